@@ -1,0 +1,1 @@
+"""What a handler sees of its own job."""

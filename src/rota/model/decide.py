@@ -1,0 +1,231 @@
+"""What follows from the end of an attempt: one pure function, one table.
+
+`decide(job, outcome, now, rng)` says how job and run end and whether a successor is born, and nothing else does:
+the live engine, recovery and the tests all ask it. The table it follows is in `docs/internals/states.md`.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from rota.model.backoff import Backoff
+from rota.model.states import ErrorType, Status
+from rota.model.values import SECOND, Claimed, Instant, Origin
+
+CRASH_ERROR = "Scheduler crash recovery"
+INTERRUPTED_ERROR = "Interrupted by shutdown"
+
+
+class Completed(msgspec.Struct):
+    """The handler returned; `result` is JSON text or None."""
+
+    result: str | None = None
+
+
+class Failed(msgspec.Struct):
+    """The handler raised, or asked for a Retry."""
+
+    error: str
+    permanent: bool = False
+    after_s: float | None = None
+    traceback: str | None = None
+    error_code: str | None = None
+    exit_code: int | None = None
+
+
+class TimedOut(msgspec.Struct):
+    """The handler ran longer than its timeout."""
+
+    after_s: float
+
+
+class Crashed(msgspec.Struct):
+    """The process that ran the handler is gone."""
+
+    error: str = CRASH_ERROR
+    exit_code: int | None = None
+
+
+class Interrupted(msgspec.Struct):
+    """The worker shut down and the grace period was over."""
+
+
+class Released(msgspec.Struct):
+    """Claimed, never started: the worker shut down first."""
+
+
+class Snoozed(msgspec.Struct):
+    """The handler put its job back without using the budget."""
+
+    delay_s: float
+    reason: str = "snoozed"
+
+
+class Skipped(msgspec.Struct):
+    """There was nothing to do."""
+
+    reason: str
+
+
+class Stopped(msgspec.Struct):
+    """The handler ended because it was asked to (Cancelled reached it)."""
+
+    error: str | None = None
+
+
+Outcome: TypeAlias = Completed | Failed | TimedOut | Crashed | Interrupted | Released | Snoozed | Skipped | Stopped
+
+
+class Successor(msgspec.Struct):
+    """The next job of the chain. `in_place`: QUEUED now, at the same priority and position."""
+
+    run_at: Instant
+    failures: int
+    crashes: int
+    snoozes: int
+    in_place: bool = False
+
+
+class Transition(msgspec.Struct):
+    """How one attempt ends, as the store will write it in one move."""
+
+    status: Status
+    error: str | None = None
+    error_type: ErrorType | None = None
+    error_code: str | None = None
+    traceback: str | None = None
+    exit_code: int | None = None
+    result: str | None = None
+    reason: str | None = None
+    successor: Successor | None = None
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Bounds that are settings of the engine rather than of the job."""
+
+    snooze_floor_s: float = 1.0
+    max_snoozes: int = 1000
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def decide(job: Claimed, outcome: Outcome, now: Instant, rng: Random, limits: Limits = DEFAULT_LIMITS) -> Transition:
+    """Return what the end of this attempt means for job, run and chain."""
+    match outcome:
+        case Completed(result=result):
+            return Transition(Status.COMPLETED, result=result)
+        case Failed():
+            return _failed(job, outcome, now, rng)
+        case TimedOut(after_s=after_s):
+            return _timed_out(job, after_s, now, rng)
+        case Crashed():
+            return _crashed(job, outcome, now)
+        case Interrupted():
+            return _interrupted(job, now)
+        case Released():
+            return _released(job, now)
+        case Snoozed():
+            return _snoozed(job, outcome, now, limits)
+        case Skipped(reason=reason):
+            return Transition(Status.SKIPPED, reason=reason)
+        case Stopped(error=error):
+            return Transition(Status.CANCELLED, error=error, reason="cancelled")
+        case _:
+            assert_never(outcome)
+
+
+def decide_cancelled(outcome: Outcome) -> Transition:
+    """Return the end of an attempt whose chain was asked to stop: a result stands, everything else is CANCELLED."""
+    match outcome:
+        case Completed(result=result):
+            return Transition(Status.COMPLETED, result=result)
+        case Failed() | Crashed():
+            return Transition(Status.CANCELLED, error=outcome.error, exit_code=outcome.exit_code, reason="cancelled")
+        case _:
+            return Transition(Status.CANCELLED, reason="cancelled")
+
+
+def _failed(job: Claimed, failed: Failed, now: Instant, rng: Random) -> Transition:
+    end = Transition(
+        Status.DEAD_LETTER,
+        error=failed.error,
+        error_type=ErrorType.PERMANENT if failed.permanent else ErrorType.TRANSIENT,
+        error_code=failed.error_code,
+        traceback=failed.traceback,
+        exit_code=failed.exit_code,
+    )
+    if not failed.permanent and _budget_left(job):
+        end.status = Status.FAILED
+        end.successor = _retry(job, now, rng, failed.after_s)
+    return end
+
+
+def _timed_out(job: Claimed, after_s: float, now: Instant, rng: Random) -> Transition:
+    end = Transition(Status.DEAD_LETTER, error=f"timed out after {after_s:g} s", error_type=ErrorType.TIMEOUT)
+    if _budget_left(job):
+        end.status = Status.TIMED_OUT
+        end.successor = _retry(job, now, rng, None)
+    return end
+
+
+def _crashed(job: Claimed, crashed: Crashed, now: Instant) -> Transition:
+    end = Transition(Status.DEAD_LETTER, error=crashed.error, error_type=ErrorType.CRASH, exit_code=crashed.exit_code)
+    if job.max_retries > 0 and job.crashes + 1 < job.max_crashes and not _is_direct(job):
+        end.status = Status.FAILED
+        end.successor = _in_place(job, now, crashes=job.crashes + 1)
+    return end
+
+
+def _interrupted(job: Claimed, now: Instant) -> Transition:
+    end = Transition(Status.DEAD_LETTER, error=INTERRUPTED_ERROR, error_type=ErrorType.INTERRUPTED)
+    if job.max_retries > 0 and not _is_direct(job):
+        end.status = Status.FAILED
+        end.successor = _in_place(job, now, crashes=job.crashes)
+    return end
+
+
+def _released(job: Claimed, now: Instant) -> Transition:
+    if _is_direct(job):
+        return Transition(Status.DEAD_LETTER, error=INTERRUPTED_ERROR, error_type=ErrorType.INTERRUPTED)
+    return Transition(Status.SKIPPED, reason="released", successor=_in_place(job, now, crashes=job.crashes))
+
+
+def _snoozed(job: Claimed, snoozed: Snoozed, now: Instant, limits: Limits) -> Transition:
+    if _is_direct(job):
+        return Transition(Status.DEAD_LETTER, error="a direct execution can't snooze", error_type=ErrorType.PERMANENT)
+    if job.snoozes >= limits.max_snoozes:
+        error = f"snoozed {job.snoozes} times; max_snoozes is {limits.max_snoozes}"
+        return Transition(Status.DEAD_LETTER, error=error, error_type=ErrorType.PERMANENT)
+    delay_s = max(limits.snooze_floor_s, snoozed.delay_s)
+    successor = Successor(now + round(delay_s * SECOND), job.failures, job.crashes, job.snoozes + 1)
+    return Transition(Status.SKIPPED, reason=snoozed.reason, successor=successor)
+
+
+def _budget_left(job: Claimed) -> bool:
+    return job.failures < job.max_retries and not _is_direct(job)
+
+
+def _is_direct(job: Claimed) -> bool:
+    return job.origin == Origin.DIRECT
+
+
+def _retry(job: Claimed, now: Instant, rng: Random, after_s: float | None) -> Successor:
+    failures = job.failures + 1
+    delay_s = backoff_of(job.backoff).delay(failures, rng) if after_s is None else max(0.0, after_s)
+    return Successor(now + round(delay_s * SECOND), failures, job.crashes, job.snoozes)
+
+
+def _in_place(job: Claimed, now: Instant, *, crashes: int) -> Successor:
+    return Successor(now, job.failures, crashes, job.snoozes, in_place=True)
+
+
+_backoffs = msgspec.json.Decoder(Backoff)
+
+
+def backoff_of(text: str) -> Backoff:
+    """Return the backoff a job carries as JSON."""
+    return _backoffs.decode(text)

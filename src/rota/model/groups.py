@@ -1,0 +1,49 @@
+"""What a group is, derived from the tails of its members' chains; never stored, so it can't disagree with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from rota.model.states import GroupStatus, Status
+from rota.model.values import Member
+
+
+class Mode(StrEnum):
+    """How members follow each other."""
+
+    SEQUENTIAL = "sequential"
+    PARALLEL = "parallel"
+
+
+class OnFailure(StrEnum):
+    """What happens to members not yet started when a chain ends badly."""
+
+    STOP = "stop"
+    CONTINUE = "continue"
+    SKIP = "skip"
+
+
+PREDECESSOR_FAILED = "predecessor failed"
+
+ENDED_WELL = frozenset({Status.COMPLETED, Status.SKIPPED})
+
+REST_ENDS: dict[OnFailure, Status] = {OnFailure.STOP: Status.CANCELLED, OnFailure.SKIP: Status.SKIPPED}
+"""How the members not yet started end after a bad end; `continue` lets them be."""
+
+
+def derive(members: Sequence[Member]) -> GroupStatus:
+    """Return the status of a group from its members."""
+    if all(member.status.ended for member in members):
+        return _ended([member.status for member in members])
+    if any(member.started or member.status.ended for member in members):
+        return GroupStatus.RUNNING
+    return GroupStatus.QUEUED
+
+
+def _ended(tails: Sequence[Status]) -> GroupStatus:
+    if all(tail in ENDED_WELL for tail in tails):
+        return GroupStatus.COMPLETED
+    if all(tail is Status.CANCELLED for tail in tails):
+        return GroupStatus.CANCELLED
+    return GroupStatus.PARTIAL

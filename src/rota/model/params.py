@@ -1,0 +1,101 @@
+"""Params and results as JSON: encoded once, refused with the place in the object where JSON ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from rota.errors import InvalidParams, PayloadTooLarge
+
+_encoder = msgspec.json.Encoder()
+_decode = msgspec.json.Decoder().decode
+EMPTY = "{}"
+
+
+def encode_params(params: Mapping[str, object] | None, *, limit_bytes: int) -> str:
+    """Return params as JSON text, or refuse them saying where and why."""
+    if not params:
+        if params is None or isinstance(params, Mapping):
+            return EMPTY
+        raise InvalidParams(f"params must be an object of names and values, not {type(params).__name__}")
+    if not isinstance(params, Mapping):
+        raise InvalidParams(f"params must be an object of names and values, not {type(params).__name__}")
+    text = encode(params, "params")
+    if len(text) > limit_bytes or (len(text) * 4 > limit_bytes and len(text.encode()) > limit_bytes):
+        size = len(text.encode())
+        raise PayloadTooLarge(
+            f"params take {size:,} bytes; the limit is {limit_bytes:,} (setting payload_max). Store the data elsewhere and pass its name"
+        )
+    return text
+
+
+def encode(value: object, name: str) -> str:
+    """Return any value as JSON text; `name` is how the error calls it."""
+    try:
+        data = _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidParams(_explain(value, name, error)) from None
+    # NaN and the infinities come out as null: only then is a slow look at the object worth it.
+    if b"null" in data and (place := _not_finite(value, name)):
+        raise InvalidParams(f"{place} is NaN or infinite, which JSON can't hold")
+    return data.decode()
+
+
+def decode(text: str | None) -> object:
+    """Return what JSON text holds; None for None."""
+    return None if text is None else _decode(text)
+
+
+def decode_params(text: str) -> dict[str, object]:
+    """Return params from the JSON text that `encode_params` made."""
+    return _params_decoder.decode(text)
+
+
+_params_decoder = msgspec.json.Decoder(dict[str, object])
+
+
+def _explain(value: object, name: str, error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return f"{name} is nested too deeply, or contains itself"
+    place, culprit = _culprit(value, name, 0)
+    if isinstance(culprit, str):
+        return f"{place} holds text that is not valid Unicode (a lone surrogate)"
+    return f"{place} is {_article(type(culprit).__name__)}, which JSON can't hold: pass text, numbers, lists or objects"
+
+
+def _culprit(value: object, place: str, depth: int) -> tuple[str, object]:
+    """Walk down to the first thing that can't be encoded by itself."""
+    if depth < 64:
+        for inner_place, inner in _children(value, place):
+            try:
+                _encoder.encode(inner)
+            except (TypeError, ValueError, OverflowError, RecursionError):
+                return _culprit(inner, inner_place, depth + 1)
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str | int | float):
+                return f"a key of {place}", key
+    return place, value
+
+
+def _children(value: object, place: str) -> list[tuple[str, object]]:
+    if isinstance(value, Mapping):
+        return [(f"{place}.{key}", inner) for key, inner in value.items()]
+    if isinstance(value, list | tuple):
+        return [(f"{place}[{index}]", inner) for index, inner in enumerate(value)]
+    return []
+
+
+def _not_finite(value: object, place: str) -> str | None:
+    if isinstance(value, float):
+        return None if math.isfinite(value) else place
+    for inner_place, inner in _children(value, place):
+        if found := _not_finite(inner, inner_place):
+            return found
+    return None
+
+
+def _article(name: str) -> str:
+    return f"an {name}" if name[0].lower() in "aeiou" else f"a {name}"

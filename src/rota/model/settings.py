@@ -1,0 +1,116 @@
+"""Every setting, its default, its unit and what it is for: the only place where defaults stand.
+
+Each field can be given to `Rota(..., settings=Settings(...))` or as an environment variable, `ROTA_` and the
+field's name in capitals. `rota settings` prints them; `docs/reference/settings.md` is tested against this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, get_args, get_type_hints
+
+import msgspec
+
+from rota.errors import InvalidOption
+
+MIB = 1024 * 1024
+
+
+class Doc(msgspec.Struct, frozen=True):
+    """What a setting is for and which values it takes."""
+
+    what: str
+    low: float | None = None
+    high: float | None = None
+    words: tuple[str, ...] = ()
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits and defaults of one Rota. Times are in seconds, sizes in bytes, unless the name says otherwise."""
+
+    max_retries: Annotated[int, Doc("retries after a failed or timed-out attempt", 0, 1000)] = 5
+    max_crashes: Annotated[int, Doc("crashes of its worker after which a job is dead-lettered", 1, 1000)] = 3
+    max_snoozes: Annotated[int, Doc("times one chain may snooze", 0, 1_000_000)] = 1000
+    snooze_floor: Annotated[float, Doc("shortest snooze", 0)] = 1.0
+    timeout: Annotated[float, Doc("how long a handler may run; 0 means no limit", 0)] = 300.0
+    priority: Annotated[int, Doc("priority of a job that names none", 0, 100)] = 50
+    backoff_base: Annotated[float, Doc("delay before the first retry", 0)] = 60.0
+    backoff_factor: Annotated[float, Doc("growth of the delay from retry to retry", 1)] = 2.0
+    backoff_cap: Annotated[float, Doc("longest delay between retries", 0)] = 86_400.0
+    backoff_jitter: Annotated[float, Doc("random spread of the delay, as a share of it", 0, 1)] = 0.2
+
+    concurrency: Annotated[int, Doc("handlers one worker runs at once", 1, 10_000)] = 8
+    prefetch: Annotated[float, Doc("work claimed ahead of free slots lasts at most this long", 0, 10)] = 0.05
+    batch: Annotated[int, Doc("jobs claimed, promoted or ended in one turn, at most", 1, 10_000)] = 500
+    linger: Annotated[float, Doc("how long a turn waits for more outcomes while claimed work remains", 0, 1)] = 0.004
+    poll: Annotated[float, Doc("how often an idle worker looks for other processes' jobs", 0.001, 60)] = 0.025
+    suspect_patience: Annotated[float, Doc("how long a suspect waits for its worker to be idle before claims stop", 0)] = 10.0
+
+    shutdown_grace: Annotated[float, Doc("how long running jobs may finish after SIGTERM", 0)] = 30.0
+    kill_grace: Annotated[float, Doc("between TERM and KILL of a handler process that is cancelled", 0)] = 2.0
+    timeout_grace: Annotated[float, Doc("between TERM and KILL of a handler that is over its timeout", 0)] = 0.5
+    beat: Annotated[float, Doc("how often a worker shows that it lives", 0.1)] = 10.0
+    recovery_interval: Annotated[float, Doc("how often a worker looks for dead ones", 0.05)] = 1.0
+    reservation_ttl: Annotated[float, Doc("longest life of a direct execution's reservation", 1)] = 600.0
+    direct_wait: Annotated[float, Doc("how long a direct execution waits for a slot", 0)] = 300.0
+    process_jobs_max: Annotated[int, Doc("jobs a handler process runs before a fresh one takes its place", 1)] = 1000
+
+    payload_max: Annotated[int, Doc("largest params of one job", 2, 16 * MIB)] = MIB
+    result_max: Annotated[int, Doc("largest result of one run", 2, 16 * MIB)] = MIB
+    error_max: Annotated[int, Doc("an error text or traceback is cut here", 256, 16 * MIB)] = 65_536
+    log_max: Annotated[int, Doc("a run's log is cut here", 0, 1024 * MIB)] = MIB
+    name_max: Annotated[int, Doc("longest name, in characters", 1, 255)] = 255
+    key_max: Annotated[int, Doc("longest unique key, in characters", 1, 1024)] = 1024
+    group_max: Annotated[int, Doc("members of one group, at most", 1, 1_000_000)] = 10_000
+    bulk_chunk: Annotated[int, Doc("jobs per commit in enqueue_many", 1, 100_000)] = 1000
+    progress_interval: Annotated[float, Doc("shortest time between two stored progress reports of a run", 0)] = 0.5
+
+    synchronous: Annotated[str, Doc("SQLite durability: FULL survives power loss, NORMAL may lose the last commits", words=("FULL", "NORMAL"))] = "FULL"
+    busy_timeout: Annotated[float, Doc("how long a caller waits for another process's write lock", 0)] = 30.0
+    wal_pages: Annotated[int, Doc("pages in SQLite's write-ahead log before it is checkpointed", 1)] = 4000
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range, naming the setting and what it takes."""
+        for name, doc in DOCS.items():
+            _check(name, getattr(self, name), doc)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str], **given: object) -> Settings:
+        """Read `ROTA_*` variables; what is `given` wins over them."""
+        values: dict[str, object] = {}
+        for name in cls.__struct_fields__:
+            text = environment.get(f"ROTA_{name.upper()}")
+            if text is not None:
+                values[name] = _parse(name, text)
+        unknown = sorted(set(given) - set(cls.__struct_fields__))
+        if unknown:
+            raise InvalidOption(f"there is no setting {unknown[0]!r}: `rota settings` lists them")
+        return cls(**(values | given))  # type: ignore[arg-type] # checked in __post_init__
+
+
+def _docs() -> dict[str, Doc]:
+    hints = get_type_hints(Settings, include_extras=True)
+    return {name: get_args(hints[name])[1] for name in Settings.__struct_fields__}
+
+
+def _parse(name: str, text: str) -> object:
+    wanted = get_type_hints(Settings)[name]
+    try:
+        return text if wanted is str else wanted(text)
+    except ValueError:
+        raise InvalidOption(f"ROTA_{name.upper()}={text!r} is not {'a whole number' if wanted is int else 'a number'}") from None
+
+
+def _check(name: str, value: object, doc: Doc) -> None:
+    if doc.words:
+        if value not in doc.words:
+            raise InvalidOption(f"setting {name}={value!r} is not one of {', '.join(doc.words)}")
+        return
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InvalidOption(f"setting {name}={value!r} is not a number")
+    if (doc.low is not None and value < doc.low) or (doc.high is not None and value > doc.high):
+        allowed = f"at least {doc.low:g}" if doc.high is None else f"between {doc.low:g} and {doc.high:g}"
+        raise InvalidOption(f"setting {name}={value!r} is out of range: give {allowed}")
+
+
+DOCS: dict[str, Doc] = _docs()

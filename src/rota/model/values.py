@@ -1,0 +1,292 @@
+"""The values that travel between surfaces, engine, executors and stores.
+
+Instants are integer microseconds since 1970 UTC. Ids are UUIDv7, as 32 hex digits inside, as text with dashes outside.
+Values on the per-job path are plain (not frozen) structs: a frozen one costs five times as much to make.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from rota.model.states import ErrorType, GroupStatus, RunStatus, Status
+
+Instant: TypeAlias = int
+SECOND: Instant = 1_000_000
+
+
+class Origin(StrEnum):
+    """How a job came to be."""
+
+    API = "api"
+    DIRECT = "direct"
+    SCHEDULE = "schedule"
+    GROUP = "group"
+
+
+class Held(StrEnum):
+    """Why a QUEUED job is out of the ready index. A pause adds a name: `organization:acme`."""
+
+    DIRECT = "direct"
+
+
+class Actor(msgspec.Struct, frozen=True):
+    """Who asks. Rights come with organizations; the name is recorded from the start."""
+
+    name: str
+    organization: str = "default"
+
+
+SYSTEM = Actor("system")
+LOCAL = Actor("local")
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What a job carries of its template's rules, so that nothing later reads the template again."""
+
+    priority: int
+    max_retries: int
+    max_crashes: int
+    backoff: str
+    timeout: float
+    executor: str
+
+
+class NewRow(msgspec.Struct, kw_only=True):
+    """One job as it is handed to the store: ids chosen, params encoded, policy resolved."""
+
+    job_id: str
+    job_type: str
+    params: str
+    policy: Policy
+    run_at: Instant
+    template_id: str | None = None
+    organization_id: str = "default"
+    origin: str = Origin.API
+    owner: str = "local"
+    unique_key: str | None = None
+    expires_at: Instant | None = None
+    group_id: str | None = None
+    sequence_number: int | None = None
+    after: str | None = None
+    meta: str | None = None
+
+
+class Enqueued(msgspec.Struct):
+    """What became of one new row: `existing` when another live job holds its key (or it was enqueued before)."""
+
+    job_id: str
+    root_id: str
+    number: int
+    status: str
+    existing: bool
+
+
+class Claimed(msgspec.Struct, array_like=True, gc=False):
+    """One job that this worker holds: what an executor and `decide` need, and no more."""
+
+    number: int
+    job_id: str
+    root_id: str
+    root_number: int
+    run_id: str
+    job_type: str
+    origin: str
+    organization_id: str
+    params: str
+    priority: int
+    attempt: int
+    failures: int
+    crashes: int
+    snoozes: int
+    max_retries: int
+    max_crashes: int
+    backoff: str
+    timeout: float
+    executor: str
+    started_at: Instant
+    checkpoint: str | None
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """One attempt as it stands in the store."""
+
+    id: str
+    number: str
+    status: Status
+    job_type: str
+    organization: str
+    priority: int
+    position: int
+    attempt: int
+    root_id: str
+    created_at: datetime
+    existing: bool = False
+    template_id: str | None = None
+    origin: str = Origin.API
+    retry_of: str | None = None
+    failures: int = 0
+    crashes: int = 0
+    snoozes: int = 0
+    held: str | None = None
+    blockers: int = 0
+    run_at: datetime | None = None
+    expires_at: datetime | None = None
+    unique_key: str | None = None
+    params: dict[str, object] = msgspec.field(default_factory=dict)
+    schedule_id: str | None = None
+    due_at: datetime | None = None
+    group_id: str | None = None
+    sequence_number: int | None = None
+    owner: str | None = None
+    run_as: str | None = None
+    max_retries: int = 0
+    max_crashes: int = 0
+    backoff: dict[str, float] = msgspec.field(default_factory=dict)
+    timeout: float = 0.0
+    executor: str = "thread"
+    queued_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    worker_id: str | None = None
+    cancel_requested_at: datetime | None = None
+    cancel_requested_by: str | None = None
+    ended_by: str | None = None
+    reason: str | None = None
+    error_type: ErrorType | None = None
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """What happened when one job was executed."""
+
+    id: str
+    job_id: str
+    started_at: datetime
+    status: RunStatus | None = None
+    template_id: str | None = None
+    params: dict[str, object] = msgspec.field(default_factory=dict)
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    error: str | None = None
+    error_type: ErrorType | None = None
+    error_code: str | None = None
+    traceback: str | None = None
+    result: object = None
+    result_message: str | None = None
+    rows_affected: int | None = None
+    output_reference: str | None = None
+    artifacts: list[str] = msgspec.field(default_factory=list)
+    log_path: str | None = None
+    progress: int | None = None
+    progress_message: str | None = None
+    checkpoint: object = None
+
+
+class LogEntry(msgspec.Struct, kw_only=True, frozen=True):
+    """One line of a job's log: a move of the job, or a line its handler wrote."""
+
+    at: datetime
+    attempt: int
+    message: str
+    from_status: Status | None = None
+    to_status: Status | None = None
+    actor: str | None = None
+    level: str | None = None
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One member of a group: its place and the tail of its chain."""
+
+    sequence_number: int
+    root_id: str
+    number: str
+    job_type: str
+    status: Status
+    attempt: int
+    started: bool
+
+
+class Group(msgspec.Struct, kw_only=True, frozen=True):
+    """Jobs that belong together."""
+
+    id: str
+    name: str | None
+    mode: str
+    on_failure: str
+    status: GroupStatus
+    created_at: datetime
+    members: tuple[Member, ...]
+
+
+class Template(msgspec.Struct, kw_only=True, frozen=True):
+    """A named definition as the store keeps it."""
+
+    id: str
+    name: str
+    job_type: str
+    state: str
+    version: int
+    defaults: dict[str, object]
+
+
+class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
+    """One process incarnation that claims jobs."""
+
+    id: str
+    host: str
+    kind: str
+    beat: int
+    job_types: tuple[str, ...]
+    started_at: datetime
+    stopping_at: datetime | None = None
+    ended_at: datetime | None = None
+    running: int = 0
+
+
+class Stats(msgspec.Struct, kw_only=True, frozen=True):
+    """A store at a glance."""
+
+    by_status: dict[str, int]
+    by_priority: dict[int, int]
+    waiting_by_type: dict[str, int]
+    oldest_waiting_s: float | None
+    workers: int
+    late_results: int
+
+
+def number_text(root_id: str, root_number: int, attempt: int) -> str:
+    """Return the name people see: JOB-2026-00042, its third attempt JOB-2026-00042.3."""
+    year = datetime.fromtimestamp(int(root_id[:12], 16) / 1000, UTC).year
+    text = f"JOB-{year}-{root_number:05d}"
+    return text if attempt == 1 else f"{text}.{attempt}"
+
+
+def dashed(hex_id: str) -> str:
+    """Return an id as the outside sees it."""
+    return f"{hex_id[:8]}-{hex_id[8:12]}-{hex_id[12:16]}-{hex_id[16:20]}-{hex_id[20:]}"
+
+
+def undashed(text: str) -> str | None:
+    """Return the 32 hex digits of an id given from outside, or None if it is not one."""
+    try:
+        return UUID(text).hex
+    except (ValueError, AttributeError, TypeError):
+        return None
+
+
+def moment(instant: Instant | None) -> datetime | None:
+    """Return an instant as an aware UTC datetime."""
+    return None if instant is None else datetime.fromtimestamp(instant // SECOND, UTC).replace(microsecond=instant % SECOND)
+
+
+def instant(at: datetime) -> Instant:
+    """Return an aware datetime as microseconds since 1970 UTC, exactly."""
+    delta = at.astimezone(UTC) - _EPOCH
+    return (delta.days * 86_400 + delta.seconds) * SECOND + delta.microseconds
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

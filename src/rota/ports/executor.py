@@ -1,0 +1,110 @@
+"""What the engine asks of an executor, and what an executor tells the engine.
+
+An executor calls handlers. It never sees the store: it is given `Claimed` values and gives back `Ended` ones.
+A handler's failure is a value (an `Outcome`), never an exception of the executor. Every method is called from the
+engine's thread only, except those of `Sink`, which executors may call from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from rota.model.decide import Outcome
+from rota.model.handler import Handler
+from rota.model.settings import Settings
+from rota.model.values import Claimed, Instant
+from rota.ports.clock import Clock
+
+
+class Ended(msgspec.Struct, gc=False):
+    """One attempt that is over: what came out, when, how long the handler ran, and what it left behind."""
+
+    job: Claimed
+    outcome: Outcome
+    at: Instant
+    seconds: float
+    log_path: str | None = None
+
+
+class Report(msgspec.Struct):
+    """Something a running handler wants kept before its end. Unset fields (None) say nothing."""
+
+    number: int
+    progress: int | None = None
+    message: str | None = None
+    checkpoint: str | None = None
+    """JSON text."""
+    artifact: str | None = None
+
+
+class StopReason(StrEnum):
+    """Why a running handler is asked to stop."""
+
+    CANCEL = "cancel"
+    TIMEOUT = "timeout"
+    SHUTDOWN = "shutdown"
+
+
+class Sink(Protocol):
+    """The engine's ear. Thread-safe; never blocks; never raises."""
+
+    def ended(self, ended: Ended) -> None:
+        """Take the end of an attempt. Each job given to an executor is reported here exactly once."""
+
+    def report(self, report: Report) -> None:
+        """Take progress, a checkpoint or an artifact of a running handler."""
+
+
+class Equipment(msgspec.Struct, frozen=True):
+    """What every executor is built with."""
+
+    handlers: Mapping[str, Handler]
+    sink: Sink
+    clock: Clock
+    settings: Settings
+    slots: int
+    log_dir: str | None
+    """Where runs' logs are kept: `{log_dir}/{run_id[:2]}/{run_id}.log`, made on the first line. None: kept nowhere."""
+    lock_fd: int | None
+    """The worker's lock file: handler processes inherit it, so that the worker counts as alive while one of them is."""
+
+
+class Executor(Protocol):
+    """Runs handlers, at most `Equipment.slots` at once; what is submitted beyond that waits inside, in order."""
+
+    def submit(self, jobs: Sequence[Claimed]) -> None:
+        """Start these, or keep them waiting for a slot, in the order given. Does not block on handlers."""
+
+    def occupied(self) -> int:
+        """Return the slots in use: running handlers, and those that were given up but have not returned (threads)."""
+
+    def cancel(self, number: int) -> None:
+        """Ask for one job to stop because its chain was cancelled.
+
+        Not started: it is dropped at once and reported as `Stopped`. Running: the Context says so, an async task is
+        cancelled, a process gets TERM and after `kill_grace` KILL with all its children. Unknown numbers are ignored.
+        """
+
+    def tick(self, monotonic: float) -> float | None:
+        """Enforce timeouts, measured from each handler's start, and grace periods.
+
+        Return the monotonic moment at which to be called again, or None. A handler over its timeout is reported as
+        `TimedOut`: an async one or a process when it has been stopped (after `timeout_grace` at the latest), a
+        thread at once, its late result being dropped here and its slot staying occupied until it returns.
+        """
+
+    def release(self) -> list[Claimed]:
+        """Give back the jobs that have not started. They are not reported to the sink."""
+
+    def interrupt(self) -> None:
+        """Stop every running handler now (shutdown grace is over): each is reported as `Interrupted`.
+
+        A handler that returned before it could be stopped keeps its own outcome.
+        """
+
+    def close(self) -> None:
+        """Let go of threads, loop and processes. Idle ones end at once; nothing is reported after this."""
