@@ -99,6 +99,7 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     organization_id: str
     params: str
     priority: int
+    position: int
     attempt: int
     failures: int
     crashes: int

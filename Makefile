@@ -1,0 +1,121 @@
+# One command each, the same for people and CI. Everything is installed into .venv from the lock files, hashes checked.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet
+
+# Further arguments for what is run: make test ARGS='-k retry', make run ARGS='--port 9000'.
+ARGS ?=
+
+.PHONY: help run test check bench docs lock clean
+
+help: ## List these commands
+	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+run: .venv/.run ## Start Rota with the example application on ./rota.db
+	@exec $(BIN)/rota up --app examples.tour:rota $(ARGS)
+
+test: .venv/.dev ## Run the tests: two at a time, then those marked serial alone
+	@log=$$(mktemp -d)
+	trap 'rm -rf "$$log"' EXIT
+	if [ -t 1 ]; then colour=yes; else colour=auto; fi
+	failed=0
+	# pytest ends with 5 when a selection is empty: either may be, both may not.
+	empty=0
+	suite() {
+	    name=$$1; shift
+	    echo "tests, $$name:"
+	    code=0
+	    $(BIN)/python -m pytest --color=$$colour "$$@" $(ARGS) 2>&1 | tee "$$log/$$name" || code=$$?
+	    case $$code in 0) ;; 5) empty=$$((empty + 1)) ;; *) failed=1 ;; esac
+	}
+	suite parallel -n 2 -m 'not serial'
+	suite serial -n 0 -m serial
+	[ $$empty -lt 2 ] || { echo 'make test: FAILED, there are no tests'; exit 1; }
+	# Two runs, one result: their closing lines added up.
+	for name in parallel serial; do grep -E ' in [0-9.]+s' "$$log/$$name" | tail -n 1 || true; done | awk '
+	    {
+	        line = $$0
+	        while (match(line, /[0-9]+ (failed|passed|skipped|xfailed|xpassed|error)/)) {
+	            split(substr(line, RSTART, RLENGTH), part, " ")
+	            count[part[2]] += part[1]
+	            line = substr(line, RSTART + RLENGTH)
+	        }
+	        if (match($$0, / in [0-9.]+s/)) seconds += substr($$0, RSTART + 4, RLENGTH - 5)
+	    }
+	    END {
+	        words = split("failed passed skipped xfailed xpassed error", word, " ")
+	        for (i = 1; i <= words; i++) if (count[word[i]]) text = text (text ? ", " : "") count[word[i]] " " word[i]
+	        printf "\nmake test: ===== %s in %.2fs =====\n", (text ? text : "nothing ran"), seconds
+	    }'
+	[ $$failed = 0 ] || { echo 'make test: FAILED'; exit 1; }
+
+check: .venv/.dev ## Lint, check format, types and the direction of imports
+	@$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.dev ## Measure: throughput and latency on this machine
+	@$(BIN)/python bench/run.py $(ARGS)
+
+docs: .venv/.dev ## Check that the pages and the code say the same (the tests about docs)
+	@$(BIN)/python -m pytest -k docs $(ARGS)
+
+lock: .venv/.python ## Resolve the lock files anew, to the newest versions allowed
+	@[ -x $(BIN)/uv ] || $(INSTALL) uv
+	compile() {
+	    $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	        --no-emit-find-links --custom-compile-command 'make lock' --upgrade "$$@"
+	}
+	# The widest first; the others are held to its choices, so that all three can share one environment.
+	compile pyproject.toml --group dev --output-file requirements-dev.lock
+	compile pyproject.toml --constraint requirements-dev.lock --output-file requirements.lock
+	compile --group build --constraint requirements-dev.lock --output-file requirements-build.lock
+	if grep -nE '://|index-url|find-links|(^|[^[:alnum:].])/[a-z]' requirements*.lock; then
+	    echo 'make lock: a lock file names a host or a path of this machine'; exit 1
+	fi
+
+clean: ## Remove .venv, caches and builds; databases stay
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+# Stamps: each is touched when its step is done, so that a second `make` has nothing to do.
+
+.venv/.run: .venv/.python requirements.lock requirements-build.lock pyproject.toml
+	@echo 'Installing Rota into .venv'
+	$(INSTALL) --require-hashes -r requirements.lock -r requirements-build.lock
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	touch $@
+
+.venv/.dev: .venv/.run requirements-dev.lock
+	@echo 'Installing the development tools into .venv'
+	$(INSTALL) --require-hashes -r requirements-dev.lock
+	touch $@
+
+.venv/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+	    echo "Rota needs Python 3.11 or later as '$(PYTHON)'; name another with: make PYTHON=python3.12 ..."
+	    exit 1
+	}
+	# Debian ships Python without venv; it comes as a package of its own.
+	if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then
+	    version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+	    if [ "$$(id -u)" = 0 ]; then root=; else root=sudo; fi
+	    command -v apt-get >/dev/null && { [ -z "$$root" ] || command -v sudo >/dev/null; } || {
+	        echo "Python's venv module is missing: install it (on Debian: apt install python$$version-venv) and run make again"
+	        exit 1
+	    }
+	    echo "Installing python$$version-venv"
+	    $$root apt-get install -y -qq "python$$version-venv" ||
+	        { $$root apt-get update -qq && $$root apt-get install -y -qq "python$$version-venv"; }
+	fi
+	$(PYTHON) -m venv --clear .venv
+	touch $@

@@ -1,0 +1,132 @@
+"""What a measurement works with: the systems, where each runs, and how much work a run gives them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.children import Child, Children, NotMeasured
+
+CALL_CAP_S = 90.0
+
+
+@dataclass(frozen=True)
+class System:
+    """One measured system: its file under peers/, what it runs on, and how many jobs keep it busy for a few seconds."""
+
+    name: str
+    title: str
+    file: str
+    runtime: str
+    store: str
+    enqueue: int = 0
+    bulk: int = 0
+    drain: int = 0
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+ROTA = System("rota", "Rota", "rota_sqlite.py", "rota", "sqlite", 10_000, 100_000, 100_000)
+PLAIN = System("sqlite", "plain SQLite", "plain_sqlite.py", "yardstick", "sqlite", 10_000, 200_000)
+SYSTEMS = (
+    PLAIN,
+    ROTA,
+    System("huey", "Huey", "huey_sqlite.py", "python", "sqlite", 5_000, 0, 10_000),
+    System("plainjob", "plainjob", "plainjob_sqlite.mjs", "node", "sqlite", 20_000, 100_000, 30_000),
+    System("plainjob-full", "plainjob, synced", "plainjob_sqlite.mjs", "node", "sqlite", 5_000, extra={"BENCH_PLAINJOB_SYNC": "FULL"}),
+    System("graphile-worker", "graphile-worker", "graphile_pg.mjs", "node", "postgres", 1_500, 50_000, 60_000),
+    System("pg-boss", "pg-boss", "pgboss_pg.mjs", "node", "postgres", 1_500, 50_000, 60_000),
+)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of everything a run does."""
+
+    runs: int
+    divisor: int
+    waiting: int
+    front: int
+    paced: int
+    idle_s: float
+
+
+FULL = Scale(runs=3, divisor=1, waiting=1_000_000, front=20_000, paced=200, idle_s=10.0)
+QUICK = Scale(runs=1, divisor=10, waiting=50_000, front=5_000, paced=50, idle_s=3.0)
+
+
+@dataclass
+class Lab:
+    """The bench itself. `runtimes` says which interpreter runs what; `missing` why one can't be had."""
+
+    children: Children
+    bench: Path
+    node_peers: Path
+    counters: Path
+    stores: Path
+    scale: Scale
+    started_at: float = field(default_factory=time.monotonic)
+    runtimes: dict[str, Path] = field(default_factory=lambda: {"rota": Path(sys.executable), "yardstick": Path(sys.executable)})
+    missing: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    server_pid: int | None = None
+
+    def why_not(self, system: System) -> str | None:
+        """Return why a system can't be measured here, or None."""
+        return self.missing.get(system.runtime) or self.missing.get(system.store)
+
+    def ask(self, system: System, command: str, *words: object, cap_s: float = CALL_CAP_S, **extra: str) -> dict[str, Any]:
+        """Run one command of a system's peer file to its end and return what it answers."""
+        return _answer(self.children.call(self._command(system, command, *words), self._extra(system, extra), cap_s=cap_s))
+
+    def start(self, system: System, command: str, *words: object, **extra: str) -> Child:
+        """Start a command that goes on, its output being ours to read."""
+        return self.children.start(self._command(system, command, *words), self._extra(system, extra), stdout=subprocess.PIPE)
+
+    @contextmanager
+    def working(self, system: System, count: int = 1, **extra: str) -> Iterator[list[Child]]:
+        """Have worker processes running inside the block."""
+        workers = [self.children.start(self._command(system, "work"), self._extra(system, extra)) for _ in range(count)]
+        try:
+            yield workers
+        finally:
+            self.children.stop(*workers)
+
+    def answer(self, child: Child, *, cap_s: float) -> dict[str, Any]:
+        """Wait for a started command and return what it answers."""
+        return _answer(self.children.collect(child, cap_s=cap_s))
+
+    def clear(self) -> None:
+        """Forget all counted starts and noted delays."""
+        for path in self.counters.iterdir():
+            path.unlink()
+
+    def scaled(self, count: int) -> int:
+        """Return a count of jobs at this run's scale."""
+        return count // self.scale.divisor
+
+    def say(self, text: str) -> None:
+        """Tell whoever waits what is going on, with minutes and seconds since the start."""
+        passed = int(time.monotonic() - self.started_at)
+        print(f"[{passed // 60:2d}:{passed % 60:02d}] {text}", file=sys.stderr, flush=True)
+
+    def _command(self, system: System, command: str, *words: object) -> list[str]:
+        folder = self.node_peers if system.runtime == "node" else self.bench / "peers"
+        return [str(self.runtimes[system.runtime]), str(folder / system.file), command, *map(str, words)]
+
+    def _extra(self, system: System, extra: Mapping[str, str]) -> dict[str, str]:
+        return self.environment | dict(system.extra) | dict(extra)
+
+
+def _answer(output: str) -> dict[str, Any]:
+    lines = output.strip().splitlines()
+    if not lines:
+        raise NotMeasured("it said nothing")
+    answer: dict[str, Any] = json.loads(lines[-1])
+    return answer

@@ -1,0 +1,27 @@
+"""The jobs of Rota's side, in a module of their own so that a handler process can import them."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from common import STORES, started
+
+from rota import Rota
+
+FILE = STORES / os.environ.get("BENCH_ROTA_FILE", "rota.db")
+OPENED = time.monotonic()
+"""When the store was opened, for the time until ready."""
+rota = Rota(str(FILE))
+
+
+@rota.job()
+def noop(number: int, kind: str, sent: float, pad: str) -> None:
+    """Do nothing but be counted, on a thread."""
+    started({"number": number, "kind": kind, "sent": sent})
+
+
+@rota.job(executor="process")
+def noop_process(number: int, kind: str, sent: float, pad: str) -> None:
+    """Do nothing but be counted, in a process that can be killed."""
+    started({"number": number, "kind": kind, "sent": sent})

@@ -1,0 +1,144 @@
+"""Rota on SQLite, with its defaults: threads, eight at once, every commit synced. Public names only, but for counting."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import apsw
+from common import FILLER, PROCESS, STORES, WORK, Payload, Peer, main, pace, payload, payloads, read_starts, remove_sqlite, watch
+
+FILE = STORES / os.environ.get("BENCH_ROTA_FILE", "rota.db")
+UNFINISHED = "SELECT count(*) FROM jobs WHERE finished_at IS NULL"
+UNFINISHED_AFTER = "SELECT count(*) FROM jobs NOT INDEXED WHERE number > ? AND finished_at IS NULL"  # by rowid, not over the backlog
+LAST = "SELECT coalesce(max(number), 0) FROM jobs"
+_READY_CAP_S = 60.0
+_WARM_UP_JOBS = 20
+
+
+class RotaSqlite(Peer):
+    """Rota as a user has it: nothing is tuned for the measurement."""
+
+    settings = "defaults: 8 threads per worker process; WAL, synchronous=FULL; jobs and runs kept"
+
+    def version(self) -> str:
+        """Return Rota's version."""
+        try:
+            return version("rota")
+        except PackageNotFoundError:
+            return "from source"
+
+    def reset(self) -> None:
+        """Start with an empty file; worker locks and logs beside it are of no consequence."""
+        remove_sqlite(FILE)
+
+    def open(self) -> None:
+        """Import Rota and open the store."""
+        from rota_jobs import rota  # noqa: PLC0415 # `reset` must be able to remove the file before it is opened
+
+        self.rota = rota
+
+    def send(self, job: Payload) -> None:
+        """Enqueue one job; it is on disk when this returns."""
+        self.rota.enqueue("noop", job)
+
+    def enqueue_threads(self, jobs: int, threads: int) -> None:
+        """Enqueue one by one from several threads at once."""
+        share = jobs // threads
+        crew = [threading.Thread(target=self.enqueue, args=(share,)) for _ in range(threads)]
+        for member in crew:
+            member.start()
+        for member in crew:
+            member.join()
+
+    def bulk(self, jobs: int) -> None:
+        """Enqueue from a generator, so that a million never stand in memory at once."""
+        self.rota.enqueue_many(("noop", job) for job in payloads(jobs))
+
+    def left(self, after: int = 0) -> int:
+        """Return the jobs that have not ended, of those numbered above `after`."""
+        return _scalar(UNFINISHED_AFTER, after) if after else _scalar(UNFINISHED)
+
+    def work(self) -> None:
+        """Be a worker until SIGTERM."""
+        self.rota.run()
+
+    # ---- only Rota ----
+
+    def backlog(self, jobs: int, kind: str) -> int:
+        """Add jobs that must not be in the way: due `later`, of `low` priority, or of a `foreign` type. Return the last number."""
+        self.rota.enqueue_many(_waiting(jobs, kind))
+        return _scalar(LAST)
+
+    def front(self, jobs: int) -> int:
+        """Add jobs that a worker is to run first. Return the last number before them."""
+        before = _scalar(LAST)
+        self.bulk(jobs)
+        return before
+
+    def watch_front(self, jobs: int, after: int) -> float:
+        """Wait until the jobs numbered above `after` have started and ended; return that moment."""
+        return watch(lambda: self.left(after), jobs)
+
+    def pace_inside(self, jobs: int, gap_s: float) -> None:
+        """Enqueue at intervals with the worker in this very process."""
+        with self.rota.running():
+            self.pace(jobs, gap_s)
+            _wait_for_starts(jobs)
+
+    def pace_process(self, jobs: int, gap_s: float) -> None:
+        """Enqueue thread jobs and process jobs in turn, the pool of processes being warm."""
+        with self.rota.running():
+            for number in range(_WARM_UP_JOBS):
+                self.rota.enqueue("noop_process", payload(number, FILLER))
+                time.sleep(gap_s)
+            for _ in range(jobs):
+                pace(self.send, 1, gap_s)
+                pace(lambda job: self.rota.enqueue("noop_process", job), 1, gap_s, PROCESS)
+            _wait_for_starts(2 * jobs)
+
+    def ready(self) -> dict[str, float]:
+        """Work until the first handler has started; return when the store was opened and when that was."""
+        from rota_jobs import OPENED  # noqa: PLC0415 # see `open`
+
+        with self.rota.running():
+            _wait_for_starts(1)
+        return {"opened": OPENED, "first": read_starts().first}
+
+
+def _waiting(jobs: int, kind: str) -> Iterator[object]:
+    from rota import NewJob  # noqa: PLC0415 # see `open`
+
+    later = datetime.now(UTC) + timedelta(hours=9)
+    for job in payloads(jobs, FILLER if kind != "low" else WORK):
+        if kind == "later":
+            yield NewJob("noop", job, run_at=later)
+        elif kind == "low":
+            yield NewJob("noop", job, priority="low")
+        else:
+            yield NewJob("nobody_runs_this", job)
+
+
+def _wait_for_starts(jobs: int) -> None:
+    end = time.monotonic() + _READY_CAP_S
+    while read_starts().jobs < jobs and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def _scalar(sql: str, *values: int) -> int:
+    # A connection of its own: what is asked is what the file says, not what the engine believes.
+    database = apsw.Connection(str(Path(FILE)), flags=apsw.SQLITE_OPEN_READWRITE)
+    database.set_busy_timeout(10_000)
+    try:
+        return next(database.execute(sql, values))[0]
+    finally:
+        database.close()
+
+
+if __name__ == "__main__":
+    main(RotaSqlite())

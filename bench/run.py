@@ -1,0 +1,219 @@
+"""Measure Rota beside its peers on this machine: one run, one table. `make bench`; see bench/README.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+
+from harness import compare, rota_only, soak
+from harness.children import Children, NotMeasured
+from harness.figures import Figure, as_json, table
+from harness.install import install_node, install_python
+from harness.lab import FULL, QUICK, ROTA, SYSTEMS, Lab, System
+from harness.postgres import serving
+
+BENCH = Path(__file__).resolve().parent
+KIT = BENCH.parent / ".bench"
+MEASUREMENTS: dict[str, Callable[[Lab, Sequence[System]], Iterator[Figure]]] = {
+    "enqueue": compare.enqueue,
+    "bulk": compare.bulk,
+    "drain": compare.drain,
+    "idle": compare.idle,
+    "backlog": rota_only.backlog,
+    "million": rota_only.million,
+    "process": rota_only.process,
+    "start": rota_only.start,
+}
+NAMES = ", ".join([*(system.name for system in SYSTEMS), *MEASUREMENTS])
+ROTA_ALONE = {"backlog", "million", "process", "start"}
+
+
+def main() -> int:
+    """Parse the command line, build the bench, run, print."""
+    options = _options()
+    signal.signal(signal.SIGTERM, _interrupt)
+    names = {name for name in (options.only or "").split(",") if name}
+    unknown = names - set(MEASUREMENTS) - {system.name for system in SYSTEMS}
+    if unknown:
+        print(f"--only {min(unknown)!r} names neither a system nor a measurement: {NAMES}", file=sys.stderr)
+        return 2
+    try:
+        with ExitStack() as stack:
+            return _run(stack, options, names)
+    except KeyboardInterrupt:
+        print("stopped; all processes of this run are ended", file=sys.stderr)
+        return 130
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench/run.py", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small counts, one run of each, SQLite peers only")
+    parser.add_argument("--only", metavar="NAME,…", help=f"systems and/or measurements: {NAMES}")
+    parser.add_argument("--soak", action="store_true", help=f"instead: {soak.JOBS:,} jobs through one worker, its memory over time")
+    parser.add_argument("--jobs", type=int, default=soak.JOBS, help="jobs of the soak")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write every run's figure there")
+    parser.add_argument("--no-node", action="store_true", help="leave out the Node peers")
+    return parser.parse_args()
+
+
+def _run(stack: ExitStack, options: argparse.Namespace, names: set[str]) -> int:
+    load_before = os.getloadavg()[0]
+    lab = _lab(stack, options)
+    _probe_own(lab)
+    if options.soak:
+        return _soak(lab, options.jobs)
+    systems, measurements = _selected(names, quick=options.quick)
+    _install(stack, lab, systems, no_node=options.no_node)
+    figures = _measure(lab, systems, measurements)
+    descriptions = [_describe(lab, system) for system in systems]
+    header = _header(lab, load_before)
+    print("\n".join([header, "", table(figures), "", *descriptions]))
+    if options.json:
+        document = {"machine": header, "systems": descriptions, "figures": as_json(figures)}
+        options.json.write_text(json.dumps(document, indent=1, ensure_ascii=False))
+    return 0
+
+
+def _soak(lab: Lab, jobs: int) -> int:
+    try:
+        soak.soak(lab, jobs)
+    except NotMeasured as error:
+        print(f"not measured: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _selected(names: set[str], *, quick: bool) -> tuple[list[System], list[str]]:
+    asked = [system for system in SYSTEMS if system.name in names] or list(SYSTEMS)
+    systems = [system for system in asked if not (quick and system.store == "postgres")]
+    measurements = [name for name in MEASUREMENTS if name in names] or list(MEASUREMENTS)
+    if ROTA not in systems:
+        measurements = [name for name in measurements if name not in ROTA_ALONE]
+    return systems, measurements
+
+
+def _measure(lab: Lab, systems: Sequence[System], measurements: Sequence[str]) -> list[Figure]:
+    figures: list[Figure] = []
+    for name in measurements:
+        lab.say(f"── {name}")
+        figures += MEASUREMENTS[name](lab, systems)
+    return figures
+
+
+# ---- building the bench ------------------------------------------------------------------------------------------
+
+
+def _lab(stack: ExitStack, options: argparse.Namespace) -> Lab:
+    folder = Path(tempfile.mkdtemp(prefix="rota-bench-", dir=_disk()))
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # counters only; a folder of our own is made in it
+    counters = Path(tempfile.mkdtemp(prefix="rota-bench-", dir=memory))
+    stack.callback(shutil.rmtree, counters, ignore_errors=True)
+    KIT.mkdir(exist_ok=True)
+    log = KIT / "children.log"
+    log.write_text("")
+    source = os.pathsep.join([str(BENCH.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"BENCH_COUNTERS": str(counters), "BENCH_STORES": str(folder), "PYTHONPATH": source}
+    children = stack.enter_context(Children(environment, log))
+    return Lab(children, BENCH, KIT / "node/peers", counters, folder, QUICK if options.quick else FULL)
+
+
+def _disk() -> str:
+    """Return a temporary folder on a real disk: in memory an fsync costs nothing and no figure would mean anything."""
+    candidates = [tempfile.gettempdir(), "/var/tmp"]  # only the parent of a folder made by mkdtemp
+    return next((path for path in candidates if _filesystem(path) != "tmpfs"), candidates[0])
+
+
+def _filesystem(path: str) -> str:
+    best = ("", "unknown")
+    try:
+        for line in Path("/proc/mounts").read_text().splitlines():
+            _, mount, kind, *_ = line.split()
+            if (path == mount or path.startswith(mount.rstrip("/") + "/")) and len(mount) >= len(best[0]):
+                best = (mount, kind)
+    except OSError:
+        pass
+    return best[1]
+
+
+def _probe_own(lab: Lab) -> None:
+    """See whether this interpreter, which stands for the user's, has what Rota's side needs."""
+    for runtime, statement in (("yardstick", "import apsw"), ("rota", "from rota import Rota")):
+        try:
+            lab.children.call([sys.executable, "-c", statement], cap_s=30)
+        except NotMeasured as error:
+            lab.missing[runtime] = f"{statement!r} fails: {error}"
+            lab.say(f"{sys.executable}: {lab.missing[runtime]}")
+
+
+def _install(stack: ExitStack, lab: Lab, systems: Sequence[System], *, no_node: bool) -> None:
+    needed = {system.runtime for system in systems}
+    if "python" in needed:
+        _try(lab, "python", lambda: install_python(lab.children, BENCH, KIT))
+    if "node" in needed and no_node:
+        lab.missing["node"] = "left out by --no-node"
+    elif "node" in needed:
+        _try(lab, "node", lambda: install_node(lab.children, BENCH, KIT))
+    if any(system.store == "postgres" and not lab.why_not(system) for system in systems):
+        _start_postgres(stack, lab)
+
+
+def _try(lab: Lab, runtime: str, install: Callable[[], Path]) -> None:
+    lab.say(f"installing the {runtime} peers into {KIT}")
+    try:
+        lab.runtimes[runtime] = install()
+    except NotMeasured as error:
+        lab.missing[runtime] = f"its peers could not be installed: {error}"
+        lab.say(lab.missing[runtime])
+
+
+def _start_postgres(stack: ExitStack, lab: Lab) -> None:
+    try:
+        server = stack.enter_context(serving(lab.children, Path(_disk()), KIT / "postgres"))
+    except NotMeasured as error:
+        lab.missing["postgres"] = str(error)
+        lab.say(f"no PostgreSQL: {error}")
+        return
+    lab.environment["BENCH_POSTGRES"] = server.url
+    lab.server_pid = server.process.pid
+    lab.say(f"PostgreSQL {server.version} at {server.url}, fsync and synchronous_commit on")
+
+
+# ---- around the table ----------------------------------------------------------------------------------------------
+
+
+def _header(lab: Lab, load_before: float) -> str:
+    system = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    machine = f"{system}, stores on {_filesystem(str(lab.stores))}"
+    took = time.monotonic() - lab.started_at
+    busy = "" if load_before < 0.5 else f" Something else was running before this began (load {load_before:.1f}): read ratios, not figures."
+    return f"{time.strftime('%Y-%m-%d')}: {machine}; {took / 60:.1f} minutes.{busy}"
+
+
+def _describe(lab: Lab, system: System) -> str:
+    try:
+        if reason := lab.why_not(system):
+            raise NotMeasured(reason)
+        about = lab.ask(system, "describe", cap_s=30)
+    except NotMeasured as error:
+        return f"- {system.title}: not measured: {error}"
+    return f"- {system.title} {about['version']}: {about['settings']}"
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

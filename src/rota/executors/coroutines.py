@@ -1,0 +1,67 @@
+"""Calls async handlers; beside `invoke`, so that asyncio is imported only where one is called."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+
+from rota.executors.attempt import Attempt
+from rota.executors.invoke import COMPLETED, arguments, checked_params, keep_result, outcome_of, show_progress
+from rota.executors.text import clean, head
+from rota.model.decide import Failed, Outcome, Stopped
+from rota.model.handler import Handler
+from rota.model.settings import Settings
+from rota.model.signals import Cancelled
+from rota.model.values import Claimed
+
+
+async def run_async(handler: Handler, job: Claimed, attempt: Attempt, settings: Settings) -> Outcome:
+    """Await a coroutine function or drive an async generator to its end. A task cancelled on request is Stopped."""
+    try:
+        params = checked_params(handler, job)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with params, it is wrong for good
+        return Failed(error=head(f"{type(error).__name__}: {clean(error)}", settings.error_max), permanent=True)
+    try:
+        called = handler.function(**arguments(handler, params, attempt))
+        if handler.is_generator:
+            await _drive(called, attempt)
+            return COMPLETED
+        value = await called
+    except asyncio.CancelledError as error:
+        return Stopped() if attempt.stopping else outcome_of(error, settings)
+    except BaseException as error:  # noqa: BLE001 - sys.exit in a task would end the loop for everyone
+        return outcome_of(error, settings)
+    return COMPLETED if value is None else keep_result(value, settings)
+
+
+def run_to_end(handler: Handler, job: Claimed, attempt: Attempt, settings: Settings) -> Outcome:
+    """Call an async handler on a loop of its own and wait for it, whether or not a loop runs here already."""
+
+    def call() -> Outcome:
+        return asyncio.run(run_async(handler, job, attempt, settings))
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return call()
+    # A loop can't run inside a loop: the caller waits for one in another thread.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(copy_context().run, call).result()
+
+
+async def _drive(steps: AsyncGenerator[object, None], attempt: Attempt) -> None:
+    """Run an async generator to its end. Asked to stop, it finds Cancelled at its yield, once."""
+    told = False
+    async with contextlib.aclosing(steps):
+        with contextlib.suppress(StopAsyncIteration):
+            step = await anext(steps)
+            while True:
+                show_progress(attempt, step)
+                if attempt.stopping and not told:
+                    told = True
+                    step = await steps.athrow(Cancelled("the job was asked to stop"))
+                else:
+                    step = await anext(steps)

@@ -1,0 +1,76 @@
+"""Runs jobs at once, in the caller's thread: for tests and for `rota.turn()`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.executors.attempt import Attempt
+from rota.executors.invoke import enter_handlers, leave_handlers, run, unknown
+from rota.model.decide import Outcome, TimedOut
+from rota.model.handler import Handler
+from rota.model.values import Claimed
+from rota.ports.executor import Ended, Equipment
+
+
+class InlineExecutor:
+    """Every submitted job is over when `submit` returns. A timeout can only be found out afterwards."""
+
+    def __init__(self, equipment: Equipment) -> None:
+        """Take what handlers need."""
+        self._equipment = equipment
+        self._running: dict[int, Attempt] = {}
+
+    def submit(self, jobs: Sequence[Claimed]) -> None:
+        """Run these, one after the other."""
+        for job in jobs:
+            self._execute(job)
+
+    def occupied(self) -> int:
+        """Return how many handlers are on the stack."""
+        return len(self._running)
+
+    def cancel(self, number: int) -> None:
+        """Tell a handler that is on the stack; nothing ever waits here."""
+        if attempt := self._running.get(number):
+            attempt.stop()
+
+    def tick(self, monotonic: float) -> float | None:  # noqa: ARG002 - nothing runs between two calls
+        """Have nothing to enforce."""
+        return None
+
+    def release(self) -> list[Claimed]:
+        """Have nothing to give back."""
+        return []
+
+    def interrupt(self) -> None:
+        """Tell the handlers on the stack."""
+        for attempt in self._running.values():
+            attempt.stop()
+
+    def close(self) -> None:
+        """Have nothing to let go of."""
+
+    def _execute(self, job: Claimed) -> None:
+        equipment = self._equipment
+        attempt = self._running[job.number] = Attempt(job, equipment)
+        token = enter_handlers()
+        started = equipment.clock.monotonic()
+        try:
+            outcome = self._call(equipment.handlers.get(job.job_type), job, attempt)
+        finally:
+            leave_handlers(token)
+            del self._running[job.number]
+            path = attempt.end()
+        seconds = equipment.clock.monotonic() - started
+        if 0 < job.timeout < seconds:
+            outcome = TimedOut(job.timeout)
+        equipment.sink.ended(Ended(job, outcome, equipment.clock.now(), seconds, path))
+
+    def _call(self, handler: Handler | None, job: Claimed, attempt: Attempt) -> Outcome:
+        if handler is None:
+            return unknown(job)
+        if handler.is_async:
+            from rota.executors.coroutines import run_to_end  # noqa: PLC0415 - asyncio only where it is needed
+
+            return run_to_end(handler, job, attempt, self._equipment.settings)
+        return run(handler, job, attempt, self._equipment.settings)

@@ -1,0 +1,83 @@
+"""The log of one run: a file made on its first line and cut at its bound. Logging never fails a handler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+
+from rota.executors.text import clean
+from rota.model.values import Instant, moment
+from rota.ports.clock import Clock
+
+
+class RunLog:
+    """Lines of one run, appended to `{log_dir}/{run_id[:2]}/{run_id}.log`. Thread-safe."""
+
+    __slots__ = ("_clock", "_closed", "_fd", "_limit", "_lock", "_size", "before", "path")
+
+    def __init__(self, log_dir: str | None, run_id: str, *, clock: Clock, limit_bytes: int) -> None:
+        """Keep nothing if there is no directory."""
+        self.path = None if log_dir is None else log_path(log_dir, run_id)
+        self.before: Callable[[], None] | None = None
+        """Called before a line of the handler's own, to let printed output go first."""
+        self._clock = clock
+        self._limit = limit_bytes
+        self._lock = Lock()
+        self._fd: int | None = None
+        self._size = 0
+        self._closed = self.path is None
+
+    def line(self, level: str, text: str) -> None:
+        """Write a line of the handler's own."""
+        if self.before is not None:
+            self.before()
+        self.write(level, text)
+
+    def write(self, level: str, text: str) -> None:
+        """Write one line; a text of several is indented from its second on, so that entries can be told apart."""
+        with self._lock:
+            if self._closed:
+                return
+            stamp = timestamp(self._clock.now())
+            data = f"{stamp} {level} {clean(text)}".replace("\n", "\n    ").encode() + b"\n"
+            last = f"{stamp} WARNING the log was cut here: it is over {self._limit} bytes (setting log_max)\n".encode()
+            if self._size + len(data) + len(last) > self._limit:
+                data, self._closed = last, True
+            if self._size + len(data) <= self._limit:
+                self._append(data)
+
+    def close(self) -> str | None:
+        """Drop every later line; return the path if anything was written."""
+        with self._lock:
+            self._closed = True
+            fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+        return self.path if self._size else None
+
+    def _append(self, data: bytes) -> None:
+        try:
+            if self._fd is None:
+                self._fd = self._open()
+            os.write(self._fd, data)
+        except OSError:
+            self._closed = True
+        else:
+            self._size += len(data)
+
+    def _open(self) -> int:
+        path = self.path or os.devnull
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def log_path(log_dir: str, run_id: str) -> str:
+    """Return where the log of a run is kept."""
+    return f"{log_dir}/{run_id[:2]}/{run_id}.log"
+
+
+def timestamp(at: Instant) -> str:
+    """Return an instant as a line begins: 2026-11-15T04:25:59.123456Z."""
+    return f"{moment(at):%Y-%m-%dT%H:%M:%S.%fZ}"

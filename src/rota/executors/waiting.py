@@ -1,0 +1,27 @@
+"""Jobs waiting for a slot: a deque whose ends are atomic, so whoever pops a job owns it. Only the engine's thread adds."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from rota.model.values import Claimed
+
+
+def take_all(waiting: deque[Claimed]) -> list[Claimed]:
+    """Take every job that nobody has taken yet, in order."""
+    taken: list[Claimed] = []
+    while True:
+        try:
+            taken.append(waiting.popleft())
+        except IndexError:
+            return taken
+
+
+def take_one(waiting: deque[Claimed], number: int) -> Claimed | None:
+    """Take one job out of the middle; the others keep their order. Workers may find the deque empty for a moment."""
+    if not any(job.number == number for job in tuple(waiting)):
+        return None
+    jobs = take_all(waiting)
+    found = next((job for job in jobs if job.number == number), None)
+    waiting.extendleft(job for job in reversed(jobs) if job is not found)
+    return found

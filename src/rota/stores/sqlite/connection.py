@@ -1,0 +1,162 @@
+"""Connections to one SQLite file: how they are opened, and how the driver's errors become ours."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from rota.errors import IllegalMove, InvalidParams, RotaError, StoreBusy, StoreError, StoreUnavailable, StoreUnusable
+from rota.stores.sqlite.statements import statements
+
+OLDEST_SQLITE = (3, 51, 3)
+NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.glusterfs"}
+
+
+class Db:
+    """One connection and the named statements on it."""
+
+    __slots__ = ("_sql", "raw")
+
+    def __init__(self, raw: apsw.Connection) -> None:
+        """Wrap an open connection."""
+        self.raw = raw
+        self._sql = statements()
+
+    def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Run a named statement and return its rows."""
+        return list(self.raw.execute(self._sql[name], values))
+
+    def row(self, name: str, /, **values: Any) -> tuple[Any, ...] | None:
+        """Run a named statement and return its first row."""
+        return next(iter(self.raw.execute(self._sql[name], values)), None)
+
+    def value(self, name: str, /, **values: Any) -> Any:
+        """Run a named statement and return the first column of its first row."""
+        row = self.row(name, **values)
+        return None if row is None else row[0]
+
+    def change(self, name: str, /, **values: Any) -> int:
+        """Run a named statement and return how many rows it changed."""
+        self.raw.execute(self._sql[name], values)
+        return self.raw.changes()
+
+
+def check_sqlite_version() -> None:
+    """Refuse a SQLite that carries the WAL-reset bug."""
+    found = apsw.sqlite_lib_version()
+    if tuple(int(part) for part in found.split(".")[:3]) < OLDEST_SQLITE:
+        wanted = ".".join(map(str, OLDEST_SQLITE))
+        raise StoreUnusable(f"SQLite {found} can corrupt a write-ahead log that is reset; Rota needs {wanted} or later: upgrade apsw")
+
+
+def check_path(path: Path) -> None:
+    """Refuse what can't become a database, before anything is touched."""
+    if path.is_dir():
+        raise StoreUnusable(f"{path} is a directory: give the path of a file, such as {path / 'rota.db'}")
+    folder = path.parent
+    if not folder.is_dir():
+        raise StoreUnusable(f"the folder {folder} does not exist: make it first")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise StoreUnusable(f"{path} is not writable: change its permissions or give another path")
+    if not os.access(folder, os.W_OK):
+        raise StoreUnusable(f"{folder} is not writable, and SQLite keeps its log beside the file: change its permissions or give another path")
+    kind = _file_system(folder)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise StoreUnusable(f"{folder} is on a network file system ({kind}), where SQLite's locks can't be trusted: use a local disk")
+
+
+def open_connection(path: Path, *, synchronous: str, wal_pages: int, vfs: str | None = None) -> apsw.Connection:
+    """Open the file with the settings that every connection of this store has."""
+    with translated(path):
+        connection = apsw.Connection(str(path), vfs=vfs)
+        connection.set_busy_timeout(5_000)
+        connection.pragma("journal_mode", "wal")
+        connection.pragma("synchronous", synchronous)
+        connection.pragma("foreign_keys", 1)
+        connection.pragma("cache_size", -32_000)
+        connection.pragma("temp_store", "memory")
+        connection.wal_autocheckpoint(wal_pages)
+        return connection
+
+
+class Readers:
+    """A few connections for reading, handed out one to a caller. WAL readers wait for nobody."""
+
+    def __init__(self, open_one: Any) -> None:
+        """Take the function that opens one."""
+        self._open = open_one
+        self._idle: list[Db] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def take(self) -> Iterator[Db]:
+        """Lend a connection for a block of reads."""
+        with self._lock:
+            db = self._idle.pop() if self._idle else None
+        if db is None:
+            db = Db(self._open())
+        try:
+            with translated():
+                yield db
+        finally:
+            with self._lock:
+                self._idle.append(db)
+
+    def close(self) -> None:
+        """Close the idle ones."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for db in idle:
+            db.raw.close()
+
+
+@contextmanager
+def translated(path: Path | None = None) -> Iterator[None]:
+    """Turn the driver's errors into ours, the driver's as the cause."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate(error, path) from error
+
+
+def translate(error: apsw.Error, path: Path | None = None) -> RotaError:
+    """Return our error for one of the driver's."""
+    where = f" ({path})" if path else ""
+    if isinstance(error, apsw.NotADBError):
+        return StoreUnusable(f"the store is not a SQLite database{where}: give another path; nothing was changed")
+    if isinstance(error, apsw.CorruptError):
+        return StoreUnusable(f"the store is damaged{where}: {error}. Restore it from a backup")
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return StoreBusy(f"the store is locked by another process{where}: {error}")
+    if isinstance(error, apsw.ConstraintError):
+        return IllegalMove(str(error).removeprefix("ConstraintError: "))
+    if isinstance(error, apsw.SQLError) and "malformed JSON" in str(error):
+        return InvalidParams("params are nested too deeply: at most 1,000 levels")
+    if isinstance(error, apsw.FullError | apsw.IOError | apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError | apsw.NoMemError):
+        return StoreUnavailable(f"the store could not be read or written{where}: {error}. Nothing was changed; see disk space and permissions")
+    return StoreError(f"{type(error).__name__}: {error}")
+
+
+def _file_system(folder: Path) -> str | None:
+    """Return the type of the file system a folder is on, where the system tells."""
+    best, kind = "", None
+    try:
+        mounts = Path("/proc/self/mounts").read_text().splitlines()
+    except OSError:
+        return None
+    resolved = f"{folder.resolve()}/"
+    for line in mounts:
+        _, point, name, *_ = line.split(" ")
+        prefix = point.rstrip("/") + "/"
+        if resolved.startswith(prefix) and len(prefix) > len(best):
+            best, kind = prefix, name
+    return kind
+
+
+Values = Mapping[str, Any]

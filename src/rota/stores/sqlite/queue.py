@@ -1,0 +1,174 @@
+"""Entering the queue: rows of one shape are written by one statement, positions are given here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from rota.errors import DuplicateId, QueueFull
+from rota.model.ordering import GAP
+from rota.model.values import Enqueued, Instant, NewRow, Origin, Held
+from rota.stores.sqlite.connection import Db
+
+_encode = msgspec.json.Encoder().encode
+
+
+def enqueue(db: Db, rows: Sequence[NewRow], now: Instant) -> list[Enqueued]:
+    """Write new jobs, in the order given. Those that are there already come back as they are."""
+    _refuse_overflow(db, rows)
+    out: list[Enqueued] = []
+    for plain, run in groupby(rows, key=_is_plain):
+        if plain:
+            out += _add_plain(db, list(run), now)
+        else:
+            for row in run:
+                out.append(_found(db, row) or _add(db, [row], now)[0])
+    return out
+
+
+def position_after(db: Db, organization_id: str, priority: int) -> int:
+    """Return the base for newcomers: the first gets base + 100. An empty priority starts again at 100."""
+    base = db.value("position_base", organization_id=organization_id, priority=priority)
+    if base is None:
+        db.change("clock_reset", priority=priority)
+        return 0
+    return int(base)
+
+
+def promote(db: Db, now: Instant, limit: int) -> Instant | None:
+    """Queue what is due, highest priority first; return when the next one is due."""
+    waiting = db.rows("due_priorities")
+    moved = 0
+    for priority, earliest in waiting:
+        if earliest <= now and moved < limit:
+            moved += _promote_priority(db, priority, now, limit - moved)
+    if moved:
+        waiting = db.rows("due_priorities")
+    return min((earliest for _, earliest in waiting), default=None)
+
+
+def _promote_priority(db: Db, priority: int, now: Instant, limit: int) -> int:
+    due = _due_decoder.decode(db.value("due_jobs", priority=priority, now=now, limit=limit))
+    last: dict[str, int] = {}
+    positions: dict[int, int] = {}
+    for number, organization_id in due:
+        if organization_id not in last:
+            last[organization_id] = position_after(db, organization_id, priority)
+        last[organization_id] += GAP
+        positions[number] = last[organization_id]
+    db.change("queue_jobs", now=now, positions=_encode(positions).decode())
+    return len(due)
+
+
+_due_decoder = msgspec.json.Decoder(list[tuple[int, str]])
+
+
+def _is_plain(row: NewRow) -> bool:
+    return row.unique_key is None and row.after is None and row.group_id is None and row.origin != Origin.DIRECT
+
+
+def _refuse_overflow(db: Db, rows: Sequence[NewRow]) -> None:
+    for organization_id in {row.organization_id for row in rows}:
+        limit = db.value("max_queued", organization_id=organization_id)
+        if limit is None:
+            continue
+        waiting = db.value("queued_count", organization_id=organization_id)
+        added = sum(row.organization_id == organization_id for row in rows)
+        if waiting + added > limit:
+            raise QueueFull(
+                f"organization {organization_id!r} has {waiting:,} jobs queued and max_queued is {limit:,}: {added:,} more can't be added"
+            )
+
+
+def _found(db: Db, row: NewRow) -> Enqueued | None:
+    """Return the job that stands in the way: enqueued before under this id, or holding this key."""
+    same = db.row("same_id", job_id=bytes.fromhex(row.job_id))
+    if same is not None:
+        if same[4] != row.job_type:
+            raise DuplicateId(f"id {row.job_id} belongs to a job of type {same[4]!r} already: choose another")
+        return Enqueued(*same[:4], existing=True)
+    if row.unique_key is None:
+        return None
+    holder = db.row("key_holder", organization_id=row.organization_id, job_type=row.job_type, unique_key=row.unique_key)
+    return None if holder is None else Enqueued(*holder, existing=True)
+
+
+def _add_plain(db: Db, rows: list[NewRow], now: Instant) -> list[Enqueued]:
+    if _any_known(db, rows):
+        return [_found(db, row) or _add(db, [row], now)[0] for row in rows]
+    out: list[Enqueued] = []
+    for _, run in groupby(rows, key=_shape):
+        out += _add(db, list(run), now)
+    return out
+
+
+def _any_known(db: Db, rows: list[NewRow]) -> bool:
+    """Say whether one of these ids is there already: a repeated call. Ids ascend, so the ends of a batch tell for it."""
+    ids = bytes.fromhex(rows[0].job_id + rows[-1].job_id)
+    return bool(db.value("any_of_ids", ids=ids, indexes="[0,1]"))
+
+
+def _shape(row: NewRow) -> tuple[Any, ...]:
+    return (row.job_type, row.policy, row.run_at, row.template_id, row.organization_id, row.origin, row.owner, row.expires_at, row.meta)
+
+
+def _add(db: Db, rows: list[NewRow], now: Instant) -> list[Enqueued]:
+    """Write rows of one shape and return their numbers, which follow each other."""
+    first = rows[0]
+    waits = first.run_at > now or first.after is not None
+    status = "PENDING" if waits else "QUEUED"
+    position = 0 if waits else position_after(db, first.organization_id, first.policy.priority) + GAP
+    db.change(
+        "insert_jobs",
+        ids=bytes.fromhex("".join([row.job_id for row in rows])),
+        params=f"[{','.join([row.params for row in rows])}]",
+        status=status,
+        position=position,
+        gap=0 if waits else GAP,
+        blockers=int(first.after is not None),
+        held=str(Held.DIRECT) if first.origin == Origin.DIRECT else None,
+        now=now,
+        queued_at=None if waits else now,
+        **_columns(first),
+    )
+    last = db.raw.last_insert_rowid()
+    if first.after is not None:
+        db.change("add_edge", child=last, parent_root=bytes.fromhex(first.after), needs="end", on_failure="cancel", source="group")
+    start = last - len(rows) + 1
+    return [Enqueued(row.job_id, row.job_id, start + index, status, existing=False) for index, row in enumerate(rows)]
+
+
+def _columns(row: NewRow) -> dict[str, Any]:
+    policy = row.policy
+    return {
+        "organization_id": row.organization_id,
+        "template_id": blob(row.template_id),
+        "job_type": row.job_type,
+        "origin": row.origin,
+        "priority": policy.priority,
+        "run_at": row.run_at,
+        "expires_at": row.expires_at,
+        "unique_key": row.unique_key,
+        "group_id": blob(row.group_id),
+        "sequence_number": row.sequence_number,
+        "owner": row.owner,
+        "max_retries": policy.max_retries,
+        "max_crashes": policy.max_crashes,
+        "backoff": policy.backoff,
+        "timeout": policy.timeout,
+        "executor": policy.executor,
+        "meta": row.meta,
+    }
+
+
+def blob(hex_id: str | None) -> bytes | None:
+    """Return an id as the store keeps it."""
+    return None if hex_id is None else bytes.fromhex(hex_id)
+
+
+def numbers_json(numbers: Iterable[int]) -> str:
+    """Return numbers as the JSON array that statements take."""
+    return _encode(list(numbers)).decode()

@@ -1,0 +1,146 @@
+"""Workers, the moves of recovery, and direct reservations, in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rota.model.decide import CRASH_ERROR, Transition
+from rota.model.states import ErrorType, RunStatus, Status
+from rota.model.values import Claimed, Instant, NewRow, WorkerInfo, moment
+from rota.ports.store import Ending, Held, Reservation, Turned
+from rota.stores.sqlite.connection import Db
+from rota.stores.sqlite.queue import enqueue
+from rota.stores.sqlite.turn import active_reservation, end_waiting, finish
+
+_held = msgspec.json.Decoder(list[tuple[Claimed, int, str | None, str, int | None]])
+_types = msgspec.json.Decoder(tuple[str, ...])
+_claimed = msgspec.json.Decoder(list[Claimed])
+
+
+def held_by(db: Db, worker_id: str, limit: int) -> list[Held]:
+    """Return RUNNING jobs of a worker, whatever became of their runs."""
+    return [_as_held(*row) for row in _held.decode(db.value("held_by", worker_id=worker_id, limit=limit))]
+
+
+def failed_without_successor(db: Db, since: Instant) -> list[Held]:
+    """Return attempts that ended in a retryable way and have no successor: a move that was torn by other hands."""
+    return [_as_held(*row) for row in _held.decode(db.value("failed_without_successor", since=since))]
+
+
+def holding(db: Db, worker_id: str) -> list[Claimed]:
+    """Return what a worker holds, with the ids of its runs."""
+    jobs = _claimed.decode(db.value("holding", worker_id=bytes.fromhex(worker_id)))
+    runs = {row[0]: row for row in db.rows("run_ids", worker_id=bytes.fromhex(worker_id))}
+    for job in jobs:
+        if job.number in runs:
+            _, job.run_id, job.started_at = runs[job.number]
+    return jobs
+
+
+def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], now: Instant) -> int:
+    """Write recovery's moves; what somebody ended meanwhile stays as it is."""
+    by_number = {each.job.number: each for each in held}
+    plain: list[Ending] = []
+    changed = 0
+    for ending in endings:
+        each = by_number[ending.number]
+        if each.run_ended is not None and each.run_ended in set(RunStatus):
+            changed += _close(db, ending, each, now)
+            continue
+        if each.run_missing:
+            # The trigger that keeps this from being was not there when it happened; the record still says so.
+            db.change("insert_missing_run", number=ending.number, run_id=ending.successor_id)
+            ending.successor_id = _another(ending.successor_id)
+        plain.append(ending)
+    turned = Turned()
+    if plain:
+        finish(db, plain, now, turned, worker_id=b"")
+    return changed + len(plain) - len(turned.late)
+
+
+def add_successors(db: Db, endings: Sequence[Ending], now: Instant) -> int:
+    """Give each FAILED or TIMED_OUT attempt the successor it lacks."""
+    rows = [
+        (e.number, e.successor_id, Status.PENDING, s.run_at, s.failures, s.crashes, s.snoozes, 0, 0)
+        for e in endings
+        if (s := e.transition.successor) is not None
+    ]
+    return db.change("insert_successors", rows=msgspec.json.encode(rows).decode(), now=now) if rows else 0
+
+
+def workers(db: Db, *, ended: bool) -> list[WorkerInfo]:
+    """Return workers as people see them."""
+    return [
+        WorkerInfo(
+            id=row[0],
+            host=row[1],
+            kind=row[2],
+            beat=row[3],
+            job_types=_types.decode(row[4]),
+            started_at=moment(row[5]),  # type: ignore[arg-type] # NOT NULL
+            stopping_at=moment(row[6]),
+            ended_at=moment(row[7]),
+            running=row[8],
+        )
+        for row in db.rows("workers", ended=int(ended))
+    ]
+
+
+def reserve(
+    db: Db, row: NewRow, reservation_id: str, reserved_by: str, worker_id: str, now: Instant, expires_at: Instant
+) -> Reservation | None:
+    """Make the direct job and its reservation together, or nothing if one is ACTIVE."""
+    active = active_reservation(db)
+    if active is not None:
+        return active if active.id == reservation_id else None
+    added = enqueue(db, [row], now)[0]
+    db.change(
+        "insert_reservation",
+        reservation_id=reservation_id,
+        reserved_by=reserved_by,
+        worker_id=worker_id,
+        job_id=added.job_id,
+        job_number=added.number,
+        now=now,
+        expires_at=expires_at,
+    )
+    return active_reservation(db)
+
+
+def give_up(db: Db, reservation_id: str, now: Instant, *, expired: bool) -> bool:
+    """End a reservation, and its job with it. Return whether the job had started."""
+    active = active_reservation(db)
+    if active is None or active.id != reservation_id:
+        return False
+    db.change("end_reservation", reservation_id=reservation_id, status="EXPIRED" if expired else "RELEASED", now=now)
+    end_waiting(db, [active.job_number], Status.CANCELLED, now, reason="its reservation ended before it could start", actor="system")
+    end = Transition(Status.DEAD_LETTER, error="the reservation of this direct execution expired", error_type=ErrorType.TIMEOUT)
+    turned = Turned()
+    finish(db, [Ending(active.job_number, now, end, end, "")], now, turned, worker_id=b"")
+    return not turned.late
+
+
+def _as_held(job: Claimed, run_missing: int, run_ended: str | None, run_id: str, started_at: int | None) -> Held:
+    job.run_id = run_id
+    job.started_at = started_at or 0
+    return Held(job, bool(run_missing), run_ended)
+
+
+def _close(db: Db, ending: Ending, held: Held, now: Instant) -> int:
+    """Close a job whose run had ended by itself: the run's word stands, a failed one gets its retry."""
+    if held.run_ended == RunStatus.FAILED:
+        status = ending.transition.status
+    else:
+        status = Status(str(held.run_ended))
+    error_type = ErrorType.CRASH if ending.transition.error == CRASH_ERROR and status is not Status.COMPLETED else None
+    changed = db.change("close_job_as", number=ending.number, status=status, now=now, error_type=error_type)
+    if changed and status in {Status.FAILED, Status.TIMED_OUT}:
+        add_successors(db, [ending], now)
+    return changed
+
+
+def _another(hex_id: str) -> str:
+    """Return a second id beside a fresh one: the last digit turned, which nobody else was given."""
+    return hex_id[:-1] + format(int(hex_id[-1], 16) ^ 1, "x")

@@ -1,0 +1,76 @@
+-- Entering the queue. Rows come as one JSON array and are written by one statement: see decision 0008.
+
+-- name: position_base
+-- The highest position that counts for a newcomer: its organization's own tail or, while anything is queued at this
+-- priority, the clock (the highest position claimed there). NULL: nothing is queued at this priority.
+SELECT CASE WHEN EXISTS (SELECT 1 FROM jobs WHERE status = 'QUEUED' AND priority = :priority)
+            THEN max(coalesce((SELECT max(position) FROM jobs
+                                WHERE status = 'QUEUED' AND priority = :priority AND organization_id = :organization_id),
+                              coalesce((SELECT position FROM queue_clock WHERE priority = :priority), 0)),
+                     coalesce((SELECT position FROM queue_clock WHERE priority = :priority), 0))
+       END;
+
+-- name: clock_reset
+DELETE FROM queue_clock WHERE priority = :priority;
+
+-- name: clock_advance
+INSERT INTO queue_clock (priority, position) VALUES (:priority, :position)
+ON CONFLICT (priority) DO UPDATE SET position = max(position, excluded.position);
+
+-- name: insert_jobs
+-- Many jobs of one shape: :ids holds 16 bytes for each, :params is a JSON array of their params.
+INSERT INTO jobs (job_id, root_id, organization_id, template_id, job_type, origin, status, blockers, priority, position, run_at, expires_at,
+                  unique_key, params, group_id, sequence_number, owner, max_retries, max_crashes, backoff, timeout, executor, meta,
+                  held, created_at, queued_at)
+SELECT substr(:ids, e.key * 16 + 1, 16), substr(:ids, e.key * 16 + 1, 16), :organization_id, :template_id, :job_type, :origin, :status,
+       :blockers, :priority, :position + :gap * e.key, :run_at, :expires_at, :unique_key, e.value, :group_id, :sequence_number, :owner,
+       :max_retries, :max_crashes, :backoff, :timeout, :executor, :meta, :held, :now, :queued_at
+  FROM json_each(:params) AS e;
+
+-- name: key_holder
+SELECT lower(hex(job_id)), lower(hex(root_id)), number, status FROM jobs INDEXED BY jobs_unique
+ WHERE organization_id = :organization_id AND job_type = :job_type AND unique_key = :unique_key AND finished_at IS NULL;
+
+-- name: same_id
+SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, job_type FROM jobs WHERE job_id = :job_id;
+
+-- name: any_of_ids
+SELECT count(*) FROM jobs WHERE job_id IN (SELECT substr(:ids, e.value * 16 + 1, 16) FROM json_each(:indexes) AS e);
+
+-- name: queued_count
+SELECT count(*) FROM jobs WHERE status = 'QUEUED' AND organization_id = :organization_id;
+
+-- name: max_queued
+SELECT max_queued FROM organizations WHERE organization_id = :organization_id;
+
+-- name: add_edge
+INSERT INTO job_edges (child, parent_root, needs, on_failure, source) VALUES (:child, :parent_root, :needs, :on_failure, :source);
+
+-- name: due_priorities
+-- Each priority that has PENDING jobs free of edges, with its earliest run_at: a hop from priority to priority, not a scan.
+WITH RECURSIVE step (priority) AS (
+    SELECT max(priority) FROM jobs WHERE status = 'PENDING' AND blockers = 0
+    UNION ALL
+    SELECT (SELECT max(priority) FROM jobs WHERE status = 'PENDING' AND blockers = 0 AND priority < step.priority)
+      FROM step WHERE step.priority IS NOT NULL
+)
+SELECT priority, (SELECT min(run_at) FROM jobs WHERE status = 'PENDING' AND blockers = 0 AND priority = step.priority)
+  FROM step WHERE priority IS NOT NULL;
+
+-- name: due_jobs
+SELECT json_group_array(json_array(number, organization_id)) FROM (
+    SELECT number, organization_id FROM jobs
+     WHERE status = 'PENDING' AND blockers = 0 AND priority = :priority AND run_at <= :now
+     ORDER BY run_at, number LIMIT :limit);
+
+-- name: queue_jobs
+-- :positions is a JSON object of number to position.
+UPDATE jobs SET status = 'QUEUED', queued_at = :now, position = e.value
+  FROM json_each(:positions) AS e
+ WHERE number = CAST(e.key AS INTEGER) AND +status = 'PENDING';
+
+-- name: expired_jobs
+SELECT json_group_array(number) FROM (
+    SELECT number FROM jobs
+     WHERE expires_at IS NOT NULL AND started_at IS NULL AND finished_at IS NULL AND expires_at <= :now
+     ORDER BY expires_at LIMIT :limit);

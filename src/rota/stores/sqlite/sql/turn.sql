@@ -1,0 +1,144 @@
+-- One turn of the wheel: end, keep, claim.
+
+-- name: candidates
+-- {arms} is one `candidates_arm` per job type, joined by UNION ALL; SQLite merges them along jobs_ready.
+SELECT json_group_array(json_array({columns}))
+  FROM (SELECT number AS picked FROM ({arms}) ORDER BY priority DESC, position, created_at, job_id LIMIT :want)
+ CROSS JOIN jobs AS j ON j.number = picked;
+
+-- name: candidates_arm
+SELECT number, priority, position, created_at, job_id FROM jobs
+ WHERE status = 'QUEUED' AND held IS NULL AND job_type = ?
+
+-- name: candidate_direct
+SELECT json_group_array(json_array({columns})) FROM jobs AS j WHERE j.number = :number AND j.status = 'QUEUED' AND j.held = 'direct';
+
+-- name: claimed_columns
+-- In the order of rota.model.values.Claimed. run_id and started_at are filled in by the caller.
+j.number, lower(hex(j.job_id)), lower(hex(j.root_id)),
+CASE WHEN j.attempt = 1 THEN j.number ELSE (SELECT r.number FROM jobs AS r WHERE r.job_id = j.root_id) END,
+'', j.job_type, j.origin, j.organization_id, j.params, j.priority, j.position, j.attempt, j.failures, j.crashes, j.snoozes,
+j.max_retries, j.max_crashes, j.backoff, j.timeout, j.executor, 0,
+CASE WHEN j.attempt > 1 THEN (SELECT p.checkpoint FROM job_runs AS p JOIN jobs AS o ON o.number = p.job_number WHERE o.job_id = j.retry_of) END
+
+-- name: insert_runs
+-- :ids holds the 16 bytes of each run's id, in the order of :numbers. The run comes first: no job is RUNNING without one.
+INSERT INTO job_runs (job_number, run_id, template_id, started_at, checkpoint)
+SELECT e.value, substr(:ids, e.key * 16 + 1, 16), j.template_id, :now, NULL
+  FROM json_each(:numbers) AS e CROSS JOIN jobs AS j ON j.number = e.value;
+
+-- name: start_jobs
+UPDATE jobs SET status = 'RUNNING', started_at = :now, worker_id = :worker_id, held = NULL
+ WHERE number IN (SELECT value FROM json_each(:numbers)) AND +status = 'QUEUED';
+
+-- name: park_jobs
+-- :parked is a JSON object of number to the word of its blocker.
+UPDATE jobs SET held = e.value FROM json_each(:parked) AS e WHERE number = CAST(e.key AS INTEGER) AND +status = 'QUEUED';
+
+-- name: finish_runs_plain
+-- :done is a JSON object of number to moment.
+UPDATE job_runs SET status = 'COMPLETED', finished_at = e.value
+  FROM json_each(:done) AS e
+ WHERE job_number = CAST(e.key AS INTEGER) AND job_runs.status IS NULL;
+
+-- name: finish_jobs_plain
+-- The + keeps the planner from walking jobs_running for each of them (42 us a job instead of 4).
+UPDATE jobs SET status = 'COMPLETED', finished_at = e.value, ended_by = 'system'
+  FROM json_each(:done) AS e
+ WHERE number = CAST(e.key AS INTEGER) AND +jobs.status = 'RUNNING' AND +worker_id = :worker_id;
+
+-- name: open_endings
+-- What is still RUNNING of these, and what the endings must know of it.
+SELECT json_group_array(json_array(number, cancel_requested_at IS NOT NULL, lower(hex(root_id)), lower(hex(group_id))))
+  FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers)) AND +status = 'RUNNING';
+
+-- name: ended_as
+SELECT number, status, worker_id = :worker_id FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers));
+
+-- name: finish_runs
+-- Each row: [number, at, run status, error, error_type, error_code, traceback, exit_code, result, log_path].
+UPDATE job_runs SET finished_at = e.value ->> 1, status = e.value ->> 2, error = e.value ->> 3, error_type = e.value ->> 4,
+                    error_code = e.value ->> 5, traceback = e.value ->> 6, exit_code = e.value ->> 7, result = e.value ->> 8,
+                    log_path = coalesce(log_path, e.value ->> 9)
+  FROM json_each(:rows) AS e
+ WHERE job_number = e.value ->> 0 AND job_runs.status IS NULL;
+
+-- name: finish_jobs
+-- Each row: [number, at, status, error_type, reason].
+UPDATE jobs SET finished_at = e.value ->> 1, status = e.value ->> 2, error_type = e.value ->> 3, reason = e.value ->> 4,
+                ended_by = coalesce(cancel_requested_by, 'system')
+  FROM json_each(:rows) AS e
+ WHERE number = e.value ->> 0 AND +jobs.status = 'RUNNING';
+
+-- name: insert_successors
+-- Each row: [number of the one before, id, status, run_at, failures, crashes, snoozes, keeps its place, keeps its expiry].
+INSERT INTO jobs (job_id, root_id, retry_of, attempt, organization_id, template_id, job_type, origin, status, failures, crashes, snoozes,
+                  priority, position, run_at, expires_at, unique_key, job_hash, params, schedule_id, due_at, group_id, sequence_number,
+                  owner, run_as, max_retries, max_crashes, backoff, timeout, executor, target_node, shard, meta, created_at, queued_at)
+SELECT unhex(e.value ->> 1), o.root_id, o.job_id, o.attempt + 1, o.organization_id, o.template_id, o.job_type, o.origin, e.value ->> 2,
+       e.value ->> 4, e.value ->> 5, e.value ->> 6, o.priority, iif(e.value ->> 7, o.position, 0), e.value ->> 3,
+       iif(e.value ->> 8, o.expires_at, NULL), o.unique_key, o.job_hash, o.params, o.schedule_id, o.due_at, o.group_id, o.sequence_number,
+       o.owner, o.run_as, o.max_retries, o.max_crashes, o.backoff, o.timeout, o.executor, o.target_node, o.shard, o.meta, :now,
+       iif(e.value ->> 7, :now, NULL)
+  FROM json_each(:rows) AS e CROSS JOIN jobs AS o ON o.number = e.value ->> 0;
+
+-- name: any_open_edges
+SELECT EXISTS (SELECT 1 FROM job_edges INDEXED BY edges_open WHERE resolved_at IS NULL);
+
+-- name: roots_of
+SELECT json_group_array(lower(hex(root_id))) FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers));
+
+-- name: edges_of_roots
+SELECT json_group_array(child) FROM json_each(:roots) AS e
+ CROSS JOIN job_edges ON parent_root = unhex(e.value) AND resolved_at IS NULL;
+
+-- name: resolve_edges
+UPDATE job_edges SET resolved_at = :now FROM json_each(:roots) AS e WHERE parent_root = unhex(e.value) AND resolved_at IS NULL;
+
+-- name: unblock
+UPDATE jobs SET blockers = blockers - 1 WHERE number = :number AND status = 'PENDING' AND blockers > 0;
+
+-- name: group_rule
+SELECT on_failure FROM job_groups WHERE group_id = unhex(:group_id);
+
+-- name: end_rest_of_group
+-- Members whose chains have not started: still in their first attempt, still waiting.
+UPDATE jobs SET status = :status, finished_at = :now, reason = :reason, ended_by = 'system'
+ WHERE group_id = unhex(:group_id) AND attempt = 1 AND status IN ('PENDING', 'QUEUED')
+RETURNING lower(hex(root_id));
+
+-- name: end_waiting
+-- Waiting jobs that end without a run. Returns their roots and groups.
+UPDATE jobs SET status = :status, finished_at = :now, reason = :reason, ended_by = :actor,
+                cancel_requested_at = :requested_at, cancel_requested_by = :requested_by
+ WHERE number IN (SELECT value FROM json_each(:numbers)) AND +status IN ('PENDING', 'QUEUED')
+RETURNING number, lower(hex(root_id)), lower(hex(group_id));
+
+-- name: keep_progress
+UPDATE job_runs SET progress = max(coalesce(progress, 0), :progress), progress_message = coalesce(:message, progress_message)
+ WHERE job_number = :number AND status IS NULL;
+
+-- name: keep_checkpoint
+UPDATE job_runs SET checkpoint = :checkpoint WHERE job_number = :number AND status IS NULL;
+
+-- name: keep_artifact
+UPDATE job_runs SET artifacts = json_insert(artifacts, '$[#]', :artifact) WHERE job_number = :number AND status IS NULL;
+
+-- name: count_late
+UPDATE meta SET value = value + :count WHERE key = 'late_results';
+
+-- name: is_ready
+SELECT EXISTS (SELECT 1 FROM jobs WHERE status = 'QUEUED' AND held IS NULL AND job_type IN (SELECT value FROM json_each(:types)));
+
+-- name: cancelling
+SELECT json_group_array(number) FROM jobs WHERE worker_id = :worker_id AND status = 'RUNNING' AND cancel_requested_at IS NOT NULL;
+
+-- name: next_expiry
+SELECT min(expires_at) FROM jobs WHERE expires_at IS NOT NULL AND started_at IS NULL AND finished_at IS NULL;
+
+-- name: holding
+SELECT json_group_array(json_array({columns})) FROM jobs AS j WHERE j.worker_id = :worker_id AND j.status = 'RUNNING';
+
+-- name: run_ids
+SELECT j.number, lower(hex(r.run_id)), r.started_at FROM jobs AS j JOIN job_runs AS r ON r.job_number = j.number
+ WHERE j.worker_id = :worker_id AND j.status = 'RUNNING';

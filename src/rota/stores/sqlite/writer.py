@@ -1,0 +1,236 @@
+"""The one writer of a process: a lone caller commits for itself, callers that meet share a commit.
+
+Who comes while nobody writes becomes the leader and writes at once. Who comes meanwhile waits; when the leader is
+done it hands the lead to the first who waits, and that one writes everything waiting in one transaction, each piece in
+a savepoint of its own, so that one caller's violation does not undo another's. One fsync then serves them all.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import apsw
+
+from rota.errors import StoreBusy, TransactionMisuse
+from rota.stores.sqlite.connection import Db, translate
+
+T = TypeVar("T")
+
+BUSY_PAUSE_S = 0.0005
+GATHER_S = 0.0001
+FAIR_PAUSE_S = 0.001
+
+
+class _Piece(Generic[T]):
+    """One caller's work, and the gate it waits at."""
+
+    __slots__ = ("error", "finished", "gate", "value", "work")
+
+    def __init__(self, work: Callable[[Db], T]) -> None:
+        self.work = work
+        self.gate = threading.Lock()
+        self.gate.acquire()
+        self.finished = False
+        self.value: T | None = None
+        self.error: BaseException | None = None
+
+    def outcome(self) -> T:
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value] # set together with finished
+
+
+class Writer:
+    """Serialises writes of one process on one connection, grouping those that meet."""
+
+    def __init__(self, open_one: Callable[[], apsw.Connection], *, busy_timeout_s: float, path: Path) -> None:
+        """Take how to open the connection; it is opened at once."""
+        self._db = Db(open_one())
+        # We pause and count ourselves, so that short waits stay short and processes take turns.
+        self._db.raw.set_busy_timeout(0)
+        self._busy_timeout_s = busy_timeout_s
+        self._path = path
+        self._mutex = threading.Lock()
+        self._leading = False
+        self._waiting: list[_Piece[Any]] = []
+        self._last_batch = 1
+        self._owner: int | None = None
+        self._committed_at = 0.0
+        self.crowded = False
+        """Other processes are known to write to this file: leave them a gap between two commits."""
+
+    def run(self, work: Callable[[Db], T]) -> T:
+        """Do this work in a transaction and return its value once it is on disk."""
+        if self._owner == threading.get_ident():
+            raise TransactionMisuse(
+                "this thread is inside `with rota.transaction() as tx`: pass transaction=tx, or do this after the block"
+            )
+        piece = _Piece(work)
+        with self._mutex:
+            leading = not self._leading
+            if leading:
+                self._leading = True
+            else:
+                self._waiting.append(piece)
+        if leading:
+            self._lead([piece])
+            return piece.outcome()
+        piece.gate.acquire()
+        if not piece.finished:
+            self._lead(self._gather())
+        return piece.outcome()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Db]:
+        """Hold the connection in a transaction of the caller's own."""
+        gate: _Piece[None] | None = None
+        with self._mutex:
+            if self._owner == threading.get_ident():
+                raise TransactionMisuse("a transaction is open in this thread already: use it, or close it first")
+            if self._leading:
+                gate = _Piece(_nothing)
+                self._waiting.append(gate)
+            else:
+                self._leading = True
+        if gate is not None:
+            yield from self._after(gate)
+            return
+        try:
+            yield from self._own()
+        finally:
+            self._hand_over()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.raw.close()
+
+    def _after(self, gate: _Piece[None]) -> Iterator[Db]:
+        """Wait to be alone: a transaction of the caller's own shares its commit with nobody."""
+        gate.gate.acquire()
+        while gate.finished:
+            # A leader took us along as a piece of work; ask again for the lead.
+            with self._mutex:
+                if not self._leading:
+                    self._leading = True
+                    break
+                gate = _Piece(_nothing)
+                self._waiting.append(gate)
+            gate.gate.acquire()
+        with self._mutex:
+            if gate in self._waiting:
+                self._waiting.remove(gate)
+        try:
+            yield from self._own()
+        finally:
+            self._hand_over()
+
+    def _own(self) -> Iterator[Db]:
+        self._begin()
+        self._owner = threading.get_ident()
+        try:
+            yield self._db
+        except BaseException:
+            self._owner = None
+            self._rollback()
+            raise
+        self._owner = None
+        self._commit()
+
+    def _gather(self) -> list[_Piece[Any]]:
+        if self._last_batch > 1:
+            # Those woken by the last commit are about to come back: a moment's wait doubles the group.
+            time.sleep(GATHER_S)
+        with self._mutex:
+            batch, self._waiting = self._waiting, []
+        return batch
+
+    def _lead(self, batch: list[_Piece[Any]]) -> None:
+        try:
+            self._write(batch)
+        except BaseException as error:
+            # Whatever befell the transaction befell all of it; the driver's words become ours.
+            for piece in batch:
+                piece.error = translate(error, self._path) if isinstance(error, apsw.Error) else error
+                piece.error.__cause__ = error if piece.error is not error else None
+        finally:
+            self._last_batch = len(batch)
+            for piece in batch:
+                piece.finished = True
+                piece.gate.release()
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        with self._mutex:
+            if self._waiting:
+                self._waiting[0].gate.release()
+            else:
+                self._leading = False
+
+    def _write(self, batch: list[_Piece[Any]]) -> None:
+        self._begin()
+        try:
+            if len(batch) == 1:
+                batch[0].value = batch[0].work(self._db)
+            else:
+                for piece in batch:
+                    self._one_of_many(piece)
+            self._commit()
+        except BaseException:
+            self._rollback()
+            raise
+
+    def _one_of_many(self, piece: _Piece[Any]) -> None:
+        raw = self._db.raw
+        raw.execute("SAVEPOINT piece")
+        try:
+            piece.value = piece.work(self._db)
+        except BaseException as error:
+            if not raw.in_transaction:
+                raise
+            raw.execute("ROLLBACK TO piece")
+            piece.error = translate(error, self._path) if isinstance(error, apsw.Error) else error
+        raw.execute("RELEASE piece")
+
+    def _begin(self) -> None:
+        if self.crowded:
+            gap = self._committed_at + FAIR_PAUSE_S - time.monotonic()
+            if gap > 0:
+                time.sleep(gap)
+        deadline = None
+        while True:
+            try:
+                self._db.raw.execute("BEGIN IMMEDIATE")
+                return
+            except apsw.BusyError as error:
+                now = time.monotonic()
+                deadline = deadline or now + self._busy_timeout_s
+                if now >= deadline:
+                    raise StoreBusy(
+                        f"another process has held the write lock of {self._path} for {self._busy_timeout_s:g} s (setting busy_timeout)"
+                    ) from error
+                time.sleep(BUSY_PAUSE_S)
+
+    def _commit(self) -> None:
+        try:
+            self._db.raw.execute("COMMIT")
+        except apsw.Error:
+            self._rollback()
+            raise
+        self._committed_at = time.monotonic()
+
+    def _rollback(self) -> None:
+        if self._db.raw.in_transaction:
+            try:
+                self._db.raw.execute("ROLLBACK")
+            except apsw.Error:
+                # SQLite rolls back by itself on the next open; what matters is that nothing was committed.
+                return
+
+
+def _nothing(_: Db) -> None:
+    """Be a place in the line and nothing else."""
