@@ -50,7 +50,11 @@ def main() -> int:
         return 2
     try:
         with ExitStack() as stack:
-            return _run(stack, options, names)
+            try:
+                return _run(stack, options, names)
+            finally:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave a server behind
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except KeyboardInterrupt:
         print("stopped; all processes of this run are ended", file=sys.stderr)
         return 130

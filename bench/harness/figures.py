@@ -102,14 +102,14 @@ def _compared(figure: Figure, figures: Sequence[Figure]) -> str:
     rows = [row for row in figures if row.topic == figure.topic and row.system == other and row.values]
     if not rows or not figure.values or figure.system == other:
         return ""
+    if not rows[0].median or not figure.median:
+        return ""  # less than could be measured: no ratio
     if figure.baseline:
         return f"{_ratio(figure.median, rows[0].median)} of {other}"
     return f"Rota {_ratio(rows[0].median, figure.median)} its {_NOUN[figure.unit]}"
 
 
 def _ratio(upper: float, lower: float) -> str:
-    if not lower:
-        return "?×"
     ratio = upper / lower
     return f"{ratio:.1f}×" if ratio >= 10 else f"{ratio:.2f}×"
 

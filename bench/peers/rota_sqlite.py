@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import apsw
@@ -28,10 +27,9 @@ class RotaSqlite(Peer):
 
     def version(self) -> str:
         """Return Rota's version."""
-        try:
-            return version("rota")
-        except PackageNotFoundError:
-            return "from source"
+        from rota import __version__  # noqa: PLC0415 # see `open`
+
+        return __version__
 
     def reset(self) -> None:
         """Start with an empty file; worker locks and logs beside it are of no consequence."""
@@ -117,11 +115,11 @@ def _waiting(jobs: int, kind: str) -> Iterator[object]:
     later = datetime.now(UTC) + timedelta(hours=9)
     for job in payloads(jobs, FILLER if kind != "low" else WORK):
         if kind == "later":
-            yield NewJob("noop", job, run_at=later)
+            yield NewJob(name="noop", params=job, run_at=later)
         elif kind == "low":
-            yield NewJob("noop", job, priority="low")
+            yield NewJob(name="noop", params=job, priority="low")
         else:
-            yield NewJob("nobody_runs_this", job)
+            yield NewJob(name="nobody_runs_this", params=job)
 
 
 def _wait_for_starts(jobs: int) -> None:

@@ -6,8 +6,11 @@ from importlib import import_module
 from typing import cast
 
 from rota.errors import InvalidOption
-from rota.model.handler import Place
+from rota.executors.invoke import inside_handler
+from rota.model.handler import Handler, Place
 from rota.ports.executor import Equipment, Executor
+
+__all__ = ["build", "check_handler", "inside_handler"]
 
 _PLACES: dict[str, tuple[str, str]] = {
     Place.INLINE: ("rota.executors.inline", "InlineExecutor"),
@@ -23,3 +26,9 @@ def build(place: str, equipment: Equipment) -> Executor:
         raise InvalidOption(f"executor {place!r} is not one of {', '.join(_PLACES)}")
     module, name = _PLACES[place]
     return cast("Executor", getattr(import_module(module), name)(equipment))
+
+
+def check_handler(handler: Handler) -> None:
+    """Refuse a handler that its executor could never call: a process must be able to import it."""
+    if handler.executor == Place.PROCESS:
+        import_module("rota.executors.locate").check_importable(handler)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from threading import Thread
 
 from rota.executors.attempt import Attempt
@@ -20,9 +22,12 @@ from rota.model.decide import Outcome, Stopped
 from rota.model.values import Claimed
 from rota.ports.executor import Ended, Equipment, StopReason
 
+CLOSE_S = 0.5
+"""How long `close` waits for the loop to end; a handler that blocks it is left behind."""
+
 
 class _Running:
-    """One task and what is wished of it. `reason` and `give_up_at` belong to the engine's thread, the rest to the loop's."""
+    """One task and what is wished of it."""
 
     __slots__ = ("attempt", "give_up_at", "job", "reached", "reason", "started", "task")
 
@@ -30,7 +35,7 @@ class _Running:
         self.job = job
         self.attempt = attempt
         self.started = started
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[Outcome] | None = None
         self.reason: StopReason | None = None
         self.reached = False
         self.give_up_at: float | None = None
@@ -47,6 +52,7 @@ class AsyncExecutor:
         self._running: dict[int, _Running] = {}
         self._tasks: dict[int, _Running] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: Thread | None = None
         self._closed = False
 
     def submit(self, jobs: Sequence[Claimed]) -> None:
@@ -54,7 +60,8 @@ class AsyncExecutor:
         self._waiting.extend(jobs)
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            Thread(target=self._live, args=(self._loop,), name="rota-async", daemon=True).start()
+            self._thread = Thread(target=self._live, args=(self._loop,), name="rota-async", daemon=True)
+            self._thread.start()
         self._post(self._fill)
 
     def occupied(self) -> int:
@@ -92,7 +99,8 @@ class AsyncExecutor:
 
     def interrupt(self) -> None:
         """Cancel every task; those that do not end within `kill_grace` are given up."""
-        self._post(self._interrupt)
+        self._interrupt()
+        self._post(self._interrupt)  # for those the loop was just starting
 
     def close(self) -> None:
         """Cancel what is left, unheard, and stop the loop."""
@@ -100,6 +108,14 @@ class AsyncExecutor:
         self._waiting.clear()
         self._running.clear()
         self._post(self._shut)
+        if self._thread is not None:
+            self._thread.join(CLOSE_S)
+
+    def _interrupt(self) -> None:
+        give_up_at = self._clock.monotonic() + self._equipment.settings.kill_grace
+        for running in tuple(self._running.values()):
+            if running.give_up_at is None:
+                self._stop(running, StopReason.SHUTDOWN, give_up_at)
 
     def _stop(self, running: _Running, reason: StopReason, give_up_at: float | None) -> None:
         running.reason = reason
@@ -113,8 +129,9 @@ class AsyncExecutor:
             self._equipment.sink.ended(Ended(running.job, outcome, self._clock.now(), monotonic - running.started, path))
 
     def _post(self, call: Callable[[], None]) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(call)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # closed
+                self._loop.call_soon_threadsafe(call)
 
     # ---- the loop's thread --------------------------------------------------------------------------------
 
@@ -127,6 +144,8 @@ class AsyncExecutor:
                 loop.run_forever()
             except BaseException:  # noqa: BLE001, S112 - it belongs to a task, which keeps it
                 continue
+        with suppress(BaseException):
+            loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
     def _fill(self) -> None:
@@ -138,21 +157,18 @@ class AsyncExecutor:
             running = _Running(job, Attempt(job, self._equipment), self._clock.monotonic())
             self._tasks[job.number] = self._running[job.number] = running
             running.task = asyncio.get_running_loop().create_task(self._run(running))
+            running.task.add_done_callback(partial(self._end, running))
 
-    async def _run(self, running: _Running) -> None:
-        job = running.job
-        handler = self._equipment.handlers.get(job.job_type)
-        outcome: Outcome
+    async def _run(self, running: _Running) -> Outcome:
+        handler = self._equipment.handlers.get(running.job.job_type)
         if handler is None:
-            outcome = unknown(job)
-        elif running.attempt.stopping:
-            outcome = Stopped()
-        else:
-            outcome = await run_async(handler, job, running.attempt, self._equipment.settings)
-        self._end(running, outcome)
+            return unknown(running.job)
+        return await run_async(handler, running.job, running.attempt, self._equipment.settings)
 
-    def _end(self, running: _Running, outcome: Outcome) -> None:
+    def _end(self, running: _Running, task: asyncio.Task[Outcome]) -> None:
         job = running.job
+        # A task that is cancelled before its first step never gets to say so itself.
+        outcome = Stopped() if task.cancelled() else task.result()
         seconds = self._clock.monotonic() - running.started
         self._tasks.pop(job.number, None)
         if self._running.pop(job.number, None) is not None:
@@ -170,16 +186,7 @@ class AsyncExecutor:
     def _cancel(self, number: int) -> None:
         running = self._running.get(number)
         if running is not None and running.reason is None:
-            running.reason = StopReason.CANCEL
-            self._reach(running)
-
-    def _interrupt(self) -> None:
-        give_up_at = self._clock.monotonic() + self._equipment.settings.kill_grace
-        for running in tuple(self._running.values()):
-            if running.give_up_at is None:
-                running.reason = StopReason.SHUTDOWN
-                running.give_up_at = give_up_at
-                self._reach(running)
+            self._stop(running, StopReason.CANCEL, None)
 
     def _shut(self) -> None:
         loop = asyncio.get_running_loop()

@@ -41,7 +41,10 @@ def run_to_end(handler: Handler, job: Claimed, attempt: Attempt, settings: Setti
     """Call an async handler on a loop of its own and wait for it, whether or not a loop runs here already."""
 
     def call() -> Outcome:
-        return asyncio.run(run_async(handler, job, attempt, settings))
+        try:
+            return asyncio.run(run_async(handler, job, attempt, settings))
+        except BaseException as error:  # noqa: BLE001 - a task of the handler's own raised SystemExit into the loop
+            return outcome_of(error, settings)
 
     try:
         asyncio.get_running_loop()

@@ -50,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     kill_grace: Annotated[float, Doc("between TERM and KILL of a handler process that is cancelled", 0)] = 2.0
     timeout_grace: Annotated[float, Doc("between TERM and KILL of a handler that is over its timeout", 0)] = 0.5
     beat: Annotated[float, Doc("how often a worker shows that it lives", 0.1)] = 10.0
+    lease_ttl: Annotated[float, Doc("a worker whose lock can't be found is given up when its beat has stood still this long", 1)] = 30.0
     recovery_interval: Annotated[float, Doc("how often a worker looks for dead ones", 0.05)] = 1.0
     reservation_ttl: Annotated[float, Doc("longest life of a direct execution's reservation", 1)] = 600.0
     direct_wait: Annotated[float, Doc("how long a direct execution waits for a slot", 0)] = 300.0

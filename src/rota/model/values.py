@@ -83,6 +83,7 @@ class Enqueued(msgspec.Struct):
     root_id: str
     number: int
     status: str
+    position: int
     existing: bool
 
 

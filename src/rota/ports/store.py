@@ -86,6 +86,8 @@ class Turn(msgspec.Struct, kw_only=True):
     choose: Chooser | None = None
     run_ids: list[str] = msgspec.field(default_factory=list)
     """At least `want` + 1 fresh ids."""
+    definitions: int = 0
+    """The version of the definitions that `types` and `choose` rest on: nothing is claimed if it has advanced."""
 
 
 class Turned(msgspec.Struct, kw_only=True):
@@ -99,6 +101,8 @@ class Turned(msgspec.Struct, kw_only=True):
     chains_ended: bool = False
     next_due: Instant | None = None
     """When the earliest PENDING job wants to be promoted, as of this turn."""
+    definitions: int = 0
+    """The version of the definitions, as of this turn."""
 
 
 class Peek(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,6 +160,9 @@ class Store(Protocol):
 
     def changed(self) -> bool:
         """Say, cheaply, whether another connection or process may have committed since the last call."""
+
+    def crowd(self, *, crowded: bool) -> None:
+        """Hint whether other processes write too: a store with one write lock then leaves gaps for them."""
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Open the caller's own transaction: an object with `execute`, committed at the end, undone on an exception."""
@@ -238,6 +245,9 @@ class Store(Protocol):
         Return whether the job had started. Ended reservations stay as they are.
         """
 
+    def give_up_waiting(self, reservation_id: str, *, now: Instant) -> bool:
+        """Cancel the direct job if it has not started, and end its reservation EXPIRED. Return whether it was so."""
+
     # ---- workers and recovery -----------------------------------------------------------------------------
 
     def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant) -> None:
@@ -263,6 +273,9 @@ class Store(Protocol):
 
     def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> int:
         """Write recovery's moves: like a turn's endings, and makes missing runs. Return how many changed something."""
+
+    def add_successors(self, endings: Sequence[Ending], *, now: Instant) -> int:
+        """Give FAILED or TIMED_OUT attempts the successors they lack. Those that have one are left alone."""
 
     def recovered(self, *, now: Instant) -> Instant:
         """Record a finished recovery and return when the one before it was."""

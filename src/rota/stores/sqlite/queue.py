@@ -87,9 +87,9 @@ def _found(db: Db, row: NewRow) -> Enqueued | None:
     """Return the job that stands in the way: enqueued before under this id, or holding this key."""
     same = db.row("same_id", job_id=bytes.fromhex(row.job_id))
     if same is not None:
-        if same[4] != row.job_type:
-            raise DuplicateId(f"id {row.job_id} belongs to a job of type {same[4]!r} already: choose another")
-        return Enqueued(*same[:4], existing=True)
+        if same[5] != row.job_type:
+            raise DuplicateId(f"id {row.job_id} belongs to a job of type {same[5]!r} already: choose another")
+        return Enqueued(*same[:5], existing=True)
     if row.unique_key is None:
         return None
     holder = db.row("key_holder", organization_id=row.organization_id, job_type=row.job_type, unique_key=row.unique_key)
@@ -138,7 +138,10 @@ def _add(db: Db, rows: list[NewRow], now: Instant) -> list[Enqueued]:
     if first.after is not None:
         db.change("add_edge", child=last, parent_root=bytes.fromhex(first.after), needs="end", on_failure="cancel", source="group")
     start = last - len(rows) + 1
-    return [Enqueued(row.job_id, row.job_id, start + index, status, existing=False) for index, row in enumerate(rows)]
+    gap = 0 if waits else GAP
+    return [
+        Enqueued(row.job_id, row.job_id, start + index, status, position + gap * index, existing=False) for index, row in enumerate(rows)
+    ]
 
 
 def _columns(row: NewRow) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], now: Instan
 
 
 def add_successors(db: Db, endings: Sequence[Ending], now: Instant) -> int:
-    """Give each FAILED or TIMED_OUT attempt the successor it lacks."""
+    """Give each FAILED or TIMED_OUT attempt the successor it lacks; one that has got it meanwhile keeps it."""
     rows = [
         (e.number, e.successor_id, Status.PENDING, s.run_at, s.failures, s.crashes, s.snoozes, 0, 0)
         for e in endings
@@ -115,11 +115,23 @@ def give_up(db: Db, reservation_id: str, now: Instant, *, expired: bool) -> bool
     if active is None or active.id != reservation_id:
         return False
     db.change("end_reservation", reservation_id=reservation_id, status="EXPIRED" if expired else "RELEASED", now=now)
-    end_waiting(db, [active.job_number], Status.CANCELLED, now, reason="its reservation ended before it could start", actor="system")
+    if db.value("is_waiting", number=active.job_number):
+        end_waiting(db, [active.job_number], Status.CANCELLED, now, reason="its reservation ended before it could start", actor="system")
+        return False
     end = Transition(Status.DEAD_LETTER, error="the reservation of this direct execution expired", error_type=ErrorType.TIMEOUT)
-    turned = Turned()
-    finish(db, [Ending(active.job_number, now, end, end, "")], now, turned, worker_id=b"")
-    return not turned.late
+    finish(db, [Ending(active.job_number, now, end, end, "")], now, Turned(), worker_id=b"")
+    return True
+
+
+def give_up_waiting(db: Db, reservation_id: str, now: Instant) -> bool:
+    """Give up a direct execution that has not started; one that has goes on."""
+    active = active_reservation(db)
+    if active is None or active.id != reservation_id:
+        return False
+    if db.value("is_waiting", number=active.job_number) is None:
+        return False
+    give_up(db, reservation_id, now, expired=True)
+    return True
 
 
 def _as_held(job: Claimed, run_missing: int, run_ended: str | None, run_id: str, started_at: int | None) -> Held:

@@ -219,6 +219,10 @@ class SqliteStore:
         """End a reservation and its job."""
         return self._write(lambda db: recovery.give_up(db, reservation_id, now, expired=expired))
 
+    def give_up_waiting(self, reservation_id: str, *, now: Instant) -> bool:
+        """Give up a direct execution that has not started."""
+        return self._write(lambda db: recovery.give_up_waiting(db, reservation_id, now))
+
     # ---- workers and recovery ---------------------------------------------------------------------------------
 
     def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant) -> None:

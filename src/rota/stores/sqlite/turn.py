@@ -39,7 +39,8 @@ def turn(db: Db, request: Turn) -> Turned:
         finish(db, request.endings, request.now, turned, worker_id=bytes.fromhex(request.worker_id))
     _expire(db, request.now, request.limit)
     turned.next_due = promote(db, request.now, request.limit)
-    if request.want and request.choose:
+    turned.definitions = db.value("definitions_version")
+    if request.want and request.choose and turned.definitions == request.definitions:
         turned.claimed = _claim(db, request)
     return turned
 

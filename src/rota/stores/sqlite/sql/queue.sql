@@ -28,11 +28,11 @@ SELECT substr(:ids, e.key * 16 + 1, 16), substr(:ids, e.key * 16 + 1, 16), :orga
   FROM json_each(:params) AS e;
 
 -- name: key_holder
-SELECT lower(hex(job_id)), lower(hex(root_id)), number, status FROM jobs INDEXED BY jobs_unique
+SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, position FROM jobs INDEXED BY jobs_unique
  WHERE organization_id = :organization_id AND job_type = :job_type AND unique_key = :unique_key AND finished_at IS NULL;
 
 -- name: same_id
-SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, job_type FROM jobs WHERE job_id = :job_id;
+SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, position, job_type FROM jobs WHERE job_id = :job_id;
 
 -- name: any_of_ids
 SELECT count(*) FROM jobs WHERE job_id IN (SELECT substr(:ids, e.value * 16 + 1, 16) FROM json_each(:indexes) AS e);

@@ -80,7 +80,9 @@ SELECT unhex(e.value ->> 1), o.root_id, o.job_id, o.attempt + 1, o.organization_
        iif(e.value ->> 8, o.expires_at, NULL), o.unique_key, o.job_hash, o.params, o.schedule_id, o.due_at, o.group_id, o.sequence_number,
        o.owner, o.run_as, o.max_retries, o.max_crashes, o.backoff, o.timeout, o.executor, o.target_node, o.shard, o.meta, :now,
        iif(e.value ->> 7, :now, NULL)
-  FROM json_each(:rows) AS e CROSS JOIN jobs AS o ON o.number = e.value ->> 0;
+  FROM json_each(:rows) AS e CROSS JOIN jobs AS o ON o.number = e.value ->> 0
+ WHERE true
+ON CONFLICT (retry_of) WHERE retry_of IS NOT NULL DO NOTHING;
 
 -- name: any_open_edges
 SELECT EXISTS (SELECT 1 FROM job_edges INDEXED BY edges_open WHERE resolved_at IS NULL);

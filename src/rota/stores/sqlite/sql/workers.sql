@@ -61,3 +61,6 @@ UPDATE direct_reservations SET status = :status, released_at = :now WHERE reserv
 -- name: release_for
 UPDATE direct_reservations SET status = 'RELEASED', released_at = :now
  WHERE status = 'ACTIVE' AND job_number IN (SELECT value FROM json_each(:numbers));
+
+-- name: is_waiting
+SELECT 1 FROM jobs WHERE number = :number AND status IN ('PENDING', 'QUEUED');

@@ -1,0 +1,87 @@
+"""The composition root: the one place that names the adapters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from rota.engine.worker import Parts, Worker
+from rota.errors import InvalidOption
+from rota.executors import build
+from rota.model.handler import Handler
+from rota.model.settings import Settings
+from rota.ports.clock import Clock, Ids
+from rota.ports.liveness import Liveness
+from rota.ports.store import Store
+
+DEFAULT_STORE = "rota.db"
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A store that is ready for use, and what belongs to it on this machine."""
+
+    store: Store
+    liveness: Liveness
+    log_dir: str
+
+
+def store_url(given: str | os.PathLike[str] | None, environment: Mapping[str, str]) -> str:
+    """Return which store is meant: what was given, else $ROTA_STORE, else ./rota.db."""
+    return os.fspath(given) if given is not None else environment.get("ROTA_STORE") or DEFAULT_STORE
+
+
+def open_store(url: str, settings: Settings, clock: Clock) -> Opened:
+    """Open the store that a URL or path names, and bring its schema up to date."""
+    path = _sqlite_path(url)
+    from rota.stores.sqlite import SqliteStore
+    from rota.stores.sqlite.locks import FileLocks
+
+    store = SqliteStore(path, settings)
+    try:
+        store.migrate(now=clock.now())
+    except BaseException:
+        store.close()
+        raise
+    return Opened(store, FileLocks(store.path), f"{store.path}.logs")
+
+
+def make_worker(
+    opened: Opened,
+    handlers: Mapping[str, Handler],
+    *,
+    clock: Clock,
+    ids: Ids,
+    rng: Random,
+    settings: Settings,
+    concurrency: int,
+    inline: bool = False,
+) -> Worker:
+    """Build a worker on an open store."""
+    parts = Parts(
+        store=opened.store,
+        liveness=opened.liveness,
+        clock=clock,
+        ids=ids,
+        rng=rng,
+        settings=settings,
+        handlers=handlers,
+        build_executor=build,
+        log_dir=opened.log_dir,
+        inline=inline,
+    )
+    return Worker(parts, concurrency=concurrency)
+
+
+def _sqlite_path(url: str) -> Path:
+    if url.startswith("sqlite:///"):
+        return Path(url.removeprefix("sqlite:///"))
+    scheme, found, _ = url.partition("://")
+    if found:
+        raise InvalidOption(f"{scheme}:// is not a store this Rota can open: give a path or sqlite:///path")
+    if not url:
+        raise InvalidOption("the store's path is empty: give a path such as rota.db")
+    return Path(url)

@@ -1,0 +1,111 @@
+"""Direct execution: reserve the next slot, have one job run in it, wait for its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from rota.engine.worker import Worker
+from rota.errors import ResourceBusy, StoreError
+from rota.model.settings import Settings
+from rota.model.states import Status
+from rota.model.values import SECOND, NewRow, Run, dashed
+from rota.ports.clock import Clock, Ids
+from rota.ports.liveness import Life, Liveness
+from rota.ports.store import Reservation, Store
+
+LOOK_S = 0.01
+
+
+class Direct(msgspec.Struct, kw_only=True, frozen=True):
+    """What a direct execution needs of its process."""
+
+    store: Store
+    liveness: Liveness
+    clock: Clock
+    ids: Ids
+    settings: Settings
+    owner_id: str
+    """The worker or client row whose lock shows that the caller lives."""
+    owner: str
+    poke: Callable[[], None]
+    inline_worker: Callable[[], AbstractContextManager[Worker]]
+    """A worker in this thread, for when there is no other."""
+
+    def run(self, row: NewRow, *, wait_s: float) -> Run:
+        """Run one job ahead of the queue and return its run; raise ResourceBusy if no slot became free in time."""
+        end = time.monotonic() + wait_s
+        reservation = self._reserve(row, end)
+        self.poke()
+        if not self._any_worker():
+            with self.inline_worker() as worker:
+                self._turn_until_ended(worker, reservation)
+        self._await_start(reservation, end)
+        return self._await_end(reservation)
+
+    def _reserve(self, row: NewRow, end: float) -> Reservation:
+        now = self.clock.now()
+        reservation_id = self.ids.take(1, now)[0]
+        while True:
+            now = self.clock.now()
+            row.run_at = now
+            mine = self.store.reserve(
+                row,
+                reservation_id=reservation_id,
+                reserved_by=self.owner,
+                worker_id=self.owner_id,
+                now=now,
+                expires_at=now + round(self.settings.reservation_ttl * SECOND),
+            )
+            if mine is not None:
+                return mine
+            if time.monotonic() >= end:
+                raise ResourceBusy(self._busy_words())
+            time.sleep(LOOK_S)
+
+    def _busy_words(self) -> str:
+        other = self.store.reservation()
+        if other is None:
+            return "resource busy: another direct execution held the next slot; try again"
+        return f"resource busy: {other.reserved_by} holds the next slot for job {dashed(other.job_id)}; try again when it has ended"
+
+    def _any_worker(self) -> bool:
+        return any(worker.kind == "worker" and self._lives(worker.id) for worker in self.store.workers())
+
+    def _lives(self, worker_id: str) -> bool:
+        with self.liveness.seize(worker_id) as life:
+            return life is not Life.DEAD
+
+    def _turn_until_ended(self, worker: Worker, reservation: Reservation) -> None:
+        while self._status(reservation) in {Status.QUEUED, Status.RUNNING}:
+            worker.poke()
+            worker.turn()
+
+    def _await_start(self, reservation: Reservation, end: float) -> None:
+        while self._status(reservation) is Status.QUEUED:
+            if time.monotonic() >= end:
+                if self.store.give_up_waiting(reservation.id, now=self.clock.now()):
+                    raise ResourceBusy(self._holders())
+                return
+            time.sleep(LOOK_S)
+
+    def _holders(self) -> str:
+        busy = [f"{worker.host}/{worker.id[:8]} ({worker.running} running)" for worker in self.store.workers() if worker.kind == "worker"]
+        return f"resource busy: no slot became free in time; held by {', '.join(busy) or 'no worker at all'}"
+
+    def _await_end(self, reservation: Reservation) -> Run:
+        while not self._status(reservation).ended:
+            time.sleep(LOOK_S)
+        run = self.store.run(reservation.job_id)
+        if run is None:
+            raise ResourceBusy(f"the direct execution {dashed(reservation.job_id)} ended without a run: it was cancelled")
+        return run
+
+    def _status(self, reservation: Reservation) -> Status:
+        job = self.store.job(reservation.job_id)
+        if job is None:
+            raise StoreError(f"the direct job {dashed(reservation.job_id)} is gone")
+        return job.status

@@ -1,0 +1,104 @@
+"""Why a job does not run yet: the dispatcher's own predicates, asked one by one."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rota.engine.predicates import PREDICATES, Waiting, World
+from rota.errors import NotFound
+from rota.model.states import Status
+from rota.model.values import Instant, Job, dashed, instant, undashed
+from rota.ports.store import Store
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One condition, whether it is met, and who or what it depends on."""
+
+    condition: str
+    met: bool
+    detail: str
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job waits for, in the order in which the dispatcher asks."""
+
+    job: Job
+    summary: str
+    reasons: tuple[Reason, ...]
+
+    def __str__(self) -> str:
+        """Return the summary and one line per condition."""
+        lines = [f"{self.job.number} is {self.job.status}: {self.summary}"]
+        lines += [f"  {'✓' if reason.met else '✗'} {reason.condition}: {reason.detail}" for reason in self.reasons]
+        return "\n".join(lines)
+
+
+def explain(store: Store, job_id: str, now: Instant) -> Explanation:
+    """Explain the live job of a chain, or how the chain ended."""
+    chain = store.chain(job_id)
+    if not chain:
+        raise NotFound(f"there is no job {dashed(job_id)} in this store")
+    job = chain[-1]
+    if job.status.ended:
+        return Explanation(job=job, summary=_ended(store, job), reasons=())
+    if job.status is Status.RUNNING:
+        return Explanation(job=job, summary=_running(job), reasons=())
+    own = _own_conditions(store, job, now)
+    allowed = _allowed(store, job) if job.status is Status.QUEUED else []
+    reasons = tuple(own + allowed)
+    unmet = next((reason for reason in reasons if not reason.met), None)
+    return Explanation(job=job, summary=unmet.detail if unmet else "it is next: nothing stands in its way", reasons=reasons)
+
+
+def _own_conditions(store: Store, job: Job, now: Instant) -> list[Reason]:
+    parents = store.blockers(_hex(job)) if job.blockers else []
+    waiting = [f"{parent.number} ({parent.job_type}, {parent.status})" for parent in parents]
+    edges = Reason("what it waits for has ended", job.blockers == 0, f"waits for {', '.join(waiting)}" if waiting else "it waits for no other job")
+    if job.status is Status.QUEUED or job.run_at is None:
+        return [Reason("its time has come", met=True, detail="it is due"), edges]
+    left_s = (instant(job.run_at) - now) / 1e6
+    why = f" after attempt {job.attempt - 1} ended" if job.attempt > 1 else ""
+    due = f"due at {job.run_at:%Y-%m-%dT%H:%M:%SZ}{why}, in {left_s:.0f} s" if left_s > 0 else "it is due; the next turn queues it"
+    return [Reason("its time has come", left_s <= 0, due), edges]
+
+
+def _allowed(store: Store, job: Job) -> list[Reason]:
+    workers = [worker for worker in store.workers() if worker.kind == "worker"]
+    world = World(
+        types=frozenset(name for worker in workers for name in worker.job_types),
+        pauses=frozenset(store.pauses()),
+        reservation=store.reservation(),
+    )
+    number = _number(store, job)
+    reasons = []
+    for predicate in PREDICATES:
+        blocker = predicate.blocked_by(Waiting(job.job_type, job.organization, number), world)
+        reasons.append(Reason(predicate.name, blocker is None, "yes" if blocker is None else f"held by {blocker}"))
+    if not workers:
+        reasons[0] = Reason(reasons[0].condition, met=False, detail="no worker is running: start one with `rota up` or `rota worker`")
+    ahead = store.ahead(_hex(job))
+    busy = ", ".join(f"{worker.id[:8]} runs {worker.running}" for worker in workers)
+    reasons.append(Reason("its turn has come", ahead == 0, f"{ahead} ready jobs are ahead of it ({busy})" if ahead else "it is the first in line"))
+    if job.crashes:
+        reasons.append(Reason("it may run alone", met=True, detail=f"its worker crashed {job.crashes} times under it: it starts when a worker is idle"))
+    return reasons
+
+
+def _number(store: Store, job: Job) -> int | None:
+    reservation = store.reservation()
+    return reservation.job_number if reservation is not None and dashed(reservation.job_id) == job.id else 0
+
+
+def _running(job: Job) -> str:
+    asked = f"; {job.cancel_requested_by} asked it to stop" if job.cancel_requested_at else ""
+    return f"it runs on worker {job.worker_id} since {job.started_at:%Y-%m-%dT%H:%M:%SZ}, attempt {job.attempt}{asked}"
+
+
+def _ended(store: Store, job: Job) -> str:
+    run = store.run(_hex(job))
+    why = job.reason or (run.error if run else None)
+    return f"it ended at {job.finished_at:%Y-%m-%dT%H:%M:%SZ}, attempt {job.attempt}" + (f": {why}" if why else "")
+
+
+def _hex(job: Job) -> str:
+    return undashed(job.id) or ""

@@ -1,0 +1,125 @@
+"""Finding workers that are gone and ending what they held. Twice has the effect of once."""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+
+import msgspec
+
+from rota.model.decide import Crashed, Failed, Interrupted, Limits, Outcome, TimedOut, decide, decide_cancelled
+from rota.model.settings import Settings
+from rota.model.states import Status
+from rota.model.values import Claimed, Instant, WorkerInfo
+from rota.ports.clock import Clock, Ids
+from rota.ports.liveness import Life, Liveness
+from rota.ports.store import Ending, Held, Store
+
+log = logging.getLogger("rota.recovery")
+
+REPAIR_SLACK_US: Instant = 3_600_000_000
+
+
+class Recovered(msgspec.Struct):
+    """What a recovery did."""
+
+    workers: int = 0
+    jobs: int = 0
+    successors: int = 0
+    reservations: int = 0
+
+    def __bool__(self) -> bool:
+        """Say whether anything was done."""
+        return bool(self.workers or self.jobs or self.successors or self.reservations)
+
+
+class Recovery:
+    """Watches other workers of a store. Clocks of different machines are never compared: only beats, on our own clock."""
+
+    def __init__(self, store: Store, liveness: Liveness, clock: Clock, ids: Ids, rng: Random, settings: Settings) -> None:
+        """Take what it watches with."""
+        self._store = store
+        self._liveness = liveness
+        self._clock = clock
+        self._ids = ids
+        self._rng = rng
+        self._settings = settings
+        self._beats: dict[str, tuple[int, float]] = {}
+
+    def sweep(self, own_id: str | None) -> Recovered:
+        """End what dead workers held, and reservations whose owner is gone or whose time is over."""
+        done = Recovered()
+        workers = self._store.workers()
+        for worker in workers:
+            if worker.id != own_id:
+                self._look(worker, done)
+        # Others that live will want the write lock too.
+        self._store.crowd(crowded=len(workers) - done.workers - (own_id is not None) > 0)
+        self._expire_reservation(done)
+        return done
+
+    def repair(self) -> Recovered:
+        """Look for attempts that failed without getting their successor: not possible by our own hand, still looked for."""
+        now = self._clock.now()
+        since = self._store.recovered(now=now) - REPAIR_SLACK_US
+        torn = self._store.repair(now=now, since=since)
+        endings = [self._ending(each.job, _as_outcome(each), now) for each in torn]
+        return Recovered(successors=self._store.add_successors(endings, now=now) if endings else 0)
+
+    def _look(self, worker: WorkerInfo, done: Recovered) -> None:
+        with self._liveness.seize(worker.id) as life:
+            if life is Life.ALIVE or (life is Life.UNKNOWN and not self._stood_still(worker)):
+                return
+            outcome: Outcome = Interrupted() if worker.stopping_at is not None else Crashed()
+            jobs = self._end_all(worker.id, outcome)
+            self._orphan(worker.id, done)
+            self._store.end_worker(worker.id, now=self._clock.now())
+            self._liveness.forget(worker.id)
+        self._beats.pop(worker.id, None)
+        done.workers += 1
+        done.jobs += jobs
+        log.warning("worker %s is gone: %d of its jobs were ended and go on by their budgets", worker.id, jobs)
+
+    def _stood_still(self, worker: WorkerInfo) -> bool:
+        """Say whether we have ourselves seen the same beat for the whole lease."""
+        now = self._clock.monotonic()
+        beat, since = self._beats.get(worker.id, (None, now))
+        if beat != worker.beat:
+            self._beats[worker.id] = (worker.beat, now)
+            return False
+        return now - since >= self._settings.lease_ttl
+
+    def _end_all(self, worker_id: str, outcome: Outcome) -> int:
+        ended = 0
+        while held := self._store.held_by(worker_id, limit=self._settings.batch):
+            now = self._clock.now()
+            changed = self._store.recover([self._ending(each.job, outcome, now) for each in held], held, now=now)
+            ended += changed
+            if not changed:
+                break
+        return ended
+
+    def _ending(self, job: Claimed, outcome: Outcome, now: Instant) -> Ending:
+        limits = Limits(self._settings.snooze_floor, self._settings.max_snoozes)
+        return Ending(
+            job.number, now, decide(job, outcome, now, self._rng, limits), decide_cancelled(outcome), self._ids.take(1, now)[0]
+        )
+
+    def _orphan(self, worker_id: str, done: Recovered) -> None:
+        reservation = self._store.reservation()
+        if reservation is not None and reservation.worker_id == worker_id:
+            self._store.give_up(reservation.id, now=self._clock.now(), expired=True)
+            done.reservations += 1
+
+    def _expire_reservation(self, done: Recovered) -> None:
+        reservation = self._store.reservation()
+        now = self._clock.now()
+        if reservation is not None and reservation.expires_at <= now:
+            self._store.give_up(reservation.id, now=now, expired=True)
+            done.reservations += 1
+
+
+def _as_outcome(torn: Held) -> Outcome:
+    if torn.run_ended == Status.TIMED_OUT:
+        return TimedOut(torn.job.timeout)
+    return Failed("failed, and its successor was missing")

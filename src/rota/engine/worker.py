@@ -1,0 +1,384 @@
+"""A worker: one process incarnation that claims jobs, has them executed and writes their ends. `turn()` is the wheel."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from random import Random
+
+import msgspec
+
+from rota.engine.dispatch import Slots, choose, runnable_types
+from rota.engine.predicates import World
+from rota.engine.recovery import Recovery
+from rota.engine.sink import Inbox
+from rota.errors import StoreBusy, StoreUnavailable
+from rota.model.decide import Completed, Interrupted, Limits, Outcome, Released, decide, decide_cancelled
+from rota.model.handler import Handler
+from rota.model.settings import Settings
+from rota.model.values import Claimed, Instant
+from rota.ports.clock import Clock, Ids
+from rota.ports.executor import Ended, Equipment, Executor, Report
+from rota.ports.liveness import Lease, Liveness
+from rota.ports.store import Choice, Ending, Reservation, Store, Turn, Turned
+
+log = logging.getLogger("rota.worker")
+
+PEEK_S = 0.2
+"""A worker that is busy turning still looks this often for cancel requests."""
+TROUBLE_S = (0.05, 1.0)
+"""Shortest and longest pause after the store failed."""
+SMOOTHING = 0.1
+"""Weight of the newest duration in a type's mean."""
+
+
+class Parts(msgspec.Struct, kw_only=True, frozen=True):
+    """What a worker is built from. The composition root fills it in."""
+
+    store: Store
+    liveness: Liveness
+    clock: Clock
+    ids: Ids
+    rng: Random
+    settings: Settings
+    handlers: Mapping[str, Handler]
+    build_executor: Callable[[str, Equipment], Executor]
+    log_dir: str | None
+    inline: bool = False
+    """Run every handler in the thread that turns: for tests and for direct execution where there is no worker."""
+
+
+class Worker:
+    """Claims, executes, ends. All methods but `poke` belong to one thread."""
+
+    def __init__(self, parts: Parts, *, concurrency: int) -> None:
+        """Prepare; nothing is claimed before `start`."""
+        self._parts = parts
+        self._store = parts.store
+        self._clock = parts.clock
+        self._settings = parts.settings
+        self.concurrency = concurrency
+        self.id = parts.ids.take(1, parts.clock.now())[0]
+        self.inbox = Inbox()
+        self.recovery = Recovery(parts.store, parts.liveness, parts.clock, parts.ids, parts.rng, parts.settings)
+        self._limits = Limits(parts.settings.snooze_floor, parts.settings.max_snoozes)
+        self._lease: Lease | None = None
+        self._executors: dict[str, Executor] = {}
+        self._held: dict[int, Claimed] = {}
+        self._cancelling: set[int] = set()
+        self._means: dict[str, float] = {}
+        self._unwritten: list[Ended] = []
+        self._unkept: list[Report] = []
+        self._world = World(types=frozenset(parts.handlers))
+        self._types: tuple[str, ...] = ()
+        self._definitions = -1
+        self._next_due: Instant | None = None
+        self._more = True
+        self._doubt = False
+        self._suspect_since: float | None = None
+        self._trouble_s = 0.0
+        self._peeked = -PEEK_S
+        self._beaten = parts.clock.monotonic()
+        self._swept = parts.clock.monotonic()
+        self._stopping = False
+
+    # ---- life -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Show a sign of life, register, and end what dead workers left behind."""
+        self._lease = self._parts.liveness.take(self.id)
+        self._store.register(
+            self.id, host=socket.gethostname(), kind="worker", job_types=sorted(self._parts.handlers), now=self._clock.now()
+        )
+        self.recovery.sweep(self.id)
+        self.recovery.repair()
+        for place in {handler.executor for handler in self._parts.handlers.values()}:
+            self._executor(place)
+
+    def poke(self) -> None:
+        """Wake the worker: something may be ready."""
+        self.inbox.poke()
+
+    @property
+    def holding(self) -> int:
+        """Return how many jobs are claimed and not ended."""
+        return len(self._held)
+
+    def begin_stop(self) -> None:
+        """Claim nothing more and give back what has not started."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self._store.stopping(self.id, now=self._clock.now())
+        for executor in self._executors.values():
+            for job in executor.release():
+                self.inbox.ended(Ended(job, Released(), self._clock.now(), 0.0))
+
+    def interrupt(self) -> None:
+        """Stop the handlers that still run: the grace period is over."""
+        for executor in self._executors.values():
+            executor.interrupt()
+
+    def abandon(self) -> None:
+        """End what could not be stopped (threads) as interrupted; their late results find the run ended."""
+        now = self._clock.now()
+        reported = {ended.job.number for ended in self._unwritten}
+        for job in list(self._held.values()):
+            if job.number not in reported:
+                self._unwritten.append(Ended(job, Interrupted(), now, 0.0))
+
+    def finish(self) -> None:
+        """Write the last ends, record this worker's own end and let go."""
+        self.turn()
+        for executor in self._executors.values():
+            executor.close()
+        if not self._held:
+            self._store.end_worker(self.id, now=self._clock.now())
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+    # ---- the wheel --------------------------------------------------------------------------------------------
+
+    def turn(self) -> float:
+        """Turn the wheel once; return in how many seconds to turn it again unless something arrives before."""
+        monotonic = self._clock.monotonic()
+        self._unwritten += self.inbox.take()
+        self._unkept += self.inbox.take_reports()
+        deadline = self._tick(monotonic)
+        try:
+            self._housekeep(monotonic)
+            if self._is_due():
+                self._turn_once()
+            self._trouble_s = 0.0
+        except (StoreBusy, StoreUnavailable) as error:
+            return self._in_trouble(error)
+        return self._delay(deadline)
+
+    def _is_due(self) -> bool:
+        if self._unwritten or self._unkept or self._more:
+            return True
+        if self.inbox.poked and self._free() > 0:
+            return True
+        if self._next_due is not None and self._next_due <= self._clock.now():
+            return True
+        return self._look()
+
+    def _look(self) -> bool:
+        """Peek when somebody else committed, and now and then in any case; say whether a turn is worth it."""
+        if not self._store.changed():
+            return False
+        return self._peek()
+
+    def _peek(self) -> bool:
+        self._peeked = self._clock.monotonic()
+        peek = self._store.peek(types=self._types, worker_id=self.id)
+        for number in peek.cancelling:
+            if number not in self._cancelling:
+                self._cancelling.add(number)
+                self._cancel(number)
+        self._next_due = peek.next_due
+        if peek.definitions != self._definitions:
+            self._learn()
+            return True
+        due = peek.next_due is not None and peek.next_due <= self._clock.now()
+        return (peek.ready and self._free() > 0) or due
+
+    def _turn_once(self) -> None:
+        if self._definitions < 0:
+            self._learn()
+        if self._doubt:
+            self._adopt()
+        now = self._clock.now()
+        self.inbox.poked = False
+        turn, ended = self._prepare(now)
+        try:
+            turned = self._store.turn(turn)
+        except BaseException:
+            # The reply may have been lost after the write: ask what we hold before claiming more.
+            self._doubt = True
+            raise
+        self._settle(turned, ended)
+        if turned.definitions != self._definitions:
+            self._learn()
+            self._more = True
+        else:
+            self._more = bool(turn.want) and len(turned.claimed) >= turn.want > 0 and self._free() > 0
+        self._submit(turned.claimed)
+        if self._held and self._clock.monotonic() - self._peeked >= PEEK_S:
+            self._peek()
+
+    def _prepare(self, now: Instant) -> tuple[Turn, list[Ended]]:
+        turn = Turn(now=now, worker_id=self.id, limit=self._settings.batch, definitions=self._definitions)
+        ended = self._unwritten
+        for each in ended:
+            if type(each.outcome) is Completed and each.outcome.result is None and each.log_path is None:
+                turn.done.append((each.job.number, each.at))
+            else:
+                turn.endings.append(self._ending(each, now))
+        turn.reports = self._unkept
+        if not self._stopping:
+            slots = self._slots(len(ended))
+            turn.want = self._want(slots)
+            turn.types = self._types
+            turn.choose = self._chooser(slots)
+            turn.run_ids = self._parts.ids.take(turn.want + 1, now)
+        return turn, ended
+
+    def _ending(self, each: Ended, now: Instant) -> Ending:
+        transition = decide(each.job, each.outcome, now, self._parts.rng, self._limits)
+        successor_id = self._parts.ids.take(1, now)[0] if transition.successor else ""
+        return Ending(each.job.number, each.at, transition, decide_cancelled(each.outcome), successor_id, each.log_path)
+
+    def _chooser(self, slots: Slots) -> Callable[[list[Claimed], Reservation | None], Choice]:
+        def chooser(candidates: list[Claimed], reservation: Reservation | None) -> Choice:
+            chosen = choose(candidates, reservation, self._world, slots)
+            if not chosen.suspect_waits:
+                self._suspect_since = None
+            elif self._suspect_since is None:
+                self._suspect_since = self._clock.monotonic()
+            return chosen.choice
+
+        return chooser
+
+    def _settle(self, turned: Turned, ended: list[Ended]) -> None:
+        self._unwritten = []
+        self._unkept = []
+        self._next_due = turned.next_due
+        for each in ended:
+            number = each.job.number
+            self._held.pop(number, None)
+            self._cancelling.discard(number)
+            self._measure(each)
+        for number in turned.late:
+            log.warning("the result of job %d came late and was refused: its run had been ended by others", number)
+        for number, why in turned.refused:
+            log.error("job %d: %s", number, why)
+
+    def _submit(self, claimed: list[Claimed]) -> None:
+        by_place: dict[str, list[Claimed]] = {}
+        for job in claimed:
+            self._held[job.number] = job
+            by_place.setdefault(job.executor, []).append(job)
+        for place, jobs in by_place.items():
+            self._executor(place).submit(jobs)
+
+    # ---- room -------------------------------------------------------------------------------------------------
+
+    def _free(self) -> int:
+        """Return the slots a handler could start in: timed-out threads that have not returned still count."""
+        occupied = sum(executor.occupied() for executor in self._executors.values())
+        return max(0, self.concurrency - max(occupied, len(self._held)))
+
+    def _slots(self, ending: int) -> Slots:
+        holding = len(self._held) - ending
+        occupied = sum(executor.occupied() for executor in self._executors.values())
+        places = {job.executor for job in self._held.values()} if len(self._held) <= self.concurrency else set()
+        single = places or {handler.executor for handler in self._parts.handlers.values()}
+        waiting = max(0, holding - self.concurrency)
+        mean = max(self._means.values(), default=0.0)
+        suspects = any(job.crashes for job in self._held.values()) if holding <= 1 else False
+        late = self._suspect_since is not None and self._clock.monotonic() - self._suspect_since > self._settings.suspect_patience
+        return Slots(
+            free=max(0, self.concurrency - max(min(occupied, self.concurrency), holding)),
+            holding=holding,
+            ahead_s=0.0 if late else max(0.0, self._settings.prefetch - waiting * mean),
+            executor=next(iter(single)) if len(single) == 1 else None,
+            means=self._means,
+            alone=suspects and holding > 0,
+            patient=not late,
+        )
+
+    def _want(self, slots: Slots) -> int:
+        """Return how many candidates to ask for: the free slots, and what fits into the prefetch at the fastest mean."""
+        if slots.alone or (not slots.patient and slots.holding):
+            return 0
+        ahead = 0
+        if slots.executor is not None and slots.means and slots.ahead_s > 0:
+            ahead = int(slots.ahead_s / max(1e-6, min(slots.means.values())))
+        room = 2 * self._settings.batch - slots.holding
+        want = min(self._settings.batch, slots.free + ahead, max(room, slots.free))
+        return want if slots.free > 0 or ahead >= min(32, self._settings.batch) else 0
+
+    def _measure(self, each: Ended) -> None:
+        if each.seconds <= 0:
+            return
+        name = each.job.job_type
+        known = self._means.get(name)
+        self._means[name] = each.seconds if known is None else known + SMOOTHING * (each.seconds - known)
+
+    # ---- beside the wheel -------------------------------------------------------------------------------------
+
+    def _tick(self, monotonic: float) -> float | None:
+        deadlines = [executor.tick(monotonic) for executor in self._executors.values()]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def _housekeep(self, monotonic: float) -> None:
+        if monotonic - self._beaten >= self._settings.beat:
+            self._beaten = monotonic
+            self._store.beat(self.id, job_types=sorted(self._parts.handlers))
+        if monotonic - self._swept >= self._settings.recovery_interval:
+            self._swept = monotonic
+            if self.recovery.sweep(self.id):
+                self._more = True
+
+    def _learn(self) -> None:
+        """Read the definitions anew; what was known rests on an older version."""
+        self._definitions = self._store.definitions()
+        self._world = World(types=frozenset(self._parts.handlers), pauses=frozenset(self._store.pauses()))
+        self._types = runnable_types(self._world)
+
+    def _adopt(self) -> None:
+        """Take up jobs that a turn claimed although its reply was lost."""
+        known = set(self._held)
+        lost = [job for job in self._store.holding(self.id) if job.number not in known]
+        self._doubt = False
+        if lost:
+            self._submit(lost)
+
+    def _cancel(self, number: int) -> None:
+        job = self._held.get(number)
+        if job is not None:
+            self._executor(job.executor).cancel(number)
+
+    def _executor(self, place: str) -> Executor:
+        if self._parts.inline:
+            place = "inline"
+        executor = self._executors.get(place)
+        if executor is None:
+            equipment = Equipment(
+                handlers=self._parts.handlers,
+                sink=self.inbox,
+                clock=self._clock,
+                settings=self._settings,
+                slots=self.concurrency,
+                log_dir=self._parts.log_dir,
+                lock_fd=self._lease.fd if self._lease else None,
+            )
+            executor = self._executors[place] = self._parts.build_executor(place, equipment)
+        return executor
+
+    def _in_trouble(self, error: Exception) -> float:
+        shortest, longest = TROUBLE_S
+        if not self._trouble_s:
+            log.warning("the store can't be used now; outcomes are kept and nothing is claimed until it can: %s", error)
+        self._trouble_s = min(longest, max(shortest, self._trouble_s * 2))
+        return self._trouble_s
+
+    def _delay(self, deadline: float | None) -> float:
+        if self._more:
+            return 0.0
+        ahead = len(self._held) > self.concurrency
+        self.inbox.threshold = max(1, len(self._held) // 2) if ahead else 1
+        delay = self._settings.linger if ahead else self._settings.poll
+        if deadline is not None:
+            delay = min(delay, max(0.0, deadline - self._clock.monotonic()))
+        if self._next_due is not None:
+            delay = min(delay, max(0.0, (self._next_due - self._clock.now()) / 1e6))
+        return delay
+
+
+def outcome_name(outcome: Outcome) -> str:
+    """Return how people call an outcome."""
+    return type(outcome).__name__.lower()

@@ -1,0 +1,90 @@
+"""In a handler process: what handlers and the programs they start print goes to the log of the run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from threading import RLock
+from typing import TextIO
+
+from rota.executors.runlog import RunLog
+
+LEVEL = "OUTPUT"
+CHUNK = 65_536
+LINE_MAX = 8_192
+"""A longer line is kept in pieces."""
+DRAIN_MAX = 32
+"""Chunks read at most at the end of a run: a program left behind may never stop printing."""
+
+
+class Capture:
+    """Holds descriptors 1 and 2 by a pipe. What is printed while no handler runs goes where it would have gone."""
+
+    def __init__(self) -> None:
+        """Take over standard output and error, for the life of the process."""
+        self.reader, self._writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        self._home = os.dup(2)
+        self._lock = RLock()
+        self._log: RunLog | None = None
+        self._partial = b""
+        self._out, self._err = _stream(1), _stream(2)
+        self._take_over()
+
+    def begin(self, log: RunLog) -> None:
+        """Let a run have what is printed from now on, whatever the run before did to the streams."""
+        with self._lock:
+            self.drain()
+            self._log = log
+        self._take_over()
+
+    def end(self) -> None:
+        """Give the run everything it printed, then take it back."""
+        for stream in (sys.stdout, sys.stderr, self._out, self._err):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        with self._lock:
+            self.drain()
+            if self._partial:
+                self._keep(b"\n")
+            self._log = None
+
+    def drain(self) -> None:
+        """Move what is in the pipe to the log."""
+        with self._lock:
+            for _ in range(DRAIN_MAX):
+                try:
+                    data = os.read(self.reader, CHUNK)
+                except OSError:
+                    return
+                self._keep(data)
+
+    def give_back(self) -> None:
+        """Let the process print as it was started, for its last words."""
+        os.dup2(self._home, 1)
+        os.dup2(self._home, 2)
+
+    def _keep(self, data: bytes) -> None:
+        if self._log is None:
+            with contextlib.suppress(OSError):
+                os.write(self._home, data)
+            return
+        *lines, rest = (self._partial + data).split(b"\n")
+        if len(rest) > LINE_MAX:
+            lines, rest = [*lines, rest], b""
+        self._partial = rest
+        for line in lines:
+            for start in range(0, len(line) or 1, LINE_MAX):
+                self._log.write(LEVEL, line[start : start + LINE_MAX].decode(errors="backslashreplace"))
+
+    def _take_over(self) -> None:
+        os.dup2(self._writer, 1)
+        os.dup2(self._writer, 2)
+        self._out = _stream(1) if self._out.closed else self._out
+        self._err = _stream(2) if self._err.closed else self._err
+        sys.stdout, sys.stderr = self._out, self._err
+
+
+def _stream(fd: int) -> TextIO:
+    return open(fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)

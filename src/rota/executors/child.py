@@ -1,0 +1,287 @@
+"""A handler process: runs one handler at a time on its main thread, and does not outlive its worker.
+
+The worker's end of the socket closing means that the worker is gone: then this process and everything it started die at
+once. A second thread watches for that, takes the worker's messages and collects what handlers print.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from multiprocessing import spawn
+from queue import SimpleQueue
+from types import FrameType
+
+from rota.executors.attempt import Attempt
+from rota.executors.capture import Capture
+from rota.executors.coroutines import run_async
+from rota.executors.invoke import enter_handlers, outcome_of, run
+from rota.executors.locate import MAIN, resolve
+from rota.executors.text import clean, head
+from rota.executors.wire import Address, Done, Exit, FromChild, Init, Note, Ready, Start, Stop, ToChild, for_child, frame, pack_outcome
+from rota.model.decide import Failed, Outcome, Stopped
+from rota.model.handler import Handler, Place, inspect_handler
+from rota.model.settings import Settings
+from rota.model.signals import Cancelled
+from rota.ports.clock import SystemClock
+from rota.ports.executor import Ended, Equipment, Report
+
+PR_SET_PDEATHSIG = 1
+WATCH_S = 0.5
+"""How often the parent is looked at, should the socket have been inherited by a process that keeps it open."""
+
+
+def main(fd: int, parent: int, lock_fd: int | None) -> None:
+    """Serve the worker at the other end of a socket until it says exit, or is gone."""
+    if os.getpgrp() != os.getpid():
+        os.setsid()
+    held = [fd] if lock_fd is None else [fd, lock_fd]
+    for inherited in held:
+        os.set_inheritable(inherited, False)  # noqa: FBT003 - os has no keyword for it
+    os.register_at_fork(after_in_child=lambda: _become_ordinary(held))
+    child = Child(socket.socket(fileno=fd), parent)
+    signal.signal(signal.SIGTERM, child.on_term)
+    _ask_for_parent_death()
+    threading.Thread(target=child.listen, name="rota-control", daemon=True).start()
+    enter_handlers()
+    child.serve()
+
+
+class Child:
+    """The process's state. Only the main thread runs handlers; only it receives signals."""
+
+    def __init__(self, sock: socket.socket, parent: int) -> None:
+        """Take over the standard streams."""
+        self._sock = sock
+        self._pid, self._parent = os.getpid(), parent
+        self._main = threading.main_thread()
+        self._capture = Capture()
+        self._orders: SimpleQueue[ToChild] = SimpleQueue()
+        self._equipment: Equipment | None = None
+        self._handlers: dict[Address, Handler] = {}
+        self._main_error: BaseException | None = None
+        self._sending = threading.Lock()
+        self._switching = threading.Lock()
+        self._attempt: Attempt | None = None
+        self._asked: int | None = None
+        self._halt: Callable[[], object] = self._signal_main
+        self._armed = self._shielded = self._deferred = self._reached = False
+
+    # ---- the main thread ----------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Take orders, one after the other."""
+        while True:
+            match self._orders.get():
+                case Init() as init:
+                    self._prepare(init)
+                    self.send(Ready())
+                case Start() as start:
+                    self.send(self._perform(start))
+                case Exit():
+                    self._capture.give_back()
+                    return
+
+    def _prepare(self, init: Init) -> None:
+        self._equipment = Equipment(
+            handlers={}, sink=_Wire(self.send), clock=SystemClock(), settings=init.settings, slots=1, log_dir=init.log_dir, lock_fd=None
+        )
+        # What can't be imported is said by the job that needs it.
+        try:
+            spawn.prepare(init.preparation)
+        except BaseException as error:  # noqa: BLE001 - the main program is run here, and may do anything
+            self._main_error = error
+        for module in init.modules:
+            with contextlib.suppress(BaseException):
+                import_module(module)
+
+    def _perform(self, start: Start) -> Done:
+        equipment = self._equipment
+        if equipment is None:
+            raise RuntimeError("a job came before the introduction")
+        attempt = Attempt(start.job, equipment)
+        attempt.log.before = self._capture.drain
+        signal.signal(signal.SIGTERM, self.on_term)
+        self._capture.begin(attempt.log)
+        began = equipment.clock.monotonic()
+        outcome = self._guarded(start, attempt, equipment.settings)
+        seconds = equipment.clock.monotonic() - began
+        self._capture.end()
+        path = attempt.end()
+        kind, body = pack_outcome(outcome)
+        return Done(start.job.number, kind, body, equipment.clock.now(), seconds, path, self._reached)
+
+    def _guarded(self, start: Start, attempt: Attempt, settings: Settings) -> Outcome:
+        """Run the handler where Cancelled may be raised, from the first line to the last and not beyond."""
+        try:
+            with self._switching:
+                self._halt, self._reached, self._deferred = self._signal_main, False, False
+                self._attempt = attempt
+                if self._asked == start.job.number:
+                    self._reached = True
+                    return Stopped()
+            outcome = self._called(start, attempt, settings)
+            self._armed = False
+            return outcome
+        except BaseException as error:  # noqa: BLE001 - Cancelled between the handler's last line and ours, or a stray from its event loop
+            return outcome_of(error, settings)
+        finally:
+            self._armed = False
+            with self._switching:
+                self._attempt = None
+
+    def _called(self, start: Start, attempt: Attempt, settings: Settings) -> Outcome:
+        try:
+            handler = self._handler(start)
+        except BaseException as error:  # noqa: BLE001 - importing a module may run anything
+            text = head(f"handler could not be loaded: {type(error).__name__}: {clean(error)}", settings.error_max)
+            failed = outcome_of(error, settings)
+            return Failed(error=text, traceback=failed.traceback if isinstance(failed, Failed) else None)
+        if handler.is_async:
+            return asyncio.run(self._cancellable(handler, start, attempt, settings))
+        self._armed = True
+        if attempt.stopping:
+            self._signal_main()
+        return run(handler, start.job, attempt, settings)
+
+    async def _cancellable(self, handler: Handler, start: Start, attempt: Attempt, settings: Settings) -> Outcome:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        if task is None:
+            raise RuntimeError("not in a task")
+
+        def halt() -> None:
+            self._reached = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the handler is over
+                loop.call_soon_threadsafe(task.cancel)
+
+        with self._switching:
+            self._halt = halt
+            if attempt.stopping:
+                halt()
+        return await run_async(handler, start.job, attempt, settings)
+
+    def _handler(self, start: Start) -> Handler:
+        handler = self._handlers.get(start.address)
+        if handler is None:
+            if self._main_error is not None and start.address.module == MAIN:
+                raise self._main_error
+            handler = inspect_handler(start.job.job_type, resolve(start.address), Place.PROCESS)
+            self._handlers[start.address] = handler
+        return handler
+
+    def on_term(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal handler's signature
+        """Raise Cancelled into the handler, if the worker asked for it; die if the worker is gone."""
+        if os.getppid() != self._parent:
+            _die()
+        attempt = self._attempt
+        if not self._armed or attempt is None or not attempt.stopping:
+            return  # a TERM for the whole service: the worker decides when its handlers stop
+        if self._shielded:
+            self._deferred = True
+            return
+        self._armed, self._reached = False, True
+        raise Cancelled("the job was asked to stop")
+
+    # ---- any thread ---------------------------------------------------------------------------------------
+
+    def send(self, message: FromChild) -> None:
+        """Send a whole message: the main thread can't be cancelled in the middle of one."""
+        if os.getpid() != self._pid:
+            os._exit(0)  # a copy made by os.fork() came back from its handler; the original speaks for itself
+        data = frame(message)
+        on_main = threading.current_thread() is self._main
+        if on_main:
+            self._shielded = True
+        try:
+            with self._sending, contextlib.suppress(OSError):
+                self._sock.sendall(data)
+        finally:
+            if on_main:
+                self._shielded = False
+        if on_main and self._deferred and self._armed:
+            self._deferred, self._armed, self._reached = False, False, True
+            raise Cancelled("the job was asked to stop")
+
+    # ---- the control thread -------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Take messages, collect output, and die with the worker."""
+        try:
+            frames, selector = for_child(), selectors.DefaultSelector()
+            selector.register(self._sock, selectors.EVENT_READ)
+            selector.register(self._capture.reader, selectors.EVENT_READ)
+            while True:
+                ready = [key.fileobj for key, _ in selector.select(WATCH_S)]
+                if os.getppid() != self._parent:
+                    _die()
+                if self._capture.reader in ready:
+                    self._capture.drain()
+                if self._sock in ready:
+                    data = self._sock.recv(65_536)
+                    if not data:
+                        _die()
+                    for message in frames.feed(data):
+                        self._obey(message)
+                attempt = self._attempt
+                if attempt is not None and self._equipment is not None:
+                    attempt.flush(self._equipment.clock.monotonic())
+        finally:
+            _die()
+
+    def _obey(self, message: ToChild) -> None:
+        if not isinstance(message, Stop):
+            self._orders.put(message)
+            return
+        with self._switching:
+            if self._attempt is not None and self._attempt.job.number == message.number:
+                self._attempt.stop()
+                self._halt()
+            else:
+                self._asked = message.number
+
+    def _signal_main(self) -> None:
+        if self._main.ident is not None:
+            signal.pthread_kill(self._main.ident, signal.SIGTERM)
+
+
+class _Wire:
+    """The sink of a handler process: reports go to the worker, ends are sent with their log."""
+
+    def __init__(self, send: Callable[[FromChild], None]) -> None:
+        self._send = send
+
+    def ended(self, ended: Ended) -> None:
+        """Never called: the end travels as `Done`."""
+        raise NotImplementedError
+
+    def report(self, report: Report) -> None:
+        self._send(Note(report))
+
+
+def _die() -> None:
+    # Our group is our own since setsid: this takes along every program the handler started.
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _become_ordinary(held: list[int]) -> None:
+    """In a copy made by os.fork(): let go of the worker's socket and lock, and die of TERM like any program."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for fd in held:
+        with contextlib.suppress(OSError):
+            os.close(fd)
+
+
+def _ask_for_parent_death() -> None:
+    """Ask the kernel for a TERM when the worker dies, where it can; `on_term` knows what it means."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -1,0 +1,317 @@
+"""The thread that keeps handler processes: starts them ahead of need, gives them jobs, hears them and reaps them."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from rota.executors.invoke import unknown
+from rota.executors.locate import locate
+from rota.executors.runlog import log_path
+from rota.executors.settle import forced, settle
+from rota.executors.spawning import Process, describe_exit, introduction, spawn
+from rota.executors.wire import Address, Done, Exit, FromChild, Note, Ready, Start, Stop, unpack_outcome
+from rota.model.decide import Crashed, Outcome
+from rota.model.values import Claimed
+from rota.ports.executor import Ended, Equipment, StopReason
+
+SPARE = 2
+"""Processes kept ready beyond those at work."""
+STARTING_MAX = 2
+"""Processes starting at once: importing takes a core each."""
+EXIT_S = 0.5
+"""How long an idle process may take to end by itself."""
+FALSE_STARTS = 3
+"""Processes that die before they are ready, after which waiting jobs are told."""
+PAUSE_S = 0.5
+"""Between false starts."""
+POLL_S = 0.2
+"""How often processes are looked at where the kernel has no pidfd."""
+
+
+class Running:
+    """One job in one process, and what is wished of it. The keeper reads what the engine's thread writes here."""
+
+    __slots__ = ("done", "job", "kill_at", "killed", "process", "reason", "started")
+
+    def __init__(self, job: Claimed, process: Process, started: float) -> None:
+        """Begin the count of the job's time."""
+        self.job = job
+        self.process = process
+        self.started = started
+        self.reason: StopReason | None = None
+        self.kill_at: float | None = None
+        self.killed = False
+        self.done: Done | None = None
+
+
+class Keeper:
+    """Owns every handler process. Methods without underscore that say so may be called from other threads."""
+
+    def __init__(self, equipment: Equipment) -> None:
+        """Prepare; `live` does the work."""
+        self.waiting: deque[Claimed] = deque()
+        self.running: dict[int, Running] = {}
+        self._equipment = equipment
+        self._clock = equipment.clock
+        self._wishes: deque[Callable[[], None]] = deque()
+        self._processes: set[Process] = set()
+        self._idle: list[Process] = []
+        self._addresses: dict[str, Address] = {}
+        self._false_starts = 0
+        self._start_after = 0.0
+        self._closed = False
+        self._bell, self._ringer = socket.socketpair()
+        self._bell.settimeout(0)
+        self._ringer.settimeout(0)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._bell, selectors.EVENT_READ, self._hush)
+
+    # ---- from any thread ----------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Have the keeper look at what is new."""
+        with contextlib.suppress(OSError):  # full: it is being woken already; closed: nobody is there
+            self._ringer.send(b"\0")
+
+    def post(self, wish: Callable[[], None]) -> None:
+        """Have something done by the keeper's thread, after what was posted before."""
+        self._wishes.append(wish)
+        self.wake()
+
+    def shut(self) -> None:
+        """Have every process ended and nothing more reported."""
+        self._closed = True
+        self.waiting.clear()
+        self.running.clear()
+        self.wake()
+
+    # ---- the keeper's thread ------------------------------------------------------------------------------
+
+    def live(self) -> None:
+        """Keep processes until shut."""
+        while not self._closed:
+            while self._wishes:
+                self._wishes.popleft()()
+            self._give()
+            self._grow()
+            self._attend()
+        self._end_all()
+        self._selector.close()
+        self._bell.close()
+        self._ringer.close()
+
+    def stop(self, running: Running) -> None:
+        """Ask the process of a running job to raise Cancelled in it."""
+        if self._is_current(running):
+            self._send(running.process, Stop(running.job.number))
+
+    def kill(self, running: Running) -> None:
+        """Kill the process of a running job and everything it started."""
+        if self._is_current(running):
+            self._hear(running.process)
+            running.process.kill()
+
+    def _is_current(self, running: Running) -> bool:
+        return self.running.get(running.job.number) is running
+
+    def _attend(self) -> None:
+        """Wait until something happens, hear it, and look after those that were told to go."""
+        for key, _ in self._selector.select(self._patience()):
+            key.data()
+        now = self._clock.monotonic()
+        for process in tuple(self._processes):
+            if process.exit_by is not None and now >= process.exit_by:
+                process.exit_by = now + EXIT_S
+                process.kill()
+            if process.pidfd is None and process.is_zombie():
+                self._bury(process)
+
+    def _patience(self) -> float | None:
+        now = self._clock.monotonic()
+        waits = [max(0.0, process.exit_by - now) for process in self._processes if process.exit_by is not None]
+        if self._start_after > now:
+            waits.append(self._start_after - now)
+        if any(process.pidfd is None for process in self._processes):
+            waits.append(POLL_S)
+        return min(waits, default=None)
+
+    def _hush(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._bell.recv(4096):
+                pass
+
+    # ---- starting -----------------------------------------------------------------------------------------
+
+    def _grow(self) -> None:
+        """Start processes in the background: as many as are wanted, and a few more."""
+        staying = [process for process in self._processes if process.exit_by is None]
+        starting = sum(not process.ready for process in staying)
+        wanted = min(self._equipment.slots, len(self.running) + len(self.waiting) + SPARE)
+        if self._clock.monotonic() < self._start_after:
+            return
+        for _ in range(min(wanted - len(staying), STARTING_MAX - starting)):
+            try:
+                process = spawn(self._equipment.lock_fd)
+            except OSError as error:
+                self._false_start(f"handler process could not be started: {error}")
+                return
+            self._processes.add(process)
+            self._watch(process)
+            process.send(introduction(self._equipment))
+
+    def _watch(self, process: Process) -> None:
+        self._selector.register(process.sock, selectors.EVENT_READ, lambda: self._serve(process))
+        if process.pidfd is not None:
+            self._selector.register(process.pidfd, selectors.EVENT_READ, lambda: self._bury(process))
+
+    def _false_start(self, error: str) -> None:
+        self._false_starts += 1
+        self._start_after = self._clock.monotonic() + PAUSE_S
+        if self._false_starts < FALSE_STARTS:
+            return
+        # Nothing says that the next one will live: those who wait get an answer, and later ones another try.
+        while self.waiting:
+            with contextlib.suppress(IndexError):
+                job = self.waiting.popleft()
+                self._equipment.sink.ended(Ended(job, Crashed(error), self._clock.now(), 0.0))
+
+    # ---- giving -------------------------------------------------------------------------------------------
+
+    def _give(self) -> None:
+        while self._idle and self.waiting and len(self.running) < self._equipment.slots and not self._closed:
+            try:
+                job = self.waiting.popleft()
+            except IndexError:
+                return
+            address = self._address(job)
+            if address is None:
+                self._equipment.sink.ended(Ended(job, unknown(job), self._clock.now(), 0.0))
+                continue
+            process = self._idle.pop()
+            process.running = job.number
+            self.running[job.number] = Running(job, process, self._clock.monotonic())
+            self._send(process, Start(job, address))
+
+    def _address(self, job: Claimed) -> Address | None:
+        address = self._addresses.get(job.job_type)
+        if address is None:
+            handler = self._equipment.handlers.get(job.job_type)
+            if handler is None:
+                return None
+            address = self._addresses[job.job_type] = locate(handler.function)
+        return address
+
+    def _send(self, process: Process, message: Start | Stop | Exit) -> None:
+        process.send(message)
+        self._await_room(process)
+
+    def _await_room(self, process: Process) -> None:
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if process.unsent else 0)
+        with contextlib.suppress(KeyError):
+            key = self._selector.get_key(process.sock)
+            if key.events != events:
+                self._selector.modify(process.sock, events, key.data)
+
+    # ---- hearing ------------------------------------------------------------------------------------------
+
+    def _serve(self, process: Process) -> None:
+        if process.unsent:
+            process.push()
+            self._await_room(process)
+        if not self._hear(process):
+            self._bury(process)
+
+    def _hear(self, process: Process) -> bool:
+        """Take what a process has said; False if it will say no more."""
+        messages, open_still = process.receive()
+        for message in messages:
+            self._take(process, message)
+        return open_still
+
+    def _take(self, process: Process, message: FromChild) -> None:
+        match message:
+            case Ready():
+                process.ready = True
+                self._false_starts, self._start_after = 0, 0.0
+                self._idle.append(process)
+            case Note(report=report):
+                if report.number in self.running:
+                    self._equipment.sink.report(report)
+            case Done():
+                self._finish(process, message)
+
+    def _finish(self, process: Process, done: Done) -> None:
+        running = self.running.get(done.number)
+        if running is None:
+            return
+        if running.reason is not None:
+            # Asked to stop: its programs may still run, so the whole group goes, and the end is told when it has.
+            running.done = done
+            process.kill()
+            return
+        process.running = None
+        process.jobs += 1
+        if process.jobs < self._equipment.settings.process_jobs_max:
+            self._idle.append(process)
+        else:
+            self._dismiss(process)
+        self._end(running, unpack_outcome(done), at=done.at, seconds=done.seconds, path=done.log_path)
+
+    def _end(self, running: Running, outcome: Outcome, *, at: int, seconds: float, path: str | None) -> None:
+        if self.running.pop(running.job.number, None) is not None:
+            self._equipment.sink.ended(Ended(running.job, outcome, at, seconds, path))
+
+    # ---- ending -------------------------------------------------------------------------------------------
+
+    def _dismiss(self, process: Process) -> None:
+        process.exit_by = self._clock.monotonic() + EXIT_S
+        self._send(process, Exit())
+
+    def _bury(self, process: Process) -> None:
+        """Reap a process that is gone, with what is left of its group, and say what became of its job."""
+        if process not in self._processes:
+            return
+        self._processes.discard(process)
+        self._hear(process)
+        self._selector.unregister(process.sock)
+        if process.pidfd is not None:
+            self._selector.unregister(process.pidfd)
+        if process in self._idle:
+            self._idle.remove(process)
+        code = process.reap()
+        running = None if process.running is None else self.running.get(process.running)
+        if running is not None:
+            self._mourn(running, code)
+        elif not process.ready and process.exit_by is None:
+            self._false_start(f"handler process died before it was ready: {describe_exit(code)}")
+
+    def _mourn(self, running: Running, code: int) -> None:
+        done, job = running.done, running.job
+        if done is not None:
+            outcome = settle(job, unpack_outcome(done), reason=running.reason, reached=done.reached, seconds=done.seconds)
+            self._end(running, outcome, at=done.at, seconds=done.seconds, path=done.log_path)
+            return
+        outcome = Crashed(f"handler process died: {describe_exit(code)}", code) if running.reason is None else forced(job, running.reason)
+        seconds = self._clock.monotonic() - running.started
+        self._end(running, outcome, at=self._clock.now(), seconds=seconds, path=self._log_left(job))
+
+    def _log_left(self, job: Claimed) -> str | None:
+        if self._equipment.log_dir is None:
+            return None
+        path = log_path(self._equipment.log_dir, job.run_id)
+        return path if Path(path).exists() else None
+
+    def _end_all(self) -> None:
+        for process in tuple(self._processes):
+            if process.running is None and process.ready:
+                self._dismiss(process)
+            else:
+                process.exit_by = self._clock.monotonic()
+                process.kill()
+        while self._processes:
+            self._attend()

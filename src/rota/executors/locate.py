@@ -1,0 +1,101 @@
+"""How a handler is found in another process: by the module-level name it was defined under."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from functools import reduce
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rota.errors import InvalidHandler
+from rota.executors.wire import Address
+from rota.model.handler import Handler
+
+WRAPPERS = ("__wrapped__", "handler", "function")
+"""Attributes under which decorators keep the function they were given."""
+DEPTH_MAX = 8
+
+MAIN = "__main__"
+
+
+def check_importable(handler: Handler) -> None:
+    """Refuse a handler that a fresh process could not find. May be called before the function's name is bound."""
+    function = handler.function
+    module = getattr(function, "__module__", None)
+    qualname = getattr(function, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(qualname, str):
+        raise _refusal(handler, f"is {function!r}, which has no name of its own")
+    if "<lambda>" in qualname:
+        raise _refusal(handler, "is a lambda")
+    if "<locals>" in qualname:
+        raise _refusal(handler, f"is defined inside {qualname.partition('.<locals>')[0]}()")
+    if inspect.ismethod(function) and not inspect.isclass(function.__self__):
+        raise _refusal(handler, f"is a method of one particular object, {function.__self__!r}")
+    if not _can_import(module):
+        raise _refusal(handler, _why_not(module))
+
+
+def locate(function: Callable[..., Any]) -> Address:
+    """Return where another process finds a function, once its module is imported here."""
+    module, qualname = function.__module__, function.__qualname__
+    try:
+        held = _walk(sys.modules[module], qualname)
+    except (AttributeError, KeyError):
+        return Address(module, qualname)
+    return Address(module, qualname, _steps(held, function) or ())
+
+
+def resolve(address: Address) -> Callable[..., Any]:
+    """Import and return the function at an address."""
+    held = _walk(import_module(address.module), address.qualname)
+    for step in address.steps:
+        held = getattr(held, step)
+    if not callable(held):
+        raise InvalidHandler(f"{address.module}.{address.qualname} is {held!r}, which can't be called")
+    function: Callable[..., Any] = held
+    return function
+
+
+def _walk(module: object, qualname: str) -> object:
+    return reduce(getattr, qualname.split("."), module)
+
+
+def _steps(held: object, function: Callable[..., Any]) -> tuple[str, ...] | None:
+    """Return the attributes that lead from what the name holds to the function, the fewest first."""
+    paths: list[tuple[object, tuple[str, ...]]] = [(held, ())]
+    for there, steps in paths:
+        if there is function or there == function:
+            return steps
+        if len(steps) < DEPTH_MAX:
+            paths += [(inner, (*steps, name)) for name in WRAPPERS if (inner := getattr(there, name, None)) is not None]
+        if len(paths) > 3**4:
+            break
+    return None
+
+
+def _can_import(module: str) -> bool:
+    if module == MAIN:
+        main = sys.modules[MAIN]
+        path = getattr(main, "__file__", None)
+        return getattr(main, "__spec__", None) is not None or (path is not None and Path(path).exists())
+    try:
+        return module in sys.modules or find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _why_not(module: str) -> str:
+    if module == MAIN:
+        return "is defined in a program that has no file (a prompt, -c or a notebook)"
+    return f"says that its module is {module!r}, which can't be imported"
+
+
+def _refusal(handler: Handler, why: str) -> InvalidHandler:
+    return InvalidHandler(
+        f"{handler.name}() {why}, so a handler process can't import it:"
+        " move it to the module level of an importable module, or use executor='thread'"
+    )

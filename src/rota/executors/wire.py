@@ -1,0 +1,143 @@
+"""What travels between a worker and its handler processes: msgpack frames, each behind its length."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from rota.model.decide import (
+    Completed,
+    Crashed,
+    Failed,
+    Interrupted,
+    Outcome,
+    Released,
+    Skipped,
+    Snoozed,
+    Stopped,
+    TimedOut,
+)
+from rota.model.settings import Settings
+from rota.model.values import Claimed, Instant
+from rota.ports.executor import Report
+
+
+class Init(msgspec.Struct, tag="init"):
+    """First to a child: what it needs to find handlers and to run them."""
+
+    settings: Settings
+    log_dir: str | None
+    preparation: dict[str, Any]
+    """For `multiprocessing.spawn.prepare`: path, arguments, and where the main module is if a handler lives there."""
+    modules: list[str]
+    """To import before the first job."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where to find a handler's function: a module-level name, and attributes to follow from there."""
+
+    module: str
+    qualname: str
+    steps: tuple[str, ...] = ()
+
+
+class Start(msgspec.Struct, tag="start"):
+    """To a child: run this."""
+
+    job: Claimed
+    address: Address
+
+
+class Stop(msgspec.Struct, tag="stop"):
+    """To a child: raise Cancelled into this job, if it still runs."""
+
+    number: int
+
+
+class Exit(msgspec.Struct, tag="exit"):
+    """To an idle child: end."""
+
+
+class Ready(msgspec.Struct, tag="ready"):
+    """From a child: handlers are imported, jobs may come."""
+
+
+class Note(msgspec.Struct, tag="note"):
+    """From a child: something its handler reports."""
+
+    report: Report
+
+
+class Done(msgspec.Struct, tag="done"):
+    """From a child: the handler is over. `reached`: it was asked to stop before that."""
+
+    number: int
+    kind: str
+    body: msgspec.Raw
+    at: Instant
+    seconds: float
+    log_path: str | None
+    reached: bool
+
+
+ToChild: TypeAlias = Init | Start | Stop | Exit
+FromChild: TypeAlias = Ready | Note | Done
+Message = TypeVar("Message")
+
+_LENGTH = struct.Struct("!I")
+_encode = msgspec.msgpack.Encoder().encode
+_outcomes: dict[str, msgspec.msgpack.Decoder[Outcome]] = {
+    kind.__name__: msgspec.msgpack.Decoder(kind)
+    for kind in (Completed, Failed, TimedOut, Crashed, Interrupted, Released, Snoozed, Skipped, Stopped)
+}
+
+
+def frame(message: ToChild | FromChild) -> bytes:
+    """Return a message as bytes to be sent."""
+    body = _encode(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+def pack_outcome(outcome: Outcome) -> tuple[str, msgspec.Raw]:
+    """Return an outcome as its kind and body: the union has no tags of its own."""
+    return type(outcome).__name__, msgspec.Raw(_encode(outcome))
+
+
+def unpack_outcome(done: Done) -> Outcome:
+    """Return the outcome that a child sent."""
+    return _outcomes[done.kind].decode(done.body)
+
+
+class Frames(Generic[Message]):
+    """Puts messages together again from whatever pieces arrive."""
+
+    def __init__(self, decoder: msgspec.msgpack.Decoder[Message]) -> None:
+        """Take the decoder for this direction."""
+        self._decode = decoder.decode
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Return the messages that are complete now."""
+        self._buffer += data
+        messages: list[Message] = []
+        start = 0
+        while len(self._buffer) - start >= _LENGTH.size:
+            end = start + _LENGTH.size + _LENGTH.unpack_from(self._buffer, start)[0]
+            if end > len(self._buffer):
+                break
+            messages.append(self._decode(bytes(self._buffer[start + _LENGTH.size : end])))
+            start = end
+        del self._buffer[:start]
+        return messages
+
+
+def for_child() -> Frames[ToChild]:
+    """Return a reader for the child's end."""
+    return Frames(msgspec.msgpack.Decoder(ToChild))
+
+
+def from_child() -> Frames[FromChild]:
+    """Return a reader for the worker's end."""
+    return Frames(msgspec.msgpack.Decoder(FromChild))

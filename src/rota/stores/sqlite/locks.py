@@ -1,0 +1,74 @@
+"""Lock files beside the database: the kernel lets go of one when the last process that holds it is gone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rota.errors import StoreUnusable
+from rota.ports.liveness import Life
+
+
+class FileLease:
+    """One locked file."""
+
+    def __init__(self, path: Path) -> None:
+        """Make the file and lock it."""
+        self._path = path
+        try:
+            path.parent.mkdir(exist_ok=True)
+            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreUnusable(f"workers keep their lock files in {path.parent}, which can't be written: {error}") from error
+        fcntl.flock(self.fd, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        """Remove the file and let go of the lock."""
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+        with suppress(OSError):
+            os.close(self.fd)
+
+
+class FileLocks:
+    """Implements `rota.ports.liveness.Liveness` with flock, which knows neither pids nor namespaces."""
+
+    def __init__(self, database: Path) -> None:
+        """Keep the lock files in a folder named after the database."""
+        self._folder = database.with_name(f"{database.name}.workers")
+
+    def take(self, worker_id: str) -> FileLease:
+        """Lock a new file of this worker's own."""
+        return FileLease(self._path(worker_id))
+
+    @contextmanager
+    def seize(self, worker_id: str) -> Iterator[Life]:
+        """Try another worker's lock; holding it for the block keeps a second observer out."""
+        try:
+            fd = os.open(self._path(worker_id), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            yield Life.UNKNOWN
+            return
+        try:
+            yield _try_lock(fd)
+        finally:
+            os.close(fd)
+
+    def forget(self, worker_id: str) -> None:
+        """Remove a dead worker's file."""
+        with suppress(OSError):
+            self._path(worker_id).unlink()
+
+    def _path(self, worker_id: str) -> Path:
+        return self._folder / f"{worker_id}.lock"
+
+
+def _try_lock(fd: int) -> Life:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return Life.ALIVE
+    return Life.DEAD

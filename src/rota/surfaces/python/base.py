@@ -1,0 +1,167 @@
+"""What every part of the Python surface stands on: the store, opened when it is first used, and ids as people give them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+
+from rota.compose import Opened, make_worker, open_store, store_url
+from rota.engine.driver import Driver
+from rota.engine.registry import Registry
+from rota.engine.submit import Submitter
+from rota.engine.worker import Worker
+from rota.errors import NotFound
+from rota.model.settings import Settings
+from rota.model.values import Group, Job, undashed
+from rota.ports.clock import Clock, Ids, SystemClock, UuidV7
+from rota.ports.liveness import Lease
+
+
+class Base:
+    """Holds the settings, the registry and the open store. One object serves all threads."""
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | None = None,
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Name the store: a path, sqlite:///path, or None for $ROTA_STORE, else ./rota.db."""
+        self.settings = settings or Settings.from_environment(os.environ)
+        self.url = store_url(store, os.environ)
+        self._clock: Clock = clock or SystemClock()
+        self._rng = Random(seed)
+        self._ids: Ids = ids or UuidV7(None if seed is None else self._rng)
+        self._registry = Registry(self.settings, self._ids)
+        self._submit = Submitter(self._registry, self._clock, self._ids, self.settings)
+        self._opened: Opened | None = None
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._drivers: list[Driver] = []
+        self._inline: Worker | None = None
+        self._client_id: str | None = None
+        self._lease: Lease | None = None
+
+    def close(self) -> None:
+        """Stop local workers and let go of the store. It opens again when it is used again."""
+        for driver in list(self._drivers):
+            self._stop(driver)
+        with self._lock:
+            if self._inline is not None:
+                self._inline.begin_stop()
+                self._inline.finish()
+                self._inline = None
+            opened, self._opened = self._opened, None
+            if opened is not None:
+                self._end_client(opened)
+                opened.store.close()
+
+    def _open(self) -> Opened:
+        if self._opened is None or self._pid != os.getpid():
+            with self._lock:
+                if self._pid != os.getpid():
+                    # After a fork the parent's connections must not even be closed here: forget them.
+                    self._forget_parent()
+                if self._opened is None:
+                    self._opened = open_store(self.url, self.settings, self._clock)
+        return self._opened
+
+    def _forget_parent(self) -> None:
+        _inherited.append(self._opened)
+        self._opened = None
+        self._drivers = []
+        self._inline = None
+        self._client_id = None
+        self._pid = os.getpid()
+
+    def _make_worker(self, opened: Opened, slots: int, *, inline: bool = False) -> Worker:
+        return make_worker(
+            opened,
+            self._registry.handlers,
+            clock=self._clock,
+            ids=self._ids,
+            rng=self._rng,
+            settings=self.settings,
+            concurrency=slots,
+            inline=inline,
+        )
+
+    @contextmanager
+    def _inline_worker(self) -> Iterator[Worker]:
+        worker = self._make_worker(self._open(), 1, inline=True)
+        worker.start()
+        try:
+            yield worker
+        finally:
+            worker.begin_stop()
+            worker.finish()
+
+    def _owner_id(self, opened: Opened) -> str:
+        """Return the row whose lock shows that this process lives: a local worker's, or one of its own."""
+        with self._lock:
+            if self._drivers:
+                return self._drivers[0].worker.id
+            if self._client_id is None:
+                now = self._clock.now()
+                client_id = self._ids.take(1, now)[0]
+                self._lease = opened.liveness.take(client_id)
+                opened.store.register(client_id, host=os.uname().nodename, kind="client", job_types=(), now=now)
+                self._client_id = client_id
+            return self._client_id
+
+    def _stop(self, driver: Driver) -> None:
+        driver.stop()
+        with self._lock:
+            if driver in self._drivers:
+                self._drivers.remove(driver)
+
+    def _poke(self) -> None:
+        for driver in self._drivers:
+            driver.worker.poke()
+
+    def _id(self, given: str | Job) -> str:
+        """Return the id that a text means: a UUID, or a number as people see it."""
+        if isinstance(given, Job):
+            given = given.id
+        found = undashed(given)
+        if found is not None:
+            return found
+        return self._by_number(given)
+
+    def _by_number(self, given: str) -> str:
+        digits, _, attempt = given.upper().removeprefix("JOB-").rpartition("-")[2].partition(".") if isinstance(given, str) else ("", "", "")
+        if not digits.isdigit() or (attempt and not attempt.isdigit()):
+            raise NotFound(f"{given!r} is neither the id of a job nor its number, such as JOB-2026-00042")
+        job = self._open().store.by_number(int(digits))
+        if job is None or job.attempt != 1:
+            raise NotFound(f"there is no job {given!r} in {self.url}")
+        if not attempt or attempt == "1":
+            return str(undashed(job.id))
+        chain = self.chain(job.id)
+        if int(attempt) > len(chain):
+            raise NotFound(f"{job.number} has {len(chain)} attempts: there is no {given!r}")
+        return str(undashed(chain[int(attempt) - 1].id))
+
+    def _group_id(self, given: str | Group) -> str:
+        text = given.id if isinstance(given, Group) else given
+        found = undashed(text)
+        if found is None:
+            raise NotFound(f"{text!r} is not the id of a group")
+        return found
+
+    def _end_client(self, opened: Opened) -> None:
+        if self._client_id is None or self._lease is None:
+            return
+        opened.store.end_worker(self._client_id, now=self._clock.now())
+        self._lease.release()
+        self._client_id = self._lease = None
+
+
+_inherited: list[Opened | None] = []
+"""Stores opened by a parent process: kept from the garbage collector, whose closing would drop the parent's locks."""

@@ -1,0 +1,162 @@
+"""What the Python surface returns beyond the model's own values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import overload
+
+import msgspec
+
+from rota.model.params import decode, decode_params
+from rota.model.states import Status
+from rota.model.values import Enqueued, Instant, Job, LogEntry, NewRow, Run, dashed, moment, number_text
+
+
+class Bulk(msgspec.Struct, frozen=True):
+    """What became of an `enqueue_many`. Ids are kept when the caller's own collection was in memory anyway."""
+
+    accepted: int
+    existing: int
+    ids: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """Return how many jobs were taken in."""
+        return self.accepted + self.existing
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the ids that were kept."""
+        return iter(self.ids)
+
+
+class Log(Sequence[LogEntry]):
+    """The log of one job: its moves and what its handler wrote, in the order of time."""
+
+    def __init__(self, entries: list[LogEntry], text: str) -> None:
+        """Take the entries and the handler's own text."""
+        self._entries = entries
+        self.text = text
+        """What the handler wrote, as it stands in the run's log file."""
+
+    @overload
+    def __getitem__(self, index: int) -> LogEntry: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[LogEntry]: ...
+    def __getitem__(self, index: int | slice) -> LogEntry | list[LogEntry]:
+        """Return one entry or some."""
+        return self._entries[index]
+
+    def __len__(self) -> int:
+        """Return how many entries there are."""
+        return len(self._entries)
+
+    def __contains__(self, item: object) -> bool:
+        """Say whether an entry is there or, for text, whether any line has it."""
+        if isinstance(item, str):
+            return item in str(self)
+        return item in self._entries
+
+    def __str__(self) -> str:
+        """Return the log as lines."""
+        return "\n".join(line(entry) for entry in self._entries)
+
+
+def line(entry: LogEntry) -> str:
+    """Return one entry as a line of text."""
+    stamp = f"{entry.at:%Y-%m-%dT%H:%M:%S}.{entry.at.microsecond // 1000:03d}Z"
+    if entry.to_status is None:
+        return f"{stamp}  {entry.level:<8} {entry.message}"
+    words = f"{entry.to_status} by {entry.actor}" if entry.actor else str(entry.to_status)
+    return f"{stamp}  {words}" + (f": {entry.message}" if entry.message else "")
+
+
+def log_of(job: Job, run: Run | None, log_dir: str) -> Log:
+    """Build a job's log from its own columns, so that it can't disagree with them, and from its run's log file."""
+    text = _text(run, log_dir)
+    entries = _moves(job, run) + _lines(text, job.attempt)
+    entries.sort(key=lambda entry: entry.at)
+    return Log(entries, text)
+
+
+def _moves(job: Job, run: Run | None) -> list[LogEntry]:
+    born = Status.QUEUED if job.queued_at == job.created_at else Status.PENDING
+    moves: list[tuple[datetime | None, Status | None, Status, str | None, str]] = [(job.created_at, None, born, job.owner, "")]
+    if born is Status.PENDING:
+        moves.append((job.queued_at, Status.PENDING, Status.QUEUED, "system", ""))
+    moves.append((job.started_at, Status.QUEUED, Status.RUNNING, "system", f"worker {job.worker_id}" if job.worker_id else ""))
+    if job.status.ended:
+        before = Status.RUNNING if job.started_at else Status.QUEUED if job.queued_at else Status.PENDING
+        why = job.reason or (run.error if run and run.error else "")
+        moves.append((job.finished_at, before, job.status, job.ended_by, why))
+    return [
+        LogEntry(at=at, attempt=job.attempt, message=message, from_status=before, to_status=after, actor=actor)
+        for at, before, after, actor, message in moves
+        if at is not None
+    ]
+
+
+def _lines(text: str, attempt: int) -> list[LogEntry]:
+    entries: list[LogEntry] = []
+    for raw in text.splitlines():
+        stamp, _, rest = raw.partition(" ")
+        level, _, message = rest.partition(" ")
+        try:
+            at = datetime.fromisoformat(stamp)
+        except ValueError:
+            at = None
+        if at is not None and at.tzinfo is not None:
+            entries.append(LogEntry(at=at, attempt=attempt, message=message, level=level))
+        elif entries:
+            # A line without a stamp belongs to the one before it: a traceback, or what a program printed.
+            last = entries[-1]
+            entries.append(msgspec.structs.replace(last, message=raw, level=last.level))
+    return entries
+
+
+def _text(run: Run | None, log_dir: str) -> str:
+    if run is None:
+        return ""
+    name = run.id.replace("-", "")
+    path = Path(log_dir) / name[:2] / f"{name}.log"
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def ids_of(enqueued: Sequence[Enqueued]) -> list[str]:
+    """Return the outside form of ids."""
+    return [dashed(each.job_id) for each in enqueued]
+
+
+def job_of(row: NewRow, enqueued: Enqueued, now: Instant) -> Job:
+    """Return a job that was just made, without asking the store for it."""
+    policy, created_at = row.policy, moment(now)
+    assert created_at is not None  # noqa: S101 - now is a moment
+    queued = enqueued.status == Status.QUEUED
+    return Job(
+        id=dashed(enqueued.job_id),
+        number=number_text(enqueued.root_id, enqueued.number, 1),
+        status=Status(enqueued.status),
+        job_type=row.job_type,
+        organization=row.organization_id,
+        priority=policy.priority,
+        position=enqueued.position,
+        attempt=1,
+        root_id=dashed(enqueued.root_id),
+        created_at=created_at,
+        template_id=dashed(row.template_id) if row.template_id else None,
+        origin=row.origin,
+        run_at=moment(row.run_at),
+        expires_at=moment(row.expires_at),
+        unique_key=row.unique_key,
+        params=decode_params(row.params),
+        owner=row.owner,
+        max_retries=policy.max_retries,
+        max_crashes=policy.max_crashes,
+        backoff=decode(policy.backoff),  # type: ignore[arg-type] # an object of numbers, as Backoff is
+        timeout=policy.timeout,
+        executor=policy.executor,
+        queued_at=created_at if queued else None,
+    )

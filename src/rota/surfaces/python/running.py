@@ -1,0 +1,120 @@
+"""Running: a worker in this process, direct execution, recovery by hand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+
+import msgspec
+
+from rota.engine.direct import Direct
+from rota.engine.driver import Driver
+from rota.engine.recovery import Recovered, Recovery
+from rota.engine.registry import seconds
+from rota.engine.submit import NewJob, by
+from rota.errors import InvalidOption, Refused
+from rota.executors import inside_handler
+from rota.model.values import Actor, Origin, Run
+from rota.surfaces.python.base import Base
+
+
+class Running(Base):
+    """The part of Rota that turns the wheel."""
+
+    @contextmanager
+    def running(self, *, concurrency: int | None = None) -> Iterator[Self]:
+        """Run a worker inside this process for the time of the block."""
+        driver = self.start(concurrency=concurrency)
+        try:
+            yield self
+        finally:
+            self._stop(driver)
+
+    def start(self, *, concurrency: int | None = None) -> Driver:
+        """Start a worker on a thread of its own and return its driver."""
+        opened = self._open()
+        self._registry.sync(opened.store, self._clock.now())
+        slots = self.settings.concurrency if concurrency is None else concurrency
+        if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
+            raise InvalidOption(f"concurrency={slots!r} is not allowed: give a whole number, 1 or more")
+        driver = Driver(self._make_worker(opened, slots), self.settings, self._clock)
+        driver.start()
+        with self._lock:
+            self._drivers.append(driver)
+        return driver
+
+    def run(self, *, concurrency: int | None = None) -> None:
+        """Run a worker until SIGTERM or SIGINT; a second one interrupts what still runs."""
+        driver = self.start(concurrency=concurrency)
+        asked = threading.Event()
+
+        def on_signal(_signal: int, _frame: object) -> None:
+            if asked.is_set():
+                driver.hurry()
+            asked.set()
+
+        before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            while not asked.wait(1.0) and driver.running:
+                pass
+        finally:
+            self._stop(driver)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def turn(self) -> None:
+        """Turn the wheel in this thread until nothing more is ready now: for tests and for simple scripts."""
+        with self._lock:
+            if self._inline is None:
+                opened = self._open()
+                self._registry.sync(opened.store, self._clock.now())
+                self._inline = self._make_worker(opened, self.settings.concurrency, inline=True)
+                self._inline.start()
+            worker = self._inline
+            worker.poke()
+            worker.turn()
+            while worker.holding or worker.turn() == 0.0:
+                worker.turn()
+
+    def recover(self) -> Recovered:
+        """End what dead workers left behind, now. Workers do this by themselves."""
+        opened = self._open()
+        recovery = Recovery(opened.store, opened.liveness, self._clock, self._ids, self._rng, self.settings)
+        done = recovery.sweep(None)
+        done.successors += recovery.repair().successors
+        return done
+
+    def direct(
+        self,
+        name: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        actor: Actor | str | None = None,
+    ) -> Run:
+        """Run one job ahead of the queue and return its run. `timeout` bounds the wait for a slot."""
+        if inside_handler():
+            raise Refused("direct execution from inside a handler would wait for its own slot: enqueue the job instead")
+        wait_s = self.settings.direct_wait if timeout is None else seconds("timeout", timeout)
+        opened, who = self._open(), by(actor)
+        row = self._submit.one(NewJob(name=name, params=params, max_retries=0), opened.store, who, origin=Origin.DIRECT)
+        ttl = self.settings.reservation_ttl
+        limit = min(row.policy.timeout, ttl) if row.policy.timeout else ttl
+        row.policy = msgspec.structs.replace(row.policy, timeout=limit)
+        direct = Direct(
+            store=opened.store,
+            liveness=opened.liveness,
+            clock=self._clock,
+            ids=self._ids,
+            settings=self.settings,
+            owner_id=self._owner_id(opened),
+            owner=f"{who.name}@{os.uname().nodename}",
+            poke=self._poke,
+            inline_worker=self._inline_worker,
+        )
+        return direct.run(row, wait_s=wait_s)
+

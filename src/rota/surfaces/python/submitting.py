@@ -1,0 +1,132 @@
+"""Registering handlers and enqueueing jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from rota.engine.registry import Options
+from rota.engine.submit import NewJob, by
+from rota.errors import NotFound
+from rota.executors import check_handler
+from rota.model.backoff import Backoff
+from rota.model.values import Actor, Job
+from rota.surfaces.python.base import Base
+from rota.surfaces.python.results import Bulk, ids_of, job_of
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Submitting(Base):
+    """The part of Rota that takes jobs in."""
+
+    def job(
+        self,
+        function: Function | None = None,
+        *,
+        name: str | None = None,
+        executor: str | None = None,
+        priority: str | int | None = None,
+        max_retries: int | None = None,
+        max_crashes: int | None = None,
+        backoff: Backoff | None = None,
+        timeout: float | None = None,
+        queue_ttl: float | None = None,
+    ) -> Any:
+        """Register a handler: `@rota.job` or `@rota.job(max_retries=3)`. The function itself stays as it is."""
+        options = Options(
+            priority=priority, max_retries=max_retries, max_crashes=max_crashes, backoff=backoff, timeout=timeout, queue_ttl=queue_ttl
+        )
+
+        def register(target: Function) -> Function:
+            self._registry.add(
+                name or getattr(target, "__name__", ""), target, executor=executor, options=options, check=check_handler
+            )
+            return target
+
+        return register if function is None else register(function)
+
+    def enqueue(
+        self,
+        name: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        priority: str | int | None = None,
+        run_at: datetime | timedelta | None = None,
+        unique_key: str | None = None,
+        max_retries: int | None = None,
+        timeout: float | None = None,
+        queue_ttl: float | None = None,
+        job_id: str | None = None,
+        actor: Actor | str | None = None,
+        transaction: Any = None,
+    ) -> Job:
+        """Accept one job; when this returns it is on disk (or, with `transaction`, will be when that commits)."""
+        new = NewJob(
+            name=name,
+            params=params,
+            priority=priority,
+            run_at=run_at,
+            unique_key=unique_key,
+            max_retries=max_retries,
+            timeout=timeout,
+            queue_ttl=queue_ttl,
+            job_id=job_id,
+        )
+        opened = self._open()
+        row = self._submit.one(new, opened.store, by(actor))
+        now = self._clock.now()
+        enqueued = opened.store.enqueue([row], now=now, transaction=transaction)[0]
+        if transaction is None:
+            self._poke()
+        return self._holder(enqueued.job_id) if enqueued.existing else job_of(row, enqueued, now)
+
+    async def aenqueue(self, name: str, params: Mapping[str, Any] | None = None, **options: Any) -> Job:
+        """Accept one job without blocking the event loop."""
+        import asyncio  # noqa: PLC0415 - its import takes 40 ms, which only async programs need
+
+        return await asyncio.to_thread(self.enqueue, name, params, **options)
+
+    def enqueue_many(self, jobs: Iterable[Any], *, actor: Actor | str | None = None, transaction: Any = None) -> Bulk:
+        """Accept many jobs: (name, params) pairs or NewJob, any number, in bounded memory, a chunk to a commit.
+
+        If an item is bad, those before it are accepted and the error says how many; with `transaction`, none is.
+        """
+        store = self._open().store
+        keep = isinstance(jobs, Sized)
+        accepted = existing = 0
+        ids: list[str] = []
+        for rows, now, error in self._submit.chunks(jobs, store, by(actor)):
+            if rows:
+                enqueued = store.enqueue(rows, now=now, transaction=transaction)
+                known = sum(each.existing for each in enqueued)
+                existing += known
+                accepted += len(enqueued) - known
+                if keep:
+                    ids += ids_of(enqueued)
+                if transaction is None:
+                    self._poke()
+            if error is not None:
+                raise type(error)(f"item {accepted + existing}: {error} ({accepted} jobs before it were accepted)") from error
+        return Bulk(accepted, existing, tuple(ids))
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Open a transaction on the store's file for the caller's own writes and enqueues: all happen, or none."""
+        return self._transaction()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        store = self._open().store
+        self._registry.sync(store, self._clock.now())
+        with store.transaction() as transaction:
+            yield transaction
+        self._poke()
+
+    def _holder(self, job_id: str) -> Job:
+        job = self._open().store.job(job_id)
+        if job is None:
+            raise NotFound(f"the job {job_id} was removed meanwhile: enqueue again")
+        job.existing = True
+        return job

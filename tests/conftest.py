@@ -1,0 +1,37 @@
+"""Fixtures every test may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rota import Rota, Settings
+from tests.support.clock import ManualClock
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings()
+
+
+@pytest.fixture
+def rota(tmp_path: Path, clock: ManualClock, settings: Settings) -> Iterator[Rota]:
+    """A Rota on a real file, with a clock the test moves and chance from a seed; `rota.turn()` runs what is ready."""
+    made = Rota(tmp_path / "rota.db", clock=clock, settings=settings, seed=7)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def live(tmp_path: Path, settings: Settings) -> Iterator[Rota]:
+    """A Rota on a real file and the real clock, for tests that run workers on threads and processes."""
+    made = Rota(tmp_path / "rota.db", settings=settings)
+    yield made
+    made.close()

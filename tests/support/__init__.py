@@ -1,0 +1,1 @@
+"""What the tests share: a clock that stands still until it is moved, and ways to wait for facts."""
