@@ -156,11 +156,17 @@ def _drain_memory(lab: Lab, file: str) -> Figure:
     lab.clear()
     watcher = lab.start(ROTA, "watch", left, BENCH_ROTA_FILE=file)
     with lab.working(ROTA, BENCH_ROTA_FILE=file) as (worker,):
-        end = lab.answer(watcher, cap_s=DRAIN_MILLION_CAP_S)["answer"]
+        try:
+            end, cut = lab.answer(watcher, cap_s=DRAIN_MILLION_CAP_S)["answer"], ""
+        except NotMeasured as error:
+            end, cut = time.monotonic(), f"; {error}"
         peak = usage.peak_mib(worker.pid)
-    rate = left / (end - read_starts(lab.counters).first)
-    lab.say(f"{left:,} drained at {rate:,.0f}/s, at most {peak:.0f} MiB")
-    return _memory_figure(f"drain {left:,}", peak, f"at {rate:,.0f} jobs/s")
+    starts = read_starts(lab.counters)
+    if not starts.jobs:
+        raise NotMeasured("no handler started")
+    note = f"at {starts.jobs / (end - starts.first):,.0f} jobs/s{cut}"
+    lab.say(f"{starts.jobs:,} drained {note}, at most {peak:.0f} MiB")
+    return _memory_figure(f"drain {starts.jobs:,}", peak, note)
 
 
 def _memory_figure(work: str, mib: float, note: str) -> Figure:

@@ -9,12 +9,16 @@ from pathlib import Path
 from rota.executors.context import Context
 from rota.executors.invoke import inside_handler
 from rota.model.signals import Cancelled, PermanentError, Retry, Skip, Snooze
-from tests.executors.handlers import HttpError, Unusual, touch
+from tests.executors.handlers import HttpError, MuteError, Unusual, touch
 
 
 async def wait_for(path):
-    while not Path(path).exists():
+    while not exists(path):  # noqa: ASYNC110 - another process makes the file
         await asyncio.sleep(0.002)
+
+
+def exists(path):
+    return Path(path).exists()
 
 
 async def nothing():
@@ -92,11 +96,7 @@ async def surrogate():
 
 
 async def unprintable():
-    class Mute(Exception):
-        def __str__(self):
-            raise ValueError("no")
-
-    raise Mute
+    raise MuteError
 
 
 async def steps():
@@ -173,7 +173,7 @@ async def until_cancelled(ctx: Context, started):
 async def until_cancelled_then_return(ctx: Context, started):
     touch(started)
     with contextlib.suppress(asyncio.CancelledError):
-        while not ctx.cancelled:
+        while not ctx.cancelled:  # noqa: ASYNC110 - that is what a handler does
             await asyncio.sleep(0.002)
     return "finished anyway"
 
@@ -181,7 +181,7 @@ async def until_cancelled_then_return(ctx: Context, started):
 async def until_cancelled_then_fail(ctx: Context, started):
     touch(started)
     with contextlib.suppress(asyncio.CancelledError):
-        while not ctx.cancelled:
+        while not ctx.cancelled:  # noqa: ASYNC110 - that is what a handler does
             await asyncio.sleep(0.002)
     raise RuntimeError("in that very instant")
 
@@ -214,8 +214,8 @@ async def tidy(started, tidied):
 
 async def block_the_loop(started, go):
     touch(started)
-    while not Path(go).exists():
-        time.sleep(0.002)
+    while not exists(go):
+        time.sleep(0.002)  # noqa: ASYNC251 - this is what it is about
     return "late"
 
 

@@ -4,6 +4,7 @@ import importlib
 import inspect
 import threading
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -115,8 +116,8 @@ class Rig:
         return [(report.progress, report.message) for report in self.reports_of(job) if report.progress is not None]
 
     def log_of(self, job):
-        with open(log_path(self.log_dir, job.run_id)) as file:
-            return file.read()
+        path = Path(log_path(self.log_dir, job.run_id))
+        return path.read_text() if path.exists() else ""
 
     def until(self, fact, *, ticking=True):
         deadline = time.monotonic() + PATIENCE_S

@@ -19,6 +19,11 @@ class HttpError(Exception):
         self.status_code = status
 
 
+class MuteError(Exception):
+    def __str__(self):
+        raise ValueError("no")
+
+
 class Unusual(BaseException):
     pass
 
@@ -105,11 +110,7 @@ def surrogate():
 
 
 def unprintable():
-    class Mute(Exception):
-        def __str__(self):
-            raise ValueError("no")
-
-    raise Mute
+    raise MuteError
 
 
 def steps():
@@ -184,8 +185,8 @@ def until_cancelled(ctx: Context, started):
 
 
 def until_cancelled_then_return(ctx: Context, started):
-    touch(started)
     try:
+        touch(started)
         while not ctx.cancelled:
             time.sleep(0.002)
     except Cancelled:
@@ -194,8 +195,8 @@ def until_cancelled_then_return(ctx: Context, started):
 
 
 def until_cancelled_then_fail(ctx: Context, started):
-    touch(started)
     try:
+        touch(started)
         while not ctx.cancelled:
             time.sleep(0.002)
     except Cancelled:
@@ -212,9 +213,9 @@ def until_file(started, go, mark=None):
 
 
 def stubborn(started, go):
-    touch(started)
     while True:
         try:
+            touch(started)
             wait_for(go)
             return "stubborn"
         except BaseException:
@@ -222,14 +223,15 @@ def stubborn(started, go):
 
 
 def tidy(started, tidied):
-    touch(started)
     try:
+        touch(started)
         time.sleep(60)
     finally:
         touch(tidied)
 
 
 def start_program(pids):
+    print("starting")
     program = subprocess.Popen(["sleep", "1000"])
     Path(pids).with_suffix(".part").write_text(f"{os.getpid()} {program.pid}")
     Path(pids).with_suffix(".part").rename(pids)
@@ -303,9 +305,9 @@ def report_from_threads(ctx: Context):
 def hold_files(lock_inode):
     """Say which of our descriptors is the worker's lock."""
     found = []
-    for name in os.listdir("/proc/self/fd"):
+    for descriptor in Path("/proc/self/fd").iterdir():
         try:
-            found.append(os.fstat(int(name)).st_ino)
+            found.append(os.fstat(int(descriptor.name)).st_ino)
         except OSError:
             continue
     return lock_inode in found
@@ -324,4 +326,20 @@ def wrapped():
     return "inner"
 
 
-local = (lambda: (lambda: None))()
+def _make():
+    def inner():
+        pass
+
+    return inner
+
+
+local = _make()
+
+
+def write_into_every_descriptor():
+    for descriptor in range(3, 64):
+        try:
+            os.write(descriptor, b"\xff" * 64)
+        except OSError:
+            continue
+    time.sleep(60)

@@ -51,7 +51,8 @@ class Registry:
         self._known: dict[str, Known] = {}
         self._lock = threading.Lock()
         self._unsynced = True
-        self._version = -1
+        self.version = -1
+        """Of the store's definitions, as last read."""
 
     def add(
         self,
@@ -80,9 +81,11 @@ class Registry:
             self._unsynced = True
 
     def resolve(self, name: str, store: Store, now: Instant) -> Known:
-        """Return the template a new job is made from."""
-        self.sync(store, now)
-        known = self._known.get(name)
+        """Return the template a new job is made from. What others changed meanwhile shows when the job is written."""
+        known = self._known.get(name) if not self._unsynced else None
+        if known is None or known.template_id is None or known.state != "ENABLED":
+            self.sync(store, now)
+            known = self._known.get(name)
         if known is None:
             check_name(name, "template", self._settings.name_max)
             names = ", ".join(sorted(self._known)[:10]) or "none"
@@ -93,16 +96,16 @@ class Registry:
 
     def sync(self, store: Store, now: Instant) -> None:
         """Bring code and record together when either has changed."""
-        version = store.definitions()
-        if version == self._version and not self._unsynced:
-            return
         with self._lock:
             if self._unsynced and self.handlers:
                 store.put_templates([self._record(self._known[name], now) for name in self.handlers], actor=SYSTEM, now=now)
+            version = store.definitions()
+            if version == self.version and not self._unsynced:
+                return
             self._unsynced = False
-            self._version = store.definitions()
             for template in store.templates():
                 self._take(template)
+            self.version = version
 
     def _record(self, known: Known, now: Instant) -> Template:
         defaults = msgspec.to_builtins(known.policy) | {"queue_ttl": known.queue_ttl}

@@ -52,6 +52,7 @@ class Submitter:
         rest = iter(jobs)
         while items := list(islice(rest, self._settings.bulk_chunk)):
             now = self._clock.now()
+            self._registry.sync(store, now)
             rows, error = self._chunk(items, store, actor, now)
             yield rows, now, error
             if error is not None:

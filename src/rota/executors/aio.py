@@ -136,7 +136,6 @@ class AsyncExecutor:
     # ---- the loop's thread --------------------------------------------------------------------------------
 
     def _live(self, loop: asyncio.AbstractEventLoop) -> None:
-        enter_handlers()
         asyncio.set_event_loop(loop)
         while not self._closed:
             # A handler's own tasks may raise SystemExit into the loop, or stop it; the others must go on.
@@ -160,6 +159,7 @@ class AsyncExecutor:
             running.task.add_done_callback(partial(self._end, running))
 
     async def _run(self, running: _Running) -> Outcome:
+        enter_handlers()  # in the task's own context: what is posted to a loop brings its caller's along
         handler = self._equipment.handlers.get(running.job.job_type)
         if handler is None:
             return unknown(running.job)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Lock
+from threading import RLock
 
 from rota.executors.runlog import RunLog
 from rota.executors.text import clean, head
@@ -40,7 +40,7 @@ class Attempt:
         self._clock = equipment.clock
         self._spacing = settings.progress_interval
         self._message_max = settings.error_max
-        self._lock = Lock()
+        self._lock = RLock()
         self._pct = -1
         self._message: str | None = None
         self._withheld = False

@@ -27,7 +27,22 @@ from rota.executors.coroutines import run_async
 from rota.executors.invoke import enter_handlers, outcome_of, run
 from rota.executors.locate import MAIN, resolve
 from rota.executors.text import clean, head
-from rota.executors.wire import Address, Done, Exit, FromChild, Init, Note, Ready, Start, Stop, ToChild, for_child, frame, pack_outcome
+from rota.executors.wire import (
+    Address,
+    Done,
+    Exit,
+    FromChild,
+    Init,
+    Note,
+    Ready,
+    Start,
+    Started,
+    Stop,
+    ToChild,
+    for_child,
+    frame,
+    pack_outcome,
+)
 from rota.model.decide import Failed, Outcome, Stopped
 from rota.model.handler import Handler, Place, inspect_handler
 from rota.model.settings import Settings
@@ -110,6 +125,7 @@ class Child:
             raise RuntimeError("a job came before the introduction")
         attempt = Attempt(start.job, equipment)
         attempt.log.before = self._capture.drain
+        self.send(Started(start.job.number))
         signal.signal(signal.SIGTERM, self.on_term)
         self._capture.begin(attempt.log)
         began = equipment.clock.monotonic()

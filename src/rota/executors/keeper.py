@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import selectors
 import socket
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from rota.errors import InvalidHandler
 from rota.executors.invoke import unknown
-from rota.executors.locate import locate
+from rota.executors.locate import check_importable, locate
 from rota.executors.runlog import log_path
 from rota.executors.settle import forced, settle
 from rota.executors.spawning import Process, describe_exit, introduction, spawn
-from rota.executors.wire import Address, Done, Exit, FromChild, Note, Ready, Start, Stop, unpack_outcome
-from rota.model.decide import Crashed, Outcome
+from rota.executors.wire import Address, Done, Exit, FromChild, Note, Ready, Start, Started, Stop, unpack_outcome
+from rota.model.decide import Crashed, Failed, Outcome, Released
 from rota.model.values import Claimed
 from rota.ports.executor import Ended, Equipment, StopReason
+
+logger = logging.getLogger(__name__)
 
 SPARE = 2
 """Processes kept ready beyond those at work."""
@@ -36,7 +40,7 @@ POLL_S = 0.2
 class Running:
     """One job in one process, and what is wished of it. The keeper reads what the engine's thread writes here."""
 
-    __slots__ = ("done", "job", "kill_at", "killed", "process", "reason", "started")
+    __slots__ = ("done", "entered", "job", "kill_at", "killed", "process", "reason", "started")
 
     def __init__(self, job: Claimed, process: Process, started: float) -> None:
         """Begin the count of the job's time."""
@@ -46,6 +50,7 @@ class Running:
         self.reason: StopReason | None = None
         self.kill_at: float | None = None
         self.killed = False
+        self.entered = False
         self.done: Done | None = None
 
 
@@ -56,6 +61,8 @@ class Keeper:
         """Prepare; `live` does the work."""
         self.waiting: deque[Claimed] = deque()
         self.running: dict[int, Running] = {}
+        self.released = False
+        """Whether the engine took back what was waiting: then nothing goes back to wait."""
         self._equipment = equipment
         self._clock = equipment.clock
         self._wishes: deque[Callable[[], None]] = deque()
@@ -95,15 +102,21 @@ class Keeper:
     def live(self) -> None:
         """Keep processes until shut."""
         while not self._closed:
-            while self._wishes:
-                self._wishes.popleft()()
-            self._give()
-            self._grow()
-            self._attend()
+            try:
+                self._turn()
+            except Exception:
+                logger.exception("the keeper of handler processes goes on after an error of its own")
         self._end_all()
         self._selector.close()
         self._bell.close()
         self._ringer.close()
+
+    def _turn(self) -> None:
+        while self._wishes:
+            self._wishes.popleft()()
+        self._give()
+        self._grow()
+        self._attend()
 
     def stop(self, running: Running) -> None:
         """Ask the process of a running job to raise Cancelled in it."""
@@ -189,20 +202,24 @@ class Keeper:
             except IndexError:
                 return
             address = self._address(job)
-            if address is None:
-                self._equipment.sink.ended(Ended(job, unknown(job), self._clock.now(), 0.0))
+            if isinstance(address, Failed):
+                self._equipment.sink.ended(Ended(job, address, self._clock.now(), 0.0))
                 continue
             process = self._idle.pop()
             process.running = job.number
             self.running[job.number] = Running(job, process, self._clock.monotonic())
             self._send(process, Start(job, address))
 
-    def _address(self, job: Claimed) -> Address | None:
+    def _address(self, job: Claimed) -> Address | Failed:
         address = self._addresses.get(job.job_type)
         if address is None:
             handler = self._equipment.handlers.get(job.job_type)
             if handler is None:
-                return None
+                return unknown(job)
+            try:
+                check_importable(handler)
+            except InvalidHandler as error:
+                return Failed(str(error), permanent=True)
             address = self._addresses[job.job_type] = locate(handler.function)
         return address
 
@@ -239,6 +256,9 @@ class Keeper:
                 process.ready = True
                 self._false_starts, self._start_after = 0, 0.0
                 self._idle.append(process)
+            case Started(number=number):
+                if running := self.running.get(number):
+                    running.entered = True
             case Note(report=report):
                 if report.number in self.running:
                     self._equipment.sink.report(report)
@@ -296,9 +316,19 @@ class Keeper:
             outcome = settle(job, unpack_outcome(done), reason=running.reason, reached=done.reached, seconds=done.seconds)
             self._end(running, outcome, at=done.at, seconds=done.seconds, path=done.log_path)
             return
+        if not running.entered and running.reason is None:
+            self._give_again(running)
+            return
         outcome = Crashed(f"handler process died: {describe_exit(code)}", code) if running.reason is None else forced(job, running.reason)
         seconds = self._clock.monotonic() - running.started
         self._end(running, outcome, at=self._clock.now(), seconds=seconds, path=self._log_left(job))
+
+    def _give_again(self, running: Running) -> None:
+        """Put back a job whose process died idle, before it could take it."""
+        if self.released:
+            self._end(running, Released(), at=self._clock.now(), seconds=0.0, path=None)
+        elif self.running.pop(running.job.number, None) is not None:
+            self.waiting.appendleft(running.job)
 
     def _log_left(self, job: Claimed) -> str | None:
         if self._equipment.log_dir is None:

@@ -40,6 +40,7 @@ class ProcessExecutor:
 
     def submit(self, jobs: Sequence[Claimed]) -> None:
         """Queue these for the next processes that are ready."""
+        self._keeper.released = False
         self._keeper.waiting.extend(jobs)
         self._keeper.wake()
 
@@ -54,8 +55,8 @@ class ProcessExecutor:
             self._keeper.wake()
             self._equipment.sink.ended(Ended(job, Stopped(), self._clock.now(), 0.0))
         else:
-            # The keeper may be about to start it: what is posted comes after.
-            self._keeper.post(lambda: self._cancel(number))
+            self._cancel(number)
+            self._keeper.post(lambda: self._cancel(number))  # in case the keeper is just starting it
 
     def tick(self, monotonic: float) -> float | None:
         """Stop handlers over their timeout, and kill those past their grace."""
@@ -68,11 +69,13 @@ class ProcessExecutor:
 
     def release(self) -> list[Claimed]:
         """Give back what no process has been given."""
+        self._keeper.released = True
         return take_all(self._keeper.waiting)
 
     def interrupt(self) -> None:
         """Send TERM to every handler; `tick` kills those that are not over within `kill_grace`."""
-        self._keeper.post(self._interrupt)
+        self._interrupt()
+        self._keeper.post(self._interrupt)  # for those the keeper is just starting
 
     def close(self) -> None:
         """End idle processes, kill the others with all they started, and report nothing more."""

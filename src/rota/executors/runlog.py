@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 
 from rota.executors.text import clean
 from rota.model.values import Instant, moment
@@ -24,7 +24,7 @@ class RunLog:
         """Called before a line of the handler's own, to let printed output go first."""
         self._clock = clock
         self._limit = limit_bytes
-        self._lock = Lock()
+        self._lock = RLock()
         self._fd: int | None = None
         self._size = 0
         self._closed = self.path is None

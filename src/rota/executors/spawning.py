@@ -14,6 +14,8 @@ from multiprocessing import spawn as multiprocessing_spawn
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rota.executors.locate import MAIN
 from rota.executors.wire import FromChild, Init, ToChild, frame, from_child
 from rota.model.handler import Handler, Place
@@ -70,7 +72,10 @@ class Process:
                 return messages, False
             if not data:
                 return messages, False
-            messages += self._frames.feed(data)
+            try:
+                messages += self._frames.feed(data)
+            except msgspec.MsgspecError:  # the handler wrote into our socket
+                return messages, False
 
     def kill(self) -> None:
         """Kill it and everything it started."""
@@ -121,11 +126,13 @@ def spawn(lock_fd: int | None) -> Process:
 
 def introduction(equipment: Equipment) -> Init:
     """Return what a new process is told first."""
-    modules = sorted({handler.function.__module__ for handler in _process_handlers(equipment)})
+    modules = sorted({getattr(handler.function, "__module__", None) or MAIN for handler in _process_handlers(equipment)})
     data = multiprocessing_spawn.get_preparation_data("rota-handler")
     wanted = PREPARED if MAIN in modules else PREPARED[:2]
     preparation: dict[str, Any] = {key: data[key] for key in wanted if key in data}
-    return Init(equipment.settings, equipment.log_dir, preparation, [module for module in modules if module != MAIN])
+    # Absolute: a handler may change the directory.
+    log_dir = None if equipment.log_dir is None else str(Path(equipment.log_dir).absolute())
+    return Init(equipment.settings, log_dir, preparation, [module for module in modules if module != MAIN])
 
 
 def describe_exit(code: int) -> str:

@@ -19,7 +19,7 @@ from rota.model.decide import (
     Stopped,
     TimedOut,
 )
-from rota.model.settings import Settings
+from rota.model.settings import MIB, Settings
 from rota.model.values import Claimed, Instant
 from rota.ports.executor import Report
 
@@ -64,6 +64,12 @@ class Ready(msgspec.Struct, tag="ready"):
     """From a child: handlers are imported, jobs may come."""
 
 
+class Started(msgspec.Struct, tag="started"):
+    """From a child: the handler is about to be entered. Before this, its job can still be given to another."""
+
+    number: int
+
+
 class Note(msgspec.Struct, tag="note"):
     """From a child: something its handler reports."""
 
@@ -83,9 +89,11 @@ class Done(msgspec.Struct, tag="done"):
 
 
 ToChild: TypeAlias = Init | Start | Stop | Exit
-FromChild: TypeAlias = Ready | Note | Done
+FromChild: TypeAlias = Ready | Started | Note | Done
 Message = TypeVar("Message")
 
+FRAME_MAX = 128 * MIB
+"""Above any job or outcome within its bounds: what claims to be longer is not ours."""
 _LENGTH = struct.Struct("!I")
 _encode = msgspec.msgpack.Encoder().encode
 _outcomes: dict[str, msgspec.msgpack.Decoder[Outcome]] = {
@@ -119,12 +127,15 @@ class Frames(Generic[Message]):
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
-        """Return the messages that are complete now."""
+        """Return the messages that are complete now. Raise msgspec.MsgspecError if it is not messages that arrive."""
         self._buffer += data
         messages: list[Message] = []
         start = 0
         while len(self._buffer) - start >= _LENGTH.size:
-            end = start + _LENGTH.size + _LENGTH.unpack_from(self._buffer, start)[0]
+            length = _LENGTH.unpack_from(self._buffer, start)[0]
+            if length > FRAME_MAX:
+                raise msgspec.DecodeError(f"a frame of {length:,} bytes; the limit is {FRAME_MAX:,}")
+            end = start + _LENGTH.size + length
             if end > len(self._buffer):
                 break
             messages.append(self._decode(bytes(self._buffer[start + _LENGTH.size : end])))

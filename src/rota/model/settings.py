@@ -68,7 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     synchronous: Annotated[str, Doc("SQLite durability: FULL survives power loss, NORMAL may lose the last commits", words=("FULL", "NORMAL"))] = "FULL"
     busy_timeout: Annotated[float, Doc("how long a caller waits for another process's write lock", 0)] = 30.0
-    wal_pages: Annotated[int, Doc("pages in SQLite's write-ahead log before it is checkpointed", 1)] = 4000
+    wal_pages: Annotated[int, Doc("pages in SQLite's write-ahead log before it is checkpointed", 1)] = 1000
 
     def __post_init__(self) -> None:
         """Refuse values out of range, naming the setting and what it takes."""

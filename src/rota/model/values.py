@@ -6,7 +6,7 @@ Values on the per-job path are plain (not frozen) structs: a frozen one costs fi
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 from uuid import UUID
@@ -262,7 +262,7 @@ class Stats(msgspec.Struct, kw_only=True, frozen=True):
 
 def number_text(root_id: str, root_number: int, attempt: int) -> str:
     """Return the name people see: JOB-2026-00042, its third attempt JOB-2026-00042.3."""
-    year = datetime.fromtimestamp(int(root_id[:12], 16) / 1000, UTC).year
+    year = (_EPOCH + timedelta(milliseconds=int(root_id[:12], 16))).year
     text = f"JOB-{year}-{root_number:05d}"
     return text if attempt == 1 else f"{text}.{attempt}"
 
@@ -282,7 +282,7 @@ def undashed(text: str) -> str | None:
 
 def moment(instant: Instant | None) -> datetime | None:
     """Return an instant as an aware UTC datetime."""
-    return None if instant is None else datetime.fromtimestamp(instant // SECOND, UTC).replace(microsecond=instant % SECOND)
+    return None if instant is None else _EPOCH + timedelta(microseconds=instant)
 
 
 def instant(at: datetime) -> Instant:

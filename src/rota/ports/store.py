@@ -35,6 +35,10 @@ from rota.model.values import (
 from rota.ports.executor import Report
 
 
+class DefinitionsChanged(Exception):  # noqa: N818 - a signal to the caller, not an error of anybody
+    """Templates, pauses or organizations have changed since the caller read them: read them anew and call again."""
+
+
 class Ending(msgspec.Struct):
     """The end of one attempt that this worker holds, decided but not yet written."""
 
@@ -169,11 +173,14 @@ class Store(Protocol):
 
     # ---- the queue ----------------------------------------------------------------------------------------
 
-    def enqueue(self, rows: Sequence[NewRow], *, now: Instant, transaction: Any = None) -> list[Enqueued]:
+    def enqueue(
+        self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None
+    ) -> list[Enqueued]:
         """Add jobs, all or none. `run_at <= now` and no `after`: QUEUED, last of its priority; otherwise PENDING.
 
         A row whose unique key is held by a live chain is not added: its holder comes back with `existing`. So does a
         row whose job_id is there already. `after` names the root of a chain that must end first.
+        Raise DefinitionsChanged, writing nothing, if `definitions` is given and is not the version in force.
         """
 
     def turn(self, turn: Turn) -> Turned:

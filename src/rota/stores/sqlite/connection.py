@@ -34,7 +34,9 @@ class Db:
 
     def row(self, name: str, /, **values: Any) -> tuple[Any, ...] | None:
         """Run a named statement and return its first row."""
-        return next(iter(self.raw.execute(self._sql[name], values)), None)
+        # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
+        rows = list(self.raw.execute(self._sql[name], values))
+        return rows[0] if rows else None
 
     def value(self, name: str, /, **values: Any) -> Any:
         """Run a named statement and return the first column of its first row."""
@@ -76,6 +78,8 @@ def open_connection(path: Path, *, synchronous: str, wal_pages: int, vfs: str | 
     with translated(path):
         connection = apsw.Connection(str(path), vfs=vfs)
         connection.set_busy_timeout(5_000)
+        # The plan never depends on the values bound: otherwise SQLite prepares most statements anew at each call.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", synchronous)
         connection.pragma("foreign_keys", 1)

@@ -10,23 +10,46 @@ import msgspec
 
 from rota.errors import DuplicateId, QueueFull
 from rota.model.ordering import GAP
-from rota.model.values import Enqueued, Instant, NewRow, Origin, Held
+from rota.model.values import Enqueued, Held, Instant, NewRow, Origin
+from rota.ports.store import DefinitionsChanged
 from rota.stores.sqlite.connection import Db
 
 _encode = msgspec.json.Encoder().encode
 
 
-def enqueue(db: Db, rows: Sequence[NewRow], now: Instant) -> list[Enqueued]:
+def enqueue(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | None = None) -> list[Enqueued]:
     """Write new jobs, in the order given. Those that are there already come back as they are."""
-    _refuse_overflow(db, rows)
+    repeated = False
+    for organization_id, own in _by_organization(rows):
+        version, max_queued, known = db.rows(
+            "enqueue_gate",
+            organization_id=organization_id,
+            # Ids ascend within a call: one that is repeated shows at its ends.
+            first=bytes.fromhex(own[0].job_id),
+            last=bytes.fromhex(own[-1].job_id),
+        )[0]
+        if definitions is not None and version != definitions:
+            raise DefinitionsChanged
+        if max_queued is not None:
+            _refuse_overflow(db, organization_id, len(own), max_queued)
+        repeated = repeated or bool(known)
     out: list[Enqueued] = []
     for plain, run in groupby(rows, key=_is_plain):
-        if plain:
-            out += _add_plain(db, list(run), now)
+        if plain and not repeated:
+            for _, same in groupby(run, key=_shape):
+                out += _add(db, list(same), now)
         else:
             for row in run:
                 out.append(_found(db, row) or _add(db, [row], now)[0])
     return out
+
+
+def _by_organization(rows: Sequence[NewRow]) -> list[tuple[str, Sequence[NewRow]]]:
+    first = rows[0].organization_id
+    if all(row.organization_id == first for row in rows):
+        return [(first, rows)]
+    names = dict.fromkeys(row.organization_id for row in rows)
+    return [(name, [row for row in rows if row.organization_id == name]) for name in names]
 
 
 def position_after(db: Db, organization_id: str, priority: int) -> int:
@@ -70,17 +93,12 @@ def _is_plain(row: NewRow) -> bool:
     return row.unique_key is None and row.after is None and row.group_id is None and row.origin != Origin.DIRECT
 
 
-def _refuse_overflow(db: Db, rows: Sequence[NewRow]) -> None:
-    for organization_id in {row.organization_id for row in rows}:
-        limit = db.value("max_queued", organization_id=organization_id)
-        if limit is None:
-            continue
-        waiting = db.value("queued_count", organization_id=organization_id)
-        added = sum(row.organization_id == organization_id for row in rows)
-        if waiting + added > limit:
-            raise QueueFull(
-                f"organization {organization_id!r} has {waiting:,} jobs queued and max_queued is {limit:,}: {added:,} more can't be added"
-            )
+def _refuse_overflow(db: Db, organization_id: str, added: int, limit: int) -> None:
+    waiting = db.value("queued_count", organization_id=organization_id)
+    if waiting + added > limit:
+        raise QueueFull(
+            f"organization {organization_id!r} has {waiting:,} jobs queued and max_queued is {limit:,}: {added:,} more can't be added"
+        )
 
 
 def _found(db: Db, row: NewRow) -> Enqueued | None:
@@ -94,21 +112,6 @@ def _found(db: Db, row: NewRow) -> Enqueued | None:
         return None
     holder = db.row("key_holder", organization_id=row.organization_id, job_type=row.job_type, unique_key=row.unique_key)
     return None if holder is None else Enqueued(*holder, existing=True)
-
-
-def _add_plain(db: Db, rows: list[NewRow], now: Instant) -> list[Enqueued]:
-    if _any_known(db, rows):
-        return [_found(db, row) or _add(db, [row], now)[0] for row in rows]
-    out: list[Enqueued] = []
-    for _, run in groupby(rows, key=_shape):
-        out += _add(db, list(run), now)
-    return out
-
-
-def _any_known(db: Db, rows: list[NewRow]) -> bool:
-    """Say whether one of these ids is there already: a repeated call. Ids ascend, so the ends of a batch tell for it."""
-    ids = bytes.fromhex(rows[0].job_id + rows[-1].job_id)
-    return bool(db.value("any_of_ids", ids=ids, indexes="[0,1]"))
 
 
 def _shape(row: NewRow) -> tuple[Any, ...]:

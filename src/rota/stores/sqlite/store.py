@@ -122,14 +122,16 @@ class SqliteStore:
 
     # ---- the queue --------------------------------------------------------------------------------------------
 
-    def enqueue(self, rows: Sequence[NewRow], *, now: Instant, transaction: Any = None) -> list[Enqueued]:
+    def enqueue(
+        self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None
+    ) -> list[Enqueued]:
         """Add jobs, all or none."""
         if transaction is None:
-            return self._write(lambda db: queue.enqueue(db, rows, now))
+            return self._write(lambda db: queue.enqueue(db, rows, now, definitions))
         if not isinstance(transaction, Transaction) or transaction.store is not self:
             raise TransactionMisuse("transaction= takes what `with rota.transaction() as tx` gave, of the same Rota")
         with translated(self.path):
-            return queue.enqueue(transaction._open(), rows, now)  # noqa: SLF001 - its own class, this module
+            return queue.enqueue(transaction._open(), rows, now, definitions)  # noqa: SLF001 - its own class, this module
 
     def turn(self, turn_: Turn) -> Turned:
         """Make one turn."""

@@ -268,7 +268,7 @@ def _ready(db: Db, types: tuple[str, ...], want: int) -> list[Claimed]:
 
 
 def _single(cursor: Any) -> str:
-    return str(next(iter(cursor))[0])
+    return str(list(cursor)[0][0])  # noqa: RUF015 - read to the end, so that the statement goes back to the cache
 
 
 def _direct_candidate(db: Db, reservation: Reservation, types: tuple[str, ...]) -> list[Claimed]:

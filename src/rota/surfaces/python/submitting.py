@@ -12,7 +12,8 @@ from rota.engine.submit import NewJob, by
 from rota.errors import NotFound
 from rota.executors import check_handler
 from rota.model.backoff import Backoff
-from rota.model.values import Actor, Job
+from rota.model.values import Actor, Enqueued, Instant, Job, NewRow
+from rota.ports.store import DefinitionsChanged, Store
 from rota.surfaces.python.base import Base
 from rota.surfaces.python.results import Bulk, ids_of, job_of
 
@@ -76,12 +77,19 @@ class Submitting(Base):
             job_id=job_id,
         )
         opened = self._open()
-        row = self._submit.one(new, opened.store, by(actor))
-        now = self._clock.now()
-        enqueued = opened.store.enqueue([row], now=now, transaction=transaction)[0]
+        row, now, enqueued = self._enqueue(new, opened.store, by(actor), transaction)
         if transaction is None:
             self._poke()
         return self._holder(enqueued.job_id) if enqueued.existing else job_of(row, enqueued, now)
+
+    def _enqueue(self, new: NewJob, store: Store, actor: Actor, transaction: Any) -> tuple[NewRow, Instant, Enqueued]:
+        while True:
+            row = self._submit.one(new, store, actor)
+            now = self._clock.now()
+            try:
+                return row, now, store.enqueue([row], now=now, definitions=self._registry.version, transaction=transaction)[0]
+            except DefinitionsChanged:
+                self._registry.sync(store, now)
 
     async def aenqueue(self, name: str, params: Mapping[str, Any] | None = None, **options: Any) -> Job:
         """Accept one job without blocking the event loop."""

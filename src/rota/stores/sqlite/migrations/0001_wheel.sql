@@ -181,6 +181,7 @@ CREATE TABLE jobs (
                     AND status IN ('COMPLETED', 'FAILED', 'TIMED_OUT', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED')
            END),
     CHECK ((retry_of IS NULL) = (attempt = 1)),
+    CHECK ((root_id = job_id) = (attempt = 1)),
     CHECK ((group_id IS NULL) = (sequence_number IS NULL))
 ) STRICT;
 
@@ -196,7 +197,7 @@ CREATE INDEX jobs_finished ON jobs (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX jobs_failed ON jobs (finished_at) WHERE status IN ('FAILED', 'TIMED_OUT');
 CREATE INDEX jobs_group ON jobs (group_id, sequence_number) WHERE group_id IS NOT NULL;
 CREATE UNIQUE INDEX jobs_retry ON jobs (retry_of) WHERE retry_of IS NOT NULL;
-CREATE UNIQUE INDEX jobs_live ON jobs (root_id) WHERE finished_at IS NULL;
+CREATE UNIQUE INDEX jobs_live ON jobs (root_id) WHERE finished_at IS NULL AND attempt > 1;   -- a first attempt is found by its job_id
 CREATE UNIQUE INDEX jobs_unique ON jobs (organization_id, job_type, unique_key) WHERE unique_key IS NOT NULL AND finished_at IS NULL;
 CREATE UNIQUE INDEX jobs_occurrence ON jobs (schedule_id, due_at) WHERE schedule_id IS NOT NULL AND retry_of IS NULL;
 
@@ -319,6 +320,15 @@ CREATE TRIGGER jobs_born BEFORE INSERT ON jobs
 WHEN NEW.status NOT IN ('PENDING', 'QUEUED')
 BEGIN
     SELECT RAISE(ABORT, 'illegal move: a job is born PENDING or QUEUED');
+END;
+
+-- With UNIQUE (retry_of) this makes a chain a line with at most one live job, without an index entry for each first attempt.
+CREATE TRIGGER jobs_line BEFORE INSERT ON jobs
+WHEN NEW.retry_of IS NOT NULL
+ AND NOT EXISTS (SELECT 1 FROM jobs WHERE job_id = NEW.retry_of AND finished_at IS NOT NULL
+                                      AND root_id = NEW.root_id AND attempt = NEW.attempt - 1)
+BEGIN
+    SELECT RAISE(ABORT, 'a successor follows the ended tail of its own chain');
 END;
 
 CREATE TRIGGER jobs_move BEFORE UPDATE OF status ON jobs

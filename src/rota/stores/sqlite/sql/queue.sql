@@ -34,14 +34,14 @@ SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, position FROM jo
 -- name: same_id
 SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, position, job_type FROM jobs WHERE job_id = :job_id;
 
--- name: any_of_ids
-SELECT count(*) FROM jobs WHERE job_id IN (SELECT substr(:ids, e.value * 16 + 1, 16) FROM json_each(:indexes) AS e);
+-- name: enqueue_gate
+-- What every enqueue asks first, in one statement: a lone job's cost is mostly statements and its commit.
+SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
+       (SELECT max_queued FROM organizations WHERE organization_id = :organization_id),
+       EXISTS (SELECT 1 FROM jobs WHERE job_id = :first) OR EXISTS (SELECT 1 FROM jobs WHERE job_id = :last);
 
 -- name: queued_count
 SELECT count(*) FROM jobs WHERE status = 'QUEUED' AND organization_id = :organization_id;
-
--- name: max_queued
-SELECT max_queued FROM organizations WHERE organization_id = :organization_id;
 
 -- name: add_edge
 INSERT INTO job_edges (child, parent_root, needs, on_failure, source) VALUES (:child, :parent_root, :needs, :on_failure, :source);

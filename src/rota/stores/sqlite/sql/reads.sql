@@ -49,9 +49,12 @@ SELECT count(*) FROM jobs AS j
      < (SELECT -m.priority, m.position, m.created_at, m.job_id FROM jobs AS m WHERE m.job_id = unhex(:job_id));
 
 -- name: blockers
-SELECT {columns} FROM jobs AS c JOIN job_edges AS e ON e.child = c.number AND e.resolved_at IS NULL
-  JOIN jobs AS j ON j.root_id = e.parent_root AND j.finished_at IS NULL
- WHERE c.job_id = unhex(:job_id);
+WITH parents (root) AS (
+    SELECT e.parent_root FROM jobs AS c JOIN job_edges AS e ON e.child = c.number AND e.resolved_at IS NULL WHERE c.job_id = unhex(:job_id)
+)
+SELECT {columns} FROM parents CROSS JOIN jobs AS j ON j.job_id = root AND j.finished_at IS NULL
+UNION ALL
+SELECT {columns} FROM parents CROSS JOIN jobs AS j ON j.root_id = root AND j.finished_at IS NULL AND j.attempt > 1;
 
 -- name: count_by_status
 SELECT status, count(*) FROM jobs GROUP BY status;

@@ -5,7 +5,9 @@
 SELECT lower(hex(root_id)), number, status FROM jobs WHERE job_id = unhex(:job_id);
 
 -- name: live_of_root
-SELECT number, lower(hex(job_id)), status FROM jobs WHERE root_id = unhex(:root_id) AND finished_at IS NULL;
+SELECT number, lower(hex(job_id)), status FROM jobs WHERE job_id = unhex(:root_id) AND finished_at IS NULL
+UNION ALL
+SELECT number, lower(hex(job_id)), status FROM jobs WHERE root_id = unhex(:root_id) AND finished_at IS NULL AND attempt > 1;
 
 -- name: tail_of
 -- Walk from any job of a chain to its last.

@@ -1,0 +1,134 @@
+"""The options that commands share, and how what people type is read: durations, moments, params."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+
+
+def examples(*lines: str) -> str:
+    """Return the epilog of a command's help: each example on a line of its own."""
+    return "\n\n".join(("Examples:" if len(lines) > 1 else "Example:", *(f"$ {line}" for line in lines)))
+
+
+def duration(text: str) -> timedelta:
+    """Read 90s, 5m, 1h30m, 2d or plain seconds."""
+    compact = text.replace(" ", "").lower()
+    try:
+        if compact.replace(".", "", 1).isdecimal():
+            return timedelta(seconds=float(compact))
+        if compact and not _PART.sub("", compact):
+            return timedelta(seconds=sum(float(number) * UNIT_S[unit] for number, unit in _PART.findall(compact)))
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r} is too long") from None
+    raise typer.BadParameter(f"{text!r} is not a duration: give 90s, 5m, 1h30m or 2d")
+
+
+def point_in_time(text: str) -> datetime:
+    """Read an ISO-8601 moment that says its time zone."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not an ISO-8601 time: give for example 2026-08-01T09:00:00Z") from None
+    if at.tzinfo is None:
+        raise typer.BadParameter(f"{text!r} has no time zone: add Z for UTC, or an offset such as +02:00")
+    return at.astimezone(UTC)
+
+
+def when(run_at: datetime | None, delay: timedelta | None) -> datetime | timedelta | None:
+    """Return the moment that --run-at or --in names; both at once are refused."""
+    if run_at is not None and delay is not None:
+        raise typer.BadParameter("give --run-at or --in, not both")
+    return run_at if delay is None else delay
+
+
+def params_of(text: str | None, pairs: Sequence[str] | None, *, present: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    """Return what --params (JSON, @file, or - for stdin) and -p key=value say together; None if neither was given.
+
+    Pairs go on top of --params or, without it, of what is `present`.
+    """
+    if text is None and not pairs:
+        return None
+    params = dict(present or {}) if text is None else _object(_read(text))
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{pair!r} is not key=value", param_hint="-p")
+        params[key] = _value(value)
+    return params
+
+
+def _read(text: str) -> str:
+    try:
+        if text == "-":
+            return sys.stdin.read()
+        return Path(text[1:]).read_text() if text.startswith("@") else text
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{text[1:]} can't be read: {error}", param_hint="--params") from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise typer.BadParameter(f"{text[:60]!r} is not JSON: {error}", param_hint="--params") from None
+    if not isinstance(value, dict):
+        raise typer.BadParameter(f'{text[:60]!r} is not a JSON object: give for example \'{{"to": "ada"}}\'', param_hint="--params")
+    return value
+
+
+def _value(text: str) -> Any:
+    """Read a value as JSON where it is JSON, as plain text otherwise."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return text
+
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", metavar="PATH", help="The store: a path or sqlite:///path. Else $ROTA_STORE, else ./rota.db.", show_default=False),
+]
+AppOption = Annotated[
+    str | None,
+    typer.Option(
+        "--app",
+        metavar="MODULE:ATTR",
+        help="Load this Rota and its handlers, from the current directory (ATTR: rota). Its own store is used unless --store is given.",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one document, or one line for each item of a list.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="A job: its id, its number (JOB-2026-00042, JOB-2026-00042.3) or just 42.")]
+IdsArgument = Annotated[list[str], typer.Argument(metavar="ID...", help="Jobs: ids or numbers (JOB-2026-00042, or just 42).")]
+GroupArgument = Annotated[str, typer.Argument(metavar="ID", help="A group's id.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Show at most this many.")]
+PriorityOption = Annotated[
+    str | None, typer.Option("--priority", help="0 to 100, or low, normal, high, critical.", show_default=False)
+]
+ParamsOption = Annotated[
+    str | None,
+    typer.Option("--params", metavar="JSON", help="Params as a JSON object; @FILE reads a file, - reads stdin.", show_default=False),
+]
+PairsOption = Annotated[
+    list[str] | None,
+    typer.Option("-p", "--param", metavar="KEY=VALUE", help="One param; a value that is JSON is taken as JSON, else as text.", show_default=False),
+]
+RunAtOption = Annotated[
+    datetime | None,
+    typer.Option("--run-at", parser=point_in_time, metavar="ISO", help="Not before this time, e.g. 2026-08-01T09:00:00Z.", show_default=False),
+]
+InOption = Annotated[
+    timedelta | None,
+    typer.Option("--in", parser=duration, metavar="DURATION", help="Not before this much time has passed: 90s, 5m, 1h30m.", show_default=False),
+]

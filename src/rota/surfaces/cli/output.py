@@ -1,0 +1,160 @@
+"""How things are shown: JSON for machines, tables and lines for people. Rich is imported when the first table is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import typer
+
+from rota.model.states import Status
+from rota.model.values import Job, Run
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+PIPE_COLUMNS = 200
+"""Width of a table that no terminal shows: wide enough that `grep` finds what it looks for."""
+
+COLOURS: dict[str, str] = {
+    Status.PENDING: "yellow",
+    Status.QUEUED: "cyan",
+    Status.RUNNING: "blue",
+    Status.COMPLETED: "green",
+    Status.FAILED: "dark_orange",
+    Status.TIMED_OUT: "dark_orange",
+    Status.DEAD_LETTER: "red",
+    Status.SKIPPED: "bright_black",
+    Status.CANCELLED: "magenta",
+    "PARTIAL": "dark_orange",
+}
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console on the stream as it is now."""
+    from rich.console import Console  # noqa: PLC0415 - 30 ms that --json and --help need not pay
+
+    stream = sys.stderr if stderr else sys.stdout
+    wide = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_COLUMNS
+    return Console(file=stream, width=wide, highlight=False, soft_wrap=False)
+
+
+def table(*columns: str, right: Sequence[str] = (), title: str | None = None) -> Table:
+    """Return an empty table; columns named in `right` hold numbers. The last column takes what is left of the line."""
+    from rich import box  # noqa: PLC0415 - see console
+    from rich.table import Table  # noqa: PLC0415 - see console
+
+    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, header_style="bold", show_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", no_wrap=True, overflow="ellipsis")
+    return made
+
+
+def show_table(made: Table, empty: str) -> None:
+    """Print a table, or say what is not there."""
+    if made.row_count:
+        console().print(made)
+    else:
+        typer.echo(empty)
+
+
+def show_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
+    """Print names and values, one pair a line, without what is unset."""
+    from rich.table import Table  # noqa: PLC0415 - see console
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        if value not in (None, "", [], {}):
+            grid.add_row(name, escaped(value))
+    console().print(grid)
+
+
+def show_json(value: Any) -> None:
+    """Print one JSON document on one line."""
+    typer.echo(msgspec.json.encode(value).decode())
+
+
+def show_json_lines(values: Iterable[Any]) -> None:
+    """Print one JSON document a line."""
+    for value in values:
+        show_json(value)
+
+
+def show_error(message: str, code: str) -> None:
+    """Say on stderr, in one line, what was refused or failed, with its stable code."""
+    typer.echo(f"error: {' '.join(message.split())} ({code})", err=True)
+
+
+def with_run(job: Job, run: Run | None) -> dict[str, Any]:
+    """Return a job's fields with its run among them: how --json shows a job and what became of it."""
+    fields: dict[str, Any] = msgspec.to_builtins(job)
+    return fields | {"run": msgspec.to_builtins(run)}
+
+
+def status(value: str) -> str:
+    """Return a state in its colour."""
+    return f"[{COLOURS.get(value, 'default')}]{value}[/]"
+
+
+def escaped(value: object) -> str:
+    """Return any text so that brackets in it are not taken for markup; marked-up states are left as they are."""
+    from rich.markup import escape  # noqa: PLC0415 - see console
+
+    text = str(value)
+    return text if text.endswith("[/]") else escape(text)
+
+
+def one_line(value: object, limit: int = 200) -> str:
+    """Return text on one line, cut, with what could steer a terminal taken out."""
+    text = " ".join(str(value).split())
+    shown = "".join(each if each.isprintable() else "·" for each in text[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def compact(value: object) -> str:
+    """Return a value as JSON on one line, empty for nothing."""
+    return "" if value in (None, {}, []) else one_line(msgspec.json.encode(value).decode())
+
+
+def clock_time(at: datetime | None) -> str:
+    """Return a moment for people: in UTC, to the second."""
+    return "" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def span(seconds: float | None) -> str:
+    """Return a length of time in at most two units: 12ms, 3.4s, 2m 05s, 1h 10m, 3d 4h."""
+    if seconds is None:
+        return ""
+    seconds = max(0.0, seconds)
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+    return f"{whole // 86_400}d {whole % 86_400 // 3600}h"
+
+
+def age(at: datetime | None) -> str:
+    """Return how long ago a moment was, or how far ahead it is."""
+    if at is None:
+        return ""
+    seconds = (datetime.now(UTC) - at).total_seconds()
+    return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
+
+
+def took(job: Job) -> str:
+    """Return how long a job ran, or has been running."""
+    if job.started_at is None:
+        return ""
+    return span(((job.finished_at or datetime.now(UTC)) - job.started_at).total_seconds())

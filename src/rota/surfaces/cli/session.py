@@ -1,0 +1,115 @@
+"""From what the command line names to a Rota: the application it loads, the store it opens, the actor it speaks for."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any
+
+from rota.errors import InvalidOption, NotFound
+from rota.surfaces.python import Rota
+
+DEFAULT_ATTRIBUTE = "rota"
+
+
+@contextmanager
+def session(store: str | None, *, app: str | None = None, make: bool = False) -> Iterator[Rota]:
+    """Open a Rota for the time of a command. A store that is not there is refused unless `make` or an application is given."""
+    rota = load(app, store) if app is not None else Rota(store)
+    if app is None and not make:
+        refuse_missing(rota)
+    try:
+        yield rota
+    finally:
+        rota.close()
+
+
+def load(app: str, store: str | None) -> Rota:
+    """Import the application `module:attr` and return its Rota, on another store if one is given."""
+    module, attribute = import_app(app)
+    found = getattr(module, attribute, None)
+    if found is None:
+        raise InvalidOption(f"--app {app}: module {module.__name__!r} has no attribute {attribute!r}{_candidates(module)}")
+    if not isinstance(found, Rota):
+        raise InvalidOption(f"--app {app}: {attribute!r} is {_kind(found)}, not a Rota{_candidates(module)}")
+    if store is not None:
+        found.close()
+        found.url = store
+    return found
+
+
+def demo_of(app: str) -> Callable[[Rota], object]:
+    """Return the function `demo` that stands beside an application's Rota."""
+    module, _ = import_app(app)
+    demo = getattr(module, "demo", None)
+    if not callable(demo):
+        raise InvalidOption(f"--demo: module {module.__name__!r} has no function demo(rota) that enqueues something to look at")
+    found: Callable[[Rota], object] = demo
+    return found
+
+
+def import_app(app: str) -> tuple[ModuleType, str]:
+    """Import the module of `module:attr`, with the current directory on the path; say clearly why it can't be."""
+    name, _, attribute = app.partition(":")
+    if not name or name.endswith(".py") or "/" in name:
+        module = name.removesuffix(".py").strip("./").replace("/", ".") or "module"
+        raise InvalidOption(f"--app {app}: give a module, not a file, as in --app {module}:{attribute or DEFAULT_ATTRIBUTE}")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return import_module(name), attribute or DEFAULT_ATTRIBUTE
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise InvalidOption(f"--app {app}: there is no module {error.name!r}, looked for from {here}") from None
+        raise InvalidOption(f"--app {app}: {_why(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise InvalidOption(f"--app {app}: {_why(error)}") from error
+
+
+def refuse_missing(rota: Rota) -> None:
+    """Refuse a store whose file is not there: a question must not make an empty one."""
+    path = path_of(rota.url)
+    if path is not None and not path.exists():
+        raise NotFound(f"there is no store at {path.absolute()}: `rota up` makes one; --store or $ROTA_STORE names another")
+
+
+def path_of(url: str) -> Path | None:
+    """Return the file a store lives in; None for what is no file."""
+    text = url.removeprefix("sqlite:///")
+    return Path(text) if text and "://" not in text else None
+
+
+def actor() -> str:
+    """Return who asks: $ROTA_ACTOR, else the name of the user at the operating system."""
+    named = os.environ.get("ROTA_ACTOR", "").strip()
+    if named:
+        return named
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "local"
+
+
+def _why(error: BaseException) -> str:
+    frames = extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
+    where = f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""
+    return f"importing it failed with {type(error).__name__}: {str(error) or 'no message'}{where}"
+
+
+def _candidates(module: ModuleType) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, Rota)]
+    return f"; its Rota is {module.__name__}:{names[0]}" if names else ""
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -1,0 +1,88 @@
+"""Tasks of one loop: cancelled when over time, given up when they will not be."""
+
+from pathlib import Path
+
+import pytest
+
+from rota.model.decide import Completed, Failed, Interrupted, Stopped, TimedOut
+
+
+def test_a_timeout_cancels_the_task_and_its_finally_runs(make_rig):
+    rig = make_rig("async")
+    job = rig.submit("tidy", timeout=0.05, started=rig.path("started"), tidied=rig.path("tidied"))
+    assert rig.end_of(job).outcome == TimedOut(0.05)
+    assert Path(rig.path("tidied")).exists()
+
+
+def test_a_task_that_swallows_its_cancellation_is_given_up_after_the_grace(make_rig):
+    rig = make_rig("async", slots=2, timeout_grace=0.05)
+    job = rig.submit("stubborn", timeout=0.05, started=rig.path("started"), go=rig.path("go"))
+    end = rig.end_of(job)
+    assert end.outcome == TimedOut(0.05)
+    assert end.seconds >= 0.1
+    assert rig.executor.occupied() == 1
+    assert rig.outcome("nothing") == Completed(None)
+    Path(rig.path("go")).touch()
+    rig.until(lambda: rig.executor.occupied() == 0)
+    assert len(rig.ear.ends) == 2
+
+
+def test_a_handler_that_blocks_the_loop_is_reported_all_the_same(make_rig):
+    rig = make_rig("async", timeout_grace=0.05)
+    job = rig.submit("block_the_loop", timeout=0.05, started=rig.path("started"), go=rig.path("go"))
+    assert rig.end_of(job).outcome == TimedOut(0.05)
+    Path(rig.path("go")).touch()
+    assert rig.outcome("nothing") == Completed(None)
+    assert len(rig.ear.ends) == 2
+
+
+def test_a_task_that_was_asked_to_stop_and_will_not_still_has_its_timeout(make_rig):
+    rig = make_rig("async", timeout_grace=0.05)
+    job = rig.submit("stubborn", timeout=0.2, started=rig.path("started"), go=rig.path("go"))
+    rig.until_exists("started")
+    rig.executor.cancel(job.number)
+    assert rig.end_of(job).outcome == TimedOut(0.2)
+    Path(rig.path("go")).touch()
+
+
+def test_a_task_that_ignores_an_interrupt_is_given_up_after_the_grace(make_rig):
+    rig = make_rig("async", kill_grace=0.05)
+    job = rig.submit("stubborn", started=rig.path("started"), go=rig.path("go"))
+    rig.until_exists("started")
+    rig.executor.interrupt()
+    assert rig.end_of(job).outcome == Interrupted()
+    Path(rig.path("go")).touch()
+    rig.until(lambda: rig.executor.occupied() == 0)
+    assert len(rig.ear.ends) == 1
+
+
+def test_a_cancelled_error_of_the_handlers_own_is_a_failure(make_rig):
+    outcome = make_rig("async").outcome("cancel_itself")
+    assert isinstance(outcome, Failed)
+    assert outcome.error == "CancelledError"
+
+
+@pytest.mark.parametrize("name", ["stop_the_loop", "leave_a_poisoned_task"])
+def test_a_handler_can_not_stop_the_loop_for_the_others(make_rig, name):
+    rig = make_rig("async", slots=2)
+    other = rig.submit("until_file", started=rig.path("started"), go=rig.path("go"))
+    rig.until_exists("started")
+    assert rig.outcome(name) == Completed(None)
+    Path(rig.path("go")).touch()
+    assert rig.end_of(other).outcome == Completed('"late"')
+
+
+def test_hundreds_of_tasks_wait_side_by_side(make_rig):
+    rig = make_rig("async", slots=300)
+    rig.executor.submit([rig.job("until_file", started=rig.path("started"), go=rig.path("go")) for _ in range(300)])
+    rig.until(lambda: rig.executor.occupied() == 300)
+    Path(rig.path("go")).touch()
+    rig.until(lambda: len(rig.ear.ends) == 300)
+
+
+def test_a_job_cancelled_in_the_instant_it_starts_is_stopped(make_rig):
+    rig = make_rig("async", slots=2)
+    for number in range(40):
+        job = rig.submit("until_cancelled", started=rig.path(f"started{number}"))
+        rig.executor.cancel(job.number)
+        assert isinstance(rig.end_of(job).outcome, Stopped)

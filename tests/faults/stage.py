@@ -1,0 +1,154 @@
+"""Real processes on a real file: started here, and ended here by their own pids."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import psutil
+
+from tests.faults import invariants
+from tests.support.waiting import eventually
+
+PROGRAMS = Path(__file__).parent / "programs"
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+class Program:
+    """One process and what it said."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], out: Path) -> None:
+        self.popen = popen
+        self._out = out
+        self.worker_id = ""
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def text(self) -> str:
+        return self._out.read_text(errors="replace")
+
+    @property
+    def alive(self) -> bool:
+        return self.popen.poll() is None
+
+    def says(self, word: str, *, within: float = 20.0) -> str:
+        """Wait for a line that begins with this word and return the rest of it."""
+
+        def found() -> str | None:
+            whole = [line for line in self.text.split("\n")[:-1] if line.split(" ")[0] == word]
+            assert whole or self.alive, f"it ended ({self.popen.returncode}) and never said {word!r}:\n{self.text}"
+            return f"{whole[0]} " if whole else None
+
+        return eventually(found, within=within, what=f"{word!r} in\n{self.text}").strip().partition(" ")[2]
+
+    def send(self, number: int) -> None:
+        self.popen.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL this process alone, and reap it."""
+        self.popen.kill()
+        self.popen.wait(10)
+
+    def ends(self, *, within: float = 20.0) -> int:
+        try:
+            return self.popen.wait(within)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.popen.args} did not end within {within:g} s:\n{self.text}") from None
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.pid).children(recursive=True)
+
+
+class Stage:
+    """A database, its processes, and the two ledgers kept outside of it: what was accepted, what was executed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.database = folder / "rota.db"
+        self.accepted_file = folder / "accepted"
+        self.executed_file = folder / "executed"
+        self.settings: dict[str, object] = {"recovery_interval": 0.1, "max_crashes": 1000}
+        self._programs: list[Program] = []
+
+    # ---- processes ----------------------------------------------------------------------------------------
+
+    def start(self, program: str, *args: object, prefix: tuple[str, ...] = (), database: Path | None = None, **settings: object) -> Program:
+        out = self.folder / f"{len(self._programs)}-{program}.out"
+        environment = os.environ | {
+            "FAULTS_DB": str(database or self.database),
+            "FAULTS_EXECUTED": str(self.executed_file),
+            "PYTHONPATH": str(SOURCE),
+            "PYTHONUNBUFFERED": "1",
+            **{f"ROTA_{name.upper()}": str(value) for name, value in (self.settings | settings).items()},
+        }
+        with out.open("wb") as sink:
+            popen = subprocess.Popen(
+                [*prefix, sys.executable, str(PROGRAMS / f"{program}.py"), *map(str, args)],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
+        started = Program(popen, out)
+        self._programs.append(started)
+        return started
+
+    def worker(self, concurrency: int = 4, **options: object) -> Program:
+        """Start a worker and wait until it is registered."""
+        return self.introduced(self.start("worker", concurrency, **options))
+
+    def introduced(self, worker: Program) -> Program:
+        worker.worker_id = worker.says("worker")
+        return worker
+
+    def producer(self, count: int, *kinds: str, pause_ms: float = 0) -> Program:
+        return self.start("producer", self.accepted_file, count, pause_ms, *kinds)
+
+    def close(self) -> None:
+        for program in self._programs:
+            if program.alive:
+                descendants = program.children()
+                program.send(signal.SIGCONT)
+                program.kill()
+                for each in descendants:
+                    # Only what this program started, and only if its pid is still that very process.
+                    if each.is_running():
+                        each.kill()
+
+    # ---- ledgers ------------------------------------------------------------------------------------------
+
+    @property
+    def accepted(self) -> list[str]:
+        return [each.replace("-", "") for each in invariants.lines(self.accepted_file)]
+
+    @property
+    def entries(self) -> list[list[str]]:
+        """Each execution as job, chain, pid."""
+        return [line.split(" ") for line in invariants.lines(self.executed_file)]
+
+    @property
+    def executed(self) -> list[str]:
+        return [job_id for job_id, _, _ in self.entries]
+
+    def check(self) -> Counter[str]:
+        """Check the file against the ledgers, which are read first."""
+        return invariants.check(self.database, accepted=self.accepted, executed=self.executed)
+
+    def recovered(self, *, within: float = 20.0) -> None:
+        eventually(lambda: invariants.held_by_the_dead(self.database) == 0, within=within, what="recovery of what dead workers held")
+
+    def drained(self, *, within: float = 40.0) -> dict[str, str]:
+        """Wait until no chain is live any more; return how each ended."""
+        try:
+            eventually(lambda: not invariants.any_live(self.database), within=within, what="the end of every chain")
+        except AssertionError as error:
+            said = "\n".join(f"--- {program.popen.args} {program.popen.poll()}\n{program.text[-2000:]}" for program in self._programs[-4:])
+            raise AssertionError(f"{error}\n{Counter(invariants.tails(self.database).values())}\n{said}") from None
+        return invariants.tails(self.database)

@@ -1,0 +1,188 @@
+"""kill -9, again and again: nothing accepted is lost, nothing is executed twice, nothing stays stuck."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from contextlib import closing
+
+import psutil
+import pytest
+
+from rota import Rota
+from tests.faults import invariants
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.serial
+
+CRASH = ("crash", "Scheduler crash recovery")
+
+
+def some_executions(stage, more):
+    """Wait until so many more handlers were entered than now."""
+    before = len(stage.entries)
+    eventually(lambda: len(stage.entries) >= before + more, within=20, what=f"{more} more executions")
+
+
+def test_workers_killed_again_and_again_under_load_lose_nothing_and_repeat_nothing(stage):
+    rng = random.Random(11)
+    workers = [stage.worker(4), stage.worker(4)]
+    producer = stage.producer(1_000_000, "work:2", "work", "flaky", "work:8", pause_ms=20)
+    for kill in range(20):
+        some_executions(stage, 15)
+        time.sleep(rng.random() * 0.05)
+        victim = rng.randrange(2)
+        workers[victim].kill()
+        if kill % 4 == 0:
+            stage.check()
+        workers[victim] = stage.worker(4)
+    producer.send(signal.SIGTERM)
+    assert producer.ends() == 0
+
+    ends = stage.drained()
+
+    stage.check()
+    assert Counter(ends.values()) == {"COMPLETED": len(stage.accepted)}
+    stage.recovered(within=0)
+    kinds = invariants.errors(stage.database)
+    assert kinds[CRASH] >= 10
+    assert set(kinds) == {CRASH, ("transient", "TransientError: the first time it never works")}
+
+
+def test_all_workers_killed_at_once_leave_the_line_as_it_was(stage):
+    gate = stage.folder / "gate"
+    with closing(Rota(stage.database)) as rota:
+        rota.job(name="hold")(lambda ctx, gate: None)
+        rota.job(name="work")(lambda ctx, ms=0: None)
+        rota.enqueue_many([("hold", {"gate": str(gate)})] * 6 + [("work", {})] * 40)
+        rota.enqueue("work", {}, priority="high", run_at=None)
+        before = invariants.line(stage.database)
+        workers = [stage.worker(3), stage.worker(3)]
+        eventually(lambda: len(stage.entries) == 7, what="six held jobs and the urgent one")
+        urgent = before[0]
+        for worker in workers:
+            worker.kill()
+        standing = [root for root in before if root != urgent]
+        assert invariants.line(stage.database) == standing
+
+        # The lock is gone when the last handler process is, which the kernel tells of the death of its worker.
+        eventually(lambda: not any(invariants.lock_is_held(stage.database, each.worker_id) for each in workers), what="release of the locks")
+        rota.recover()
+        assert invariants.held_by_the_dead(stage.database) == 0
+        assert not rota.recover()
+
+        assert invariants.line(stage.database) == standing
+        assert [job.root_id.replace("-", "") for job in rota.queue(limit=100)] == standing
+    assert invariants.errors(stage.database) == {CRASH: 6}
+    gate.touch()
+    stage.worker(4)
+    assert set(stage.drained().values()) == {"COMPLETED"}
+    stage.check()
+
+
+def test_a_killed_handler_process_is_the_crash_of_its_own_job_only(stage):
+    gate = stage.folder / "gate"
+    worker = stage.worker(3)
+    with closing(Rota(stage.database)) as rota:
+        jobs = [rota.enqueue("hold_apart", {"gate": str(gate)}) for _ in range(3)]
+        eventually(lambda: len(stage.entries) == 3, within=30, what="three handlers in their processes")
+        victim_id, _, pid = stage.entries[0]
+        psutil.Process(int(pid)).kill()
+        eventually(lambda: any(kind == "crash" for kind, _ in invariants.errors(stage.database)), what="the crash in the record")
+        gate.touch()
+        for job in jobs:
+            rota.wait(job.id, timeout=30)
+        for job in jobs:
+            chain = rota.chain(job.id)
+            wanted = ["FAILED", "COMPLETED"] if job.id.replace("-", "") == victim_id else ["COMPLETED"]
+            assert [each.status for each in chain] == wanted
+        first, second = rota.chain(victim_id)
+        assert (second.crashes, second.failures, second.position) == (1, 0, first.position)
+        run = rota.run_of(first.id)
+        assert run.error == "handler process died: signal 9 (SIGKILL)"
+        assert run.exit_code == -signal.SIGKILL
+    assert worker.alive
+    stage.check()
+
+
+def test_a_killed_worker_takes_its_handler_processes_along_and_counts_as_alive_until_they_are_gone(stage):
+    rng = random.Random(5)
+    producer = stage.producer(150, "apart:5", "apart:40", pause_ms=5)
+    for _ in range(3):
+        worker = stage.worker(3)
+        some_executions(stage, 6)
+        children = worker.children()
+        assert children
+        if rng.random() < 0.5:
+            rng.choice(children).kill()
+        worker.kill()
+        eventually(lambda: not any(_works(child) for child in children), what="the end of its handler processes")
+        stage.check()
+    stage.worker(3)
+    assert producer.ends(within=30) == 0
+    assert set(stage.drained().values()) == {"COMPLETED"}
+    stage.check()
+
+
+def _works(process):
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_worker_killed_while_it_shuts_down_was_interrupted_and_uses_no_budget(stage):
+    gate = stage.folder / "gate"
+    worker = stage.worker(2)
+    with closing(Rota(stage.database)) as rota:
+        jobs = [rota.enqueue("hold", {"gate": str(gate)}) for _ in range(2)]
+        never_again = rota.enqueue("once", {"gate": str(gate)}, priority="high")
+        eventually(lambda: len(stage.entries) >= 2, what="handlers at work")
+        running = set(stage.executed)
+        worker.send(signal.SIGTERM)
+        eventually(lambda: rota.workers()[0].stopping_at, what="the beginning of the shutdown in the record")
+        worker.kill()
+        gate.touch()
+        stage.worker(3)
+        stage.drained()
+        for job in jobs:
+            chain = rota.chain(job.id)
+            assert chain[-1].status == "COMPLETED"
+            assert (chain[-1].crashes, chain[-1].failures) == (0, 0)
+            if chain[0].id.replace("-", "") in running:
+                assert (chain[0].status, rota.run_of(chain[0].id).error) == ("FAILED", "Interrupted by shutdown")
+        ended = rota.chain(never_again.id)
+        assert [each.status for each in ended] == (["DEAD_LETTER"] if never_again.id.replace("-", "") in running else ["COMPLETED"])
+    assert not any(kind == "crash" for kind, _ in invariants.errors(stage.database))
+    stage.check()
+
+
+@pytest.mark.parametrize("kind", ["poison", "suicide"])
+def test_poison_jobs_end_dead_and_take_no_innocent_one_along(stage, kind):
+    innocent, poisonous = 1000, 5
+    with closing(Rota(stage.database)) as rota:
+        rota.job(name="work", max_crashes=3)(lambda ctx, ms=0: None)
+        rota.job(name=kind, max_crashes=3)(lambda ctx: None)
+        every = [("work", {})] * innocent
+        for place in range(poisonous):
+            every.insert(place * innocent // poisonous + 7, (kind, {}))
+        ids = rota.enqueue_many(every).ids
+    dead = [each.replace("-", "") for each, (name, _) in zip(ids, every, strict=True) if name == kind]
+
+    worker, restarts, end = stage.worker(4, max_crashes=3), 0, time.monotonic() + 45
+    while invariants.any_live(stage.database):
+        assert time.monotonic() < end, Counter(invariants.tails(stage.database).values())
+        if not worker.alive:
+            worker, restarts = stage.start("worker", 4, max_crashes=3), restarts + 1
+        time.sleep(0.01)
+
+    ends = invariants.tails(stage.database)
+    assert {root for root, status in ends.items() if status != "COMPLETED"} == set(dead)
+    assert {ends[root] for root in dead} == {"DEAD_LETTER"}
+    assert restarts <= 3 * poisonous
+    counts = Counter(root for _, root, _ in stage.entries)
+    assert {counts[root] for root in dead} == {3}
+    assert max(counts.values()) <= 3
+    stage.check()
