@@ -37,8 +37,8 @@ def store_url(given: str | os.PathLike[str] | None, environment: Mapping[str, st
 def open_store(url: str, settings: Settings, clock: Clock) -> Opened:
     """Open the store that a URL or path names, and bring its schema up to date."""
     path = _sqlite_path(url)
-    from rota.stores.sqlite import SqliteStore
-    from rota.stores.sqlite.locks import FileLocks
+    from rota.stores.sqlite import SqliteStore  # noqa: PLC0415 - a store is imported when it is used
+    from rota.stores.sqlite.locks import FileLocks  # noqa: PLC0415
 
     store = SqliteStore(path, settings)
     try:

@@ -20,8 +20,8 @@ class Slots(msgspec.Struct, kw_only=True):
     """Jobs it holds already, running or waiting for a slot."""
     ahead_s: float
     """How much work may be claimed beyond the free slots, in seconds."""
-    executor: str | None
-    """The only executor in use, None if several are: work is claimed ahead for one executor only."""
+    places: frozenset[str]
+    """The executors that hold something: work is claimed ahead for one executor only, so that slots are not exceeded."""
     means: Mapping[str, float]
     """Measured mean seconds by job type."""
     alone: bool = False
@@ -44,7 +44,7 @@ def choose(candidates: list[Claimed], reservation: Reservation | None, world: Wo
         return chosen
     blocks = _Blocks(msgspec.structs.replace(world, reservation=reservation))
     take, park = chosen.choice.take, chosen.choice.park
-    free, ahead_s = slots.free, slots.ahead_s
+    free, ahead_s, places = slots.free, slots.ahead_s, set(slots.places)
     for job in candidates:
         block = blocks.of(job)
         if block is not None:
@@ -62,10 +62,11 @@ def choose(candidates: list[Claimed], reservation: Reservation | None, world: Wo
         if free > 0:
             free -= 1
         else:
-            cost = _cost_ahead(job, slots)
+            cost = slots.means.get(job.job_type) if job.max_retries and places <= {job.executor} else None
             if cost is None or cost > ahead_s:
                 return chosen
             ahead_s -= cost
+        places.add(job.executor)
         take.append(job)
     return chosen
 
@@ -73,13 +74,6 @@ def choose(candidates: list[Claimed], reservation: Reservation | None, world: Wo
 def runnable_types(world: World) -> tuple[str, ...]:
     """Return the types worth asking the store for."""
     return tuple(sorted(name for name in world.types if first_block(Waiting(name), world) is None))
-
-
-def _cost_ahead(job: Claimed, slots: Slots) -> float | None:
-    """Return the expected seconds of a job claimed ahead, None if it must not be."""
-    if job.max_retries == 0 or job.executor != slots.executor:
-        return None
-    return slots.means.get(job.job_type)
 
 
 class _Blocks:

@@ -53,7 +53,9 @@ def explain(store: Store, job_id: str, now: Instant) -> Explanation:
 def _own_conditions(store: Store, job: Job, now: Instant) -> list[Reason]:
     parents = store.blockers(_hex(job)) if job.blockers else []
     waiting = [f"{parent.number} ({parent.job_type}, {parent.status})" for parent in parents]
-    edges = Reason("what it waits for has ended", job.blockers == 0, f"waits for {', '.join(waiting)}" if waiting else "it waits for no other job")
+    edges = Reason(
+        "what it waits for has ended", job.blockers == 0, f"waits for {', '.join(waiting)}" if waiting else "it waits for no other job"
+    )
     if job.status is Status.QUEUED or job.run_at is None:
         return [Reason("its time has come", met=True, detail="it is due"), edges]
     left_s = (instant(job.run_at) - now) / 1e6
@@ -78,9 +80,13 @@ def _allowed(store: Store, job: Job) -> list[Reason]:
         reasons[0] = Reason(reasons[0].condition, met=False, detail="no worker is running: start one with `rota up` or `rota worker`")
     ahead = store.ahead(_hex(job))
     busy = ", ".join(f"{worker.id[:8]} runs {worker.running}" for worker in workers)
-    reasons.append(Reason("its turn has come", ahead == 0, f"{ahead} ready jobs are ahead of it ({busy})" if ahead else "it is the first in line"))
+    reasons.append(
+        Reason("its turn has come", ahead == 0, f"{ahead} ready jobs are ahead of it ({busy})" if ahead else "it is the first in line")
+    )
     if job.crashes:
-        reasons.append(Reason("it may run alone", met=True, detail=f"its worker crashed {job.crashes} times under it: it starts when a worker is idle"))
+        reasons.append(
+            Reason("it may run alone", met=True, detail=f"its worker crashed {job.crashes} times under it: it starts when a worker is idle")
+        )
     return reasons
 
 

@@ -36,7 +36,7 @@ class Recovered(msgspec.Struct):
 class Recovery:
     """Watches other workers of a store. Clocks of different machines are never compared: only beats, on our own clock."""
 
-    def __init__(self, store: Store, liveness: Liveness, clock: Clock, ids: Ids, rng: Random, settings: Settings) -> None:
+    def __init__(self, store: Store, liveness: Liveness, *, clock: Clock, ids: Ids, rng: Random, settings: Settings) -> None:
         """Take what it watches with."""
         self._store = store
         self._liveness = liveness
@@ -101,9 +101,7 @@ class Recovery:
 
     def _ending(self, job: Claimed, outcome: Outcome, now: Instant) -> Ending:
         limits = Limits(self._settings.snooze_floor, self._settings.max_snoozes)
-        return Ending(
-            job.number, now, decide(job, outcome, now, self._rng, limits), decide_cancelled(outcome), self._ids.take(1, now)[0]
-        )
+        return Ending(job.number, now, decide(job, outcome, now, self._rng, limits), decide_cancelled(outcome), self._ids.take(1, now)[0])
 
     def _orphan(self, worker_id: str, done: Recovered) -> None:
         reservation = self._store.reservation()

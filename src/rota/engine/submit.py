@@ -45,7 +45,8 @@ class Submitter:
     def one(self, job: NewJob, store: Store, actor: Actor, *, origin: str = Origin.API) -> NewRow:
         """Build the row of one job."""
         now = self._clock.now()
-        return self._row(job, self._registry.resolve(job.name, store, now), self._id(job.job_id, now), actor, now, origin)
+        known = self._registry.resolve(job.name, store, now)
+        return self._row(job, known, actor, now, job_id=self._id(job.job_id, now), origin=origin)
 
     def chunks(self, jobs: Iterable[Any], store: Store, actor: Actor) -> Iterator[tuple[list[NewRow], Instant, InvalidInput | None]]:
         """Build rows chunk by chunk, in bounded memory. A bad item ends the last chunk and comes with it."""
@@ -67,14 +68,13 @@ class Submitter:
             try:
                 if type(item) is not tuple or len(item) != 2:
                     job = as_new_job(item)
-                    rows.append(
-                        self._row(job, self._registry.resolve(job.name, store, now), self._id(job.job_id, now, job_id), actor, now, Origin.API)
-                    )
+                    known = self._registry.resolve(job.name, store, now)
+                    rows.append(self._row(job, known, actor, now, job_id=self._id(job.job_id, now, job_id)))
                     continue
                 name, params = item
-                known = templates.get(name)
-                if known is None:
-                    known = templates[name] = self._registry.resolve(name, store, now)
+                if name not in templates:
+                    templates[name] = self._registry.resolve(name, store, now)
+                known = templates[name]
                 if known.handler is not None:
                     _check(known, params)
                 rows.append(
@@ -96,7 +96,7 @@ class Submitter:
                 return rows, InvalidParams(str(error))
         return rows, None
 
-    def _row(self, job: NewJob, known: Known, job_id: str, actor: Actor, now: Instant, origin: str) -> NewRow:
+    def _row(self, job: NewJob, known: Known, actor: Actor, now: Instant, *, job_id: str, origin: str = Origin.API) -> NewRow:
         params = job.params
         if known.handler is not None:
             _check(known, params)
@@ -114,6 +114,7 @@ class Submitter:
             owner=actor.name,
             unique_key=self._key(job.unique_key),
             expires_at=None if queue_ttl is None else run_at + round(queue_ttl * SECOND),
+            chosen=job.job_id is not None,
         )
 
     def _id(self, given: str | None, now: Instant, fresh: str | None = None) -> str:
@@ -124,7 +125,7 @@ class Submitter:
             raise InvalidOption(f"job_id={given!r} is not a UUIDv7")
         return job_id
 
-    def _key(self, key: str | None) -> str | None:
+    def _key(self, key: object) -> str | None:
         if key is None:
             return None
         if not isinstance(key, str) or not 1 <= len(key) <= self._settings.key_max:

@@ -14,7 +14,7 @@ from rota.engine.predicates import World
 from rota.engine.recovery import Recovery
 from rota.engine.sink import Inbox
 from rota.errors import StoreBusy, StoreUnavailable
-from rota.model.decide import Completed, Interrupted, Limits, Outcome, Released, decide, decide_cancelled
+from rota.model.decide import Completed, Interrupted, Limits, Released, decide, decide_cancelled
 from rota.model.handler import Handler
 from rota.model.settings import Settings
 from rota.model.values import Claimed, Instant
@@ -61,14 +61,16 @@ class Worker:
         self.concurrency = concurrency
         self.id = parts.ids.take(1, parts.clock.now())[0]
         self.inbox = Inbox()
-        self.recovery = Recovery(parts.store, parts.liveness, parts.clock, parts.ids, parts.rng, parts.settings)
+        self.recovery = Recovery(parts.store, parts.liveness, clock=parts.clock, ids=parts.ids, rng=parts.rng, settings=parts.settings)
         self._limits = Limits(parts.settings.snooze_floor, parts.settings.max_snoozes)
         self._lease: Lease | None = None
         self._executors: dict[str, Executor] = {}
         self._held: dict[int, Claimed] = {}
+        self._kinds: dict[tuple[str, str], int] = {}
+        """How many are held of each executor and job type."""
         self._cancelling: set[int] = set()
         self._means: dict[str, float] = {}
-        self._unwritten: list[Ended] = []
+        self._unwritten: dict[int, Ended] = {}
         self._unkept: list[Report] = []
         self._world = World(types=frozenset(parts.handlers))
         self._types: tuple[str, ...] = ()
@@ -102,18 +104,18 @@ class Worker:
 
     @property
     def holding(self) -> int:
-        """Return how many jobs are claimed and not ended."""
-        return len(self._held)
+        """Return how many jobs are claimed and not yet written as ended."""
+        return len(self._held) + len(self._unwritten)
 
     def begin_stop(self) -> None:
         """Claim nothing more and give back what has not started."""
         if self._stopping:
             return
         self._stopping = True
-        self._store.stopping(self.id, now=self._clock.now())
         for executor in self._executors.values():
             for job in executor.release():
                 self.inbox.ended(Ended(job, Released(), self._clock.now(), 0.0))
+        self._store.stopping(self.id, now=self._clock.now())
 
     def interrupt(self) -> None:
         """Stop the handlers that still run: the grace period is over."""
@@ -122,21 +124,21 @@ class Worker:
 
     def abandon(self) -> None:
         """End what could not be stopped (threads) as interrupted; their late results find the run ended."""
+        self._collect()
         now = self._clock.now()
-        reported = {ended.job.number for ended in self._unwritten}
         for job in list(self._held.values()):
-            if job.number not in reported:
-                self._unwritten.append(Ended(job, Interrupted(), now, 0.0))
+            self._take_out(Ended(job, Interrupted(), now, 0.0))
 
     def finish(self) -> None:
         """Write the last ends, record this worker's own end and let go."""
         self.turn()
         for executor in self._executors.values():
             executor.close()
-        if not self._held:
+        clean = not self.holding
+        if clean:
             self._store.end_worker(self.id, now=self._clock.now())
         if self._lease is not None:
-            self._lease.release()
+            self._lease.release(clean=clean)
             self._lease = None
 
     # ---- the wheel --------------------------------------------------------------------------------------------
@@ -144,8 +146,7 @@ class Worker:
     def turn(self) -> float:
         """Turn the wheel once; return in how many seconds to turn it again unless something arrives before."""
         monotonic = self._clock.monotonic()
-        self._unwritten += self.inbox.take()
-        self._unkept += self.inbox.take_reports()
+        self._collect()
         deadline = self._tick(monotonic)
         try:
             self._housekeep(monotonic)
@@ -155,6 +156,19 @@ class Worker:
         except (StoreBusy, StoreUnavailable) as error:
             return self._in_trouble(error)
         return self._delay(deadline)
+
+    def _collect(self) -> None:
+        for ended in self.inbox.take():
+            self._take_out(ended)
+        self._unkept += self.inbox.take_reports()
+
+    def _take_out(self, ended: Ended) -> None:
+        """Move a job from held to ended. One that is not held was given up before: its result is dropped here."""
+        job = self._held.pop(ended.job.number, None)
+        if job is None:
+            return
+        self._unwritten[job.number] = ended
+        self._kinds[job.executor, job.job_type] -= 1
 
     def _is_due(self) -> bool:
         if self._unwritten or self._unkept or self._more:
@@ -166,10 +180,8 @@ class Worker:
         return self._look()
 
     def _look(self) -> bool:
-        """Peek when somebody else committed, and now and then in any case; say whether a turn is worth it."""
-        if not self._store.changed():
-            return False
-        return self._peek()
+        """Peek when somebody has committed; say whether a turn is worth it."""
+        return self._store.changed() and self._peek()
 
     def _peek(self) -> bool:
         self._peeked = self._clock.monotonic()
@@ -192,14 +204,14 @@ class Worker:
             self._adopt()
         now = self._clock.now()
         self.inbox.poked = False
-        turn, ended = self._prepare(now)
+        turn = self._prepare(now)
         try:
             turned = self._store.turn(turn)
         except BaseException:
             # The reply may have been lost after the write: ask what we hold before claiming more.
             self._doubt = True
             raise
-        self._settle(turned, ended)
+        self._settle(turned)
         if turned.definitions != self._definitions:
             self._learn()
             self._more = True
@@ -209,22 +221,21 @@ class Worker:
         if self._held and self._clock.monotonic() - self._peeked >= PEEK_S:
             self._peek()
 
-    def _prepare(self, now: Instant) -> tuple[Turn, list[Ended]]:
+    def _prepare(self, now: Instant) -> Turn:
         turn = Turn(now=now, worker_id=self.id, limit=self._settings.batch, definitions=self._definitions)
-        ended = self._unwritten
-        for each in ended:
+        for each in self._unwritten.values():
             if type(each.outcome) is Completed and each.outcome.result is None and each.log_path is None:
                 turn.done.append((each.job.number, each.at))
             else:
                 turn.endings.append(self._ending(each, now))
         turn.reports = self._unkept
         if not self._stopping:
-            slots = self._slots(len(ended))
+            slots = self._slots()
             turn.want = self._want(slots)
             turn.types = self._types
             turn.choose = self._chooser(slots)
             turn.run_ids = self._parts.ids.take(turn.want + 1, now)
-        return turn, ended
+        return turn
 
     def _ending(self, each: Ended, now: Instant) -> Ending:
         transition = decide(each.job, each.outcome, now, self._parts.rng, self._limits)
@@ -242,15 +253,13 @@ class Worker:
 
         return chooser
 
-    def _settle(self, turned: Turned, ended: list[Ended]) -> None:
-        self._unwritten = []
+    def _settle(self, turned: Turned) -> None:
+        for each in self._unwritten.values():
+            self._measure(each)
+        self._cancelling.difference_update(self._unwritten)
+        self._unwritten = {}
         self._unkept = []
         self._next_due = turned.next_due
-        for each in ended:
-            number = each.job.number
-            self._held.pop(number, None)
-            self._cancelling.discard(number)
-            self._measure(each)
         for number in turned.late:
             log.warning("the result of job %d came late and was refused: its run had been ended by others", number)
         for number, why in turned.refused:
@@ -261,6 +270,8 @@ class Worker:
         for job in claimed:
             self._held[job.number] = job
             by_place.setdefault(job.executor, []).append(job)
+            kind = (job.executor, job.job_type)
+            self._kinds[kind] = self._kinds.get(kind, 0) + 1
         for place, jobs in by_place.items():
             self._executor(place).submit(jobs)
 
@@ -271,31 +282,34 @@ class Worker:
         occupied = sum(executor.occupied() for executor in self._executors.values())
         return max(0, self.concurrency - max(occupied, len(self._held)))
 
-    def _slots(self, ending: int) -> Slots:
-        holding = len(self._held) - ending
+    def _slots(self) -> Slots:
+        holding = len(self._held)
         occupied = sum(executor.occupied() for executor in self._executors.values())
-        places = {job.executor for job in self._held.values()} if len(self._held) <= self.concurrency else set()
-        single = places or {handler.executor for handler in self._parts.handlers.values()}
-        waiting = max(0, holding - self.concurrency)
-        mean = max(self._means.values(), default=0.0)
-        suspects = any(job.crashes for job in self._held.values()) if holding <= 1 else False
         late = self._suspect_since is not None and self._clock.monotonic() - self._suspect_since > self._settings.suspect_patience
         return Slots(
             free=max(0, self.concurrency - max(min(occupied, self.concurrency), holding)),
             holding=holding,
-            ahead_s=0.0 if late else max(0.0, self._settings.prefetch - waiting * mean),
-            executor=next(iter(single)) if len(single) == 1 else None,
+            ahead_s=0.0 if late else max(0.0, self._settings.prefetch - self._waiting_s()),
+            places=frozenset(place for (place, _), count in self._kinds.items() if count),
             means=self._means,
-            alone=suspects and holding > 0,
+            alone=holding == 1 and any(job.crashes for job in self._held.values()),
             patient=not late,
         )
+
+    def _waiting_s(self) -> float:
+        """Return the expected seconds of the work that is held but has no slot yet."""
+        holding = len(self._held)
+        if holding <= self.concurrency:
+            return 0.0
+        expected = sum(count * self._means.get(name, 0.0) for (_, name), count in self._kinds.items())
+        return expected * (holding - self.concurrency) / holding
 
     def _want(self, slots: Slots) -> int:
         """Return how many candidates to ask for: the free slots, and what fits into the prefetch at the fastest mean."""
         if slots.alone or (not slots.patient and slots.holding):
             return 0
         ahead = 0
-        if slots.executor is not None and slots.means and slots.ahead_s > 0:
+        if len(slots.places) <= 1 and slots.means and slots.ahead_s > 0:
             ahead = int(slots.ahead_s / max(1e-6, min(slots.means.values())))
         room = 2 * self._settings.batch - slots.holding
         want = min(self._settings.batch, slots.free + ahead, max(room, slots.free))
@@ -331,7 +345,7 @@ class Worker:
 
     def _adopt(self) -> None:
         """Take up jobs that a turn claimed although its reply was lost."""
-        known = set(self._held)
+        known = self._held.keys() | self._unwritten.keys()
         lost = [job for job in self._store.holding(self.id) if job.number not in known]
         self._doubt = False
         if lost:
@@ -377,8 +391,3 @@ class Worker:
         if self._next_due is not None:
             delay = min(delay, max(0.0, (self._next_due - self._clock.now()) / 1e6))
         return delay
-
-
-def outcome_name(outcome: Outcome) -> str:
-    """Return how people call an outcome."""
-    return type(outcome).__name__.lower()

@@ -125,10 +125,10 @@ class Child:
             raise RuntimeError("a job came before the introduction")
         attempt = Attempt(start.job, equipment)
         attempt.log.before = self._capture.drain
-        self.send(Started(start.job.number))
         signal.signal(signal.SIGTERM, self.on_term)
         self._capture.begin(attempt.log)
         began = equipment.clock.monotonic()
+        self.send(Started(start.job.number))
         outcome = self._guarded(start, attempt, equipment.settings)
         seconds = equipment.clock.monotonic() - began
         self._capture.end()

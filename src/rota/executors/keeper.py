@@ -258,6 +258,7 @@ class Keeper:
                 self._idle.append(process)
             case Started(number=number):
                 if running := self.running.get(number):
+                    running.started = self._clock.monotonic()
                     running.entered = True
             case Note(report=report):
                 if report.number in self.running:

@@ -21,6 +21,9 @@ from rota.ports.executor import Ended, Equipment, StopReason
 CLOSE_S = 2.0
 """How long `close` waits for idle processes to end; after EXIT_S they are killed."""
 
+ENTER_S = 5.0
+"""How long a ready process may take to enter a handler, on a machine that is overloaded, before the job's time counts."""
+
 
 class ProcessExecutor:
     """At most `slots` handlers at once, each in a process started before it was needed."""
@@ -93,7 +96,8 @@ class ProcessExecutor:
             return None
         if running.job.timeout <= 0:
             return None
-        deadline = running.started + running.job.timeout
+        slack = 0.0 if running.entered else ENTER_S
+        deadline = running.started + running.job.timeout + slack
         if monotonic < deadline:
             return deadline
         self._stop(running, StopReason.TIMEOUT, monotonic + self._equipment.settings.timeout_grace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from random import Random
 
 import msgspec
@@ -21,9 +22,9 @@ class Backoff(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Refuse what would make a delay negative or endless."""
-        _require("base", self.base, self.base >= 0, "0 or more seconds")
-        _require("factor", self.factor, self.factor >= 1, "1 or more")
-        _require("cap", self.cap, self.cap >= 0, "0 or more seconds")
+        _require("base", self.base, 0 <= self.base < math.inf, "0 or more seconds")
+        _require("factor", self.factor, 1 <= self.factor < math.inf, "1 or more")
+        _require("cap", self.cap, 0 <= self.cap < math.inf, "0 or more seconds")
         _require("jitter", self.jitter, 0 <= self.jitter <= 1, "between 0 and 1")
 
     def delay(self, retry: int, rng: Random) -> float:

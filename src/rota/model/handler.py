@@ -62,11 +62,11 @@ def inspect_handler(name: str, function: Callable[..., Any], executor: str | Non
         if parameter.kind is parameter.VAR_KEYWORD:
             allowed = None
             continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise InvalidHandler(f"{name}(): parameter {parameter.name!r} is positional-only; params and the Context are passed by name")
         if context is None and _is_context(parameter, first=index == 0):
             context = parameter.name
             continue
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise InvalidHandler(f"{name}(): parameter {parameter.name!r} is positional-only; params are passed by name")
         if parameter.default is parameter.empty:
             required.add(parameter.name)
         if allowed is not None:

@@ -6,6 +6,7 @@ field's name in capitals. `rota settings` prints them; `docs/reference/settings.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, get_args, get_type_hints
 
@@ -66,7 +67,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     bulk_chunk: Annotated[int, Doc("jobs per commit in enqueue_many", 1, 100_000)] = 1000
     progress_interval: Annotated[float, Doc("shortest time between two stored progress reports of a run", 0)] = 0.5
 
-    synchronous: Annotated[str, Doc("SQLite durability: FULL survives power loss, NORMAL may lose the last commits", words=("FULL", "NORMAL"))] = "FULL"
+    synchronous: Annotated[
+        str, Doc("SQLite durability: FULL survives power loss, NORMAL may lose the last commits", words=("FULL", "NORMAL"))
+    ] = "FULL"
     busy_timeout: Annotated[float, Doc("how long a caller waits for another process's write lock", 0)] = 30.0
     wal_pages: Annotated[int, Doc("pages in SQLite's write-ahead log before it is checkpointed", 1)] = 1000
 
@@ -95,7 +98,7 @@ def _docs() -> dict[str, Doc]:
 
 
 def _parse(name: str, text: str) -> object:
-    wanted = get_type_hints(Settings)[name]
+    wanted = _TYPES[name]
     try:
         return text if wanted is str else wanted(text)
     except ValueError:
@@ -107,11 +110,14 @@ def _check(name: str, value: object, doc: Doc) -> None:
         if value not in doc.words:
             raise InvalidOption(f"setting {name}={value!r} is not one of {', '.join(doc.words)}")
         return
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         raise InvalidOption(f"setting {name}={value!r} is not a number")
+    if _TYPES[name] is int and not isinstance(value, int):
+        raise InvalidOption(f"setting {name}={value!r} is not a whole number")
     if (doc.low is not None and value < doc.low) or (doc.high is not None and value > doc.high):
         allowed = f"at least {doc.low:g}" if doc.high is None else f"between {doc.low:g} and {doc.high:g}"
         raise InvalidOption(f"setting {name}={value!r} is out of range: give {allowed}")
 
 
 DOCS: dict[str, Doc] = _docs()
+_TYPES: dict[str, type] = get_type_hints(Settings)

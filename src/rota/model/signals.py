@@ -1,11 +1,11 @@
 """What a handler raises to steer its own end, and what is raised into it.
 
-    Retry(after=...)     come back later; uses one of max_retries
-    Snooze(seconds)      come back later; uses no budget
-    Skip(reason)         nothing to do; the chain ends SKIPPED
-    PermanentError       trying again can't help; the chain ends DEAD_LETTER
-    TransientError       trying again may help (any other exception means the same)
-    Cancelled            raised *into* a handler that was asked to stop
+Retry(after=...)     come back later; uses one of max_retries
+Snooze(seconds)      come back later; uses no budget
+Skip(reason)         nothing to do; the chain ends SKIPPED
+PermanentError       trying again can't help; the chain ends DEAD_LETTER
+TransientError       trying again may help (any other exception means the same)
+Cancelled            raised *into* a handler that was asked to stop
 """
 
 from __future__ import annotations

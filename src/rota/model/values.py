@@ -74,6 +74,8 @@ class NewRow(msgspec.Struct, kw_only=True):
     sequence_number: int | None = None
     after: str | None = None
     meta: str | None = None
+    chosen: bool = False
+    """The caller chose the id: it may have been enqueued before."""
 
 
 class Enqueued(msgspec.Struct):

@@ -21,8 +21,8 @@ class Lease(Protocol):
 
     fd: int
 
-    def release(self) -> None:
-        """Give the sign up. The worker must hold nothing any more."""
+    def release(self, *, clean: bool) -> None:
+        """Give the sign up. Not `clean`: the worker still holds something, and others shall find it dead at once."""
 
 
 class Liveness(Protocol):

@@ -173,9 +173,7 @@ class Store(Protocol):
 
     # ---- the queue ----------------------------------------------------------------------------------------
 
-    def enqueue(
-        self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None
-    ) -> list[Enqueued]:
+    def enqueue(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None) -> list[Enqueued]:
         """Add jobs, all or none. `run_at <= now` and no `after`: QUEUED, last of its priority; otherwise PENDING.
 
         A row whose unique key is held by a live chain is not added: its holder comes back with `existing`. So does a
@@ -240,7 +238,9 @@ class Store(Protocol):
 
     # ---- direct execution ---------------------------------------------------------------------------------
 
-    def reserve(self, row: NewRow, *, reservation_id: str, reserved_by: str, worker_id: str, now: Instant, expires_at: Instant) -> Reservation | None:
+    def reserve(
+        self, row: NewRow, *, reservation_id: str, reserved_by: str, worker_id: str, now: Instant, expires_at: Instant
+    ) -> Reservation | None:
         """Make the direct job and its ACTIVE reservation together, or return None if another one is ACTIVE."""
 
     def reservation(self) -> Reservation | None:

@@ -67,7 +67,9 @@ def check_path(path: Path) -> None:
     if path.exists() and not os.access(path, os.W_OK):
         raise StoreUnusable(f"{path} is not writable: change its permissions or give another path")
     if not os.access(folder, os.W_OK):
-        raise StoreUnusable(f"{folder} is not writable, and SQLite keeps its log beside the file: change its permissions or give another path")
+        raise StoreUnusable(
+            f"{folder} is not writable, and SQLite keeps its log beside the file: change its permissions or give another path"
+        )
     kind = _file_system(folder)
     if kind in NETWORK_FILE_SYSTEMS:
         raise StoreUnusable(f"{folder} is on a network file system ({kind}), where SQLite's locks can't be trusted: use a local disk")
@@ -143,7 +145,9 @@ def translate(error: apsw.Error, path: Path | None = None) -> RotaError:
     if isinstance(error, apsw.SQLError) and "malformed JSON" in str(error):
         return InvalidParams("params are nested too deeply: at most 1,000 levels")
     if isinstance(error, apsw.FullError | apsw.IOError | apsw.CantOpenError | apsw.ReadOnlyError | apsw.PermissionsError | apsw.NoMemError):
-        return StoreUnavailable(f"the store could not be read or written{where}: {error}. Nothing was changed; see disk space and permissions")
+        return StoreUnavailable(
+            f"the store could not be read or written{where}: {error}. Nothing was changed; see disk space and permissions"
+        )
     return StoreError(f"{type(error).__name__}: {error}")
 
 

@@ -31,7 +31,7 @@ def add_group(db: Db, group: NewGroup, actor: Actor, now: Instant) -> None:
     for sequence_number, member in enumerate(group.members, 1):
         after = before if group.mode is Mode.SEQUENTIAL else None
         if isinstance(member, NewRow):
-            before = _add_new(db, group, member, sequence_number, after, now)
+            before = _add_new(db, group, member, now, sequence_number=sequence_number, after=after)
         else:
             before = _join(db, group, member, sequence_number, after)
 
@@ -47,7 +47,7 @@ def cancel_group(db: Db, group_id: str, actor: Actor, now: Instant) -> None:
     waiting = [number for number, status in members if status != Status.RUNNING]
     if waiting:
         end_waiting(db, waiting, Status.CANCELLED, now, reason="group cancelled", actor=actor.name)
-    audit(db, actor, now, "group.cancel", "group", group_id)
+    audit(db, actor, now, "group.cancel", ("group", group_id))
 
 
 def read_group(db: Db, group_id: str) -> Group | None:
@@ -67,7 +67,7 @@ def read_group(db: Db, group_id: str) -> Group | None:
     )
 
 
-def _add_new(db: Db, group: NewGroup, row: NewRow, sequence_number: int, after: str | None, now: Instant) -> str:
+def _add_new(db: Db, group: NewGroup, row: NewRow, now: Instant, *, sequence_number: int, after: str | None) -> str:
     row.group_id = group.group_id
     row.sequence_number = sequence_number
     row.after = after

@@ -25,10 +25,11 @@ class FileLease:
             raise StoreUnusable(f"workers keep their lock files in {path.parent}, which can't be written: {error}") from error
         fcntl.flock(self.fd, fcntl.LOCK_EX)
 
-    def release(self) -> None:
-        """Remove the file and let go of the lock."""
-        with suppress(FileNotFoundError):
-            self._path.unlink()
+    def release(self, *, clean: bool) -> None:
+        """Let go of the lock; the file of a worker that holds nothing is removed first."""
+        if clean:
+            with suppress(FileNotFoundError):
+                self._path.unlink()
         with suppress(OSError):
             os.close(self.fd)
 

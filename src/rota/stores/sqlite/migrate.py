@@ -25,11 +25,12 @@ def version_of(db: Db, path: Path) -> int:
     found = db.value("schema_version") if "meta" in tables and _is_ours(db) else None
     if found is None:
         raise StoreUnusable(
-            f"{path} has a table {sorted(ours)[0]!r} that Rota did not make, and Rota needs that name: give another path; nothing was changed"
+            f"{path} has a table {min(ours)!r} that Rota did not make, and Rota needs that name: give another path; nothing was changed"
         )
     if found > latest():
         raise StoreUnusable(
-            f"{path} was made by a newer Rota (schema {found}; this one knows {latest()}): upgrade Rota, or give another path; nothing was changed"
+            f"{path} was made by a newer Rota (schema {found}; this one knows {latest()}): "
+            "upgrade Rota, or give another path; nothing was changed"
         )
     return int(found)
 

@@ -90,7 +90,7 @@ _due_decoder = msgspec.json.Decoder(list[tuple[int, str]])
 
 
 def _is_plain(row: NewRow) -> bool:
-    return row.unique_key is None and row.after is None and row.group_id is None and row.origin != Origin.DIRECT
+    return not (row.unique_key or row.after or row.group_id or row.chosen or row.origin == Origin.DIRECT)
 
 
 def _refuse_overflow(db: Db, organization_id: str, added: int, limit: int) -> None:
@@ -107,11 +107,15 @@ def _found(db: Db, row: NewRow) -> Enqueued | None:
     if same is not None:
         if same[5] != row.job_type:
             raise DuplicateId(f"id {row.job_id} belongs to a job of type {same[5]!r} already: choose another")
-        return Enqueued(*same[:5], existing=True)
+        return _existing(same)
     if row.unique_key is None:
         return None
     holder = db.row("key_holder", organization_id=row.organization_id, job_type=row.job_type, unique_key=row.unique_key)
-    return None if holder is None else Enqueued(*holder, existing=True)
+    return None if holder is None else _existing(holder)
+
+
+def _existing(row: tuple[Any, ...]) -> Enqueued:
+    return Enqueued(job_id=row[0], root_id=row[1], number=row[2], status=row[3], position=row[4], existing=True)
 
 
 def _shape(row: NewRow) -> tuple[Any, ...]:

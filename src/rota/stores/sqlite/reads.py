@@ -113,9 +113,9 @@ def stats(db: Db, now: Instant) -> Stats:
     """Return counts and ages."""
     oldest = db.value("oldest_waiting")
     return Stats(
-        by_status={status: 0 for status in Status} | dict(db.rows("count_by_status")),  # type: ignore[arg-type] # pairs
-        by_priority=dict(db.rows("count_by_priority")),  # type: ignore[arg-type] # pairs
-        waiting_by_type=dict(db.rows("count_waiting_by_type")),  # type: ignore[arg-type] # pairs
+        by_status=dict.fromkeys(map(str, Status), 0) | dict(db.rows("count_by_status")),
+        by_priority=dict(db.rows("count_by_priority")),
+        waiting_by_type=dict(db.rows("count_waiting_by_type")),
         oldest_waiting_s=None if oldest is None else max(0.0, (now - oldest) / 1e6),
         workers=sum(1 for row in db.rows("workers", ended=0) if row[2] == "worker"),
         late_results=db.value("late_results"),

@@ -89,7 +89,7 @@ def workers(db: Db, *, ended: bool) -> list[WorkerInfo]:
 
 
 def reserve(
-    db: Db, row: NewRow, reservation_id: str, reserved_by: str, worker_id: str, now: Instant, expires_at: Instant
+    db: Db, row: NewRow, now: Instant, *, reservation_id: str, reserved_by: str, worker_id: str, expires_at: Instant
 ) -> Reservation | None:
     """Make the direct job and its reservation together, or nothing if one is ACTIVE."""
     active = active_reservation(db)
@@ -142,10 +142,7 @@ def _as_held(job: Claimed, run_missing: int, run_ended: str | None, run_id: str,
 
 def _close(db: Db, ending: Ending, held: Held, now: Instant) -> int:
     """Close a job whose run had ended by itself: the run's word stands, a failed one gets its retry."""
-    if held.run_ended == RunStatus.FAILED:
-        status = ending.transition.status
-    else:
-        status = Status(str(held.run_ended))
+    status = ending.transition.status if held.run_ended == RunStatus.FAILED else Status(str(held.run_ended))
     error_type = ErrorType.CRASH if ending.transition.error == CRASH_ERROR and status is not Status.COMPLETED else None
     changed = db.change("close_job_as", number=ending.number, status=status, now=now, error_type=error_type)
     if changed and status in {Status.FAILED, Status.TIMED_OUT}:

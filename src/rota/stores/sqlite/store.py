@@ -122,9 +122,7 @@ class SqliteStore:
 
     # ---- the queue --------------------------------------------------------------------------------------------
 
-    def enqueue(
-        self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None
-    ) -> list[Enqueued]:
+    def enqueue(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None) -> list[Enqueued]:
         """Add jobs, all or none."""
         if transaction is None:
             return self._write(lambda db: queue.enqueue(db, rows, now, definitions))
@@ -169,7 +167,7 @@ class SqliteStore:
         run_at: Instant | None = None,
     ) -> Job:
         """Change a waiting job."""
-        return self._verb(lambda db: verbs.change(db, job_id, actor, now, priority, params, run_at))
+        return self._verb(lambda db: verbs.change(db, job_id, actor, now, priority=priority, params=params, run_at=run_at))
 
     def move(
         self, job_id: str, *, actor: Actor, now: Instant, before: str | None = None, after: str | None = None, front: bool = False
@@ -210,7 +208,11 @@ class SqliteStore:
         self, row: NewRow, *, reservation_id: str, reserved_by: str, worker_id: str, now: Instant, expires_at: Instant
     ) -> Reservation | None:
         """Make a direct job and its reservation."""
-        return self._write(lambda db: recovery.reserve(db, row, reservation_id, reserved_by, worker_id, now, expires_at))
+        return self._write(
+            lambda db: recovery.reserve(
+                db, row, now, reservation_id=reservation_id, reserved_by=reserved_by, worker_id=worker_id, expires_at=expires_at
+            )
+        )
 
     def reservation(self) -> Reservation | None:
         """Return the ACTIVE reservation."""
@@ -321,7 +323,7 @@ class SqliteStore:
         def work(db: Db) -> None:
             if db.change("pause", kind=kind, name=name, actor=actor.name, now=now):
                 db.change("advance_definitions")
-                verbs.audit(db, actor, now, "pause", kind, name)
+                verbs.audit(db, actor, now, "pause", (kind, name))
 
         self._write(work)
 
@@ -332,7 +334,7 @@ class SqliteStore:
             if db.change("resume", kind=kind, name=name):
                 db.change("unpark", held=f"{kind}:{name}")
                 db.change("advance_definitions")
-                verbs.audit(db, actor, now, "resume", kind, name)
+                verbs.audit(db, actor, now, "resume", (kind, name))
 
         self._write(work)
 

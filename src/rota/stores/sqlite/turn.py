@@ -38,7 +38,8 @@ def turn(db: Db, request: Turn) -> Turned:
     if request.endings:
         finish(db, request.endings, request.now, turned, worker_id=bytes.fromhex(request.worker_id))
     _expire(db, request.now, request.limit)
-    turned.next_due = promote(db, request.now, request.limit)
+    due, expiry = promote(db, request.now, request.limit), db.value("next_expiry")
+    turned.next_due = expiry if due is None else due if expiry is None else min(due, expiry)
     turned.definitions = db.value("definitions_version")
     if request.want and request.choose and turned.definitions == request.definitions:
         turned.claimed = _claim(db, request)
@@ -172,7 +173,7 @@ def _is_repeat(row: tuple[Any, ...] | None, wanted: Status) -> bool:
     if row is None:
         return False
     _, status, mine = row
-    return bool(mine) and (status == wanted or status == Status.CANCELLED)
+    return bool(mine) and status in {wanted, Status.CANCELLED}
 
 
 def after_chain_ends(db: Db, roots: list[str], bad_groups: list[str], numbers: list[int], now: Instant) -> None:

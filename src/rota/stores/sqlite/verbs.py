@@ -36,7 +36,7 @@ def cancel(db: Db, job_id: str, actor: Actor, now: Instant, reason: str | None) 
     return str(live_id)
 
 
-def change(db: Db, job_id: str, actor: Actor, now: Instant, priority: int | None, params: str | None, run_at: Instant | None) -> str:
+def change(db: Db, job_id: str, actor: Actor, now: Instant, *, priority: int | None, params: str | None, run_at: Instant | None) -> str:
     """Change what a waiting job still may have changed."""
     number, live_id, status = _live(db, job_id)
     if status == Status.RUNNING:
@@ -52,7 +52,7 @@ def change(db: Db, job_id: str, actor: Actor, now: Instant, priority: int | None
     db.change("change_waiting", number=number, params=params, run_at=run_at, priority=new_priority, position=position)
     before = {"priority": place["priority"], "params": place["params"], "run_at": place["run_at"]}
     after = {"priority": priority, "params": params, "run_at": run_at}
-    audit(db, actor, now, "job.change", "job", live_id, before=before, after=after)
+    audit(db, actor, now, "job.change", ("job", live_id), before=before, after=after)
     return live_id
 
 
@@ -69,7 +69,7 @@ def move(db: Db, job_id: str, actor: Actor, now: Instant, *, before: str | None,
     for (neighbour, _), position in zip(behind, room.after, strict=False):
         db.change("set_position", number=neighbour, position=position)
     db.change("set_position", number=number, position=room.position)
-    audit(db, actor, now, "job.move", "job", live_id, before={"position": place["position"]}, after={"position": room.position})
+    audit(db, actor, now, "job.move", ("job", live_id), before={"position": place["position"]}, after={"position": room.position})
     return live_id
 
 
@@ -92,20 +92,20 @@ def retry(db: Db, job_id: str, new_id: str, actor: Actor, now: Instant) -> str:
             raise KeyTaken(f"unique key {unique_key!r} is held by {dashed(holder[0])} ({holder[3]}): cancel it or wait for its end")
     priority = _place(db, number)["priority"]
     db.change("insert_retry", number=number, new_id=new_id, now=now, position=position_after(db, organization_id, priority) + GAP)
-    audit(db, actor, now, "job.retry", "job", tail_id, before={"status": status}, after={"successor": dashed(new_id)})
+    audit(db, actor, now, "job.retry", ("job", tail_id), before={"status": status}, after={"successor": dashed(new_id)})
     return new_id
 
 
-def audit(db: Db, actor: Actor, now: Instant, action: str, subject: str, subject_id: str, *, before: Any = None, after: Any = None) -> None:
-    """Record what a person changed."""
+def audit(db: Db, actor: Actor, now: Instant, action: str, subject: tuple[str, str], *, before: Any = None, after: Any = None) -> None:
+    """Record what a person changed; the subject is its kind and id."""
     db.change(
         "audit",
         at=now,
         actor=actor.name,
         organization_id=actor.organization,
         action=action,
-        subject=subject,
-        subject_id=subject_id,
+        subject=subject[0],
+        subject_id=subject[1],
         before=None if before is None else msgspec.json.encode(before).decode(),
         after=None if after is None else msgspec.json.encode(after).decode(),
     )
@@ -123,7 +123,7 @@ def _live(db: Db, job_id: str) -> tuple[int, str, str]:
     if live is None:
         tail = db.row("tail_of", job_id=job_id)
         raise AlreadyEnded(f"the chain of {dashed(job_id)} has ended {tail[2] if tail else ''}: it can't change any more")
-    return live  # type: ignore[return-value] # three columns, as selected
+    return live
 
 
 def _place(db: Db, number: int) -> dict[str, Any]:
@@ -174,8 +174,8 @@ def _neighbours(
         key = {"position": first[1], "created_at": first[2], "job_id": first[3]}
     else:
         key = {name: target[name] for name in ("position", "created_at", "job_id")}
-    ahead: Neighbours = db.rows("neighbours_ahead", **own, **key, limit=limit)  # type: ignore[assignment] # two integers each
-    behind: Neighbours = db.rows("neighbours_behind", **own, **key, limit=limit + 1)  # type: ignore[assignment]
+    ahead: Neighbours = db.rows("neighbours_ahead", **own, **key, limit=limit)
+    behind: Neighbours = db.rows("neighbours_behind", **own, **key, limit=limit + 1)
     if behind_target:
         # The target itself is the first of those behind its own key: the place is after it.
         ahead, behind = behind[:1] + ahead, behind[1:]

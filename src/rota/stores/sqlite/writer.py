@@ -152,7 +152,7 @@ class Writer:
     def _lead(self, batch: list[_Piece[Any]]) -> None:
         try:
             self._write(batch)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - handed to every caller whose work it was
             # Whatever befell the transaction befell all of it; the driver's words become ours.
             for piece in batch:
                 piece.error = translate(error, self._path) if isinstance(error, apsw.Error) else error

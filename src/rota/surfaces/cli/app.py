@@ -1,12 +1,4 @@
-"""The tree of commands, and how errors become exit codes.
-
-    0    done
-    1    refused or failed (one line on stderr: `error: … (code)`); with --wait, a chain that ended badly
-    2    the command line itself is wrong
-    3    nothing of that id, or no store at that path
-    4    --wait was over before the chain ended
-    130  Ctrl-C
-"""
+"""The tree of commands."""
 
 from __future__ import annotations
 
@@ -15,11 +7,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from rota.errors import NotFound, RotaError, WaitTimeout
+from rota.errors import RotaError
 from rota.surfaces.cli import enqueue, groups, jobs, overview, steering, up, verbs
-from rota.surfaces.cli.output import show_error
-
-EXIT_CODES: tuple[tuple[type[RotaError], int], ...] = ((NotFound, 3), (WaitTimeout, 4), (RotaError, 1))
+from rota.surfaces.cli.exits import report
 
 
 class Commands(TyperGroup):
@@ -30,13 +20,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except RotaError as error:
-            show_error(str(error), error.code)
-            raise typer.Exit(exit_code(error)) from None
-
-
-def exit_code(error: RotaError) -> int:
-    """Return the exit code of an error."""
-    return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+            raise typer.Exit(report(error)) from None
 
 
 app = typer.Typer(

@@ -36,7 +36,7 @@ class Base:
         self.settings = settings or Settings.from_environment(os.environ)
         self.url = store_url(store, os.environ)
         self._clock: Clock = clock or SystemClock()
-        self._rng = Random(seed)
+        self._rng = Random(seed)  # noqa: S311 - jitter, not secrets
         self._ids: Ids = ids or UuidV7(None if seed is None else self._rng)
         self._registry = Registry(self.settings, self._ids)
         self._submit = Submitter(self._registry, self._clock, self._ids, self.settings)
@@ -134,19 +134,19 @@ class Base:
             return found
         return self._by_number(given)
 
-    def _by_number(self, given: str) -> str:
-        digits, _, attempt = given.upper().removeprefix("JOB-").rpartition("-")[2].partition(".") if isinstance(given, str) else ("", "", "")
+    def _by_number(self, given: object) -> str:
+        text = given.upper() if isinstance(given, str) else ""
+        digits, _, attempt = text.removeprefix("JOB-").rpartition("-")[2].partition(".")
         if not digits.isdigit() or (attempt and not attempt.isdigit()):
             raise NotFound(f"{given!r} is neither the id of a job nor its number, such as JOB-2026-00042")
-        job = self._open().store.by_number(int(digits))
-        if job is None or job.attempt != 1:
+        store = self._open().store
+        first = store.by_number(int(digits))
+        if first is None or first.attempt != 1:
             raise NotFound(f"there is no job {given!r} in {self.url}")
-        if not attempt or attempt == "1":
-            return str(undashed(job.id))
-        chain = self.chain(job.id)
-        if int(attempt) > len(chain):
-            raise NotFound(f"{job.number} has {len(chain)} attempts: there is no {given!r}")
-        return str(undashed(chain[int(attempt) - 1].id))
+        chain = store.chain(str(undashed(first.id)))
+        if int(attempt or 1) not in range(1, len(chain) + 1):
+            raise NotFound(f"{first.number} has {len(chain)} attempts: there is no {given!r}")
+        return str(undashed(chain[int(attempt or 1) - 1].id))
 
     def _group_id(self, given: str | Group) -> str:
         text = given.id if isinstance(given, Group) else given
@@ -159,7 +159,7 @@ class Base:
         if self._client_id is None or self._lease is None:
             return
         opened.store.end_worker(self._client_id, now=self._clock.now())
-        self._lease.release()
+        self._lease.release(clean=True)
         self._client_id = self._lease = None
 
 

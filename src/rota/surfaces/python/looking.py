@@ -59,7 +59,7 @@ class Looking(Base):
             time.sleep(pause)
             pause = min(longest, pause * 1.5)
 
-    async def await_end(self, job_id: str, timeout: float | None = None) -> Run | None:
+    async def await_end(self, job_id: str, timeout: float | None = None) -> Run | None:  # noqa: ASYNC109 - the same word as in wait()
         """Wait for the end of the chain without blocking the event loop."""
         import asyncio  # noqa: PLC0415 - its import takes 40 ms, which only async programs need
 
@@ -89,6 +89,18 @@ class Looking(Base):
     def queue(self, *, limit: int = 100) -> list[Job]:
         """Return the QUEUED jobs in the order in which they will be claimed."""
         return self._open().store.queue(limit=limit)
+
+    def under_way(self, *, limit: int = 100) -> list[Job]:
+        """Return what live workers hold RUNNING, the longest first: by index, so it is cheap however long the history is."""
+        store = self._open().store
+        held = [each.job for worker in store.workers() for each in store.held_by(worker.id, limit=limit)]
+        held.sort(key=lambda job: job.started_at)
+        found = (store.job(job.job_id) for job in held[:limit])
+        return [job for job in found if job is not None and job.status is Status.RUNNING]
+
+    def pauses(self) -> list[tuple[str, str]]:
+        """Return what is paused, as (kind, name): ("all", ""), ("template", …), ("organization", …)."""
+        return self._open().store.pauses()
 
     def stats(self) -> Stats:
         """Return counts by state and priority, and ages."""

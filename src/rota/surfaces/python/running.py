@@ -14,9 +14,9 @@ import msgspec
 from rota.engine.direct import Direct
 from rota.engine.driver import Driver
 from rota.engine.recovery import Recovered, Recovery
-from rota.engine.registry import seconds
+from rota.engine.registry import seconds, whole
 from rota.engine.submit import NewJob, by
-from rota.errors import InvalidOption, Refused
+from rota.errors import Refused
 from rota.executors import inside_handler
 from rota.model.values import Actor, Origin, Run
 from rota.surfaces.python.base import Base
@@ -39,8 +39,7 @@ class Running(Base):
         opened = self._open()
         self._registry.sync(opened.store, self._clock.now())
         slots = self.settings.concurrency if concurrency is None else concurrency
-        if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
-            raise InvalidOption(f"concurrency={slots!r} is not allowed: give a whole number, 1 or more")
+        whole("concurrency", slots, least=1)
         driver = Driver(self._make_worker(opened, slots), self.settings, self._clock)
         driver.start()
         with self._lock:
@@ -83,7 +82,7 @@ class Running(Base):
     def recover(self) -> Recovered:
         """End what dead workers left behind, now. Workers do this by themselves."""
         opened = self._open()
-        recovery = Recovery(opened.store, opened.liveness, self._clock, self._ids, self._rng, self.settings)
+        recovery = Recovery(opened.store, opened.liveness, clock=self._clock, ids=self._ids, rng=self._rng, settings=self.settings)
         done = recovery.sweep(None)
         done.successors += recovery.repair().successors
         return done
@@ -117,4 +116,3 @@ class Running(Base):
             inline_worker=self._inline_worker,
         )
         return direct.run(row, wait_s=wait_s)
-

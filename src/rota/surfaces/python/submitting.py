@@ -43,7 +43,7 @@ class Submitting(Base):
 
         def register(target: Function) -> Function:
             self._registry.add(
-                name or getattr(target, "__name__", ""), target, executor=executor, options=options, check=check_handler
+                name or str(getattr(target, "__name__", "")), target, executor=executor, options=options, check=check_handler
             )
             return target
 

@@ -1,0 +1,117 @@
+"""`rota enqueue`: one job, and with --wait what became of it."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rota.model.groups import ENDED_WELL
+from rota.model.values import Job, Run
+from rota.surfaces.cli.exits import FAILED
+from rota.surfaces.cli.options import (
+    AppOption,
+    InOption,
+    JsonOption,
+    PairsOption,
+    ParamsOption,
+    PriorityOption,
+    RunAtOption,
+    StoreOption,
+    duration,
+    examples,
+    params_of,
+    when,
+)
+from rota.surfaces.cli.output import clock_time, compact, console, one_line, show_error, show_json, took, with_run
+from rota.surfaces.cli.session import actor, session
+
+if TYPE_CHECKING:
+    from rota.surfaces.python import Rota
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        "enqueue",
+        epilog=examples(
+            "rota enqueue send_email -p to=ada@example.org -p subject='Hello'",
+            """rota enqueue resize --params '{"width": 640}' --in 90s --priority high""",
+            "rota enqueue nightly --unique-key nightly --wait --wait-timeout 5m",
+        ),
+    )(enqueue)
+
+
+def enqueue(
+    name: Annotated[str, typer.Argument(help="The template: the name of a handler that a worker of this store knows.")],
+    *,
+    params: ParamsOption = None,
+    pairs: PairsOption = None,
+    priority: PriorityOption = None,
+    run_at: RunAtOption = None,
+    delay: InOption = None,
+    unique_key: Annotated[str | None, typer.Option(help="While a job of this key lives, it is returned instead.", show_default=False)] = None,
+    max_retries: Annotated[int | None, typer.Option(min=0, help="Retries after a failed attempt.", show_default=False)] = None,
+    timeout: Annotated[
+        timedelta | None, typer.Option(parser=duration, metavar="DURATION", help="How long an attempt may run.", show_default=False)
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the chain and print its result.")] = False,
+    wait_timeout: Annotated[
+        timedelta | None,
+        typer.Option(parser=duration, metavar="DURATION", help="Wait no longer than this (exit code 4).", show_default=False),
+    ] = None,
+    app: AppOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Accept one job. When this returns, the job is on disk."""
+    given, moment = params_of(params, pairs), when(run_at, delay)
+    with session(store, app=app) as rota:
+        job = rota.enqueue(
+            name,
+            given,
+            priority=priority,
+            run_at=moment,
+            unique_key=unique_key,
+            max_retries=max_retries,
+            timeout=None if timeout is None else timeout.total_seconds(),
+            actor=actor(),
+        )
+        if not (wait or wait_timeout is not None):
+            return _show(job, as_json=as_json)
+        if not as_json:
+            _show(job, as_json=False)
+        run = _wait(rota, job, wait_timeout)
+        return _end(rota.chain(job.id)[-1], run, as_json=as_json)
+
+
+def _show(job: Job, *, as_json: bool) -> None:
+    if as_json:
+        return show_json(job)
+    existing = ", which holds this key already" if job.existing else ""
+    due = f" for {clock_time(job.run_at)}" if job.status == "PENDING" else ""
+    return typer.echo(f"{job.number}  {job.status}{due}{existing}  {job.id}")
+
+
+def _wait(rota: Rota, job: Job, timeout: timedelta | None) -> Run | None:
+    if not any(worker.kind == "worker" for worker in rota.workers()):
+        typer.echo("note: no worker is running; the job waits until one is started with `rota up` or `rota worker`", err=True)
+    screen = console(stderr=True)
+    busy: Any = screen.status(f"waiting for {job.number}") if screen.is_terminal else nullcontext()
+    with busy:
+        return rota.wait(job.id, None if timeout is None else timeout.total_seconds())
+
+
+def _end(tail: Job, run: Run | None, *, as_json: bool) -> None:
+    if as_json:
+        show_json(with_run(tail, run))
+    why = tail.reason or (run.error if run else None) or "no reason was recorded"
+    if tail.status not in ENDED_WELL:
+        show_error(f"{tail.number} ended {tail.status}: {one_line(why, 400)}", (run and run.error_type) or tail.status.lower())
+        raise typer.Exit(FAILED)
+    if not as_json:
+        result = compact(run.result) if run else ""
+        detail = result or (one_line(why) if tail.reason else "")
+        typer.echo(f"{tail.number}  {tail.status}  {took(tail)}" + (f"  {detail}" if detail else ""))

@@ -1,0 +1,23 @@
+"""Exit codes, and how an error becomes one.
+
+    0    done
+    1    refused or failed (one line on stderr: `error: … (code)`); with --wait, a chain that ended badly
+    2    the command line itself is wrong
+    3    nothing of that id, or no store at that path
+    4    --wait was over before the chain ended
+    130  Ctrl-C
+"""
+
+from __future__ import annotations
+
+from rota.errors import NotFound, RotaError, WaitTimeout
+from rota.surfaces.cli.output import show_error
+
+FAILED = 1
+_CODES: tuple[tuple[type[RotaError], int], ...] = ((NotFound, 3), (WaitTimeout, 4), (RotaError, FAILED))
+
+
+def report(error: RotaError) -> int:
+    """Say what was refused, and return the exit code for it."""
+    show_error(str(error), error.code)
+    return next(code for kind, code in _CODES if isinstance(error, kind))

@@ -1,0 +1,103 @@
+"""`rota group create|list|show|cancel`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rota.model.groups import Mode, OnFailure
+from rota.model.values import Group, undashed
+from rota.surfaces.cli.options import AppOption, GroupArgument, JsonOption, LimitOption, StoreOption, examples, params_of
+from rota.surfaces.cli.output import age, console, escaped, show_json, show_json_lines, show_table, status, table
+from rota.surfaces.cli.session import actor, session
+
+if TYPE_CHECKING:
+    from rota.surfaces.python import Rota
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(
+        "create",
+        epilog=examples(
+            "rota group create extract transform load --name nightly",
+            """rota group create 'resize:{"width": 640}' 'resize:{"width": 1280}' --mode parallel --on-failure continue""",
+        ),
+    )(create)
+    app.command("list", epilog=examples("rota group list --limit 5"))(list_groups)
+    app.command("show", epilog=examples("rota group show 01981c5e-7a10-7000-8000-000000000000"))(show)
+    app.command("cancel", epilog=examples("rota group cancel 01981c5e-7a10-7000-8000-000000000000"))(cancel)
+
+
+def create(
+    members: Annotated[
+        list[str],
+        typer.Argument(metavar="MEMBER...", help="In order: NAME or NAME:{JSON params} makes a job; an id or number takes one that waits already."),
+    ],
+    *,
+    mode: Annotated[Mode, typer.Option("--mode", help="One after the other, or all at once.")] = Mode.SEQUENTIAL,
+    on_failure: Annotated[OnFailure, typer.Option("--on-failure", help="What becomes of the rest when one fails.")] = OnFailure.STOP,
+    name: Annotated[str | None, typer.Option("--name", help="A name to know it by.", show_default=False)] = None,
+    app: AppOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a group of new jobs and of jobs that wait already."""
+    with session(store, app=app) as rota:
+        items = [_member(rota, text) for text in members]
+        group = rota.group(items, mode=mode, on_failure=on_failure, name=name, actor=actor())
+    _show(group, as_json=as_json)
+
+
+def list_groups(*, limit: LimitOption = 20, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """List groups, newest first."""
+    with session(store) as rota:
+        found = rota.groups(limit=limit)
+    if as_json:
+        return show_json_lines(found)
+    made = table("id", "status", "mode", "on failure", "ended", "created", "name", right=("ended",))
+    for group in found:
+        ended = sum(member.status.ended for member in group.members)
+        made.add_row(
+            group.id,
+            status(group.status),
+            group.mode,
+            group.on_failure,
+            f"{ended}/{len(group.members)}",
+            age(group.created_at),
+            escaped(group.name or ""),
+        )
+    return show_table(made, "No groups.")
+
+
+def show(group_id: GroupArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Show a group and where its members stand."""
+    with session(store) as rota:
+        group = rota.get_group(group_id)
+    _show(group, as_json=as_json)
+
+
+def cancel(group_id: GroupArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Cancel every member that has not ended."""
+    with session(store) as rota:
+        group = rota.cancel_group(group_id, actor=actor())
+    _show(group, as_json=as_json)
+
+
+def _member(rota: Rota, text: str) -> Any:
+    if undashed(text) is not None or text.isdecimal() or text.upper().startswith("JOB-"):
+        return rota.get(text)
+    name, colon, params = text.partition(":{")
+    return (name, params_of(f"{{{params}", None)) if colon else (text, None)
+
+
+def _show(group: Group, *, as_json: bool) -> None:
+    if as_json:
+        return show_json(group)
+    name = f"  {escaped(group.name)}" if group.name else ""
+    console().print(f"{group.id}  {status(group.status)}{name}  ({group.mode}, on failure: {group.on_failure})")
+    made = table("place", "number", "status", "type", right=("place",))
+    for member in group.members:
+        made.add_row(str(member.sequence_number), member.number, status(member.status), escaped(member.job_type))
+    return show_table(made, "No members.")

@@ -1,0 +1,195 @@
+"""`rota job list|show|explain|runs|log`: looking at jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from rota.model.states import Status
+from rota.model.values import Job, LogEntry, Run
+from rota.surfaces.cli.options import IdArgument, JsonOption, LimitOption, StoreOption, examples
+from rota.surfaces.cli.output import (
+    age,
+    clock_time,
+    compact,
+    console,
+    escaped,
+    one_line,
+    show_json,
+    show_json_lines,
+    show_pairs,
+    show_table,
+    status,
+    table,
+    took,
+    with_run,
+)
+from rota.surfaces.cli.session import session
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("list", epilog=examples("rota job list --status RUNNING --status QUEUED", "rota job list --type send_email --json | jq .id"))(
+        list_jobs
+    )
+    app.command("show", epilog=examples("rota job show 42", "rota job show JOB-2026-00042.3 --json"))(show)
+    app.command("explain", epilog=examples("rota job explain 42"))(explain)
+    app.command("runs", epilog=examples("rota job runs 42"))(runs)
+    app.command("log", epilog=examples("rota job log 42", "rota job log JOB-2026-00042.2 --raw"))(log)
+
+
+def list_jobs(
+    *,
+    statuses: Annotated[
+        list[Status] | None, typer.Option("--status", case_sensitive=False, help="Only these states.", show_default=False)
+    ] = None,
+    job_type: Annotated[str | None, typer.Option("--type", help="Only jobs of this template.", show_default=False)] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Only members of this group (its id).", show_default=False)] = None,
+    text: Annotated[str | None, typer.Option("--text", help="Only jobs with this text in params, type, key or reason.", show_default=False)] = None,
+    limit: LimitOption = 20,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List jobs, newest first. Each attempt is a job of its own."""
+    with session(store) as rota:
+        found = rota.find(status=statuses, job_type=job_type, group=group, text=text, limit=limit)
+    if as_json:
+        return show_json_lines(found)
+    made = table("number", "status", "type", "priority", "created", "ran for", "reason or params", right=("priority", "ran for"))
+    for job in found:
+        made.add_row(
+            job.number, status(job.status), escaped(job.job_type), str(job.priority), age(job.created_at), took(job), escaped(_remark(job))
+        )
+    return show_table(made, "No jobs.")
+
+
+def show(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Show one job, its run, and the other attempts of its chain."""
+    with session(store) as rota:
+        job = rota.get(job_id)
+        run, chain = rota.run_of(job.id), rota.chain(job.id)
+    if as_json:
+        return show_json(with_run(job, run) | {"attempts": [each.number for each in chain]})
+    show_pairs([*_about(job, chain), *_about_run(run)])
+    return None
+
+
+def explain(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Say why the live job of a chain does not run yet, or how the chain ended."""
+    with session(store) as rota:
+        explanation = rota.explain(job_id)
+    if as_json:
+        return show_json(explanation)
+    screen = console()
+    screen.print(f"{explanation.job.number} is {status(explanation.job.status)}: {escaped(one_line(explanation.summary, 1000))}")
+    for reason in explanation.reasons:
+        mark = "[green]✓[/]" if reason.met else "[red]✗[/]"
+        screen.print(f"  {mark} {escaped(reason.condition)}: {escaped(one_line(reason.detail, 1000))}")
+    return None
+
+
+def runs(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Show every attempt of a chain and what became of it."""
+    with session(store) as rota:
+        both = [(job, rota.run_of(job.id)) for job in rota.chain(job_id)]
+    if as_json:
+        return show_json_lines(with_run(job, run) for job, run in both)
+    made = table("number", "status", "started", "ran for", "error or result", right=("ran for",))
+    for job, run in both:
+        made.add_row(job.number, status(job.status), clock_time(job.started_at), took(job), escaped(_outcome(job, run)))
+    return show_table(made, "No attempts.")
+
+
+def log(
+    job_id: IdArgument,
+    *,
+    raw: Annotated[bool, typer.Option("--raw", help="Only what the handler wrote, as it stands in the file.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the log of one job: its moves and its handler's lines."""
+    with session(store) as rota:
+        found = rota.log(job_id)
+    if raw:
+        return show_json({"text": found.text}) if as_json else typer.echo(found.text, nl=False)
+    if as_json:
+        return show_json_lines(found)
+    _print_log(found)
+    return None
+
+
+def _print_log(entries: Iterable[LogEntry]) -> None:
+    screen = console()
+    for entry in entries:
+        stamp = f"[bright_black]{entry.at:%Y-%m-%d %H:%M:%S}.{entry.at.microsecond // 1000:03d}Z[/]"
+        if entry.to_status is None:
+            words = f"{escaped(entry.level or '')}  {escaped(entry.message)}"
+        else:
+            by = f" by {escaped(entry.actor)}" if entry.actor else ""
+            words = f"{status(entry.to_status)}{by}" + (f": {escaped(entry.message)}" if entry.message else "")
+        screen.print(f"{stamp}  {words}", soft_wrap=True)
+
+
+def _about(job: Job, chain: list[Job]) -> list[tuple[str, object]]:
+    others = ", ".join(f"{each.number} {each.status}" for each in chain if each.id != job.id)
+    waits = f"{job.blockers} other {'job' if job.blockers == 1 else 'jobs'}" if job.blockers else None
+    return [
+        ("number", job.number),
+        ("id", job.id),
+        ("status", status(job.status)),
+        ("type", job.job_type),
+        ("params", compact(job.params)),
+        ("priority", f"{job.priority}, position {job.position}"),
+        ("attempt", f"{job.attempt} ({job.failures} failed, {job.crashes} crashed; {job.max_retries} retries allowed)"),
+        ("other attempts", others),
+        ("organization", None if job.organization == "default" else job.organization),
+        ("owner", job.owner),
+        ("unique key", job.unique_key),
+        ("group", f"{job.group_id}, place {job.sequence_number}" if job.group_id else None),
+        ("waits for", waits),
+        ("held by", job.held),
+        ("created", clock_time(job.created_at)),
+        ("run at", clock_time(job.run_at) if job.run_at and job.run_at > job.created_at else None),
+        ("expires", clock_time(job.expires_at)),
+        ("queued", clock_time(job.queued_at)),
+        ("started", clock_time(job.started_at)),
+        ("finished", clock_time(job.finished_at)),
+        ("ran for", took(job)),
+        ("cancel asked", f"by {job.cancel_requested_by}, {clock_time(job.cancel_requested_at)}" if job.cancel_requested_at else None),
+        ("ended by", job.ended_by),
+        ("reason", job.reason),
+        ("timeout", f"{job.timeout:g} s" if job.timeout else "none"),
+        ("executor", job.executor),
+        ("worker", job.worker_id),
+    ]
+
+
+def _about_run(run: Run | None) -> list[tuple[str, object]]:
+    if run is None:
+        return []
+    progress = None if run.progress is None else f"{run.progress} % {run.progress_message or ''}".rstrip()
+    return [
+        ("run", run.id),
+        ("progress", progress),
+        ("result", compact(run.result)),
+        ("error", f"{run.error} ({run.error_type})" if run.error else None),
+        ("artifacts", ", ".join(run.artifacts)),
+        ("log file", run.log_path),
+        ("traceback", f"\n{run.traceback.rstrip()}" if run.traceback else None),
+    ]
+
+
+def _remark(job: Job) -> str:
+    return one_line(job.reason or "") or compact(job.params)
+
+
+def _outcome(job: Job, run: Run | None) -> str:
+    if run is None:
+        return one_line(job.reason or "")
+    if run.error:
+        return one_line(run.error)
+    if run.progress is not None and not job.status.ended:
+        return f"{run.progress} % {run.progress_message or ''}".rstrip()
+    return compact(run.result) or one_line(job.reason or "")

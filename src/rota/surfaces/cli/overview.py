@@ -1,0 +1,139 @@
+"""`rota stats|queue|workers|settings|version`: a store at a glance."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import msgspec
+import typer
+
+from rota.model.settings import DOCS, Settings
+from rota.model.states import Status
+from rota.surfaces.cli.options import AppOption, JsonOption, LimitOption, StoreOption, examples
+from rota.surfaces.cli.output import age, compact, escaped, show_json, show_json_lines, show_pairs, show_table, span, status, table
+from rota.surfaces.cli.session import load, path_of, session
+from rota.surfaces.python import Rota
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("stats", epilog=examples("rota stats", "rota stats --json | jq .by_status"))(stats)
+    app.command("queue", epilog=examples("rota queue --limit 10"))(queue)
+    app.command("workers", epilog=examples("rota workers"))(workers)
+    app.command("settings", epilog=examples("rota settings", "ROTA_CONCURRENCY=32 rota settings --json"))(settings)
+    app.command("version", epilog=examples("rota version"))(version)
+
+
+def stats(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Count jobs by state, and say how long the oldest has been waiting and what is paused."""
+    with session(store) as rota:
+        found, paused = rota.stats(), [pause_text(*pause) for pause in rota.pauses()]
+    if as_json:
+        return show_json(msgspec.to_builtins(found, str_keys=True) | {"paused": paused})
+    show_pairs(
+        [
+            *((each.lower(), _count(found.by_status.get(each, 0), each)) for each in Status),
+            ("workers", str(found.workers)),
+            ("oldest waits", span(found.oldest_waiting_s) if found.oldest_waiting_s is not None else None),
+            ("by priority", ", ".join(f"{priority}: {count:,}" for priority, count in found.by_priority.items())),
+            ("waiting", ", ".join(f"{name}: {count:,}" for name, count in found.waiting_by_type.items())),
+            ("late results", found.late_results or None),
+            ("paused", ", ".join(paused)),
+        ]
+    )
+    return None
+
+
+def queue(*, limit: LimitOption = 20, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """List QUEUED jobs in the order in which they will be claimed."""
+    with session(store) as rota:
+        found = rota.queue(limit=limit)
+    if as_json:
+        return show_json_lines(found)
+    made = table("place", "number", "type", "priority", "position", "queued", "held by", "params", right=("place", "priority", "position"))
+    for place, job in enumerate(found, 1):
+        made.add_row(
+            str(place),
+            job.number,
+            escaped(job.job_type),
+            str(job.priority),
+            str(job.position),
+            age(job.queued_at),
+            escaped(job.held or ""),
+            escaped(compact(job.params)),
+        )
+    return show_table(made, "The queue is empty.")
+
+
+def workers(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """List the workers that are registered and not ended."""
+    with session(store) as rota:
+        found = rota.workers()
+    if as_json:
+        return show_json_lines(found)
+    made = table("worker", "kind", "host", "running", "started", "state", "types", right=("running",))
+    for worker in found:
+        state = "stopping" if worker.stopping_at else "up"
+        types = escaped(", ".join(worker.job_types))
+        made.add_row(worker.id, worker.kind, escaped(worker.host), str(worker.running), age(worker.started_at), state, types)
+    return show_table(made, "No worker is running: start one with `rota up` or `rota worker`.")
+
+
+def settings(*, app: AppOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Print every setting with its value and its meaning, and the store that would be used."""
+    rota = Rota(store) if app is None else load(app, store)
+    rows = [
+        {
+            "name": name,
+            "value": getattr(rota.settings, name),
+            "default": getattr(_DEFAULTS, name),
+            "variable": f"ROTA_{name.upper()}",
+            "what": doc.what,
+        }
+        for name, doc in DOCS.items()
+    ]
+    if as_json:
+        return show_json_lines([{"name": "store", "value": rota.url, "default": "rota.db", "variable": "ROTA_STORE", "what": _STORE}, *rows])
+    made = table("setting", "value", "what it is for", right=("value",))
+    made.add_row("store", escaped(rota.url), _STORE)
+    for row in rows:
+        value = f"{row['value']:g}" if isinstance(row["value"], float) else str(row["value"])
+        changed = row["value"] != row["default"]
+        made.add_row(str(row["name"]), f"[bold]{value}[/]" if changed else value, escaped(row["what"]))
+    show_table(made, "")
+    return typer.echo("\nEach is also an environment variable: ROTA_ and its name in capitals. Times are in seconds, sizes in bytes.")
+
+
+def version(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Print the versions of Rota and of what it stands on, and which store is meant: what a bug report needs."""
+    import apsw  # noqa: PLC0415 - 20 ms that no other command's help needs
+
+    from rota import __version__  # noqa: PLC0415 - the package is complete by now
+
+    path = path_of(Rota(store).url)
+    found = {
+        "rota": __version__,
+        "python": platform.python_version(),
+        "sqlite": apsw.sqlite_lib_version(),
+        "platform": platform.platform(),
+        "store": str(path.absolute()) if path is not None else Rota(store).url,
+        "store_exists": path is not None and Path(path).exists(),
+    }
+    if as_json:
+        return show_json(found)
+    typer.echo(f"rota {found['rota']}, Python {found['python']}, SQLite {found['sqlite']}, {found['platform']}")
+    return typer.echo(f"store {found['store']}{'' if found['store_exists'] else ' (not there yet)'}")
+
+
+def pause_text(kind: str, name: str) -> str:
+    """Return a pause in words."""
+    return "everything" if kind == "all" else f"{kind} {name}"
+
+
+def _count(count: int, state: str) -> str:
+    return status(state).replace(state, f"{count:,}") if count else "0"
+
+
+_DEFAULTS = Settings()
+_STORE = "where jobs are kept"

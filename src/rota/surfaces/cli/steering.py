@@ -1,0 +1,69 @@
+"""`rota pause|resume|recover`: the store as a whole."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from rota.surfaces.cli.options import JsonOption, StoreOption, examples
+from rota.surfaces.cli.output import show_json
+from rota.surfaces.cli.overview import pause_text
+from rota.surfaces.cli.session import actor, session
+
+TemplateOption = Annotated[str | None, typer.Option("--template", help="Only this template.", show_default=False)]
+OrganizationOption = Annotated[str | None, typer.Option("--organization", help="Only this organization.", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("pause", epilog=examples("rota pause", "rota pause --template send_email"))(pause)
+    app.command("resume", epilog=examples("rota resume", "rota resume --template send_email"))(resume)
+    app.command("recover", epilog=examples("rota recover"))(recover)
+
+
+def pause(
+    *, template: TemplateOption = None, organization: OrganizationOption = None, store: StoreOption = None, as_json: JsonOption = False
+) -> None:
+    """Let nothing start: of a template, of an organization or (neither given) at all. What runs goes on."""
+    _not_both(template, organization)
+    with session(store) as rota:
+        rota.pause(template=template, organization=organization, actor=actor())
+        _show(rota.pauses(), as_json=as_json)
+
+
+def resume(
+    *, template: TemplateOption = None, organization: OrganizationOption = None, store: StoreOption = None, as_json: JsonOption = False
+) -> None:
+    """End a pause. Each is ended by itself: resuming everything leaves a template's own pause as it is."""
+    _not_both(template, organization)
+    with session(store) as rota:
+        rota.resume(template=template, organization=organization, actor=actor())
+        _show(rota.pauses(), as_json=as_json)
+
+
+def recover(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """End what dead workers left behind, now. Workers do this by themselves; twice has the effect of once."""
+    with session(store) as rota:
+        done = rota.recover()
+    if as_json:
+        return show_json(done)
+    if not done:
+        return typer.echo("Nothing to recover.")
+    return typer.echo(
+        f"{done.workers} workers were gone; {done.jobs} of their jobs were ended,"
+        f" {done.successors} missing successors made, {done.reservations} reservations ended."
+    )
+
+
+def _show(pauses: list[tuple[str, str]], *, as_json: bool) -> None:
+    words = [pause_text(*each) for each in pauses]
+    if as_json:
+        return show_json(msgspec.to_builtins({"paused": words}))
+    return typer.echo(f"Paused: {', '.join(words)}." if words else "Nothing is paused.")
+
+
+def _not_both(template: str | None, organization: str | None) -> None:
+    if template is not None and organization is not None:
+        raise typer.BadParameter("give --template or --organization, not both")

@@ -1,0 +1,135 @@
+"""`rota job cancel|retry|change|move`: changing what waits or runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rota.errors import RotaError
+from rota.model.states import Status
+from rota.model.values import Job
+from rota.surfaces.cli.exits import report
+from rota.surfaces.cli.options import (
+    IdArgument,
+    IdsArgument,
+    InOption,
+    JsonOption,
+    PairsOption,
+    ParamsOption,
+    PriorityOption,
+    RunAtOption,
+    StoreOption,
+    examples,
+    params_of,
+    when,
+)
+from rota.surfaces.cli.output import clock_time, show_json
+from rota.surfaces.cli.session import actor, session
+
+if TYPE_CHECKING:
+    from rota.surfaces.python import Rota
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("cancel", epilog=examples("rota job cancel 42 43 --reason 'wrong address'"))(cancel)
+    app.command("retry", epilog=examples("rota job retry 42", "rota job list --status DEAD_LETTER --json | jq -r .id | xargs rota job retry"))(
+        retry
+    )
+    app.command("change", epilog=examples("rota job change 42 --priority high", "rota job change 42 -p to=bob@example.org --in 10m"))(change)
+    app.command("move", epilog=examples("rota job move 42 --front", "rota job move 42 --before 40"))(move)
+
+
+def cancel(
+    ids: IdsArgument,
+    *,
+    reason: Annotated[str | None, typer.Option("--reason", help="Recorded with the job.", show_default=False)] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Cancel chains: at once while they wait, by request while they run. They are never retried by themselves."""
+
+    def one(rota: Rota, job_id: str) -> Job:
+        return rota.cancel(job_id, reason=reason, actor=actor())
+
+    _each(ids, one, store, as_json=as_json)
+
+
+def retry(ids: IdsArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Give chains that ended DEAD_LETTER, CANCELLED or SKIPPED one more attempt, with a fresh budget."""
+
+    def one(rota: Rota, job_id: str) -> Job:
+        return rota.retry(job_id, actor=actor())
+
+    _each(ids, one, store, as_json=as_json)
+
+
+def change(
+    job_id: IdArgument,
+    *,
+    priority: PriorityOption = None,
+    params: ParamsOption = None,
+    pairs: PairsOption = None,
+    run_at: RunAtOption = None,
+    delay: InOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change a job that waits: its priority, its params, its time. --params replaces all params, -p changes those it names."""
+    moment = when(run_at, delay)
+    if priority is None and params is None and not pairs and moment is None:
+        raise typer.BadParameter("nothing to change: give --priority, --params, -p, --run-at or --in")
+    with session(store) as rota:
+        given = params_of(params, pairs, present=rota.chain(job_id)[-1].params)
+        # The time first: it is the one that may be refused for a job that waits.
+        job = rota.reschedule(job_id, moment, actor=actor()) if moment is not None else None
+        if priority is not None or given is not None:
+            job = rota.change(job_id, priority=priority, params=given, actor=actor())
+    if job is not None:
+        _show(job, as_json=as_json)
+
+
+def move(
+    job_id: IdArgument,
+    *,
+    before: Annotated[str | None, typer.Option("--before", metavar="ID", help="Right before this job.", show_default=False)] = None,
+    after: Annotated[str | None, typer.Option("--after", metavar="ID", help="Right after this job.", show_default=False)] = None,
+    front: Annotated[bool, typer.Option("--front", help="To the front of its priority.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Reorder a QUEUED job among those of the same priority."""
+    if (before is not None) + (after is not None) + front != 1:
+        raise typer.BadParameter("give exactly one of --before, --after and --front")
+    with session(store) as rota:
+        job = rota.move(job_id, before=before, after=after, front=front, actor=actor())
+    _show(job, as_json=as_json)
+
+
+def _each(ids: Sequence[str], verb: Callable[[Rota, str], Job], store: str | None, *, as_json: bool) -> None:
+    """Do it to each job. One that is refused does not keep the others from it; the first refusal gives the exit code."""
+    code = 0
+    with session(store) as rota:
+        for job_id in ids:
+            try:
+                _show(verb(rota, job_id), as_json=as_json)
+            except RotaError as error:
+                failed = report(error)
+                code = code or failed
+    if code:
+        raise typer.Exit(code)
+
+
+def _show(job: Job, *, as_json: bool) -> None:
+    if as_json:
+        return show_json(job)
+    words = [job.number, str(job.status), job.job_type]
+    if job.status is Status.RUNNING and job.cancel_requested_at is not None:
+        words.append("was asked to stop")
+    if job.status is Status.QUEUED:
+        words.append(f"priority {job.priority}, position {job.position}")
+    if job.status is Status.PENDING and job.run_at is not None:
+        words.append(f"priority {job.priority}, due {clock_time(job.run_at)}")
+    return typer.echo("  ".join(words))

@@ -1,0 +1,299 @@
+"""Who lives is told by the kernel's lock, else by the beat; never by a pid, and never by a clock of somebody else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import closing
+
+import apsw
+import psutil
+import pytest
+
+from rota import Rota
+from tests.faults import invariants
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def gate(stage):
+    return stage.folder / "gate"
+
+
+@pytest.fixture
+def rota(stage):
+    with closing(Rota(stage.database)) as made:
+        yield made
+
+
+def hold(stage, rota, gate, count=1, name="hold", **options):
+    """Enqueue so many that wait for the gate, and wait until all are entered."""
+    before = len(stage.entries)
+    jobs = [rota.enqueue(name, {"gate": str(gate)}, **options) for _ in range(count)]
+    eventually(lambda: len(stage.entries) == before + count, within=20, what="handlers at work")
+    return jobs
+
+
+def sweeps(stage, rota):
+    """Let the workers look around several times: each job needs a turn, and a turn comes with a sweep when it is time."""
+    seen = time.monotonic() + 0.5
+    while time.monotonic() < seen:
+        rota.recover()
+        time.sleep(0.05)
+
+
+def untouched(rota, jobs):
+    for job in jobs:
+        [only] = rota.chain(job.id)
+        assert only.status == "RUNNING"
+        assert rota.run_of(job.id).status is None
+
+
+# ---- the lock ------------------------------------------------------------------------------------------------------
+
+
+def test_jobs_of_a_live_worker_are_never_touched_by_another_that_starts_up(stage, rota, gate):
+    first = stage.worker(2)
+    jobs = hold(stage, rota, gate, 2)
+    others = [stage.worker(2), stage.worker(2)]
+    sweeps(stage, rota)
+
+    untouched(rota, jobs)
+    assert len({program.worker_id for program in [first, *others]}) == 3
+    gate.touch()
+    assert set(stage.drained().values()) == {"COMPLETED"}
+    stage.check()
+    assert len(stage.entries) == 2
+
+
+def test_a_worker_that_is_started_again_is_a_new_worker(stage, rota, gate):
+    first = stage.worker(2)
+    [job] = hold(stage, rota, gate)
+    first.kill()
+    second = stage.worker(2)
+    eventually(lambda: len(rota.chain(job.id)) == 2, what="recovery by the new one")
+
+    assert second.worker_id != first.worker_id
+    assert [worker.id for worker in rota.workers()] == [second.worker_id]
+    assert rota.run_of(job.id).error == "Scheduler crash recovery"
+    gate.touch()
+    stage.drained()
+    assert rota.chain(job.id)[1].worker_id == second.worker_id
+    stage.check()
+
+
+def test_a_stopped_worker_is_not_given_up_however_long_its_beat_stands_still(stage, rota, gate):
+    stopped = stage.worker(1, beat=0.1)
+    [job] = hold(stage, rota, gate)
+    stopped.send(signal.SIGSTOP)
+    other = stage.worker(1, lease_ttl=1, beat=0.1)
+    beats = {worker.id: worker.beat for worker in rota.workers()}
+    eventually(lambda: {w.id: w.beat for w in rota.workers()}[other.worker_id] > beats[other.worker_id] + 15, what="twice the lease")
+    untouched(rota, [job])
+
+    stopped.send(signal.SIGCONT)
+    gate.touch()
+    rota.wait(job.id, timeout=20)
+    assert [each.status for each in rota.chain(job.id)] == ["COMPLETED"]
+    assert len(stage.entries) == 1
+    stage.check()
+
+
+def test_a_stopped_worker_that_is_killed_is_given_up(stage, rota, gate):
+    stopped = stage.worker(1)
+    [job] = hold(stage, rota, gate)
+    stopped.send(signal.SIGSTOP)
+    stopped.kill()
+    gate.touch()
+    stage.worker(1)
+    assert rota.wait(job.id, timeout=20).status == "COMPLETED"
+    assert [each.status for each in rota.chain(job.id)] == ["FAILED", "COMPLETED"]
+
+
+def test_a_worker_in_another_pid_namespace_is_judged_by_its_lock_although_its_pid_is_ours_too(stage, rota, gate):
+    apart = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+    if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine does not let us make a pid namespace; the test on the workers table still stands")
+    # Each is pid 1 of its own world: a pid says nothing here.
+    one, two = stage.worker(1, prefix=apart), stage.worker(1, prefix=apart)
+    jobs = hold(stage, rota, gate, 2)
+    assert {pid for _, _, pid in stage.entries} == {"1"}
+    sweeps(stage, rota)
+    untouched(rota, jobs)
+
+    victim = next(job for job in jobs if rota.get(job.id).worker_id == one.worker_id)
+    [process] = [child for child in one.children() if "worker.py" in " ".join(child.cmdline())]
+    process.kill()
+    eventually(lambda: len(rota.chain(victim.id)) == 2, what="the other one to see that it is gone")
+    assert {worker.id for worker in rota.workers()} == {two.worker_id}
+    gate.touch()
+    assert set(stage.drained().values()) == {"COMPLETED"}
+    stage.check()
+
+
+def test_no_pid_is_kept_anywhere_so_a_reused_one_means_nothing(stage, rota, gate):
+    worker = stage.worker(1)
+    hold(stage, rota, gate)
+    gate.touch()
+    stage.drained()
+    with invariants.reading(stage.database) as db:
+        columns = {row[1] for row in db.execute("PRAGMA table_info(workers)")}
+        [row] = db.execute("SELECT * FROM workers")
+    assert not any("pid" in name for name in columns)
+    assert worker.pid not in row
+    [lock] = stage.database.with_name("rota.db.workers").iterdir()
+    assert str(worker.pid) not in lock.read_text()
+
+
+def test_a_handler_process_that_outlives_its_worker_for_a_moment_keeps_it_alive(stage, rota, gate):
+    worker = stage.worker(1)
+    [job] = hold(stage, rota, gate, name="hold_apart")
+    handler = psutil.Process(int(stage.entries[0][2]))
+    handler.suspend()
+    try:
+        worker.kill()
+        sweeps(stage, rota)
+        untouched(rota, [job])
+    finally:
+        handler.resume()
+    stage.worker(1)
+    eventually(lambda: len(rota.chain(job.id)) == 2, what="recovery once the handler is gone too")
+    gate.touch()
+    assert set(stage.drained().values()) == {"COMPLETED"}
+    stage.check()
+
+
+# ---- the beat ------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_whose_lock_file_was_deleted_lives_by_its_beat_and_is_given_up_when_that_stands_still(stage, rota, gate):
+    nameless = stage.worker(1, beat=0.1)
+    [job] = hold(stage, rota, gate)
+    (stage.database.with_name("rota.db.workers") / f"{nameless.worker_id}.lock").unlink()
+    other = stage.worker(1, lease_ttl=1, beat=0.1)
+    beats = {worker.id: worker.beat for worker in rota.workers()}
+    eventually(lambda: {w.id: w.beat for w in rota.workers()}[other.worker_id] > beats[other.worker_id] + 15, what="longer than the lease")
+    untouched(rota, [job])
+
+    nameless.kill()
+    died = time.monotonic()
+    eventually(lambda: len(rota.chain(job.id)) == 2, what="the end of its lease")
+    assert time.monotonic() - died > 0.7
+    gate.touch()
+    assert set(stage.drained().values()) == {"COMPLETED"}
+    stage.check()
+
+
+def test_a_copied_database_is_recovered_when_the_lease_is_over_and_the_original_is_left_alone(stage, rota, gate):
+    stage.worker(1)
+    [job] = hold(stage, rota, gate)
+    copy = stage.folder / "elsewhere" / "rota.db"
+    copy.parent.mkdir()
+    with closing(apsw.Connection(str(stage.database))) as source, closing(apsw.Connection(str(copy))) as target:
+        with target.backup("main", source, "main") as backup:
+            backup.step()
+    stage.worker(1, database=copy, lease_ttl=1)
+    gate_of_copy = gate  # the copied job waits for the same gate: it is open when both have claimed
+    with closing(Rota(copy)) as other:
+        eventually(lambda: len(other.chain(job.id)) == 2, what="recovery in the copy")
+        untouched(rota, [job])
+        gate_of_copy.touch()
+        assert other.wait(job.id, timeout=20).status == "COMPLETED"
+        assert [each.status for each in other.chain(job.id)] == ["FAILED", "COMPLETED"]
+    rota.wait(job.id, timeout=20)
+    assert [each.status for each in rota.chain(job.id)] == ["COMPLETED"]
+    invariants.check(copy)
+    stage.check()
+
+
+def test_a_worker_recorded_on_a_folder_that_was_restored_without_its_locks_is_recovered(stage, rota, gate):
+    worker = stage.worker(1)
+    [job] = hold(stage, rota, gate)
+    worker.kill()
+    shutil.rmtree(stage.database.with_name("rota.db.workers"))
+    stage.worker(1, lease_ttl=1)
+    gate.touch()
+    assert rota.wait(job.id, timeout=20).status == "COMPLETED"
+    assert [each.status for each in rota.chain(job.id)] == ["FAILED", "COMPLETED"]
+
+
+# ---- direct executions ---------------------------------------------------------------------------------------------
+
+
+def reservations(stage):
+    with invariants.reading(stage.database) as db:
+        return [row[0] for row in db.execute("SELECT status FROM direct_reservations ORDER BY reserved_at")]
+
+
+def test_the_reservation_of_a_caller_killed_while_it_waits_is_expired_and_the_queue_goes_on(stage, rota, gate):
+    stage.worker(1)
+    hold(stage, rota, gate)
+    caller = stage.start("caller", "hold", gate, 50)
+    eventually(lambda: reservations(stage) == ["ACTIVE"], what="its reservation")
+    caller.kill()
+    eventually(lambda: reservations(stage) == ["EXPIRED"], what="the end of its reservation")
+    [direct] = rota.find(status="CANCELLED")
+    assert direct.origin == "direct"
+    after = rota.enqueue("work", {})
+    gate.touch()
+    assert rota.wait(after.id, timeout=20).status == "COMPLETED"
+    stage.check()
+
+
+def test_a_caller_killed_while_its_direct_job_runs_on_a_worker_does_not_block_the_queue(stage, rota, gate):
+    stage.worker(2)
+    caller = stage.start("caller", "hold", gate, 50)
+    eventually(lambda: len(stage.entries) == 1, within=20, what="the direct job at work")
+    caller.kill()
+    eventually(lambda: reservations(stage) == ["EXPIRED"], what="the end of its reservation")
+    after = rota.enqueue("work", {})
+    assert rota.wait(after.id, timeout=20).status == "COMPLETED"
+    gate.touch()
+    [direct] = [job for job in rota.find(job_type="hold") if job.origin == "direct"]
+    eventually(lambda: rota.get(direct.id).status.ended, what="the end of the direct job")
+    assert len(rota.chain(direct.id)) == 1
+    stage.check()
+
+
+def test_a_caller_that_ran_its_direct_job_itself_and_was_killed_is_recovered_and_nothing_is_repeated(stage, rota, gate):
+    caller = stage.start("caller", "hold", gate, 50)
+    eventually(lambda: len(stage.entries) == 1, within=20, what="the direct job at work in its caller")
+    caller.kill()
+    gate.touch()
+    stage.worker(1)
+    eventually(lambda: not invariants.any_live(stage.database), what="recovery")
+    [direct] = rota.find()
+    assert (direct.status, rota.run_of(direct.id).error) == ("DEAD_LETTER", "Scheduler crash recovery")
+    assert reservations(stage) != ["ACTIVE"]
+    after = rota.enqueue("work", {})
+    assert rota.wait(after.id, timeout=20).status == "COMPLETED"
+    assert len(stage.entries) == 2
+    stage.check()
+
+
+def test_a_caller_whose_only_worker_was_killed_gets_an_answer(stage, rota, gate):
+    worker = stage.worker(1, reservation_ttl=2)
+    caller = stage.start("caller", "hold", gate, 2, reservation_ttl=2)
+    eventually(lambda: len(stage.entries) == 1, within=20, what="the direct job at work")
+    worker.kill()
+
+    assert caller.ends(within=10) == 0
+
+    assert "ended FAILED" in caller.text or "refused ResourceBusy" in caller.text
+    assert not invariants.any_live(stage.database)
+
+
+def test_a_caller_waits_for_a_free_slot_of_a_live_worker_and_is_told_who_holds_it(stage, rota, gate):
+    worker = stage.worker(1)
+    hold(stage, rota, gate)
+    caller = stage.start("caller", "work", "", 0.5)
+    assert caller.ends() == 0
+    assert "refused ResourceBusy" in caller.text
+    assert worker.worker_id[:8] in caller.text
+    gate.touch()
+    stage.drained()
+    assert os.environ.get("ROTA_STORE") is None
+    stage.check()
