@@ -105,7 +105,7 @@ class Stage:
         return self.introduced(self.start("worker", concurrency, **options))
 
     def introduced(self, worker: Program) -> Program:
-        worker.worker_id = worker.says("worker")
+        worker.worker_id = worker.says("registered")
         return worker
 
     def producer(self, count: int, *kinds: str, pause_ms: float = 0) -> Program:

@@ -11,7 +11,7 @@ from jobs import rota
 def introduce() -> None:
     while not rota._drivers:
         time.sleep(0.005)
-    print("worker", rota._drivers[0].worker.id, flush=True)
+    print("registered", rota._drivers[0].worker.id, flush=True)
 
 
 if __name__ == "__main__":

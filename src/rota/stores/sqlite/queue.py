@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
+import apsw
 import msgspec
 
 from rota.errors import DuplicateId, QueueFull
@@ -19,25 +20,27 @@ _encode = msgspec.json.Encoder().encode
 
 def enqueue(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | None = None) -> list[Enqueued]:
     """Write new jobs, in the order given. Those that are there already come back as they are."""
+    if not rows:
+        return []
     repeated = False
     for organization_id, own in _by_organization(rows):
         version, max_queued, known = db.rows(
             "enqueue_gate",
             organization_id=organization_id,
-            # Ids ascend within a call: one that is repeated shows at its ends.
+            # Ids ascend within a call: one that is repeated shows at its ends. A caller's own may not: see _add_same.
             first=bytes.fromhex(own[0].job_id),
             last=bytes.fromhex(own[-1].job_id),
         )[0]
         if definitions is not None and version != definitions:
             raise DefinitionsChanged
         if max_queued is not None:
-            _refuse_overflow(db, organization_id, len(own), max_queued)
+            _refuse_overflow(db, organization_id, own, max_queued)
         repeated = repeated or bool(known)
     out: list[Enqueued] = []
     for plain, run in groupby(rows, key=_is_plain):
         if plain and not repeated:
             for _, same in groupby(run, key=_shape):
-                out += _add(db, list(same), now)
+                out += _add_same(db, list(same), now)
         else:
             for row in run:
                 out.append(_found(db, row) or _add(db, [row], now)[0])
@@ -93,9 +96,12 @@ def _is_plain(row: NewRow) -> bool:
     return not (row.unique_key or row.after or row.group_id or row.chosen or row.origin == Origin.DIRECT)
 
 
-def _refuse_overflow(db: Db, organization_id: str, added: int, limit: int) -> None:
+def _refuse_overflow(db: Db, organization_id: str, rows: Sequence[NewRow], limit: int) -> None:
     waiting = db.value("queued_count", organization_id=organization_id)
-    if waiting + added > limit:
+    if waiting + len(rows) <= limit:
+        return
+    added = sum(_found(db, row) is None for row in rows)
+    if added and waiting + added > limit:
         raise QueueFull(
             f"organization {organization_id!r} has {waiting:,} jobs queued and max_queued is {limit:,}: {added:,} more can't be added"
         )
@@ -116,6 +122,14 @@ def _found(db: Db, row: NewRow) -> Enqueued | None:
 
 def _existing(row: tuple[Any, ...]) -> Enqueued:
     return Enqueued(job_id=row[0], root_id=row[1], number=row[2], status=row[3], position=row[4], existing=True)
+
+
+def _add_same(db: Db, rows: list[NewRow], now: Instant) -> list[Enqueued]:
+    """Write rows of one shape at once; if one of them turns out to be there already, look at each."""
+    try:
+        return _add(db, rows, now)
+    except apsw.ConstraintError:
+        return [_found(db, row) or _add(db, [row], now)[0] for row in rows]
 
 
 def _shape(row: NewRow) -> tuple[Any, ...]:

@@ -31,7 +31,7 @@ def _expand(name: str, text: str, found: dict[str, str]) -> str:
     return text.replace("{columns}", columns)
 
 
-_CLAIMED = {"candidates", "candidate_direct", "holding", "held_by", "failed_without_successor"}
+_CLAIMED = {"candidates", "candidates_among", "candidate_direct", "holding", "held_by", "failed_without_successor"}
 
 
 @cache

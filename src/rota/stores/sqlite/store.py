@@ -128,8 +128,10 @@ class SqliteStore:
             return self._write(lambda db: queue.enqueue(db, rows, now, definitions))
         if not isinstance(transaction, Transaction) or transaction.store is not self:
             raise TransactionMisuse("transaction= takes what `with rota.transaction() as tx` gave, of the same Rota")
-        with translated(self.path):
-            return queue.enqueue(transaction._open(), rows, now, definitions)  # noqa: SLF001 - its own class, this module
+        db = transaction._open()  # noqa: SLF001 - its own class, this module
+        # A savepoint: a caller who catches the refusal and goes on keeps nothing of a batch that was refused.
+        with translated(self.path), db.raw:
+            return queue.enqueue(db, rows, now, definitions)
 
     def turn(self, turn_: Turn) -> Turned:
         """Make one turn."""

@@ -263,9 +263,7 @@ def _ready(db: Db, types: tuple[str, ...], want: int) -> list[Claimed]:
     for start in range(0, len(types), ARMS_MAX):
         some = types[start : start + ARMS_MAX]
         offered += _claimed.decode(_single(db.raw.execute(candidates(len(some)), (*some, want))))
-    # Numbers ascend with created_at inside one priority and position, which is all that ties need here.
-    offered.sort(key=lambda job: (-job.priority, job.position, job.number))
-    return offered[:want]
+    return _claimed.decode(db.value("candidates_among", numbers=numbers_json(job.number for job in offered), want=want))
 
 
 def _single(cursor: Any) -> str:

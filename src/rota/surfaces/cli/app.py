@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from rota.errors import RotaError
-from rota.surfaces.cli import enqueue, groups, jobs, overview, steering, up, verbs
+from rota.surfaces.cli import enqueue, groups, jobs, overview, steering, verbs, workers
 from rota.surfaces.cli.exits import report
 
 
@@ -33,17 +33,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-up.register(app)
+workers.register(app)
 enqueue.register(app)
 
 job_app = typer.Typer(help="Look at jobs and change them.", no_args_is_help=True)
 jobs.register(job_app)
 verbs.register(job_app)
-app.add_typer(job_app, name="job")
+app.add_typer(job_app, name="job", rich_help_panel="Jobs")
 
 group_app = typer.Typer(help="Jobs that belong together, one after the other or all at once.", no_args_is_help=True)
 groups.register(group_app)
-app.add_typer(group_app, name="group")
+app.add_typer(group_app, name="group", rich_help_panel="Jobs")
 
 overview.register(app)
 steering.register(app)

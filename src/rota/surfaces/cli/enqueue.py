@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         "enqueue",
+        rich_help_panel="Jobs",
         epilog=examples(
             "rota enqueue send_email -p to=ada@example.org -p subject='Hello'",
             """rota enqueue resize --params '{"width": 640}' --in 90s --priority high""",
@@ -52,21 +53,22 @@ def enqueue(
     priority: PriorityOption = None,
     run_at: RunAtOption = None,
     delay: InOption = None,
-    unique_key: Annotated[str | None, typer.Option(help="While a job of this key lives, it is returned instead.", show_default=False)] = None,
-    max_retries: Annotated[int | None, typer.Option(min=0, help="Retries after a failed attempt.", show_default=False)] = None,
-    timeout: Annotated[
-        timedelta | None, typer.Option(parser=duration, metavar="DURATION", help="How long an attempt may run.", show_default=False)
-    ] = None,
+    unique_key: Annotated[str | None, typer.Option(help="While a job of this key lives, it is returned instead.")] = None,
+    max_retries: Annotated[int | None, typer.Option(min=0, help="Retries after a failed attempt.")] = None,
+    timeout: Annotated[timedelta | None, typer.Option(parser=duration, metavar="DURATION", help="How long an attempt may run.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the chain and print its result.")] = False,
     wait_timeout: Annotated[
         timedelta | None,
-        typer.Option(parser=duration, metavar="DURATION", help="Wait no longer than this (exit code 4).", show_default=False),
+        typer.Option(parser=duration, metavar="DURATION", help="Wait no longer than this (exit code 4)."),
     ] = None,
     app: AppOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Accept one job. When this returns, the job is on disk."""
+    """Enqueue one job; when this returns, it is on disk.
+
+    With --wait the exit code tells the end: 0 for COMPLETED and SKIPPED, 1 for DEAD_LETTER and CANCELLED, 4 if the wait was over first.
+    """
     given, moment = params_of(params, pairs), when(run_at, delay)
     with session(store, app=app) as rota:
         job = rota.enqueue(

@@ -1,11 +1,11 @@
 """Exit codes, and how an error becomes one.
 
-    0    done
-    1    refused or failed (one line on stderr: `error: … (code)`); with --wait, a chain that ended badly
-    2    the command line itself is wrong
-    3    nothing of that id, or no store at that path
-    4    --wait was over before the chain ended
-    130  Ctrl-C
+0    done
+1    refused or failed (one line on stderr: `error: … (code)`); with --wait, a chain that ended badly
+2    the command line itself is wrong
+3    nothing of that id, or no store at that path
+4    --wait was over before the chain ended
+130  Ctrl-C
 """
 
 from __future__ import annotations

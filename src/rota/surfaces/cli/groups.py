@@ -33,12 +33,14 @@ def register(app: typer.Typer) -> None:
 def create(
     members: Annotated[
         list[str],
-        typer.Argument(metavar="MEMBER...", help="In order: NAME or NAME:{JSON params} makes a job; an id or number takes one that waits already."),
+        typer.Argument(
+            metavar="MEMBER...", help="In order: NAME or NAME:{JSON params} makes a job; an id or number takes one that waits already."
+        ),
     ],
     *,
     mode: Annotated[Mode, typer.Option("--mode", help="One after the other, or all at once.")] = Mode.SEQUENTIAL,
     on_failure: Annotated[OnFailure, typer.Option("--on-failure", help="What becomes of the rest when one fails.")] = OnFailure.STOP,
-    name: Annotated[str | None, typer.Option("--name", help="A name to know it by.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option("--name", help="A name to know it by.")] = None,
     app: AppOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,

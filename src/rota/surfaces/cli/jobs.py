@@ -31,9 +31,9 @@ from rota.surfaces.cli.session import session
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("list", epilog=examples("rota job list --status RUNNING --status QUEUED", "rota job list --type send_email --json | jq .id"))(
-        list_jobs
-    )
+    app.command(
+        "list", epilog=examples("rota job list --status RUNNING --status QUEUED", "rota job list --type send_email --json | jq .id")
+    )(list_jobs)
     app.command("show", epilog=examples("rota job show 42", "rota job show JOB-2026-00042.3 --json"))(show)
     app.command("explain", epilog=examples("rota job explain 42"))(explain)
     app.command("runs", epilog=examples("rota job runs 42"))(runs)
@@ -42,12 +42,10 @@ def register(app: typer.Typer) -> None:
 
 def list_jobs(
     *,
-    statuses: Annotated[
-        list[Status] | None, typer.Option("--status", case_sensitive=False, help="Only these states.", show_default=False)
-    ] = None,
-    job_type: Annotated[str | None, typer.Option("--type", help="Only jobs of this template.", show_default=False)] = None,
-    group: Annotated[str | None, typer.Option("--group", help="Only members of this group (its id).", show_default=False)] = None,
-    text: Annotated[str | None, typer.Option("--text", help="Only jobs with this text in params, type, key or reason.", show_default=False)] = None,
+    statuses: Annotated[list[Status] | None, typer.Option("--status", case_sensitive=False, help="Only these states.")] = None,
+    job_type: Annotated[str | None, typer.Option("--type", help="Only jobs of this template.")] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Only members of this group (its id).")] = None,
+    text: Annotated[str | None, typer.Option("--text", help="Only jobs with this text in params, type, key or reason.")] = None,
     limit: LimitOption = 20,
     store: StoreOption = None,
     as_json: JsonOption = False,

@@ -97,7 +97,7 @@ def _value(text: str) -> Any:
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="PATH", help="The store: a path or sqlite:///path. Else $ROTA_STORE, else ./rota.db.", show_default=False),
+    typer.Option("--store", metavar="PATH", help="The store: a path or sqlite:///path. Else $ROTA_STORE, else ./rota.db."),
 ]
 AppOption = Annotated[
     str | None,
@@ -105,7 +105,6 @@ AppOption = Annotated[
         "--app",
         metavar="MODULE:ATTR",
         help="Load this Rota and its handlers, from the current directory (ATTR: rota). Its own store is used unless --store is given.",
-        show_default=False,
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one document, or one line for each item of a list.")]
@@ -113,22 +112,20 @@ IdArgument = Annotated[str, typer.Argument(metavar="ID", help="A job: its id, it
 IdsArgument = Annotated[list[str], typer.Argument(metavar="ID...", help="Jobs: ids or numbers (JOB-2026-00042, or just 42).")]
 GroupArgument = Annotated[str, typer.Argument(metavar="ID", help="A group's id.")]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Show at most this many.")]
-PriorityOption = Annotated[
-    str | None, typer.Option("--priority", help="0 to 100, or low, normal, high, critical.", show_default=False)
-]
+PriorityOption = Annotated[str | None, typer.Option("--priority", help="0 to 100, or low, normal, high, critical.")]
 ParamsOption = Annotated[
     str | None,
-    typer.Option("--params", metavar="JSON", help="Params as a JSON object; @FILE reads a file, - reads stdin.", show_default=False),
+    typer.Option("--params", metavar="JSON", help="Params as a JSON object; @FILE reads a file, - reads stdin."),
 ]
 PairsOption = Annotated[
     list[str] | None,
-    typer.Option("-p", "--param", metavar="KEY=VALUE", help="One param; a value that is JSON is taken as JSON, else as text.", show_default=False),
+    typer.Option("-p", "--param", metavar="KEY=VALUE", help="One param; a value that is JSON is taken as JSON, else as text."),
 ]
 RunAtOption = Annotated[
     datetime | None,
-    typer.Option("--run-at", parser=point_in_time, metavar="ISO", help="Not before this time, e.g. 2026-08-01T09:00:00Z.", show_default=False),
+    typer.Option("--run-at", parser=point_in_time, metavar="ISO", help="Not before this time, e.g. 2026-08-01T09:00:00Z."),
 ]
 InOption = Annotated[
     timedelta | None,
-    typer.Option("--in", parser=duration, metavar="DURATION", help="Not before this much time has passed: 90s, 5m, 1h30m.", show_default=False),
+    typer.Option("--in", parser=duration, metavar="DURATION", help="Not before this much time has passed: 90s, 5m, 1h30m."),
 ]

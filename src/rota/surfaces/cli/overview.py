@@ -18,15 +18,15 @@ from rota.surfaces.python import Rota
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("stats", epilog=examples("rota stats", "rota stats --json | jq .by_status"))(stats)
-    app.command("queue", epilog=examples("rota queue --limit 10"))(queue)
-    app.command("workers", epilog=examples("rota workers"))(workers)
-    app.command("settings", epilog=examples("rota settings", "ROTA_CONCURRENCY=32 rota settings --json"))(settings)
-    app.command("version", epilog=examples("rota version"))(version)
+    app.command("stats", rich_help_panel="Look", epilog=examples("rota stats", "rota stats --json | jq .by_status"))(stats)
+    app.command("queue", rich_help_panel="Look", epilog=examples("rota queue --limit 10"))(queue)
+    app.command("workers", rich_help_panel="Look", epilog=examples("rota workers"))(workers)
+    app.command("settings", rich_help_panel="Look", epilog=examples("rota settings", "ROTA_CONCURRENCY=32 rota settings --json"))(settings)
+    app.command("version", rich_help_panel="Look", epilog=examples("rota version"))(version)
 
 
 def stats(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Count jobs by state, and say how long the oldest has been waiting and what is paused."""
+    """Count jobs by state; say how long the oldest waits and what is paused."""
     with session(store) as rota:
         found, paused = rota.stats(), [pause_text(*pause) for pause in rota.pauses()]
     if as_json:
@@ -81,7 +81,7 @@ def workers(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
 
 
 def settings(*, app: AppOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Print every setting with its value and its meaning, and the store that would be used."""
+    """Print every setting: its value and what it is for."""
     rota = Rota(store) if app is None else load(app, store)
     rows = [
         {
@@ -94,7 +94,9 @@ def settings(*, app: AppOption = None, store: StoreOption = None, as_json: JsonO
         for name, doc in DOCS.items()
     ]
     if as_json:
-        return show_json_lines([{"name": "store", "value": rota.url, "default": "rota.db", "variable": "ROTA_STORE", "what": _STORE}, *rows])
+        return show_json_lines(
+            [{"name": "store", "value": rota.url, "default": "rota.db", "variable": "ROTA_STORE", "what": _STORE}, *rows]
+        )
     made = table("setting", "value", "what it is for", right=("value",))
     made.add_row("store", escaped(rota.url), _STORE)
     for row in rows:
@@ -106,7 +108,7 @@ def settings(*, app: AppOption = None, store: StoreOption = None, as_json: JsonO
 
 
 def version(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Print the versions of Rota and of what it stands on, and which store is meant: what a bug report needs."""
+    """Print versions and which store is meant: what a bug report needs."""
     import apsw  # noqa: PLC0415 - 20 ms that no other command's help needs
 
     from rota import __version__  # noqa: PLC0415 - the package is complete by now

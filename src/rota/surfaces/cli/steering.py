@@ -12,21 +12,24 @@ from rota.surfaces.cli.output import show_json
 from rota.surfaces.cli.overview import pause_text
 from rota.surfaces.cli.session import actor, session
 
-TemplateOption = Annotated[str | None, typer.Option("--template", help="Only this template.", show_default=False)]
-OrganizationOption = Annotated[str | None, typer.Option("--organization", help="Only this organization.", show_default=False)]
+TemplateOption = Annotated[str | None, typer.Option("--template", help="Only this template.")]
+OrganizationOption = Annotated[str | None, typer.Option("--organization", help="Only this organization.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("pause", epilog=examples("rota pause", "rota pause --template send_email"))(pause)
-    app.command("resume", epilog=examples("rota resume", "rota resume --template send_email"))(resume)
-    app.command("recover", epilog=examples("rota recover"))(recover)
+    app.command("pause", rich_help_panel="Steer", epilog=examples("rota pause", "rota pause --template send_email"))(pause)
+    app.command("resume", rich_help_panel="Steer", epilog=examples("rota resume", "rota resume --template send_email"))(resume)
+    app.command("recover", rich_help_panel="Steer", epilog=examples("rota recover"))(recover)
 
 
 def pause(
     *, template: TemplateOption = None, organization: OrganizationOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
-    """Let nothing start: of a template, of an organization or (neither given) at all. What runs goes on."""
+    """Let nothing start until it is resumed.
+
+    Of a template, of an organization or (neither given) at all. What runs goes on.
+    """
     _not_both(template, organization)
     with session(store) as rota:
         rota.pause(template=template, organization=organization, actor=actor())
@@ -36,7 +39,10 @@ def pause(
 def resume(
     *, template: TemplateOption = None, organization: OrganizationOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
-    """End a pause. Each is ended by itself: resuming everything leaves a template's own pause as it is."""
+    """End a pause.
+
+    Each is ended by itself: resuming everything leaves a template's own pause as it is.
+    """
     _not_both(template, organization)
     with session(store) as rota:
         rota.resume(template=template, organization=organization, actor=actor())
@@ -44,7 +50,10 @@ def resume(
 
 
 def recover(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """End what dead workers left behind, now. Workers do this by themselves; twice has the effect of once."""
+    """End what dead workers left behind, now.
+
+    Workers do this by themselves; twice has the effect of once.
+    """
     with session(store) as rota:
         done = rota.recover()
     if as_json:

@@ -35,21 +35,26 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("cancel", epilog=examples("rota job cancel 42 43 --reason 'wrong address'"))(cancel)
-    app.command("retry", epilog=examples("rota job retry 42", "rota job list --status DEAD_LETTER --json | jq -r .id | xargs rota job retry"))(
-        retry
+    app.command(
+        "retry", epilog=examples("rota job retry 42", "rota job list --status DEAD_LETTER --json | jq -r .id | xargs rota job retry")
+    )(retry)
+    app.command("change", epilog=examples("rota job change 42 --priority high", "rota job change 42 -p to=bob@example.org --in 10m"))(
+        change
     )
-    app.command("change", epilog=examples("rota job change 42 --priority high", "rota job change 42 -p to=bob@example.org --in 10m"))(change)
     app.command("move", epilog=examples("rota job move 42 --front", "rota job move 42 --before 40"))(move)
 
 
 def cancel(
     ids: IdsArgument,
     *,
-    reason: Annotated[str | None, typer.Option("--reason", help="Recorded with the job.", show_default=False)] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Recorded with the job.")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Cancel chains: at once while they wait, by request while they run. They are never retried by themselves."""
+    """Cancel jobs: at once while they wait, by request while they run.
+
+    The whole chain is meant: it is not retried by itself any more.
+    """
 
     def one(rota: Rota, job_id: str) -> Job:
         return rota.cancel(job_id, reason=reason, actor=actor())
@@ -58,7 +63,10 @@ def cancel(
 
 
 def retry(ids: IdsArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Give chains that ended DEAD_LETTER, CANCELLED or SKIPPED one more attempt, with a fresh budget."""
+    """Give jobs that ended badly one more attempt.
+
+    Their chain must have ended DEAD_LETTER, CANCELLED or SKIPPED; it gets a fresh budget.
+    """
 
     def one(rota: Rota, job_id: str) -> Job:
         return rota.retry(job_id, actor=actor())
@@ -77,7 +85,10 @@ def change(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a job that waits: its priority, its params, its time. --params replaces all params, -p changes those it names."""
+    """Change a job that waits: its priority, its params, its time.
+
+    --params replaces all params, -p changes those it names.
+    """
     moment = when(run_at, delay)
     if priority is None and params is None and not pairs and moment is None:
         raise typer.BadParameter("nothing to change: give --priority, --params, -p, --run-at or --in")
@@ -94,8 +105,8 @@ def change(
 def move(
     job_id: IdArgument,
     *,
-    before: Annotated[str | None, typer.Option("--before", metavar="ID", help="Right before this job.", show_default=False)] = None,
-    after: Annotated[str | None, typer.Option("--after", metavar="ID", help="Right after this job.", show_default=False)] = None,
+    before: Annotated[str | None, typer.Option("--before", metavar="ID", help="Right before this job.")] = None,
+    after: Annotated[str | None, typer.Option("--after", metavar="ID", help="Right after this job.")] = None,
     front: Annotated[bool, typer.Option("--front", help="To the front of its priority.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,

@@ -36,6 +36,11 @@ class Running(Base):
 
     def start(self, *, concurrency: int | None = None) -> Driver:
         """Start a worker on a thread of its own and return its driver."""
+        if inside_handler():
+            raise Refused(
+                "a worker can't be started inside a handler; in a script whose handlers run in processes, "
+                'start it under `if __name__ == "__main__":`'
+            )
         opened = self._open()
         self._registry.sync(opened.store, self._clock.now())
         slots = self.settings.concurrency if concurrency is None else concurrency

@@ -10,6 +10,13 @@ SELECT json_group_array(json_array({columns}))
 SELECT number, priority, position, created_at, job_id FROM jobs
  WHERE status = 'QUEUED' AND held IS NULL AND job_type = ?
 
+-- name: candidates_among
+-- The first of those that several queries offered.
+SELECT json_group_array(json_array({columns}))
+  FROM (SELECT number AS picked FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers))
+         ORDER BY priority DESC, position, created_at, job_id LIMIT :want)
+ CROSS JOIN jobs AS j ON j.number = picked;
+
 -- name: candidate_direct
 SELECT json_group_array(json_array({columns})) FROM jobs AS j WHERE j.number = :number AND j.status = 'QUEUED' AND j.held = 'direct';
 

@@ -1,0 +1,207 @@
+"""Running a worker under a terminal or a service manager: signals, the live view or log lines, and the way home."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Protocol, Self
+
+from rota.engine.driver import Driver
+from rota.errors import StoreError
+from rota.surfaces.cli.journal import Journal, set_up
+from rota.surfaces.cli.output import console
+from rota.surfaces.cli.session import path_of
+from rota.surfaces.cli.watch import LOOK_S, Snapshot, Watch
+from rota.surfaces.python import Rota
+
+log = logging.getLogger("rota.cli")
+
+PLAIN_S = 1.0
+"""How often log lines are written; the live view has its own rhythm."""
+DEMO_S = 3.0
+DEMO_WAITING_MAX = 30
+"""A demo adds nothing while so many jobs wait: a paused store must not fill up."""
+
+
+class Screen(Protocol):
+    """Shows snapshots."""
+
+    every_s: float
+
+    def update(self, snapshot: Snapshot, stopper: Stopper) -> None:
+        """Show one."""
+
+
+class Stopper:
+    """Listens for SIGINT and SIGTERM: the first lets running jobs finish, the second interrupts them."""
+
+    def __init__(self, driver: Driver, grace_s: float) -> None:
+        """Take the driver to stop."""
+        self._driver = driver
+        self._grace_s = grace_s
+        self._asked = 0
+        self._heard = threading.Event()
+        self._way_home: threading.Thread | None = None
+        self._hurried = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        """Listen."""
+        self._before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @property
+    def stopping(self) -> bool:
+        """Say whether somebody asked."""
+        return self._way_home is not None
+
+    @property
+    def done(self) -> bool:
+        """Say whether the worker is home. One that ends without being asked is an error."""
+        if self._way_home is None:
+            if not self._driver.running:
+                raise StoreError("the worker's thread ended by itself: its last log lines say why")
+            return False
+        return not self._way_home.is_alive()
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, but wake up for a signal, and act on it."""
+        if self._way_home is not None:
+            self._way_home.join(seconds if self._asked == 1 or self._hurried else 0)
+        else:
+            self._heard.wait(seconds)
+        if self._asked >= 1 and self._way_home is None:
+            self._way_home = threading.Thread(target=self._driver.stop, name="rota-way-home", daemon=True)
+            self._way_home.start()
+            log.info("%s", self.notice)
+        if self._asked >= 2 and not self._hurried:
+            self._hurried = True
+            self._driver.hurry()
+            log.info("interrupting what still runs")
+
+    @property
+    def notice(self) -> str:
+        """Say what happens now."""
+        if not self._driver.running:
+            return "stopped"
+        held = self._driver.worker.holding
+        if self._hurried or not held:
+            return "stopping"
+        jobs = "the running job" if held == 1 else f"{held} running jobs"
+        return f"stopping: {jobs} may finish (up to {self._grace_s:g} s); Ctrl-C again interrupts"
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._asked += 1
+        self._heard.set()
+
+
+class PlainLines:
+    """Shows snapshots as log lines."""
+
+    every_s = PLAIN_S
+
+    def __init__(self) -> None:
+        """Start with nothing told."""
+        self._journal = Journal()
+
+    def update(self, snapshot: Snapshot, _stopper: Stopper) -> None:
+        """Log what is new."""
+        self._journal.update(snapshot)
+
+
+class LiveView:
+    """Shows snapshots as frames in the terminal, four a second."""
+
+    every_s = LOOK_S
+
+    def __init__(self, live: Any, rota: Rota, slots: int) -> None:
+        """Take the rich Live that draws."""
+        self._live = live
+        path = path_of(rota.url)
+        self._store = rota.url if path is None else str(path.absolute())
+        self._slots = slots
+        self._start = time.monotonic()
+
+    def update(self, snapshot: Snapshot, stopper: Stopper) -> None:
+        """Draw one frame."""
+        from rota.surfaces.cli.view import About, frame  # noqa: PLC0415 - rich, which log lines don't need
+
+        about = About(
+            store=self._store,
+            up_s=time.monotonic() - self._start,
+            slots=self._slots,
+            notice=stopper.notice if stopper.stopping else "",
+        )
+        size = self._live.console.size
+        self._live.update(frame(snapshot, about, width=size.width, height=size.height), refresh=True)
+
+
+def serve(rota: Rota, *, concurrency: int | None, live: bool, as_json: bool, demo: Callable[[Rota], object] | None) -> None:
+    """Run a worker until it is asked to stop, and show what happens."""
+    slots = concurrency or rota.settings.concurrency
+    with _screen(rota, slots, live=live, as_json=as_json) as screen:
+        driver = rota.start(concurrency=concurrency)
+        with Stopper(driver, rota.settings.shutdown_grace) as stopper, _feeding(rota, demo):
+            log.info("worker %s is up on %s with %d slots%s", driver.worker.id, rota.url, slots, _types(rota, driver))
+            watch = Watch(rota)
+            while not stopper.done:
+                screen.update(watch.look(), stopper)
+                stopper.wait(screen.every_s)
+            screen.update(watch.look(), stopper)
+    log.info("stopped")
+
+
+@contextmanager
+def _screen(rota: Rota, slots: int, *, live: bool, as_json: bool) -> Iterator[Screen]:
+    if not live:
+        set_up(as_json=as_json)
+        yield PlainLines()
+        return
+    from rich.live import Live  # noqa: PLC0415 - log lines don't need it
+
+    screen = console()
+    # The view shows the jobs itself: only what is unusual is printed above it.
+    set_up(lambda line: screen.print(line, markup=False, soft_wrap=True), level=logging.WARNING)
+    with Live(console=screen, auto_refresh=False, vertical_overflow="crop") as drawing:
+        yield LiveView(drawing, rota, slots)
+
+
+@contextmanager
+def _feeding(rota: Rota, demo: Callable[[Rota], object] | None) -> Iterator[None]:
+    """Call a demo every few seconds beside the worker."""
+    if demo is None:
+        yield
+        return
+    over = threading.Event()
+
+    def feed() -> None:
+        try:
+            while not over.is_set():
+                if len(rota.queue(limit=DEMO_WAITING_MAX)) < DEMO_WAITING_MAX:
+                    demo(rota)
+                over.wait(DEMO_S)
+        except Exception:
+            log.exception("the demo failed and enqueues nothing more")
+
+    thread = threading.Thread(target=feed, name="rota-demo", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _types(rota: Rota, driver: Driver) -> str:
+    names = next((worker.job_types for worker in rota.workers() if worker.id == driver.worker.id), ())
+    return f", for {', '.join(names)}" if names else "; it has no handlers: give --app to load some"

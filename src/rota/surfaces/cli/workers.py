@@ -1,0 +1,63 @@
+"""`rota up` and `rota worker`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, examples
+from rota.surfaces.cli.session import demo_of, session
+
+ConcurrencyOption = Annotated[
+    int | None,
+    typer.Option("--concurrency", min=1, max=10_000, help="Handlers to run at once. Else $ROTA_CONCURRENCY, else 8."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("up", rich_help_panel="Start", epilog=examples("rota up --app shop.jobs:rota", "rota up --app examples.tour:rota --demo"))(
+        up
+    )
+    app.command(
+        "worker",
+        rich_help_panel="Start",
+        epilog=examples("rota worker --app shop.jobs:rota --store /var/lib/shop/rota.db --concurrency 16"),
+    )(worker)
+
+
+def up(
+    *,
+    app: AppOption = None,
+    store: StoreOption = None,
+    concurrency: ConcurrencyOption = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Call the function demo(rota) beside the application's Rota every few seconds.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Start Rota here, with a live view.
+
+    A worker runs in this process. In a terminal a view shows what happens; elsewhere there are log lines. Ctrl-C stops it: running jobs
+    may finish, a second Ctrl-C interrupts them.
+    """
+    if demo and app is None:
+        raise typer.BadParameter("--demo needs --app: the demo is a function beside the application's Rota")
+    _run(app, store, concurrency, live=sys.stdout.isatty() and not as_json, demo=demo, as_json=as_json)
+
+
+def worker(*, app: AppOption = None, store: StoreOption = None, concurrency: ConcurrencyOption = None, as_json: JsonOption = False) -> None:
+    """Run a worker with plain log lines, for servers.
+
+    SIGTERM lets running jobs finish; a second one interrupts them.
+    """
+    _run(app, store, concurrency, live=False, demo=False, as_json=as_json)
+
+
+def _run(app: str | None, store: str | None, concurrency: int | None, *, live: bool, demo: bool, as_json: bool) -> None:
+    from rota.surfaces.cli.serving import serve  # noqa: PLC0415 - threads, signals and views that no other command needs
+
+    with session(store, app=app, make=True) as rota:
+        serve(rota, concurrency=concurrency, live=live, as_json=as_json, demo=demo_of(app) if demo and app else None)
