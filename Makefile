@@ -20,7 +20,7 @@ help: ## List these commands
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
 run: .venv/.run ## Start Rota with the example application on ./rota.db
-	@exec $(BIN)/rota up --app examples.tour:rota $(ARGS)
+	@exec $(BIN)/rota up --app examples.tour:rota --demo $(ARGS)
 
 test: .venv/.dev ## Run the tests: two at a time, then those marked serial alone
 	@log=$$(mktemp -d)

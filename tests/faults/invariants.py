@@ -46,8 +46,8 @@ def check(database: Path, *, accepted: Iterable[str] = (), executed: Iterable[st
         wrong += [f"foreign_key_check: {row}" for row in db.execute("PRAGMA foreign_key_check")]
         jobs = list(
             db.execute(
-                "SELECT lower(hex(j.job_id)), lower(hex(j.root_id)), nullif(lower(hex(j.retry_of)), ''), j.attempt, j.status, j.started_at IS NOT NULL,"
-                " r.run_id IS NOT NULL, r.status, w.worker_id IS NOT NULL AND w.ended_at IS NULL, j.blockers, j.crashes, j.failures"
+                "SELECT lower(hex(j.job_id)), lower(hex(j.root_id)), nullif(lower(hex(j.retry_of)), ''), j.attempt, j.status,"
+                " j.started_at IS NOT NULL, r.run_id IS NOT NULL, r.status, w.worker_id IS NOT NULL AND w.ended_at IS NULL"
                 " FROM jobs AS j LEFT JOIN job_runs AS r ON r.job_number = j.number LEFT JOIN workers AS w ON w.worker_id = j.worker_id"
                 " ORDER BY j.root_id, j.attempt"
             )
@@ -58,10 +58,8 @@ def check(database: Path, *, accepted: Iterable[str] = (), executed: Iterable[st
             for number, blockers in db.execute("SELECT number, blockers FROM jobs WHERE status = 'PENDING'")
             if blockers != open_edges.get(number, 0)
         ]
-        wrong += [
-            f"two live jobs hold key {row[0]!r}"
-            for row in db.execute("SELECT unique_key FROM jobs WHERE finished_at IS NULL AND unique_key IS NOT NULL GROUP BY 1 HAVING count(*) > 1")
-        ]
+        twice = "SELECT unique_key FROM jobs WHERE finished_at IS NULL AND unique_key IS NOT NULL GROUP BY 1 HAVING count(*) > 1"
+        wrong += [f"two live jobs hold key {row[0]!r}" for row in db.execute(twice)]
     wrong += _chains(jobs)
     wrong += [text for row in jobs for text in _alone(row)]
     roots = {job_id for job_id, root_id, retry_of, *_ in jobs if retry_of is None and job_id == root_id}
@@ -133,7 +131,7 @@ def _chains(jobs: list[tuple]) -> list[str]:
     wrong = []
     before: tuple | None = None
     for row in jobs:
-        job_id, root_id, retry_of, attempt, status = row[:5]
+        job_id, root_id, retry_of, attempt = row[:4]
         first = before is None or before[1] != root_id
         if first:
             if attempt != 1 or retry_of is not None or job_id != root_id:
@@ -155,7 +153,7 @@ def _chains(jobs: list[tuple]) -> list[str]:
 
 def _alone(row: tuple) -> list[str]:
     """What a job and its own run must agree on."""
-    job_id, _, _, _, status, started, has_run, run_status, worker_lives, *_ = row
+    job_id, _, _, _, status, started, has_run, run_status, worker_lives = row
     if status == "RUNNING":
         wrong = [] if has_run and run_status is None else [f"job {job_id} is RUNNING, its run is {run_status if has_run else 'missing'}"]
         return wrong if worker_lives else [*wrong, f"job {job_id} is RUNNING and its worker is recorded as ended, or not at all"]

@@ -43,10 +43,10 @@ class Program:
 
         def found() -> str | None:
             whole = [line for line in self.text.split("\n")[:-1] if line.split(" ")[0] == word]
-            assert whole or self.alive, f"it ended ({self.popen.returncode}) and never said {word!r}:\n{self.text}"
+            assert whole or self.alive, f"it ended ({self.popen.returncode}) and never said {word!r}:\n{self.text[-2000:]}"
             return f"{whole[0]} " if whole else None
 
-        return eventually(found, within=within, what=f"{word!r} in\n{self.text}").strip().partition(" ")[2]
+        return eventually(found, within=within, what=f"{word!r} in\n{self.text[-2000:]}").strip().partition(" ")[2]
 
     def send(self, number: int) -> None:
         self.popen.send_signal(number)
@@ -60,7 +60,7 @@ class Program:
         try:
             return self.popen.wait(within)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.popen.args} did not end within {within:g} s:\n{self.text}") from None
+            raise AssertionError(f"{self.popen.args} did not end within {within:g} s:\n{self.text[-2000:]}") from None
 
     def children(self) -> list[psutil.Process]:
         return psutil.Process(self.pid).children(recursive=True)

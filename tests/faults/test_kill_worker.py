@@ -68,7 +68,8 @@ def test_all_workers_killed_at_once_leave_the_line_as_it_was(stage):
         assert invariants.line(stage.database) == standing
 
         # The lock is gone when the last handler process is, which the kernel tells of the death of its worker.
-        eventually(lambda: not any(invariants.lock_is_held(stage.database, each.worker_id) for each in workers), what="release of the locks")
+        for worker in workers:
+            eventually(lambda gone=worker: not invariants.lock_is_held(stage.database, gone.worker_id), what="release of its lock")
         rota.recover()
         assert invariants.held_by_the_dead(stage.database) == 0
         assert not rota.recover()
@@ -118,7 +119,7 @@ def test_a_killed_worker_takes_its_handler_processes_along_and_counts_as_alive_u
         if rng.random() < 0.5:
             rng.choice(children).kill()
         worker.kill()
-        eventually(lambda: not any(_works(child) for child in children), what="the end of its handler processes")
+        eventually(lambda left=children: not any(_works(child) for child in left), what="the end of its handler processes")
         stage.check()
     stage.worker(3)
     assert producer.ends(within=30) == 0

@@ -32,16 +32,19 @@ def in_child(story) -> int:
 
 
 def join(pid: int, within: float = 15.0) -> None:
+    print("exit", reap(pid, within), flush=True)
+
+
+def reap(pid: int, within: float) -> object:
     end = time.monotonic() + within
     while time.monotonic() < end:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
-            print("exit", os.waitstatus_to_exitcode(status), flush=True)
-            return
+            return os.waitstatus_to_exitcode(status)
         time.sleep(0.005)
     os.kill(pid, 9)
     os.waitpid(pid, 0)
-    print("exit hung", flush=True)
+    return "hung"
 
 
 def both_enqueue() -> None:
@@ -66,7 +69,7 @@ def worker_in_parent() -> None:
         rota.wait(rota.enqueue("work").id, timeout=20)
         join(in_child(story))
         rota.wait(rota.enqueue("work").id, timeout=20)
-        while rota.stats().by_status != {"COMPLETED": 3}:
+        while rota.stats().by_status.get("COMPLETED") != 3:
             time.sleep(0.01)
         print("workers", len(rota.workers()), flush=True)
 
@@ -84,18 +87,18 @@ def worker_in_child() -> None:
 
 def turn_on_both_sides() -> None:
     def story():
-        job = rota.enqueue("work")
-        rota.turn()
-        print("child", rota.get(job.id).status, rota.get(job.id).worker_id)
+        rota.turn()  # before anything else: this is where a parent's worker would be used by mistake
+        print("child", rota.get(second.id).status, rota.get(second.id).worker_id)
         rota.close()
 
     first = rota.enqueue("work")
     rota.turn()
     print("parent", rota.get(first.id).status, rota.get(first.id).worker_id, flush=True)
-    join(in_child(story))
     second = rota.enqueue("work")
+    join(in_child(story))
+    third = rota.enqueue("work")
     rota.turn()
-    print("after", rota.get(second.id).status, rota.get(second.id).worker_id, flush=True)
+    print("after", rota.get(third.id).status, rota.get(third.id).worker_id, flush=True)
     rota.close()
 
 
@@ -108,6 +111,19 @@ def child_closes_at_once() -> None:
         join(in_child(story))
         print("same", [each.id for each in rota.workers()] == [before.id])
         print("ended", rota.wait(rota.enqueue("work").id, timeout=20).status, flush=True)
+
+
+def child_closes_the_callers_sign() -> None:
+    """The parent has shown a sign of life as a caller of direct(): it is not the child's to take back."""
+
+    def story():
+        rota.close()
+
+    rota.direct("work", timeout=10)
+    [mine] = [each.id for each in rota.workers() if each.kind == "client"]
+    join(in_child(story))
+    print("same", mine in [each.id for each in rota.workers()], Path(f"{rota.url}.workers", f"{mine}.lock").exists(), flush=True)
+    rota.close()
 
 
 def child_leaves_the_block_of_its_parent() -> None:
@@ -142,40 +158,58 @@ def client_of_direct() -> None:
     rota.close()
 
 
+def child_outlives_its_parents_connection() -> None:
+    """The parent closes, as it does at its end, while the child goes on: what the child accepts must stay."""
+    told, tell = os.pipe()
+    heard, hear = os.pipe()
+
+    def story():
+        print("accepted", rota.enqueue("work").id)
+        os.write(tell, b"x")
+        os.read(heard, 1)
+        print("accepted", rota.enqueue("work").id)
+        print("locks", sum(f" {os.getpid()} " in line for line in Path("/proc/locks").read_text().splitlines()), flush=True)
+        os._exit(0)
+
+    print("accepted", rota.enqueue("work").id)
+    pid = in_child(story)
+    os.read(told, 1)
+    rota.close()
+    os.write(hear, b"x")
+    join(pid)
+
+
 def many_threads() -> None:
     """Forks while other threads are in the middle of enqueueing: what they hold is never given back in the child."""
     stop = threading.Event()
 
     def busy():
         while not stop.is_set():
-            print("accepted", rota.enqueue("work").id)
+            rota.enqueue("work")
 
     def story():
-        print("accepted", rota.enqueue("work").id)
+        os.write(1, f"accepted {rota.enqueue('work').id}\n".encode())
 
+    rota.enqueue("work")
     threads = [threading.Thread(target=busy) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for _ in range(25):
-        join(in_child_raw(story), within=10.0)
+    codes = []
+    while len(codes) < 15 and "hung" not in codes:
+        pid = os.fork()
+        if not pid:
+            # With threads about, the child leaves at once, past the locks of the standard streams.
+            try:
+                story()
+            finally:
+                os._exit(0)
+        codes.append(reap(pid, 5.0))
     stop.set()
     for thread in threads:
         thread.join()
+    for code in codes:
+        print("exit", code, flush=True)
     rota.close()
-
-
-def in_child_raw(story) -> int:
-    """Fork with threads about: the child leaves at once, past the locks of the standard streams."""
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        job = rota.enqueue("work")
-        os.write(1, f"accepted {job.id}\n".encode())
-        code = 0
-    finally:
-        os._exit(code)
 
 
 if __name__ == "__main__":

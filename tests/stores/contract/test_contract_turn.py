@@ -282,6 +282,26 @@ def test_a_checkpoint_is_given_to_the_successor(desk):
     assert desk.store.holding(desk.worker) == [again]
 
 
+@pytest.mark.parametrize("outcome", [Released(), Crashed(), Snoozed(5.0), Failed("x")], ids=lambda each: type(each).__name__)
+def test_a_checkpoint_survives_an_attempt_that_made_none(desk, outcome):
+    desk.add()
+    job = desk.claim_one()
+    desk.turn(reports=[Report(job.number, checkpoint='{"page":7}')])
+    desk.end(job, Crashed())
+    desk.run_to(outcome)
+    desk.advance(600)
+    assert desk.claim_one().checkpoint == '{"page":7}'
+
+
+def test_a_newer_checkpoint_takes_the_place_of_the_older(desk):
+    desk.add()
+    for page in (1, 2):
+        job = desk.claim_one()
+        desk.turn(reports=[Report(job.number, checkpoint=str(page))])
+        desk.end(job, Interrupted())
+    assert desk.claim_one().checkpoint == "2"
+
+
 def test_a_queue_ttl_is_kept_by_a_released_job_and_over_for_one_that_started(desk):
     released, failed = desk.several(2, expires_at=desk.now + 30 * SECOND)
     one, other = desk.claim(2)

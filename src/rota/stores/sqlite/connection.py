@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -75,13 +75,17 @@ def check_path(path: Path) -> None:
         raise StoreUnusable(f"{folder} is on a network file system ({kind}), where SQLite's locks can't be trusted: use a local disk")
 
 
-def open_connection(path: Path, *, synchronous: str, wal_pages: int, vfs: str | None = None) -> apsw.Connection:
-    """Open the file with the settings that every connection of this store has."""
+def open_connection(
+    path: Path, *, synchronous: str, wal_pages: int, vfs: str | None = None, check: Callable[[Db], object] | None = None
+) -> apsw.Connection:
+    """Open the file with the settings that every connection of this store has. `check` may refuse it before it is changed."""
     with translated(path):
         connection = apsw.Connection(str(path), vfs=vfs)
         connection.set_busy_timeout(5_000)
         # The plan never depends on the values bound: otherwise SQLite prepares most statements anew at each call.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        if check is not None and connection.pragma("journal_mode") != "wal":
+            _refuse(connection, check)
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", synchronous)
         connection.pragma("foreign_keys", 1)
@@ -89,6 +93,14 @@ def open_connection(path: Path, *, synchronous: str, wal_pages: int, vfs: str | 
         connection.pragma("temp_store", "memory")
         connection.wal_autocheckpoint(wal_pages)
         return connection
+
+
+def _refuse(connection: apsw.Connection, check: Callable[[Db], object]) -> None:
+    try:
+        check(Db(connection))
+    except BaseException:
+        connection.close()
+        raise
 
 
 class Readers:
@@ -99,11 +111,14 @@ class Readers:
         self._open = open_one
         self._idle: list[Db] = []
         self._lock = threading.Lock()
+        self._closed = False
 
     @contextmanager
     def take(self) -> Iterator[Db]:
         """Lend a connection for a block of reads."""
         with self._lock:
+            if self._closed:
+                raise StoreError("the store is closed")
             db = self._idle.pop() if self._idle else None
         if db is None:
             db = Db(self._open())
@@ -111,15 +126,22 @@ class Readers:
             with translated():
                 yield db
         finally:
-            with self._lock:
-                self._idle.append(db)
+            self._give_back(db)
 
     def close(self) -> None:
-        """Close the idle ones."""
+        """Close the idle ones now, those that are lent when they come back."""
         with self._lock:
+            self._closed = True
             idle, self._idle = self._idle, []
         for db in idle:
             db.raw.close()
+
+    def _give_back(self, db: Db) -> None:
+        with self._lock:
+            if not self._closed:
+                self._idle.append(db)
+                return
+        db.raw.close()
 
 
 @contextmanager

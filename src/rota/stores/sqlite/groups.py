@@ -41,13 +41,15 @@ def cancel_group(db: Db, group_id: str, actor: Actor, now: Instant) -> None:
     if not db.value("group_exists", group_id=group_id):
         raise NotFound(f"there is no group {dashed(group_id)} in this store")
     members = db.rows("live_members", group_id=group_id)
+    asked = 0
     for number, status in members:
         if status == Status.RUNNING:
-            db.change("request_cancel", number=number, now=now, actor=actor.name)
+            asked += db.change("request_cancel", number=number, now=now, actor=actor.name)
     waiting = [number for number, status in members if status != Status.RUNNING]
     if waiting:
         end_waiting(db, waiting, Status.CANCELLED, now, reason="group cancelled", actor=actor.name)
-    audit(db, actor, now, "group.cancel", ("group", group_id))
+    if asked or waiting:
+        audit(db, actor, now, "group.cancel", ("group", group_id))
 
 
 def read_group(db: Db, group_id: str) -> Group | None:

@@ -12,7 +12,7 @@ from rota.model.values import Claimed, Instant, NewRow, WorkerInfo, moment
 from rota.ports.store import Ending, Held, Reservation, Turned
 from rota.stores.sqlite.connection import Db
 from rota.stores.sqlite.queue import enqueue
-from rota.stores.sqlite.turn import active_reservation, end_waiting, finish
+from rota.stores.sqlite.turn import active_reservation, after_chain_ends, end_waiting, finish
 
 _held = msgspec.json.Decoder(list[tuple[Claimed, int, str | None, str, int | None]])
 _types = msgspec.json.Decoder(tuple[str, ...])
@@ -92,9 +92,11 @@ def reserve(
     db: Db, row: NewRow, now: Instant, *, reservation_id: str, reserved_by: str, worker_id: str, expires_at: Instant
 ) -> Reservation | None:
     """Make the direct job and its reservation together, or nothing if one is ACTIVE."""
-    active = active_reservation(db)
-    if active is not None:
-        return active if active.id == reservation_id else None
+    known = db.row("reservation_by_id", reservation_id=reservation_id)
+    if known is not None:
+        return Reservation(*known)
+    if active_reservation(db) is not None:
+        return None
     added = enqueue(db, [row], now)[0]
     db.change(
         "insert_reservation",
@@ -142,12 +144,19 @@ def _as_held(job: Claimed, run_missing: int, run_ended: str | None, run_id: str,
 
 def _close(db: Db, ending: Ending, held: Held, now: Instant) -> int:
     """Close a job whose run had ended by itself: the run's word stands, a failed one gets its retry."""
-    status = ending.transition.status if held.run_ended == RunStatus.FAILED else Status(str(held.run_ended))
+    failed = held.run_ended == RunStatus.FAILED
+    status = ending.transition.status if failed else Status(str(held.run_ended))
     error_type = ErrorType.CRASH if ending.transition.error == CRASH_ERROR and status is not Status.COMPLETED else None
-    changed = db.change("close_job_as", number=ending.number, status=status, now=now, error_type=error_type)
-    if changed and status in {Status.FAILED, Status.TIMED_OUT}:
+    closed = db.row("close_job_as", number=ending.number, status=status, failed=int(failed), now=now, error_type=error_type)
+    if closed is None:
+        return 0
+    end, root_id, group_id = closed
+    if end in {Status.FAILED, Status.TIMED_OUT}:
         add_successors(db, [ending], now)
-    return changed
+    else:
+        bad = [group_id] if group_id and end in {Status.DEAD_LETTER, Status.CANCELLED} else []
+        after_chain_ends(db, [root_id], bad, [ending.number], now)
+    return 1
 
 
 def _another(hex_id: str) -> str:

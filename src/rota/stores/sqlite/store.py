@@ -68,7 +68,14 @@ class SqliteStore:
         self.path = Path(path).absolute()
         self.url = f"sqlite:///{self.path}"
         check_path(self.path)
-        self._open = partial(open_connection, self.path, synchronous=settings.synchronous, wal_pages=settings.wal_pages, vfs=vfs)
+        self._open = partial(
+            open_connection,
+            self.path,
+            synchronous=settings.synchronous,
+            wal_pages=settings.wal_pages,
+            vfs=vfs,
+            check=partial(migrate.version_of, path=self.path),
+        )
         self._writer = Writer(self._open, busy_timeout_s=settings.busy_timeout, path=self.path)
         self._readers = Readers(self._open)
         self._watcher = Db(self._open())
@@ -131,7 +138,8 @@ class SqliteStore:
         db = transaction._open()  # noqa: SLF001 - its own class, this module
         # A savepoint: a caller who catches the refusal and goes on keeps nothing of a batch that was refused.
         with translated(self.path), db.raw:
-            return queue.enqueue(db, rows, now, definitions)
+            enqueued = queue.enqueue(db, rows, now, definitions)
+        return enqueued
 
     def turn(self, turn_: Turn) -> Turned:
         """Make one turn."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import apsw
@@ -26,6 +27,8 @@ _texts = msgspec.json.Decoder(list[str])
 
 ARMS_MAX = 200
 """SQLite joins at most 500 SELECTs; more types than this are asked for in several queries."""
+UNWRITABLE = (apsw.ConstraintError, apsw.SQLError, apsw.TooBigError, ValueError, TypeError, KeyError)
+"""What a text, a number or a move that the store can't hold raises: it spoils its own row and no other."""
 
 
 def turn(db: Db, request: Turn) -> Turned:
@@ -51,27 +54,32 @@ def turn(db: Db, request: Turn) -> Turned:
 
 def _finish_plain(db: Db, request: Turn, turned: Turned) -> None:
     """End completions that left nothing behind: two statements for all of them."""
-    done = _encode(dict(request.done)).decode()
+    done = dict(request.done)
+    text = _encode(done).decode()
     worker_id = bytes.fromhex(request.worker_id)
-    changed = db.change("finish_jobs_plain", done=done, worker_id=worker_id)
-    db.change("finish_runs_plain", done=done)
-    numbers = [number for number, _ in request.done]
-    if changed != len(numbers):
-        _note_late(db, dict.fromkeys(numbers, Status.COMPLETED), worker_id, turned, before=set())
+    changed = db.change("finish_jobs_plain", done=text, worker_id=worker_id)
+    if changed != len(done):
+        # A late one ends nothing: not its run, not the wait of others for its chain.
+        for number in _note_late(db, done, worker_id, turned):
+            del done[number]
+        text = _encode(done).decode()
+    db.change("finish_runs_plain", done=text)
+    numbers = numbers_json(done)
     turned.chains_ended = True
     if db.value("any_open_edges"):
-        resolve(db, _texts.decode(db.value("roots_of", numbers=numbers_json(numbers))), request.now)
-    db.change("release_for", numbers=numbers_json(numbers), now=request.now)
+        resolve(db, _texts.decode(db.value("roots_of", numbers=numbers)), request.now)
+    db.change("release_for", numbers=numbers, now=request.now)
 
 
 def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, worker_id: bytes) -> None:
     """End attempts with all that belongs to each. If one can't be written, the batch is replayed one by one."""
+    late = list(turned.late)
     db.raw.execute("SAVEPOINT endings")
     try:
         _finish_batch(db, endings, now, turned, worker_id)
-    except (apsw.ConstraintError, apsw.SQLError, apsw.TooBigError, ValueError, TypeError):
+    except UNWRITABLE:
         db.raw.execute("ROLLBACK TO endings")
-        turned.late, turned.refused = [], []
+        turned.late = late
         for ending in endings:
             _finish_alone(db, ending, now, turned, worker_id)
     db.raw.execute("RELEASE endings")
@@ -81,7 +89,7 @@ def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_i
     db.raw.execute("SAVEPOINT ending")
     try:
         _finish_batch(db, [ending], now, turned, worker_id)
-    except (apsw.ConstraintError, apsw.SQLError, apsw.TooBigError, ValueError, TypeError) as error:
+    except UNWRITABLE as error:
         db.raw.execute("ROLLBACK TO ending")
         text = f"result could not be stored: {type(error).__name__}".encode(errors="replace").decode()
         turned.refused.append((ending.number, text))
@@ -92,17 +100,17 @@ def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_i
 
 def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, worker_id: bytes) -> None:
     numbers = numbers_json(ending.number for ending in endings)
-    still_open = {row[0]: row for row in _open_endings.decode(db.value("open_endings", numbers=numbers))}
+    still_open = {row[0]: row for row in _open_endings.decode(db.value("open_endings", numbers=numbers, worker_id=worker_id))}
     runs: list[tuple[Any, ...]] = []
     jobs: list[tuple[Any, ...]] = []
     successors: list[tuple[Any, ...]] = []
     ended_roots: list[str] = []
     bad_groups: list[str] = []
-    late: dict[int, Status] = {}
+    late: dict[int, Instant] = {}
     for ending in endings:
         found = still_open.get(ending.number)
         if found is None:
-            late[ending.number] = ending.transition.status
+            late[ending.number] = ending.at
             continue
         end = ending.if_cancelled if found[1] else ending.transition
         runs.append(_run_row(ending, end))
@@ -114,7 +122,7 @@ def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turne
         if found[3] and end.status in {Status.DEAD_LETTER, Status.CANCELLED}:
             bad_groups.append(found[3])
     if late:
-        _note_late(db, late, worker_id, turned, before=set(still_open))
+        _note_late(db, late, worker_id, turned)
     if not jobs:
         return
     db.change("finish_jobs", rows=_encode(jobs).decode())
@@ -159,21 +167,20 @@ def _successor_row(ending: Ending, end: Transition) -> tuple[Any, ...]:
     )
 
 
-def _note_late(db: Db, wanted: dict[int, Status], worker_id: bytes, turned: Turned, *, before: set[int]) -> None:
-    """Tell a repeated ending (the same end, by the same worker) from a late one; only the late are counted."""
-    missing = [number for number in wanted if number not in before]
-    found = {row[0]: row for row in db.rows("ended_as", numbers=numbers_json(missing), worker_id=worker_id)}
-    late = [number for number in missing if not _is_repeat(found.get(number), wanted[number])]
-    if late:
-        turned.late += late
+def _note_late(db: Db, wanted: dict[int, Instant], worker_id: bytes, turned: Turned) -> list[int]:
+    """Tell a repeated ending (of this worker, of the same moment) from a late one; return and count the late."""
+    found = {row[0]: row for row in db.rows("ended_as", numbers=numbers_json(wanted), worker_id=worker_id)}
+    late = [number for number, at in wanted.items() if not _is_repeat(found.get(number), at)]
+    turned.late += late
+    # Recovery, which is no worker, may find a run ended meanwhile: that is its business, not a late result.
+    if late and worker_id:
         db.change("count_late", count=len(late))
+    return late
 
 
-def _is_repeat(row: tuple[Any, ...] | None, wanted: Status) -> bool:
-    if row is None:
-        return False
-    _, status, mine = row
-    return bool(mine) and status in {wanted, Status.CANCELLED}
+def _is_repeat(row: tuple[Any, ...] | None, at: Instant) -> bool:
+    """Say whether I ended it then: the status may be another (cancelled, not storable), the moment is not."""
+    return row is not None and bool(row[2]) and row[1] == at
 
 
 def after_chain_ends(db: Db, roots: list[str], bad_groups: list[str], numbers: list[int], now: Instant) -> None:
@@ -229,12 +236,18 @@ def end_waiting(db: Db, numbers: list[int], status: Status, now: Instant, *, rea
 def keep(db: Db, reports: Sequence[Report]) -> None:
     """Write what running handlers reported. A run that has ended meanwhile keeps what it has."""
     for report in reports:
-        if report.progress is not None or report.message is not None:
-            db.change("keep_progress", number=report.number, progress=report.progress or 0, message=report.message)
-        if report.checkpoint is not None:
-            db.change("keep_checkpoint", number=report.number, checkpoint=report.checkpoint)
-        if report.artifact is not None:
-            db.change("keep_artifact", number=report.number, artifact=report.artifact)
+        # What can't be written is dropped: it was news on the way, and the wheel must not stand still for it.
+        with suppress(*UNWRITABLE):
+            _keep(db, report)
+
+
+def _keep(db: Db, report: Report) -> None:
+    if report.progress is not None or report.message is not None:
+        db.change("keep_progress", number=report.number, progress=report.progress or 0, message=report.message)
+    if report.checkpoint is not None:
+        db.change("keep_checkpoint", number=report.number, checkpoint=report.checkpoint)
+    if report.artifact is not None:
+        db.change("keep_artifact", number=report.number, artifact=report.artifact)
 
 
 # ---- claim -----------------------------------------------------------------------------------------------------------

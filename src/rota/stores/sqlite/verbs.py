@@ -45,13 +45,15 @@ def change(db: Db, job_id: str, actor: Actor, now: Instant, *, priority: int | N
     if run_at is not None and status != Status.PENDING:
         raise IllegalMove(f"{dashed(live_id)} is {status}: only a PENDING job can be given another run_at")
     place = _place(db, number)
+    before = {name: place[name] for name in ("priority", "params", "run_at")}
+    after = {"priority": priority, "params": params, "run_at": run_at}
+    if all(after[name] in {None, before[name]} for name in after):
+        return live_id
     position = place["position"]
     new_priority = place["priority"] if priority is None else priority
     if new_priority != place["priority"] and status == Status.QUEUED:
         position = position_after(db, place["organization_id"], new_priority) + GAP
     db.change("change_waiting", number=number, params=params, run_at=run_at, priority=new_priority, position=position)
-    before = {"priority": place["priority"], "params": place["params"], "run_at": place["run_at"]}
-    after = {"priority": priority, "params": params, "run_at": run_at}
     audit(db, actor, now, "job.change", ("job", live_id), before=before, after=after)
     return live_id
 
@@ -64,6 +66,8 @@ def move(db: Db, job_id: str, actor: Actor, now: Instant, *, before: str | None,
     place = _place(db, number)
     target = None if front else _target(db, place, live_id, before or after or "")
     room, ahead, behind = _room(db, place, target, behind_target=after is not None)
+    if room.position == place["position"]:
+        return live_id
     for (neighbour, _), position in zip(ahead, room.before, strict=False):
         db.change("set_position", number=neighbour, position=position)
     for (neighbour, _), position in zip(behind, room.after, strict=False):

@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
 
 
 def enqueue(
-    name: Annotated[str, typer.Argument(help="The template: the name of a handler that a worker of this store knows.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The template: the name of a handler that a worker of this store knows.")],
     *,
     params: ParamsOption = None,
     pairs: PairsOption = None,
@@ -81,12 +81,13 @@ def enqueue(
             timeout=None if timeout is None else timeout.total_seconds(),
             actor=actor(),
         )
-        if not (wait or wait_timeout is not None):
-            return _show(job, as_json=as_json)
-        if not as_json:
-            _show(job, as_json=False)
+        waits = wait or wait_timeout is not None
+        if not (waits and as_json):
+            _show(job, as_json=as_json)
+        if not waits:
+            return
         run = _wait(rota, job, wait_timeout)
-        return _end(rota.chain(job.id)[-1], run, as_json=as_json)
+        _end(rota.chain(job.id)[-1], run, as_json=as_json)
 
 
 def _show(job: Job, *, as_json: bool) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Protocol, Self
 
@@ -23,6 +26,8 @@ log = logging.getLogger("rota.cli")
 
 PLAIN_S = 1.0
 """How often log lines are written; the live view has its own rhythm."""
+LAST_LOOK_S = 0.1
+"""How often a worker on its way home is looked after."""
 DEMO_S = 3.0
 DEMO_WAITING_MAX = 30
 """A demo adds nothing while so many jobs wait: a paused store must not fill up."""
@@ -33,26 +38,28 @@ class Screen(Protocol):
 
     every_s: float
 
-    def update(self, snapshot: Snapshot, stopper: Stopper) -> None:
-        """Show one."""
+    def update(self, snapshot: Snapshot, notice: str) -> None:
+        """Show one, and what happens to this process just now."""
 
 
 class Stopper:
     """Listens for SIGINT and SIGTERM: the first lets running jobs finish, the second interrupts them."""
 
-    def __init__(self, driver: Driver, grace_s: float) -> None:
-        """Take the driver to stop."""
-        self._driver = driver
+    def __init__(self, start: Callable[[], Driver], grace_s: float) -> None:
+        """Take what starts the driver that will have to be stopped."""
+        self._start = start
         self._grace_s = grace_s
         self._asked = 0
+        # A handler may interrupt the very wait it ends: unlike an Event, this queue allows that.
         self._heard = threading.Event()
         self._way_home: threading.Thread | None = None
         self._hurried = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        """Listen."""
+        """Listen, and only then start: a worker that others can see already hears its signals."""
         self._before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        self.driver = self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -61,46 +68,41 @@ class Stopper:
             signal.signal(number, handler)
 
     @property
-    def stopping(self) -> bool:
-        """Say whether somebody asked."""
-        return self._way_home is not None
-
-    @property
     def done(self) -> bool:
         """Say whether the worker is home. One that ends without being asked is an error."""
         if self._way_home is None:
-            if not self._driver.running:
+            if not self.driver.running:
                 raise StoreError("the worker's thread ended by itself: its last log lines say why")
             return False
         return not self._way_home.is_alive()
 
     def wait(self, seconds: float) -> None:
         """Sleep, but wake up for a signal, and act on it."""
-        if self._way_home is not None:
-            self._way_home.join(seconds if self._asked == 1 or self._hurried else 0)
-        else:
+        with contextlib.suppress(Empty):
             self._heard.wait(seconds)
         if self._asked >= 1 and self._way_home is None:
-            self._way_home = threading.Thread(target=self._driver.stop, name="rota-way-home", daemon=True)
+            self._way_home = threading.Thread(target=self.driver.stop, name="rota-way-home", daemon=True)
             self._way_home.start()
             log.info("%s", self.notice)
         if self._asked >= 2 and not self._hurried:
             self._hurried = True
-            self._driver.hurry()
+            self.driver.hurry()
             log.info("interrupting what still runs")
 
     @property
     def notice(self) -> str:
-        """Say what happens now."""
-        if not self._driver.running:
+        """Say what happens now; nothing special until somebody asks."""
+        if self._way_home is None:
+            return ""
+        if not self.driver.running:
             return "stopped"
-        held = self._driver.worker.holding
+        held = self.driver.worker.holding
         if self._hurried or not held:
             return "stopping"
         jobs = "the running job" if held == 1 else f"{held} running jobs"
         return f"stopping: {jobs} may finish (up to {self._grace_s:g} s); Ctrl-C again interrupts"
 
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._asked += 1
         self._heard.set()
 
@@ -114,7 +116,7 @@ class PlainLines:
         """Start with nothing told."""
         self._journal = Journal()
 
-    def update(self, snapshot: Snapshot, _stopper: Stopper) -> None:
+    def update(self, snapshot: Snapshot, _notice: str) -> None:
         """Log what is new."""
         self._journal.update(snapshot)
 
@@ -132,7 +134,7 @@ class LiveView:
         self._slots = slots
         self._start = time.monotonic()
 
-    def update(self, snapshot: Snapshot, stopper: Stopper) -> None:
+    def update(self, snapshot: Snapshot, notice: str) -> None:
         """Draw one frame."""
         from rota.surfaces.cli.view import About, frame  # noqa: PLC0415 - rich, which log lines don't need
 
@@ -140,7 +142,7 @@ class LiveView:
             store=self._store,
             up_s=time.monotonic() - self._start,
             slots=self._slots,
-            notice=stopper.notice if stopper.stopping else "",
+            notice=notice,
         )
         size = self._live.console.size
         self._live.update(frame(snapshot, about, width=size.width, height=size.height), refresh=True)
@@ -149,15 +151,19 @@ class LiveView:
 def serve(rota: Rota, *, concurrency: int | None, live: bool, as_json: bool, demo: Callable[[Rota], object] | None) -> None:
     """Run a worker until it is asked to stop, and show what happens."""
     slots = concurrency or rota.settings.concurrency
+    watch = Watch(rota)
     with _screen(rota, slots, live=live, as_json=as_json) as screen:
-        driver = rota.start(concurrency=concurrency)
-        with Stopper(driver, rota.settings.shutdown_grace) as stopper, _feeding(rota, demo):
-            log.info("worker %s is up on %s with %d slots%s", driver.worker.id, rota.url, slots, _types(rota, driver))
-            watch = Watch(rota)
+        # What had ended before this worker is no news.
+        screen.update(watch.look(), "starting")
+        start = partial(rota.start, concurrency=concurrency)
+        with Stopper(start, rota.settings.shutdown_grace) as stopper, _feeding(rota, demo):
+            _announce(rota, stopper.driver)
+            watch.expire()
             while not stopper.done:
-                screen.update(watch.look(), stopper)
+                screen.update(watch.look(), stopper.notice)
                 stopper.wait(screen.every_s)
-            screen.update(watch.look(), stopper)
+            watch.expire()
+            screen.update(watch.look(), stopper.notice)
     log.info("stopped")
 
 
@@ -202,6 +208,9 @@ def _feeding(rota: Rota, demo: Callable[[Rota], object] | None) -> Iterator[None
         thread.join()
 
 
-def _types(rota: Rota, driver: Driver) -> str:
-    names = next((worker.job_types for worker in rota.workers() if worker.id == driver.worker.id), ())
-    return f", for {', '.join(names)}" if names else "; it has no handlers: give --app to load some"
+def _announce(rota: Rota, driver: Driver) -> None:
+    worker = driver.worker
+    types = next((each.job_types for each in rota.workers() if each.id == worker.id), ())
+    log.info("worker %s is up on %s with %d slots, for %s", worker.id, rota.url, worker.concurrency, ", ".join(types) or "nothing")
+    if not types:
+        log.warning("no handlers are loaded, so this worker can run nothing: give --app MODULE:ATTR")

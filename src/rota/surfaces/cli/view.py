@@ -44,9 +44,9 @@ def frame(snapshot: Snapshot, about: About, *, width: int, height: int) -> Rende
         _header(snapshot, about),
         _counts(snapshot),
         _rate(snapshot),
-        _heading("Running", len(snapshot.running)),
+        _heading("Running", _count(snapshot, Status.RUNNING) if snapshot.running else 0),
         _running(snapshot.running[:running], wide=width >= WIDE),
-        _heading("Waiting", _waiting_count(snapshot)),
+        _heading("Waiting", _count(snapshot, Status.QUEUED, Status.PENDING)),
         _waiting(snapshot.waiting[:waiting], width),
         _heading("Ended", None),
         _ended(snapshot.ended[:ended], width),
@@ -166,9 +166,9 @@ def _footer(snapshot: Snapshot, about: About) -> Text:
     return Text("Ctrl-C stops", "bright_black")
 
 
-def _waiting_count(snapshot: Snapshot) -> int | None:
+def _count(snapshot: Snapshot, *states: Status) -> int:
     counts = snapshot.stats.by_status if snapshot.stats else {}
-    return counts.get(Status.QUEUED, 0) + counts.get(Status.PENDING, 0)
+    return sum(counts.get(state, 0) for state in states)
 
 
 def _heading(words: str, count: int | None) -> Rule:

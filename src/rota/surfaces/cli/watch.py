@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -17,8 +17,8 @@ from rota.surfaces.python import Rota
 
 T = TypeVar("T")
 
-SHARE = 20
-"""A reading that takes a second is taken again after twenty: looking costs at most a twentieth of one core."""
+SHARE = 10
+"""A reading that takes a second is taken again after ten: none costs more than a tenth of one core, however large the store."""
 LOOK_S = 0.25
 WHY_S = 1.0
 """Explanations are sentences: people don't read them four times a second."""
@@ -76,6 +76,10 @@ class Gauge(Generic[T]):
         self._next = 0.0
         self.trouble = ""
 
+    def expire(self) -> None:
+        """Let the next reading be a new one, whatever it costs."""
+        self._next = 0.0
+
     def value(self) -> T:
         """Return the reading, anew if it is time. A store in trouble leaves the last one."""
         start = time.monotonic()
@@ -102,12 +106,17 @@ class Watch:
         self._running: Gauge[list[Current]] = Gauge(self._read_running, [], LOOK_S)
         self._waiting: Gauge[list[Waiter]] = Gauge(self._read_waiting, [], WHY_S)
         self._ended: Gauge[list[Ended]] = Gauge(self._read_ended, [], LOOK_S)
-        self._gauges = (self._stats, self._workers, self._pauses, self._running, self._waiting, self._ended)
+        self._gauges: tuple[Gauge[Any], ...] = (self._stats, self._workers, self._pauses, self._running, self._waiting, self._ended)
         self._ran: dict[str, Job] = {}
         self._gone: list[str] = []
         self._recent: dict[str, Job] = {}
         self._runs: dict[str, Run | None] = {}
         self._samples: deque[tuple[float, int]] = deque(maxlen=SPARK_SECONDS + 1)
+
+    def expire(self) -> None:
+        """Let the next look be a new one throughout: something changed for good."""
+        for gauge in self._gauges:
+            gauge.expire()
 
     def look(self) -> Snapshot:
         """Return what is there now, as far as it was worth reading."""
@@ -144,7 +153,9 @@ class Watch:
             pending = self._rota.find(status=Status.PENDING, limit=RECENT_MAX)
             pending.sort(key=lambda job: (job.blockers > 0, job.run_at or job.created_at, job.sequence_number or 0))
             jobs += pending[: self._rows - len(jobs)]
-        return [Waiter(job, self._rota.explain(job.id).summary) for job in jobs]
+        explained = [self._rota.explain(job.id) for job in jobs]
+        # On a busy store some have started by the time they are explained.
+        return [Waiter(each.job, each.summary) for each in explained if each.job.started_at is None and not each.job.status.ended]
 
     def _read_ended(self) -> list[Ended]:
         """Return what ended last: the newest jobs that ended, and those that were seen running and are not any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -135,13 +136,13 @@ class Base:
         return self._by_number(given)
 
     def _by_number(self, given: object) -> str:
-        text = given.upper() if isinstance(given, str) else ""
-        digits, _, attempt = text.removeprefix("JOB-").rpartition("-")[2].partition(".")
-        if not digits.isdigit() or (attempt and not attempt.isdigit()):
+        found = _NUMBER.fullmatch(given) if isinstance(given, str) else None
+        if found is None:
             raise NotFound(f"{given!r} is neither the id of a job nor its number, such as JOB-2026-00042")
         store = self._open().store
+        year, digits, attempt = found.groups()
         first = store.by_number(int(digits))
-        if first is None or first.attempt != 1:
+        if first is None or first.attempt != 1 or (year and year != first.number.split("-")[1]):
             raise NotFound(f"there is no job {given!r} in {self.url}")
         chain = store.chain(str(undashed(first.id)))
         if int(attempt or 1) not in range(1, len(chain) + 1):
@@ -162,6 +163,9 @@ class Base:
         self._lease.release(clean=True)
         self._client_id = self._lease = None
 
+
+_NUMBER = re.compile(r"(?:JOB-([0-9]{4})-)?([0-9]{1,18})(?:\.([0-9]{1,9}))?", re.IGNORECASE)
+"""JOB-2026-00042, its third attempt JOB-2026-00042.3, or just 42. Bounded: what SQLite can't hold is no number of ours."""
 
 _inherited: list[Opened | None] = []
 """Stores opened by a parent process: kept from the garbage collector, whose closing would drop the parent's locks."""

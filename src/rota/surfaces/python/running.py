@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 import msgspec
@@ -20,6 +21,9 @@ from rota.errors import Refused
 from rota.executors import inside_handler
 from rota.model.values import Actor, Origin, Run
 from rota.surfaces.python.base import Base
+
+LAST_LOOK_S = 0.05
+"""How often a worker on its way home is looked after."""
 
 
 class Running(Base):
@@ -53,20 +57,23 @@ class Running(Base):
 
     def run(self, *, concurrency: int | None = None) -> None:
         """Run a worker until SIGTERM or SIGINT; a second one interrupts what still runs."""
-        driver = self.start(concurrency=concurrency)
-        asked = threading.Event()
+        # A handler may interrupt the very wait it ends: an Event would deadlock there, this queue does not.
+        heard: SimpleQueue[int] = SimpleQueue()
 
-        def on_signal(_signal: int, _frame: object) -> None:
-            if asked.is_set():
-                driver.hurry()
-            asked.set()
+        def on_signal(number: int, _frame: object) -> None:
+            heard.put(number)
 
         before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            while not asked.wait(1.0) and driver.running:
+            driver = self.start(concurrency=concurrency)
+            while driver.running and not _hears(heard, 1.0):
                 pass
+            way_home = threading.Thread(target=self._stop, args=(driver,), name="rota-way-home", daemon=True)
+            way_home.start()
+            while way_home.is_alive():
+                if _hears(heard, LAST_LOOK_S):
+                    driver.hurry()
         finally:
-            self._stop(driver)
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -121,3 +128,12 @@ class Running(Base):
             inline_worker=self._inline_worker,
         )
         return direct.run(row, wait_s=wait_s)
+
+
+def _hears(heard: SimpleQueue[int], seconds: float) -> bool:
+    """Wait for a signal; say whether one came."""
+    try:
+        heard.get(timeout=seconds)
+    except Empty:
+        return False
+    return True

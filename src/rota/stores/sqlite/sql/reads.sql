@@ -11,7 +11,7 @@ j.started_at, j.finished_at, lower(hex(j.worker_id)), j.cancel_requested_at, j.c
 SELECT {columns} FROM jobs AS j WHERE j.job_id = unhex(:job_id);
 
 -- name: job_by_number
-SELECT {columns} FROM jobs AS j WHERE j.number = :number;
+SELECT {columns} FROM jobs AS j WHERE j.number = :number AND j.attempt = 1;
 
 -- name: chain
 WITH RECURSIVE line (job_id) AS (

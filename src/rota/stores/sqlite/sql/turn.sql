@@ -1,9 +1,10 @@
 -- One turn of the wheel: end, keep, claim.
 
 -- name: candidates
--- {arms} is one `candidates_arm` per job type, joined by UNION ALL; SQLite merges them along jobs_ready.
+-- {arms} is one `candidates_arm` per job type, joined by UNION ALL; SQLite merges them along jobs_ready, which it does
+-- only where the ORDER BY belongs to the UNION itself: one level further out it sorts the whole queue.
 SELECT json_group_array(json_array({columns}))
-  FROM (SELECT number AS picked FROM ({arms}) ORDER BY priority DESC, position, created_at, job_id LIMIT :want)
+  FROM (SELECT number AS picked FROM ({arms} ORDER BY priority DESC, position, created_at, job_id LIMIT :want))
  CROSS JOIN jobs AS j ON j.number = picked;
 
 -- name: candidates_arm
@@ -30,8 +31,10 @@ CASE WHEN j.attempt > 1 THEN (SELECT p.checkpoint FROM job_runs AS p JOIN jobs A
 
 -- name: insert_runs
 -- :ids holds the 16 bytes of each run's id, in the order of :numbers. The run comes first: no job is RUNNING without one.
+-- A run starts with the checkpoint of the one before: if it makes none of its own, its successor still has it.
 INSERT INTO job_runs (job_number, run_id, template_id, started_at, checkpoint)
-SELECT e.value, substr(:ids, e.key * 16 + 1, 16), j.template_id, :now, NULL
+SELECT e.value, substr(:ids, e.key * 16 + 1, 16), j.template_id, :now,
+       CASE WHEN j.attempt > 1 THEN (SELECT p.checkpoint FROM job_runs AS p JOIN jobs AS o ON o.number = p.job_number WHERE o.job_id = j.retry_of) END
   FROM json_each(:numbers) AS e CROSS JOIN jobs AS j ON j.number = e.value;
 
 -- name: start_jobs
@@ -40,7 +43,8 @@ UPDATE jobs SET status = 'RUNNING', started_at = :now, worker_id = :worker_id, h
 
 -- name: park_jobs
 -- :parked is a JSON object of number to the word of its blocker.
-UPDATE jobs SET held = e.value FROM json_each(:parked) AS e WHERE number = CAST(e.key AS INTEGER) AND +status = 'QUEUED';
+-- Parking takes a row out of the ready index; a direct job was never in it and keeps its own word.
+UPDATE jobs SET held = e.value FROM json_each(:parked) AS e WHERE number = CAST(e.key AS INTEGER) AND +status = 'QUEUED' AND held IS NULL;
 
 -- name: finish_runs_plain
 -- :done is a JSON object of number to moment.
@@ -55,12 +59,13 @@ UPDATE jobs SET status = 'COMPLETED', finished_at = e.value, ended_by = 'system'
  WHERE number = CAST(e.key AS INTEGER) AND +jobs.status = 'RUNNING' AND +worker_id = :worker_id;
 
 -- name: open_endings
--- What is still RUNNING of these, and what the endings must know of it.
+-- What this worker still runs of these (recovery, with no id of its own: whoever does), and what the endings must know of it.
 SELECT json_group_array(json_array(number, cancel_requested_at IS NOT NULL, lower(hex(root_id)), lower(hex(group_id))))
-  FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers)) AND +status = 'RUNNING';
+  FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers)) AND +status = 'RUNNING'
+                AND (:worker_id = x'' OR +worker_id = :worker_id);
 
 -- name: ended_as
-SELECT number, status, worker_id = :worker_id FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers));
+SELECT number, finished_at, worker_id = :worker_id FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers));
 
 -- name: finish_runs
 -- Each row: [number, at, run status, error, error_type, error_code, traceback, exit_code, result, log_path].
@@ -131,7 +136,8 @@ UPDATE job_runs SET progress = max(coalesce(progress, 0), :progress), progress_m
 UPDATE job_runs SET checkpoint = :checkpoint WHERE job_number = :number AND status IS NULL;
 
 -- name: keep_artifact
-UPDATE job_runs SET artifacts = json_insert(artifacts, '$[#]', :artifact) WHERE job_number = :number AND status IS NULL;
+UPDATE job_runs SET artifacts = json_insert(artifacts, '$[#]', :artifact)
+ WHERE job_number = :number AND status IS NULL AND NOT EXISTS (SELECT 1 FROM json_each(artifacts) WHERE value = :artifact);
 
 -- name: count_late
 UPDATE meta SET value = value + :count WHERE key = 'late_results';

@@ -36,10 +36,12 @@ SELECT number, unhex(:run_id), template_id, started_at FROM jobs WHERE number = 
 ON CONFLICT (job_number) DO NOTHING;
 
 -- name: close_job_as
--- The run ended but its job did not: only the job is closed.
-UPDATE jobs SET status = :status, finished_at = coalesce((SELECT finished_at FROM job_runs WHERE job_number = number), :now),
-                error_type = :error_type, ended_by = 'system'
- WHERE number = :number AND status = 'RUNNING';
+-- The run ended but its job did not: only the job is closed. One that was asked to stop and failed is CANCELLED.
+UPDATE jobs SET status = iif(:failed AND cancel_requested_at IS NOT NULL, 'CANCELLED', :status),
+                finished_at = coalesce((SELECT finished_at FROM job_runs WHERE job_number = number), :now),
+                error_type = :error_type, ended_by = coalesce(cancel_requested_by, 'system')
+ WHERE number = :number AND status = 'RUNNING'
+RETURNING status, lower(hex(root_id)), lower(hex(group_id));
 
 -- name: recovered_at
 SELECT value FROM meta WHERE key = 'recovered_at';
@@ -50,6 +52,10 @@ UPDATE meta SET value = :now WHERE key = 'recovered_at';
 -- name: active_reservation
 SELECT lower(hex(reservation_id)), reserved_by, lower(hex(worker_id)), lower(hex(job_id)), job_number, reserved_at, expires_at
   FROM direct_reservations WHERE status = 'ACTIVE';
+
+-- name: reservation_by_id
+SELECT lower(hex(reservation_id)), reserved_by, lower(hex(worker_id)), lower(hex(job_id)), job_number, reserved_at, expires_at
+  FROM direct_reservations WHERE reservation_id = unhex(:reservation_id);
 
 -- name: insert_reservation
 INSERT INTO direct_reservations (reservation_id, reserved_at, reserved_by, status, expires_at, job_id, job_number, worker_id)

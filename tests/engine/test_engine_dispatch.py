@@ -1,0 +1,204 @@
+"""Which of the candidates a worker takes: pure policy."""
+
+import pytest
+
+from rota.engine.dispatch import Slots, choose, runnable_types
+from rota.engine.predicates import PREDICATES, Waiting, World, first_block
+from rota.model.values import Claimed
+from rota.ports.store import Reservation
+
+
+def candidate(number, **fields):
+    values = {
+        "job_id": f"{number:032x}",
+        "root_id": f"{number:032x}",
+        "root_number": number,
+        "run_id": "",
+        "job_type": "t",
+        "origin": "api",
+        "organization_id": "default",
+        "params": "{}",
+        "priority": 50,
+        "position": number * 100,
+        "attempt": 1,
+        "failures": 0,
+        "crashes": 0,
+        "snoozes": 0,
+        "max_retries": 3,
+        "max_crashes": 3,
+        "backoff": "{}",
+        "timeout": 0.0,
+        "executor": "thread",
+        "started_at": 0,
+        "checkpoint": None,
+    }
+    return Claimed(number=number, **(values | fields))
+
+
+def line(count, **fields):
+    return [candidate(number, **fields) for number in range(1, count + 1)]
+
+
+def slots(**fields):
+    values = {"free": 4, "holding": 0, "ahead_s": 0.0, "places": frozenset(), "means": {}}
+    return Slots(**(values | fields))
+
+
+WORLD = World(types=frozenset({"t", "u"}))
+
+
+def taken(candidates, reservation=None, world=WORLD, **fields):
+    return [job.number for job in choose(candidates, reservation, world, slots(**fields)).choice.take]
+
+
+def reservation(number):
+    return Reservation("r", "anna@here", "w", "j", number, 0, 1)
+
+
+def test_as_many_are_taken_as_there_are_free_slots_in_their_order():
+    assert taken(line(10), free=4) == [1, 2, 3, 4]
+    assert taken(line(2), free=4) == [1, 2]
+    assert taken(line(5), free=0) == []
+
+
+# ---- prefetch --------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_claimed_ahead_of_a_type_that_was_never_measured():
+    assert taken(line(10), free=2, ahead_s=0.05) == [1, 2]
+
+
+def test_work_is_claimed_ahead_up_to_its_bound_in_seconds():
+    assert taken(line(100), free=2, ahead_s=0.055, means={"t": 0.01}, places=frozenset({"thread"})) == [1, 2, 3, 4, 5, 6, 7]
+    assert taken(line(100), free=0, ahead_s=0.025, means={"t": 0.01}) == [1, 2]
+    assert taken(line(100), free=1, ahead_s=0.0, means={"t": 0.01}) == [1]
+    assert taken(line(100), free=1, ahead_s=0.05, means={"t": 0.06}) == [1]
+
+
+def test_a_job_without_retries_is_never_claimed_ahead():
+    jobs = line(3, max_retries=0)
+    assert taken(jobs, free=1, ahead_s=1.0, means={"t": 0.001}) == [1]
+    mixed = [candidate(1), candidate(2, max_retries=0), candidate(3)]
+    # and nobody overtakes it
+    assert taken(mixed, free=1, ahead_s=1.0, means={"t": 0.001}) == [1]
+    assert taken(mixed, free=2, ahead_s=1.0, means={"t": 0.001}) == [1, 2, 3]
+
+
+def test_work_is_claimed_ahead_for_one_executor_only():
+    jobs = [candidate(1), candidate(2, executor="process"), candidate(3)]
+    assert taken(jobs, free=1, ahead_s=1.0, means={"t": 0.001}) == [1]
+    assert taken(line(3), free=1, ahead_s=1.0, means={"t": 0.001}, places=frozenset({"process"})) == [1]
+    assert taken(line(3), free=1, ahead_s=1.0, means={"t": 0.001}, places=frozenset({"thread"})) == [1, 2, 3]
+
+
+def test_a_fast_type_does_not_carry_a_slow_one_ahead():
+    jobs = [candidate(1), candidate(2), candidate(3, job_type="u"), candidate(4)]
+    assert taken(jobs, free=1, ahead_s=0.05, means={"t": 0.01, "u": 5.0}) == [1, 2]
+
+
+# ---- suspects (R8) ---------------------------------------------------------------------------------------------------
+
+
+def test_a_suspect_that_is_first_runs_alone():
+    jobs = [candidate(1, crashes=1), candidate(2), candidate(3)]
+    assert taken(jobs) == [1]
+
+
+def test_a_suspect_is_passed_over_while_others_are_taken_and_remembered():
+    jobs = [candidate(1), candidate(2, crashes=1), candidate(3)]
+    chosen = choose(jobs, None, WORLD, slots())
+    assert [job.number for job in chosen.choice.take] == [1, 3]
+    assert chosen.suspect_waits
+
+
+def test_a_suspect_waits_while_the_worker_holds_anything():
+    jobs = [candidate(1, crashes=2), candidate(2)]
+    chosen = choose(jobs, None, WORLD, slots(holding=1))
+    assert [job.number for job in chosen.choice.take] == [2]
+    assert chosen.suspect_waits
+
+
+def test_two_suspects_never_run_together():
+    assert taken(line(4, crashes=1)) == [1]
+
+
+def test_while_a_suspect_runs_nothing_else_is_taken():
+    assert taken(line(4), alone=True, holding=1) == []
+
+
+def test_when_patience_is_over_nothing_is_taken_before_the_suspect():
+    jobs = [candidate(1, crashes=1), candidate(2), candidate(3)]
+    assert taken(jobs, holding=2, patient=False) == []
+    assert taken(jobs, holding=0, patient=False) == [1]
+    # those in front of it still go first
+    assert taken([candidate(1), candidate(2, crashes=1), candidate(3)], patient=False) == [1]
+
+
+def test_no_suspect_no_mark():
+    assert not choose(line(3), None, WORLD, slots()).suspect_waits
+
+
+# ---- allowed (2.4) ---------------------------------------------------------------------------------------------------
+
+
+def test_a_paused_organization_is_parked_under_its_name_and_the_others_go_on():
+    world = World(types=WORLD.types, pauses=frozenset({("organization", "acme")}))
+    jobs = [candidate(1, organization_id="acme"), candidate(2), candidate(3, organization_id="acme")]
+    chosen = choose(jobs, None, world, slots(free=1))
+    assert [job.number for job in chosen.choice.take] == [2]
+    assert chosen.choice.park == [(1, "organization:acme"), (3, "organization:acme")]
+
+
+def test_a_paused_template_is_not_offered_at_all():
+    assert runnable_types(WORLD) == ("t", "u")
+    assert runnable_types(World(types=WORLD.types, pauses=frozenset({("template", "t")}))) == ("u",)
+    assert runnable_types(World(types=WORLD.types, pauses=frozenset({("all", "")}))) == ()
+    assert runnable_types(World(types=WORLD.types, pauses=frozenset({("organization", "default")}))) == ("t", "u")
+
+
+def test_a_pause_that_came_in_between_takes_nothing_and_parks_nothing():
+    world = World(types=WORLD.types, pauses=frozenset({("template", "t")}))
+    chosen = choose(line(3), None, world, slots())
+    assert (chosen.choice.take, chosen.choice.park) == ([], [])
+
+
+def test_a_type_without_handler_is_not_taken():
+    assert taken([candidate(1, job_type="x"), candidate(2)]) == [2]
+
+
+def test_while_a_slot_is_reserved_only_its_job_is_taken():
+    assert taken(line(3), reservation(2)) == [2]
+    assert taken(line(3), reservation(9)) == []
+
+
+def test_a_reserved_job_waits_for_a_free_slot_and_is_never_claimed_ahead():
+    jobs = [candidate(2, max_retries=0)]
+    assert taken(jobs, reservation(2), free=0, ahead_s=1.0, means={"t": 0.001}) == []
+
+
+def test_the_first_predicate_that_does_not_hold_is_named():
+    world = World(types=frozenset({"t"}), pauses=frozenset({("all", ""), ("organization", "default")}), reservation=reservation(9))
+    assert first_block(Waiting("x", "default", 1), world)[1] == "type:x"
+    assert first_block(Waiting("t", "default", 1), world)[1] == "all:"
+    world = World(types=frozenset({"t"}), pauses=frozenset({("template", "t")}))
+    assert first_block(Waiting("t", "default", 1), world)[1] == "template:t"
+    world = World(types=frozenset({"t"}), reservation=reservation(9))
+    assert first_block(Waiting("t", "default", 1), world)[1] == "direct:anna@here"
+    assert first_block(Waiting("t", "default", 9), world) is None
+
+
+def test_the_order_of_the_predicates_is_the_designs():
+    assert [predicate.name for predicate in PREDICATES] == [
+        "a worker has its handler",
+        "not paused",
+        "organization not paused",
+        "no direct execution ahead",
+    ]
+
+
+@pytest.mark.parametrize("free", [0, 1, 3])
+@pytest.mark.parametrize("ahead_s", [0.0, 0.05])
+def test_what_is_taken_is_never_more_than_slots_and_prefetch_allow(free, ahead_s):
+    jobs = line(50)
+    count = len(taken(jobs, free=free, ahead_s=ahead_s, means={"t": 0.007}))
+    assert count <= free + int(ahead_s / 0.007)

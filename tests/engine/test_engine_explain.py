@@ -1,0 +1,173 @@
+"""Why a job does not run yet: one test for each reason."""
+
+from datetime import timedelta
+
+import pytest
+
+from rota import Actor, Backoff, Cancelled
+from rota.errors import NotFound
+from rota.model.decide import Crashed
+from rota.model.values import SECOND
+from tests.stores.desk import Desk, inside
+
+
+@pytest.fixture
+def act(rota):
+    return rota.job(lambda: None, name="act", backoff=Backoff(base=60, jitter=0))
+
+
+def worker(rota, *types):
+    """Register a worker that does nothing, so that somebody could run these types."""
+    desk = Desk(rota._open().store)
+    desk.ids, desk.now = rota._ids, rota._clock.now()
+    desk.worker = desk.id()
+    desk.store.register(desk.worker, host="h", kind="worker", job_types=list(types), now=desk.now)
+    return desk
+
+
+def unmet(explanation):
+    return [reason.condition for reason in explanation.reasons if not reason.met]
+
+
+def test_a_job_due_later_says_when(rota, act):
+    explanation = rota.explain(rota.enqueue("act", run_at=timedelta(minutes=5)).id)
+    assert explanation.summary == "due at 2026-03-01T12:05:00Z, in 300 s"
+    assert unmet(explanation) == ["its time has come"]
+
+
+def test_a_job_waiting_for_its_backoff_says_after_which_attempt(rota, clock):
+    @rota.job(backoff=Backoff(base=60, jitter=0))
+    def fails():
+        raise ValueError("x")
+
+    job = rota.enqueue("fails")
+    rota.turn()
+    clock.advance(seconds=10)
+    assert rota.explain(job.id).summary == "due at 2026-03-01T12:01:00Z after attempt 1 ended, in 50 s"
+
+
+def test_a_job_that_is_due_but_not_yet_promoted_says_so(rota, clock, act):
+    job = rota.enqueue("act", run_at=timedelta(seconds=5))
+    clock.advance(seconds=5)
+    assert "it is due; the next turn queues it" in str(rota.explain(job.id))
+
+
+def test_a_member_of_a_sequence_names_the_one_it_waits_for(rota, act):
+    group = rota.group([("act", None), ("act", None)])
+    first, second = group.members
+    explanation = rota.explain(second.root_id)
+    assert explanation.summary == f"waits for {first.number} (act, QUEUED)"
+    assert unmet(explanation) == ["what it waits for has ended"]
+
+
+def test_no_worker_at_all_is_said_first(rota, act):
+    assert rota.explain(rota.enqueue("act").id).summary.startswith("no worker is running")
+
+
+def test_a_type_that_no_worker_runs_is_named(rota, act):
+    worker(rota, "other")
+    assert rota.explain(rota.enqueue("act").id).summary == "held by type:act"
+
+
+@pytest.mark.parametrize(
+    ("pause", "words"),
+    [({}, "held by all:"), ({"template": "act"}, "held by template:act"), ({"organization": "default"}, "held by organization:default")],
+)
+def test_a_pause_is_named(rota, act, pause, words):
+    worker(rota, "act")
+    job = rota.enqueue("act")
+    rota.pause(**pause)
+    assert rota.explain(job.id).summary == words
+
+
+def test_a_reservation_names_who_has_the_next_slot(rota, act):
+    desk = worker(rota, "act")
+    job = rota.enqueue("act")
+    desk.reserve("act")
+    assert rota.explain(job.id).summary == "held by direct:anna@here"
+
+
+def test_the_direct_job_itself_is_not_held_by_its_own_reservation(rota, act):
+    desk = worker(rota, "act")
+    rota.enqueue("act")
+    reservation = desk.reserve("act")
+    assert "no direct execution ahead" not in unmet(rota.explain(reservation.job_id))
+
+
+def test_jobs_ahead_are_counted_and_the_busy_workers_named(rota, act):
+    desk = worker(rota, "act")
+    rota.enqueue("act")
+    rota.enqueue("act")
+    desk.claim(1, types=("act",))
+    job = rota.enqueue("act")
+    explanation = rota.explain(job.id)
+    assert explanation.summary == f"1 ready jobs are ahead of it ({desk.worker[:8]} runs 1)"
+
+
+def test_the_next_in_line_has_nothing_in_its_way(rota, act):
+    worker(rota, "act")
+    explanation = rota.explain(rota.enqueue("act").id)
+    assert explanation.summary == "it is next: nothing stands in its way"
+    assert unmet(explanation) == []
+    assert "✓" in str(explanation)
+
+
+def test_a_suspect_says_that_it_runs_alone(rota, act):
+    desk = worker(rota, "act")
+    job = rota.enqueue("act")
+    desk.claim(1, types=("act",))
+    desk.recover(desk.worker, Crashed())
+    assert "its worker crashed 1 times under it" in str(rota.explain(job.id))
+
+
+def test_a_running_job_says_where_and_who_asked_it_to_stop(rota, act):
+    desk = worker(rota, "act")
+    job = rota.enqueue("act")
+    desk.claim(1, types=("act",))
+    assert "it runs on worker" in rota.explain(job.id).summary
+    rota.cancel(job.id, actor=Actor("bob"))
+    assert rota.explain(job.id).summary.endswith("attempt 1; bob asked it to stop")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"), [(None, "attempt 1"), (ValueError("boom"), "attempt 1: ValueError: boom"), (Cancelled(), "attempt 1: cancelled")]
+)
+def test_an_ended_chain_says_how(rota, error, words):
+    def ends():
+        if error is not None:
+            raise error
+
+    rota.job(ends, name="ends", max_retries=0)
+    job = rota.enqueue("ends")
+    rota.turn()
+    explanation = rota.explain(job.id)
+    assert explanation.summary.endswith(words)
+    assert explanation.reasons == ()
+
+
+def test_the_live_job_is_explained_whichever_id_is_given(rota, clock):
+    @rota.job(backoff=Backoff(base=60, jitter=0))
+    def fails():
+        raise ValueError("x")
+
+    job = rota.enqueue("fails")
+    rota.turn()
+    live = rota.chain(job.id)[-1]
+    assert rota.explain(job.id).job.id == rota.explain(live.id).job.id == live.id
+
+
+def test_an_unknown_job_is_not_found(rota):
+    with pytest.raises(NotFound):
+        rota.explain("0192d3f0-0000-7000-8000-000000000000")
+
+
+def test_explain_and_dispatch_ask_the_same_predicates(rota, act):
+    from rota.engine.predicates import PREDICATES
+
+    worker(rota, "act")
+    names = [reason.condition for reason in rota.explain(rota.enqueue("act").id).reasons]
+    asked = [predicate.name for predicate in PREDICATES]
+    start = names.index(asked[0])
+    assert names[start : start + len(asked)] == asked
+    assert SECOND == 1_000_000
+    assert inside("0192d3f0-0000-7000-8000-000000000000")

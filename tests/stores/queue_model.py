@@ -1,0 +1,200 @@
+"""The queue as a dict and sorted(): small enough to be seen right. The state machine compares a store with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rota.model.decide import Transition
+from rota.model.groups import derive
+from rota.model.values import Member
+
+WAITING = {"PENDING", "QUEUED"}
+LIVE = {"PENDING", "QUEUED", "RUNNING"}
+REST = {"stop": "CANCELLED", "skip": "SKIPPED", "continue": None}
+
+
+@dataclass
+class ModelJob:
+    """What matters of one job."""
+
+    id: str
+    root: str
+    status: str
+    priority: int
+    organization: str
+    created_at: int
+    run_at: int
+    born: int
+    position: int = 0
+    attempt: int = 1
+    failures: int = 0
+    crashes: int = 0
+    snoozes: int = 0
+    held: str | None = None
+    waits_for: str | None = None
+    key: str | None = None
+    group: str | None = None
+    sequence: int | None = None
+    expires_at: int | None = None
+    worker: str | None = None
+    started: bool = False
+    asked_to_stop: bool = False
+
+
+@dataclass
+class Queue:
+    """Every job ever made, in the order in which they were made."""
+
+    jobs: dict[str, ModelJob] = field(default_factory=dict)
+    clock: dict[int, int] = field(default_factory=dict)
+    groups: dict[str, str] = field(default_factory=dict)
+
+    # ---- looking ----------------------------------------------------------------------------------------------
+
+    def queued(self):
+        return sorted(
+            (job for job in self.jobs.values() if job.status == "QUEUED"), key=lambda job: (-job.priority, job.position, job.created_at, job.id)
+        )
+
+    def order(self):
+        return [job.id for job in self.queued()]
+
+    def of(self, *statuses):
+        return [job for job in self.jobs.values() if job.status in statuses]
+
+    def chain(self, root):
+        return sorted((job for job in self.jobs.values() if job.root == root), key=lambda job: job.attempt)
+
+    def tail(self, root):
+        return self.chain(root)[-1]
+
+    def holder(self, key):
+        return next((job for job in self.jobs.values() if job.key == key and job.status in LIVE), None)
+
+    def group_status(self, group):
+        members = {}
+        for job in self.jobs.values():
+            if job.group == group:
+                members.setdefault(job.sequence, []).append(job)
+        tails = [max(jobs, key=lambda job: job.attempt) for _, jobs in sorted(members.items())]
+        return str(
+            derive(
+                [
+                    Member(tail.sequence, tail.root, "", "t", _status(tail.status), tail.attempt, any(job.started for job in members[tail.sequence]))
+                    for tail in tails
+                ]
+            )
+        )
+
+    # ---- moves ------------------------------------------------------------------------------------------------
+
+    def last(self, organization, priority):
+        """Return the position that a newcomer counts from."""
+        there = [job for job in self.of("QUEUED") if job.priority == priority]
+        if not there:
+            self.clock[priority] = 0
+            return 0
+        own = [job.position for job in there if job.organization == organization]
+        return max([self.clock.get(priority, 0), *own])
+
+    def add(self, job):
+        if job.status == "QUEUED":
+            job.position = self.last(job.organization, job.priority) + 100
+        self.jobs[job.id] = job
+
+    def expire(self, now):
+        over = [job for job in self.of(*WAITING) if job.expires_at is not None and job.expires_at <= now]
+        self.end_waiting(over, "SKIPPED")
+
+    def promote(self, now):
+        for priority in sorted({job.priority for job in self.of("PENDING")}, reverse=True):
+            due = [job for job in self.of("PENDING") if job.priority == priority and job.waits_for is None and job.run_at <= now]
+            last = {job.organization: self.last(job.organization, priority) for job in due}
+            for job in sorted(due, key=lambda job: (job.run_at, job.born)):
+                last[job.organization] += 100
+                job.status, job.position = "QUEUED", last[job.organization]
+
+    def claim(self, want, worker, paused):
+        offered = [job for job in self.queued() if job.held is None][:want]
+        taken = [job for job in offered if job.organization not in paused]
+        for job in offered:
+            if job.organization in paused:
+                job.held = f"organization:{job.organization}"
+        for job in taken:
+            job.status, job.worker, job.started = "RUNNING", worker, True
+            self.clock[job.priority] = max(self.clock.get(job.priority, 0), job.position)
+        return [job.id for job in taken]
+
+    def end(self, ends, now):
+        """End attempts together: (job, transition, successor id)."""
+        ended = []
+        for job, transition, successor_id in ends:
+            job.status = str(transition.status)
+            if transition.successor is not None:
+                self._succeed(job, transition, successor_id, now)
+            else:
+                ended.append(job)
+        self._chains_ended(ended, {"DEAD_LETTER", "CANCELLED"})
+
+    def end_waiting(self, jobs, status):
+        for job in jobs:
+            job.status = status
+        self._chains_ended(jobs, {"CANCELLED"})
+
+    def retry(self, job, new_id, now):
+        self.add(
+            ModelJob(
+                new_id,
+                job.root,
+                "QUEUED",
+                job.priority,
+                job.organization,
+                now,
+                now,
+                len(self.jobs),
+                attempt=job.attempt + 1,
+                key=job.key,
+                group=job.group,
+                sequence=job.sequence,
+            )
+        )
+
+    def _succeed(self, job, transition: Transition, successor_id, now):
+        successor = transition.successor
+        self.jobs[successor_id] = ModelJob(
+            successor_id,
+            job.root,
+            "QUEUED" if successor.in_place else "PENDING",
+            job.priority,
+            job.organization,
+            now,
+            successor.run_at,
+            len(self.jobs),
+            position=job.position if successor.in_place else 0,
+            attempt=job.attempt + 1,
+            failures=successor.failures,
+            crashes=successor.crashes,
+            snoozes=successor.snoozes,
+            key=job.key,
+            group=job.group,
+            sequence=job.sequence,
+            expires_at=job.expires_at if transition.reason == "released" else None,
+        )
+
+    def _chains_ended(self, jobs, bad):
+        roots = [job.root for job in jobs]
+        for group in {job.group for job in jobs if job.group and job.status in bad}:
+            rest = REST[self.groups[group]]
+            for job in self.of(*WAITING) if rest else []:
+                if job.group == group and job.attempt == 1:
+                    job.status = rest
+                    roots.append(job.root)
+        for job in self.of("PENDING"):
+            if job.waits_for in roots:
+                job.waits_for = None
+
+
+def _status(text):
+    from rota.model.states import Status
+
+    return Status(text)

@@ -1,0 +1,305 @@
+"""What must never be is refused by the file itself, whoever asks (X3, X4, X5)."""
+
+from itertools import product
+
+import apsw
+import pytest
+
+from rota.model.decide import Completed, Failed, Skipped, Stopped, TimedOut
+from rota.model.states import BORN, Status, is_legal
+from rota.ports.executor import Report
+from tests.stores.desk import ANNA
+
+OUTCOMES = {
+    "COMPLETED": Completed('"ok"'),
+    "FAILED": Failed("x"),
+    "TIMED_OUT": TimedOut(1.0),
+    "DEAD_LETTER": Failed("x", permanent=True),
+    "SKIPPED": Skipped("x"),
+    "CANCELLED": Stopped(),
+}
+ENDED = sorted(OUTCOMES)
+
+
+def in_state(desk, status):
+    """Make a job of this status by legal moves; return its number."""
+    (made,) = desk.put(desk.row(delay=60 if status == "PENDING" else 0))
+    if status not in {"PENDING", "QUEUED"}:
+        job = desk.claim_one()
+        if status != "RUNNING":
+            desk.end(job, OUTCOMES[status])
+    assert desk.status(made.job_id) == status
+    return made.number
+
+
+def refused(raw, words, statement, *values):
+    with pytest.raises(apsw.ConstraintError) as refusal:
+        raw.execute(statement, values)
+    assert words in str(refusal.value)
+
+
+def move(raw, number, status):
+    """Try a move as raw SQL would, with everything else that the state needs."""
+    raw.execute("BEGIN")
+    try:
+        if status == "RUNNING":
+            raw.execute("INSERT OR IGNORE INTO job_runs (job_number, run_id, started_at) VALUES (?, randomblob(16), 5)", (number,))
+            raw.execute("UPDATE jobs SET status = 'RUNNING', started_at = 5, worker_id = randomblob(16) WHERE number = ?", (number,))
+        elif status == "QUEUED":
+            raw.execute("UPDATE jobs SET status = 'QUEUED', queued_at = 5, finished_at = NULL WHERE number = ?", (number,))
+        elif status == "PENDING":
+            raw.execute("UPDATE jobs SET status = 'PENDING', finished_at = NULL WHERE number = ?", (number,))
+        else:
+            raw.execute("UPDATE jobs SET status = ?, finished_at = 9 WHERE number = ?", (status, number))
+        return True
+    except apsw.ConstraintError:
+        return False
+    finally:
+        raw.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("before", Status)
+def test_the_triggers_allow_exactly_the_moves_of_the_table(desk, raw, before):
+    number = in_state(desk, before)
+    # writing the same status again, with nothing else, is no move; from an ended job even that is refused
+    allowed = {str(after) for after in Status if after != before and move(raw, number, str(after))}
+    assert allowed == {str(after) for after in Status if is_legal(before, after)}
+
+
+@pytest.mark.parametrize("status", Status)
+def test_a_job_is_born_only_where_the_table_says(desk, raw, status):
+    columns = "job_id, root_id, organization_id, job_type, status, priority, run_at, owner, max_retries, max_crashes, backoff, timeout, executor, created_at"
+    values = "?1, ?1, 'default', 't', ?2, 50, 0, 'x', 3, 3, '{}', 1, 'thread', 0"
+    extra = {"QUEUED": (", queued_at", ", 1"), "PENDING": ("", "")}.get(
+        status, (", queued_at, started_at, finished_at, worker_id", f", 1, 1, {'NULL' if status == 'RUNNING' else 1}, randomblob(16)")
+    )
+    statement = f"INSERT INTO jobs ({columns}{extra[0]}) VALUES ({values}{extra[1]})"
+    if status in BORN:
+        raw.execute(statement, (bytes.fromhex(desk.id()), status))
+    else:
+        refused(raw, "born", statement, bytes.fromhex(desk.id()), status)
+
+
+@pytest.mark.parametrize("status", ENDED)
+def test_an_ended_job_and_its_run_can_not_change_in_any_column(desk, raw, status):
+    number = in_state(desk, status)
+    refused(raw, "Cannot modify params after dispatch", "UPDATE jobs SET params = '{\"a\":1}' WHERE number = ?", number)
+    for column in ("priority", "position", "reason", "finished_at", "held", "unique_key", "meta", "cancel_requested_at", "ended_by"):
+        value = "'direct'" if column == "held" else "7"
+        refused(raw, "ended", f"UPDATE jobs SET {column} = {value} WHERE number = ?", number)
+    for column in ("status", "error", "result", "finished_at", "artifacts", "log_path", "progress", "checkpoint", "exit_code"):
+        value = {"status": "'FAILED'", "artifacts": "'[\"x\"]'"}.get(column, "7")
+        refused(raw, "ended", f"UPDATE job_runs SET {column} = {value} WHERE job_number = ?", number)
+
+
+@pytest.mark.parametrize("before", [None, *ENDED])
+@pytest.mark.parametrize("after", ["COMPLETED", "FAILED", "SKIPPED", "CANCELLED", None])
+def test_a_run_ends_once(desk, raw, before, after):
+    number = in_state(desk, "RUNNING" if before is None else before)
+    statement = "UPDATE job_runs SET status = ?, finished_at = ? WHERE job_number = ?"
+    if before is not None:
+        refused(raw, "ended", statement, after, None if after is None else 5, number)
+    elif after is not None:
+        raw.execute(statement, (after, 5, number))
+
+
+def test_a_run_has_an_end_exactly_if_it_has_a_status(desk, raw):
+    number = in_state(desk, "RUNNING")
+    refused(raw, "CHECK", "UPDATE job_runs SET status = 'COMPLETED' WHERE job_number = ?", number)
+    refused(raw, "CHECK", "UPDATE job_runs SET finished_at = 5 WHERE job_number = ?", number)
+    refused(raw, "CHECK", "UPDATE job_runs SET status = 'TIMED_OUT', finished_at = 5 WHERE job_number = ?", number)
+
+
+def test_params_can_not_change_after_dispatch(desk, raw):
+    number = in_state(desk, "RUNNING")
+    refused(raw, "Cannot modify params after dispatch", "UPDATE jobs SET params = '{\"a\":1}' WHERE number = ?", number)
+    for status in ("PENDING", "QUEUED"):
+        raw.execute("UPDATE jobs SET params = '{\"a\":1}' WHERE number = ?", (in_state(desk, status),))
+
+
+def test_a_job_can_not_be_running_without_a_run(desk, raw):
+    number = in_state(desk, "QUEUED")
+    refused(raw, "without a run", "UPDATE jobs SET status = 'RUNNING', started_at = 1, worker_id = x'00' WHERE number = ?", number)
+
+
+def test_a_run_can_not_be_without_its_job(desk, raw):
+    refused(raw, "FOREIGN KEY", "INSERT INTO job_runs (job_number, run_id, started_at) VALUES (999, randomblob(16), 1)")
+
+
+def test_a_running_job_needs_a_worker_and_a_start(desk, raw):
+    number = in_state(desk, "QUEUED")
+    raw.execute("INSERT INTO job_runs (job_number, run_id, started_at) VALUES (?, randomblob(16), 1)", (number,))
+    refused(raw, "CHECK", "UPDATE jobs SET status = 'RUNNING' WHERE number = ?", number)
+
+
+@pytest.mark.parametrize("status", Status)
+def test_ended_rows_can_be_deleted_and_others_can_not(desk, raw, status):
+    number = in_state(desk, status)
+    raw.execute("DELETE FROM jobs WHERE retry_of IS NOT NULL AND finished_at IS NOT NULL")
+    if status.ended and status not in {"FAILED", "TIMED_OUT"}:
+        raw.execute("DELETE FROM jobs WHERE number = ?", (number,))
+        assert list(raw.execute("SELECT * FROM job_runs WHERE job_number = ?", (number,))) == []
+    elif status.ended:
+        # its successor refers to it: a chain goes whole, from its tail
+        refused(raw, "FOREIGN KEY", "DELETE FROM jobs WHERE number = ?", number)
+    else:
+        refused(raw, "has not ended", "DELETE FROM jobs WHERE number = ?", number)
+        if status == "RUNNING":
+            refused(raw, "has not ended", "DELETE FROM job_runs WHERE job_number = ?", number)
+
+
+@pytest.mark.parametrize(
+    "column", ["number", "job_id", "organization_id", "template_id", "job_type", "origin", "root_id", "retry_of", "attempt", "schedule_id", "due_at", "created_at"]
+)
+def test_identity_and_origin_of_a_job_can_not_change(desk, raw, column):
+    number = in_state(desk, "QUEUED")
+    value = "randomblob(16)" if column in {"job_id", "template_id", "root_id", "retry_of", "schedule_id"} else "7"
+    refused(raw, "identity", f"UPDATE jobs SET {column} = {value} WHERE number = ?", number)
+
+
+@pytest.mark.parametrize("column", ["job_number", "run_id", "template_id", "started_at"])
+def test_identity_and_start_of_a_run_can_not_change(desk, raw, column):
+    number = in_state(desk, "RUNNING")
+    value = "randomblob(16)" if column.endswith("_id") else "7"
+    refused(raw, "identity", f"UPDATE job_runs SET {column} = {value} WHERE job_number = ?", number)
+
+
+def test_a_job_starts_once(desk, raw):
+    number = in_state(desk, "RUNNING")
+    refused(raw, "starts once", "UPDATE jobs SET started_at = 7 WHERE number = ?", number)
+    refused(raw, "starts once", "UPDATE jobs SET worker_id = randomblob(16) WHERE number = ?", number)
+
+
+def test_artifacts_only_grow(desk, raw):
+    number = in_state(desk, "RUNNING")
+    desk.turn(reports=[Report(number, artifact="a"), Report(number, artifact="b")])
+    for shrunk in ("[]", '["a"]', '["b","a"]', '["a","c"]', ""):
+        refused(raw, "only grow", "UPDATE job_runs SET artifacts = ? WHERE job_number = ?", shrunk, number)
+    raw.execute("UPDATE job_runs SET artifacts = ? WHERE job_number = ?", ('["a","b","c"]', number))
+
+
+def test_log_path_is_written_once(desk, raw):
+    number = in_state(desk, "RUNNING")
+    raw.execute("UPDATE job_runs SET log_path = 'one' WHERE job_number = ?", (number,))
+    raw.execute("UPDATE job_runs SET log_path = 'one' WHERE job_number = ?", (number,))
+    refused(raw, "written once", "UPDATE job_runs SET log_path = 'two' WHERE job_number = ?", number)
+    refused(raw, "written once", "UPDATE job_runs SET log_path = NULL WHERE job_number = ?", number)
+
+
+def test_a_job_joins_one_group_once(desk, raw):
+    group = desk.grouped([desk.row()], "parallel")
+    other = desk.grouped([desk.row()], "parallel")
+    refused(
+        raw,
+        "joins one group",
+        "UPDATE jobs SET group_id = unhex(?) WHERE job_id = unhex(?)",
+        other.id.replace("-", ""),
+        group.members[0].root_id.replace("-", ""),
+    )
+
+
+SUCCESSOR = """INSERT INTO jobs (job_id, root_id, retry_of, attempt, organization_id, job_type, status, priority, run_at, owner, max_retries,
+                                 max_crashes, backoff, timeout, executor, created_at)
+               SELECT randomblob(16), root_id, job_id, attempt + :step, organization_id, job_type, 'PENDING', 50, 0, 'x', 3, 3, '{}', 1, 'thread', 0
+                 FROM jobs WHERE number = :number"""
+
+
+@pytest.mark.parametrize("status", ["PENDING", "QUEUED", "RUNNING"])
+def test_a_chain_has_one_live_job(desk, raw, status):
+    number = in_state(desk, status)
+    with pytest.raises(apsw.ConstraintError):
+        raw.execute(SUCCESSOR, {"number": number, "step": 1})
+
+
+def test_an_attempt_has_one_successor(desk, raw):
+    number = in_state(desk, "FAILED")
+    with pytest.raises(apsw.ConstraintError):
+        raw.execute(SUCCESSOR, {"number": number, "step": 1})
+    tail = in_state(desk, "DEAD_LETTER")
+    raw.execute(SUCCESSOR, {"number": tail, "step": 1})
+    with pytest.raises(apsw.ConstraintError):
+        raw.execute(SUCCESSOR, {"number": tail, "step": 1})
+
+
+@pytest.mark.parametrize("step", [-1, 0, 2, 7])
+def test_a_successor_is_the_next_attempt(desk, raw, step):
+    number = in_state(desk, "DEAD_LETTER")
+    with pytest.raises(apsw.ConstraintError):
+        raw.execute(SUCCESSOR, {"number": number, "step": step})
+
+
+def test_a_successor_follows_the_tail_of_its_own_chain(desk, raw):
+    number = in_state(desk, "DEAD_LETTER")
+    refused(
+        raw,
+        "own chain",
+        SUCCESSOR.replace("randomblob(16), root_id,", "randomblob(16), randomblob(16),").replace(":step", "1").replace(":number", "?"),
+        number,
+    )
+
+
+def test_a_first_attempt_is_its_own_root(desk, raw):
+    columns = "job_id, root_id, organization_id, job_type, status, priority, run_at, owner, max_retries, max_crashes, backoff, timeout, executor, created_at"
+    with pytest.raises(apsw.ConstraintError):
+        raw.execute(
+            f"INSERT INTO jobs ({columns}) VALUES (randomblob(16), randomblob(16), 'default', 't', 'PENDING', 50, 0, 'x', 3, 3, '{{}}', 1, 'thread', 0)"
+        )
+
+
+def test_one_unique_key_has_one_live_holder(desk, raw):
+    desk.add(unique_key="k")
+    other = in_state(desk, "PENDING")
+    refused(raw, "UNIQUE", "UPDATE jobs SET unique_key = 'k' WHERE number = ?", other)
+
+
+def test_one_reservation_is_active(desk, raw):
+    desk.reserve()
+    refused(
+        raw,
+        "UNIQUE",
+        """INSERT INTO direct_reservations (reservation_id, reserved_at, reserved_by, status, expires_at, job_id, job_number, worker_id)
+           VALUES (randomblob(16), 0, 'x', 'ACTIVE', 0, randomblob(16), 1, randomblob(16))""",
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("priority", 101),
+        ("priority", -1),
+        ("priority", "'high'"),
+        ("position", "'x'"),
+        ("blockers", -1),
+        ("blockers", 1),
+        ("timeout", -1),
+        ("max_retries", -1),
+        ("max_crashes", 0),
+        ("unique_key", "''"),
+        ("error_type", "'odd'"),
+        ("queued_at", "NULL"),
+        ("finished_at", 5),
+        ("sequence_number", 1),
+        ("run_at", 1.5),
+        ("status", "'ODD'"),
+    ],
+)
+def test_a_value_out_of_its_range_is_refused(desk, raw, column, value):
+    number = in_state(desk, "QUEUED")
+    with pytest.raises((apsw.ConstraintError, apsw.MismatchError)):
+        raw.execute(f"UPDATE jobs SET {column} = {value} WHERE number = ?", (number,))
+
+
+@pytest.mark.parametrize("value", [-1, 101])
+def test_progress_is_a_percentage(desk, raw, value):
+    number = in_state(desk, "RUNNING")
+    refused(raw, "CHECK", "UPDATE job_runs SET progress = ? WHERE job_number = ?", value, number)
+
+
+def test_a_pair_of_states_was_never_left_out():
+    assert len(list(product(Status, Status))) == 81
+
+
+def test_a_cancelled_waiting_job_stays_as_it_is(desk, raw):
+    job_id = desk.add()
+    desk.store.cancel(job_id, actor=ANNA, now=desk.now)
+    refused(raw, "ended", "UPDATE jobs SET status = 'QUEUED', finished_at = NULL WHERE job_id = unhex(?)", job_id)

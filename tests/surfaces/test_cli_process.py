@@ -1,0 +1,203 @@
+"""The real command in a process of its own, against a real file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import eventually
+from tests.surfaces.cli_support import ROOT, Cli
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Iterator[Cli]:
+    made = Cli(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def worker(cli: Cli) -> Iterator[subprocess.Popen[str]]:
+    process = cli.start("worker", "--app", "shop:rota", "--concurrency", "2")
+    try:
+        eventually(lambda: cli.store.exists() and cli("workers", "--json").stdout, within=20, what="the worker is up")
+        yield process
+    finally:
+        interrupt(process)
+
+
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """Ask until it hears: two signals at once may arrive as one."""
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=0.5)
+
+
+def test_a_job_is_enqueued_run_and_waited_for(cli, worker):
+    done = cli.process("enqueue", "greet", "-p", "name=Ada", "--wait")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert '"Hello, Ada"' in done.stdout
+    assert "COMPLETED" in done.stdout
+    with_json = cli.process("enqueue", "greet", "--wait", "--json")
+    assert json.loads(with_json.stdout)["run"]["result"] == "Hello, you"
+
+
+def test_wait_follows_the_retries_and_says_how_a_chain_failed(cli, worker):
+    failed = cli.process("enqueue", "fails", "--wait", "--json")
+    assert failed.returncode == 1
+    tail = json.loads(failed.stdout)
+    assert (tail["status"], tail["attempt"]) == ("DEAD_LETTER", 2)
+    assert failed.stderr == f"error: {tail['number']} ended DEAD_LETTER: ValueError: no such thing [today] (transient)\n"
+
+
+def test_a_skipped_chain_did_not_fail(cli, worker):
+    skipped = cli.process("enqueue", "skips", "--wait")
+    assert (skipped.returncode, skipped.stderr) == (0, "")
+    assert "nothing to do" in skipped.stdout
+
+
+def test_a_wait_that_is_over_exits_with_4_and_the_job_goes_on(cli, worker):
+    late = cli.process("enqueue", "sleeps", "--wait-timeout", "300ms")
+    assert late.returncode == 4
+    assert late.stderr.endswith("(wait_timeout)\n")
+    assert cli.process("job", "cancel", "1").returncode == 0
+    eventually(lambda: cli.json("job", "show", "1")["status"] == "CANCELLED", what="the handler heard of it")
+
+
+def test_ctrl_c_while_waiting_exits_with_130(cli, worker):
+    waiting = cli.start("enqueue", "sleeps", "--wait")
+    eventually(lambda: cli.lines("job", "list"), what="the job is there")
+    waiting.send_signal(signal.SIGINT)
+    out, _ = waiting.communicate(timeout=20)
+    assert waiting.returncode == 130
+    assert "Traceback" not in out
+
+
+def test_waiting_without_a_worker_says_so(cli):
+    alone = cli.process("enqueue", "greet", "--app", "shop:rota", "--wait-timeout", "100ms")
+    assert alone.returncode == 4
+    assert alone.stderr.startswith("note: no worker is running")
+
+
+def test_a_worker_writes_log_lines_and_ends_cleanly(cli):
+    process = cli.start("worker", "--app", "shop:rota")
+    eventually(lambda: cli.store.exists() and cli("workers", "--json").stdout, within=20, what="the worker is up")
+    cli.ok("enqueue", "greet", "-p", "name=Ada")
+    cli.ok("enqueue", "gives_up")
+    eventually(lambda: len(cli.lines("job", "list", "--status", "COMPLETED", "--status", "DEAD_LETTER")) == 2, what="both ended")
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "greet COMPLETED after" in out
+    assert "ERROR   rota.jobs" in out
+    assert "gives_up DEAD_LETTER" in out
+    assert out.splitlines()[-1].endswith("stopped")
+    assert cli.lines("workers") == []
+
+
+def test_up_without_a_terminal_writes_lines_and_with_json_documents(cli):
+    process = cli.start("up", "--app", "shop:rota", "--demo", "--json")
+    eventually(lambda: cli.store.exists() and cli.lines("job", "list", "--status", "COMPLETED"), within=20, what="the demo ran")
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert "worker" in lines[0]["message"]
+    assert lines[-1]["message"] == "stopped"
+    assert {line["job"]["job_type"] for line in lines if "job" in line} >= {"greet"}
+    assert all(line["at"].endswith("Z") for line in lines)
+
+
+def test_a_second_ctrl_c_interrupts_what_runs(cli):
+    process = cli.start("worker", "--app", "shop:rota")
+    eventually(lambda: cli.store.exists() and cli("workers", "--json").stdout, within=20, what="the worker is up")
+    cli.ok("enqueue", "sleeps")
+    eventually(lambda: cli.json("job", "show", "1")["status"] == "RUNNING", what="it runs")
+    process.send_signal(signal.SIGINT)
+    eventually(lambda: any(worker["stopping_at"] for worker in cli.lines("workers")), what="the worker is stopping")
+    assert process.poll() is None, "the running job may finish"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "Ctrl-C again interrupts" in out
+    assert cli.json("job", "show", "1")["error_type"] == "interrupted"
+    assert cli.json("job", "show", "1.2")["status"] == "QUEUED"
+
+
+def test_a_demo_that_fails_says_so_and_the_worker_goes_on(cli):
+    (cli.folder / "shop.py").write_text("from rota import Rota\nrota = Rota()\ndef demo(rota):\n    raise ValueError('no demo today')\n")
+    process = cli.start("up", "--app", "shop:rota", "--demo")
+    eventually(lambda: cli.store.exists() and cli("workers", "--json").stdout, within=20, what="the worker is up")
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "no demo today" in out
+
+
+def test_an_application_without_a_demo_is_refused(cli):
+    (cli.folder / "shop.py").write_text("from rota import Rota\nrota = Rota()\n")
+    refused = cli.process("up", "--app", "shop", "--demo")
+    assert refused.returncode == 1
+    assert "no function demo(rota)" in refused.stderr
+
+
+def test_a_store_given_wins_over_the_application_s_own(cli):
+    assert cli.process("enqueue", "greet", "--app", "shop:rota", "--store", "other.db").returncode == 0
+    assert (cli.folder / "other.db").exists()
+    assert not cli.store.exists()
+
+
+def test_a_pipe_that_closes_early_is_no_traceback(cli):
+    assert cli.process("enqueue", "greet", "--app", "shop:rota").returncode == 0
+    listing = subprocess.run(
+        f"{sys.executable} -m rota settings --json | true",
+        shell=True,
+        cwd=cli.folder,
+        env=cli.environment(),
+        capture_output=True,
+        check=False,
+    )
+    assert b"Traceback" not in listing.stderr
+
+
+def test_the_quickstart_runs_as_printed_in_an_empty_directory(tmp_path):
+    script = tmp_path / "quickstart.py"
+    script.write_text((ROOT / "examples/quickstart.py").read_text())
+    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "quickstart.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("COMPLETED Hello, Ada\n")
+    assert (tmp_path / "rota.db").exists()
+
+
+def test_completion_offers_commands_and_states(cli):
+    def offered(words: str) -> list[str]:
+        environment = cli.environment() | {
+            "_ROTA_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split(" ")) - 1),
+        }
+        done = subprocess.run(cli.command(), env=environment, capture_output=True, text=True, timeout=50, check=False)
+        return done.stdout.split()
+
+    assert {"up", "enqueue", "job"} <= set(offered("rota "))
+    assert {"list", "explain"} <= set(offered("rota job "))
+    assert offered("rota job list --status RUN") == ["RUNNING"]
+
+
+def test_what_is_not_needed_is_not_imported():
+    code = "import sys, {0}; print(*({{'rich', 'typer', 'asyncio', 'apsw', 'multiprocessing', 'pydantic'}} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code.format("rota")], env={"PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []

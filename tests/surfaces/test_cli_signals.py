@@ -1,0 +1,64 @@
+"""Signals arrive at any instruction, also inside the wait that they end."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+
+import pytest
+
+from rota.surfaces.cli.serving import Stopper
+
+
+class Worker:
+    holding = 1
+
+
+class Driver:
+    """Stands in for the engine: it goes on until it is hurried."""
+
+    def __init__(self) -> None:
+        self.worker = Worker()
+        self.hurried = threading.Event()
+
+    @property
+    def running(self) -> bool:
+        return not self.hurried.is_set()
+
+    def stop(self) -> None:
+        self.hurried.wait()
+
+    def hurry(self) -> None:
+        self.hurried.set()
+
+
+@pytest.mark.timeout(20)
+def test_a_signal_that_strikes_inside_the_wait_is_heard():
+    rng = random.Random(7)
+    before = signal.getsignal(signal.SIGALRM)
+    try:
+        for _ in range(3000):
+            with Stopper(Driver, 30.0) as stopper:
+                signal.signal(signal.SIGALRM, stopper._on_signal)
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 2e-4))
+                while not stopper.notice:
+                    stopper.wait(0.0001)
+                stopper.driver.hurry()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_the_first_signal_lets_jobs_finish_and_the_second_interrupts_them():
+    with Stopper(Driver, 30.0) as stopper:
+        assert stopper.notice == ""
+        signal.raise_signal(signal.SIGTERM)
+        stopper.wait(0.01)
+        assert stopper.notice == "stopping: the running job may finish (up to 30 s); Ctrl-C again interrupts"
+        assert not stopper.done
+        signal.raise_signal(signal.SIGINT)
+        stopper.wait(0.01)
+        stopper.wait(0.01)
+        assert stopper.done
+        assert stopper.notice == "stopped"
