@@ -1,16 +1,16 @@
 """Rota: a durable job scheduler and background-job engine.
 
-    from rota import Rota
+from rota import Rota
 
-    rota = Rota("rota.db")
+rota = Rota("rota.db")
 
-    @rota.job
-    def greet(name: str) -> str:
-        return f"Hello, {name}"
+@rota.job
+def greet(name: str) -> str:
+    return f"Hello, {name}"
 
-    with rota.running():
-        job = rota.enqueue("greet", {"name": "Ada"})
-        print(rota.wait(job.id).result)
+with rota.running():
+    job = rota.enqueue("greet", {"name": "Ada"})
+    print(rota.wait(job.id).result)
 """
 
 from rota.engine.submit import NewJob

@@ -100,8 +100,9 @@ def test_jobs_ahead_are_counted_and_the_busy_workers_named(rota, act):
     rota.enqueue("act")
     desk.claim(1, types=("act",))
     job = rota.enqueue("act")
-    explanation = rota.explain(job.id)
-    assert explanation.summary == f"1 ready jobs are ahead of it ({desk.worker[:8]} runs 1)"
+    summary = rota.explain(job.id).summary
+    assert summary.startswith("1 ready job")
+    assert f"{desk.worker[:8]} runs 1" in summary
 
 
 def test_the_next_in_line_has_nothing_in_its_way(rota, act):

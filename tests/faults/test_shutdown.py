@@ -62,7 +62,6 @@ def test_an_idle_worker_goes_home_at_once(stage):
     assert worker.ends(within=10) == 0
 
 
-@pytest.mark.xfail(strict=False, reason="run() takes over the signals after the worker has registered and begun to claim")
 def test_a_sigterm_that_comes_while_the_worker_starts_is_obeyed_all_the_same(stage, rota):
     rota.job(name="work")(lambda ctx, ms=0: None)
     rota.enqueue_many([("work", {"ms": 5})] * 50)

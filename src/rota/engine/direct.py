@@ -32,17 +32,22 @@ class Direct(msgspec.Struct, kw_only=True, frozen=True):
     """The worker or client row whose lock shows that the caller lives."""
     owner: str
     poke: Callable[[], None]
-    inline_worker: Callable[[], AbstractContextManager[Worker]]
-    """A worker in this thread, for when there is no other."""
+    inline_worker: Callable[[], AbstractContextManager[Worker]] | None
+    """A worker in this thread, for when there is no other. None: this process has no handler for the job."""
 
     def run(self, row: NewRow, *, wait_s: float) -> Run:
         """Run one job ahead of the queue and return its run; raise ResourceBusy if no slot became free in time."""
         end = time.monotonic() + wait_s
+        alone = not self._any_worker()
+        if alone and self.inline_worker is None:
+            raise ResourceBusy(
+                f"resource busy: no worker is running, and this process has no handler for {row.job_type!r}: start one with `rota worker`"
+            )
         reservation = self._reserve(row, end)
         self.poke()
-        if not self._any_worker():
+        if alone and self.inline_worker is not None:
             with self.inline_worker() as worker:
-                self._turn_until_ended(worker, reservation)
+                self._turn_until_ended(worker, reservation, end)
         self._await_start(reservation, end)
         return self._await_end(reservation)
 
@@ -79,10 +84,13 @@ class Direct(msgspec.Struct, kw_only=True, frozen=True):
         with self.liveness.seize(worker_id) as life:
             return life is not Life.DEAD
 
-    def _turn_until_ended(self, worker: Worker, reservation: Reservation) -> None:
-        while self._status(reservation) in {Status.QUEUED, Status.RUNNING}:
+    def _turn_until_ended(self, worker: Worker, reservation: Reservation, end: float) -> None:
+        while (status := self._status(reservation)) is Status.RUNNING or (status is Status.QUEUED and time.monotonic() < end):
+            if status is Status.RUNNING:
+                # Its end is all that is left to write: nothing else of the queue may start in the caller's thread.
+                worker.begin_stop()
             worker.poke()
-            worker.turn()
+            worker.inbox.wait(min(LOOK_S, worker.turn()))
 
     def _await_start(self, reservation: Reservation, end: float) -> None:
         while self._status(reservation) is Status.QUEUED:

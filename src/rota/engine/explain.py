@@ -7,7 +7,7 @@ import msgspec
 from rota.engine.predicates import PREDICATES, Waiting, World
 from rota.errors import NotFound
 from rota.model.states import Status
-from rota.model.values import Instant, Job, dashed, instant, undashed
+from rota.model.values import Instant, Job, WorkerInfo, dashed, instant, undashed
 from rota.ports.store import Store
 
 
@@ -79,15 +79,20 @@ def _allowed(store: Store, job: Job) -> list[Reason]:
     if not workers:
         reasons[0] = Reason(reasons[0].condition, met=False, detail="no worker is running: start one with `rota up` or `rota worker`")
     ahead = store.ahead(_hex(job))
-    busy = ", ".join(f"{worker.id[:8]} runs {worker.running}" for worker in workers)
-    reasons.append(
-        Reason("its turn has come", ahead == 0, f"{ahead} ready jobs are ahead of it ({busy})" if ahead else "it is the first in line")
-    )
+    reasons.append(Reason("its turn has come", ahead == 0, _ahead(ahead, workers)))
     if job.crashes:
         reasons.append(
             Reason("it may run alone", met=True, detail=f"its worker crashed {job.crashes} times under it: it starts when a worker is idle")
         )
     return reasons
+
+
+def _ahead(ahead: int, workers: list[WorkerInfo]) -> str:
+    if not ahead:
+        return "it is the first in line"
+    jobs = "1 ready job is" if ahead == 1 else f"{ahead:,} ready jobs are"
+    busy = ", ".join(f"worker {worker.id[:8]} runs {worker.running}" for worker in workers)
+    return f"{jobs} ahead of it" + (f" ({busy})" if busy else "")
 
 
 def _number(store: Store, job: Job) -> int | None:

@@ -17,6 +17,8 @@ from rota.model.values import SYSTEM, Instant, Policy, Template
 from rota.ports.clock import Ids
 from rota.ports.store import Store
 
+CENTURY_S = 36_525 * 86_400
+
 
 class Options(msgspec.Struct, kw_only=True, frozen=True):
     """What a template says of its jobs. None: the setting's default."""
@@ -75,7 +77,10 @@ class Registry:
             check(handler)
         with self._lock:
             self._known[name] = Known(
-                name=name, policy=policy_of(options, handler.executor, self._settings), queue_ttl=options.queue_ttl, handler=handler
+                name=name,
+                policy=policy_of(options, handler.executor, self._settings),
+                queue_ttl=None if options.queue_ttl is None else seconds("queue_ttl", options.queue_ttl),
+                handler=handler,
             )
             self.handlers[name] = handler
             self._unsynced = True
@@ -179,8 +184,8 @@ def whole(name: str, value: object, *, least: int) -> int:
 
 def seconds(name: str, value: object) -> float:
     """Return seconds or refuse them."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise InvalidOption(f"{name}={value!r} is not allowed: give 0 or more seconds")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= CENTURY_S:
+        raise InvalidOption(f"{name}={value!r} is not allowed: give 0 or more seconds, at most a hundred years")
     return float(value)
 
 

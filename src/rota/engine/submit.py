@@ -13,7 +13,7 @@ from rota.engine.registry import Known, Registry, override, seconds
 from rota.errors import InvalidInput, InvalidOption, InvalidParams
 from rota.model.params import encode_params
 from rota.model.settings import Settings
-from rota.model.values import LOCAL, SECOND, Actor, Instant, NewRow, Origin, instant, undashed
+from rota.model.values import LATEST, LOCAL, SECOND, Actor, Instant, NewRow, Origin, instant, undashed
 from rota.ports.clock import Clock, Ids
 from rota.ports.store import Store
 
@@ -139,12 +139,15 @@ class Submitter:
 def when(run_at: datetime | timedelta, now: Instant) -> Instant:
     """Return a moment given as an aware datetime or as a time from now."""
     if isinstance(run_at, timedelta):
-        return now + round(run_at.total_seconds() * SECOND)
+        at = now + run_at // timedelta(microseconds=1)
+        if not 0 <= at <= LATEST:
+            raise InvalidOption(f"run_at={run_at} from now is out of range: give a moment between the years 1970 and 9999")
+        return at
     if not isinstance(run_at, datetime):
         raise InvalidOption(f"run_at={run_at!r} is not a moment: give an aware datetime, or a timedelta from now")
     if run_at.tzinfo is None:
         raise InvalidOption(f"run_at={run_at.isoformat()} has no time zone: give an aware datetime, such as datetime.now(UTC)")
-    return instant(run_at)
+    return max(0, instant(run_at))
 
 
 def as_new_job(item: Any) -> NewJob:

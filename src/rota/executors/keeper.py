@@ -13,12 +13,11 @@ from pathlib import Path
 from rota.errors import InvalidHandler
 from rota.executors.invoke import unknown
 from rota.executors.locate import check_importable, locate
-from rota.executors.runlog import log_path
 from rota.executors.settle import forced, settle
 from rota.executors.spawning import Process, describe_exit, introduction, spawn
 from rota.executors.wire import Address, Done, Exit, FromChild, Note, Ready, Start, Started, Stop, unpack_outcome
 from rota.model.decide import Crashed, Failed, Outcome, Released
-from rota.model.values import Claimed
+from rota.model.values import Claimed, log_path
 from rota.ports.executor import Ended, Equipment, StopReason
 
 logger = logging.getLogger(__name__)

@@ -8,12 +8,12 @@ from pathlib import Path
 from threading import RLock
 
 from rota.executors.text import clean
-from rota.model.values import Instant, moment
+from rota.model.values import Instant, log_path, moment
 from rota.ports.clock import Clock
 
 
 class RunLog:
-    """Lines of one run, appended to `{log_dir}/{run_id[:2]}/{run_id}.log`. Thread-safe."""
+    """Lines of one run, appended to `log_path(log_dir, run_id)`. Thread-safe."""
 
     __slots__ = ("_clock", "_closed", "_fd", "_limit", "_lock", "_size", "before", "path")
 
@@ -71,11 +71,6 @@ class RunLog:
         path = self.path or os.devnull
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-
-
-def log_path(log_dir: str, run_id: str) -> str:
-    """Return where the log of a run is kept."""
-    return f"{log_dir}/{run_id[:2]}/{run_id}.log"
 
 
 def timestamp(at: Instant) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from random import Random
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from rota.errors import InvalidOption
 
 DAY_S = 86_400.0
+LONGEST_S = 36_525 * DAY_S
 
 
 class Backoff(msgspec.Struct, frozen=True):
@@ -22,10 +23,10 @@ class Backoff(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Refuse what would make a delay negative or endless."""
-        _require("base", self.base, 0 <= self.base < math.inf, "0 or more seconds")
-        _require("factor", self.factor, 1 <= self.factor < math.inf, "1 or more")
-        _require("cap", self.cap, 0 <= self.cap < math.inf, "0 or more seconds")
-        _require("jitter", self.jitter, 0 <= self.jitter <= 1, "between 0 and 1")
+        _require("base", self.base, 0, LONGEST_S, "0 or more seconds, at most a hundred years")
+        _require("factor", self.factor, 1, sys.float_info.max, "1 or more")
+        _require("cap", self.cap, 0, LONGEST_S, "0 or more seconds, at most a hundred years")
+        _require("jitter", self.jitter, 0, 1, "between 0 and 1")
 
     def delay(self, retry: int, rng: Random) -> float:
         """Return the seconds to wait before retry number `retry` (1 is the first)."""
@@ -42,6 +43,6 @@ class Backoff(msgspec.Struct, frozen=True):
             return self.cap
 
 
-def _require(field: str, value: float, met: bool, allowed: str) -> None:  # noqa: FBT001 - the outcome of a check, not an option
-    if not met:
+def _require(field: str, value: object, low: float, high: float, allowed: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise InvalidOption(f"backoff {field}={value!r} is not allowed: give {allowed}")

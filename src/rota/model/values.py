@@ -17,6 +17,8 @@ from rota.model.states import ErrorType, GroupStatus, RunStatus, Status
 
 Instant: TypeAlias = int
 SECOND: Instant = 1_000_000
+LATEST: Instant = 253_402_300_799 * SECOND
+"""The end of the year 9999: what a calendar can show."""
 
 
 class Origin(StrEnum):
@@ -285,6 +287,11 @@ def undashed(text: str) -> str | None:
 def moment(instant: Instant | None) -> datetime | None:
     """Return an instant as an aware UTC datetime."""
     return None if instant is None else _EPOCH + timedelta(microseconds=instant)
+
+
+def log_path(log_dir: str, run_id: str) -> str:
+    """Return where the log of a run is kept. The last digits of an id spread; the first are its time."""
+    return f"{log_dir}/{run_id[-2:]}/{run_id}.log"
 
 
 def instant(at: datetime) -> Instant:

@@ -68,7 +68,7 @@ class Equipment(msgspec.Struct, frozen=True):
     settings: Settings
     slots: int
     log_dir: str | None
-    """Where runs' logs are kept, as an absolute path: `{log_dir}/{run_id[:2]}/{run_id}.log`, made on the first line. None: kept nowhere."""
+    """Where runs' logs are kept, as an absolute path: `rota.model.values.log_path`, made on the first line. None: kept nowhere."""
     lock_fd: int | None
     """The worker's lock file: handler processes inherit it, so that the worker counts as alive while one of them is."""
 

@@ -165,11 +165,17 @@ class Store(Protocol):
     def changed(self) -> bool:
         """Say, cheaply, whether another connection or process may have committed since the last call."""
 
+    def transacting(self) -> bool:
+        """Say whether the calling thread is inside a transaction it opened with `transaction`."""
+
     def crowd(self, *, crowded: bool) -> None:
         """Hint whether other processes write too: a store with one write lock then leaves gaps for them."""
 
     def transaction(self) -> AbstractContextManager[Any]:
-        """Open the caller's own transaction: an object with `execute`, committed at the end, undone on an exception."""
+        """Open the caller's own transaction, committed at the end of the block, undone on an exception.
+
+        What it yields has `execute` for the caller's own statements and `savepoint()`, a block that is undone by itself.
+        """
 
     # ---- the queue ----------------------------------------------------------------------------------------
 
@@ -309,8 +315,8 @@ class Store(Protocol):
 
     # ---- reads --------------------------------------------------------------------------------------------
 
-    def job(self, job_id: str) -> Job | None:
-        """Return one job by id."""
+    def job(self, job_id: str, *, transaction: Any = None) -> Job | None:
+        """Return one job by id, as it stands in the caller's transaction if that is given."""
 
     def by_number(self, number: int) -> Job | None:
         """Return a chain's first job by the number people see."""

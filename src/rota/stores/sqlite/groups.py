@@ -44,7 +44,7 @@ def cancel_group(db: Db, group_id: str, actor: Actor, now: Instant) -> None:
     asked = 0
     for number, status in members:
         if status == Status.RUNNING:
-            asked += db.change("request_cancel", number=number, now=now, actor=actor.name)
+            asked += db.change("request_cancel", number=number, now=now, actor=actor.name, reason="group cancelled")
     waiting = [number for number, status in members if status != Status.RUNNING]
     if waiting:
         end_waiting(db, waiting, Status.CANCELLED, now, reason="group cancelled", actor=actor.name)

@@ -46,14 +46,27 @@ class Transaction:
     def execute(self, statement: str, bindings: Any = ()) -> Any:
         """Run SQL of the caller's own in this transaction."""
         with translated():
-            return self._open().raw.execute(statement, bindings)
+            return self.open_db().raw.execute(statement, bindings)
 
     def executemany(self, statement: str, bindings: Any) -> Any:
         """Run SQL of the caller's own once for each set of bindings."""
         with translated():
-            return self._open().raw.executemany(statement, bindings)
+            return self.open_db().raw.executemany(statement, bindings)
 
-    def _open(self) -> Db:
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what is written in the block, and only that, if it raises."""
+        self.execute("SAVEPOINT rota_block")
+        try:
+            yield
+        except BaseException:
+            self.execute("ROLLBACK TO rota_block")
+            raise
+        finally:
+            self.execute("RELEASE rota_block")
+
+    def open_db(self) -> Db:
+        """Return the connection while the block lasts."""
         if self.db is None:
             raise TransactionMisuse("this transaction is over: it ends with its `with` block")
         return self.db
@@ -110,6 +123,10 @@ class SqliteStore:
         self._seen = version
         return True
 
+    def transacting(self) -> bool:
+        """Say whether this thread is inside its own transaction."""
+        return self._writer.owned
+
     def crowd(self, *, crowded: bool) -> None:
         """Tell whether other processes write to this file: then each commit leaves them a gap."""
         self._writer.crowded = crowded
@@ -133,13 +150,9 @@ class SqliteStore:
         """Add jobs, all or none."""
         if transaction is None:
             return self._write(lambda db: queue.enqueue(db, rows, now, definitions))
-        if not isinstance(transaction, Transaction) or transaction.store is not self:
-            raise TransactionMisuse("transaction= takes what `with rota.transaction() as tx` gave, of the same Rota")
-        db = transaction._open()  # noqa: SLF001 - its own class, this module
         # A savepoint: a caller who catches the refusal and goes on keeps nothing of a batch that was refused.
-        with translated(self.path), db.raw:
-            enqueued = queue.enqueue(db, rows, now, definitions)
-        return enqueued
+        with self._of(transaction) as db, transaction.savepoint():
+            return queue.enqueue(db, rows, now, definitions)
 
     def turn(self, turn_: Turn) -> Turned:
         """Make one turn."""
@@ -355,9 +368,9 @@ class SqliteStore:
 
     # ---- reads ------------------------------------------------------------------------------------------------
 
-    def job(self, job_id: str) -> Job | None:
+    def job(self, job_id: str, *, transaction: Any = None) -> Job | None:
         """Return one job."""
-        with self._readers.take() as db:
+        with self._readers.take() if transaction is None else self._of(transaction) as db:
             row = db.row("job", job_id=job_id)
             return None if row is None else reads.job_from(row)
 
@@ -409,6 +422,14 @@ class SqliteStore:
         if self._closed:
             raise StoreError(f"{self.path} is closed")
         return self._writer.run(work)
+
+    @contextmanager
+    def _of(self, transaction: Any) -> Iterator[Db]:
+        """Lend the connection of the caller's own transaction."""
+        if not isinstance(transaction, Transaction) or transaction.store is not self:
+            raise TransactionMisuse("transaction= takes what `with rota.transaction() as tx` gave, of the same Rota")
+        with translated(self.path):
+            yield transaction.open_db()
 
     def _verb(self, work: Callable[[Db], str]) -> Job:
         job_id = self._write(work)

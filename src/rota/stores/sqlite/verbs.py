@@ -30,7 +30,7 @@ def cancel(db: Db, job_id: str, actor: Actor, now: Instant, reason: str | None) 
         raise AlreadyEnded(f"the chain of {dashed(job_id)} has ended {tail[2]}: there is nothing to cancel")
     number, live_id, status = live
     if status == Status.RUNNING:
-        db.change("request_cancel", number=number, now=now, actor=actor.name)
+        db.change("request_cancel", number=number, now=now, actor=actor.name, reason=reason)
     else:
         end_waiting(db, [number], Status.CANCELLED, now, reason=reason or "cancelled", actor=actor.name)
     return str(live_id)

@@ -66,7 +66,7 @@ class Writer:
 
     def run(self, work: Callable[[Db], T]) -> T:
         """Do this work in a transaction and return its value once it is on disk."""
-        if self._owner == threading.get_ident():
+        if self.owned:
             raise TransactionMisuse(
                 "this thread is inside `with rota.transaction() as tx`: pass transaction=tx, or do this after the block"
             )
@@ -90,7 +90,7 @@ class Writer:
         """Hold the connection in a transaction of the caller's own."""
         gate: _Piece[None] | None = None
         with self._mutex:
-            if self._owner == threading.get_ident():
+            if self.owned:
                 raise TransactionMisuse("a transaction is open in this thread already: use it, or close it first")
             if self._leading:
                 gate = _Piece(_nothing)
@@ -104,6 +104,11 @@ class Writer:
             yield from self._own()
         finally:
             self._hand_over()
+
+    @property
+    def owned(self) -> bool:
+        """Say whether the calling thread holds the connection in a transaction of its own."""
+        return self._owner == threading.get_ident()
 
     def close(self) -> None:
         """Close the connection."""

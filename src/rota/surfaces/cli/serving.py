@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from queue import Empty, SimpleQueue
+from queue import Empty
 from types import FrameType
 from typing import Any, Protocol, Self
 

@@ -126,17 +126,13 @@ class Base:
         for driver in self._drivers:
             driver.worker.poke()
 
-    def _id(self, given: str | Job) -> str:
+    def _id(self, given: str | int | Job) -> str:
         """Return the id that a text means: a UUID, or a number as people see it."""
-        if isinstance(given, Job):
-            given = given.id
-        found = undashed(given)
-        if found is not None:
-            return found
-        return self._by_number(given)
+        text = given.id if isinstance(given, Job) else str(given)
+        return undashed(text) or self._by_number(text)
 
-    def _by_number(self, given: object) -> str:
-        found = _NUMBER.fullmatch(given) if isinstance(given, str) else None
+    def _by_number(self, given: str) -> str:
+        found = _NUMBER.fullmatch(given)
         if found is None:
             raise NotFound(f"{given!r} is neither the id of a job nor its number, such as JOB-2026-00042")
         store = self._open().store

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from rota.engine.explain import Explanation, explain
+from rota.engine.registry import whole
 from rota.errors import InvalidOption, NotFound, WaitTimeout
 from rota.model.states import Status
-from rota.model.values import Group, Job, Run, Stats, WorkerInfo
+from rota.model.values import Group, Job, Run, Stats, WorkerInfo, dashed
 from rota.ports.store import Where
 from rota.surfaces.python.base import Base
 from rota.surfaces.python.results import Log, log_of
@@ -84,11 +87,11 @@ class Looking(Base):
             if each not in set(Status):
                 raise InvalidOption(f"status {each!r} is not one of {', '.join(Status)}")
         where = Where(status=tuple(map(str, wanted)), job_type=job_type, group_id=self._group_id(group) if group else None, text=text)
-        return [job for _, job in self._open().store.find(where, limit=limit)]
+        return [job for _, job in self._open().store.find(where, limit=whole("limit", limit, least=1))]
 
     def queue(self, *, limit: int = 100) -> list[Job]:
         """Return the QUEUED jobs in the order in which they will be claimed."""
-        return self._open().store.queue(limit=limit)
+        return self._open().store.queue(limit=whole("limit", limit, least=1))
 
     def under_way(self, *, limit: int = 100) -> list[Job]:
         """Return what live workers hold RUNNING, the longest first: by index, so it is cheap however long the history is."""
@@ -108,7 +111,7 @@ class Looking(Base):
 
     def workers(self) -> list[WorkerInfo]:
         """Return the workers that are registered and not ended."""
-        return self._open().store.workers()
+        return [msgspec.structs.replace(worker, id=dashed(worker.id)) for worker in self._open().store.workers()]
 
     def get_group(self, group_id: str) -> Group:
         """Return a group with its status and members."""
@@ -119,4 +122,4 @@ class Looking(Base):
 
     def groups(self, *, limit: int = 50) -> list[Group]:
         """Return the newest groups."""
-        return self._open().store.groups(limit=limit)
+        return self._open().store.groups(limit=whole("limit", limit, least=1))

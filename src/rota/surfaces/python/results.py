@@ -11,7 +11,7 @@ import msgspec
 
 from rota.model.params import decode, decode_params
 from rota.model.states import Status
-from rota.model.values import Enqueued, Instant, Job, LogEntry, NewRow, Run, dashed, moment, number_text
+from rota.model.values import Enqueued, Instant, Job, LogEntry, NewRow, Run, dashed, log_path, moment, number_text
 
 
 class Bulk(msgspec.Struct, frozen=True):
@@ -85,6 +85,8 @@ def _moves(job: Job, run: Run | None) -> list[LogEntry]:
     if born is Status.PENDING:
         moves.append((job.queued_at, Status.PENDING, Status.QUEUED, "system", ""))
     moves.append((job.started_at, Status.QUEUED, Status.RUNNING, "system", f"worker {job.worker_id}" if job.worker_id else ""))
+    if job.cancel_requested_at is not None and job.started_at is not None:
+        moves.append((job.cancel_requested_at, Status.RUNNING, Status.RUNNING, job.cancel_requested_by, "asked to stop"))
     if job.status.ended:
         before = Status.RUNNING if job.started_at else Status.QUEUED if job.queued_at else Status.PENDING
         why = job.reason or (run.error if run and run.error else "")
@@ -117,10 +119,8 @@ def _lines(text: str, attempt: int) -> list[LogEntry]:
 def _text(run: Run | None, log_dir: str) -> str:
     if run is None:
         return ""
-    name = run.id.replace("-", "")
-    path = Path(log_dir) / name[:2] / f"{name}.log"
     try:
-        return path.read_text(errors="replace")
+        return Path(log_path(log_dir, run.id.replace("-", ""))).read_text(errors="replace")
     except OSError:
         return ""
 

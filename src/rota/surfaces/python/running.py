@@ -125,7 +125,7 @@ class Running(Base):
             owner_id=self._owner_id(opened),
             owner=f"{who.name}@{os.uname().nodename}",
             poke=self._poke,
-            inline_worker=self._inline_worker,
+            inline_worker=self._inline_worker if name in self._registry.handlers else None,
         )
         return direct.run(row, wait_s=wait_s)
 

@@ -44,11 +44,19 @@ class Steering(Base):
         """Change priority or params of a job that waits."""
         if priority is None and params is None:
             raise InvalidOption("nothing to change: give priority=… or params=…")
+        if params is not None:
+            self._check_params(job_id, params)
         text = None if params is None else encode_params(params, limit_bytes=self.settings.payload_max)
         number = None if priority is None else priority_of(priority)
         job = self._open().store.change(self._id(job_id), actor=by(actor), now=self._clock.now(), priority=number, params=text)
         self._poke()
         return job
+
+    def _check_params(self, job_id: str, params: Mapping[str, Any]) -> None:
+        job = self._open().store.job(self._id(job_id))
+        handler = None if job is None else self._registry.handlers.get(job.job_type)
+        if handler is not None and isinstance(params, Mapping):
+            handler.check(params.keys())
 
     def reschedule(self, job_id: str, run_at: datetime | timedelta, *, actor: Actor | str | None = None) -> Job:
         """Give a PENDING job another time."""

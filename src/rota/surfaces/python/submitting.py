@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from rota.engine.registry import Options
 from rota.engine.submit import NewJob, by
-from rota.errors import NotFound
+from rota.errors import NotFound, TransactionMisuse
 from rota.executors import check_handler
 from rota.model.backoff import Backoff
 from rota.model.values import Actor, Enqueued, Instant, Job, NewRow
@@ -80,7 +80,7 @@ class Submitting(Base):
         row, now, enqueued = self._enqueue(new, opened.store, by(actor), transaction)
         if transaction is None:
             self._poke()
-        return self._holder(enqueued.job_id) if enqueued.existing else job_of(row, enqueued, now)
+        return self._holder(enqueued.job_id, transaction) if enqueued.existing else job_of(row, enqueued, now)
 
     def _enqueue(self, new: NewJob, store: Store, actor: Actor, transaction: Any) -> tuple[NewRow, Instant, Enqueued]:
         while True:
@@ -95,6 +95,8 @@ class Submitting(Base):
         """Accept one job without blocking the event loop."""
         import asyncio  # noqa: PLC0415 - its import takes 40 ms, which only async programs need
 
+        if options.get("transaction") is None and self._open().store.transacting():
+            raise TransactionMisuse("this thread is inside `with rota.transaction() as tx`: pass transaction=tx, or await after the block")
         return await asyncio.to_thread(self.enqueue, name, params, **options)
 
     def enqueue_many(self, jobs: Iterable[Any], *, actor: Actor | str | None = None, transaction: Any = None) -> Bulk:
@@ -103,22 +105,26 @@ class Submitting(Base):
         If an item is bad, those before it are accepted and the error says how many; with `transaction`, none is.
         """
         store = self._open().store
-        keep = isinstance(jobs, Sized)
+        with nullcontext() if transaction is None else transaction.savepoint():
+            return self._enqueue_chunks(jobs, store, by(actor), transaction)
+
+    def _enqueue_chunks(self, jobs: Iterable[Any], store: Store, actor: Actor, transaction: Any) -> Bulk:
         accepted = existing = 0
-        ids: list[str] = []
-        for rows, now, error in self._submit.chunks(jobs, store, by(actor)):
+        ids: list[str] | None = [] if isinstance(jobs, Sized) else None
+        for rows, now, error in self._submit.chunks(jobs, store, actor):
             if rows:
                 enqueued = store.enqueue(rows, now=now, transaction=transaction)
                 known = sum(each.existing for each in enqueued)
                 existing += known
                 accepted += len(enqueued) - known
-                if keep:
+                if ids is not None:
                     ids += ids_of(enqueued)
                 if transaction is None:
                     self._poke()
             if error is not None:
-                raise type(error)(f"item {accepted + existing}: {error} ({accepted} jobs before it were accepted)") from error
-        return Bulk(accepted, existing, tuple(ids))
+                kept = f"the {accepted:,} jobs before it were accepted" if transaction is None else "none was enqueued"
+                raise type(error)(f"item {accepted + existing}: {error} ({kept})") from error
+        return Bulk(accepted, existing, tuple(ids or ()))
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Open a transaction on the store's file for the caller's own writes and enqueues: all happen, or none."""
@@ -132,8 +138,8 @@ class Submitting(Base):
             yield transaction
         self._poke()
 
-    def _holder(self, job_id: str) -> Job:
-        job = self._open().store.job(job_id)
+    def _holder(self, job_id: str, transaction: Any) -> Job:
+        job = self._open().store.job(job_id, transaction=transaction)
         if job is None:
             raise NotFound(f"the job {job_id} was removed meanwhile: enqueue again")
         job.existing = True

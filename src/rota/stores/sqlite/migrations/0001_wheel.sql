@@ -105,7 +105,7 @@ CREATE TABLE occurrences (
 
 CREATE TABLE job_groups (
     group_id        BLOB PRIMARY KEY CHECK (length(group_id) = 16),
-    organization_id TEXT NOT NULL REFERENCES organizations,
+    organization_id TEXT NOT NULL,
     name            TEXT,
     mode            TEXT NOT NULL CHECK (mode IN ('sequential', 'parallel')),
     on_failure      TEXT NOT NULL CHECK (on_failure IN ('stop', 'continue', 'skip')),

@@ -53,7 +53,7 @@ UPDATE job_runs SET status = 'COMPLETED', finished_at = e.value
  WHERE job_number = CAST(e.key AS INTEGER) AND job_runs.status IS NULL;
 
 -- name: finish_jobs_plain
--- The + keeps the planner from walking jobs_running for each of them (42 us a job instead of 4).
+-- The + keeps the planner from walking jobs_running for each of them (42 us a job instead of 5.5).
 UPDATE jobs SET status = 'COMPLETED', finished_at = e.value, ended_by = 'system'
   FROM json_each(:done) AS e
  WHERE number = CAST(e.key AS INTEGER) AND +jobs.status = 'RUNNING' AND +worker_id = :worker_id;
@@ -76,8 +76,9 @@ UPDATE job_runs SET finished_at = e.value ->> 1, status = e.value ->> 2, error =
  WHERE job_number = e.value ->> 0 AND job_runs.status IS NULL;
 
 -- name: finish_jobs
--- Each row: [number, at, status, error_type, reason].
-UPDATE jobs SET finished_at = e.value ->> 1, status = e.value ->> 2, error_type = e.value ->> 3, reason = e.value ->> 4,
+-- Each row: [number, at, status, error_type, reason]. The reason of a cancel request stands if that is how it ends.
+UPDATE jobs SET finished_at = e.value ->> 1, status = e.value ->> 2, error_type = e.value ->> 3,
+                reason = iif(e.value ->> 2 = 'CANCELLED', coalesce(reason, e.value ->> 4), e.value ->> 4),
                 ended_by = coalesce(cancel_requested_by, 'system')
   FROM json_each(:rows) AS e
  WHERE number = e.value ->> 0 AND +jobs.status = 'RUNNING';

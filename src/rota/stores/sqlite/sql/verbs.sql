@@ -1,7 +1,7 @@
 -- What people ask for: cancel, change, move, retry; and the audit of it.
 
 -- name: locate
--- The chain an id belongs to: its root, and its tail's number and status.
+-- The chain that a job belongs to, and the job itself.
 SELECT lower(hex(root_id)), number, status FROM jobs WHERE job_id = unhex(:job_id);
 
 -- name: live_of_root
@@ -20,7 +20,7 @@ SELECT number, lower(hex(job_id)), status, unique_key, organization_id, job_type
  WHERE job_id IN (SELECT job_id FROM line) ORDER BY attempt DESC LIMIT 1;
 
 -- name: request_cancel
-UPDATE jobs SET cancel_requested_at = :now, cancel_requested_by = :actor
+UPDATE jobs SET cancel_requested_at = :now, cancel_requested_by = :actor, reason = :reason
  WHERE number = :number AND status = 'RUNNING' AND cancel_requested_at IS NULL;
 
 -- name: change_waiting

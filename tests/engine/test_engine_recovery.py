@@ -1,0 +1,174 @@
+"""Finding workers that are gone (C2, C3): by their lock, by their beat, never by pid."""
+
+import pytest
+
+from rota import Backoff
+from rota.model.decide import Completed
+from tests.stores.desk import Desk
+
+
+@pytest.fixture
+def act(rota):
+    return rota.job(lambda: None, name="act", max_retries=2, backoff=Backoff(base=60, jitter=0))
+
+
+def lost_worker(rota, jobs, *, lock="dead", stopping=False):
+    """Be a worker that claimed these and is gone: its lock is free ('dead'), taken ('alive') or not there ('none')."""
+    opened = rota._open()
+    desk = Desk(opened.store)
+    desk.ids, desk.now = rota._ids, rota._clock.now()
+    desk.worker = desk.id()
+    desk.lease = None if lock == "none" else opened.liveness.take(desk.worker)
+    desk.store.register(desk.worker, host="h", kind="worker", job_types=["act"], now=desk.now)
+    desk.claimed = desk.claim(jobs, types=("act",))
+    if stopping:
+        desk.store.stopping(desk.worker, now=desk.now)
+    if lock == "dead":
+        desk.lease.release(clean=False)
+    return desk
+
+
+def statuses(rota, job):
+    return [str(each.status) for each in rota.chain(job.id)]
+
+
+def test_what_a_dead_worker_held_fails_and_goes_on_by_its_budget(rota, act):
+    jobs = [rota.enqueue("act") for _ in range(3)]
+    lost_worker(rota, 2)
+    done = rota.recover()
+    assert (done.workers, done.jobs) == (1, 2)
+    assert [statuses(rota, job) for job in jobs] == [["FAILED", "QUEUED"], ["FAILED", "QUEUED"], ["QUEUED"]]
+    assert rota.run_of(jobs[0].id).error == "Scheduler crash recovery"
+    assert [job.root_id for job in rota.queue()] == [job.id for job in jobs]
+    assert not rota.recover()
+
+
+def test_a_worker_that_was_stopping_interrupts_and_uses_no_budget(rota, act):
+    job = rota.enqueue("act")
+    lost_worker(rota, 1, stopping=True)
+    rota.recover()
+    tail = rota.chain(job.id)[-1]
+    assert (rota.run_of(job.id).error, tail.crashes, tail.failures) == ("Interrupted by shutdown", 0, 0)
+
+
+def test_the_jobs_of_a_worker_that_lives_are_never_touched(rota, clock, act):
+    job = rota.enqueue("act")
+    desk = lost_worker(rota, 1, lock="alive")
+    clock.advance(days=2)
+    assert not rota.recover()
+    rota.turn()
+    assert statuses(rota, job) == ["RUNNING"]
+    desk.done(desk.claimed[0])
+    assert statuses(rota, job) == ["COMPLETED"]
+    desk.lease.release(clean=True)
+
+
+def test_a_worker_without_a_lock_here_is_given_up_when_its_beat_stood_still_for_the_whole_lease(rota, clock, act):
+    job = rota.enqueue("act")
+    lost_worker(rota, 1, lock="none")
+    rota.turn()
+    clock.advance(seconds=29)
+    rota.turn()
+    assert statuses(rota, job) == ["RUNNING"]
+    clock.advance(seconds=2)
+    rota.turn()
+    assert statuses(rota, job)[0] == "FAILED"
+
+
+def test_a_worker_whose_beat_goes_on_is_never_given_up(rota, clock, act):
+    job = rota.enqueue("act")
+    desk = lost_worker(rota, 1, lock="none")
+    for _ in range(10):
+        rota.turn()
+        clock.advance(seconds=20)
+        desk.store.beat(desk.worker, job_types=["act"])
+    assert statuses(rota, job) == ["RUNNING"]
+
+
+def test_a_wall_clock_that_jumps_gives_nobody_up(rota, clock, act):
+    job = rota.enqueue("act")
+    lost_worker(rota, 1, lock="none")
+    rota.turn()
+    clock.step(days=400)
+    rota.turn()
+    assert statuses(rota, job) == ["RUNNING"]
+
+
+def test_the_third_crash_dead_letters(rota, act):
+    job = rota.enqueue("act")
+    for _ in range(3):
+        lost_worker(rota, 1)
+        rota.recover()
+    assert statuses(rota, job) == ["FAILED", "FAILED", "DEAD_LETTER"]
+    assert rota.stats().by_status["DEAD_LETTER"] == 1
+
+
+def test_a_job_without_retries_is_dead_after_one_crash_or_interruption(rota, act):
+    crashed = rota.enqueue("act", max_retries=0)
+    lost_worker(rota, 1)
+    rota.recover()
+    interrupted = rota.enqueue("act", max_retries=0)
+    lost_worker(rota, 1, stopping=True)
+    rota.recover()
+    assert (statuses(rota, crashed), statuses(rota, interrupted)) == (["DEAD_LETTER"], ["DEAD_LETTER"])
+
+
+def test_a_job_that_crashed_runs_alone_and_the_innocent_ones_after_it(rota, act):
+    ran = []
+
+    @rota.job(max_retries=3)
+    def watch(ctx):
+        ran.append((ctx.attempt, rota.stats().by_status["RUNNING"]))
+
+    suspect = rota.enqueue("act")
+    lost_worker(rota, 1)
+    rota.recover()
+    rota.enqueue_many([("watch", {})] * 5)
+    rota.turn()
+    assert statuses(rota, suspect) == ["FAILED", "COMPLETED"]
+    assert len(ran) == 5
+
+
+def test_a_late_result_of_a_given_up_worker_is_refused_and_counted(rota, clock, act):
+    job = rota.enqueue("act")
+    desk = lost_worker(rota, 1)
+    rota.recover()
+    desk.now = clock.now() + 1
+    assert desk.end(desk.claimed[0], Completed('"late"')).late == [desk.claimed[0].number]
+    assert rota.stats().late_results == 1
+    assert statuses(rota, job)[0] == "FAILED"
+
+
+def test_recovery_of_many_jobs_goes_on_in_bounded_batches(tmp_path, clock):
+    from rota import Rota, Settings
+
+    rota = Rota(tmp_path / "many.db", clock=clock, settings=Settings(batch=7), seed=3)
+    rota.job(lambda: None, name="act")
+    rota.enqueue_many([("act", {})] * 50)
+    order = [job.id for job in rota.queue()]
+    lost_worker(rota, 50)
+    assert rota.recover().jobs == 50
+    assert [job.root_id for job in rota.queue()] == order
+    rota.close()
+
+
+def test_a_worker_starting_up_recovers_before_it_claims(rota, clock, act):
+    job = rota.enqueue("act")
+    lost_worker(rota, 1)
+    rota.turn()
+    assert statuses(rota, job) == ["FAILED", "COMPLETED"]
+    assert [worker.running for worker in rota.workers()] == [0]
+
+
+def test_a_failure_without_its_retry_is_mended_when_a_worker_starts(rota, clock, act, tmp_path):
+    from tests.stores.makers import SqliteMaker
+
+    job = rota.enqueue("act")
+    desk = lost_worker(rota, 1, lock="alive")
+    SqliteMaker(tmp_path).end_without_successor(desk.claimed[0].number, "FAILED", clock.now())
+    assert rota.recover().successors == 1
+    assert statuses(rota, job) == ["FAILED", "PENDING"]
+    assert not rota.recover()
+    clock.advance(minutes=2)
+    rota.turn()
+    assert statuses(rota, job) == ["FAILED", "COMPLETED"]
