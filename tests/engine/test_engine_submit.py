@@ -17,6 +17,8 @@ from rota.errors import (
 )
 from tests.stores.makers import SqliteMaker
 
+NAIVE = datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None)
+
 
 @pytest.fixture
 def send(rota):
@@ -44,7 +46,7 @@ def send(rota):
         ("send", {"to": 1}, {"queue_ttl": "soon"}, InvalidOption, "queue_ttl='soon'"),
         ("send", {"to": 1}, {"unique_key": ""}, InvalidOption, "unique_key ''"),
         ("send", {"to": 1}, {"unique_key": "k" * 1025}, InvalidOption, "1 to 1024"),
-        ("send", {"to": 1}, {"run_at": datetime(2026, 1, 1)}, InvalidOption, "has no time zone"),
+        ("send", {"to": 1}, {"run_at": NAIVE}, InvalidOption, "has no time zone"),
         ("send", {"to": 1}, {"run_at": "tomorrow"}, InvalidOption, "is not a moment"),
         ("send", {"to": 1}, {"job_id": "7"}, InvalidOption, "is not a UUIDv7"),
         ("send", {"to": 1}, {"job_id": "a1b2c3d4-0000-4000-8000-000000000000"}, InvalidOption, "is not a UUIDv7"),

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from datetime import timedelta
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -13,7 +14,7 @@ from rota.model.values import instant
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_after_a_simulated_week_everything_has_ended_by_its_rules(tmp_path, clock, seed):
+def test_after_a_simulated_week_everything_has_ended_by_its_rules(tmp_path, clock, seed):  # noqa: C901 - a story
     chance = Random(seed)
     rota = Rota(tmp_path / "week.db", clock=clock, settings=Settings(synchronous="NORMAL"), seed=seed)
     started = []
@@ -98,7 +99,7 @@ def check_everything(rota, jobs, groups, started):
         assert all(job.status in {Status.FAILED, Status.SKIPPED} for job in chain[:-1])
         assert sum(job.status is Status.FAILED for job in chain) <= 3
         assert executions[root] == sum(job.started_at is not None for job in chain)
-        for before, after in zip(chain, chain[1:], strict=False):
+        for before, after in pairwise(chain):
             assert after.retry_of == before.id
             assert after.started_at is None or after.started_at >= after.run_at
             if before.status is Status.FAILED and rota.run_of(before.id).error.startswith("ValueError"):
@@ -108,6 +109,6 @@ def check_everything(rota, jobs, groups, started):
     for group in groups:
         assert rota.get_group(group).status in {"COMPLETED", "PARTIAL", "CANCELLED"}
     by_attempt = defaultdict(list)
-    for n, attempt, root in started:
+    for _, attempt, root in started:
         by_attempt[root].append(attempt)
     assert all(attempts == sorted(set(attempts)) for attempts in by_attempt.values())

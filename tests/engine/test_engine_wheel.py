@@ -428,7 +428,6 @@ def test_what_is_paused_waits_and_goes_on_in_its_order_when_resumed(rota, script
     assert started == sorted(started)
 
 
-@pytest.mark.xfail(strict=True, reason="Running.turn leaves its loop with a job held when the turn in its condition claimed it")
 def test_a_turn_after_a_resume_also_writes_the_ends_of_what_it_ran(rota, script):
     rota.pause(template="act")
     job = rota.enqueue("act")

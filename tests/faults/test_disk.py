@@ -238,9 +238,6 @@ def test_a_worker_keeps_its_outcomes_while_the_disk_is_full_and_writes_them_when
     invariants.check(path)
 
 
-@pytest.mark.xfail(
-    strict=False, reason="the look that saw the job is used up and _more stays False: it waits for the next commit, at worst the beat"
-)
 def test_a_job_whose_first_turn_failed_is_claimed_by_the_next_without_another_hint(tmp_path, disk, prepared):
     path = fresh(tmp_path, prepared)
     with scenario(path, vfs=disk.name) as story:

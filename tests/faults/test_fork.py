@@ -43,7 +43,6 @@ def test_a_child_runs_a_worker_of_its_own(fork, stage):
     assert set(invariants.tails(stage.database).values()) == {"COMPLETED"}
 
 
-@pytest.mark.xfail(strict=False, reason="turn() uses the parent's inline worker and connection unless _open() was called first")
 def test_a_child_that_turns_the_wheel_is_not_the_worker_that_its_parent_is(fork):
     program = fork("turn_on_both_sides")
     [(status, worker)] = [line.split(" ") for line in told(program, "parent")]
@@ -54,17 +53,12 @@ def test_a_child_that_turns_the_wheel_is_not_the_worker_that_its_parent_is(fork)
     assert worker_in_child != worker
 
 
-CLOSES = pytest.mark.xfail(strict=False, reason="close() does not look at the pid: it closes what the parent opened, its sign of life too")
-
-
-@CLOSES
 def test_a_child_that_closes_what_its_parent_opened_does_not_end_the_parents_worker(fork):
     program = fork("child_closes_at_once")
     assert told(program, "same") == ["True"]
     assert told(program, "ended") == ["COMPLETED"]
 
 
-@CLOSES
 def test_a_child_that_closes_does_not_take_back_the_sign_of_life_of_its_parent(fork):
     assert told(fork("child_closes_the_callers_sign"), "same") == ["True True"]
 
@@ -81,13 +75,11 @@ def test_a_child_that_calls_directly_is_another_caller_than_its_parent(fork):
     assert told(program, "same") == ["True True"]
 
 
-@pytest.mark.xfail(strict=False, reason="SQLite's own table of locks is copied by the fork: the child takes none, and loses the log")
 def test_what_a_child_accepts_after_its_parent_has_closed_is_there(fork):
     program = fork("child_outlives_its_parents_connection")
     assert len(told(program, "accepted")) == 3
     assert told(program, "locks") != ["0"]
 
 
-@pytest.mark.xfail(strict=False, reason="the copied table of locks (or Base._lock) is held for ever in the child: StoreBusy, or a hang")
 def test_a_fork_while_other_threads_enqueue_leaves_a_child_that_can(fork):
     assert len(told(fork("many_threads", children=15), "accepted")) == 15

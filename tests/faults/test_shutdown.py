@@ -211,7 +211,6 @@ def test_a_worker_that_could_not_write_its_last_words_is_seen_to_be_dead_at_once
     stage.check()
 
 
-@pytest.mark.xfail(strict=False, reason="stopping_at is written once; if the store is busy in that moment a later death counts as a crash")
 def test_a_shutdown_that_began_while_the_store_was_busy_is_recorded_when_it_is_not(stage, rota, gate):
     worker = stage.worker(2, busy_timeout=0.1, shutdown_grace=1000)
     hold(stage, rota, gate, 2)

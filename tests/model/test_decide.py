@@ -75,8 +75,7 @@ def execute(outcome, **fields):
             return seen
         next_one = transition.successor
         job = held(
-            **fields
-            | {"attempt": job.attempt + 1, "failures": next_one.failures, "crashes": next_one.crashes, "snoozes": next_one.snoozes}
+            **fields | {"attempt": job.attempt + 1, "failures": next_one.failures, "crashes": next_one.crashes, "snoozes": next_one.snoozes}
         )
     return seen
 

@@ -23,6 +23,8 @@ def anything(**params): ...
 def anything_and_context(ctx, **params): ...
 def starred(*args, to): ...
 def nothing(): ...
+
+
 class Unreadable:
     __signature__ = 7
 
@@ -32,6 +34,8 @@ class Unreadable:
 async def coroutine(to): ...
 async def steps_async(to):
     yield 1
+
+
 def steps(to):
     yield 1
 
@@ -59,7 +63,12 @@ def test_the_signature_says_what_a_handler_takes(function, context, required, al
 
 @pytest.mark.parametrize(
     ("function", "is_async", "is_generator", "place"),
-    [(plain, False, False, "thread"), (coroutine, True, False, "async"), (steps, False, True, "thread"), (steps_async, True, True, "async")],
+    [
+        (plain, False, False, "thread"),
+        (coroutine, True, False, "async"),
+        (steps, False, True, "thread"),
+        (steps_async, True, True, "async"),
+    ],
 )
 def test_the_kind_of_function_says_where_it_runs_by_default(function, is_async, is_generator, place):
     handler = inspect_handler("h", function, None)

@@ -7,7 +7,7 @@ import pytest
 from rota.model.signals import Cancelled, PermanentError, Retry, Skip, Snooze, TransientError, http_status, is_permanent
 
 
-class HttpLike(Exception):
+class HttpLike(Exception):  # noqa: N818 - like, not an error
     def __init__(self, **attributes):
         super().__init__("http")
         self.__dict__.update(attributes)
@@ -33,17 +33,19 @@ def test_any_other_4xx_is_permanent_wherever_the_error_carries_it(status):
 
 
 def test_our_own_words_win_over_a_status():
-    class Mine(TransientError):
+    class MineError(TransientError):
         status_code = 404
 
-    class Final(PermanentError):
+    class FinalError(PermanentError):
         status_code = 503
 
-    assert not is_permanent(Mine())
-    assert is_permanent(Final())
+    assert not is_permanent(MineError())
+    assert is_permanent(FinalError())
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), OSError(404, "x"), HttpLike(code="404"), HttpLike(status=True), HttpLike(code=7), SystemExit(404)])
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), OSError(404, "x"), HttpLike(code="404"), HttpLike(status=True), HttpLike(code=7), SystemExit(404)]
+)
 def test_everything_else_is_transient(error):
     assert not is_permanent(error)
 

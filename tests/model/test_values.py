@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from rota.model.values import dashed, instant, moment, number_text, undashed
 from rota.ports.clock import SystemClock, UuidV7
 
-MOMENTS = st.datetimes(
-    min_value=datetime(1970, 1, 1), max_value=datetime(9999, 12, 30), timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=45))])
-)
+ZONES = st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=45))])
+MOMENTS = st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(9999, 12, 30), timezones=ZONES)  # noqa: DTZ001 - bounds are naive
 
 
 @given(st.integers(0, instant(datetime(9999, 12, 31, tzinfo=UTC))))

@@ -12,7 +12,7 @@ from rota.model.decide import Limits, Outcome, decide, decide_cancelled
 from rota.model.groups import Mode, OnFailure
 from rota.model.values import SECOND, Actor, Claimed, Enqueued, Group, Job, NewRow, Policy, dashed, undashed
 from rota.ports.clock import UuidV7
-from rota.ports.store import Choice, Ending, Held, NewGroup, Reservation, Store, Turn, Turned
+from rota.ports.store import Choice, Ending, Held, NewGroup, Reservation, Store, Turn, Turned, Where
 
 START = 1_772_366_400 * SECOND
 EXACT = msgspec.json.encode(Backoff(base=60, factor=2, cap=86_400, jitter=0)).decode()
@@ -137,7 +137,7 @@ class Desk:
 
     def snapshot(self) -> object:
         """Everything the port can show, to be compared before and after."""
-        jobs = [job for _, job in self.store.find(_EVERYTHING, limit=10_000)]
+        jobs = [job for _, job in self.store.find(Where(), limit=10_000)]
         runs = {job.id: self.store.run(inside(job.id)) for job in jobs}
         return jobs, runs, self.store.groups(limit=1000), self.store.reservation(), self.store.stats(now=self.now)
 
@@ -171,12 +171,3 @@ def inside(given: str) -> str:
 def outside(hex_id: str) -> str:
     """Return an id as values show it."""
     return dashed(hex_id)
-
-
-def _everything():
-    from rota.ports.store import Where
-
-    return Where()
-
-
-_EVERYTHING = _everything()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from rota.model.decide import Transition
 from rota.model.groups import derive
+from rota.model.states import Status
 from rota.model.values import Member
 
 WAITING = {"PENDING", "QUEUED"}
@@ -52,9 +53,7 @@ class Queue:
     # ---- looking ----------------------------------------------------------------------------------------------
 
     def queued(self):
-        return sorted(
-            (job for job in self.jobs.values() if job.status == "QUEUED"), key=lambda job: (-job.priority, job.position, job.created_at, job.id)
-        )
+        return sorted(self.of("QUEUED"), key=lambda job: (-job.priority, job.position, job.created_at, job.id))
 
     def order(self):
         return [job.id for job in self.queued()]
@@ -76,15 +75,7 @@ class Queue:
         for job in self.jobs.values():
             if job.group == group:
                 members.setdefault(job.sequence, []).append(job)
-        tails = [max(jobs, key=lambda job: job.attempt) for _, jobs in sorted(members.items())]
-        return str(
-            derive(
-                [
-                    Member(tail.sequence, tail.root, "", "t", _status(tail.status), tail.attempt, any(job.started for job in members[tail.sequence]))
-                    for tail in tails
-                ]
-            )
-        )
+        return str(derive([_member(chain) for _, chain in sorted(members.items())]))
 
     # ---- moves ------------------------------------------------------------------------------------------------
 
@@ -194,7 +185,6 @@ class Queue:
                 job.waits_for = None
 
 
-def _status(text):
-    from rota.model.states import Status
-
-    return Status(text)
+def _member(chain):
+    tail = max(chain, key=lambda job: job.attempt)
+    return Member(tail.sequence, tail.root, "", "t", Status(tail.status), tail.attempt, any(job.started for job in chain))

@@ -44,7 +44,14 @@ OUTCOMES = st.sampled_from(
 
 def a_row():
     return st.fixed_dictionaries(
-        {"priority": PRIORITIES, "organization_id": ORGANIZATIONS, "delay": DELAYS, "ttl": TTLS, "unique_key": KEYS, "max_retries": st.integers(0, 2)}
+        {
+            "priority": PRIORITIES,
+            "organization_id": ORGANIZATIONS,
+            "delay": DELAYS,
+            "ttl": TTLS,
+            "unique_key": KEYS,
+            "max_retries": st.integers(0, 2),
+        }
     )
 
 
@@ -153,7 +160,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         target = own[other % len(own)] if own else None
         wanted = [each.id for each in own]
-        place = {"front": 0, "before": wanted.index(target.id) if target else 0, "after": wanted.index(target.id) + 1 if target else 0}[where]
+        place = 0 if where == "front" else wanted.index(target.id) + (where == "after")
         wanted.insert(place, job.id)
         self.desk.store.move(
             job.id,
@@ -316,8 +323,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _enqueue(self, rows):
         new, expected = [], []
-        for fields in rows:
-            fields = dict(fields)
+        for given in rows:
+            fields = dict(given)
             ttl, key = fields.pop("ttl"), fields.pop("unique_key")
             organization = "default" if key else fields["organization_id"]
             row = self.desk.row(**fields | {"organization_id": organization}, unique_key=key)

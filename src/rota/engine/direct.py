@@ -31,23 +31,23 @@ class Direct(msgspec.Struct, kw_only=True, frozen=True):
     owner_id: str
     """The worker or client row whose lock shows that the caller lives."""
     owner: str
+    idle_id: str | None
+    """A worker of this process that only turns when it is told to: it does not count as one."""
     poke: Callable[[], None]
+    sweep: Callable[[], object]
+    """End what dead workers held."""
     inline_worker: Callable[[], AbstractContextManager[Worker]] | None
     """A worker in this thread, for when there is no other. None: this process has no handler for the job."""
 
     def run(self, row: NewRow, *, wait_s: float) -> Run:
         """Run one job ahead of the queue and return its run; raise ResourceBusy if no slot became free in time."""
         end = time.monotonic() + wait_s
-        alone = not self._any_worker()
-        if alone and self.inline_worker is None:
+        if self.inline_worker is None and not self._any_worker():
             raise ResourceBusy(
                 f"resource busy: no worker is running, and this process has no handler for {row.job_type!r}: start one with `rota worker`"
             )
         reservation = self._reserve(row, end)
         self.poke()
-        if alone and self.inline_worker is not None:
-            with self.inline_worker() as worker:
-                self._turn_until_ended(worker, reservation, end)
         self._await_start(reservation, end)
         return self._await_end(reservation)
 
@@ -78,7 +78,7 @@ class Direct(msgspec.Struct, kw_only=True, frozen=True):
         return f"resource busy: {other.reserved_by} holds the next slot for job {dashed(other.job_id)}; try again when it has ended"
 
     def _any_worker(self) -> bool:
-        return any(worker.kind == "worker" and self._lives(worker.id) for worker in self.store.workers())
+        return any(worker.kind == "worker" and worker.id != self.idle_id and self._lives(worker.id) for worker in self.store.workers())
 
     def _lives(self, worker_id: str) -> bool:
         with self.liveness.seize(worker_id) as life:
@@ -93,11 +93,20 @@ class Direct(msgspec.Struct, kw_only=True, frozen=True):
             worker.inbox.wait(min(LOOK_S, worker.turn()))
 
     def _await_start(self, reservation: Reservation, end: float) -> None:
+        """Wait for a worker to take the job; where there is none, or none any more, run it here."""
+        look_at = 0.0
         while self._status(reservation) is Status.QUEUED:
-            if time.monotonic() >= end:
+            now = time.monotonic()
+            if now >= end:
                 if self.store.give_up_waiting(reservation.id, now=self.clock.now()):
                     raise ResourceBusy(self._holders())
                 return
+            if now >= look_at:
+                look_at = now + self.settings.recovery_interval
+                if self.inline_worker is not None and not self._any_worker():
+                    with self.inline_worker() as worker:
+                        self._turn_until_ended(worker, reservation, end)
+                    continue
             time.sleep(LOOK_S)
 
     def _holders(self) -> str:
@@ -105,8 +114,13 @@ class Direct(msgspec.Struct, kw_only=True, frozen=True):
         return f"resource busy: no slot became free in time; held by {', '.join(busy) or 'no worker at all'}"
 
     def _await_end(self, reservation: Reservation) -> Run:
+        """Wait for the end, looking after dead workers meanwhile: ours may have been the only one."""
+        sweep_at = time.monotonic() + self.settings.recovery_interval
         while not self._status(reservation).ended:
             time.sleep(LOOK_S)
+            if time.monotonic() >= sweep_at:
+                sweep_at += self.settings.recovery_interval
+                self.sweep()
         run = self.store.run(reservation.job_id)
         if run is None:
             raise ResourceBusy(f"the direct execution {dashed(reservation.job_id)} ended without a run: it was cancelled")

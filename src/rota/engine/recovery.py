@@ -49,7 +49,8 @@ class Recovery:
     def sweep(self, own_id: str | None) -> Recovered:
         """End what dead workers held, and reservations whose owner is gone or whose time is over."""
         done = Recovered()
-        workers = self._store.workers()
+        # Workers before callers: a direct job is ended as what it is, a crash, before its reservation is.
+        workers = sorted(self._store.workers(), key=lambda worker: worker.kind != "worker")
         for worker in workers:
             if worker.id != own_id:
                 self._look(worker, done)
@@ -106,14 +107,14 @@ class Recovery:
     def _orphan(self, worker_id: str, done: Recovered) -> None:
         reservation = self._store.reservation()
         if reservation is not None and reservation.worker_id == worker_id:
-            self._store.give_up(reservation.id, now=self._clock.now(), expired=True)
+            self._store.give_up(reservation.id, now=self._clock.now(), stop_running=False)
             done.reservations += 1
 
     def _expire_reservation(self, done: Recovered) -> None:
         reservation = self._store.reservation()
         now = self._clock.now()
         if reservation is not None and reservation.expires_at <= now:
-            self._store.give_up(reservation.id, now=now, expired=True)
+            self._store.give_up(reservation.id, now=now, stop_running=True)
             done.reservations += 1
 
 

@@ -85,6 +85,14 @@ class Registry:
             self.handlers[name] = handler
             self._unsynced = True
 
+    def copy(self) -> Registry:
+        """Return the same templates under a lock of its own."""
+        other = Registry(self._settings, self._ids)
+        other.handlers = self.handlers
+        other._known = dict(self._known)
+        other._unsynced = True
+        return other
+
     def resolve(self, name: str, store: Store, now: Instant) -> Known:
         """Return the template a new job is made from. What others changed meanwhile shows when the job is written."""
         known = self._known.get(name) if not self._unsynced else None

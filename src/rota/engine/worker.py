@@ -84,19 +84,23 @@ class Worker:
         self._beaten = parts.clock.monotonic()
         self._swept = parts.clock.monotonic()
         self._stopping = False
+        self._untold = False
 
     # ---- life -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Show a sign of life, register, and end what dead workers left behind."""
-        self._lease = self._parts.liveness.take(self.id)
-        self._store.register(
-            self.id, host=socket.gethostname(), kind="worker", job_types=sorted(self._parts.handlers), now=self._clock.now()
-        )
+        self._register()
         self.recovery.sweep(self.id)
         self.recovery.repair()
         for place in {handler.executor for handler in self._parts.handlers.values()}:
             self._executor(place)
+
+    def _register(self) -> None:
+        self._lease = self._parts.liveness.take(self.id)
+        self._store.register(
+            self.id, host=socket.gethostname(), kind="worker", job_types=sorted(self._parts.handlers), now=self._clock.now()
+        )
 
     def poke(self) -> None:
         """Wake the worker: something may be ready."""
@@ -115,7 +119,13 @@ class Worker:
         for executor in self._executors.values():
             for job in executor.release():
                 self.inbox.ended(Ended(job, Released(), self._clock.now(), 0.0))
+        self._tell_stopping()
+
+    def _tell_stopping(self) -> None:
+        """Record the shutdown, or try again in the next turn: what is lost from now on was interrupted, not crashed."""
+        self._untold = True
         self._store.stopping(self.id, now=self._clock.now())
+        self._untold = False
 
     def interrupt(self) -> None:
         """Stop the handlers that still run: the grace period is over."""
@@ -150,6 +160,8 @@ class Worker:
         deadline = self._tick(monotonic)
         try:
             self._housekeep(monotonic)
+            if self._untold:
+                self._tell_stopping()
             if self._is_due():
                 self._turn_once()
             self._trouble_s = 0.0
@@ -209,9 +221,12 @@ class Worker:
             turned = self._store.turn(turn)
         except BaseException:
             # The reply may have been lost after the write: ask what we hold before claiming more.
-            self._doubt = True
+            self._doubt = self._more = True
             raise
         self._settle(turned)
+        if turned.given_up:
+            self._begin_anew()
+            return
         if turned.definitions != self._definitions:
             self._learn()
             self._more = True
@@ -339,9 +354,24 @@ class Worker:
 
     def _learn(self) -> None:
         """Read the definitions anew; what was known rests on an older version."""
-        self._definitions = self._store.definitions()
+        version = self._store.definitions()
         self._world = World(types=frozenset(self._parts.handlers), pauses=frozenset(self._store.pauses()))
         self._types = runnable_types(self._world)
+        # Last: if a read failed, the older version makes the next turn read again.
+        self._definitions = version
+
+    def _begin_anew(self) -> None:
+        """Go on as another worker: this one was given up while it could not beat, and what it held was ended by others."""
+        log.warning("worker %s was given up by others while it could not be seen; it goes on under another id", self.id)
+        for number in list(self._held):
+            self._cancel(number)
+        self._held.clear()
+        self._kinds.clear()
+        if self._lease is not None:
+            self._lease.release(clean=True)
+        self.id = self._parts.ids.take(1, self._clock.now())[0]
+        self._register()
+        self._more = True
 
     def _adopt(self) -> None:
         """Take up jobs that a turn claimed although its reply was lost."""

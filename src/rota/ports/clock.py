@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
 import time
@@ -47,10 +48,14 @@ class UuidV7:
         """Take a seeded source to make ids repeatable; the system's otherwise."""
         self._rng = rng
         self._lock = threading.Lock()
+        self._pid = os.getpid()
         self._last = 0
 
     def take(self, count: int, now: Instant) -> list[str]:
         """Return `count` new ids, ascending, also when the clock stands still or steps back."""
+        if self._pid != os.getpid():
+            # A forked child: the lock may be held by a thread that is not here.
+            self._pid, self._lock = os.getpid(), threading.Lock()
         with self._lock:
             # 48 bits of milliseconds and 12 + 10 of counter, as one number that only grows.
             first = max((now // 1000) << 22, self._last + 1)

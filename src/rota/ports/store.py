@@ -107,6 +107,8 @@ class Turned(msgspec.Struct, kw_only=True):
     """When the earliest PENDING job wants to be promoted, as of this turn."""
     definitions: int = 0
     """The version of the definitions, as of this turn."""
+    given_up: bool = False
+    """Others have recorded this worker as ended: it claims nothing any more and must begin anew under another id."""
 
 
 class Peek(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,8 +254,8 @@ class Store(Protocol):
     def reservation(self) -> Reservation | None:
         """Return the ACTIVE reservation."""
 
-    def give_up(self, reservation_id: str, *, now: Instant, expired: bool) -> bool:
-        """End the reservation EXPIRED (or RELEASED). Its job, if it still waits, is CANCELLED; if it runs, run and job end with it.
+    def give_up(self, reservation_id: str, *, now: Instant, stop_running: bool) -> bool:
+        """End the reservation EXPIRED. Its job, if it still waits, is CANCELLED; if it runs, it ends too if that is asked for.
 
         Return whether the job had started. Ended reservations stay as they are.
         """

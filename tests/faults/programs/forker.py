@@ -122,7 +122,12 @@ def child_closes_the_callers_sign() -> None:
     rota.direct("work", timeout=10)
     [mine] = [each.id for each in rota.workers() if each.kind == "client"]
     join(in_child(story))
-    print("same", mine in [each.id for each in rota.workers()], Path(f"{rota.url}.workers", f"{mine}.lock").exists(), flush=True)
+    print(
+        "same",
+        mine in [each.id for each in rota.workers()],
+        Path(f"{rota.url}.workers", f"{mine.replace('-', '')}.lock").exists(),
+        flush=True,
+    )
     rota.close()
 
 
@@ -153,7 +158,7 @@ def client_of_direct() -> None:
     print("parent", rota.direct("work", timeout=10).status, flush=True)
     [mine] = [each.id for each in rota.workers() if each.kind == "client"]
     join(in_child(story))
-    print("same", mine in [each.id for each in rota.workers()], Path(f"{rota.url}.workers", f"{mine}.lock").exists())
+    print("same", mine in [each.id for each in rota.workers()], Path(f"{rota.url}.workers", f"{mine.replace('-', '')}.lock").exists())
     print("after", rota.direct("work", timeout=10).status, flush=True)
     rota.close()
 

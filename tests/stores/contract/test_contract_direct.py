@@ -8,6 +8,16 @@ from rota.ports.store import Choice
 from tests.stores.desk import ANNA, inside
 
 
+def reserving(desk, reservation_id):
+    return {
+        "reservation_id": reservation_id,
+        "reserved_by": "me",
+        "worker_id": desk.worker,
+        "now": desk.now,
+        "expires_at": desk.now + SECOND,
+    }
+
+
 def test_the_direct_job_and_its_reservation_are_made_together(desk):
     reservation = desk.reserve(params='{"a":1}')
     job = desk.job(reservation.job_id)
@@ -25,7 +35,7 @@ def test_a_second_reservation_gets_none_and_makes_no_job(desk):
 
 def test_a_repeated_reserve_says_the_same(desk):
     row, reservation_id = desk.row(origin="direct", max_retries=0), desk.id()
-    fields = {"reservation_id": reservation_id, "reserved_by": "me", "worker_id": desk.worker, "now": desk.now, "expires_at": desk.now + SECOND}
+    fields = reserving(desk, reservation_id)
     first = desk.store.reserve(row, **fields)
     before = desk.snapshot()
     assert desk.store.reserve(row, **fields) == first
@@ -34,7 +44,7 @@ def test_a_repeated_reserve_says_the_same(desk):
 
 def test_a_reserve_repeated_after_its_end_does_not_run_the_job_again(desk):
     row, reservation_id = desk.row(origin="direct", max_retries=0), desk.id()
-    fields = {"reservation_id": reservation_id, "reserved_by": "me", "worker_id": desk.worker, "now": desk.now, "expires_at": desk.now + SECOND}
+    fields = reserving(desk, reservation_id)
     first = desk.store.reserve(row, **fields)
     desk.done(desk.claim_one())
     again = desk.store.reserve(row, **fields)
@@ -111,13 +121,12 @@ def test_giving_up_waiting_leaves_a_job_that_has_started(desk):
     assert desk.status(reservation.job_id) == "COMPLETED"
 
 
-@pytest.mark.parametrize(("expired", "status"), [(True, "EXPIRED"), (False, "RELEASED")])
-def test_giving_up_while_it_runs_ends_run_job_and_reservation_in_one_move(desk, maker, expired, status):
+def test_giving_up_while_it_runs_can_end_run_job_and_reservation_in_one_move(desk, maker):
     reservation = desk.reserve()
     job = desk.claim_one()
-    assert desk.store.give_up(reservation.id, now=desk.now, expired=expired) is True
+    assert desk.store.give_up(reservation.id, now=desk.now, stop_running=True) is True
     ended, run = desk.job(reservation.job_id), desk.store.run(reservation.job_id)
-    assert (ended.status, run.status, maker.reservation_status(reservation.id)) == ("DEAD_LETTER", "FAILED", status)
+    assert (ended.status, run.status, maker.reservation_status(reservation.id)) == ("DEAD_LETTER", "FAILED", "EXPIRED")
     assert "expired" in run.error
     desk.advance(1)
     # a hung call can't block the queue for ever, and its late result changes nothing
@@ -125,17 +134,28 @@ def test_giving_up_while_it_runs_ends_run_job_and_reservation_in_one_move(desk, 
     assert desk.store.run(reservation.job_id) == run
 
 
+def test_giving_up_while_it_runs_can_leave_the_job_to_its_worker(desk, maker):
+    waiting = desk.add()
+    reservation = desk.reserve()
+    job = desk.claim_one()
+    assert desk.store.give_up(reservation.id, now=desk.now, stop_running=False) is True
+    assert (desk.status(reservation.job_id), maker.reservation_status(reservation.id)) == ("RUNNING", "EXPIRED")
+    assert [each.job_id for each in desk.claim(5)] == [waiting]
+    desk.done(job)
+    assert (desk.status(reservation.job_id), maker.reservation_status(reservation.id)) == ("COMPLETED", "EXPIRED")
+
+
 def test_a_late_failure_of_a_direct_job_that_was_given_up_is_late(desk):
     reservation = desk.reserve()
     job = desk.claim_one()
-    desk.store.give_up(reservation.id, now=desk.now, expired=True)
+    desk.store.give_up(reservation.id, now=desk.now, stop_running=True)
     desk.advance(1)
     assert desk.end(job, Failed("late")).late == [job.number]
 
 
 def test_giving_up_before_the_start_by_force_cancels_too(desk, maker):
     reservation = desk.reserve()
-    assert desk.store.give_up(reservation.id, now=desk.now, expired=True) is False
+    assert desk.store.give_up(reservation.id, now=desk.now, stop_running=True) is False
     assert (desk.status(reservation.job_id), maker.reservation_status(reservation.id)) == ("CANCELLED", "EXPIRED")
 
 
@@ -143,8 +163,8 @@ def test_a_reservation_that_has_ended_stays_as_it_is(desk, maker):
     reservation = desk.reserve()
     desk.done(desk.claim_one())
     before = desk.snapshot()
-    assert desk.store.give_up(reservation.id, now=desk.now, expired=True) is False
-    assert desk.store.give_up(desk.id(), now=desk.now, expired=True) is False
+    assert desk.store.give_up(reservation.id, now=desk.now, stop_running=True) is False
+    assert desk.store.give_up(desk.id(), now=desk.now, stop_running=True) is False
     assert desk.snapshot() == before
     assert maker.reservation_status(reservation.id) == "RELEASED"
 

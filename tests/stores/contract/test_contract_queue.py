@@ -169,7 +169,8 @@ def test_a_bulk_of_many_shapes_keeps_its_order_within_each_priority(desk):
     assert [each.status for each in put] == ["PENDING" if index % 7 == 0 else "QUEUED" for index in range(120)]
     for organization in ("o0", "o1"):
         for priority in (25, 50, 75):
-            own = [row.job_id for row in rows if (row.organization_id, row.policy.priority) == (organization, priority) and row.run_at <= desk.now]
+            ready = [row for row in rows if row.run_at <= desk.now]
+            own = [row.job_id for row in ready if (row.organization_id, row.policy.priority) == (organization, priority)]
             queued = [inside(job.id) for job in desk.store.queue(limit=500) if (job.organization, job.priority) == (organization, priority)]
             assert queued == own
 
@@ -395,7 +396,9 @@ def test_the_key_passes_to_the_successor_in_one_move(desk, outcome):
     assert desk.put(desk.row(unique_key="k"))[0].job_id == inside(tail.id)
 
 
-@pytest.mark.parametrize("outcome", [Completed(), Failed("x", permanent=True), Skipped("x"), None], ids=["completed", "dead", "skipped", "cancelled"])
+@pytest.mark.parametrize(
+    "outcome", [Completed(), Failed("x", permanent=True), Skipped("x"), None], ids=["completed", "dead", "skipped", "cancelled"]
+)
 def test_an_ended_chain_frees_its_key(desk, outcome):
     first = desk.add(unique_key="k")
     if outcome is None:

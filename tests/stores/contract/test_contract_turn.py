@@ -76,7 +76,7 @@ def test_claimers_at_the_same_time_share_out_the_queue_without_overlap(desk, mak
         thread.start()
     for thread in threads:
         thread.join()
-    together = sum(taken, [])
+    together = [job_id for some in taken for job_id in some]
     assert len(together) == len(set(together)) == 60
     assert all(some == sorted(some, key=together.index) for some in taken)
 
@@ -501,9 +501,7 @@ def bad_endings(desk, job):
     }
 
 
-@pytest.mark.parametrize(
-    "what", ["error", "result", "traceback", "reason", "log_path", "illegal move", "successor id", "successor time"]
-)
+@pytest.mark.parametrize("what", ["error", "result", "traceback", "reason", "log_path", "illegal move", "successor id", "successor time"])
 def test_an_outcome_that_can_not_be_written_spoils_only_its_own_job(desk, what):
     ids = desk.several(5)
     jobs = desk.claim(5)
@@ -598,7 +596,7 @@ def test_progress_never_goes_back_and_the_newest_message_stays(desk):
 def test_artifacts_only_grow(desk):
     job_id = desk.add()
     job = desk.claim_one()
-    desk.turn(reports=[Report(job.number, artifact="a.csv"), Report(job.number, artifact="b \"q\".csv")])
+    desk.turn(reports=[Report(job.number, artifact="a.csv"), Report(job.number, artifact='b "q".csv')])
     desk.turn(reports=[Report(job.number, artifact="c.csv")])
     assert desk.store.run(job_id).artifacts == ["a.csv", 'b "q".csv', "c.csv"]
 
@@ -615,7 +613,9 @@ def test_what_is_reported_with_the_end_is_kept_and_what_comes_after_it_is_not(de
 # ---- cancel and the finishing write (T2) -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("outcome", [Failed("x"), Failed("x", permanent=True), TimedOut(1.0), Crashed(), Interrupted(), Released(), Snoozed(5.0)], ids=repr)
+@pytest.mark.parametrize(
+    "outcome", [Failed("x"), Failed("x", permanent=True), TimedOut(1.0), Crashed(), Interrupted(), Released(), Snoozed(5.0)], ids=repr
+)
 def test_a_handler_that_fails_in_the_instant_of_the_cancel_is_not_retried(desk, outcome):
     job_id = desk.add()
     job = desk.claim_one()
@@ -631,13 +631,23 @@ def test_a_handler_that_fails_in_the_instant_of_the_cancel_is_not_retried(desk, 
 def test_a_handler_that_finishes_first_keeps_its_result(desk, result):
     job_id = desk.add()
     job = desk.claim_one()
-    desk.store.cancel(job_id, actor=ANNA, now=desk.now)
+    desk.store.cancel(job_id, actor=ANNA, now=desk.now, reason="not needed")
     if result is None:
         desk.done(job)
     else:
         desk.end(job, Completed(result))
-    assert desk.status(job_id) == "COMPLETED"
+    ended = desk.job(job_id)
+    # it ended by itself: who asked it to stop is on record, but did not end it, and the reason was not used
+    assert (ended.status, ended.ended_by, ended.reason, ended.cancel_requested_by) == ("COMPLETED", "system", None, "anna")
     assert desk.store.run(job_id).result == ("kept" if result else None)
+
+
+def test_the_reason_of_a_cancel_is_the_reason_of_the_end(desk):
+    job_id = desk.add()
+    job = desk.claim_one()
+    desk.store.cancel(job_id, actor=ANNA, now=desk.now, reason="not needed")
+    desk.end(job, Failed("x"))
+    assert (desk.job(job_id).status, desk.job(job_id).reason, desk.job(job_id).ended_by) == ("CANCELLED", "not needed", "anna")
 
 
 # ---- queue_ttl (T4) --------------------------------------------------------------------------------------------------

@@ -99,7 +99,9 @@ def test_an_ended_chain_is_refused_with_its_end_named(desk, how):
     assert desk.snapshot() == before
 
 
-@pytest.mark.parametrize("verb", [cancel, lambda desk, job_id: change(desk, job_id, priority=1), lambda desk, job_id: move(desk, job_id, front=True), retry])
+@pytest.mark.parametrize(
+    "verb", [cancel, lambda desk, job_id: change(desk, job_id, priority=1), lambda desk, job_id: move(desk, job_id, front=True), retry]
+)
 def test_an_unknown_id_is_not_found(desk, verb):
     with pytest.raises(NotFound):
         verb(desk, desk.id())
@@ -247,23 +249,17 @@ def test_thousands_of_moves_to_one_place_stay_exact(desk):
 
 
 def test_only_the_smallest_run_of_neighbours_is_renumbered(desk):
-    ids = desk.several(6)
-    # bring b right behind a, leaving no gap, with free room further down
-    for job_id in (ids[2], ids[3], ids[4], ids[5]):
-        for _ in range(3):
-            move(desk, job_id, after=ids[0])
-    before = {job_id: desk.job(job_id).position for job_id in ids}
-    order = desk.order()
-    positions = [before[job_id] for job_id in order]
-    gap = next((index for index in range(len(order) - 1) if positions[index + 1] - positions[index] == 1), None)
-    if gap is None:
-        return
-    mover = next(job_id for index, job_id in enumerate(order) if index not in (gap, gap + 1))
-    move(desk, mover, after=order[gap])
-    after = {job_id: desk.job(job_id).position for job_id in ids}
-    moved = [job_id for job_id in ids if job_id != mover and before[job_id] != after[job_id]]
-    assert len(moved) <= 4
-    assert [job_id for job_id in desk.order() if job_id != mover] == [job_id for job_id in order if job_id != mover]
+    first, _, *others = desk.several(9)
+    for job_id in others[:6]:
+        move(desk, job_id, after=first)
+    assert desk.positions()[:8] == [100, 101, 103, 106, 112, 125, 150, 200]
+    order, before = desk.order(), {job_id: desk.job(job_id).position for job_id in desk.order()}
+    move(desk, others[6], after=first)
+    after = {job_id: desk.job(job_id).position for job_id in order}
+    # one neighbour steps aside: the one behind has free room after it
+    assert {job_id for job_id in order if before[job_id] != after[job_id]} == {others[5], others[6]}
+    assert desk.positions()[:8] == [100, 101, 102, 103, 106, 112, 125, 150]
+    assert [job_id for job_id in desk.order() if job_id != others[6]] == [job_id for job_id in order if job_id != others[6]]
 
 
 def test_a_move_reorders_the_organizations_own_jobs_and_leaves_those_of_others(desk):

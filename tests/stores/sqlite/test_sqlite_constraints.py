@@ -19,6 +19,11 @@ OUTCOMES = {
     "CANCELLED": Stopped(),
 }
 ENDED = sorted(OUTCOMES)
+COLUMNS = """job_id, root_id, organization_id, job_type, status, priority, run_at, owner, max_retries, max_crashes, backoff, timeout,
+             executor, created_at"""
+IDENTITY = (
+    "number job_id organization_id template_id job_type origin root_id retry_of attempt schedule_id due_at created_at".split()  # noqa: SIM905
+)
 
 
 def in_state(desk, status):
@@ -68,12 +73,11 @@ def test_the_triggers_allow_exactly_the_moves_of_the_table(desk, raw, before):
 
 @pytest.mark.parametrize("status", Status)
 def test_a_job_is_born_only_where_the_table_says(desk, raw, status):
-    columns = "job_id, root_id, organization_id, job_type, status, priority, run_at, owner, max_retries, max_crashes, backoff, timeout, executor, created_at"
     values = "?1, ?1, 'default', 't', ?2, 50, 0, 'x', 3, 3, '{}', 1, 'thread', 0"
     extra = {"QUEUED": (", queued_at", ", 1"), "PENDING": ("", "")}.get(
         status, (", queued_at, started_at, finished_at, worker_id", f", 1, 1, {'NULL' if status == 'RUNNING' else 1}, randomblob(16)")
     )
-    statement = f"INSERT INTO jobs ({columns}{extra[0]}) VALUES ({values}{extra[1]})"
+    statement = f"INSERT INTO jobs ({COLUMNS}{extra[0]}) VALUES ({values}{extra[1]})"
     if status in BORN:
         raw.execute(statement, (bytes.fromhex(desk.id()), status))
     else:
@@ -148,9 +152,7 @@ def test_ended_rows_can_be_deleted_and_others_can_not(desk, raw, status):
             refused(raw, "has not ended", "DELETE FROM job_runs WHERE job_number = ?", number)
 
 
-@pytest.mark.parametrize(
-    "column", ["number", "job_id", "organization_id", "template_id", "job_type", "origin", "root_id", "retry_of", "attempt", "schedule_id", "due_at", "created_at"]
-)
+@pytest.mark.parametrize("column", IDENTITY)
 def test_identity_and_origin_of_a_job_can_not_change(desk, raw, column):
     number = in_state(desk, "QUEUED")
     value = "randomblob(16)" if column in {"job_id", "template_id", "root_id", "retry_of", "schedule_id"} else "7"
@@ -198,10 +200,12 @@ def test_a_job_joins_one_group_once(desk, raw):
     )
 
 
-SUCCESSOR = """INSERT INTO jobs (job_id, root_id, retry_of, attempt, organization_id, job_type, status, priority, run_at, owner, max_retries,
-                                 max_crashes, backoff, timeout, executor, created_at)
-               SELECT randomblob(16), root_id, job_id, attempt + :step, organization_id, job_type, 'PENDING', 50, 0, 'x', 3, 3, '{}', 1, 'thread', 0
-                 FROM jobs WHERE number = :number"""
+SUCCESSOR = """
+INSERT INTO jobs (job_id, root_id, retry_of, attempt, organization_id, job_type, status, priority, run_at, owner, max_retries,
+                  max_crashes, backoff, timeout, executor, created_at)
+SELECT randomblob(16), root_id, job_id, attempt + :step, organization_id, job_type, 'PENDING', 50, 0, 'x', 3,
+       3, '{}', 1, 'thread', 0
+  FROM jobs WHERE number = :number"""
 
 
 @pytest.mark.parametrize("status", ["PENDING", "QUEUED", "RUNNING"])
@@ -239,10 +243,10 @@ def test_a_successor_follows_the_tail_of_its_own_chain(desk, raw):
 
 
 def test_a_first_attempt_is_its_own_root(desk, raw):
-    columns = "job_id, root_id, organization_id, job_type, status, priority, run_at, owner, max_retries, max_crashes, backoff, timeout, executor, created_at"
     with pytest.raises(apsw.ConstraintError):
         raw.execute(
-            f"INSERT INTO jobs ({columns}) VALUES (randomblob(16), randomblob(16), 'default', 't', 'PENDING', 50, 0, 'x', 3, 3, '{{}}', 1, 'thread', 0)"
+            f"""INSERT INTO jobs ({COLUMNS})
+                VALUES (randomblob(16), randomblob(16), 'default', 't', 'PENDING', 50, 0, 'x', 3, 3, '{{}}', 1, 'thread', 0)"""
         )
 
 

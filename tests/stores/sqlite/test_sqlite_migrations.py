@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 from hashlib import sha256
 from pathlib import Path
 
@@ -169,17 +170,24 @@ def test_a_damaged_file_says_so(path):
     data[4096:] = b"\x55" * (len(data) - 4096)
     path.write_bytes(bytes(data))
     with pytest.raises(StoreError):
-        broken = opened(path)
-        try:
-            broken.queue(limit=5)
-        finally:
-            broken.close()
+        look_into(path)
+
+
+def look_into(path):
+    store = opened(path)
+    try:
+        store.queue(limit=5)
+    finally:
+        store.close()
 
 
 def as_nobody(work):
     """Do this in a child that has no rights of root; return what it said."""
     reading, writing = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        # Later Pythons warn of threads; the child has what it needs in memory and waits for none of them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
         said = "?"
         try:
@@ -190,7 +198,7 @@ def as_nobody(work):
                 os.setresuid(65534, 65534, 65534)
             try:
                 said = repr(work())
-            except BaseException as error:  # noqa: BLE001 - the parent judges
+            except BaseException as error:
                 said = f"{type(error).__name__}: {error}"
         finally:
             os.write(writing, said.encode())

@@ -112,7 +112,7 @@ def test_a_violation_says_what_the_driver_said_as_its_cause(desk, store):
 def test_a_thousand_enqueues_of_one_key_make_one_job(desk, store):
     rows = [[desk.row(unique_key="k") for _ in range(125)] for _ in range(8)]
     out = together(8, lambda index: [desk.store.enqueue([row], now=desk.now)[0] for row in rows[index]])
-    answers = sum(out, [])
+    answers = [each for some in out for each in some]
     assert len({each.job_id for each in answers}) == 1
     assert sum(not each.existing for each in answers) == 1
     assert len(desk.order()) == 1
@@ -268,7 +268,6 @@ def test_a_lock_held_for_too_long_is_store_busy_and_nothing_is_written(path):
     store.close()
 
 
-@pytest.mark.xfail(strict=True, reason="Writer._lead overwrites StoreBusy's cause with None")
 def test_store_busy_keeps_the_drivers_error_as_its_cause(path):
     store = SqliteStore(path, Settings(busy_timeout=0.0))
     store.migrate(now=0)
@@ -349,7 +348,6 @@ print("goes on" if done else "stuck", flush=True)
 """
 
 
-@pytest.mark.xfail(strict=True, reason="a caller interrupted (Ctrl-C) while it waits in Writer.run stays in line; the lead handed to it is lost")
 def test_a_caller_interrupted_while_it_waits_does_not_stop_the_others(path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     child = subprocess.run(

@@ -106,42 +106,67 @@ def _refuse(connection: apsw.Connection, check: Callable[[Db], object]) -> None:
 class Readers:
     """A few connections for reading, handed out one to a caller. WAL readers wait for nobody."""
 
-    def __init__(self, open_one: Any) -> None:
+    def __init__(self, open_one: Callable[[], apsw.Connection]) -> None:
         """Take the function that opens one."""
         self._open = open_one
         self._idle: list[Db] = []
-        self._lock = threading.Lock()
+        self._lent = 0
+        self._change = threading.Condition()
+        self._still = False
         self._closed = False
 
     @contextmanager
     def take(self) -> Iterator[Db]:
         """Lend a connection for a block of reads."""
-        with self._lock:
-            if self._closed:
-                raise StoreError("the store is closed")
-            db = self._idle.pop() if self._idle else None
-        if db is None:
-            db = Db(self._open())
+        db = self._lend()
         try:
             with translated():
+                db = db or Db(self._open())
                 yield db
         finally:
-            self._give_back(db)
+            self._take_back(db)
+
+    def _lend(self) -> Db | None:
+        with self._change:
+            self._change.wait_for(lambda: not self._still)
+            if self._closed:
+                raise StoreError("the store is closed")
+            self._lent += 1
+            return self._idle.pop() if self._idle else None
+
+    def _take_back(self, db: Db | None) -> None:
+        with self._change:
+            self._lent -= 1
+            if db is not None:
+                self._idle.append(db)
+            if self._closed:
+                self._close_idle()
+            self._change.notify_all()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Wait for those that are lent, close them all, and lend none while the block lasts."""
+        with self._change:
+            self._still = True
+            self._change.wait_for(lambda: not self._lent)
+            self._close_idle()
+        try:
+            yield
+        finally:
+            with self._change:
+                self._still = False
+                self._change.notify_all()
 
     def close(self) -> None:
         """Close the idle ones now, those that are lent when they come back."""
-        with self._lock:
+        with self._change:
             self._closed = True
-            idle, self._idle = self._idle, []
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        idle, self._idle = self._idle, []
         for db in idle:
             db.raw.close()
-
-    def _give_back(self, db: Db) -> None:
-        with self._lock:
-            if not self._closed:
-                self._idle.append(db)
-                return
-        db.raw.close()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from weakref import WeakSet
 
 from rota.errors import StoreUnusable
 from rota.ports.liveness import Life
@@ -24,14 +25,30 @@ class FileLease:
         except OSError as error:
             raise StoreUnusable(f"workers keep their lock files in {path.parent}, which can't be written: {error}") from error
         fcntl.flock(self.fd, fcntl.LOCK_EX)
+        _leases.add(self)
 
     def release(self, *, clean: bool) -> None:
         """Let go of the lock; the file of a worker that holds nothing is removed first."""
+        _leases.discard(self)
         if clean:
             with suppress(FileNotFoundError):
                 self._path.unlink()
         with suppress(OSError):
             os.close(self.fd)
+
+
+_leases: WeakSet[FileLease] = WeakSet()
+
+
+def _drop_in_child() -> None:
+    """Close, in a forked child, what it inherited: a copy that a handler forked must not keep its dead worker alive."""
+    for lease in list(_leases):
+        with suppress(OSError):
+            os.close(lease.fd)
+    _leases.clear()
+
+
+os.register_at_fork(after_in_child=_drop_in_child)
 
 
 class FileLocks:

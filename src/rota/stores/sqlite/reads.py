@@ -58,7 +58,7 @@ def job_from(row: tuple[Any, ...]) -> Job:
         queued_at=moment(take()),
         started_at=moment(take()),
         finished_at=moment(take()),
-        worker_id=_id(take()),
+        worker_id=take() or None,
         cancel_requested_at=moment(take()),
         cancel_requested_by=take(),
         ended_by=take(),

@@ -111,17 +111,18 @@ def reserve(
     return active_reservation(db)
 
 
-def give_up(db: Db, reservation_id: str, now: Instant, *, expired: bool) -> bool:
-    """End a reservation, and its job with it. Return whether the job had started."""
+def give_up(db: Db, reservation_id: str, now: Instant, *, stop_running: bool) -> bool:
+    """End a reservation, and its job if it waits or is to be stopped. Return whether the job had started."""
     active = active_reservation(db)
     if active is None or active.id != reservation_id:
         return False
-    db.change("end_reservation", reservation_id=reservation_id, status="EXPIRED" if expired else "RELEASED", now=now)
+    db.change("end_reservation", reservation_id=reservation_id, status="EXPIRED", now=now)
     if db.value("is_waiting", number=active.job_number):
         end_waiting(db, [active.job_number], Status.CANCELLED, now, reason="its reservation ended before it could start", actor="system")
         return False
-    end = Transition(Status.DEAD_LETTER, error="the reservation of this direct execution expired", error_type=ErrorType.TIMEOUT)
-    finish(db, [Ending(active.job_number, now, end, end, "")], now, Turned(), worker_id=b"")
+    if stop_running:
+        end = Transition(Status.DEAD_LETTER, error="the reservation of this direct execution expired", error_type=ErrorType.TIMEOUT)
+        finish(db, [Ending(active.job_number, now, end, end, "")], now, Turned(), worker_id=b"")
     return True
 
 
@@ -132,7 +133,7 @@ def give_up_waiting(db: Db, reservation_id: str, now: Instant) -> bool:
         return False
     if db.value("is_waiting", number=active.job_number) is None:
         return False
-    give_up(db, reservation_id, now, expired=True)
+    give_up(db, reservation_id, now, stop_running=False)
     return True
 
 

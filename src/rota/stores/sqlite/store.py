@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -27,7 +28,7 @@ from rota.model.values import (
     dashed,
 )
 from rota.ports.store import Ending, Held, NewGroup, Peek, Reservation, Turn, Turned, Where
-from rota.stores.sqlite import groups, migrate, queue, reads, recovery, turn, verbs
+from rota.stores.sqlite import forking, groups, migrate, queue, reads, recovery, turn, verbs
 from rota.stores.sqlite.connection import Db, Readers, check_path, check_sqlite_version, open_connection, translated
 from rota.stores.sqlite.writer import Writer
 
@@ -91,9 +92,11 @@ class SqliteStore:
         )
         self._writer = Writer(self._open, busy_timeout_s=settings.busy_timeout, path=self.path)
         self._readers = Readers(self._open)
-        self._watcher = Db(self._open())
+        self._watcher: Db | None = None
+        self._watching = threading.Lock()
         self._seen = 0
         self._closed = False
+        forking.watch(self)
 
     # ---- life -------------------------------------------------------------------------------------------------
 
@@ -111,12 +114,34 @@ class SqliteStore:
             return
         self._closed = True
         self._readers.close()
-        self._watcher.raw.close()
+        self._stop_watching()
         self._writer.close()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Let go of every connection while the block lasts: see `forking`."""
+        if self._closed or self._writer.owned:
+            # A fork in the middle of the caller's own transaction: that connection can't be closed.
+            yield
+            return
+        with self._writer.still(), self._readers.still(), self._watching:
+            self._stop_watching()
+            yield
+
+    def _stop_watching(self) -> None:
+        if self._watcher is not None:
+            self._watcher.raw.close()
+            self._watcher = None
+            # Each connection counts for itself: what the next one says first is news.
+            self._seen = 0
 
     def changed(self) -> bool:
         """Say whether another connection has committed since the last call."""
-        with translated(self.path):
+        with translated(self.path), self._watching:
+            if self._closed:
+                raise StoreError(f"{self.path} is closed")
+            if self._watcher is None:
+                self._watcher = Db(self._open())
             version = self._watcher.raw.pragma("data_version")
         if version == self._seen:
             return False
@@ -242,9 +267,9 @@ class SqliteStore:
         with self._readers.take() as db:
             return turn.active_reservation(db)
 
-    def give_up(self, reservation_id: str, *, now: Instant, expired: bool) -> bool:
+    def give_up(self, reservation_id: str, *, now: Instant, stop_running: bool) -> bool:
         """End a reservation and its job."""
-        return self._write(lambda db: recovery.give_up(db, reservation_id, now, expired=expired))
+        return self._write(lambda db: recovery.give_up(db, reservation_id, now, stop_running=stop_running))
 
     def give_up_waiting(self, reservation_id: str, *, now: Instant) -> bool:
         """Give up a direct execution that has not started."""

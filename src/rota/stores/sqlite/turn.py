@@ -44,7 +44,8 @@ def turn(db: Db, request: Turn) -> Turned:
     due, expiry = promote(db, request.now, request.limit), db.value("next_expiry")
     turned.next_due = expiry if due is None else due if expiry is None else min(due, expiry)
     turned.definitions = db.value("definitions_version")
-    if request.want and request.choose and turned.definitions == request.definitions:
+    turned.given_up = bool(db.value("is_given_up", worker_id=bytes.fromhex(request.worker_id)))
+    if request.want and request.choose and turned.definitions == request.definitions and not turned.given_up:
         turned.claimed = _claim(db, request)
     return turned
 

@@ -11,12 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import apsw
 
-from rota.errors import StoreBusy, TransactionMisuse
+from rota.errors import StoreBusy, StoreUnavailable, TransactionMisuse
 from rota.stores.sqlite.connection import Db, translate
 
 T = TypeVar("T")
@@ -29,13 +30,15 @@ FAIR_PAUSE_S = 0.001
 class _Piece(Generic[T]):
     """One caller's work, and the gate it waits at."""
 
-    __slots__ = ("error", "finished", "gate", "value", "work")
+    __slots__ = ("alone", "error", "finished", "gate", "leads", "value", "work")
 
-    def __init__(self, work: Callable[[Db], T]) -> None:
+    def __init__(self, work: Callable[[Db], T], *, alone: bool = False) -> None:
         self.work = work
+        self.alone = alone
         self.gate = threading.Lock()
         self.gate.acquire()
         self.finished = False
+        self.leads = False
         self.value: T | None = None
         self.error: BaseException | None = None
 
@@ -50,9 +53,9 @@ class Writer:
 
     def __init__(self, open_one: Callable[[], apsw.Connection], *, busy_timeout_s: float, path: Path) -> None:
         """Take how to open the connection; it is opened at once."""
-        self._db = Db(open_one())
-        # We pause and count ourselves, so that short waits stay short and processes take turns.
-        self._db.raw.set_busy_timeout(0)
+        self._open_one = open_one
+        self._db = self._connect()
+        self._connected = True
         self._busy_timeout_s = busy_timeout_s
         self._path = path
         self._mutex = threading.Lock()
@@ -71,37 +74,36 @@ class Writer:
                 "this thread is inside `with rota.transaction() as tx`: pass transaction=tx, or do this after the block"
             )
         piece = _Piece(work)
-        with self._mutex:
-            leading = not self._leading
-            if leading:
-                self._leading = True
-            else:
-                self._waiting.append(piece)
-        if leading:
+        if self._line_up(piece):
             self._lead([piece])
-            return piece.outcome()
-        piece.gate.acquire()
-        if not piece.finished:
+        elif not piece.finished:
             self._lead(self._gather())
         return piece.outcome()
 
     @contextmanager
     def transaction(self) -> Iterator[Db]:
-        """Hold the connection in a transaction of the caller's own."""
-        gate: _Piece[None] | None = None
-        with self._mutex:
-            if self.owned:
-                raise TransactionMisuse("a transaction is open in this thread already: use it, or close it first")
-            if self._leading:
-                gate = _Piece(_nothing)
-                self._waiting.append(gate)
-            else:
-                self._leading = True
-        if gate is not None:
-            yield from self._after(gate)
-            return
+        """Hold the connection in a transaction of the caller's own, which shares its commit with nobody."""
+        if self.owned:
+            raise TransactionMisuse("a transaction is open in this thread already: use it, or close it first")
+        place = _Piece(_nothing, alone=True)
+        if not self._line_up(place):
+            with self._mutex:
+                self._waiting.remove(place)
         try:
             yield from self._own()
+        finally:
+            self._hand_over()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Wait for the lead, and hold it with the connection closed. A thread inside its own transaction can't have it."""
+        place = _Piece(_nothing, alone=True)
+        if not self._line_up(place):
+            with self._mutex:
+                self._waiting.remove(place)
+        self.close()
+        try:
+            yield
         finally:
             self._hand_over()
 
@@ -111,28 +113,15 @@ class Writer:
         return self._owner == threading.get_ident()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; the next write opens another."""
+        self._connected = False
         self._db.raw.close()
 
-    def _after(self, gate: _Piece[None]) -> Iterator[Db]:
-        """Wait to be alone: a transaction of the caller's own shares its commit with nobody."""
-        gate.gate.acquire()
-        while gate.finished:
-            # A leader took us along as a piece of work; ask again for the lead.
-            with self._mutex:
-                if not self._leading:
-                    self._leading = True
-                    break
-                gate = _Piece(_nothing)
-                self._waiting.append(gate)
-            gate.gate.acquire()
-        with self._mutex:
-            if gate in self._waiting:
-                self._waiting.remove(gate)
-        try:
-            yield from self._own()
-        finally:
-            self._hand_over()
+    def _connect(self) -> Db:
+        connection = self._open_one()
+        # We pause and count ourselves, so that short waits stay short and processes take turns.
+        connection.set_busy_timeout(0)
+        return Db(connection)
 
     def _own(self) -> Iterator[Db]:
         self._begin()
@@ -146,22 +135,44 @@ class Writer:
         self._owner = None
         self._commit()
 
+    def _line_up(self, piece: _Piece[Any]) -> bool:
+        """Take the lead and return True, or wait in line until a leader has done this piece or hands the lead over."""
+        with self._mutex:
+            if not self._leading:
+                self._leading = True
+                return True
+            self._waiting.append(piece)
+        try:
+            piece.gate.acquire()
+        except BaseException:
+            # A caller interrupted here leaves the line, and passes the lead on if it had been given it.
+            with self._mutex:
+                if piece in self._waiting:
+                    self._waiting.remove(piece)
+            if piece.leads:
+                self._hand_over()
+            raise
+        return False
+
     def _gather(self) -> list[_Piece[Any]]:
+        """Take everybody who waits, up to the first who wants to be alone."""
         if self._last_batch > 1:
             # Those woken by the last commit are about to come back: a moment's wait doubles the group.
             time.sleep(GATHER_S)
         with self._mutex:
-            batch, self._waiting = self._waiting, []
+            batch = list(takewhile(lambda piece: not piece.alone, self._waiting))
+            del self._waiting[: len(batch)]
         return batch
 
     def _lead(self, batch: list[_Piece[Any]]) -> None:
         try:
             self._write(batch)
-        except BaseException as error:  # noqa: BLE001 - handed to every caller whose work it was
-            # Whatever befell the transaction befell all of it; the driver's words become ours.
+        except BaseException as error:
+            # Whatever befell the transaction befell all of it; every caller hears of it.
             for piece in batch:
-                piece.error = translate(error, self._path) if isinstance(error, apsw.Error) else error
-                piece.error.__cause__ = error if piece.error is not error else None
+                piece.error = _ours(error, self._path)
+            if not isinstance(error, Exception):
+                raise
         finally:
             self._last_batch = len(batch)
             for piece in batch:
@@ -172,6 +183,7 @@ class Writer:
     def _hand_over(self) -> None:
         with self._mutex:
             if self._waiting:
+                self._waiting[0].leads = True
                 self._waiting[0].gate.release()
             else:
                 self._leading = False
@@ -198,10 +210,13 @@ class Writer:
             if not raw.in_transaction:
                 raise
             raw.execute("ROLLBACK TO piece")
-            piece.error = translate(error, self._path) if isinstance(error, apsw.Error) else error
+            piece.error = _ours(error, self._path)
         raw.execute("RELEASE piece")
 
     def _begin(self) -> None:
+        if not self._connected:
+            self._db = self._connect()
+            self._connected = True
         if self.crowded:
             gap = self._committed_at + FAIR_PAUSE_S - time.monotonic()
             if gap > 0:
@@ -235,6 +250,18 @@ class Writer:
             except apsw.Error:
                 # SQLite rolls back by itself on the next open; what matters is that nothing was committed.
                 return
+
+
+def _ours(error: BaseException, path: Path) -> BaseException:
+    """Return the driver's error as one of ours; what interrupted the thread that led as what it means for the others."""
+    if isinstance(error, apsw.Error):
+        ours: BaseException = translate(error, path)
+    elif isinstance(error, Exception):
+        return error
+    else:
+        ours = StoreUnavailable(f"the thread that was writing was interrupted by {type(error).__name__}: call again")
+    ours.__cause__ = error
+    return ours
 
 
 def _nothing(_: Db) -> None:

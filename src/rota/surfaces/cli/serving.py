@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from queue import Empty
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Protocol, Self
 
@@ -51,7 +51,7 @@ class Stopper:
         self._grace_s = grace_s
         self._asked = 0
         # A handler may interrupt the very wait it ends: unlike an Event, this queue allows that.
-        self._heard = threading.Event()
+        self._heard: SimpleQueue[int] = SimpleQueue()
         self._way_home: threading.Thread | None = None
         self._hurried = False
         self._before: dict[int, Any] = {}
@@ -79,7 +79,8 @@ class Stopper:
     def wait(self, seconds: float) -> None:
         """Sleep, but wake up for a signal, and act on it."""
         with contextlib.suppress(Empty):
-            self._heard.wait(seconds)
+            self._heard.get(timeout=seconds if self._way_home is None else min(seconds, LAST_LOOK_S))
+            self._asked += 1
         if self._asked >= 1 and self._way_home is None:
             self._way_home = threading.Thread(target=self.driver.stop, name="rota-way-home", daemon=True)
             self._way_home.start()
@@ -103,8 +104,7 @@ class Stopper:
         return f"stopping: {jobs} may finish (up to {self._grace_s:g} s); Ctrl-C again interrupts"
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self._asked += 1
-        self._heard.set()
+        self._heard.put(number)
 
 
 class PlainLines:

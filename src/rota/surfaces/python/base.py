@@ -51,6 +51,7 @@ class Base:
 
     def close(self) -> None:
         """Stop local workers and let go of the store. It opens again when it is used again."""
+        self._see_fork()
         for driver in list(self._drivers):
             self._stop(driver)
         with self._lock:
@@ -64,22 +65,26 @@ class Base:
                 opened.store.close()
 
     def _open(self) -> Opened:
-        if self._opened is None or self._pid != os.getpid():
+        self._see_fork()
+        opened = self._opened
+        if opened is None:
             with self._lock:
-                if self._pid != os.getpid():
-                    # After a fork the parent's connections must not even be closed here: forget them.
-                    self._forget_parent()
                 if self._opened is None:
                     self._opened = open_store(self.url, self.settings, self._clock)
-        return self._opened
+                opened = self._opened
+        return opened
 
-    def _forget_parent(self) -> None:
-        _inherited.append(self._opened)
-        self._opened = None
-        self._drivers = []
-        self._inline = None
-        self._client_id = None
+    def _see_fork(self) -> None:
+        """Forget, in a forked child, what is its parent's: its store, workers, sign of life, and locks other threads held."""
+        if self._pid == os.getpid():
+            return
         self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._registry = self._registry.copy()
+        self._submit = Submitter(self._registry, self._clock, self._ids, self.settings)
+        _inherited.append((self._opened, self._drivers, self._inline, self._lease))
+        self._opened = self._inline = self._client_id = self._lease = None
+        self._drivers = []
 
     def _make_worker(self, opened: Opened, slots: int, *, inline: bool = False) -> Worker:
         return make_worker(
@@ -163,5 +168,5 @@ class Base:
 _NUMBER = re.compile(r"(?:JOB-([0-9]{4})-)?([0-9]{1,18})(?:\.([0-9]{1,9}))?", re.IGNORECASE)
 """JOB-2026-00042, its third attempt JOB-2026-00042.3, or just 42. Bounded: what SQLite can't hold is no number of ours."""
 
-_inherited: list[Opened | None] = []
-"""Stores opened by a parent process: kept from the garbage collector, whose closing would drop the parent's locks."""
+_inherited: list[object] = []
+"""What a parent process opened: kept from the garbage collector, whose closing would be seen by the parent."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-import msgspec
-
 from rota.engine.explain import Explanation, explain
 from rota.engine.registry import whole
 from rota.errors import InvalidOption, NotFound, WaitTimeout
 from rota.model.states import Status
-from rota.model.values import Group, Job, Run, Stats, WorkerInfo, dashed
+from rota.model.values import Group, Job, Run, Stats, WorkerInfo
 from rota.ports.store import Where
 from rota.surfaces.python.base import Base
 from rota.surfaces.python.results import Log, log_of
@@ -111,7 +109,7 @@ class Looking(Base):
 
     def workers(self) -> list[WorkerInfo]:
         """Return the workers that are registered and not ended."""
-        return [msgspec.structs.replace(worker, id=dashed(worker.id)) for worker in self._open().store.workers()]
+        return self._open().store.workers()
 
     def get_group(self, group_id: str) -> Group:
         """Return a group with its status and members."""

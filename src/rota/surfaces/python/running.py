@@ -7,11 +7,13 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 import msgspec
 
+from rota.compose import Opened
 from rota.engine.direct import Direct
 from rota.engine.driver import Driver
 from rota.engine.recovery import Recovered, Recovery
@@ -79,25 +81,26 @@ class Running(Base):
 
     def turn(self) -> None:
         """Turn the wheel in this thread until nothing more is ready now: for tests and for simple scripts."""
+        opened = self._open()
         with self._lock:
             if self._inline is None:
-                opened = self._open()
                 self._registry.sync(opened.store, self._clock.now())
                 self._inline = self._make_worker(opened, self.settings.concurrency, inline=True)
                 self._inline.start()
             worker = self._inline
             worker.poke()
-            worker.turn()
-            while worker.holding or worker.turn() == 0.0:
-                worker.turn()
+            while worker.turn() == 0.0 or worker.holding:
+                pass
 
     def recover(self) -> Recovered:
         """End what dead workers left behind, now. Workers do this by themselves."""
-        opened = self._open()
-        recovery = Recovery(opened.store, opened.liveness, clock=self._clock, ids=self._ids, rng=self._rng, settings=self.settings)
+        recovery = self._recovery(self._open())
         done = recovery.sweep(None)
         done.successors += recovery.repair().successors
         return done
+
+    def _recovery(self, opened: Opened) -> Recovery:
+        return Recovery(opened.store, opened.liveness, clock=self._clock, ids=self._ids, rng=self._rng, settings=self.settings)
 
     def direct(
         self,
@@ -123,8 +126,10 @@ class Running(Base):
             ids=self._ids,
             settings=self.settings,
             owner_id=self._owner_id(opened),
+            idle_id=self._inline.id if self._inline is not None else None,
             owner=f"{who.name}@{os.uname().nodename}",
             poke=self._poke,
+            sweep=partial(self._recovery(opened).sweep, None),
             inline_worker=self._inline_worker if name in self._registry.handlers else None,
         )
         return direct.run(row, wait_s=wait_s)

@@ -54,7 +54,7 @@ UPDATE job_runs SET status = 'COMPLETED', finished_at = e.value
 
 -- name: finish_jobs_plain
 -- The + keeps the planner from walking jobs_running for each of them (42 us a job instead of 5.5).
-UPDATE jobs SET status = 'COMPLETED', finished_at = e.value, ended_by = 'system'
+UPDATE jobs SET status = 'COMPLETED', finished_at = e.value, ended_by = 'system', reason = NULL
   FROM json_each(:done) AS e
  WHERE number = CAST(e.key AS INTEGER) AND +jobs.status = 'RUNNING' AND +worker_id = :worker_id;
 
@@ -79,7 +79,7 @@ UPDATE job_runs SET finished_at = e.value ->> 1, status = e.value ->> 2, error =
 -- Each row: [number, at, status, error_type, reason]. The reason of a cancel request stands if that is how it ends.
 UPDATE jobs SET finished_at = e.value ->> 1, status = e.value ->> 2, error_type = e.value ->> 3,
                 reason = iif(e.value ->> 2 = 'CANCELLED', coalesce(reason, e.value ->> 4), e.value ->> 4),
-                ended_by = coalesce(cancel_requested_by, 'system')
+                ended_by = iif(e.value ->> 2 = 'CANCELLED', coalesce(cancel_requested_by, 'system'), 'system')
   FROM json_each(:rows) AS e
  WHERE number = e.value ->> 0 AND +jobs.status = 'RUNNING';
 

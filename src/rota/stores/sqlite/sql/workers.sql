@@ -39,7 +39,8 @@ ON CONFLICT (job_number) DO NOTHING;
 -- The run ended but its job did not: only the job is closed. One that was asked to stop and failed is CANCELLED.
 UPDATE jobs SET status = iif(:failed AND cancel_requested_at IS NOT NULL, 'CANCELLED', :status),
                 finished_at = coalesce((SELECT finished_at FROM job_runs WHERE job_number = number), :now),
-                error_type = :error_type, ended_by = coalesce(cancel_requested_by, 'system')
+                error_type = :error_type,
+                ended_by = iif(:status = 'CANCELLED' OR :failed, coalesce(cancel_requested_by, 'system'), 'system')
  WHERE number = :number AND status = 'RUNNING'
 RETURNING status, lower(hex(root_id)), lower(hex(group_id));
 
@@ -70,3 +71,6 @@ UPDATE direct_reservations SET status = 'RELEASED', released_at = :now
 
 -- name: is_waiting
 SELECT 1 FROM jobs WHERE number = :number AND status IN ('PENDING', 'QUEUED');
+
+-- name: is_given_up
+SELECT EXISTS (SELECT 1 FROM workers WHERE worker_id = :worker_id AND ended_at IS NOT NULL);

@@ -1,0 +1,79 @@
+"""The engine's ear: outcomes and reports come in from any thread, in order, and wake it."""
+
+import threading
+
+from rota.engine.sink import Inbox
+from rota.ports.executor import Report
+
+
+def awake(inbox):
+    """Say whether a wait would return at once, and use the alarm up."""
+    rung = inbox._alarm.is_set()
+    inbox._alarm.clear()
+    return rung
+
+
+def test_what_has_ended_is_taken_once_and_in_order():
+    inbox = Inbox()
+    for each in "abc":
+        inbox.ended(each)
+    assert inbox.take() == ["a", "b", "c"]
+    assert inbox.take() == []
+
+
+def test_an_end_wakes_the_engine_and_with_a_threshold_only_the_last_one_needed():
+    inbox = Inbox()
+    inbox.ended("a")
+    assert awake(inbox)
+    inbox.take()
+    inbox.threshold = 3
+    for each in "ab":
+        inbox.ended(each)
+        assert not awake(inbox)
+    inbox.ended("c")
+    assert awake(inbox)
+
+
+def test_a_poke_wakes_and_is_remembered():
+    inbox = Inbox()
+    inbox.poked = False
+    inbox.poke()
+    assert inbox.poked
+    assert awake(inbox)
+
+
+def test_only_the_newest_progress_of_each_run_is_kept_and_every_artifact_and_checkpoint():
+    inbox = Inbox()
+    reports = [
+        Report(1, progress=10),
+        Report(2, progress=5),
+        Report(1, artifact="a"),
+        Report(1, progress=20),
+        Report(1, checkpoint="1"),
+        Report(1, artifact="b"),
+        Report(1, progress=30, message="m"),
+        Report(1, checkpoint="2"),
+    ]
+    for report in reports:
+        inbox.report(report)
+    assert inbox.take_reports() == [reports[1], reports[2], reports[4], reports[5], reports[6], reports[7]]
+    assert inbox.take_reports() == []
+
+
+def test_many_threads_lose_nothing():
+    inbox, start = Inbox(), threading.Barrier(4)
+
+    def tell(index):
+        start.wait()
+        for n in range(500):
+            inbox.ended((index, n))
+
+    threads = [threading.Thread(target=tell, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    taken = inbox.take()
+    assert len(taken) == 2000
+    for index in range(4):
+        assert [n for who, n in taken if who == index] == list(range(500))
