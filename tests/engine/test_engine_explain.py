@@ -31,7 +31,7 @@ def unmet(explanation):
 
 def test_a_job_due_later_says_when(rota, act):
     explanation = rota.explain(rota.enqueue("act", run_at=timedelta(minutes=5)).id)
-    assert explanation.summary == "due at 2026-03-01T12:05:00Z, in 300 s"
+    assert explanation.summary == "due in 300 s (at 2026-03-01T12:05:00Z)"
     assert unmet(explanation) == ["its time has come"]
 
 
@@ -43,7 +43,7 @@ def test_a_job_waiting_for_its_backoff_says_after_which_attempt(rota, clock):
     job = rota.enqueue("fails")
     rota.turn()
     clock.advance(seconds=10)
-    assert rota.explain(job.id).summary == "due at 2026-03-01T12:01:00Z after attempt 1 ended, in 50 s"
+    assert rota.explain(job.id).summary == "due in 50 s after attempt 1 ended (at 2026-03-01T12:01:00Z)"
 
 
 def test_a_job_that_is_due_but_not_yet_promoted_says_so(rota, clock, act):
@@ -66,12 +66,16 @@ def test_no_worker_at_all_is_said_first(rota, act):
 
 def test_a_type_that_no_worker_runs_is_named(rota, act):
     worker(rota, "other")
-    assert rota.explain(rota.enqueue("act").id).summary == "held by type:act"
+    assert rota.explain(rota.enqueue("act").id).summary == "no live worker has a handler for act"
 
 
 @pytest.mark.parametrize(
     ("pause", "words"),
-    [({}, "held by all:"), ({"template": "act"}, "held by template:act"), ({"organization": "default"}, "held by organization:default")],
+    [
+        ({}, "everything is paused"),
+        ({"template": "act"}, "template act is paused"),
+        ({"organization": "default"}, "organization default is paused"),
+    ],
 )
 def test_a_pause_is_named(rota, act, pause, words):
     worker(rota, "act")
@@ -84,7 +88,7 @@ def test_a_reservation_names_who_has_the_next_slot(rota, act):
     desk = worker(rota, "act")
     job = rota.enqueue("act")
     desk.reserve("act")
-    assert rota.explain(job.id).summary == "held by direct:anna@here"
+    assert rota.explain(job.id).summary == "a direct execution by anna@here has the next slot"
 
 
 def test_the_direct_job_itself_is_not_held_by_its_own_reservation(rota, act):
@@ -108,7 +112,7 @@ def test_jobs_ahead_are_counted_and_the_busy_workers_named(rota, act):
 def test_the_next_in_line_has_nothing_in_its_way(rota, act):
     worker(rota, "act")
     explanation = rota.explain(rota.enqueue("act").id)
-    assert explanation.summary == "it is next: nothing stands in its way"
+    assert explanation.summary == "it is next: it starts as soon as a slot is free"
     assert unmet(explanation) == []
     assert "✓" in str(explanation)
 

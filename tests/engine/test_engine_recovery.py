@@ -160,6 +160,19 @@ def test_a_worker_starting_up_recovers_before_it_claims(rota, clock, act):
     assert [worker.running for worker in rota.workers()] == [0]
 
 
+def test_a_worker_that_was_given_up_while_it_lives_goes_on_under_another_id(rota, clock, act):
+    rota.turn()
+    (before,) = rota.workers()
+    store = rota._open().store
+    store.end_worker(before.id.replace("-", ""), now=clock.now())
+    job = rota.enqueue("act")
+    for _ in range(3):
+        rota.turn()
+    assert statuses(rota, job) == ["COMPLETED"]
+    (after,) = rota.workers()
+    assert after.id != before.id
+
+
 def test_a_failure_without_its_retry_is_mended_when_a_worker_starts(rota, clock, act, tmp_path):
     from tests.stores.makers import SqliteMaker
 

@@ -30,7 +30,7 @@ def test_workers_killed_again_and_again_under_load_lose_nothing_and_repeat_nothi
     rng = random.Random(11)
     workers = [stage.worker(4), stage.worker(4)]
     producer = stage.producer(1_000_000, "work:2", "work", "flaky", "work:8", pause_ms=20)
-    for kill in range(20):
+    for kill in range(16):
         some_executions(stage, 15)
         time.sleep(rng.random() * 0.05)
         victim = rng.randrange(2)

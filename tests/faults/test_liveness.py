@@ -178,7 +178,7 @@ def test_a_copy_of_the_process_that_a_handler_forked_does_not_keep_its_dead_work
     worker = stage.worker(1)
     [job] = hold(stage, rota, gate, name="forks")
     try:
-        copy = psutil.Process(int(eventually((stage.folder / "gate.copy").read_text, what="the copy")))
+        copy = psutil.Process(int(eventually(lambda: "".join(invariants.lines(stage.folder / "gate.copy")), what="the copy")))
         worker.kill()
         stage.worker(1)
         eventually(lambda: len(rota.chain(job.id)) == 2, within=4, what="recovery although the copy lives")

@@ -72,7 +72,7 @@ def test_an_enqueue_is_not_starved_by_two_busy_workers(stage, rota):
         rota.enqueue("work", {})
         accepted += 1
     stage.drained()
-    assert accepted > 20
+    assert accepted > 5
     assert all(worker.alive for worker in started)
     stage.check()
 

@@ -18,6 +18,8 @@ class Slots(msgspec.Struct, kw_only=True):
     """Slots in which a handler can start at once."""
     holding: int
     """Jobs it holds already, running or waiting for a slot."""
+    quick: int = 1
+    """Slots that are free or run something whose measured mean is short: those that work claimed ahead can wait for."""
     ahead_s: float
     """How much work may be claimed beyond the free slots, in seconds."""
     places: frozenset[str]
@@ -44,7 +46,7 @@ def choose(candidates: list[Claimed], reservation: Reservation | None, world: Wo
         return chosen
     blocks = _Blocks(msgspec.structs.replace(world, reservation=reservation))
     take, park = chosen.choice.take, chosen.choice.park
-    free, ahead_s, places = slots.free, slots.ahead_s, set(slots.places)
+    free, quick, ahead_s, places = slots.free, slots.quick, slots.ahead_s, set(slots.places)
     for job in candidates:
         block = blocks.of(job)
         if block is not None:
@@ -59,12 +61,13 @@ def choose(candidates: list[Claimed], reservation: Reservation | None, world: Wo
             if not slots.patient:
                 return chosen
             continue
+        cost = slots.means.get(job.job_type)
         if free > 0:
             free -= 1
+            quick -= cost is None or cost > slots.ahead_s
+        elif cost is None or cost > ahead_s or quick <= 0 or not job.max_retries or not places <= {job.executor}:
+            return chosen
         else:
-            cost = slots.means.get(job.job_type) if job.max_retries and places <= {job.executor} else None
-            if cost is None or cost > ahead_s:
-                return chosen
             ahead_s -= cost
         places.add(job.executor)
         take.append(job)

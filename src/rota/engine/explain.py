@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rota.engine.predicates import PREDICATES, Waiting, World
+from rota.engine.predicates import PREDICATES, Waiting, World, in_words
 from rota.errors import NotFound
 from rota.model.states import Status
 from rota.model.values import Instant, Job, WorkerInfo, dashed, instant, undashed
@@ -47,7 +47,7 @@ def explain(store: Store, job_id: str, now: Instant) -> Explanation:
     allowed = _allowed(store, job) if job.status is Status.QUEUED else []
     reasons = tuple(own + allowed)
     unmet = next((reason for reason in reasons if not reason.met), None)
-    return Explanation(job=job, summary=unmet.detail if unmet else "it is next: nothing stands in its way", reasons=reasons)
+    return Explanation(job=job, summary=unmet.detail if unmet else "it is next: it starts as soon as a slot is free", reasons=reasons)
 
 
 def _own_conditions(store: Store, job: Job, now: Instant) -> list[Reason]:
@@ -60,7 +60,7 @@ def _own_conditions(store: Store, job: Job, now: Instant) -> list[Reason]:
         return [Reason("its time has come", met=True, detail="it is due"), edges]
     left_s = (instant(job.run_at) - now) / 1e6
     why = f" after attempt {job.attempt - 1} ended" if job.attempt > 1 else ""
-    due = f"due at {job.run_at:%Y-%m-%dT%H:%M:%SZ}{why}, in {left_s:.0f} s" if left_s > 0 else "it is due; the next turn queues it"
+    due = f"due in {left_s:.0f} s{why} (at {job.run_at:%Y-%m-%dT%H:%M:%SZ})" if left_s > 0 else "it is due; the next turn queues it"
     return [Reason("its time has come", left_s <= 0, due), edges]
 
 
@@ -75,7 +75,7 @@ def _allowed(store: Store, job: Job) -> list[Reason]:
     reasons = []
     for predicate in PREDICATES:
         blocker = predicate.blocked_by(Waiting(job.job_type, job.organization, number), world)
-        reasons.append(Reason(predicate.name, blocker is None, "yes" if blocker is None else f"held by {blocker}"))
+        reasons.append(Reason(predicate.name, blocker is None, "yes" if blocker is None else in_words(blocker)))
     if not workers:
         reasons[0] = Reason(reasons[0].condition, met=False, detail="no worker is running: start one with `rota up` or `rota worker`")
     ahead = store.ahead(_hex(job))

@@ -94,6 +94,21 @@ class NoReservation:
 PREDICATES: tuple[Predicate, ...] = (RunnableType(), NothingPaused(), OrganizationOpen(), NoReservation())
 
 
+_WORDS = {
+    "type": "no live worker has a handler for {name}",
+    "all": "everything is paused",
+    "template": "template {name} is paused",
+    "organization": "organization {name} is paused",
+    "direct": "a direct execution by {name} has the next slot",
+}
+
+
+def in_words(blocker: str) -> str:
+    """Return what blocks as a person would say it."""
+    kind, _, name = blocker.partition(":")
+    return _WORDS[kind].format(name=name)
+
+
 def first_block(job: Waiting, world: World) -> tuple[Predicate, str] | None:
     """Return the first predicate that does not hold, and what blocks."""
     for predicate in PREDICATES:

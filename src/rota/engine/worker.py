@@ -29,6 +29,8 @@ PEEK_S = 0.2
 """A worker that is busy turning still looks this often for cancel requests."""
 TROUBLE_S = (0.05, 1.0)
 """Shortest and longest pause after the store failed."""
+STALL_S = 0.5
+"""Work claimed ahead should wait 50 ms; when nothing has moved for this long it is given back."""
 SMOOTHING = 0.1
 """Weight of the newest duration in a type's mean."""
 
@@ -79,6 +81,10 @@ class Worker:
         self._more = True
         self._doubt = False
         self._suspect_since: float | None = None
+        self._moved = parts.clock.monotonic()
+        """When something last ended or was submitted."""
+        self._stalled = False
+        """Work that was claimed ahead waited far too long: nothing more is claimed ahead until something ends."""
         self._trouble_s = 0.0
         self._peeked = -PEEK_S
         self._beaten = parts.clock.monotonic()
@@ -118,7 +124,7 @@ class Worker:
         self._stopping = True
         for executor in self._executors.values():
             for job in executor.release():
-                self.inbox.ended(Ended(job, Released(), self._clock.now(), 0.0))
+                self._take_out(Ended(job, Released(), self._clock.now(), 0.0))
         self._tell_stopping()
 
     def _tell_stopping(self) -> None:
@@ -158,6 +164,8 @@ class Worker:
         monotonic = self._clock.monotonic()
         self._collect()
         deadline = self._tick(monotonic)
+        if len(self._held) > self.concurrency and monotonic - self._moved > STALL_S:
+            self._give_back()
         try:
             self._housekeep(monotonic)
             if self._untold:
@@ -171,6 +179,8 @@ class Worker:
 
     def _collect(self) -> None:
         for ended in self.inbox.take():
+            self._moved = self._clock.monotonic()
+            self._stalled = False
             self._take_out(ended)
         self._unkept += self.inbox.take_reports()
 
@@ -181,6 +191,14 @@ class Worker:
             return
         self._unwritten[job.number] = ended
         self._kinds[job.executor, job.job_type] -= 1
+
+    def _give_back(self) -> None:
+        """Give back what was claimed ahead of a handler that turned out to be slow: another worker may be free."""
+        self._stalled = True
+        self._moved = self._clock.monotonic()
+        for executor in self._executors.values():
+            for job in executor.release():
+                self._take_out(Ended(job, Released(), self._clock.now(), 0.0))
 
     def _is_due(self) -> bool:
         if self._unwritten or self._unkept or self._more:
@@ -281,6 +299,8 @@ class Worker:
             log.error("job %d: %s", number, why)
 
     def _submit(self, claimed: list[Claimed]) -> None:
+        if claimed:
+            self._moved = self._clock.monotonic()
         by_place: dict[str, list[Claimed]] = {}
         for job in claimed:
             self._held[job.number] = job
@@ -304,12 +324,18 @@ class Worker:
         return Slots(
             free=max(0, self.concurrency - max(min(occupied, self.concurrency), holding)),
             holding=holding,
-            ahead_s=0.0 if late else max(0.0, self._settings.prefetch - self._waiting_s()),
+            quick=self.concurrency - self._slow(),
+            ahead_s=0.0 if late or self._stalled else max(0.0, self._settings.prefetch - self._waiting_s()),
             places=frozenset(place for (place, _), count in self._kinds.items() if count),
             means=self._means,
             alone=holding == 1 and any(job.crashes for job in self._held.values()),
             patient=not late,
         )
+
+    def _slow(self) -> int:
+        """Return how many of the jobs held are slow, or of a type not measured yet."""
+        bound = self._settings.prefetch
+        return sum(count for (_, name), count in self._kinds.items() if self._means.get(name, bound + 1) > bound)
 
     def _waiting_s(self) -> float:
         """Return the expected seconds of the work that is held but has no slot yet."""

@@ -10,16 +10,19 @@ import limits  # noqa: F401 - ends this program after a while, whatever happens
 from jobs import rota
 
 
+def say(*words: object) -> None:
+    """One write to a line: both sides speak into the same file."""
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
 def in_child(story) -> int:
     """Fork; the child tells its story and leaves by the door that programs leave by."""
-    sys.stdout.flush()
     pid = os.fork()
     if pid:
         return pid
     code = 1
     try:
         story()
-        sys.stdout.flush()
         code = 0
     finally:
         if code:
@@ -32,7 +35,7 @@ def in_child(story) -> int:
 
 
 def join(pid: int, within: float = 15.0) -> None:
-    print("exit", reap(pid, within), flush=True)
+    say("exit", reap(pid, within))
 
 
 def reap(pid: int, within: float) -> object:
@@ -50,20 +53,20 @@ def reap(pid: int, within: float) -> object:
 def both_enqueue() -> None:
     def story():
         for _ in range(60):
-            print("accepted", rota.enqueue("work").id)
+            say("accepted", rota.enqueue("work").id)
 
     rota.enqueue("work")
     pid = in_child(story)
     for _ in range(60):
-        print("accepted", rota.enqueue("work").id)
+        say("accepted", rota.enqueue("work").id)
     join(pid)
-    print("accepted", rota.enqueue("work").id, flush=True)
+    say("accepted", rota.enqueue("work").id)
     rota.close()
 
 
 def worker_in_parent() -> None:
     def story():
-        print("accepted", rota.enqueue("work").id)
+        say("accepted", rota.enqueue("work").id)
 
     with rota.running(concurrency=2):
         rota.wait(rota.enqueue("work").id, timeout=20)
@@ -71,34 +74,34 @@ def worker_in_parent() -> None:
         rota.wait(rota.enqueue("work").id, timeout=20)
         while rota.stats().by_status.get("COMPLETED") != 3:
             time.sleep(0.01)
-        print("workers", len(rota.workers()), flush=True)
+        say("workers", len(rota.workers()))
 
 
 def worker_in_child() -> None:
     def story():
         with rota.running(concurrency=2):
             rota.wait(rota.enqueue("work").id, timeout=20)
-            print("workers", len(rota.workers()))
+            say("workers", len(rota.workers()))
 
     rota.enqueue("work")
     join(in_child(story))
-    print("left", len(rota.workers()), flush=True)
+    say("left", len(rota.workers()))
 
 
 def turn_on_both_sides() -> None:
     def story():
         rota.turn()  # before anything else: this is where a parent's worker would be used by mistake
-        print("child", rota.get(second.id).status, rota.get(second.id).worker_id)
+        say("child", rota.get(second.id).status, rota.get(second.id).worker_id)
         rota.close()
 
     first = rota.enqueue("work")
     rota.turn()
-    print("parent", rota.get(first.id).status, rota.get(first.id).worker_id, flush=True)
+    say("parent", rota.get(first.id).status, rota.get(first.id).worker_id)
     second = rota.enqueue("work")
     join(in_child(story))
     third = rota.enqueue("work")
     rota.turn()
-    print("after", rota.get(third.id).status, rota.get(third.id).worker_id, flush=True)
+    say("after", rota.get(third.id).status, rota.get(third.id).worker_id)
     rota.close()
 
 
@@ -109,8 +112,8 @@ def child_closes_at_once() -> None:
     with rota.running(concurrency=2) as running:
         [before] = running.workers()
         join(in_child(story))
-        print("same", [each.id for each in rota.workers()] == [before.id])
-        print("ended", rota.wait(rota.enqueue("work").id, timeout=20).status, flush=True)
+        say("same", [each.id for each in rota.workers()] == [before.id])
+        say("ended", rota.wait(rota.enqueue("work").id, timeout=20).status)
 
 
 def child_closes_the_callers_sign() -> None:
@@ -122,11 +125,10 @@ def child_closes_the_callers_sign() -> None:
     rota.direct("work", timeout=10)
     [mine] = [each.id for each in rota.workers() if each.kind == "client"]
     join(in_child(story))
-    print(
+    say(
         "same",
         mine in [each.id for each in rota.workers()],
         Path(f"{rota.url}.workers", f"{mine.replace('-', '')}.lock").exists(),
-        flush=True,
     )
     rota.close()
 
@@ -137,13 +139,12 @@ def child_leaves_the_block_of_its_parent() -> None:
     try:
         with rota.running(concurrency=2):
             [before] = rota.workers()
-            sys.stdout.flush()
             pid = os.fork()
             if not pid:
                 raise KeyboardInterrupt
             join(pid)
-            print("same", [each.id for each in rota.workers()] == [before.id])
-            print("ended", rota.wait(rota.enqueue("work").id, timeout=20).status, flush=True)
+            say("same", [each.id for each in rota.workers()] == [before.id])
+            say("ended", rota.wait(rota.enqueue("work").id, timeout=20).status)
     except KeyboardInterrupt:
         sys.exit(0)
 
@@ -152,14 +153,14 @@ def client_of_direct() -> None:
     """The parent has shown a sign of life as a caller of direct(); the child is another caller."""
 
     def story():
-        print("child", rota.direct("work", timeout=10).status)
+        say("child", rota.direct("work", timeout=10).status)
         rota.close()
 
-    print("parent", rota.direct("work", timeout=10).status, flush=True)
+    say("parent", rota.direct("work", timeout=10).status)
     [mine] = [each.id for each in rota.workers() if each.kind == "client"]
     join(in_child(story))
-    print("same", mine in [each.id for each in rota.workers()], Path(f"{rota.url}.workers", f"{mine.replace('-', '')}.lock").exists())
-    print("after", rota.direct("work", timeout=10).status, flush=True)
+    say("same", mine in [each.id for each in rota.workers()], Path(f"{rota.url}.workers", f"{mine.replace('-', '')}.lock").exists())
+    say("after", rota.direct("work", timeout=10).status)
     rota.close()
 
 
@@ -169,14 +170,14 @@ def child_outlives_its_parents_connection() -> None:
     heard, hear = os.pipe()
 
     def story():
-        print("accepted", rota.enqueue("work").id)
+        say("accepted", rota.enqueue("work").id)
         os.write(tell, b"x")
         os.read(heard, 1)
-        print("accepted", rota.enqueue("work").id)
-        print("locks", sum(f" {os.getpid()} " in line for line in Path("/proc/locks").read_text().splitlines()), flush=True)
+        say("accepted", rota.enqueue("work").id)
+        say("locks", sum(f" {os.getpid()} " in line for line in Path("/proc/locks").read_text().splitlines()))
         os._exit(0)
 
-    print("accepted", rota.enqueue("work").id)
+    say("accepted", rota.enqueue("work").id)
     pid = in_child(story)
     os.read(told, 1)
     rota.close()
@@ -193,7 +194,7 @@ def many_threads() -> None:
             rota.enqueue("work")
 
     def story():
-        os.write(1, f"accepted {rota.enqueue('work').id}\n".encode())
+        say("accepted", rota.enqueue("work").id)
 
     rota.enqueue("work")
     threads = [threading.Thread(target=busy) for _ in range(3)]
@@ -208,12 +209,12 @@ def many_threads() -> None:
                 story()
             finally:
                 os._exit(0)
-        codes.append(reap(pid, 5.0))
+        codes.append(reap(pid, 4.0))
     stop.set()
     for thread in threads:
         thread.join()
     for code in codes:
-        print("exit", code, flush=True)
+        say("exit", code)
     rota.close()
 
 

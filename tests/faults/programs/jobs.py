@@ -75,7 +75,7 @@ def forks(ctx: Context, gate: str):
     """Leaves a copy of its worker's process behind, as multiprocessing does, which outlives both."""
     if not os.fork():
         signal.alarm(20)
-        Path(f"{gate}.copy").write_text(str(os.getpid()))
+        Path(f"{gate}.copy").write_text(f"{os.getpid()}\n")
         while not Path(f"{gate}.end").exists():
             time.sleep(0.01)
         os._exit(0)

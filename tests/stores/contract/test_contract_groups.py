@@ -353,3 +353,11 @@ def test_an_unknown_group_is_not_found(desk):
 def test_groups_are_listed_newest_first(desk):
     made = [make(desk, 1)[0] for _ in range(3)]
     assert [inside(group.id) for group in desk.store.groups(limit=2)] == made[::-1][:2]
+
+
+def test_a_member_cancelled_in_a_sequence_ends_only_those_after_it(desk):
+    group = desk.grouped([desk.row() for _ in range(4)])
+    third = group.members[2].root_id
+    desk.store.cancel(inside(third), actor=ANNA, now=desk.now)
+    statuses = [member.status for member in desk.store.group(inside(group.id)).members]
+    assert statuses == ["QUEUED", "PENDING", "CANCELLED", "CANCELLED"]

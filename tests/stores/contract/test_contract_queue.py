@@ -430,6 +430,28 @@ def test_a_batch_refused_inside_a_transaction_leaves_nothing_of_itself_behind(de
     assert desk.order() == [kept.job_id]
 
 
+def test_inside_its_own_transaction_a_caller_sees_its_jobs_and_the_store_knows_it(desk):
+    row = desk.row()
+    assert not desk.store.transacting()
+    with desk.store.transaction() as tx:
+        assert desk.store.transacting()
+        desk.store.enqueue([row], now=desk.now, transaction=tx)
+        assert desk.store.job(row.job_id) is None
+        assert desk.store.job(row.job_id, transaction=tx).status == "QUEUED"
+    assert not desk.store.transacting()
+
+
+def test_a_savepoint_undoes_its_own_part_of_a_transaction_and_no_more(desk):
+    kept, undone, after = desk.row(), desk.row(), desk.row()
+    with desk.store.transaction() as tx:
+        desk.store.enqueue([kept], now=desk.now, transaction=tx)
+        with pytest.raises(ZeroDivisionError), tx.savepoint():  # noqa: PT012 - the block is the subject
+            desk.store.enqueue([undone], now=desk.now, transaction=tx)
+            _ = 1 / 0
+        desk.store.enqueue([after], now=desk.now, transaction=tx)
+    assert desk.order() == [kept.job_id, after.job_id]
+
+
 def test_a_job_in_an_open_transaction_is_not_seen_by_others(desk, maker):
     other = maker.open()
     with desk.store.transaction() as tx:

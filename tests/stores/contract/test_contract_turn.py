@@ -145,6 +145,21 @@ def test_a_worker_can_ask_what_it_holds(desk):
     assert desk.store.holding(desk.worker) == claimed[1:]
 
 
+def test_a_worker_that_others_recorded_as_ended_claims_nothing_and_is_told(desk):
+    first, second = desk.several(2)
+    desk.store.register(desk.worker, host="h", kind="worker", job_types=["t"], now=desk.now)
+    assert not desk.turn().given_up
+    job = desk.claim_one()
+    desk.recover(desk.worker, Crashed())
+    desk.store.end_worker(desk.worker, now=desk.now)
+    desk.advance(1)
+    turned = desk.turn(5, endings=[desk.ending(job, Completed('"late"'))])
+    assert (turned.given_up, turned.claimed, turned.late) == (True, [], [job.number])
+    assert desk.order() == [desk.tail_id(first), second]
+    desk.worker = desk.id()
+    assert len(desk.claim(5)) == 2
+
+
 # ---- ends (DESIGN 2.2) -----------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -107,6 +108,25 @@ def find(db: Db, where: Where, limit: int, before: int | None) -> list[tuple[int
         text=where.text,
     )
     return [(row[1], job_from(row)) for row in rows]
+
+
+def queue(db: Db, limit: int) -> list[Job]:
+    """Return the head of the queue in its order: priority by priority, the heads of its organizations' lines merged."""
+    jobs: list[Job] = []
+    priority = db.value("next_priority", priority=101)
+    while priority is not None and len(jobs) < limit:
+        heads = [job_from(row) for line in _lines(db, priority) for row in db.rows("line", **line, limit=limit - len(jobs))]
+        heads.sort(key=lambda job: (job.position, job.created_at, job.id))
+        jobs += heads[: limit - len(jobs)]
+        priority = db.value("next_priority", priority=priority)
+    return jobs
+
+
+def _lines(db: Db, priority: int) -> Iterator[dict[str, Any]]:
+    name = db.value("next_line", priority=priority, organization_id="")
+    while name is not None:
+        yield {"priority": priority, "organization_id": name}
+        name = db.value("next_line", priority=priority, organization_id=name)
 
 
 def stats(db: Db, now: Instant) -> Stats:

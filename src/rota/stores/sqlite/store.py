@@ -424,7 +424,7 @@ class SqliteStore:
     def queue(self, *, limit: int) -> list[Job]:
         """Return the queue in its order."""
         with self._readers.take() as db:
-            return [reads.job_from(row) for row in db.rows("queue", limit=limit)]
+            return reads.queue(db, limit)
 
     def ahead(self, job_id: str) -> int:
         """Return how many stand before a job."""

@@ -187,9 +187,10 @@ def _is_repeat(row: tuple[Any, ...] | None, at: Instant) -> bool:
 def after_chain_ends(db: Db, roots: list[str], bad_groups: list[str], numbers: list[int], now: Instant) -> None:
     """Do what the end of a chain sets off: its group's rule, the edges that waited for it, its reservation."""
     for group_id in dict.fromkeys(bad_groups):
-        rest = REST_ENDS.get(OnFailure(db.value("group_rule", group_id=group_id)))
+        ((rule, after),) = db.rows("group_rule", group_id=group_id, numbers=numbers_json(numbers))
+        rest = REST_ENDS.get(OnFailure(rule))
         if rest is not None:
-            ended = db.rows("end_rest_of_group", group_id=group_id, status=rest, now=now, reason=PREDECESSOR_FAILED)
+            ended = db.rows("end_rest_of_group", group_id=group_id, after=after, status=rest, now=now, reason=PREDECESSOR_FAILED)
             roots = roots + [row[0] for row in ended]
     if db.value("any_open_edges"):
         resolve(db, roots, now)

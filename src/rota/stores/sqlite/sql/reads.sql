@@ -38,9 +38,16 @@ SELECT {columns} FROM jobs AS j
         OR instr(coalesce(j.reason, ''), :text))
  ORDER BY j.number DESC LIMIT :limit;
 
--- name: queue
-SELECT {columns} FROM jobs AS j WHERE j.status = 'QUEUED'
- ORDER BY j.priority DESC, j.position, j.created_at, j.job_id LIMIT :limit;
+-- name: next_priority
+SELECT max(priority) FROM jobs WHERE status = 'QUEUED' AND priority < :priority;
+
+-- name: next_line
+-- Within one priority and organization the queue is a line that jobs_tail has in order already.
+SELECT min(organization_id) FROM jobs WHERE status = 'QUEUED' AND priority = :priority AND organization_id > :organization_id;
+
+-- name: line
+SELECT {columns} FROM jobs AS j WHERE j.status = 'QUEUED' AND j.priority = :priority AND j.organization_id = :organization_id
+ ORDER BY j.position, j.created_at, j.job_id LIMIT :limit;
 
 -- name: ahead
 SELECT count(*) FROM jobs AS j

@@ -114,12 +114,16 @@ UPDATE job_edges SET resolved_at = :now FROM json_each(:roots) AS e WHERE parent
 UPDATE jobs SET blockers = blockers - 1 WHERE number = :number AND status = 'PENDING' AND blockers > 0;
 
 -- name: group_rule
-SELECT on_failure FROM job_groups WHERE group_id = unhex(:group_id);
+-- The rule of a group, and the place after which it applies: in a sequence, after the first that ended badly.
+SELECT on_failure,
+       iif(mode = 'sequential', (SELECT min(sequence_number) FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers))
+                                    AND +group_id = unhex(:group_id) AND +status IN ('DEAD_LETTER', 'CANCELLED')), 0)
+  FROM job_groups WHERE group_id = unhex(:group_id);
 
 -- name: end_rest_of_group
 -- Members whose chains have not started: still in their first attempt, still waiting.
 UPDATE jobs SET status = :status, finished_at = :now, reason = :reason, ended_by = 'system'
- WHERE group_id = unhex(:group_id) AND attempt = 1 AND status IN ('PENDING', 'QUEUED')
+ WHERE group_id = unhex(:group_id) AND sequence_number > :after AND attempt = 1 AND status IN ('PENDING', 'QUEUED')
 RETURNING lower(hex(root_id));
 
 -- name: end_waiting
