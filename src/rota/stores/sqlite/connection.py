@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from rota.errors import IllegalMove, InvalidParams, RotaError, StoreBusy, StoreE
 from rota.stores.sqlite.statements import statements
 
 OLDEST_SQLITE = (3, 51, 3)
+OPEN_TIMEOUT_S = 10.0
+"""How long opening a file waits for another process that is making it."""
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.glusterfs"}
 
 
@@ -81,18 +84,31 @@ def open_connection(
     """Open the file with the settings that every connection of this store has. `check` may refuse it before it is changed."""
     with translated(path):
         connection = apsw.Connection(str(path), vfs=vfs)
-        connection.set_busy_timeout(5_000)
+        connection.set_busy_timeout(round(OPEN_TIMEOUT_S * 1000))
         # The plan never depends on the values bound: otherwise SQLite prepares most statements anew at each call.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         if check is not None and connection.pragma("journal_mode") != "wal":
             _refuse(connection, check)
-        connection.pragma("journal_mode", "wal")
+        _switch_to_wal(connection)
         connection.pragma("synchronous", synchronous)
         connection.pragma("foreign_keys", 1)
         connection.pragma("cache_size", -32_000)
         connection.pragma("temp_store", "memory")
         connection.wal_autocheckpoint(wal_pages)
         return connection
+
+
+def _switch_to_wal(connection: apsw.Connection) -> None:
+    """Switch a new file to WAL. SQLite may answer busy at once while another process does the same: ask again."""
+    end = time.monotonic() + OPEN_TIMEOUT_S
+    while True:
+        try:
+            connection.pragma("journal_mode", "wal")
+            return
+        except apsw.BusyError:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(0.005)
 
 
 def _refuse(connection: apsw.Connection, check: Callable[[Db], object]) -> None:

@@ -181,7 +181,7 @@ class SqliteStore:
 
     def turn(self, turn_: Turn) -> Turned:
         """Make one turn."""
-        return self._write(lambda db: turn.turn(db, turn_))
+        return self._write(lambda db: turn.turn(db, turn_), patient=True)
 
     def peek(self, *, types: tuple[str, ...], worker_id: str) -> Peek:
         """Look whether a turn is worth its commit."""
@@ -443,10 +443,10 @@ class SqliteStore:
 
     # ---- inside -----------------------------------------------------------------------------------------------
 
-    def _write(self, work: Callable[[Db], T]) -> T:
+    def _write(self, work: Callable[[Db], T], *, patient: bool = False) -> T:
         if self._closed:
             raise StoreError(f"{self.path} is closed")
-        return self._writer.run(work)
+        return self._writer.run(work, patient=patient)
 
     @contextmanager
     def _of(self, transaction: Any) -> Iterator[Db]:
