@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -17,6 +18,7 @@ from rota.model.settings import Settings
 from rota.ports.clock import Clock, Ids
 from rota.ports.liveness import Liveness
 from rota.ports.store import Store
+from rota.ports.wakeup import Wakeup
 
 DEFAULT_STORE = "rota.db"
 
@@ -27,6 +29,7 @@ class Opened(msgspec.Struct, frozen=True):
     store: Store
     liveness: Liveness
     log_dir: str
+    wakeup: Callable[[], Wakeup] | None = None
 
 
 def store_url(given: str | os.PathLike[str] | None, environment: Mapping[str, str]) -> str:
@@ -39,6 +42,7 @@ def open_store(url: str, settings: Settings, clock: Clock) -> Opened:
     path = _sqlite_path(url)
     from rota.stores.sqlite import SqliteStore  # noqa: PLC0415 - a store is imported when it is used
     from rota.stores.sqlite.locks import FileLocks  # noqa: PLC0415
+    from rota.stores.sqlite.watch import LogWatch  # noqa: PLC0415
 
     store = SqliteStore(path, settings)
     try:
@@ -46,7 +50,7 @@ def open_store(url: str, settings: Settings, clock: Clock) -> Opened:
     except BaseException:
         store.close()
         raise
-    return Opened(store, FileLocks(store.path), f"{store.path}.logs")
+    return Opened(store, FileLocks(store.path), f"{store.path}.logs", partial(LogWatch, store.path))
 
 
 def make_worker(
@@ -71,6 +75,7 @@ def make_worker(
         handlers=handlers,
         build_executor=build,
         log_dir=opened.log_dir,
+        wakeup=None if inline else opened.wakeup,
         inline=inline,
     )
     return Worker(parts, concurrency=concurrency)

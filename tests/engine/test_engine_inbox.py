@@ -1,5 +1,6 @@
 """The engine's ear: outcomes and reports come in from any thread, in order, and wake it."""
 
+import os
 import threading
 
 from rota.engine.sink import Inbox
@@ -8,9 +9,53 @@ from rota.ports.executor import Report
 
 def awake(inbox):
     """Say whether a wait would return at once, and use the alarm up."""
-    rung = inbox._alarm.is_set()
-    inbox._alarm.clear()
+    rung = inbox._rung
+    inbox.wait(0)
     return rung
+
+
+class Hints:
+    """Hints that a test gives by hand."""
+
+    def __init__(self):
+        self.read, self.write = os.pipe()
+        self.there = True
+
+    def fileno(self):
+        return self.read if self.there else None
+
+    def drain(self):
+        os.read(self.read, 64)
+
+    def close(self):
+        os.close(self.read)
+        os.close(self.write)
+
+
+def test_a_hint_wakes_a_driver_that_listens_and_only_such_a_one():
+    hints = Hints()
+    inbox = Inbox(hints)
+    assert inbox.hinted
+    os.write(hints.write, b"!")
+    inbox.listens = False
+    assert not inbox.wait(0)
+    inbox.listens = True
+    assert inbox.wait(10)
+    assert not inbox.wait(0)
+    hints.there = False
+    assert not inbox.hinted
+    inbox.close()
+
+
+def test_a_ring_that_comes_from_another_thread_ends_the_wait():
+    inbox = Inbox()
+    inbox.wait(0)
+    thread = threading.Timer(0.05, inbox.poke)
+    thread.start()
+    inbox.wait(30)
+    thread.join()
+    assert inbox.poked
+    inbox.close()
 
 
 def test_what_has_ended_is_taken_once_and_in_order():

@@ -175,9 +175,12 @@ class Queue:
     def _chains_ended(self, jobs, bad):
         roots = [job.root for job in jobs]
         for group in {job.group for job in jobs if job.group and job.status in bad}:
-            rest = REST[self.groups[group]]
+            mode, rule = self.groups[group]
+            rest = REST[rule]
+            # In a sequence the rule concerns those after the first that ended badly.
+            first = min(job.sequence for job in jobs if job.group == group and job.status in bad)
             for job in self.of(*WAITING) if rest else []:
-                if job.group == group and job.attempt == 1:
+                if job.group == group and job.attempt == 1 and (mode == "parallel" or job.sequence > first):
                     job.status = rest
                     roots.append(job.root)
         for job in self.of("PENDING"):

@@ -201,7 +201,7 @@ class QueueMachine(RuleBasedStateMachine):
     def group(self, count, mode, rule_):
         rows = [self.desk.row(max_retries=1) for _ in range(count)]
         group = inside(self.desk.grouped(rows, mode, rule_).id)
-        self.model.groups[group] = rule_
+        self.model.groups[group] = (mode, rule_)
         before = None
         for sequence, row in enumerate(rows, 1):
             waits = mode == "sequential" and before is not None

@@ -90,7 +90,7 @@ class Direct(msgspec.Struct, kw_only=True, frozen=True):
                 # Its end is all that is left to write: nothing else of the queue may start in the caller's thread.
                 worker.begin_stop()
             worker.poke()
-            worker.inbox.wait(min(LOOK_S, worker.turn()))
+            worker.wait(min(LOOK_S, worker.turn()))
 
     def _await_start(self, reservation: Reservation, end: float) -> None:
         """Wait for a worker to take the job; where there is none, or none any more, run it here."""

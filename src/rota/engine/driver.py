@@ -56,7 +56,7 @@ class Driver:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.worker.inbox.wait(self._turn())
+            self.worker.wait(self._turn())
         self._guarded(self.worker.begin_stop)
         self._drain(self._grace_s, until_hurry=True)
         if self.worker.holding:
@@ -77,7 +77,7 @@ class Driver:
         """Turn until nothing is held or the time is over."""
         end = self._clock.monotonic() + seconds
         while self.worker.holding and self._clock.monotonic() < end and not (until_hurry and self._hurry.is_set()):
-            self.worker.inbox.wait(min(self._turn(), LAST_LOOK_S))
+            self.worker.wait(min(self._turn(), LAST_LOOK_S))
 
     def _guarded(self, step: Callable[[], None]) -> None:
         try:

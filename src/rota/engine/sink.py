@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+import os
+import select
 from collections import deque
 from typing import TypeVar
 
 from rota.ports.executor import Ended, Report
+from rota.ports.wakeup import NoWakeup, Wakeup
 
 T = TypeVar("T")
 
@@ -14,37 +16,86 @@ T = TypeVar("T")
 class Inbox:
     """Implements `rota.ports.executor.Sink`. Appends are atomic; nothing here is locked per job."""
 
-    def __init__(self) -> None:
-        """Start empty and awake."""
+    def __init__(self, wakeup: Wakeup | None = None) -> None:
+        """Start empty. The driver also wakes on hints of `wakeup`."""
         self._ended: deque[Ended] = deque()
         self._reports: deque[Report] = deque()
-        self._alarm = threading.Event()
+        self._wakeup = wakeup or NoWakeup()
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
+        self._own, self._all = select.poll(), select.poll()
+        for poll in (self._own, self._all):
+            poll.register(self._read_fd, select.POLLIN)
+        self._hinted: int | None = None
+        self._rung = False
         self.threshold = 1
         """How many outcomes are worth waking for: more than one only while claimed work keeps the executors busy."""
         self.poked = True
         """Somebody in this process enqueued or asked for something."""
+        self.listens = True
+        """Whether hints wake the driver: not while it lingers for more outcomes."""
 
     def ended(self, ended: Ended) -> None:
         """Take the end of an attempt."""
         self._ended.append(ended)
-        if len(self._ended) >= self.threshold and not self._alarm.is_set():
-            self._alarm.set()
+        if len(self._ended) >= self.threshold and not self._rung:
+            self._ring()
 
     def report(self, report: Report) -> None:
         """Take what a running handler wants kept."""
         self._reports.append(report)
-        if not self._alarm.is_set():
-            self._alarm.set()
+        self._ring()
 
     def poke(self) -> None:
         """Wake the driver: there may be something to claim. A hint; polling carries correctness."""
         self.poked = True
-        self._alarm.set()
+        self._ring()
 
-    def wait(self, seconds: float) -> None:
-        """Sleep until something arrives, at most so long."""
-        self._alarm.wait(seconds)
-        self._alarm.clear()
+    @property
+    def hinted(self) -> bool:
+        """Say whether other processes' commits wake the driver, so that it may poll less often."""
+        self._watch()
+        return self._hinted is not None
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until something arrives, at most so long. Return whether it was a hint that others have committed."""
+        arrived = (self._all if self.listens else self._own).poll(seconds * 1000)
+        hinted = False
+        for fd, _ in arrived:
+            if fd == self._hinted:
+                hinted = True
+                self._wakeup.drain()
+            else:
+                os.read(fd, 64)
+        # After the read: what comes from here on rings again, what came before is seen by the turn that follows.
+        self._rung = False
+        return hinted
+
+    def hush(self) -> None:
+        """Drop the hints of our own commit. Another's that goes with them shows in the look that follows a commit."""
+        if self._hinted is not None:
+            self._wakeup.drain()
+
+    def close(self) -> None:
+        """Let go of the alarm and of the hints."""
+        self._wakeup.close()
+        os.close(self._read_fd)
+        os.close(self._write_fd)
+        self._rung = True
+
+    def _ring(self) -> None:
+        if not self._rung:
+            self._rung = True
+            os.write(self._write_fd, b"!")
+
+    def _watch(self) -> None:
+        fd = self._wakeup.fileno()
+        if fd != self._hinted:
+            if self._hinted is not None:
+                self._all.unregister(self._hinted)
+            if fd is not None:
+                self._all.register(fd, select.POLLIN)
+            self._hinted = fd
 
     def take(self) -> list[Ended]:
         """Return what has ended since the last time."""

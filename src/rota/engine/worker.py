@@ -22,6 +22,7 @@ from rota.ports.clock import Clock, Ids
 from rota.ports.executor import Ended, Equipment, Executor, Report
 from rota.ports.liveness import Lease, Liveness
 from rota.ports.store import Choice, Ending, Reservation, Store, Turn, Turned
+from rota.ports.wakeup import Wakeup
 
 log = logging.getLogger("rota.worker")
 
@@ -29,6 +30,8 @@ PEEK_S = 0.2
 """A worker that is busy turning still looks this often for cancel requests."""
 TROUBLE_S = (0.05, 1.0)
 """Shortest and longest pause after the store failed."""
+HINT_S = 0.2
+"""How long after a hint its commit is looked for."""
 STALL_S = 0.5
 """Work claimed ahead should wait 50 ms; when nothing has moved for this long it is given back."""
 SMOOTHING = 0.1
@@ -47,6 +50,8 @@ class Parts(msgspec.Struct, kw_only=True, frozen=True):
     handlers: Mapping[str, Handler]
     build_executor: Callable[[str, Equipment], Executor]
     log_dir: str | None
+    wakeup: Callable[[], Wakeup] | None = None
+    """Makes the hints that other processes have committed."""
     inline: bool = False
     """Run every handler in the thread that turns: for tests and for direct execution where there is no worker."""
 
@@ -62,7 +67,7 @@ class Worker:
         self._settings = parts.settings
         self.concurrency = concurrency
         self.id = parts.ids.take(1, parts.clock.now())[0]
-        self.inbox = Inbox()
+        self.inbox = Inbox(parts.wakeup() if parts.wakeup is not None else None)
         self.recovery = Recovery(parts.store, parts.liveness, clock=parts.clock, ids=parts.ids, rng=parts.rng, settings=parts.settings)
         self._limits = Limits(parts.settings.snooze_floor, parts.settings.max_snoozes)
         self._lease: Lease | None = None
@@ -86,6 +91,7 @@ class Worker:
         self._stalled = False
         """Work that was claimed ahead waited far too long: nothing more is claimed ahead until something ends."""
         self._trouble_s = 0.0
+        self._hint_at = -HINT_S
         self._peeked = -PEEK_S
         self._beaten = parts.clock.monotonic()
         self._swept = parts.clock.monotonic()
@@ -156,6 +162,7 @@ class Worker:
         if self._lease is not None:
             self._lease.release(clean=clean)
             self._lease = None
+        self.inbox.close()
 
     # ---- the wheel --------------------------------------------------------------------------------------------
 
@@ -241,6 +248,7 @@ class Worker:
             # The reply may have been lost after the write: ask what we hold before claiming more.
             self._doubt = self._more = True
             raise
+        self.inbox.hush()
         self._settle(turned)
         if turned.given_up:
             self._begin_anew()
@@ -440,10 +448,25 @@ class Worker:
         if self._more:
             return 0.0
         ahead = len(self._held) > self.concurrency
+        self.inbox.listens = not ahead
         self.inbox.threshold = max(1, len(self._held) // 2) if ahead else 1
-        delay = self._settings.linger if ahead else self._settings.poll
+        delay = self._settings.linger if ahead else self._poll_s()
         if deadline is not None:
             delay = min(delay, max(0.0, deadline - self._clock.monotonic()))
         if self._next_due is not None:
             delay = min(delay, max(0.0, (self._next_due - self._clock.now()) / 1e6))
         return delay
+
+    def _poll_s(self) -> float:
+        """Return how long to sleep without a hint. Just after one, look again soon: the log is written before the commit is."""
+        if not self.inbox.hinted:
+            return self._settings.poll
+        since_hint = self._clock.monotonic() - self._hint_at
+        if since_hint < HINT_S:
+            return min(self._settings.poll, max(0.001, since_hint / 2))
+        return self._settings.poll_hinted
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until something arrives, at most so long."""
+        if self.inbox.wait(seconds):
+            self._hint_at = self._clock.monotonic()

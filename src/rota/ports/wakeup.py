@@ -1,0 +1,32 @@
+"""Hints that somebody else has committed. A hint saves latency; polling underneath carries correctness."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Wakeup(Protocol):
+    """Something to wait on beside one's own alarm."""
+
+    def fileno(self) -> int | None:
+        """Return a descriptor that becomes readable when somebody may have committed; None: there are no hints now."""
+
+    def drain(self) -> None:
+        """Take what has arrived, so that the descriptor is quiet until the next hint."""
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+
+
+class NoWakeup:
+    """No hints: polling alone."""
+
+    def fileno(self) -> int | None:
+        """Say that there are none."""
+        return None
+
+    def drain(self) -> None:
+        """Have nothing to take."""
+
+    def close(self) -> None:
+        """Have nothing to let go of."""
