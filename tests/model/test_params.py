@@ -117,3 +117,20 @@ def test_nothing_decodes_to_nothing_and_null_to_none():
 def test_text_that_is_no_object_is_not_taken_for_params():
     with pytest.raises(msgspec.ValidationError):
         decode_params("[1]")
+
+
+def nested(levels):
+    value = 1
+    for _ in range(levels - 1):
+        value = [value]
+    return {"a": value}
+
+
+def test_params_nested_beyond_reason_are_refused():
+    encode_params(nested(500), limit_bytes=10_000)
+    with pytest.raises(InvalidParams, match="nested too deeply: at most 500"):
+        encode_params(nested(502), limit_bytes=10_000)
+
+
+def test_many_levels_side_by_side_are_not_deep():
+    assert encode_params({"a": [[]] * 2000}, limit_bytes=10_000)

@@ -12,6 +12,8 @@ from rota.errors import InvalidParams, PayloadTooLarge
 _encoder = msgspec.json.Encoder()
 _decode = msgspec.json.Decoder().decode
 EMPTY = "{}"
+DEPTH_MAX = 500
+"""Levels of nesting: what every store's own JSON functions can take."""
 
 
 def encode_params(params: Mapping[str, object] | None, *, limit_bytes: int) -> str:
@@ -40,6 +42,8 @@ def encode(value: object, name: str) -> str:
     # NaN and the infinities come out as null: only then is a slow look at the object worth it.
     if b"null" in data and (place := _not_finite(value, name)):
         raise InvalidParams(f"{place} is NaN or infinite, which JSON can't hold")
+    if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _depth(value) > DEPTH_MAX:
+        raise InvalidParams(f"{name} is nested too deeply: at most {DEPTH_MAX} levels are allowed")
     return data.decode()
 
 
@@ -86,6 +90,13 @@ def _children(value: object, place: str) -> list[tuple[str, object]]:
     if isinstance(value, list | tuple):
         return [(f"{place}[{index}]", inner) for index, inner in enumerate(value)]
     return []
+
+
+def _depth(value: object) -> int:
+    deepest, level = 0, [value]
+    while level := [inner for outer in level for _, inner in _children(outer, "")]:
+        deepest += 1
+    return deepest
 
 
 def _not_finite(value: object, place: str) -> str | None:

@@ -49,19 +49,29 @@ class UuidV7:
         self._rng = rng
         self._lock = threading.Lock()
         self._pid = os.getpid()
+        self._pool = ""
         self._last = 0
 
     def take(self, count: int, now: Instant) -> list[str]:
         """Return `count` new ids, ascending, also when the clock stands still or steps back."""
         if self._pid != os.getpid():
             # A forked child: the lock may be held by a thread that is not here.
-            self._pid, self._lock = os.getpid(), threading.Lock()
+            self._pid, self._lock, self._pool = os.getpid(), threading.Lock(), ""
         with self._lock:
             # 48 bits of milliseconds and 12 + 10 of counter, as one number that only grows.
             first = max((now // 1000) << 22, self._last + 1)
             self._last = first + count - 1
-        chance = self._rng.randbytes(7 * count).hex() if self._rng else secrets.token_bytes(7 * count).hex()
-        return [_compose(first + i, chance[14 * i : 14 * i + 13]) for i in range(count)]
+            chance = self._chance(13 * count)
+        return [_compose(first + i, chance[13 * i : 13 * i + 13]) for i in range(count)]
+
+    def _chance(self, digits: int) -> str:
+        """Return random hex digits, drawn from the system a thousand at a time."""
+        if self._rng is not None:
+            return self._rng.randbytes(digits // 2 + 1).hex()[:digits]
+        if len(self._pool) < digits:
+            self._pool += secrets.token_hex(max(512, digits))
+        drawn, self._pool = self._pool[:digits], self._pool[digits:]
+        return drawn
 
 
 def _compose(stamp: int, chance: str) -> str:

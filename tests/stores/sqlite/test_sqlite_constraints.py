@@ -307,3 +307,12 @@ def test_a_cancelled_waiting_job_stays_as_it_is(desk, raw):
     job_id = desk.add()
     desk.store.cancel(job_id, actor=ANNA, now=desk.now)
     refused(raw, "ended", "UPDATE jobs SET status = 'QUEUED', finished_at = NULL WHERE job_id = unhex(?)", job_id)
+
+
+def test_a_number_is_not_given_again_after_the_newest_job_was_deleted(desk, raw):
+    ids = [desk.add() for _ in range(3)]
+    for job_id in ids:
+        desk.store.cancel(job_id, actor=ANNA, now=desk.now)
+    raw.execute("DELETE FROM jobs")
+    assert [each.number for each in desk.put(desk.row())] == [4]
+    assert [each.number for each in desk.put(desk.row(), desk.row())] == [5, 6]

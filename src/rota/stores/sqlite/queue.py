@@ -23,10 +23,12 @@ def enqueue(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | Non
     if not rows:
         return []
     repeated = False
+    base = number = None
     for organization_id, own in _by_organization(rows):
-        version, max_queued, known = db.rows(
+        version, max_queued, known, base, number = db.rows(
             "enqueue_gate",
             organization_id=organization_id,
+            priority=own[0].policy.priority,
             # Ids ascend within a call: one that is repeated shows at its ends. A caller's own may not: see _add_same.
             first=bytes.fromhex(own[0].job_id),
             last=bytes.fromhex(own[-1].job_id),
@@ -36,14 +38,19 @@ def enqueue(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | Non
         if max_queued is not None:
             _refuse_overflow(db, organization_id, own, max_queued)
         repeated = repeated or bool(known)
+    if len(rows) == 1:
+        found = None if _is_plain(rows[0]) and not repeated else _found(db, rows[0])
+        return [found] if found else _add(db, [rows[0]], now, number, base=base)
     out: list[Enqueued] = []
     for plain, run in groupby(rows, key=_is_plain):
         if plain and not repeated:
             for _, same in groupby(run, key=_shape):
-                out += _add_same(db, list(same), now)
+                out += _add_same(db, list(same), now, number)
+                number = None
         else:
             for row in run:
-                out.append(_found(db, row) or _add(db, [row], now)[0])
+                out.append(_found(db, row) or _add(db, [row], now, number)[0])
+                number = None
     return out
 
 
@@ -124,31 +131,33 @@ def _existing(row: tuple[Any, ...]) -> Enqueued:
     return Enqueued(job_id=row[0], root_id=row[1], number=row[2], status=row[3], position=row[4], existing=True)
 
 
-def _add_same(db: Db, rows: list[NewRow], now: Instant) -> list[Enqueued]:
+def _add_same(db: Db, rows: list[NewRow], now: Instant, number: int | None) -> list[Enqueued]:
     """Write rows of one shape at once; if one of them turns out to be there already, look at each."""
     try:
-        return _add(db, rows, now)
+        return _add(db, rows, now, number)
     except apsw.ConstraintError:
-        return [_found(db, row) or _add(db, [row], now)[0] for row in rows]
+        return [_found(db, row) or _add(db, [row], now, None)[0] for row in rows]
 
 
 def _shape(row: NewRow) -> tuple[Any, ...]:
     return (row.job_type, row.policy, row.run_at, row.template_id, row.organization_id, row.origin, row.owner, row.expires_at, row.meta)
 
 
-def _add(db: Db, rows: list[NewRow], now: Instant) -> list[Enqueued]:
-    """Write rows of one shape and return their numbers, which follow each other."""
+def _add(db: Db, rows: list[NewRow], now: Instant, number: int | None, *, base: int | None = None) -> list[Enqueued]:
+    """Write rows of one shape and return their numbers, which follow each other, from `number` on if that is given."""
     first = rows[0]
     waits = first.run_at > now or first.after is not None
     status = "PENDING" if waits else "QUEUED"
-    position = 0 if waits else position_after(db, first.organization_id, first.policy.priority) + GAP
+    position = 0 if waits else (base or position_after(db, first.organization_id, first.policy.priority)) + GAP
+    many = len(rows) > 1
     db.change(
-        "insert_jobs",
-        ids=bytes.fromhex("".join([row.job_id for row in rows])),
-        params=f"[{','.join([row.params for row in rows])}]",
+        "insert_jobs" if many else "insert_job",
+        ids=bytes.fromhex("".join([row.job_id for row in rows])) if many else bytes.fromhex(first.job_id),
+        params=f"[{','.join([row.params for row in rows])}]" if many else first.params,
+        number=number,
         status=status,
         position=position,
-        gap=0 if waits else GAP,
+        **({"gap": 0 if waits else GAP} if many else {}),
         blockers=int(first.after is not None),
         held=str(Held.DIRECT) if first.origin == Origin.DIRECT else None,
         now=now,

@@ -7,6 +7,7 @@ from functools import cache
 from importlib.resources import files
 
 _HEADING = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_PIECE = re.compile(r"\{(\w+)\}")
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 
 
@@ -24,11 +25,10 @@ def statements() -> dict[str, str]:
 
 
 def _expand(name: str, text: str, found: dict[str, str]) -> str:
-    """Put a file's own column list where a statement says {columns}. Values are never formatted in."""
-    if "{columns}" not in text:
-        return text
+    """Put a named piece where a statement says {its name}. Values are never formatted in."""
     columns = found["claimed_columns"] if name in _CLAIMED else found["job_columns"]
-    return text.replace("{columns}", columns)
+    text = text.replace("{columns}", columns)
+    return _PIECE.sub(lambda match: found.get(match[1], match[0]), text)
 
 
 _CLAIMED = {"candidates", "candidates_among", "candidate_direct", "holding", "held_by", "failed_without_successor"}

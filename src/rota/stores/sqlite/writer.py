@@ -75,6 +75,8 @@ class Writer:
             raise TransactionMisuse(
                 "this thread is inside `with rota.transaction() as tx`: pass transaction=tx, or do this after the block"
             )
+        if self._take_lead():
+            return self._alone(work, patient=patient)
         piece = _Piece(work, patient=patient)
         if self._line_up(piece):
             self._lead([piece])
@@ -136,6 +138,30 @@ class Writer:
             raise
         self._owner = None
         self._commit()
+
+    def _take_lead(self) -> bool:
+        with self._mutex:
+            if self._leading:
+                return False
+            self._leading = True
+            return True
+
+    def _alone(self, work: Callable[[Db], T], *, patient: bool) -> T:
+        """Do one piece of work as a lone caller: nobody shares the commit, so no savepoint and no gate are needed."""
+        try:
+            self._begin(patient=patient)
+            try:
+                value = work(self._db)
+                self._commit()
+            except BaseException:
+                self._rollback()
+                raise
+            return value
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
+        finally:
+            self._last_batch = 1
+            self._hand_over()
 
     def _line_up(self, piece: _Piece[Any]) -> bool:
         """Take the lead and return True, or wait in line until a leader has done this piece or hands the lead over."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import overload
 
 import msgspec
 
-from rota.model.params import decode, decode_params
+from rota.model.params import decode_params
 from rota.model.states import Status
 from rota.model.values import Enqueued, Instant, Job, LogEntry, NewRow, Run, dashed, log_path, moment, number_text
 
@@ -130,6 +131,11 @@ def ids_of(enqueued: Sequence[Enqueued]) -> list[str]:
     return [dashed(each.job_id) for each in enqueued]
 
 
+@lru_cache(maxsize=256)
+def _backoff(text: str) -> dict[str, float]:
+    return msgspec.json.decode(text, type=dict[str, float])
+
+
 def job_of(row: NewRow, enqueued: Enqueued, now: Instant) -> Job:
     """Return a job that was just made, without asking the store for it."""
     policy, created_at = row.policy, moment(now)
@@ -148,14 +154,14 @@ def job_of(row: NewRow, enqueued: Enqueued, now: Instant) -> Job:
         created_at=created_at,
         template_id=dashed(row.template_id) if row.template_id else None,
         origin=row.origin,
-        run_at=moment(row.run_at),
+        run_at=created_at if row.run_at == now else moment(row.run_at),
         expires_at=moment(row.expires_at),
         unique_key=row.unique_key,
         params=decode_params(row.params),
         owner=row.owner,
         max_retries=policy.max_retries,
         max_crashes=policy.max_crashes,
-        backoff=decode(policy.backoff),  # type: ignore[arg-type] # an object of numbers, as Backoff is
+        backoff=dict(_backoff(policy.backoff)),
         timeout=policy.timeout,
         executor=policy.executor,
         queued_at=created_at if queued else None,

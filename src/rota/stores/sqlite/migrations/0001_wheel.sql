@@ -127,7 +127,7 @@ CREATE TABLE workers (
 CREATE INDEX workers_live ON workers (worker_id) WHERE ended_at IS NULL;
 
 CREATE TABLE jobs (
-    number              INTEGER PRIMARY KEY AUTOINCREMENT,       -- never given twice, not even after a purge
+    number              INTEGER PRIMARY KEY,                     -- never given twice to a first attempt: see jobs_numbered_once
     job_id              BLOB NOT NULL UNIQUE CHECK (length(job_id) = 16),
     organization_id     TEXT NOT NULL,
     template_id         BLOB,
@@ -382,6 +382,13 @@ BEGIN
     SELECT RAISE(ABORT, 'a job that has not ended cannot be deleted');
 END;
 
+-- Instead of AUTOINCREMENT, which writes one more page with every job: only deleting the newest job needs a note.
+CREATE TRIGGER jobs_numbered_once BEFORE DELETE ON jobs
+WHEN OLD.number = (SELECT max(number) FROM jobs)
+BEGIN
+    UPDATE meta SET value = max(value, OLD.number) WHERE key = 'number_floor';
+END;
+
 CREATE TRIGGER runs_ended BEFORE UPDATE ON job_runs
 WHEN OLD.status IS NOT NULL
 BEGIN
@@ -412,4 +419,4 @@ BEGIN
 END;
 
 INSERT INTO organizations (organization_id, display_name, created_at) VALUES ('default', 'Default', 0);
-INSERT INTO meta (key, value) VALUES ('definitions_version', 1), ('late_results', 0), ('recovered_at', 0);
+INSERT INTO meta (key, value) VALUES ('definitions_version', 1), ('late_results', 0), ('recovered_at', 0), ('number_floor', 0);

@@ -19,13 +19,22 @@ ON CONFLICT (priority) DO UPDATE SET position = max(position, excluded.position)
 
 -- name: insert_jobs
 -- Many jobs of one shape: :ids holds 16 bytes for each, :params is a JSON array of their params.
-INSERT INTO jobs (job_id, root_id, organization_id, template_id, job_type, origin, status, blockers, priority, position, run_at, expires_at,
-                  unique_key, params, group_id, sequence_number, owner, max_retries, max_crashes, backoff, timeout, executor, meta,
-                  held, created_at, queued_at)
-SELECT substr(:ids, e.key * 16 + 1, 16), substr(:ids, e.key * 16 + 1, 16), :organization_id, :template_id, :job_type, :origin, :status,
-       :blockers, :priority, :position + :gap * e.key, :run_at, :expires_at, :unique_key, e.value, :group_id, :sequence_number, :owner,
-       :max_retries, :max_crashes, :backoff, :timeout, :executor, :meta, :held, :now, :queued_at
+INSERT INTO jobs (number, job_id, root_id, params, position, {new_columns})
+SELECT :number + e.key, substr(:ids, e.key * 16 + 1, 16), substr(:ids, e.key * 16 + 1, 16), e.value, :position + :gap * e.key, {new_values}
   FROM json_each(:params) AS e;
+
+-- name: insert_job
+-- One job: without the JSON array it costs 10 us less.
+INSERT INTO jobs (number, job_id, root_id, params, position, {new_columns})
+VALUES (:number, :ids, :ids, :params, :position, {new_values});
+
+-- name: new_columns
+organization_id, template_id, job_type, origin, status, blockers, priority, run_at, expires_at, unique_key, group_id, sequence_number,
+owner, max_retries, max_crashes, backoff, timeout, executor, meta, held, created_at, queued_at
+
+-- name: new_values
+:organization_id, :template_id, :job_type, :origin, :status, :blockers, :priority, :run_at, :expires_at, :unique_key, :group_id,
+:sequence_number, :owner, :max_retries, :max_crashes, :backoff, :timeout, :executor, :meta, :held, :now, :queued_at
 
 -- name: key_holder
 SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, position FROM jobs INDEXED BY jobs_unique
@@ -35,10 +44,13 @@ SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, position FROM jo
 SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, position, job_type FROM jobs WHERE job_id = :job_id;
 
 -- name: enqueue_gate
--- What every enqueue asks first, in one statement: a lone job's cost is mostly statements and its commit.
+-- What every enqueue asks first, in one statement: a lone job's cost is mostly statements and its commit. The last column
+-- is the number to go on with where the newest jobs were deleted, NULL otherwise: SQLite counts on by itself.
 SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
        (SELECT max_queued FROM organizations WHERE organization_id = :organization_id),
-       EXISTS (SELECT 1 FROM jobs WHERE job_id = :first) OR EXISTS (SELECT 1 FROM jobs WHERE job_id = :last);
+       EXISTS (SELECT 1 FROM jobs WHERE job_id = :first) OR EXISTS (SELECT 1 FROM jobs WHERE job_id = :last),
+       ({position_base}),
+       (SELECT iif(value >= coalesce((SELECT max(number) FROM jobs), 0), value + 1, NULL) FROM meta WHERE key = 'number_floor');
 
 -- name: queued_count
 SELECT count(*) FROM jobs WHERE status = 'QUEUED' AND organization_id = :organization_id;
