@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -159,18 +159,16 @@ def policy_of(options: Options, executor: str, settings: Settings) -> Policy:
     )
 
 
-def override(policy: Policy, options: Mapping[str, Any]) -> Policy:
+def override(policy: Policy, *, priority: str | int | None, max_retries: int | None, timeout: float | None) -> Policy:
     """Return a policy with one job's own choices on top."""
-    changed: dict[str, Any] = {}
-    if options.get("priority") is not None:
-        changed["priority"] = priority_of(options["priority"])
-    if options.get("max_retries") is not None:
-        changed["max_retries"] = whole("max_retries", options["max_retries"], least=0)
-    if options.get("timeout") is not None:
-        changed["timeout"] = seconds("timeout", options["timeout"])
-    if options.get("backoff") is not None:
-        changed["backoff"] = msgspec.json.encode(options["backoff"]).decode()
-    return msgspec.structs.replace(policy, **changed) if changed else policy
+    if priority is None and max_retries is None and timeout is None:
+        return policy
+    return msgspec.structs.replace(
+        policy,
+        priority=policy.priority if priority is None else priority_of(priority),
+        max_retries=policy.max_retries if max_retries is None else whole("max_retries", max_retries, least=0),
+        timeout=policy.timeout if timeout is None else seconds("timeout", timeout),
+    )
 
 
 def check_name(name: object, what: str, limit: int) -> None:

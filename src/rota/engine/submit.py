@@ -101,18 +101,18 @@ class Submitter:
         if known.handler is not None:
             _check(known, params)
         queue_ttl = known.queue_ttl if job.queue_ttl is None else seconds("queue_ttl", job.queue_ttl)
-        run_at = max(now, self._when(job.run_at, now))
+        run_at = now if job.run_at is None else max(now, when(job.run_at, now))
         return NewRow(
             job_id=job_id,
             job_type=job.name,
             params=encode_params(params, limit_bytes=self._settings.payload_max),
-            policy=override(known.policy, {"priority": job.priority, "max_retries": job.max_retries, "timeout": job.timeout}),
+            policy=override(known.policy, priority=job.priority, max_retries=job.max_retries, timeout=job.timeout),
             run_at=run_at,
             template_id=known.template_id,
             organization_id=actor.organization,
             origin=origin,
             owner=actor.name,
-            unique_key=self._key(job.unique_key),
+            unique_key=None if job.unique_key is None else self._key(job.unique_key),
             expires_at=None if queue_ttl is None else run_at + round(queue_ttl * SECOND),
             chosen=job.job_id is not None,
         )
@@ -125,15 +125,10 @@ class Submitter:
             raise InvalidOption(f"job_id={given!r} is not a UUIDv7")
         return job_id
 
-    def _key(self, key: object) -> str | None:
-        if key is None:
-            return None
+    def _key(self, key: object) -> str:
         if not isinstance(key, str) or not 1 <= len(key) <= self._settings.key_max:
             raise InvalidOption(f"unique_key {str(key)[:40]!r} is not allowed: give a text of 1 to {self._settings.key_max} characters")
         return key
-
-    def _when(self, run_at: datetime | timedelta | None, now: Instant) -> Instant:
-        return now if run_at is None else when(run_at, now)
 
 
 def when(run_at: datetime | timedelta, now: Instant) -> Instant:

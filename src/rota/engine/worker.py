@@ -397,8 +397,11 @@ class Worker:
     def _begin_anew(self) -> None:
         """Go on as another worker: this one was given up while it could not beat, and what it held was ended by others."""
         log.warning("worker %s was given up by others while it could not be seen; it goes on under another id", self.id)
-        for number in list(self._held):
-            self._cancel(number)
+        for executor in self._executors.values():
+            executor.interrupt()
+            executor.close()
+        # Built anew when needed: handler processes inherit the lock of the worker that they belong to.
+        self._executors.clear()
         self._held.clear()
         self._kinds.clear()
         if self._lease is not None:

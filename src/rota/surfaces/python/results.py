@@ -136,26 +136,30 @@ def _backoff(text: str) -> dict[str, float]:
     return msgspec.json.decode(text, type=dict[str, float])
 
 
+_dashed = lru_cache(maxsize=256)(dashed)
+_STATUS = {str(status): status for status in Status}
+
+
 def job_of(row: NewRow, enqueued: Enqueued, now: Instant) -> Job:
-    """Return a job that was just made, without asking the store for it."""
+    """Return a job that was just made, without asking the store for it. On the path of every enqueue: no work twice."""
     policy, created_at = row.policy, moment(now)
     assert created_at is not None  # noqa: S101 - now is a moment
-    queued = enqueued.status == Status.QUEUED
+    job_id, status = dashed(enqueued.job_id), _STATUS[enqueued.status]
     return Job(
-        id=dashed(enqueued.job_id),
+        id=job_id,
         number=number_text(enqueued.root_id, enqueued.number, 1),
-        status=Status(enqueued.status),
+        status=status,
         job_type=row.job_type,
         organization=row.organization_id,
         priority=policy.priority,
         position=enqueued.position,
         attempt=1,
-        root_id=dashed(enqueued.root_id),
+        root_id=job_id,
         created_at=created_at,
-        template_id=dashed(row.template_id) if row.template_id else None,
+        template_id=_dashed(row.template_id) if row.template_id else None,
         origin=row.origin,
         run_at=created_at if row.run_at == now else moment(row.run_at),
-        expires_at=moment(row.expires_at),
+        expires_at=None if row.expires_at is None else moment(row.expires_at),
         unique_key=row.unique_key,
         params=decode_params(row.params),
         owner=row.owner,
@@ -164,5 +168,5 @@ def job_of(row: NewRow, enqueued: Enqueued, now: Instant) -> Job:
         backoff=dict(_backoff(policy.backoff)),
         timeout=policy.timeout,
         executor=policy.executor,
-        queued_at=created_at if queued else None,
+        queued_at=created_at if status is Status.QUEUED else None,
     )
