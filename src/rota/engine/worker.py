@@ -10,6 +10,7 @@ from random import Random
 import msgspec
 
 from rota.engine.dispatch import Slots, choose, runnable_types
+from rota.engine.holding import Holding
 from rota.engine.predicates import World
 from rota.engine.recovery import Recovery
 from rota.engine.sink import Inbox
@@ -34,8 +35,6 @@ HINT_S = 0.2
 """How long after a hint its commit is looked for."""
 STALL_S = 0.5
 """Work claimed ahead should wait 50 ms; when nothing has moved for this long it is given back."""
-SMOOTHING = 0.1
-"""Weight of the newest duration in a type's mean."""
 
 
 class Parts(msgspec.Struct, kw_only=True, frozen=True):
@@ -72,12 +71,8 @@ class Worker:
         self._limits = Limits(parts.settings.snooze_floor, parts.settings.max_snoozes)
         self._lease: Lease | None = None
         self._executors: dict[str, Executor] = {}
-        self._held: dict[int, Claimed] = {}
-        self._kinds: dict[tuple[str, str], int] = {}
-        """How many are held of each executor and job type."""
+        self._hold = Holding(concurrency, parts.settings)
         self._cancelling: set[int] = set()
-        self._means: dict[str, float] = {}
-        self._unwritten: dict[int, Ended] = {}
         self._unkept: list[Report] = []
         self._world = World(types=frozenset(parts.handlers))
         self._types: tuple[str, ...] = ()
@@ -121,7 +116,7 @@ class Worker:
     @property
     def holding(self) -> int:
         """Return how many jobs are claimed and not yet written as ended."""
-        return len(self._held) + len(self._unwritten)
+        return len(self._hold)
 
     def begin_stop(self) -> None:
         """Claim nothing more and give back what has not started."""
@@ -130,7 +125,7 @@ class Worker:
         self._stopping = True
         for executor in self._executors.values():
             for job in executor.release():
-                self._take_out(Ended(job, Released(), self._clock.now(), 0.0))
+                self._hold.end(Ended(job, Released(), self._clock.now(), 0.0))
         self._tell_stopping()
 
     def _tell_stopping(self) -> None:
@@ -148,8 +143,8 @@ class Worker:
         """End what could not be stopped (threads) as interrupted; their late results find the run ended."""
         self._collect()
         now = self._clock.now()
-        for job in list(self._held.values()):
-            self._take_out(Ended(job, Interrupted(), now, 0.0))
+        for job in list(self._hold.jobs.values()):
+            self._hold.end(Ended(job, Interrupted(), now, 0.0))
 
     def finish(self) -> None:
         """Write the last ends, record this worker's own end and let go."""
@@ -171,7 +166,7 @@ class Worker:
         monotonic = self._clock.monotonic()
         self._collect()
         deadline = self._tick(monotonic)
-        if len(self._held) > self.concurrency and monotonic - self._moved > STALL_S:
+        if self._hold.ahead and monotonic - self._moved > STALL_S:
             self._give_back()
         try:
             self._housekeep(monotonic)
@@ -188,16 +183,8 @@ class Worker:
         for ended in self.inbox.take():
             self._moved = self._clock.monotonic()
             self._stalled = False
-            self._take_out(ended)
+            self._hold.end(ended)
         self._unkept += self.inbox.take_reports()
-
-    def _take_out(self, ended: Ended) -> None:
-        """Move a job from held to ended. One that is not held was given up before: its result is dropped here."""
-        job = self._held.pop(ended.job.number, None)
-        if job is None:
-            return
-        self._unwritten[job.number] = ended
-        self._kinds[job.executor, job.job_type] -= 1
 
     def _give_back(self) -> None:
         """Give back what was claimed ahead of a handler that turned out to be slow: another worker may be free."""
@@ -205,10 +192,10 @@ class Worker:
         self._moved = self._clock.monotonic()
         for executor in self._executors.values():
             for job in executor.release():
-                self._take_out(Ended(job, Released(), self._clock.now(), 0.0))
+                self._hold.end(Ended(job, Released(), self._clock.now(), 0.0))
 
     def _is_due(self) -> bool:
-        if self._unwritten or self._unkept or self._more:
+        if self._hold.ended or self._unkept or self._more:
             return True
         if self.inbox.poked and self._free() > 0:
             return True
@@ -259,12 +246,12 @@ class Worker:
         else:
             self._more = bool(turn.want) and len(turned.claimed) >= turn.want > 0 and self._free() > 0
         self._submit(turned.claimed)
-        if self._held and self._clock.monotonic() - self._peeked >= PEEK_S:
+        if self._hold.jobs and self._clock.monotonic() - self._peeked >= PEEK_S:
             self._peek()
 
     def _prepare(self, now: Instant) -> Turn:
         turn = Turn(now=now, worker_id=self.id, limit=self._settings.batch, definitions=self._definitions)
-        for each in self._unwritten.values():
+        for each in self._hold.ended.values():
             if type(each.outcome) is Completed and each.outcome.result is None and each.log_path is None:
                 turn.done.append((each.job.number, each.at))
             else:
@@ -272,7 +259,7 @@ class Worker:
         turn.reports = self._unkept
         if not self._stopping:
             slots = self._slots()
-            turn.want = self._want(slots)
+            turn.want = self._hold.want(slots)
             turn.types = self._types
             turn.choose = self._chooser(slots)
             turn.run_ids = self._parts.ids.take(turn.want + 1, now)
@@ -295,10 +282,8 @@ class Worker:
         return chooser
 
     def _settle(self, turned: Turned) -> None:
-        for each in self._unwritten.values():
-            self._measure(each)
-        self._cancelling.difference_update(self._unwritten)
-        self._unwritten = {}
+        self._cancelling.difference_update(self._hold.ended)
+        self._hold.written()
         self._unkept = []
         self._next_due = turned.next_due
         for number in turned.late:
@@ -311,65 +296,22 @@ class Worker:
             self._moved = self._clock.monotonic()
         by_place: dict[str, list[Claimed]] = {}
         for job in claimed:
-            self._held[job.number] = job
+            self._hold.add(job)
             by_place.setdefault(job.executor, []).append(job)
-            kind = (job.executor, job.job_type)
-            self._kinds[kind] = self._kinds.get(kind, 0) + 1
         for place, jobs in by_place.items():
             self._executor(place).submit(jobs)
 
     # ---- room -------------------------------------------------------------------------------------------------
 
     def _free(self) -> int:
-        """Return the slots a handler could start in: timed-out threads that have not returned still count."""
-        occupied = sum(executor.occupied() for executor in self._executors.values())
-        return max(0, self.concurrency - max(occupied, len(self._held)))
+        return self._hold.free(self._occupied())
+
+    def _occupied(self) -> int:
+        return sum(executor.occupied() for executor in self._executors.values())
 
     def _slots(self) -> Slots:
-        holding = len(self._held)
-        occupied = sum(executor.occupied() for executor in self._executors.values())
         late = self._suspect_since is not None and self._clock.monotonic() - self._suspect_since > self._settings.suspect_patience
-        return Slots(
-            free=max(0, self.concurrency - max(min(occupied, self.concurrency), holding)),
-            holding=holding,
-            quick=self.concurrency - self._slow(),
-            ahead_s=0.0 if late or self._stalled else max(0.0, self._settings.prefetch - self._waiting_s()),
-            places=frozenset(place for (place, _), count in self._kinds.items() if count),
-            means=self._means,
-            alone=holding == 1 and any(job.crashes for job in self._held.values()),
-            patient=not late,
-        )
-
-    def _slow(self) -> int:
-        """Return how many of the jobs held are slow, or of a type not measured yet."""
-        bound = self._settings.prefetch
-        return sum(count for (_, name), count in self._kinds.items() if self._means.get(name, bound + 1) > bound)
-
-    def _waiting_s(self) -> float:
-        """Return the expected seconds of the work that is held but has no slot yet."""
-        holding = len(self._held)
-        if holding <= self.concurrency:
-            return 0.0
-        expected = sum(count * self._means.get(name, 0.0) for (_, name), count in self._kinds.items())
-        return expected * (holding - self.concurrency) / holding
-
-    def _want(self, slots: Slots) -> int:
-        """Return how many candidates to ask for: the free slots, and what fits into the prefetch at the fastest mean."""
-        if slots.alone or (not slots.patient and slots.holding):
-            return 0
-        ahead = 0
-        if len(slots.places) <= 1 and slots.means and slots.ahead_s > 0:
-            ahead = int(slots.ahead_s / max(1e-6, min(slots.means.values())))
-        room = 2 * self._settings.batch - slots.holding
-        want = min(self._settings.batch, slots.free + ahead, max(room, slots.free))
-        return want if slots.free > 0 or ahead >= min(32, self._settings.batch) else 0
-
-    def _measure(self, each: Ended) -> None:
-        if each.seconds <= 0:
-            return
-        name = each.job.job_type
-        known = self._means.get(name)
-        self._means[name] = each.seconds if known is None else known + SMOOTHING * (each.seconds - known)
+        return self._hold.slots(self._occupied(), ahead=not (late or self._stalled), patient=not late)
 
     # ---- beside the wheel -------------------------------------------------------------------------------------
 
@@ -402,8 +344,7 @@ class Worker:
             executor.close()
         # Built anew when needed: handler processes inherit the lock of the worker that they belong to.
         self._executors.clear()
-        self._held.clear()
-        self._kinds.clear()
+        self._hold.lose()
         if self._lease is not None:
             self._lease.release(clean=True)
         self.id = self._parts.ids.take(1, self._clock.now())[0]
@@ -412,14 +353,14 @@ class Worker:
 
     def _adopt(self) -> None:
         """Take up jobs that a turn claimed although its reply was lost."""
-        known = self._held.keys() | self._unwritten.keys()
+        known = self._hold.jobs.keys() | self._hold.ended.keys()
         lost = [job for job in self._store.holding(self.id) if job.number not in known]
         self._doubt = False
         if lost:
             self._submit(lost)
 
     def _cancel(self, number: int) -> None:
-        job = self._held.get(number)
+        job = self._hold.jobs.get(number)
         if job is not None:
             self._executor(job.executor).cancel(number)
 
@@ -450,9 +391,9 @@ class Worker:
     def _delay(self, deadline: float | None) -> float:
         if self._more:
             return 0.0
-        ahead = len(self._held) > self.concurrency
+        ahead = self._hold.ahead
         self.inbox.listens = not ahead
-        self.inbox.threshold = max(1, len(self._held) // 2) if ahead else 1
+        self.inbox.threshold = max(1, len(self._hold.jobs) // 2) if ahead else 1
         delay = self._settings.linger if ahead else self._poll_s()
         if deadline is not None:
             delay = min(delay, max(0.0, deadline - self._clock.monotonic()))

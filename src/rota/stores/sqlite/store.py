@@ -28,49 +28,13 @@ from rota.model.values import (
     dashed,
 )
 from rota.ports.store import Ending, Held, NewGroup, Peek, Reservation, Turn, Turned, Where
-from rota.stores.sqlite import forking, groups, migrate, queue, reads, recovery, turn, verbs
+from rota.stores.sqlite import definitions, forking, groups, migrate, queue, reads, recovery, turn, verbs
 from rota.stores.sqlite.connection import Db, Readers, check_path, check_sqlite_version, open_connection, translated
+from rota.stores.sqlite.transaction import Transaction
 from rota.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
 _numbers = msgspec.json.Decoder(tuple[int, ...])
-
-
-class Transaction:
-    """The caller's own transaction on this store's file."""
-
-    def __init__(self, store: SqliteStore, db: Db) -> None:
-        """Wrap the connection for the time of the block."""
-        self.store = store
-        self.db: Db | None = db
-
-    def execute(self, statement: str, bindings: Any = ()) -> Any:
-        """Run SQL of the caller's own in this transaction."""
-        with translated():
-            return self.open_db().raw.execute(statement, bindings)
-
-    def executemany(self, statement: str, bindings: Any) -> Any:
-        """Run SQL of the caller's own once for each set of bindings."""
-        with translated():
-            return self.open_db().raw.executemany(statement, bindings)
-
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Undo what is written in the block, and only that, if it raises."""
-        self.execute("SAVEPOINT rota_block")
-        try:
-            yield
-        except BaseException:
-            self.execute("ROLLBACK TO rota_block")
-            raise
-        finally:
-            self.execute("RELEASE rota_block")
-
-    def open_db(self) -> Db:
-        """Return the connection while the block lasts."""
-        if self.db is None:
-            raise TransactionMisuse("this transaction is over: it ends with its `with` block")
-        return self.db
 
 
 class SqliteStore:
@@ -338,53 +302,20 @@ class SqliteStore:
 
     def put_templates(self, templates: Sequence[Template], *, actor: Actor, now: Instant) -> None:
         """Make or update templates."""
-
-        def work(db: Db) -> None:
-            changed = 0
-            for template in templates:
-                defaults = msgspec.json.encode(template.defaults, order="sorted").decode()
-                changed += db.change(
-                    "put_template",
-                    template_id=template.id,
-                    name=template.name,
-                    job_type=template.job_type,
-                    defaults=defaults,
-                    actor=actor.name,
-                    now=now,
-                )
-            if changed:
-                db.change("advance_definitions")
-
-        self._write(work)
+        self._write(lambda db: definitions.put_templates(db, templates, actor, now))
 
     def templates(self) -> list[Template]:
         """Return every template."""
         with self._readers.take() as db:
-            return [
-                Template(id=row[0], name=row[1], job_type=row[2], state=row[3], version=row[4], defaults=msgspec.json.decode(row[5]))
-                for row in db.rows("templates")
-            ]
+            return definitions.templates(db)
 
     def pause(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
         """Begin a pause."""
-
-        def work(db: Db) -> None:
-            if db.change("pause", kind=kind, name=name, actor=actor.name, now=now):
-                db.change("advance_definitions")
-                verbs.audit(db, actor, now, "pause", (kind, name))
-
-        self._write(work)
+        self._write(lambda db: definitions.pause(db, kind, name, actor, now))
 
     def resume(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
         """End a pause and give back what it parked."""
-
-        def work(db: Db) -> None:
-            if db.change("resume", kind=kind, name=name):
-                db.change("unpark", held=f"{kind}:{name}")
-                db.change("advance_definitions")
-                verbs.audit(db, actor, now, "resume", (kind, name))
-
-        self._write(work)
+        self._write(lambda db: definitions.resume(db, kind, name, actor, now))
 
     def pauses(self) -> list[tuple[str, str]]:
         """Return what is paused."""

@@ -1,0 +1,113 @@
+"""What a worker holds, what of it has ended, and how much more it has room for."""
+
+from __future__ import annotations
+
+from rota.engine.dispatch import Slots
+from rota.model.settings import Settings
+from rota.model.values import Claimed
+from rota.ports.executor import Ended
+
+SMOOTHING = 0.1
+"""Weight of the newest duration in a type's mean."""
+AHEAD_LEAST = 32
+"""With no slot free, claiming ahead is worth a commit only for so many."""
+
+
+class Holding:
+    """The jobs of one worker between claim and written end. Belongs to the worker's thread."""
+
+    def __init__(self, concurrency: int, settings: Settings) -> None:
+        """Start empty."""
+        self._concurrency = concurrency
+        self._settings = settings
+        self.jobs: dict[int, Claimed] = {}
+        """Claimed and not ended."""
+        self.ended: dict[int, Ended] = {}
+        """Ended, and not yet written."""
+        self.means: dict[str, float] = {}
+        """Measured mean seconds by job type."""
+        self._kinds: dict[tuple[str, str], int] = {}
+        """How many are held of each executor and job type."""
+
+    def __len__(self) -> int:
+        """Return how many jobs are claimed and not yet written as ended."""
+        return len(self.jobs) + len(self.ended)
+
+    @property
+    def ahead(self) -> bool:
+        """Say whether more is held than there are slots."""
+        return len(self.jobs) > self._concurrency
+
+    def add(self, job: Claimed) -> None:
+        """Take up a job that was claimed."""
+        self.jobs[job.number] = job
+        kind = (job.executor, job.job_type)
+        self._kinds[kind] = self._kinds.get(kind, 0) + 1
+
+    def end(self, ended: Ended) -> None:
+        """Move a job from held to ended. One that is not held was given up before: its result is dropped here."""
+        job = self.jobs.pop(ended.job.number, None)
+        if job is None:
+            return
+        self.ended[job.number] = ended
+        self._kinds[job.executor, job.job_type] -= 1
+
+    def written(self) -> None:
+        """Forget what has ended: it is in the store. Its durations are kept as means."""
+        for each in self.ended.values():
+            self._measure(each)
+        self.ended = {}
+
+    def lose(self) -> None:
+        """Forget everything that is held: others have ended it."""
+        self.jobs.clear()
+        self._kinds.clear()
+
+    def free(self, occupied: int) -> int:
+        """Return the slots a handler could start in: timed-out threads that have not returned still occupy theirs."""
+        return max(0, self._concurrency - max(occupied, len(self.jobs)))
+
+    def slots(self, occupied: int, *, ahead: bool, patient: bool) -> Slots:
+        """Return what there is room for; `ahead`: work may be claimed beyond the free slots."""
+        return Slots(
+            free=self.free(occupied),
+            holding=len(self.jobs),
+            quick=self._concurrency - self._slow(),
+            ahead_s=max(0.0, self._settings.prefetch - self._waiting_s()) if ahead else 0.0,
+            places=frozenset(place for (place, _), count in self._kinds.items() if count),
+            means=self.means,
+            alone=len(self.jobs) == 1 and any(job.crashes for job in self.jobs.values()),
+            patient=patient,
+        )
+
+    def want(self, slots: Slots) -> int:
+        """Return how many candidates to ask for: the free slots, and what fits into the prefetch at the fastest mean."""
+        if slots.alone or (not slots.patient and slots.holding):
+            return 0
+        batch = self._settings.batch
+        ahead = 0
+        if len(slots.places) <= 1 and slots.means and slots.ahead_s > 0:
+            ahead = int(slots.ahead_s / max(1e-6, min(slots.means.values())))
+        if not slots.free and ahead < min(AHEAD_LEAST, batch):
+            return 0
+        room = max(2 * batch - slots.holding, slots.free)
+        return min(batch, slots.free + ahead, room)
+
+    def _slow(self) -> int:
+        """Return how many of the jobs held are slow, or of a type not measured yet."""
+        bound = self._settings.prefetch
+        return sum(count for (_, name), count in self._kinds.items() if self.means.get(name, bound + 1) > bound)
+
+    def _waiting_s(self) -> float:
+        """Return the expected seconds of the work that is held but has no slot yet."""
+        if not self.ahead:
+            return 0.0
+        expected = sum(count * self.means.get(name, 0.0) for (_, name), count in self._kinds.items())
+        return expected * (len(self.jobs) - self._concurrency) / len(self.jobs)
+
+    def _measure(self, each: Ended) -> None:
+        if each.seconds <= 0:
+            return
+        name = each.job.job_type
+        known = self.means.get(name)
+        self.means[name] = each.seconds if known is None else known + SMOOTHING * (each.seconds - known)
