@@ -326,3 +326,30 @@ def test_a_move_says_exactly_one_place(echo: Rota, given):
 def test_a_store_that_is_not_there_yet_is_refused_by_name(url):
     with pytest.raises(InvalidOption, match=url.partition(":")[0]):
         Rota(url).stats()
+
+
+def test_every_dead_letter_that_matches_is_retried_once(rota: Rota):
+    broken = {"value": True}
+
+    @rota.job(max_retries=0)
+    def fragile(n: int) -> int:
+        if broken["value"]:
+            raise ValueError(n)
+        return n
+
+    @rota.job(max_retries=0)
+    def other() -> None:
+        raise ValueError
+
+    jobs = [rota.enqueue("fragile", {"n": n}) for n in range(5)]
+    untouched = rota.enqueue("other")
+    rota.turn()
+    rota.retry(jobs[0].id)
+    broken["value"] = False
+    assert len(rota.retry_dead(job_type="fragile", limit=3)) == 3
+    assert len(rota.retry_dead(job_type="fragile")) == 1
+    assert rota.retry_dead(job_type="fragile") == []
+    rota.turn()
+    assert {rota.chain(job.id)[-1].status for job in jobs} == {Status.COMPLETED}
+    assert rota.retry_dead(job_type="fragile") == []
+    assert len(rota.chain(untouched.id)) == 1

@@ -16,6 +16,7 @@ from rota.surfaces.cli.options import (
     IdsArgument,
     InOption,
     JsonOption,
+    LimitOption,
     PairsOption,
     ParamsOption,
     PriorityOption,
@@ -38,6 +39,9 @@ def register(app: typer.Typer) -> None:
     app.command(
         "retry", epilog=examples("rota job retry 42", "rota job list --status DEAD_LETTER --json | jq -r .id | xargs rota job retry")
     )(retry)
+    app.command("retry-dead", epilog=examples("rota job retry-dead --type send_email", "rota job retry-dead --text timeout --limit 50"))(
+        retry_dead
+    )
     app.command("change", epilog=examples("rota job change 42 --priority high", "rota job change 42 -p to=bob@example.org --in 10m"))(
         change
     )
@@ -72,6 +76,23 @@ def retry(ids: IdsArgument, *, store: StoreOption = None, as_json: JsonOption = 
         return rota.retry(job_id, actor=actor())
 
     _each(ids, one, store, as_json=as_json)
+
+
+def retry_dead(
+    *,
+    job_type: Annotated[str | None, typer.Option("--type", help="Only jobs of this type.")] = None,
+    text: Annotated[str | None, typer.Option("--text", help="Only jobs with this text in params, type, key or reason.")] = None,
+    limit: LimitOption = 1000,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Retry every dead letter that matches, newest first."""
+    with session(store) as rota:
+        retried = rota.retry_dead(job_type=job_type, text=text, limit=limit, actor=actor())
+        for job in retried:
+            _show(job, as_json=as_json)
+        if not as_json:
+            typer.echo(f"{len(retried)} retried" if retried else "no dead letter matches")
 
 
 def change(

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
-from rota.engine.registry import check_name
+from rota.engine.registry import check_name, whole
 from rota.engine.submit import as_new_job, by, when
-from rota.errors import InvalidOption
+from rota.errors import AlreadyEnded, InvalidOption, KeyTaken, StillLive
 from rota.model.groups import Mode, OnFailure
 from rota.model.ordering import priority_of
 from rota.model.params import encode_params
+from rota.model.states import Status
 from rota.model.values import Actor, Group, Job, Origin, undashed
-from rota.ports.store import NewGroup
+from rota.ports.store import NewGroup, Where
 from rota.surfaces.python.base import Base
+
+PAGE = 500
 
 
 class Steering(Base):
@@ -32,6 +36,23 @@ class Steering(Base):
         job = self._open().store.retry(self._id(job_id), new_id=self._ids.take(1, now)[0], actor=by(actor), now=now)
         self._poke()
         return job
+
+    def retry_dead(
+        self, *, job_type: str | None = None, text: str | None = None, limit: int = 1000, actor: Actor | str | None = None
+    ) -> list[Job]:
+        """Retry every dead letter that matches, newest first, at most `limit`; return the new jobs. Chains that live on are left alone."""
+        store, where = self._open().store, Where(status=(str(Status.DEAD_LETTER),), job_type=job_type, text=text)
+        retried: list[Job] = []
+        cursor: int | None = None
+        whole("limit", limit, least=1)
+        while page := store.find(where, limit=PAGE, before=cursor):
+            cursor = page[-1][0]
+            for _, job in page:
+                if len(retried) == limit:
+                    return retried
+                with suppress(StillLive, AlreadyEnded, KeyTaken):
+                    retried.append(self.retry(job.id, actor=actor))
+        return retried
 
     def change(
         self,
