@@ -10,7 +10,8 @@ from random import Random
 
 import msgspec
 
-from rota.engine.worker import Parts, Worker
+from rota.engine.parts import Parts
+from rota.engine.worker import Worker
 from rota.errors import InvalidOption
 from rota.executors import build
 from rota.model.handler import Handler

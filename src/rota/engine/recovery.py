@@ -63,7 +63,7 @@ class Recovery:
         """Look for attempts that failed without getting their successor: not possible by our own hand, still looked for."""
         now = self._clock.now()
         since = self._store.recovered(now=now) - REPAIR_SLACK_US
-        torn = self._store.repair(now=now, since=since)
+        torn = self._store.repair(since=since)
         endings = [self._ending(each.job, _as_outcome(each), now) for each in torn]
         return Recovered(successors=self._store.add_successors(endings, now=now) if endings else 0)
 

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Mapping
-from random import Random
-
-import msgspec
+from collections.abc import Callable
 
 from rota.engine.dispatch import Slots, choose, runnable_types
 from rota.engine.holding import Holding
+from rota.engine.parts import Parts
 from rota.engine.predicates import World
 from rota.engine.recovery import Recovery
 from rota.engine.sink import Inbox
 from rota.errors import StoreBusy, StoreUnavailable
 from rota.model.decide import Completed, Interrupted, Limits, Released, decide, decide_cancelled
-from rota.model.handler import Handler
-from rota.model.settings import Settings
 from rota.model.values import Claimed, Instant
-from rota.ports.clock import Clock, Ids
 from rota.ports.executor import Ended, Equipment, Executor, Report
-from rota.ports.liveness import Lease, Liveness
-from rota.ports.store import Choice, Ending, Reservation, Store, Turn, Turned
-from rota.ports.wakeup import Wakeup
+from rota.ports.liveness import Lease
+from rota.ports.store import Choice, Ending, Reservation, Turn, Turned
 
 log = logging.getLogger("rota.worker")
 
@@ -35,24 +29,6 @@ HINT_S = 0.2
 """How long after a hint its commit is looked for."""
 STALL_S = 0.5
 """Work claimed ahead should wait 50 ms; when nothing has moved for this long it is given back."""
-
-
-class Parts(msgspec.Struct, kw_only=True, frozen=True):
-    """What a worker is built from. The composition root fills it in."""
-
-    store: Store
-    liveness: Liveness
-    clock: Clock
-    ids: Ids
-    rng: Random
-    settings: Settings
-    handlers: Mapping[str, Handler]
-    build_executor: Callable[[str, Equipment], Executor]
-    log_dir: str | None
-    wakeup: Callable[[], Wakeup] | None = None
-    """Makes the hints that other processes have committed."""
-    inline: bool = False
-    """Run every handler in the thread that turns: for tests and for direct execution where there is no worker."""
 
 
 class Worker:

@@ -283,7 +283,7 @@ class Store(Protocol):
     def held_by(self, worker_id: str, *, limit: int) -> list[Held]:
         """Return RUNNING jobs of a worker, also those whose run is missing or already ended."""
 
-    def repair(self, *, now: Instant, since: Instant) -> list[Held]:
+    def repair(self, *, since: Instant) -> list[Held]:
         """Return FAILED or TIMED_OUT jobs that ended after `since` and have no successor."""
 
     def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> int:

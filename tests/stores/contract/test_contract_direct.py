@@ -99,7 +99,7 @@ def test_a_direct_job_whose_worker_was_lost_is_dead_and_never_retried(desk):
     (ended,) = desk.store.chain(reservation.job_id)
     assert ended.status == "DEAD_LETTER"
     assert desk.store.reservation() is None
-    assert desk.store.repair(now=desk.now, since=0) == []
+    assert desk.store.repair(since=0) == []
 
 
 def test_giving_up_before_the_start_cancels_the_job_and_expires_the_reservation(desk, maker):

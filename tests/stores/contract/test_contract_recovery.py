@@ -104,13 +104,13 @@ def test_failed_without_its_retry_gets_it_once(desk, maker, status):
     root = desk.add()
     job = desk.claim_one()
     maker.end_without_successor(job.number, status, desk.now)
-    (torn,) = desk.store.repair(now=desk.now, since=0)
+    (torn,) = desk.store.repair(since=0)
     assert (torn.job.job_id, torn.run_ended) == (root, status)
     outcome = TimedOut(300.0) if status == "TIMED_OUT" else Failed("torn")
     endings = [desk.ending(torn.job, outcome)]
     assert desk.store.add_successors(endings, now=desk.now) == 1
     assert [(each.status, each.attempt, each.failures) for each in desk.store.chain(root)] == [(status, 1, 0), ("PENDING", 2, 1)]
-    assert desk.store.repair(now=desk.now, since=0) == []
+    assert desk.store.repair(since=0) == []
     before = desk.snapshot()
     assert desk.store.add_successors([desk.ending(torn.job, outcome)], now=desk.now) == 0
     assert desk.snapshot() == before
@@ -120,8 +120,8 @@ def test_repair_looks_no_further_back_than_it_is_told(desk, maker):
     desk.add()
     job = desk.claim_one()
     maker.end_without_successor(job.number, "FAILED", desk.now)
-    assert desk.store.repair(now=desk.now, since=desk.now + 1) == []
-    assert len(desk.store.repair(now=desk.now, since=desk.now)) == 1
+    assert desk.store.repair(since=desk.now + 1) == []
+    assert len(desk.store.repair(since=desk.now)) == 1
 
 
 def test_repair_leaves_every_attempt_alone_that_has_its_successor(desk):
@@ -129,7 +129,7 @@ def test_repair_leaves_every_attempt_alone_that_has_its_successor(desk):
     desk.run_to(Failed("x"))
     desk.advance(60)
     desk.run_to(Failed("x"))
-    assert desk.store.repair(now=desk.now, since=0) == []
+    assert desk.store.repair(since=0) == []
 
 
 @pytest.mark.parametrize("outcome", [Crashed(), Interrupted()], ids=lambda each: type(each).__name__)

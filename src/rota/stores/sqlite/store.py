@@ -269,9 +269,8 @@ class SqliteStore:
         with self._readers.take() as db:
             return recovery.held_by(db, worker_id, limit)
 
-    def repair(self, *, now: Instant, since: Instant) -> list[Held]:
+    def repair(self, *, since: Instant) -> list[Held]:
         """Return attempts that lack their successor."""
-        del now
         with self._readers.take() as db:
             return recovery.failed_without_successor(db, since)
 

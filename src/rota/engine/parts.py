@@ -1,0 +1,34 @@
+"""What a worker is built from. The composition root fills it in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+
+import msgspec
+
+from rota.model.handler import Handler
+from rota.model.settings import Settings
+from rota.ports.clock import Clock, Ids
+from rota.ports.executor import Equipment, Executor
+from rota.ports.liveness import Liveness
+from rota.ports.store import Store
+from rota.ports.wakeup import Wakeup
+
+
+class Parts(msgspec.Struct, kw_only=True, frozen=True):
+    """The adapters and values of one worker."""
+
+    store: Store
+    liveness: Liveness
+    clock: Clock
+    ids: Ids
+    rng: Random
+    settings: Settings
+    handlers: Mapping[str, Handler]
+    build_executor: Callable[[str, Equipment], Executor]
+    log_dir: str | None
+    wakeup: Callable[[], Wakeup] | None = None
+    """Makes the hints that other processes have committed."""
+    inline: bool = False
+    """Run every handler in the thread that turns: for tests and for direct execution where there is no worker."""
