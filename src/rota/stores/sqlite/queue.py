@@ -54,6 +54,30 @@ def enqueue(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | Non
     return out
 
 
+def add_at_once(db: Db, row: NewRow, now: Instant, definitions: int) -> Enqueued | None:
+    """Write one plain job in one statement, outside any transaction, if nothing needs a second look; otherwise nothing."""
+    if row.run_at > now or not _is_plain(row):
+        return None
+    try:
+        added = db.rows(
+            "insert_job_at_once",
+            ids=bytes.fromhex(row.job_id),
+            params=row.params,
+            definitions=definitions,
+            gap=GAP,
+            status="QUEUED",
+            blockers=0,
+            held=None,
+            now=now,
+            queued_at=now,
+            **_columns(row),
+        )
+    except apsw.ConstraintError:
+        # It is there already, most likely: the way that looks at each will say.
+        return None
+    return Enqueued(row.job_id, row.job_id, added[0][0], "QUEUED", added[0][1], existing=False) if added else None
+
+
 def _by_organization(rows: Sequence[NewRow]) -> list[tuple[str, Sequence[NewRow]]]:
     first = rows[0].organization_id
     if all(row.organization_id == first for row in rows):

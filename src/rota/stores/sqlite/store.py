@@ -138,6 +138,10 @@ class SqliteStore:
     def enqueue(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None) -> list[Enqueued]:
         """Add jobs, all or none."""
         if transaction is None:
+            if len(rows) == 1 and definitions is not None and not self._closed:
+                added = self._writer.at_once(lambda db: queue.add_at_once(db, rows[0], now, definitions))
+                if added is not None:
+                    return [added]
             return self._write(lambda db: queue.enqueue(db, rows, now, definitions))
         # A savepoint: a caller who catches the refusal and goes on keeps nothing of a batch that was refused.
         with self._of(transaction) as db, transaction.savepoint():

@@ -84,6 +84,19 @@ class Writer:
             self._lead(self._gather())
         return piece.outcome()
 
+    def at_once(self, statement: Callable[[Db], T]) -> T | None:
+        """Run one statement that is its own transaction if nobody is writing; return None, doing nothing, if somebody is."""
+        if self.owned or not self._take_lead():
+            return None
+        try:
+            self._ready(patient=False)
+            return self._patiently(lambda: statement(self._db), patient=False)
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
+        finally:
+            self._last_batch = 1
+            self._hand_over()
+
     @contextmanager
     def transaction(self) -> Iterator[Db]:
         """Hold the connection in a transaction of the caller's own, which shares its commit with nobody."""
@@ -242,6 +255,11 @@ class Writer:
         raw.execute("RELEASE piece")
 
     def _begin(self, *, patient: bool) -> None:
+        self._ready(patient=patient)
+        self._patiently(lambda: self._db.raw.execute("BEGIN IMMEDIATE"), patient=patient)
+
+    def _ready(self, *, patient: bool) -> None:
+        """Have a connection, and leave others their gap."""
         if not self._connected:
             self._db = self._connect()
             self._connected = True
@@ -249,11 +267,13 @@ class Writer:
             gap = self._committed_at + FAIR_PAUSE_S - time.monotonic()
             if gap > 0:
                 time.sleep(gap)
+
+    def _patiently(self, attempt: Callable[[], T], *, patient: bool) -> T:
+        """Try until another process lets go of the write lock, at most for the busy timeout."""
         deadline = None
         while True:
             try:
-                self._db.raw.execute("BEGIN IMMEDIATE")
-                return
+                return attempt()
             except apsw.BusyError as error:
                 now = time.monotonic()
                 deadline = deadline or now + self._busy_timeout_s

@@ -28,6 +28,18 @@ SELECT :number + e.key, substr(:ids, e.key * 16 + 1, 16), substr(:ids, e.key * 1
 INSERT INTO jobs (number, job_id, root_id, params, position, {new_columns})
 VALUES (:number, :ids, :ids, :params, :position, {new_values});
 
+-- name: insert_job_at_once
+-- The common case of one job: gate, position and row in one statement, which is its own transaction. It writes only if nothing
+-- needs a second look: the definitions are those the caller read, no limit is set, the newest number was not deleted, and
+-- the priority is not empty.
+INSERT INTO jobs (job_id, root_id, params, position, {new_columns})
+SELECT :ids, :ids, :params, ({position_base}) + :gap, {new_values}
+ WHERE (SELECT value FROM meta WHERE key = 'definitions_version') = :definitions
+   AND (SELECT max_queued FROM organizations WHERE organization_id = :organization_id) IS NULL
+   AND (SELECT value FROM meta WHERE key = 'number_floor') < (SELECT max(number) FROM jobs)
+   AND EXISTS (SELECT 1 FROM jobs WHERE status = 'QUEUED' AND priority = :priority)
+RETURNING number, position;
+
 -- name: new_columns
 organization_id, template_id, job_type, origin, status, blockers, priority, run_at, expires_at, unique_key, group_id, sequence_number,
 owner, max_retries, max_crashes, backoff, timeout, executor, meta, held, created_at, queued_at
