@@ -62,50 +62,50 @@ class Submitter:
     def _chunk(self, items: list[Any], store: Store, actor: Actor, now: Instant) -> tuple[list[NewRow], InvalidInput | None]:
         rows: list[NewRow] = []
         templates: dict[str, Known] = {}
-        limit = self._settings.payload_max
-        owner, organization = actor.name, actor.organization
         for item, job_id in zip(items, self._ids.take(len(items), now), strict=True):
             try:
-                if type(item) is not tuple or len(item) != 2:
+                if type(item) is tuple and len(item) == 2:
+                    name, params = item
+                    if name not in templates:
+                        templates[name] = self._registry.resolve(name, store, now)
+                    rows.append(self._plain(templates[name], params, job_id, actor, now))
+                else:
                     job = as_new_job(item)
                     known = self._registry.resolve(job.name, store, now)
                     rows.append(self._row(job, known, actor, now, job_id=self._id(job.job_id, now, job_id)))
-                    continue
-                name, params = item
-                if name not in templates:
-                    templates[name] = self._registry.resolve(name, store, now)
-                known = templates[name]
-                if known.handler is not None:
-                    _check(known, params)
-                rows.append(
-                    NewRow(
-                        job_id=job_id,
-                        job_type=name,
-                        params=encode_params(params, limit_bytes=limit),
-                        policy=known.policy,
-                        run_at=now,
-                        template_id=known.template_id,
-                        organization_id=organization,
-                        owner=owner,
-                        expires_at=None if known.queue_ttl is None else now + round(known.queue_ttl * SECOND),
-                    )
-                )
             except InvalidInput as error:
                 return rows, error
             except TypeError as error:
                 return rows, InvalidParams(str(error))
         return rows, None
 
+    def plain(self, name: str, params: Mapping[str, Any] | None, store: Store, actor: Actor) -> NewRow:
+        """Build the row of one job that has nothing of its own but its params: most jobs, and the shortest way."""
+        now = self._clock.now()
+        return self._plain(self._registry.resolve(name, store, now), params, self._ids.take(1, now)[0], actor, now)
+
+    def _plain(self, known: Known, params: Mapping[str, Any] | None, job_id: str, actor: Actor, now: Instant) -> NewRow:
+        _check(known, params)
+        return NewRow(
+            job_id=job_id,
+            job_type=known.name,
+            params=encode_params(params, limit_bytes=self._settings.payload_max),
+            policy=known.policy,
+            run_at=now,
+            template_id=known.template_id,
+            organization_id=actor.organization,
+            owner=actor.name,
+            expires_at=None if known.queue_ttl is None else now + round(known.queue_ttl * SECOND),
+        )
+
     def _row(self, job: NewJob, known: Known, actor: Actor, now: Instant, *, job_id: str, origin: str = Origin.API) -> NewRow:
-        params = job.params
-        if known.handler is not None:
-            _check(known, params)
+        _check(known, job.params)
         queue_ttl = known.queue_ttl if job.queue_ttl is None else seconds("queue_ttl", job.queue_ttl)
         run_at = now if job.run_at is None else max(now, when(job.run_at, now))
         return NewRow(
             job_id=job_id,
             job_type=job.name,
-            params=encode_params(params, limit_bytes=self._settings.payload_max),
+            params=encode_params(job.params, limit_bytes=self._settings.payload_max),
             policy=override(known.policy, priority=job.priority, max_retries=job.max_retries, timeout=job.timeout),
             run_at=run_at,
             template_id=known.template_id,

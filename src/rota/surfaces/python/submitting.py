@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from rota.engine.registry import Options
@@ -18,6 +19,9 @@ from rota.surfaces.python.base import Base
 from rota.surfaces.python.results import Bulk, ids_of, job_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+NOTHING = (None,) * 7
 
 
 class Submitting(Base):
@@ -65,26 +69,32 @@ class Submitting(Base):
         transaction: Any = None,
     ) -> Job:
         """Accept one job; when this returns it is on disk (or, with `transaction`, will be when that commits)."""
-        new = NewJob(
-            name=name,
-            params=params,
-            priority=priority,
-            run_at=run_at,
-            unique_key=unique_key,
-            max_retries=max_retries,
-            timeout=timeout,
-            queue_ttl=queue_ttl,
-            job_id=job_id,
-        )
-        opened = self._open()
-        row, now, enqueued = self._enqueue(new, opened.store, by(actor), transaction)
+        store, who = self._open().store, by(actor)
+        given = (priority, run_at, unique_key, max_retries, timeout, queue_ttl, job_id)
+        if given == NOTHING:
+            build = partial(self._submit.plain, name, params, store, who)
+        else:
+            new = NewJob(
+                name=name,
+                params=params,
+                priority=priority,
+                run_at=run_at,
+                unique_key=unique_key,
+                max_retries=max_retries,
+                timeout=timeout,
+                queue_ttl=queue_ttl,
+                job_id=job_id,
+            )
+            build = partial(self._submit.one, new, store, who)
+        row, now, enqueued = self._enqueue(build, store, transaction)
         if transaction is None:
             self._poke()
         return self._holder(enqueued.job_id, transaction) if enqueued.existing else job_of(row, enqueued, now)
 
-    def _enqueue(self, new: NewJob, store: Store, actor: Actor, transaction: Any) -> tuple[NewRow, Instant, Enqueued]:
+    def _enqueue(self, build: Callable[[], NewRow], store: Store, transaction: Any) -> tuple[NewRow, Instant, Enqueued]:
+        """Write one row; if the definitions it was built from have changed meanwhile, build it anew."""
         while True:
-            row = self._submit.one(new, store, actor)
+            row = build()
             now = self._clock.now()
             try:
                 return row, now, store.enqueue([row], now=now, definitions=self._registry.version, transaction=transaction)[0]
