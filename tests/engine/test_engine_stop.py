@@ -1,0 +1,52 @@
+"""Timeouts and cancels that really stop the work, with a live worker (T1, T2)."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from rota import Rota, Status
+from tests.engine import stopping
+from tests.support.waiting import eventually
+
+HANDLERS = {"thread": stopping.on_a_thread, "async": stopping.on_the_loop, "process": stopping.in_a_process}
+
+
+def gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("executor", HANDLERS)
+def test_a_job_over_its_timeout_is_timed_out_within_a_second_and_waits_for_its_retry(live: Rota, tmp_path, executor):
+    live.job(HANDLERS[executor], name="slow", executor=executor, timeout=0.5, max_retries=1)
+    marker = tmp_path / "marker"
+    with live.running(concurrency=2):
+        job = live.enqueue("slow", {"marker": str(marker)})
+        eventually(lambda: len(live.chain(job.id)) == 2, what="the retry")
+        first, second = live.chain(job.id)
+        assert (first.status, second.status, second.failures) == (Status.TIMED_OUT, Status.PENDING, 1)
+        # A process is started before the clock of its handler runs: its start is not in the limit.
+        started = marker.stat().st_mtime if executor == "process" else first.started_at.timestamp()
+        assert 0.4 < first.finished_at.timestamp() - started < 1.5
+        if executor == "process":
+            eventually(lambda: gone(int(marker.read_text())), what="the end of the program that the handler started")
+        live.cancel(job.id)
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("executor", ["async", "process"])
+def test_a_running_job_that_is_cancelled_is_stopped_within_two_seconds_and_never_retried(live: Rota, tmp_path, executor):
+    live.job(HANDLERS[executor], name="slow", executor=executor)
+    marker = tmp_path / "marker"
+    with live.running(concurrency=2):
+        job = live.enqueue("slow", {"marker": str(marker)})
+        eventually(marker.exists, within=20, what="the handler at work")
+        live.cancel(job.id)
+        live.wait(job.id, timeout=4)
+        ended = live.get(job.id)
+        assert ended.status is Status.CANCELLED
+        assert (ended.finished_at - ended.cancel_requested_at).total_seconds() < 2
+        assert len(live.chain(job.id)) == 1
+        if executor == "process":
+            eventually(lambda: gone(int(marker.read_text())), what="the end of the program that the handler started")
