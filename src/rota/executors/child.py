@@ -277,7 +277,7 @@ class _Wire:
 
     def ended(self, ended: Ended) -> None:
         """Never called: the end travels as `Done`."""
-        raise NotImplementedError
+        raise AssertionError(f"the end of job {ended.job.number} was reported twice")
 
     def report(self, report: Report) -> None:
         self._send(Note(report))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -120,12 +120,9 @@ class SqliteStore:
         """Tell whether other processes write to this file: then each commit leaves them a gap."""
         self._writer.crowded = crowded
 
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        """Open the caller's own transaction."""
-        return self._transaction()
-
     @contextmanager
-    def _transaction(self) -> Iterator[Transaction]:
+    def transaction(self) -> Iterator[Transaction]:
+        """Open the caller's own transaction."""
         with translated(self.path), self._writer.transaction() as db:
             handle = Transaction(self, db)
             try:
