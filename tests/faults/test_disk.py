@@ -136,7 +136,7 @@ def every_fault(tmp_path, disk, prepared, kind, step, *, whole_every=0):
 # ---- errors that pass ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "step"), [("ioerr", 1), ("full", 5), ("torn", 4)])
+@pytest.mark.parametrize(("kind", "step"), [("ioerr", 1), ("full", 1), ("torn", 1)])
 def test_a_fault_at_any_write_is_an_error_or_a_success_that_lasts_and_the_store_goes_on(tmp_path, disk, prepared, kind, step):
     path = fresh(tmp_path, prepared)
     go_through(path, disk, whole=True)
@@ -145,7 +145,7 @@ def test_a_fault_at_any_write_is_an_error_or_a_success_that_lasts_and_the_store_
         assert invariants.tails(broken) == clean, f"{kind} at {at}: it went another way than without the fault"
 
 
-@pytest.mark.parametrize(("kind", "step"), [("ioerr", 1), ("full", 3), ("torn", 3)])
+@pytest.mark.parametrize(("kind", "step"), [("ioerr", 1), ("full", 1), ("torn", 1)])
 def test_a_fault_while_the_file_is_made_leaves_nothing_or_all_of_the_schema(tmp_path, disk, kind, step):
     for at in count(1, step):
         path = fresh(tmp_path, None)
@@ -299,7 +299,7 @@ def test_callers_that_share_a_commit_share_its_fate(tmp_path, disk, prepared):
 # ---- death and power -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "step", "begin"), [("crash", 4, "prepared"), ("torn crash", 7, "prepared"), ("crash", 7, "nothing")])
+@pytest.mark.parametrize(("kind", "step", "begin"), [("crash", 2, "prepared"), ("torn crash", 2, "prepared"), ("crash", 2, "nothing")])
 def test_a_process_that_dies_at_any_write_leaves_a_file_that_goes_on(stage, tmp_path, prepared, kind, step, begin):
     program = stage.start("crash_disk", tmp_path, kind, step, prepared if begin == "prepared" else "-")
     assert program.ends(within=50) == 0, program.text[-3000:]
