@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -228,6 +228,3 @@ def _file_system(folder: Path) -> str | None:
         if resolved.startswith(prefix) and len(prefix) > len(best):
             best, kind = prefix, name
     return kind
-
-
-Values = Mapping[str, Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -136,12 +136,9 @@ class Submitting(Base):
                 raise type(error)(f"item {accepted + existing}: {error} ({kept})") from error
         return Bulk(accepted, existing, tuple(ids or ()))
 
-    def transaction(self) -> AbstractContextManager[Any]:
-        """Open a transaction on the store's file for the caller's own writes and enqueues: all happen, or none."""
-        return self._transaction()
-
     @contextmanager
-    def _transaction(self) -> Iterator[Any]:
+    def transaction(self) -> Iterator[Any]:
+        """Open a transaction on the store's file for the caller's own writes and enqueues: all happen, or none."""
         store = self._open().store
         self._registry.sync(store, self._clock.now())
         with store.transaction() as transaction:
