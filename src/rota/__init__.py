@@ -17,10 +17,11 @@ from rota.engine.submit import NewJob
 from rota.errors import RotaError
 from rota.executors.context import Context
 from rota.model.backoff import Backoff
+from rota.model.gate import Actor
 from rota.model.settings import Settings
 from rota.model.signals import Cancelled, PermanentError, Retry, Skip, Snooze, TransientError
 from rota.model.states import GroupStatus, RunStatus, Status
-from rota.model.values import Actor, Group, Job, Run
+from rota.model.values import Group, Job, Run
 from rota.surfaces.python import Rota
 
 __version__ = "0.1.0"

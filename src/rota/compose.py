@@ -11,10 +11,10 @@ from random import Random
 import msgspec
 
 from rota.engine.parts import Parts
+from rota.engine.registry import Registry
 from rota.engine.worker import Worker
 from rota.errors import InvalidOption
-from rota.executors import build
-from rota.model.handler import Handler
+from rota.executors import build, check_handler
 from rota.model.settings import Settings
 from rota.ports.clock import Clock, Ids
 from rota.ports.liveness import Liveness
@@ -56,7 +56,7 @@ def open_store(url: str, settings: Settings, clock: Clock) -> Opened:
 
 def make_worker(
     opened: Opened,
-    handlers: Mapping[str, Handler],
+    registry: Registry,
     *,
     clock: Clock,
     ids: Ids,
@@ -73,13 +73,24 @@ def make_worker(
         ids=ids,
         rng=rng,
         settings=settings,
-        handlers=handlers,
+        handlers=registry.handlers,
+        registry=registry,
         build_executor=build,
         log_dir=opened.log_dir,
         wakeup=None if inline else opened.wakeup,
         inline=inline,
     )
     return Worker(parts, concurrency=concurrency)
+
+
+def import_named(registry: Registry, store: Store, settings: Settings, clock: Clock) -> None:
+    """Let a worker's registry import the handlers that templates name, now and whenever they change, from where the settings allow it."""
+    if not settings.handler_modules:
+        return
+    from rota.executors.named import find_handler, prefixes_of  # noqa: PLC0415 - few workers need it
+
+    find = partial(find_handler, prefixes=prefixes_of(settings.handler_modules))
+    registry.serve(find, check_handler, store, clock.now())
 
 
 def _sqlite_path(url: str) -> Path:

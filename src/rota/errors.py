@@ -9,14 +9,26 @@
     │   ├── InvalidHandler      a handler that could never run
     │   ├── UnknownTemplate
     │   ├── TemplateUnavailable disabled or archived
+    │   ├── UnknownOrganization
+    │   ├── OrganizationUnavailable suspended or removed
+    │   ├── UnknownParent       a dependency on a job that this organization does not have
+    │   ├── DependencyCycle     jobs that would wait for each other; names the path
+    │   ├── InvalidProgress     progress that is not a number
+    │   ├── InvalidDefinition   a definitions file that can't be taken; names file and place
+    │   ├── InvalidImport       a line of an import that can't be taken; names its number
     │   └── DuplicateId         an id that belongs to another job already
-    ├── NotFound                no job, group or worker of that id
+    ├── PermissionDenied        this actor may not do that (also a PermissionError)
+    ├── NotFound                no job, group or worker of that id, or none that this actor may see
     ├── Refused                 the thing exists, but its state does not allow this
     │   ├── IllegalMove         a move the table of states does not have
     │   ├── AlreadyEnded        the chain has ended; names the end
     │   ├── StillLive           the chain is live; names the live job
     │   ├── KeyTaken            the unique key belongs to another chain
+    │   ├── DuplicateJob        the same params inside the template's dedup window; names the job
+    │   ├── RateLimited         too many submissions inside the window; says when to try again
     │   ├── QueueFull
+    │   ├── TemplateInUse       a template that has jobs can't be deleted
+    │   ├── StillNeeded         a chain that others wait for can't be discarded
     │   ├── GroupRefused        a job that cannot join this group
     │   ├── ResourceBusy        direct execution found no slot in time; names the holder
     │   └── TransactionMisuse   a transaction used where it cannot be
@@ -89,14 +101,70 @@ class TemplateUnavailable(InvalidInput):
     code = "template_unavailable"
 
 
+class UnknownOrganization(InvalidInput):
+    """No organization of this name is in this store."""
+
+    code = "unknown_organization"
+
+
+class OrganizationUnavailable(InvalidInput):
+    """The organization exists but takes no new jobs: it is suspended or removed."""
+
+    code = "organization_unavailable"
+
+
+class UnknownParent(InvalidInput):
+    """A job can only wait for jobs of its own organization; this one has no such job."""
+
+    code = "unknown_parent"
+
+
+class DependencyCycle(InvalidInput):
+    """Jobs that would wait for each other for ever; `path` names them in the order of waiting."""
+
+    code = "dependency_cycle"
+
+    def __init__(self, message: str, path: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class InvalidProgress(InvalidInput):
+    """Progress is a number from 0 to 100."""
+
+    code = "invalid_progress"
+
+
+class InvalidDefinition(InvalidInput):
+    """A file of definitions has something that can't be taken; nothing of it was."""
+
+    code = "invalid_definition"
+
+
+class InvalidImport(InvalidInput):
+    """A line of an import can't be taken; `line` is its number."""
+
+    code = "invalid_import"
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+
+
 class DuplicateId(InvalidInput):
     """The id was chosen before for another job."""
 
     code = "duplicate_id"
 
 
+class PermissionDenied(RotaError, PermissionError):
+    """The gate said no. What is asked for may exist or not: the message does not tell."""
+
+    code = "permission_denied"
+
+
 class NotFound(RotaError, LookupError):
-    """Nothing of that id is in this store."""
+    """Nothing of that id is in this store, or nothing that this actor may see."""
 
     code = "not_found"
 
@@ -129,6 +197,38 @@ class KeyTaken(Refused):
     """The unique key is held by another live chain; the message names it."""
 
     code = "key_taken"
+
+
+class DuplicateJob(Refused):
+    """The same params were submitted inside the template's dedup window; `job_id` is that job's."""
+
+    code = "duplicate_job"
+
+    def __init__(self, message: str, job_id: str = "") -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class RateLimited(Refused):
+    """Too many submissions inside the window; `retry_after_s` says how long to wait."""
+
+    code = "rate_limited"
+
+    def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class TemplateInUse(Refused):
+    """The template has jobs: it can be archived, not deleted."""
+
+    code = "template_in_use"
+
+
+class StillNeeded(Refused):
+    """The chain is needed by others, which the message names: it can't be removed yet."""
+
+    code = "still_needed"
 
 
 class QueueFull(Refused):

@@ -26,7 +26,7 @@ def test_settings_md_has_every_setting_and_no_other():
 def test_a_setting_stands_with_its_default_its_range_its_variable_and_its_meaning(name):
     doc, default = DOCS[name], getattr(Settings(), name)
     _, shown, allowed, variable, meaning = SETTINGS[name]
-    assert re.match(r"`([^`]+)`", shown)[1] == (f"{default:g}" if isinstance(default, float) else str(default))
+    assert shown.split("`")[shown.startswith("`")] == (f"{default:.15g}" if isinstance(default, float) else str(default) or "empty")
     assert variable == f"`ROTA_{name.upper()}`"
     assert meaning == doc.what
     assert allowed == _range(doc)
@@ -35,6 +35,8 @@ def test_a_setting_stands_with_its_default_its_range_its_variable_and_its_meanin
 def _range(doc):
     if doc.words:
         return " or ".join(f"`{word}`" for word in doc.words)
+    if doc.low is None:
+        return "a text"
     return f"{_number(doc.low)} or more" if doc.high is None else f"{_number(doc.low)} to {_number(doc.high)}"
 
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from rota.engine.dispatch import Slots, choose, runnable_types
-from rota.engine.predicates import PREDICATES, Waiting, World, first_block
+from rota.engine.dispatch import Dispatcher, Slots, runnable_types
+from rota.engine.predicates import PREDICATES, InUse, Waiting, World, first_block
+from rota.model.templates import Rate
 from rota.model.values import Claimed
-from rota.ports.store import Reservation
+from rota.ports.store import Reservation, Starts, Usage
 
 
 def candidate(number, **fields):
@@ -47,8 +48,16 @@ def slots(**fields):
 WORLD = World(types=frozenset({"t", "u"}))
 
 
+def dispatcher(world=WORLD, most=1000, **fields):
+    return Dispatcher(world, slots(**fields), most=most)
+
+
 def taken(candidates, reservation=None, world=WORLD, **fields):
-    return [job.number for job in choose(candidates, reservation, world, slots(**fields)).choice.take]
+    return numbers(dispatcher(world, **fields).choose(candidates, reservation, Usage()))
+
+
+def numbers(choice):
+    return [job.number for job in choice.take]
 
 
 def reservation(number):
@@ -106,16 +115,16 @@ def test_a_suspect_that_is_first_runs_alone():
 
 def test_a_suspect_is_passed_over_while_others_are_taken_and_remembered():
     jobs = [candidate(1), candidate(2, crashes=1), candidate(3)]
-    chosen = choose(jobs, None, WORLD, slots())
-    assert [job.number for job in chosen.choice.take] == [1, 3]
-    assert chosen.suspect_waits
+    chooser = dispatcher()
+    assert numbers(chooser.choose(jobs, None, Usage())) == [1, 3]
+    assert chooser.suspect_waits
 
 
 def test_a_suspect_waits_while_the_worker_holds_anything():
     jobs = [candidate(1, crashes=2), candidate(2)]
-    chosen = choose(jobs, None, WORLD, slots(holding=1))
-    assert [job.number for job in chosen.choice.take] == [2]
-    assert chosen.suspect_waits
+    chooser = dispatcher(holding=1)
+    assert numbers(chooser.choose(jobs, None, Usage())) == [2]
+    assert chooser.suspect_waits
 
 
 def test_two_suspects_never_run_together():
@@ -135,7 +144,9 @@ def test_when_patience_is_over_nothing_is_taken_before_the_suspect():
 
 
 def test_no_suspect_no_mark():
-    assert not choose(line(3), None, WORLD, slots()).suspect_waits
+    chooser = dispatcher()
+    chooser.choose(line(3), None, Usage())
+    assert not chooser.suspect_waits
 
 
 # ---- allowed (2.4) ---------------------------------------------------------------------------------------------------
@@ -144,9 +155,15 @@ def test_no_suspect_no_mark():
 def test_a_paused_organization_is_parked_under_its_name_and_the_others_go_on():
     world = World(types=WORLD.types, pauses=frozenset({("organization", "acme")}))
     jobs = [candidate(1, organization_id="acme"), candidate(2), candidate(3, organization_id="acme")]
-    chosen = choose(jobs, None, world, slots(free=1))
-    assert [job.number for job in chosen.choice.take] == [2]
-    assert chosen.choice.park == [(1, "organization:acme"), (3, "organization:acme")]
+    choice = dispatcher(world, free=1).choose(jobs, None, Usage())
+    assert numbers(choice) == [2]
+    assert choice.park == [(1, "organization:acme"), (3, "organization:acme")]
+
+
+def test_a_suspended_organization_is_parked_under_another_word():
+    world = World(types=WORLD.types, suspended=frozenset({"acme"}))
+    choice = dispatcher(world).choose([candidate(1, organization_id="acme"), candidate(2)], None, Usage())
+    assert (numbers(choice), choice.park) == ([2], [(1, "suspended:acme")])
 
 
 def test_a_paused_template_is_not_offered_at_all():
@@ -158,8 +175,8 @@ def test_a_paused_template_is_not_offered_at_all():
 
 def test_a_pause_that_came_in_between_takes_nothing_and_parks_nothing():
     world = World(types=WORLD.types, pauses=frozenset({("template", "t")}))
-    chosen = choose(line(3), None, world, slots())
-    assert (chosen.choice.take, chosen.choice.park) == ([], [])
+    choice = dispatcher(world).choose(line(3), None, Usage())
+    assert (choice.take, choice.park) == ([], [])
 
 
 def test_a_type_without_handler_is_not_taken():
@@ -191,7 +208,11 @@ def test_the_order_of_the_predicates_is_the_designs():
     assert [predicate.name for predicate in PREDICATES] == [
         "a worker has its handler",
         "not paused",
-        "organization not paused",
+        "organization open",
+        "template below its limit",
+        "organization below its limit",
+        "rate limit has room",
+        "a worker has room for its template",
         "no direct execution ahead",
     ]
 
@@ -202,3 +223,90 @@ def test_what_is_taken_is_never_more_than_slots_and_prefetch_allow(free, ahead_s
     jobs = line(50)
     count = len(taken(jobs, free=free, ahead_s=ahead_s, means={"t": 0.007}))
     assert count <= free + int(ahead_s / 0.007)
+
+
+# ---- limits (Q8, Q11) --------------------------------------------------------------------------------------------------
+
+
+def running(**counts):
+    """Count as a store does: running(acme_t=2) is two of type t of organization acme."""
+    return Usage(running={tuple(name.split("_")): count for name, count in counts.items()})
+
+
+def test_what_runs_everywhere_counts_against_the_limit_of_a_template():
+    world = World(types=WORLD.types, template_limits={"t": 3})
+    choice = dispatcher(world).choose(line(4), None, running(default_t=1, acme_t=1))
+    assert (numbers(choice), choice.park) == ([1], [(number, "template-limit:t") for number in (2, 3, 4)])
+
+
+def test_what_is_taken_counts_too_and_others_are_not_in_its_way():
+    world = World(types=WORLD.types, organization_limits={"acme": 1})
+    jobs = [candidate(1, organization_id="acme"), candidate(2, organization_id="acme", job_type="u"), candidate(3)]
+    choice = dispatcher(world).choose(jobs, None, Usage())
+    assert (numbers(choice), choice.park) == ([1, 3], [(2, "organization-limit:acme")])
+
+
+def test_a_limit_of_none_at_all_lets_nothing_start():
+    world = World(types=WORLD.types, template_limits={"t": 0})
+    assert taken(line(2), world=world) == []
+
+
+def test_no_more_start_than_the_rate_has_left():
+    world = World(types=WORLD.types, rates={"t": Rate(5, 60.0)})
+    choice = dispatcher(world).choose(line(4), None, Usage(starts={"t": Starts(3)}))
+    assert (numbers(choice), choice.park) == ([1, 2], [(3, "rate-limit:t"), (4, "rate-limit:t")])
+
+
+def test_a_worker_holds_no_more_of_a_template_than_it_may_and_parks_nothing():
+    world = World(types=WORLD.types, concurrency={"t": 3}, in_use=InUse(here={"t": 2}))
+    choice = dispatcher(world).choose([*line(3), candidate(4, job_type="u")], None, Usage())
+    assert (numbers(choice), choice.park, choice.leave) == ([1, 4], [], {"t"})
+
+
+def test_the_first_limit_in_the_order_of_the_predicates_is_the_word():
+    world = World(types=WORLD.types, template_limits={"t": 0}, organization_limits={"default": 0}, rates={"t": Rate(1, 1.0)})
+    assert dispatcher(world).choose(line(1), None, Usage()).park == [(1, "template-limit:t")]
+    world = World(types=WORLD.types, organization_limits={"default": 0}, rates={"t": Rate(1, 1.0)}, pauses=frozenset())
+    assert dispatcher(world).choose(line(1), None, Usage()).park == [(1, "organization-limit:default")]
+
+
+def test_types_that_are_full_need_not_be_offered_again_and_organizations_say_nothing_of_types():
+    world = World(types=WORLD.types, template_limits={"t": 1}, organization_limits={"acme": 0})
+    choice = dispatcher(world).choose([*line(2), candidate(3, job_type="u", organization_id="acme")], None, Usage())
+    assert choice.leave == {"t"}
+
+
+def test_more_is_asked_for_only_where_something_was_in_the_way_and_room_is_left():
+    world = World(types=WORLD.types, template_limits={"t": 1})
+    assert not dispatcher(world).choose(line(1), None, Usage()).again
+    assert dispatcher(world).choose(line(2), None, Usage()).again
+    assert not dispatcher(world, free=1).choose([candidate(1), candidate(2, job_type="u"), candidate(3)], None, Usage()).again
+
+
+def test_what_one_round_took_counts_in_the_next():
+    world = World(types=WORLD.types, organization_limits={"acme": 3})
+    chooser = dispatcher(world, free=5)
+    first = chooser.choose([candidate(1, organization_id="acme"), candidate(2, organization_id="acme")], None, running(acme_t=1))
+    second = chooser.choose([candidate(3, organization_id="acme"), candidate(4)], None, running(acme_t=1))
+    assert (numbers(first), numbers(second), second.park) == ([1, 2], [4], [(3, "organization-limit:acme")])
+
+
+def test_rounds_together_take_no_more_than_was_wanted():
+    chooser = dispatcher(most=3, free=10)
+    assert numbers(chooser.choose(line(2), None, Usage())) == [1, 2]
+    choice = chooser.choose([candidate(3), candidate(4)], None, Usage())
+    assert (numbers(choice), choice.again) == ([3], False)
+
+
+def test_a_suspect_of_a_later_round_does_not_run_beside_what_was_taken_before():
+    chooser = dispatcher()
+    chooser.choose([candidate(1)], None, Usage())
+    assert numbers(chooser.choose([candidate(2, crashes=1)], None, Usage())) == []
+    assert chooser.suspect_waits
+
+
+def test_a_direct_execution_keeps_within_the_limits():
+    world = World(types=WORLD.types, template_limits={"t": 1})
+    direct = [candidate(2, max_retries=0)]
+    assert numbers(dispatcher(world).choose(direct, reservation(2), Usage())) == [2]
+    assert numbers(dispatcher(world).choose(direct, reservation(2), running(default_t=1))) == []

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from rota import Actor, Backoff, Cancelled
+from rota import Backoff, Cancelled
 from rota.errors import NotFound
 from rota.model.decide import Crashed
 from rota.model.values import SECOND
@@ -130,7 +130,7 @@ def test_a_running_job_says_where_and_who_asked_it_to_stop(rota, act):
     job = rota.enqueue("act")
     desk.claim(1, types=("act",))
     assert "it runs on worker" in rota.explain(job.id).summary
-    rota.cancel(job.id, actor=Actor("bob"))
+    rota.cancel(job.id, actor="bob")
     assert rota.explain(job.id).summary.endswith("attempt 1; bob asked it to stop")
 
 

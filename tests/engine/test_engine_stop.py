@@ -6,7 +6,8 @@ import psutil
 import pytest
 
 from rota import Rota, Status
-from tests.engine import stopping
+from rota.errors import AlreadyEnded
+from tests.engine import checkpointing, stopping
 from tests.support.waiting import eventually
 
 HANDLERS = {"thread": stopping.on_a_thread, "async": stopping.on_the_loop, "process": stopping.in_a_process}
@@ -50,3 +51,46 @@ def test_a_running_job_that_is_cancelled_is_stopped_within_two_seconds_and_never
         assert len(live.chain(job.id)) == 1
         if executor == "process":
             eventually(lambda: gone(int(marker.read_text())), what="the end of the program that the handler started")
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("executor", HANDLERS)
+def test_a_handler_that_looks_is_stopped_within_two_seconds_of_the_cancel(live: Rota, tmp_path, executor):
+    live.job(_handler("look", executor), name="slow", executor=executor)
+    ended = _cancelled_at_work(live, tmp_path)
+    assert ended.status is Status.CANCELLED
+    assert (ended.finished_at - ended.cancel_requested_at).total_seconds() < 2
+    assert len(live.chain(ended.id)) == 1
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("executor", HANDLERS)
+def test_a_handler_that_fails_in_the_instant_of_the_cancel_is_not_retried(live: Rota, tmp_path, executor):
+    live.job(_handler("fail_when_asked", executor), name="slow", executor=executor, max_retries=5)
+    ended = _cancelled_at_work(live, tmp_path)
+    assert (ended.status, ended.ended_by, len(live.chain(ended.id))) == (Status.CANCELLED, "ada", 1)
+    assert live.run_of(ended.id).error == "RuntimeError: in that very instant"
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("executor", HANDLERS)
+def test_a_handler_that_finishes_before_it_is_stopped_keeps_its_result(live: Rota, tmp_path, executor):
+    live.job(_handler("finish_when_asked", executor), name="slow", executor=executor)
+    ended = _cancelled_at_work(live, tmp_path)
+    assert (ended.status, live.run_of(ended.id).result) == (Status.COMPLETED, "finished first")
+    with pytest.raises(AlreadyEnded, match="COMPLETED"):
+        live.cancel(ended.id)
+
+
+def _handler(name: str, executor: str):
+    return getattr(checkpointing, f"{name}_async" if executor == "async" else name)
+
+
+def _cancelled_at_work(live: Rota, tmp_path):
+    marker = tmp_path / "marker"
+    with live.running(concurrency=2):
+        job = live.enqueue("slow", {"marker": str(marker)})
+        eventually(marker.exists, within=20, what="the handler at work")
+        live.cancel(job.id, actor="ada")
+        live.wait(job.id, timeout=10)
+    return live.get(job.id)

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from rota import Backoff, NewJob, Rota, Settings
@@ -12,6 +13,7 @@ from rota.errors import (
     InvalidOption,
     InvalidParams,
     PayloadTooLarge,
+    RateLimited,
     TemplateUnavailable,
     UnknownTemplate,
 )
@@ -136,3 +138,15 @@ def test_a_moment_in_another_zone_is_the_same_moment(rota, send):
 
     at = datetime(2026, 3, 1, 15, 0, tzinfo=timezone(timedelta(hours=2)))
     assert rota.enqueue("send", {"to": 1}, run_at=at).run_at == at.astimezone(UTC)
+
+
+def test_a_chunk_the_store_refuses_says_which_items_it_is_about_and_keeps_what_the_error_knows(rota):
+    rota._submit._settings = msgspec.structs.replace(rota.settings, bulk_chunk=2)
+
+    @rota.job(submit_limit="3/60s")
+    def limited(n): ...
+
+    with pytest.raises(RateLimited, match=r"items 2 to 3: .*the 2 jobs before it were accepted") as caught:
+        rota.enqueue_many([("limited", {"n": n}) for n in range(5)])
+    assert 0 < caught.value.retry_after_s <= 60
+    assert rota.stats().by_status["QUEUED"] == 2

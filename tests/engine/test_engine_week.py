@@ -17,6 +17,7 @@ from rota.model.values import instant
 def test_after_a_simulated_week_everything_has_ended_by_its_rules(tmp_path, clock, seed):  # noqa: C901 - a story
     chance = Random(seed)
     rota = Rota(tmp_path / "week.db", clock=clock, settings=Settings(synchronous="NORMAL"), seed=seed)
+    rota.create_organization("acme")
     started = []
 
     @rota.job(max_retries=3, backoff=Backoff(base=60, factor=2, cap=3600, jitter=0.2))

@@ -90,7 +90,7 @@ def test_the_budget_is_the_jobs_own_also_after_the_template_was_edited(rota, clo
     job = rota.enqueue("act")
     rota.turn()
     rota.job(lambda: None, name="other", max_retries=0)
-    rota._registry._known["act"].policy = rota._registry._known["other"].policy
+    rota._registry._known["act"].code = rota._registry._known["other"].code
     rota._registry._unsynced = True
     rota._registry.sync(rota._open().store, clock.now())
     for _ in range(6):

@@ -36,6 +36,7 @@ _DEFAULTS = {
     "timeout": 0.0,
     "started_at": 0,
     "checkpoint": None,
+    "owner": "local",
 }
 
 

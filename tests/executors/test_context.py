@@ -1,13 +1,16 @@
 """What a handler reports on the way: bounded, ordered, never lost at the end."""
 
+import reprlib
 import subprocess
 import sys
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import rota.executors
-from rota.errors import InvalidParams
+from rota.errors import InvalidParams, InvalidProgress, PayloadTooLarge
 from rota.executors.attempt import Attempt
 from rota.executors.context import Context
 from rota.executors.text import clean, head, tail
@@ -75,9 +78,42 @@ def test_a_hundred_gets_through_at_once(make_attempt, ear):
 
 def test_progress_is_clamped_and_never_goes_back(make_attempt, ear):
     attempt = make_attempt(progress_interval=0.0)
-    for pct in (-3, 50, 20, float("nan"), 99.9, 1000, float("inf")):
+    for pct in (-3, 50, 20, 99.9, 1000, float("inf")):
         attempt.progress(pct, None)
     assert _values(ear) == [0, 50, 99, 100]
+
+
+@pytest.mark.parametrize(
+    ("pct", "shown", "kept"),
+    [(150, "150", 100), (-1, "-1", 0), (100.5, "100.5", 100), (float("inf"), "inf", 100), (-(10**400), "-inf", 0)],
+)
+def test_progress_out_of_range_is_kept_at_the_edge_and_noted_once(make_attempt, ear, pct, shown, kept):
+    attempt = make_attempt(progress_interval=0.0)
+    for _ in range(3):
+        attempt.progress(pct, None)
+        attempt.progress(1000, None)
+    path = attempt.end()
+    assert _values(ear)[0] == kept
+    (line,) = Path(path).read_text().splitlines()
+    assert line.endswith(f"WARNING progress {shown} is outside 0..100: kept as {kept}")
+
+
+@pytest.mark.parametrize("edge", [0, 100, 0.0, 100.0, Decimal("99.5"), Fraction(1, 3)])
+def test_progress_within_its_range_leaves_no_word_in_the_log(make_attempt, ear, edge):
+    attempt = make_attempt()
+    attempt.progress(edge, None)
+    assert _values(ear) == [int(edge)]
+    assert attempt.end() is None
+
+
+@pytest.mark.parametrize("pct", [float("nan"), "50", b"50", True, None, [], {}, 1j, object(), Decimal("NaN")])
+def test_progress_that_is_no_number_is_refused_and_named(make_attempt, ear, pct):
+    attempt = make_attempt()
+    with pytest.raises(InvalidProgress, match="is not a number: give one from 0 to 100") as refused:
+        Context(attempt, {}).progress(pct)
+    assert reprlib.repr(pct) in str(refused.value)
+    assert ear.reports == []
+    assert attempt.end() is None
 
 
 def test_a_new_message_alone_is_worth_a_report(make_attempt, ear):
@@ -122,6 +158,15 @@ def test_a_checkpoint_keeps_its_state_before_it_stops_the_handler(make_attempt, 
 def test_a_state_that_is_not_json_is_refused_where_it_is_given(make_attempt):
     with pytest.raises(InvalidParams, match="checkpoint"):
         Context(make_attempt(), {}).checkpoint(object())
+
+
+@pytest.mark.parametrize(("state", "size"), [("x" * 999, "1,001"), ("é" * 500, "1,002")])
+def test_a_state_over_the_limit_is_refused_with_its_size_and_the_one_before_stays(make_attempt, ear, state, size):
+    context = Context(make_attempt(result_max=1000), {})
+    context.checkpoint("x" * 998)
+    with pytest.raises(PayloadTooLarge, match=rf"the checkpoint takes {size} bytes; the limit is 1,000 \(setting result_max\)"):
+        context.checkpoint(state)
+    assert len(ear.reports) == 1
 
 
 def test_a_log_that_can_not_be_written_does_not_fail_the_handler(make_attempt, tmp_path):

@@ -60,6 +60,10 @@ def check(database: Path, *, accepted: Iterable[str] = (), executed: Iterable[st
         ]
         twice = "SELECT unique_key FROM jobs WHERE finished_at IS NULL AND unique_key IS NOT NULL GROUP BY 1 HAVING count(*) > 1"
         wrong += [f"two live jobs hold key {row[0]!r}" for row in db.execute(twice)]
+        kinds = "organization_id, job_type, status"
+        counted = set(db.execute(f"SELECT {kinds}, count FROM stats_total"))
+        real = set(db.execute(f"SELECT {kinds}, count(*) FROM jobs WHERE finished_at IS NOT NULL GROUP BY {kinds}"))
+        wrong += [f"counted and not there, or there and not counted: {row}" for row in counted ^ real]
     wrong += _chains(jobs)
     wrong += [text for row in jobs for text in _alone(row)]
     roots = {job_id for job_id, root_id, retry_of, *_ in jobs if retry_of is None and job_id == root_id}

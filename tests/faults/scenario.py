@@ -9,8 +9,9 @@ from pathlib import Path
 
 from rota import Backoff, NewJob, PermanentError, Rota, Settings, Snooze
 from rota.compose import Opened
+from rota.model.gate import LOCAL
 from rota.model.groups import Mode, OnFailure
-from rota.model.values import LOCAL, Origin
+from rota.model.values import Origin
 from rota.ports.store import NewGroup
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.connection import translated

@@ -9,18 +9,19 @@ import msgspec
 
 from rota.model.backoff import Backoff
 from rota.model.decide import Limits, Outcome, decide, decide_cancelled
+from rota.model.gate import Actor, Role
 from rota.model.groups import Mode, OnFailure
-from rota.model.values import SECOND, Actor, Claimed, Enqueued, Group, Job, NewRow, Policy, dashed, undashed
+from rota.model.values import SECOND, Claimed, Enqueued, Group, Job, NewRow, Policy, dashed, undashed
 from rota.ports.clock import UuidV7
-from rota.ports.store import Choice, Ending, Held, NewGroup, Reservation, Store, Turn, Turned, Where
+from rota.ports.store import Choice, Ending, Held, NewGroup, Reservation, Store, Turn, Turned, Usage, Where
 
 START = 1_772_366_400 * SECOND
 EXACT = msgspec.json.encode(Backoff(base=60, factor=2, cap=86_400, jitter=0)).decode()
-ANNA = Actor("anna")
+ANNA = Actor("anna", role=Role.MANAGER)
 POLICY = Policy(priority=50, max_retries=3, max_crashes=3, backoff=EXACT, timeout=300.0, executor="thread")
 
 
-def take_all(candidates: list[Claimed], _reservation: Reservation | None) -> Choice:
+def take_all(candidates: list[Claimed], _reservation: Reservation | None, _usage: Usage) -> Choice:
     """Be a chooser that takes what it is offered."""
     return Choice(take=list(candidates), park=[])
 

@@ -44,13 +44,55 @@ class SqliteMaker:
                 entry[side] = None if entry[side] is None else msgspec.json.decode(entry[side])
         return found
 
+    def totals(self) -> tuple[set[tuple[Any, ...]], set[tuple[Any, ...]]]:
+        """Return how many ended jobs there are by organization, type and status: as counted on the way, and as they stand there."""
+        kept = self._sql("SELECT organization_id, job_type, status, count FROM stats_total")
+        real = self._sql("SELECT organization_id, job_type, status, count(*) FROM jobs WHERE finished_at IS NOT NULL GROUP BY 1, 2, 3")
+        return set(kept), set(real)
+
     def limit_queue(self, organization: str, count: int) -> None:
         """Set an organization's max_queued."""
         self._sql("UPDATE organizations SET max_queued = ? WHERE organization_id = ?", (count, organization))
 
+    def template_columns(self, name: str) -> dict[str, Any]:
+        """Return what stands of a template for those who read with SQL."""
+        names = ("display_name", "description", "requires_permission", "max_running", "concurrency", "rate_limit", "rate_window")
+        names += ("submit_limit", "submit_window", "queue_ttl", "payload_max", "dedup_window")
+        (row,) = self._sql(f"SELECT {', '.join(names)} FROM templates WHERE name = ? AND dropped_at IS NULL", (name,))
+        return dict(zip(names, row, strict=True))
+
+    def schedule(self, template_id: str, schedule_id: str) -> None:
+        """Make a schedule of a template."""
+        self._sql(
+            "INSERT INTO schedules (schedule_id, organization_id, template_id, name, kind, cursor_at, created_by, created_at, updated_at)"
+            " VALUES (unhex(?), 'default', unhex(?), 'nightly', 'CRON', 0, 'anna', 0, 0)",
+            (schedule_id, template_id),
+        )
+
     def reservation_status(self, reservation_id: str) -> str:
         ((status,),) = self._sql("SELECT status FROM direct_reservations WHERE reservation_id = unhex(?)", (reservation_id,))
         return str(status)
+
+    def leftovers(self) -> dict[str, int]:
+        """Return how many rows there are of what is forgotten by and by."""
+        return {
+            table: self._sql(f"SELECT count(*) FROM {table}")[0][0] for table in ("dedup", "workers", "direct_reservations", "rate_log")
+        }
+
+    def promise_webhook(self, job_id: str) -> None:
+        """Leave a message about a job that is still to be delivered."""
+        columns = "event, job_id, target, payload, next_attempt_at, created_at"
+        self._sql(f"INSERT INTO outbox ({columns}) VALUES ('x', unhex(?), 'x', '{{}}', 0, 0)", (job_id,))
+
+    def deliver_webhooks(self, at: int) -> None:
+        self._sql("UPDATE outbox SET delivered_at = ?", (at,))
+
+    def webhooks(self) -> int:
+        return int(self._sql("SELECT count(*) FROM outbox")[0][0])
+
+    def reactivate(self, reservation_id: str) -> None:
+        """Leave a reservation ACTIVE although its job has ended."""
+        self._sql("UPDATE direct_reservations SET status = 'ACTIVE', released_at = NULL WHERE reservation_id = unhex(?)", (reservation_id,))
 
     # ---- damage: states that nothing of ours can make -------------------------------------------------------------
 

@@ -49,6 +49,12 @@ class Queue:
     jobs: dict[str, ModelJob] = field(default_factory=dict)
     clock: dict[int, int] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
+    gone: int = 0
+
+    @property
+    def born(self):
+        """Return the place of a newcomer in the order of making, those that are gone counted too."""
+        return len(self.jobs) + self.gone
 
     # ---- looking ----------------------------------------------------------------------------------------------
 
@@ -142,13 +148,25 @@ class Queue:
                 job.organization,
                 now,
                 now,
-                len(self.jobs),
+                self.born,
                 attempt=job.attempt + 1,
                 key=job.key,
                 group=job.group,
                 sequence=job.sequence,
             )
         )
+
+    def purge(self, before, finished_at):
+        """Remove chains that ended before a moment, except those of a group that has anything younger."""
+        tails = {root: self.tail(root) for root in {job.root for job in self.jobs.values()}}
+        old = {root for root, tail in tails.items() if tail.status not in LIVE and finished_at(tail) < before}
+        young = {tails[root].group for root in tails if root not in old}
+        for root in old:
+            if tails[root].group is None or tails[root].group not in young:
+                for job in self.chain(root):
+                    del self.jobs[job.id]
+                    self.gone += 1
+        self.groups = {name: rule for name, rule in self.groups.items() if any(job.group == name for job in self.jobs.values())}
 
     def _succeed(self, job, transition: Transition, successor_id, now):
         successor = transition.successor
@@ -160,8 +178,9 @@ class Queue:
             job.organization,
             now,
             successor.run_at,
-            len(self.jobs),
-            position=job.position if successor.in_place else 0,
+            self.born,
+            # A place from before its priority was counted anew is now before all that came since.
+            position=job.position if successor.in_place and job.position <= self.clock.get(job.priority, 0) else 0,
             attempt=job.attempt + 1,
             failures=successor.failures,
             crashes=successor.crashes,

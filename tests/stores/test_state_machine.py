@@ -69,8 +69,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.ended = {}
 
     def teardown(self):
+        counted, real = self.maker.totals()
         self.maker.close()
         shutil.rmtree(self.folder)
+        assert counted == real
 
     # ---- steps ------------------------------------------------------------------------------------------------
 
@@ -148,7 +150,7 @@ class QueueMachine(RuleBasedStateMachine):
         if live.priority != priority:
             if live.status == "QUEUED":
                 live.position = self.model.last(live.organization, priority) + 100
-            live.priority = priority
+            live.priority, live.held = priority, None
 
     @precondition(lambda self: len(self.model.of("QUEUED")) >= 2)
     @rule(pick=PICK, other=PICK, where=st.sampled_from(["front", "before", "after"]))
@@ -173,6 +175,8 @@ class QueueMachine(RuleBasedStateMachine):
         positions = {inside(each.id): each.position for each in self.desk.store.queue(limit=1000)}
         assert [job_id for job_id in self.desk.order() if job_id in set(wanted)] == wanted
         assert len({positions[job_id] for job_id in wanted[max(0, place - 1) : place + 2]}) == len(wanted[max(0, place - 1) : place + 2])
+        if job.position != positions[job.id]:
+            job.held = None
         for each in queued:
             if each.id in set(wanted):
                 each.position = positions[each.id]
@@ -214,7 +218,7 @@ class QueueMachine(RuleBasedStateMachine):
                     "default",
                     self.desk.now,
                     row.run_at,
-                    len(self.model.jobs),
+                    self.model.born,
                     waits_for=before if waits else None,
                     group=group,
                     sequence=sequence,
@@ -250,6 +254,21 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1, 5, 60, 200, -2]))
     def pass_time(self, seconds):
         self.desk.advance(seconds)
+
+    @rule(seconds=st.sampled_from([0, 10, 200]), limit=st.integers(1, 5))
+    def purge(self, seconds, limit):
+        """What is old goes, and whoever repairs afterwards finds nothing torn."""
+        before, cursor, gone = self.desk.now - seconds * SECOND, None, 0
+        there = len(self.model.jobs)
+        self.model.purge(before, lambda job: instant(self.desk.job(job.id).finished_at))
+        while True:
+            batch = self.desk.store.purge(before=before, limit=limit, now=self.desk.now, dry_run=False, cursor=cursor)
+            cursor, gone = batch.cursor, gone + batch.jobs
+            if cursor is None:
+                break
+        assert gone == there - len(self.model.jobs)
+        assert self.desk.store.repair(since=0) == []
+        self.ended = {job_id: job for job_id, job in self.ended.items() if job_id in self.model.jobs}
 
     @rule(stopping=st.booleans(), twice=st.booleans())
     def lose_the_worker(self, stopping, twice):
@@ -344,14 +363,14 @@ class QueueMachine(RuleBasedStateMachine):
                         row.organization_id,
                         self.desk.now,
                         row.run_at,
-                        len(self.model.jobs),
+                        self.model.born,
                         key=row.unique_key,
                         expires_at=row.expires_at,
                     )
                 )
         assert [(each.job_id, each.existing) for each in enqueued] == expected
 
-    def _choose(self, candidates, _reservation):
+    def _choose(self, candidates, _reservation, _usage):
         parked = [(job.number, f"organization:{job.organization_id}") for job in candidates if job.organization_id in self.paused]
         return Choice(take=[job for job in candidates if job.organization_id not in self.paused], park=parked)
 

@@ -283,6 +283,7 @@ def test_groups_are_made_listed_shown_and_cancelled(cli):
 
 
 def test_pause_and_resume_say_what_is_paused(cli):
+    cli.ok("organization", "create", "acme")
     assert cli.ok("pause") == "Paused: everything.\n"
     assert cli.json("pause", "--template", "greet")["paused"] == ["everything", "template greet"]
     assert cli.json("pause", "--organization", "acme")["paused"] == ["everything", "organization acme", "template greet"]

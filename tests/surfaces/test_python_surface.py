@@ -284,6 +284,7 @@ def test_lists_refuse_a_limit_that_is_none(echo: Rota, limit):
 
 
 def test_a_group_of_another_organization_is_made_like_its_jobs(echo: Rota):
+    echo.create_organization("acme")
     group = echo.group([("echo", {})], actor=Actor("ada", "acme"))
     assert echo.get(group.members[0].root_id).organization == "acme"
 

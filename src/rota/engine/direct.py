@@ -10,6 +10,7 @@ import msgspec
 
 from rota.engine.worker import Worker
 from rota.errors import ResourceBusy, StoreError
+from rota.model.gate import EVERYTHING, Scope
 from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.values import SECOND, NewRow, Run, dashed
@@ -31,6 +32,8 @@ class Direct(msgspec.Struct, kw_only=True, frozen=True):
     owner_id: str
     """The worker or client row whose lock shows that the caller lives."""
     owner: str
+    scope: Scope
+    """What the caller may read: a refusal names nothing else."""
     idle_id: str | None
     """A worker of this process that only turns when it is told to: it does not count as one."""
     poke: Callable[[], None]
@@ -73,7 +76,8 @@ class Direct(msgspec.Struct, kw_only=True, frozen=True):
 
     def _busy_words(self) -> str:
         other = self.store.reservation()
-        if other is None:
+        job = None if other is None else self.store.job(other.job_id)
+        if other is None or job is None or not self.scope.holds(job.organization, job.owner):
             return "resource busy: another direct execution held the next slot; try again"
         return f"resource busy: {other.reserved_by} holds the next slot for job {dashed(other.job_id)}; try again when it has ended"
 
@@ -110,6 +114,9 @@ class Direct(msgspec.Struct, kw_only=True, frozen=True):
             time.sleep(LOOK_S)
 
     def _holders(self) -> str:
+        if self.scope != EVERYTHING:
+            # How much the workers run is the sum of all organizations.
+            return "resource busy: no slot became free in time; try again"
         busy = [f"{worker.host}/{worker.id[:8]} ({worker.running} running)" for worker in self.store.workers() if worker.kind == "worker"]
         return f"resource busy: no slot became free in time; held by {', '.join(busy) or 'no worker at all'}"
 

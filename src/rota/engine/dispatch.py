@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from rota.engine.predicates import Predicate, Waiting, World, first_block
+from rota.engine.predicates import LIMITS, OPEN, Limit, Predicate, Waiting, World, first_block, in_use
 from rota.model.values import Claimed
-from rota.ports.store import Choice, Reservation
+from rota.ports.store import Choice, Reservation, Usage
 
 
 class Slots(msgspec.Struct, kw_only=True):
@@ -32,46 +32,80 @@ class Slots(msgspec.Struct, kw_only=True):
     """Pass over suspects while busy; False: a suspect has waited too long, claim nothing more before it."""
 
 
-class Chosen(msgspec.Struct):
-    """What was taken and what the worker should remember of it."""
+class Dispatcher:
+    """Chooses for one turn. It may be asked in several rounds: what it took in one counts in the next."""
 
-    choice: Choice
-    suspect_waits: bool = False
+    def __init__(self, world: World, slots: Slots, *, most: int) -> None:
+        """Take what the answers depend on, what there is room for, and how many may be claimed at all."""
+        self._world = world
+        self._slots = slots
+        self._free, self._quick, self._ahead_s = slots.free, slots.quick, slots.ahead_s
+        self._places = set(slots.places)
+        self._most, self._taken = most, 0
+        self._blocks: _Blocks | None = None
+        self._full = slots.alone
+        self.asked = False
+        self.suspect_waits = False
 
-
-def choose(candidates: list[Claimed], reservation: Reservation | None, world: World, slots: Slots) -> Chosen:
-    """Walk the candidates in their order and take what may start now, plus a bounded prefetch."""
-    chosen = Chosen(Choice(take=[], park=[]))
-    if slots.alone:
-        return chosen
-    blocks = _Blocks(msgspec.structs.replace(world, reservation=reservation))
-    take, park = chosen.choice.take, chosen.choice.park
-    free, quick, ahead_s, places = slots.free, slots.quick, slots.ahead_s, set(slots.places)
-    for job in candidates:
-        block = blocks.of(job)
-        if block is not None:
-            if block[0].parks:
-                park.append((job.number, block[1]))
-            continue
-        if job.crashes:
-            if not take and not slots.holding:
+    def choose(self, candidates: list[Claimed], reservation: Reservation | None, usage: Usage) -> Choice:
+        """Walk the candidates in their order and take what may start now, plus a bounded prefetch."""
+        self.asked = True
+        choice = Choice(take=[], park=[])
+        if self._full:
+            return choice
+        if self._blocks is None:
+            self._blocks = _Blocks(
+                msgspec.structs.replace(self._world, reservation=reservation, in_use=in_use(usage, self._world.in_use.here))
+            )
+        blocks, take, park = self._blocks, choice.take, choice.park
+        blocker, takes, passed_on = blocks.of, self._takes, False
+        for job in candidates:
+            block = blocker(job)
+            if block is not None:
+                if block[0].parks:
+                    park.append((job.number, block[1]))
+                    passed_on = passed_on or (job.job_type in usage.waiting and blocks.leaves_a_place(job))
+            elif passed_on:
+                # Somebody who is parked gets a place, and may be before this one: see in the next round.
+                break
+            elif job.crashes:
+                if self._takes_suspect(choice, job):
+                    break
+            elif takes(job):
                 take.append(job)
-                return chosen
-            chosen.suspect_waits = True
-            if not slots.patient:
-                return chosen
-            continue
-        cost = slots.means.get(job.job_type)
-        if free > 0:
-            free -= 1
-            quick -= cost is None or cost > slots.ahead_s
-        elif cost is None or cost > ahead_s or quick <= 0 or not job.max_retries or not places <= {job.executor}:
-            return chosen
+                if blocks.gauges:
+                    blocks.took(job)
+            else:
+                self._full = True
+                break
+        choice.leave = blocks.full_types
+        choice.again = not self._full and reservation is None and bool(park or choice.leave)
+        return choice
+
+    def _takes(self, job: Claimed) -> bool:
+        if self._taken >= self._most:
+            return False
+        cost = self._slots.means.get(job.job_type)
+        if self._free > 0:
+            self._free -= 1
+            self._quick -= cost is None or cost > self._slots.ahead_s
+        elif cost is None or cost > self._ahead_s or self._quick <= 0 or not job.max_retries or not self._places <= {job.executor}:
+            return False
         else:
-            ahead_s -= cost
-        places.add(job.executor)
-        take.append(job)
-    return chosen
+            self._ahead_s -= cost
+        self._places.add(job.executor)
+        self._taken += 1
+        return True
+
+    def _takes_suspect(self, choice: Choice, job: Claimed) -> bool:
+        """Take a suspect if it has the worker for itself; say whether that is the end of the turn."""
+        if not self._taken and not self._slots.holding:
+            choice.take.append(job)
+            self._full = True
+        else:
+            self.suspect_waits = True
+            self._full = not self._slots.patient
+        return self._full
 
 
 def runnable_types(world: World) -> tuple[str, ...]:
@@ -79,17 +113,63 @@ def runnable_types(world: World) -> tuple[str, ...]:
     return tuple(sorted(name for name in world.types if first_block(Waiting(name), world) is None))
 
 
+class _Gauge(msgspec.Struct):
+    """What is left of one limit."""
+
+    limit: Limit
+    word: str
+    left: int
+
+
+class _Kind(msgspec.Struct):
+    """Rows of one type and organization: what blocks them all, or the limits that they share."""
+
+    block: tuple[Predicate, str] | None
+    gauges: list[_Gauge]
+
+
 class _Blocks:
-    """Asks the predicates once per kind of row; only a reservation makes rows of one kind differ."""
+    """Asks the predicates once per kind of row, and counts what is taken against the limits after that."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._known: dict[tuple[str, str], tuple[Predicate, str] | None] = {}
+        self._kinds: dict[tuple[str, str], _Kind] = {}
+        self._reserved = world.reservation is not None
+        self.gauges: dict[str, _Gauge] = {}
+        self.full_types: frozenset[str] = frozenset()
+        """Types that are at a limit of their own, whatever the organization."""
 
     def of(self, job: Claimed) -> tuple[Predicate, str] | None:
-        key = (job.job_type, job.organization_id)
-        if self._world.reservation is not None:
+        kind = self._kinds.get((job.job_type, job.organization_id)) or self._meet(job)
+        if kind.gauges and kind.block is None:
+            self._read(kind, job)
+        if kind.block is None and self._reserved:
             return first_block(Waiting(job.job_type, job.organization_id, job.number), self._world)
-        if key not in self._known:
-            self._known[key] = first_block(Waiting(*key), self._world)
-        return self._known[key]
+        return kind.block
+
+    def took(self, job: Claimed) -> None:
+        for gauge in self._kinds[job.job_type, job.organization_id].gauges:
+            gauge.left -= 1
+
+    def leaves_a_place(self, job: Claimed) -> bool:
+        """Say whether others of its type may start although this one, which is blocked, may not."""
+        gauges = self._kinds[job.job_type, job.organization_id].gauges
+        return all(gauge.left > 0 for gauge in gauges if gauge.limit.of_type)
+
+    def _meet(self, job: Claimed) -> _Kind:
+        waiting = Waiting(job.job_type, job.organization_id)
+        kind = self._kinds[job.job_type, job.organization_id] = _Kind(first_block(waiting, self._world, OPEN), [])
+        for limit in LIMITS:
+            room = limit.room(waiting, self._world)
+            if room is not None:
+                word = limit.word(waiting)
+                kind.gauges.append(self.gauges.setdefault(word, _Gauge(limit, word, room)))
+        return kind
+
+    def _read(self, kind: _Kind, job: Claimed) -> None:
+        for gauge in kind.gauges:
+            if gauge.left <= 0:
+                kind.block = (gauge.limit, gauge.word)
+                if gauge.limit.of_type:
+                    self.full_types |= {job.job_type}
+                return

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
-from rota.engine.predicates import PREDICATES, Waiting, World, in_words
+from rota.engine.knowledge import counting_of, make_world
+from rota.engine.predicates import PREDICATES, Waiting, World, in_use
+from rota.engine.registry import Registry
+from rota.engine.wording import in_words
 from rota.errors import NotFound
+from rota.model.gate import EVERYTHING, Scope
 from rota.model.states import Status
 from rota.model.values import Instant, Job, WorkerInfo, dashed, instant, undashed
 from rota.ports.store import Store
+
+NAMED_MAX = 10
+"""How many of those that a job waits for are named."""
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -33,8 +40,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
-def explain(store: Store, job_id: str, now: Instant) -> Explanation:
-    """Explain the live job of a chain, or how the chain ended."""
+def explain(store: Store, job_id: str, now: Instant, *, registry: Registry, scope: Scope = EVERYTHING) -> Explanation:
+    """Explain the live job of a chain, or how the chain ended. To whom sees one organization, nothing is told of others."""
     chain = store.chain(job_id)
     if not chain:
         raise NotFound(f"there is no job {dashed(job_id)} in this store")
@@ -43,48 +50,85 @@ def explain(store: Store, job_id: str, now: Instant) -> Explanation:
         return Explanation(job=job, summary=_ended(store, job), reasons=())
     if job.status is Status.RUNNING:
         return Explanation(job=job, summary=_running(job), reasons=())
-    own = _own_conditions(store, job, now)
-    allowed = _allowed(store, job) if job.status is Status.QUEUED else []
+    own = _own_conditions(store, job, now, scope)
+    allowed = _allowed(store, job, now, registry, scope) if job.status is Status.QUEUED else []
     reasons = tuple(own + allowed)
     unmet = next((reason for reason in reasons if not reason.met), None)
     return Explanation(job=job, summary=unmet.detail if unmet else "it is next: it starts as soon as a slot is free", reasons=reasons)
 
 
-def _own_conditions(store: Store, job: Job, now: Instant) -> list[Reason]:
+def _own_conditions(store: Store, job: Job, now: Instant, scope: Scope) -> list[Reason]:
     parents = store.blockers(_hex(job)) if job.blockers else []
-    waiting = [f"{parent.number} ({parent.job_type}, {parent.status})" for parent in parents]
-    edges = Reason(
-        "what it waits for has ended", job.blockers == 0, f"waits for {', '.join(waiting)}" if waiting else "it waits for no other job"
-    )
+    shown = [parent for parent in parents if scope.holds(parent.organization, parent.owner)]
+    waits = _waits(shown) if len(shown) == len(parents) else "waits for jobs of others"
+    edges = Reason("what it waits for has ended", job.blockers == 0, waits)
     if job.status is Status.QUEUED or job.run_at is None:
         return [Reason("its time has come", met=True, detail="it is due"), edges]
     left_s = (instant(job.run_at) - now) / 1e6
     why = f" after attempt {job.attempt - 1} ended" if job.attempt > 1 else ""
-    due = f"due in {left_s:.0f} s{why} (at {job.run_at:%Y-%m-%dT%H:%M:%SZ})" if left_s > 0 else "it is due; the next turn queues it"
+    due = "it is due" if job.blockers else "it is due; the next turn queues it"
+    if left_s > 0:
+        due = f"due in {left_s:.0f} s{why} (at {job.run_at:%Y-%m-%dT%H:%M:%SZ})"
     return [Reason("its time has come", left_s <= 0, due), edges]
 
 
-def _allowed(store: Store, job: Job) -> list[Reason]:
+def _waits(parents: list[Job]) -> str:
+    """Return what a job waits for; first those that will not end well by themselves."""
+    live = [f"{parent.number} ({parent.job_type}, {parent.status})" for parent in parents if not parent.status.ended]
+    words = [_parent_ended(parent) for parent in parents if parent.status.ended][:NAMED_MAX]
+    if live:
+        more = f" and {len(live) - NAMED_MAX:,} more" if len(live) > NAMED_MAX else ""
+        words.append(f"waits for {', '.join(live[:NAMED_MAX])}{more}")
+    return "; ".join(words) or "it waits for no other job"
+
+
+def _parent_ended(parent: Job) -> str:
+    if parent.status is Status.COMPLETED:
+        return f"{parent.number} has completed, and the next turn lets this job go on"
+    return f"{parent.number} ended {parent.status}: retry it, or cancel this job"
+
+
+def _allowed(store: Store, job: Job, now: Instant, registry: Registry, scope: Scope) -> list[Reason]:
     workers = [worker for worker in store.workers() if worker.kind == "worker"]
-    world = World(
-        types=frozenset(name for worker in workers for name in worker.job_types),
-        pauses=frozenset(store.pauses()),
-        reservation=store.reservation(),
-    )
-    number = _number(store, job)
+    world = _world(store, job, workers, now, registry)
+    waiting = Waiting(job.job_type, job.organization, _number(store, job))
     reasons = []
     for predicate in PREDICATES:
-        blocker = predicate.blocked_by(Waiting(job.job_type, job.organization, number), world)
-        reasons.append(Reason(predicate.name, blocker is None, "yes" if blocker is None else in_words(blocker)))
+        blocker = predicate.blocked_by(waiting, world)
+        detail = "yes" if blocker is None else in_words(blocker, world, now, whole=scope.organization is None)
+        reasons.append(Reason(predicate.name, blocker is None, detail))
     if not workers:
         reasons[0] = Reason(reasons[0].condition, met=False, detail="no worker is running: start one with `rota up` or `rota worker`")
-    ahead = store.ahead(_hex(job))
-    reasons.append(Reason("its turn has come", ahead == 0, _ahead(ahead, workers)))
+    reasons.append(_turn_of(store, job, workers, scope))
     if job.crashes:
         reasons.append(
             Reason("it may run alone", met=True, detail=f"its worker crashed {job.crashes} times under it: it starts when a worker is idle")
         )
     return reasons
+
+
+def _world(store: Store, job: Job, workers: list[WorkerInfo], now: Instant, registry: Registry) -> World:
+    """Return the world as all live workers together see it."""
+    registry.sync(store, now)
+    world = make_world(registry, store, frozenset(name for worker in workers for name in worker.job_types))
+    counting = msgspec.structs.replace(counting_of(world), running=True)
+    usage = in_use(store.usage(counting, now=now), {})
+    able = sum(job.job_type in worker.job_types for worker in workers)
+    return msgspec.structs.replace(
+        world,
+        reservation=store.reservation(),
+        # None of them can take one more if all together hold as many as all together may.
+        concurrency={name: limit * able for name, limit in world.concurrency.items() if name == job.job_type and able},
+        in_use=msgspec.structs.replace(usage, here=usage.by_type),
+    )
+
+
+def _turn_of(store: Store, job: Job, workers: list[WorkerInfo], scope: Scope) -> Reason:
+    ahead = store.ahead(_hex(job))
+    if scope.organization is None or not ahead:
+        return Reason("its turn has come", ahead == 0, _ahead(ahead, workers))
+    own = store.ahead(_hex(job), scope=scope)
+    return Reason("its turn has come", met=False, detail=_ahead(own, []) if own else "others are ahead of it")
 
 
 def _ahead(ahead: int, workers: list[WorkerInfo]) -> str:

@@ -52,6 +52,13 @@ class Holding:
         self.ended[job.number] = ended
         self._kinds[job.executor, job.job_type] -= 1
 
+    def by_type(self) -> dict[str, int]:
+        """Return how many are held of each job type."""
+        found: dict[str, int] = {}
+        for (_, name), count in self._kinds.items():
+            found[name] = found.get(name, 0) + count
+        return found
+
     def written(self) -> None:
         """Forget what has ended: it is in the store. Its durations are kept as means."""
         for each in self.ended.values():

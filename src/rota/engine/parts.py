@@ -7,6 +7,7 @@ from random import Random
 
 import msgspec
 
+from rota.engine.registry import Registry
 from rota.model.handler import Handler
 from rota.model.settings import Settings
 from rota.ports.clock import Clock, Ids
@@ -26,6 +27,8 @@ class Parts(msgspec.Struct, kw_only=True, frozen=True):
     rng: Random
     settings: Settings
     handlers: Mapping[str, Handler]
+    registry: Registry
+    """The definitions, as far as the process knows them."""
     build_executor: Callable[[str, Equipment], Executor]
     log_dir: str | None
     wakeup: Callable[[], Wakeup] | None = None

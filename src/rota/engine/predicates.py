@@ -5,11 +5,14 @@ The dispatcher asks them when it claims and `explain` asks the same ones, in the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
 
-from rota.ports.store import Reservation
+from rota.model.templates import Rate
+from rota.model.values import Held
+from rota.ports.store import Reservation, Starts, Usage
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -20,12 +23,31 @@ class Waiting(msgspec.Struct, frozen=True):
     number: int | None = None
 
 
+class InUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What the limits are measured against."""
+
+    by_type: Mapping[str, int] = {}
+    """RUNNING jobs of all workers."""
+    by_organization: Mapping[str, int] = {}
+    starts: Mapping[str, Starts] = {}
+    here: Mapping[str, int] = {}
+    """What the worker itself (in explain, every worker that has the handler) holds, by type."""
+
+
 class World(msgspec.Struct, frozen=True, kw_only=True):
     """What the answers depend on."""
 
     types: frozenset[str]
     """Job types that the worker (or, in explain, any live worker) can run."""
     pauses: frozenset[tuple[str, str]] = frozenset()
+    suspended: frozenset[str] = frozenset()
+    """Organizations."""
+    template_limits: Mapping[str, int] = {}
+    organization_limits: Mapping[str, int] = {}
+    rates: Mapping[str, Rate] = {}
+    concurrency: Mapping[str, int] = {}
+    """How many of a type the worker (in explain, all that have the handler) may hold."""
+    in_use: InUse = InUse()
     reservation: Reservation | None = None
 
 
@@ -65,16 +87,97 @@ class NothingPaused:
 
 
 class OrganizationOpen:
-    """Its organization is not paused."""
+    """Its organization is neither paused nor suspended."""
 
-    name = "organization not paused"
+    name = "organization open"
     parks = True
 
     def blocked_by(self, job: Waiting, world: World) -> str | None:
         """Name the organization."""
-        if job.organization_id is not None and ("organization", job.organization_id) in world.pauses:
-            return f"organization:{job.organization_id}"
-        return None
+        name = job.organization_id
+        if name is None:
+            return None
+        if ("organization", name) in world.pauses:
+            return f"{Held.ORGANIZATION}:{name}"
+        return f"{Held.SUSPENDED}:{name}" if name in world.suspended else None
+
+
+class Limit:
+    """A condition that is a number: so many, and no more."""
+
+    name: str
+    parks = True
+    kind: str
+    of_type = True
+    """All rows of a type share it, whatever their organization."""
+
+    def room(self, job: Waiting, world: World) -> int | None:
+        """Return how many more of this kind may start; None: as many as like."""
+        raise NotImplementedError
+
+    def word(self, job: Waiting) -> str:
+        """Return what it is that this kind shares."""
+        return f"{self.kind}:{job.job_type}"
+
+    def blocked_by(self, job: Waiting, world: World) -> str | None:
+        """Name what is full."""
+        room = self.room(job, world)
+        return None if room is None or room > 0 else self.word(job)
+
+
+class TemplateLimit(Limit):
+    """Fewer of its template run, on all workers together, than may."""
+
+    name = "template below its limit"
+    kind = Held.TEMPLATE_LIMIT
+
+    def room(self, job: Waiting, world: World) -> int | None:
+        """Return how many more of the template may run."""
+        limit = world.template_limits.get(job.job_type)
+        return None if limit is None else limit - world.in_use.by_type.get(job.job_type, 0)
+
+
+class OrganizationLimit(Limit):
+    """Fewer of its organization run than may."""
+
+    name = "organization below its limit"
+    kind = Held.ORGANIZATION_LIMIT
+    of_type = False
+
+    def room(self, job: Waiting, world: World) -> int | None:
+        """Return how many more of the organization may run."""
+        name = job.organization_id
+        limit = None if name is None else world.organization_limits.get(name)
+        return None if limit is None else limit - world.in_use.by_organization.get(str(name), 0)
+
+    def word(self, job: Waiting) -> str:
+        """Name the organization."""
+        return f"{self.kind}:{job.organization_id}"
+
+
+class RateLimit(Limit):
+    """Fewer of its template have started inside the window than may."""
+
+    name = "rate limit has room"
+    kind = Held.RATE_LIMIT
+
+    def room(self, job: Waiting, world: World) -> int | None:
+        """Return how many more of the template may start now."""
+        rate, starts = world.rates.get(job.job_type), world.in_use.starts.get(job.job_type)
+        return None if rate is None else rate.count - (starts.count if starts is not None else 0)
+
+
+class ProcessLimit(Limit):
+    """This worker holds fewer of its template than it may. Another worker may have room: nothing is parked."""
+
+    name = "a worker has room for its template"
+    parks = False
+    kind = "concurrency"
+
+    def room(self, job: Waiting, world: World) -> int | None:
+        """Return how many more of the template this worker may take."""
+        limit = world.concurrency.get(job.job_type)
+        return None if limit is None else limit - world.in_use.here.get(job.job_type, 0)
 
 
 class NoReservation:
@@ -91,28 +194,25 @@ class NoReservation:
         return f"direct:{reservation.reserved_by}"
 
 
-PREDICATES: tuple[Predicate, ...] = (RunnableType(), NothingPaused(), OrganizationOpen(), NoReservation())
+OPEN: tuple[Predicate, ...] = (RunnableType(), NothingPaused(), OrganizationOpen())
+LIMITS: tuple[Limit, ...] = (TemplateLimit(), OrganizationLimit(), RateLimit(), ProcessLimit())
+PREDICATES: tuple[Predicate, ...] = (*OPEN, *LIMITS, NoReservation())
 
 
-_WORDS = {
-    "type": "no live worker has a handler for {name}",
-    "all": "everything is paused",
-    "template": "template {name} is paused",
-    "organization": "organization {name} is paused",
-    "direct": "a direct execution by {name} has the next slot",
-}
-
-
-def in_words(blocker: str) -> str:
-    """Return what blocks as a person would say it."""
-    kind, _, name = blocker.partition(":")
-    return _WORDS[kind].format(name=name)
-
-
-def first_block(job: Waiting, world: World) -> tuple[Predicate, str] | None:
+def first_block(job: Waiting, world: World, predicates: tuple[Predicate, ...] = PREDICATES) -> tuple[Predicate, str] | None:
     """Return the first predicate that does not hold, and what blocks."""
-    for predicate in PREDICATES:
+    for predicate in predicates:
         blocker = predicate.blocked_by(job, world)
         if blocker is not None:
             return predicate, blocker
     return None
+
+
+def in_use(usage: Usage, here: Mapping[str, int]) -> InUse:
+    """Return what a store counted, added up by type and by organization."""
+    by_type: dict[str, int] = {}
+    by_organization: dict[str, int] = {}
+    for (organization, job_type), count in usage.running.items():
+        by_type[job_type] = by_type.get(job_type, 0) + count
+        by_organization[organization] = by_organization.get(organization, 0) + count
+    return InUse(by_type=by_type, by_organization=by_organization, starts=usage.starts, here=here)

@@ -1,49 +1,66 @@
-"""Which templates there are: those of this process's code, and those the store knows from others."""
+"""What jobs can be made of here: templates of this process's code and of the store, its organizations and its users."""
 
 from __future__ import annotations
 
+import inspect
+import logging
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
-from rota.errors import InvalidHandler, InvalidName, InvalidOption, TemplateUnavailable, UnknownTemplate
-from rota.model.backoff import Backoff
-from rota.model.handler import Handler, inspect_handler
+from rota.errors import InvalidHandler, OrganizationUnavailable, TemplateUnavailable, UnknownOrganization, UnknownTemplate
+from rota.model.checks import check_name, seconds, whole
+from rota.model.gate import SYSTEM
+from rota.model.handler import Handler, Place, inspect_handler
 from rota.model.ordering import priority_of
 from rota.model.settings import Settings
-from rota.model.values import SYSTEM, Instant, Policy, Template
+from rota.model.templates import TEXT_MAX, InForce, Spec, as_object, besides_handler, from_object, in_force, spec_of
+from rota.model.values import Instant, Organization, OrganizationState, Policy, Template, TemplateState, User
 from rota.ports.clock import Ids
 from rota.ports.store import Store
 
-CENTURY_S = 36_525 * 86_400
+log = logging.getLogger("rota.templates")
 
-
-class Options(msgspec.Struct, kw_only=True, frozen=True):
-    """What a template says of its jobs. None: the setting's default."""
-
-    priority: str | int | None = None
-    max_retries: int | None = None
-    max_crashes: int | None = None
-    backoff: Backoff | None = None
-    timeout: float | None = None
-    queue_ttl: float | None = None
+Find: TypeAlias = Callable[[str], "Callable[..., Any] | None"]
+"""Imports the function that a template names; None if it is not to be imported here. Raises InvalidHandler if it can't be."""
+Check: TypeAlias = Callable[[Handler], None]
+"""Refuses a handler that its executor could never call."""
 
 
 class Known(msgspec.Struct, kw_only=True):
-    """One template as this process knows it."""
+    """One template as this process knows it. What is in force is worked out once, not for each job."""
 
     name: str
-    policy: Policy
-    queue_ttl: float | None
+    force: InForce
+    code: Spec = Spec()
+    people: Spec = Spec()
     template_id: str | None = None
-    state: str = "ENABLED"
+    state: str = TemplateState.ENABLED
     handler: Handler | None = None
+    record: Template | None = None
+    """As the store has it; None until it was recorded there."""
+    special: bool = False
+    """It asks for more than most: a permission, a dedup window or a limit on submissions."""
+
+    def __post_init__(self) -> None:
+        """Work out what every job of it would ask again."""
+        force = self.force
+        self.special = bool(force.requires_permission is not None or force.dedup_window or force.submit_limit)
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A handler as a record names it."""
+
+    path: str
+    executor: str | None
 
 
 class Registry:
-    """Templates by name. Code wins over the store's record for handlers and defaults; the state is the store's word."""
+    """Templates, organizations and users by name. See `rota.model.templates` for who wins where code and record differ."""
 
     def __init__(self, settings: Settings, ids: Ids) -> None:
         """Start empty."""
@@ -51,8 +68,16 @@ class Registry:
         self._ids = ids
         self.handlers: dict[str, Handler] = {}
         self._known: dict[str, Known] = {}
+        self.organizations: dict[str, Organization] = {}
+        self.users: dict[str, User] = {}
         self._lock = threading.Lock()
         self._unsynced = True
+        self._find: Find | None = None
+        self._check: Check | None = None
+        self._imported: dict[str, Named] = {}
+        """Templates whose handler was not registered here but imported, and as what it was named."""
+        self._refused: dict[str, int] = {}
+        """Templates whose handler could not be imported, in which version. Told once."""
         self.version = -1
         """Of the store's definitions, as last read."""
 
@@ -62,36 +87,49 @@ class Registry:
         function: Callable[..., Any],
         *,
         executor: str | None,
-        options: Options,
+        options: Mapping[str, object],
         check: Callable[[Handler], None] | None = None,
     ) -> None:
         """Register a handler, or refuse it saying which parameter or option can't be."""
         check_name(name, "template", self._settings.name_max)
         handler = inspect_handler(name, function, executor)
         present = self.handlers.get(name)
-        if present is not None and not _same_function(present.function, function):
+        if present is not None and name not in self._imported and not _same_function(present.function, function):
             raise InvalidHandler(
                 f"{name!r} is registered already, for {_where(present.function)}: give {_where(function)} another name with name=…"
             )
         if check is not None:
             check(handler)
+        code = replace(spec_of(_described(options, function)), executor=handler.executor, handler=_where(function)[:TEXT_MAX])
         with self._lock:
-            self._known[name] = Known(
-                name=name,
-                policy=policy_of(options, handler.executor, self._settings),
-                queue_ttl=None if options.queue_ttl is None else seconds("queue_ttl", options.queue_ttl),
-                handler=handler,
-            )
+            self._imported.pop(name, None)
+            known = self._known.get(name)
+            people = known.people if known is not None else Spec()
+            force = in_force(name, self._settings, code, besides_handler(people))
+            self._known[name] = Known(name=name, code=code, people=people, force=force, handler=handler)
             self.handlers[name] = handler
             self._unsynced = True
+
+    def serve(self, find: Find, check: Check, store: Store, now: Instant) -> None:
+        """Be a worker's: import the handlers that templates name and that are not here. See `import_named`."""
+        self._find, self._check = find, check
+        self.sync(store, now)
+        self.import_named(store, now)
 
     def copy(self) -> Registry:
         """Return the same templates under a lock of its own."""
         other = Registry(self._settings, self._ids)
         other.handlers = self.handlers
         other._known = dict(self._known)
+        other._find, other._check = self._find, self._check
+        other._imported, other._refused = dict(self._imported), dict(self._refused)
+        other.organizations, other.users = dict(self.organizations), dict(self.users)
         other._unsynced = True
         return other
+
+    def known(self) -> list[Known]:
+        """Return every template as it was last read."""
+        return list(self._known.values())
 
     def resolve(self, name: str, store: Store, now: Instant) -> Known:
         """Return the template a new job is made from. What others changed meanwhile shows when the job is written."""
@@ -99,71 +137,168 @@ class Registry:
         if known is None or known.template_id is None or known.state != "ENABLED":
             self.sync(store, now)
             known = self._known.get(name)
-        if known is None:
+        if known is None or known.template_id is None:
             check_name(name, "template", self._settings.name_max)
-            names = ", ".join(sorted(self._known)[:10]) or "none"
+            names = ", ".join(sorted(each.name for each in self.known() if each.state != TemplateState.ARCHIVED)[:10]) or "none"
             raise UnknownTemplate(f"no template {name!r}; known here: {names}. Register it with @rota.job, or start a worker that has it")
         if known.state != "ENABLED":
-            raise TemplateUnavailable(f"template {name!r} is {known.state.lower()} and takes no new jobs")
+            raise TemplateUnavailable(
+                f"template {name!r} is {known.state.lower()} and takes no new jobs: `rota template enable {name}` changes that"
+            )
         return known
+
+    def organization(self, name: str, store: Store, now: Instant) -> Organization:
+        """Return an organization that takes new jobs, or refuse it."""
+        found = self.organizations.get(name)
+        if found is None or found.state is not OrganizationState.ACTIVE:
+            self.sync(store, now)
+            found = self.organizations.get(name)
+        if found is None:
+            raise UnknownOrganization(f"there is no organization {name!r} in this store: make it with `rota organization create`")
+        if found.state is not OrganizationState.ACTIVE:
+            raise OrganizationUnavailable(f"organization {name!r} is {found.state.lower()} and takes no new jobs")
+        return found
 
     def sync(self, store: Store, now: Instant) -> None:
         """Bring code and record together when either has changed."""
         with self._lock:
-            if self._unsynced and self.handlers:
-                store.put_templates([self._record(self._known[name], now) for name in self.handlers], actor=SYSTEM, now=now)
+            own = [self._known[name] for name in self.handlers if name not in self._imported]
+            if self._unsynced and own:
+                store.put_templates([self._record(known, now) for known in own], actor=SYSTEM, now=now)
             version = store.definitions()
             if version == self.version and not self._unsynced:
                 return
             self._unsynced = False
-            for template in store.templates():
-                self._take(template)
+            self._take_all(store.templates())
+            self.organizations = {each.name: each for each in store.organizations()}
+            self.users = {each.name: each for each in store.users()}
             self.version = version
 
     def _record(self, known: Known, now: Instant) -> Template:
-        defaults = msgspec.to_builtins(known.policy) | {"queue_ttl": known.queue_ttl}
-        return Template(
-            id=known.template_id or self._ids.take(1, now)[0],
-            name=known.name,
-            job_type=known.name,
-            state=known.state,
-            version=0,
-            defaults=defaults,
-        )
+        template_id = known.template_id or self._ids.take(1, now)[0]
+        return Template(id=template_id, name=known.name, job_type=known.name, defaults=as_object(known.code))
+
+    def _take_all(self, templates: list[Template]) -> None:
+        there = {template.name for template in templates}
+        for name in [name for name in self._known if name not in there]:
+            if name in self.handlers and name not in self._imported:
+                # Dropped from the store while its code is here: the next job of it records it anew.
+                self._known[name].template_id, self._unsynced = None, True
+            else:
+                del self._known[name]
+                if self._imported.pop(name, None) is not None:
+                    del self.handlers[name]
+        for template in templates:
+            self._take(template)
 
     def _take(self, template: Template) -> None:
-        known = self._known.get(template.name)
-        if known is None:
-            defaults = dict(template.defaults)
-            queue_ttl = defaults.pop("queue_ttl", None)
-            known = Known(name=template.name, policy=msgspec.convert(defaults, Policy), queue_ttl=queue_ttl)  # type: ignore[arg-type]
-            self._known[template.name] = known
-        elif known.handler is None:
-            defaults = dict(template.defaults)
-            known.queue_ttl = defaults.pop("queue_ttl", None)  # type: ignore[assignment] # a number or None, as written
-            known.policy = msgspec.convert(defaults, Policy)
-        known.template_id = template.id
-        known.state = template.state
+        name, handler = template.name, self.handlers.get(template.name)
+        recorded, people = from_object(template.defaults), from_object(template.overrides)
+        if handler is None:
+            code, force = recorded, in_force(name, self._settings, recorded, people)
+        elif name in self._imported:
+            code = replace(recorded, executor=handler.executor)
+            force = in_force(name, self._settings, code, replace(people, executor=UNSET))
+        else:
+            code = self._known[name].code
+            force = in_force(name, self._settings, code, besides_handler(people))
+        self._known[name] = Known(
+            name=name,
+            code=code,
+            people=people,
+            force=force,
+            template_id=template.id,
+            state=template.state,
+            handler=handler,
+            record=template,
+        )
+
+    # ---- handlers that templates name -------------------------------------------------------------------------
+
+    def import_named(self, store: Store, now: Instant) -> None:
+        """Import what is named and not here, where `serve` has said how. Workers do this whenever they read the definitions anew.
+
+        Without the lock: a module may register handlers while it is imported. Not in `sync`: a caller who enqueues need not wait for it.
+        """
+        if self._find is None:
+            return
+        told = [record for known in self.known() if (record := self._import_one(known, self._find)) is not None]
+        if told:
+            # Where a handler runs is the code's word: those who enqueue without having it learn it from the record.
+            store.put_templates(told, actor=SYSTEM, now=now)
+
+    def _import_one(self, known: Known, find: Find) -> Template | None:
+        """Import the handler of one template, if that is wanted; return what its record lacks then."""
+        name, record, wanted = known.name, known.record, _named(known)
+        there = self._imported.get(name)
+        if record is None or wanted in {None, there} or (there is None and name in self.handlers):
+            return None
+        if self._refused.get(name) == record.version:
+            return None
+        try:
+            handler = self._find_one(name, wanted, find)
+        except InvalidHandler as error:
+            self._refused[name] = record.version
+            self._forget(name)
+            log.error(  # noqa: TRY400 - the message says it all; our own traceback would say nothing
+                "the handler of template %s can't be imported, so its jobs wait: %s. Repair that and start this worker again, "
+                "or name another: `rota template set %s handler=MODULE:FUNCTION`",
+                name,
+                error,
+                name,
+            )
+            return None
+        if handler is None:
+            self._forget(name)
+            return None
+        return self._keep(name, handler, wanted)
+
+    def _find_one(self, name: str, wanted: Named, find: Find) -> Handler | None:
+        function = find(wanted.path)
+        if function is None:
+            log.debug("template %s names %s, which is not under handler_modules: others may have it", name, wanted.path)
+            return None
+        handler = inspect_handler(name, function, wanted.executor)
+        if self._check is not None:
+            self._check(handler)
+        return handler
+
+    def _keep(self, name: str, handler: Handler, wanted: Named) -> Template | None:
+        with self._lock:
+            known = self._known.get(name)
+            if known is None or known.record is None or (name in self.handlers and name not in self._imported):
+                return None  # it was dropped meanwhile, or importing the module has registered it
+            self.handlers[name], self._imported[name] = handler, wanted
+            self._take(known.record)
+        log.info("template %s runs %s here, as its record says", name, wanted.path)
+        defaults = known.record.defaults | {"executor": handler.executor}
+        return None if wanted.executor or defaults == known.record.defaults else replace(known.record, defaults=defaults)
+
+    def _forget(self, name: str) -> None:
+        """Run nothing under a name any more whose function can't be had."""
+        with self._lock:
+            known = self._known.get(name)
+            if self._imported.pop(name, None) is not None:
+                del self.handlers[name]
+                if known is not None and known.record is not None:
+                    self._take(known.record)
 
 
-def policy_of(options: Options, executor: str, settings: Settings) -> Policy:
-    """Return the rules a job will carry, options over settings."""
-    backoff = options.backoff or Backoff(settings.backoff_base, settings.backoff_factor, settings.backoff_cap, settings.backoff_jitter)
-    return Policy(
-        priority=priority_of(settings.priority if options.priority is None else options.priority),
-        max_retries=whole("max_retries", settings.max_retries if options.max_retries is None else options.max_retries, least=0),
-        max_crashes=whole("max_crashes", settings.max_crashes if options.max_crashes is None else options.max_crashes, least=1),
-        backoff=msgspec.json.encode(backoff).decode(),
-        timeout=seconds("timeout", settings.timeout if options.timeout is None else options.timeout),
-        executor=executor,
-    )
+def _named(known: Known) -> Named | None:
+    """Return what the record names: where the function is, and where it is to run unless the function itself decides."""
+    if known.force.handler is None or known.record is None:
+        return None
+    recorded, said = known.record.defaults.get("executor"), known.people.executor
+    if said is UNSET and recorded in {Place.PROCESS, Place.INLINE}:
+        said = str(recorded)
+    return Named(known.force.handler, None if said is UNSET else said)
 
 
 def override(policy: Policy, *, priority: str | int | None, max_retries: int | None, timeout: float | None) -> Policy:
     """Return a policy with one job's own choices on top."""
     if priority is None and max_retries is None and timeout is None:
         return policy
-    return msgspec.structs.replace(
+    return replace(
         policy,
         priority=policy.priority if priority is None else priority_of(priority),
         max_retries=policy.max_retries if max_retries is None else whole("max_retries", max_retries, least=0),
@@ -171,28 +306,12 @@ def override(policy: Policy, *, priority: str | int | None, max_retries: int | N
     )
 
 
-def check_name(name: object, what: str, limit: int) -> None:
-    """Refuse names that are empty, too long or not printable."""
-    if not isinstance(name, str) or not name.strip():
-        raise InvalidName(f"{name!r} is not a {what} name: give a text of 1 to {limit} characters")
-    if len(name) > limit:
-        raise InvalidName(f"the {what} name {name[:40] + '…'!r} has {len(name):,} characters; at most {limit} are allowed")
-    if not name.isprintable():
-        raise InvalidName(f"the {what} name {name!r} has characters that can't be printed")
-
-
-def whole(name: str, value: object, *, least: int) -> int:
-    """Return a whole number or refuse it."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidOption(f"{name}={value!r} is not allowed: give a whole number, {least} or more")
-    return value
-
-
-def seconds(name: str, value: object) -> float:
-    """Return seconds or refuse them."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= CENTURY_S:
-        raise InvalidOption(f"{name}={value!r} is not allowed: give 0 or more seconds, at most a hundred years")
-    return float(value)
+def _described(options: Mapping[str, object], function: Callable[..., Any]) -> Mapping[str, object]:
+    """Return the options with the first line of the function's docstring as the description, unless they have one."""
+    if "description" in options or not inspect.isroutine(function):
+        return options
+    first = (inspect.getdoc(function) or "").strip().partition("\n")[0].strip()
+    return {**options, "description": first[:TEXT_MAX]} if first else options
 
 
 def _same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
@@ -200,4 +319,4 @@ def _same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
 
 
 def _where(function: Callable[..., Any]) -> str:
-    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
+    return f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', repr(function))}"

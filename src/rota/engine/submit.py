@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-from rota.engine.registry import Known, Registry, override, seconds
-from rota.errors import InvalidInput, InvalidOption, InvalidParams
+from rota.engine.registry import Known, Registry, override
+from rota.errors import InvalidInput, InvalidOption, InvalidParams, NotFound, PermissionDenied, RotaError
+from rota.model.checks import seconds
+from rota.model.dependencies import PARENT_RULES
+from rota.model.gate import Actor, may_use
 from rota.model.params import encode_params
 from rota.model.settings import Settings
-from rota.model.values import LATEST, LOCAL, SECOND, Actor, Instant, NewRow, Origin, instant, undashed
+from rota.model.values import LATEST, SECOND, Instant, NewRow, Organization, OrganizationState, Origin, instant, undashed
 from rota.ports.clock import Clock, Ids
 from rota.ports.store import Store
 
@@ -26,6 +30,10 @@ class NewJob(msgspec.Struct, kw_only=True):
     priority: str | int | None = None
     run_at: datetime | timedelta | None = None
     unique_key: str | None = None
+    depends_on: Sequence[Any] | str | None = None
+    """Jobs (or their ids or numbers) whose chains must complete first."""
+    on_parent_failure: str | None = None
+    """What becomes of this job if one of them ends otherwise: wait (until it is retried), skip or cancel."""
     max_retries: int | None = None
     timeout: float | None = None
     queue_ttl: float | None = None
@@ -33,80 +41,103 @@ class NewJob(msgspec.Struct, kw_only=True):
 
 
 class Submitter:
-    """Builds rows. Reads the store only to know its templates."""
+    """Builds rows. Reads the store only to know its templates and organizations."""
 
-    def __init__(self, registry: Registry, clock: Clock, ids: Ids, settings: Settings) -> None:
-        """Take what rows are built from."""
+    def __init__(self, registry: Registry, clock: Clock, ids: Ids, settings: Settings, locate: Callable[[Any, Actor], str]) -> None:
+        """Take what rows are built from; `locate` turns what an actor calls a job into its id."""
         self._registry = registry
         self._clock = clock
         self._ids = ids
         self._settings = settings
+        self._locate = locate
 
     def one(self, job: NewJob, store: Store, actor: Actor, *, origin: str = Origin.API) -> NewRow:
         """Build the row of one job."""
         now = self._clock.now()
         known = self._registry.resolve(job.name, store, now)
-        return self._row(job, known, actor, now, job_id=self._id(job.job_id, now), origin=origin)
+        return self._row(job, known, self._organization(actor, store, now), actor, now, job_id=self._id(job.job_id, now), origin=origin)
 
-    def chunks(self, jobs: Iterable[Any], store: Store, actor: Actor) -> Iterator[tuple[list[NewRow], Instant, InvalidInput | None]]:
-        """Build rows chunk by chunk, in bounded memory. A bad item ends the last chunk and comes with it."""
+    def chunks(self, jobs: Iterable[Any]) -> Iterator[Chunk]:
+        """Take items chunk by chunk, in bounded memory."""
         rest = iter(jobs)
         while items := list(islice(rest, self._settings.bulk_chunk)):
-            now = self._clock.now()
-            self._registry.sync(store, now)
-            rows, error = self._chunk(items, store, actor, now)
-            yield rows, now, error
-            if error is not None:
-                return
+            yield Chunk(items, self._ids.take(len(items), self._clock.now()))
 
-    def _chunk(self, items: list[Any], store: Store, actor: Actor, now: Instant) -> tuple[list[NewRow], InvalidInput | None]:
+    def rows(self, chunk: Chunk, store: Store, actor: Actor, now: Instant) -> Rows:
+        """Build a chunk's rows, under the ids it was given. A bad item ends them and comes with them."""
+        self._registry.sync(store, now)
+        organization = self._organization(actor, store, now)
         rows: list[NewRow] = []
         templates: dict[str, Known] = {}
-        for item, job_id in zip(items, self._ids.take(len(items), now), strict=True):
+        for item, job_id in zip(chunk.items, chunk.ids, strict=True):
             try:
                 if type(item) is tuple and len(item) == 2:
                     name, params = item
                     if name not in templates:
                         templates[name] = self._registry.resolve(name, store, now)
-                    rows.append(self._plain(templates[name], params, job_id, actor, now))
+                    rows.append(self._plain(templates[name], organization, params, job_id, actor, now))
                 else:
                     job = as_new_job(item)
                     known = self._registry.resolve(job.name, store, now)
-                    rows.append(self._row(job, known, actor, now, job_id=self._id(job.job_id, now, job_id)))
-            except InvalidInput as error:
-                return rows, error
+                    rows.append(self._row(job, known, organization, actor, now, job_id=self._id(job.job_id, now, job_id)))
+            except (InvalidInput, PermissionDenied, NotFound) as error:
+                return Rows(rows, error)
             except TypeError as error:
-                return rows, InvalidParams(str(error))
-        return rows, None
+                return Rows(rows, InvalidParams(str(error)))
+        return Rows(rows)
 
     def plain(self, name: str, params: Mapping[str, Any] | None, store: Store, actor: Actor) -> NewRow:
         """Build the row of one job that has nothing of its own but its params: most jobs, and the shortest way."""
         now = self._clock.now()
-        return self._plain(self._registry.resolve(name, store, now), params, self._ids.take(1, now)[0], actor, now)
+        known = self._registry.resolve(name, store, now)
+        return self._plain(known, self._organization(actor, store, now), params, self._ids.take(1, now)[0], actor, now)
 
-    def _plain(self, known: Known, params: Mapping[str, Any] | None, job_id: str, actor: Actor, now: Instant) -> NewRow:
+    def _organization(self, actor: Actor, store: Store, now: Instant) -> Organization:
+        found = self._registry.organizations.get(actor.organization)
+        if found is None or found.state is not OrganizationState.ACTIVE:
+            return self._registry.organization(actor.organization, store, now)
+        return found
+
+    def _plain(  # noqa: PLR0917 - on the path of every job: keywords would cost it half a microsecond
+        self, known: Known, organization: Organization, params: Mapping[str, Any] | None, job_id: str, actor: Actor, now: Instant
+    ) -> NewRow:
         _check(known, params)
-        return NewRow(
+        force = known.force
+        row = NewRow(
             job_id=job_id,
             job_type=known.name,
-            params=encode_params(params, limit_bytes=self._settings.payload_max),
-            policy=known.policy,
+            params=encode_params(params, limit_bytes=force.payload_max),
+            policy=force.policy,
             run_at=now,
             template_id=known.template_id,
             organization_id=actor.organization,
             owner=actor.name,
-            expires_at=None if known.queue_ttl is None else now + round(known.queue_ttl * SECOND),
+            expires_at=None if force.queue_ttl is None else now + round(force.queue_ttl * SECOND),
         )
+        if known.special or organization.max_priority is not None:
+            self._special(row, known, organization, params, actor)
+        return row
 
-    def _row(self, job: NewJob, known: Known, actor: Actor, now: Instant, *, job_id: str, origin: str = Origin.API) -> NewRow:
+    def _row(
+        self,
+        job: NewJob,
+        known: Known,
+        organization: Organization,
+        actor: Actor,
+        now: Instant,
+        *,
+        job_id: str,
+        origin: str = Origin.API,
+    ) -> NewRow:
         _check(known, job.params)
-        queue_ttl = known.queue_ttl if job.queue_ttl is None else seconds("queue_ttl", job.queue_ttl)
+        force = known.force
+        queue_ttl = force.queue_ttl if job.queue_ttl is None else seconds("queue_ttl", job.queue_ttl)
         run_at = now if job.run_at is None else max(now, when(job.run_at, now))
-        return NewRow(
+        row = NewRow(
             job_id=job_id,
             job_type=job.name,
-            params=encode_params(job.params, limit_bytes=self._settings.payload_max),
-            policy=override(known.policy, priority=job.priority, max_retries=job.max_retries, timeout=job.timeout),
+            params=encode_params(job.params, limit_bytes=force.payload_max),
+            policy=override(force.policy, priority=job.priority, max_retries=job.max_retries, timeout=job.timeout),
             run_at=run_at,
             template_id=known.template_id,
             organization_id=actor.organization,
@@ -114,8 +145,49 @@ class Submitter:
             owner=actor.name,
             unique_key=None if job.unique_key is None else self._key(job.unique_key),
             expires_at=None if queue_ttl is None else run_at + round(queue_ttl * SECOND),
+            depends_on=self.parents(job.depends_on, actor),
+            on_parent_failure=parent_rule(job.on_parent_failure),
             chosen=job.job_id is not None,
         )
+        if known.special or organization.max_priority is not None:
+            self._special(row, known, organization, job.params, actor, chosen_priority=job.priority is not None)
+        return row
+
+    def _special(
+        self,
+        row: NewRow,
+        known: Known,
+        organization: Organization,
+        params: Mapping[str, Any] | None,
+        actor: Actor,
+        *,
+        chosen_priority: bool = False,
+    ) -> None:
+        """Apply what only some templates and organizations have: a permission, a dedup window, limits."""
+        force, most = known.force, organization.max_priority
+        if not may_use(actor, force.requires_permission):
+            raise PermissionDenied(
+                f"{actor.name!r} lacks the permission {force.requires_permission!r} that template {known.name!r} requires"
+            )
+        if most is not None and row.policy.priority > most:
+            if chosen_priority:
+                raise InvalidOption(f"priority {row.policy.priority} is over the max_priority {most} of organization {organization.name!r}")
+            # What the template gives by itself is lowered, so that the template stays usable.
+            row.policy = msgspec.structs.replace(row.policy, priority=most)
+        if force.dedup_window and row.origin == Origin.API:
+            row.job_hash = job_hash(actor.organization, known.name, params)
+            row.dedup_window = round(force.dedup_window * SECOND)
+        if force.submit_limit is not None:
+            row.submit_limit, row.submit_window = force.submit_limit.count, force.submit_limit.window
+
+    def parents(self, given: Sequence[Any] | Any | None, actor: Actor) -> tuple[str, ...]:
+        """Return the ids of jobs that another is to wait for, given as one or as several."""
+        if not given:
+            return ()
+        parents = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+        if len(parents) > self._settings.parents_max:
+            raise InvalidOption(f"{len(parents):,} parents are over the limit of {self._settings.parents_max:,} (setting parents_max)")
+        return tuple(dict.fromkeys(self._locate(parent, actor) for parent in parents))
 
     def _id(self, given: str | None, now: Instant, fresh: str | None = None) -> str:
         if given is None:
@@ -129,6 +201,20 @@ class Submitter:
         if not isinstance(key, str) or not 1 <= len(key) <= self._settings.key_max:
             raise InvalidOption(f"unique_key {str(key)[:40]!r} is not allowed: give a text of 1 to {self._settings.key_max} characters")
         return key
+
+
+class Chunk(msgspec.Struct):
+    """Items of a bulk call that go into one commit, and the ids they will have however often their rows are built."""
+
+    items: list[Any]
+    ids: list[str]
+
+
+class Rows(msgspec.Struct):
+    """What a chunk was built into, and what was wrong with the first item that is not among them."""
+
+    rows: list[NewRow]
+    error: RotaError | None = None
 
 
 def when(run_at: datetime | timedelta, now: Instant) -> Instant:
@@ -156,11 +242,20 @@ def as_new_job(item: Any) -> NewJob:
     raise InvalidParams(f"{item!r:.80} is not a job: give (name, params) or rota.NewJob(...)")
 
 
-def by(actor: Actor | str | None) -> Actor:
-    """Return who asks; a plain name is an actor of the default organization."""
-    if actor is None:
-        return LOCAL
-    return Actor(actor) if isinstance(actor, str) else actor
+def parent_rule(word: str | None, option: str = "on_parent_failure") -> str:
+    """Return what is to happen to a job whose parent ends badly."""
+    if word is None:
+        return PARENT_RULES[0]
+    if word not in PARENT_RULES:
+        raise InvalidOption(f"{option}={word!r} is not one of {', '.join(PARENT_RULES)}")
+    return word
+
+
+def job_hash(organization: str, template: str, params: Mapping[str, Any] | None) -> str:
+    """Return the hash by which duplicates are known: the same whatever the order of keys, another for another tenant or template."""
+    # Keys as JSON has them, texts, before they are sorted: 1 and "1" are the same key there.
+    plain = msgspec.to_builtins([organization, template, params or {}], str_keys=True, order="deterministic")
+    return blake2b(msgspec.json.encode(plain), digest_size=16).hexdigest()
 
 
 def _check(known: Known, params: Mapping[str, Any] | None) -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
 
-from rota.engine.dispatch import Slots, choose, runnable_types
+from rota.engine.crew import Crew
+from rota.engine.dispatch import Dispatcher, Slots
 from rota.engine.holding import Holding
+from rota.engine.knowledge import Knowledge
 from rota.engine.parts import Parts
-from rota.engine.predicates import World
 from rota.engine.recovery import Recovery
+from rota.engine.retention import Retention
 from rota.engine.sink import Inbox
 from rota.errors import StoreBusy, StoreUnavailable
 from rota.model.decide import Completed, Interrupted, Limits, Released, decide, decide_cancelled
 from rota.model.values import Claimed, Instant
-from rota.ports.executor import Ended, Equipment, Executor, Report
-from rota.ports.liveness import Lease
-from rota.ports.store import Choice, Ending, Reservation, Turn, Turned
+from rota.ports.executor import Ended, Report
+from rota.ports.store import Ending, Turn, Turned
 
 log = logging.getLogger("rota.worker")
 
@@ -43,17 +43,21 @@ class Worker:
         self.concurrency = concurrency
         self.id = parts.ids.take(1, parts.clock.now())[0]
         self.inbox = Inbox(parts.wakeup() if parts.wakeup is not None else None)
+        self.retention = Retention(parts.store, clock=parts.clock, settings=parts.settings, log_dir=parts.log_dir)
         self.recovery = Recovery(parts.store, parts.liveness, clock=parts.clock, ids=parts.ids, rng=parts.rng, settings=parts.settings)
         self._limits = Limits(parts.settings.snooze_floor, parts.settings.max_snoozes)
-        self._lease: Lease | None = None
-        self._executors: dict[str, Executor] = {}
+        self._crew = Crew(parts, self.inbox, slots=concurrency)
         self._hold = Holding(concurrency, parts.settings)
         self._cancelling: set[int] = set()
         self._unkept: list[Report] = []
-        self._world = World(types=frozenset(parts.handlers))
-        self._types: tuple[str, ...] = ()
-        self._definitions = -1
+        self._know = Knowledge(parts.store, parts.registry, parts.handlers)
+        self._dispatcher: Dispatcher | None = None
+        self._parked = False
+        self._sweep = True
+        """The next claim looks at everything that is parked."""
         self._next_due: Instant | None = None
+        self._room_at: Instant | None = None
+        """When a rate limit has room again, as of the last turn: a peek does not know it."""
         self._more = True
         self._doubt = False
         self._suspect_since: float | None = None
@@ -77,10 +81,10 @@ class Worker:
         self.recovery.sweep(self.id)
         self.recovery.repair()
         for place in {handler.executor for handler in self._parts.handlers.values()}:
-            self._executor(place)
+            self._crew.at(place)
 
     def _register(self) -> None:
-        self._lease = self._parts.liveness.take(self.id)
+        self._crew.lease = self._parts.liveness.take(self.id)
         self._store.register(
             self.id, host=socket.gethostname(), kind="worker", job_types=sorted(self._parts.handlers), now=self._clock.now()
         )
@@ -99,9 +103,7 @@ class Worker:
         if self._stopping:
             return
         self._stopping = True
-        for executor in self._executors.values():
-            for job in executor.release():
-                self._hold.end(Ended(job, Released(), self._clock.now(), 0.0))
+        self._release()
         self._tell_stopping()
 
     def _tell_stopping(self) -> None:
@@ -112,8 +114,7 @@ class Worker:
 
     def interrupt(self) -> None:
         """Stop the handlers that still run: the grace period is over."""
-        for executor in self._executors.values():
-            executor.interrupt()
+        self._crew.interrupt()
 
     def abandon(self) -> None:
         """End what could not be stopped (threads) as interrupted; their late results find the run ended."""
@@ -125,14 +126,13 @@ class Worker:
     def finish(self) -> None:
         """Write the last ends, record this worker's own end and let go."""
         self.turn()
-        for executor in self._executors.values():
-            executor.close()
+        self._crew.close()
         clean = not self.holding
         if clean:
             self._store.end_worker(self.id, now=self._clock.now())
-        if self._lease is not None:
-            self._lease.release(clean=clean)
-            self._lease = None
+        if self._crew.lease is not None:
+            self._crew.lease.release(clean=clean)
+            self._crew.lease = None
         self.inbox.close()
 
     # ---- the wheel --------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Worker:
         """Turn the wheel once; return in how many seconds to turn it again unless something arrives before."""
         monotonic = self._clock.monotonic()
         self._collect()
-        deadline = self._tick(monotonic)
+        deadline = self._crew.tick(monotonic)
         if self._hold.ahead and monotonic - self._moved > STALL_S:
             self._give_back()
         try:
@@ -166,9 +166,11 @@ class Worker:
         """Give back what was claimed ahead of a handler that turned out to be slow: another worker may be free."""
         self._stalled = True
         self._moved = self._clock.monotonic()
-        for executor in self._executors.values():
-            for job in executor.release():
-                self._hold.end(Ended(job, Released(), self._clock.now(), 0.0))
+        self._release()
+
+    def _release(self) -> None:
+        for job in self._crew.release():
+            self._hold.end(Ended(job, Released(), self._clock.now(), 0.0))
 
     def _is_due(self) -> bool:
         if self._hold.ended or self._unkept or self._more:
@@ -185,20 +187,21 @@ class Worker:
 
     def _peek(self) -> bool:
         self._peeked = self._clock.monotonic()
-        peek = self._store.peek(types=self._types, worker_id=self.id)
+        peek = self._store.peek(types=self._know.types(self._hold.by_type()), worker_id=self.id)
         for number in peek.cancelling:
             if number not in self._cancelling:
                 self._cancelling.add(number)
                 self._cancel(number)
-        self._next_due = peek.next_due
-        if peek.definitions != self._definitions:
+        self._parked = peek.parked
+        due = [at for at in (peek.next_due, self._room_at) if at is not None]
+        self._next_due = min(due, default=None)
+        if peek.definitions != self._know.version:
             self._learn()
             return True
-        due = peek.next_due is not None and peek.next_due <= self._clock.now()
-        return (peek.ready and self._free() > 0) or due
+        return (peek.ready and self._free() > 0) or (self._next_due is not None and self._next_due <= self._clock.now())
 
     def _turn_once(self) -> None:
-        if self._definitions < 0:
+        if self._know.version < 0:
             self._learn()
         if self._doubt:
             self._adopt()
@@ -216,17 +219,19 @@ class Worker:
         if turned.given_up:
             self._begin_anew()
             return
-        if turned.definitions != self._definitions:
+        if turn.want:
+            self._sweep = turned.unfinished
+        if turned.definitions != self._know.version:
             self._learn()
             self._more = True
         else:
-            self._more = bool(turn.want) and len(turned.claimed) >= turn.want > 0 and self._free() > 0
+            self._more = turned.unfinished or (len(turned.claimed) >= turn.want > 0 and self._free() > 0)
         self._submit(turned.claimed)
         if self._hold.jobs and self._clock.monotonic() - self._peeked >= PEEK_S:
             self._peek()
 
     def _prepare(self, now: Instant) -> Turn:
-        turn = Turn(now=now, worker_id=self.id, limit=self._settings.batch, definitions=self._definitions)
+        turn = Turn(now=now, worker_id=self.id, limit=self._settings.batch, definitions=self._know.version)
         for each in self._hold.ended.values():
             if type(each.outcome) is Completed and each.outcome.result is None and each.log_path is None:
                 turn.done.append((each.job.number, each.at))
@@ -234,34 +239,38 @@ class Worker:
                 turn.endings.append(self._ending(each, now))
         turn.reports = self._unkept
         if not self._stopping:
-            slots = self._slots()
-            turn.want = self._hold.want(slots)
-            turn.types = self._types
-            turn.choose = self._chooser(slots)
-            turn.run_ids = self._parts.ids.take(turn.want + 1, now)
+            self._prepare_claim(turn)
         return turn
+
+    def _prepare_claim(self, turn: Turn) -> None:
+        slots, here = self._slots(), self._hold.by_type()
+        turn.want = self._hold.want(slots)
+        turn.types = self._know.types(here)
+        self._dispatcher = Dispatcher(self._know.world_with(here), slots, most=turn.want)
+        turn.choose = self._dispatcher.choose
+        turn.counting = self._know.counting(sweep=self._sweep)
+        turn.run_ids = self._parts.ids.take(turn.want + 1, turn.now)
 
     def _ending(self, each: Ended, now: Instant) -> Ending:
         transition = decide(each.job, each.outcome, now, self._parts.rng, self._limits)
         successor_id = self._parts.ids.take(1, now)[0] if transition.successor else ""
         return Ending(each.job.number, each.at, transition, decide_cancelled(each.outcome), successor_id, each.log_path)
 
-    def _chooser(self, slots: Slots) -> Callable[[list[Claimed], Reservation | None], Choice]:
-        def chooser(candidates: list[Claimed], reservation: Reservation | None) -> Choice:
-            chosen = choose(candidates, reservation, self._world, slots)
-            if not chosen.suspect_waits:
-                self._suspect_since = None
-            elif self._suspect_since is None:
-                self._suspect_since = self._clock.monotonic()
-            return chosen.choice
-
-        return chooser
+    def _note_suspects(self) -> None:
+        """Note since when a suspect waits for this worker to be idle."""
+        if self._dispatcher is None or not self._dispatcher.asked:
+            return
+        if not self._dispatcher.suspect_waits:
+            self._suspect_since = None
+        elif self._suspect_since is None:
+            self._suspect_since = self._clock.monotonic()
 
     def _settle(self, turned: Turned) -> None:
+        self._note_suspects()
         self._cancelling.difference_update(self._hold.ended)
         self._hold.written()
         self._unkept = []
-        self._next_due = turned.next_due
+        self._next_due, self._room_at = turned.next_due, turned.room_at
         for number in turned.late:
             log.warning("the result of job %d came late and was refused: its run had been ended by others", number)
         for number, why in turned.refused:
@@ -271,29 +280,32 @@ class Worker:
         if claimed:
             self._moved = self._clock.monotonic()
         by_place: dict[str, list[Claimed]] = {}
+        living, guarded = self._know.living, self._know.guarded
         for job in claimed:
+            handler = self._parts.handlers.get(job.job_type)
+            if handler is not None:
+                job.executor = handler.executor  # the code decides, whatever was known of it when the job was made
             self._hold.add(job)
-            by_place.setdefault(job.executor, []).append(job)
+            barred = None if job.organization_id in living and job.job_type not in guarded else self._know.bars(job)
+            if barred is None:
+                by_place.setdefault(job.executor, []).append(job)
+            else:
+                # It is RUNNING, and its handler is never entered.
+                self._hold.end(Ended(job, barred, self._clock.now(), 0.0))
+                self._more = True
         for place, jobs in by_place.items():
-            self._executor(place).submit(jobs)
+            self._crew.at(place).submit(jobs)
 
     # ---- room -------------------------------------------------------------------------------------------------
 
     def _free(self) -> int:
-        return self._hold.free(self._occupied())
-
-    def _occupied(self) -> int:
-        return sum(executor.occupied() for executor in self._executors.values())
+        return self._hold.free(self._crew.occupied())
 
     def _slots(self) -> Slots:
         late = self._suspect_since is not None and self._clock.monotonic() - self._suspect_since > self._settings.suspect_patience
-        return self._hold.slots(self._occupied(), ahead=not (late or self._stalled), patient=not late)
+        return self._hold.slots(self._crew.occupied(), ahead=not (late or self._stalled), patient=not late)
 
     # ---- beside the wheel -------------------------------------------------------------------------------------
-
-    def _tick(self, monotonic: float) -> float | None:
-        deadlines = [executor.tick(monotonic) for executor in self._executors.values()]
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _housekeep(self, monotonic: float) -> None:
         if monotonic - self._beaten >= self._settings.beat:
@@ -303,26 +315,33 @@ class Worker:
             self._swept = monotonic
             if self.recovery.sweep(self.id):
                 self._more = True
+            self._look_at_parked()
+        self.retention.tick(monotonic)
+
+    def _look_at_parked(self) -> None:
+        """See to it that nothing stays parked although there is room: a net under what offers parked rows again."""
+        if self._peek():
+            self._more = True
+        if self._parked:
+            self._sweep = self._more = True
 
     def _learn(self) -> None:
-        """Read the definitions anew; what was known rests on an older version."""
-        version = self._store.definitions()
-        self._world = World(types=frozenset(self._parts.handlers), pauses=frozenset(self._store.pauses()))
-        self._types = runnable_types(self._world)
-        # Last: if a read failed, the older version makes the next turn read again.
-        self._definitions = version
+        """Read the definitions anew. What was parked by the old ones may have room now."""
+        types = len(self._parts.handlers)
+        self._know.learn(self._clock.now())
+        self._sweep = True
+        if len(self._parts.handlers) != types:
+            self._beaten -= self._settings.beat  # shows what it can run now, and does not wait for its next beat
 
     def _begin_anew(self) -> None:
         """Go on as another worker: this one was given up while it could not beat, and what it held was ended by others."""
         log.warning("worker %s was given up by others while it could not be seen; it goes on under another id", self.id)
-        for executor in self._executors.values():
-            executor.interrupt()
-            executor.close()
+        self._crew.interrupt()
         # Built anew when needed: handler processes inherit the lock of the worker that they belong to.
-        self._executors.clear()
+        self._crew.close()
         self._hold.lose()
-        if self._lease is not None:
-            self._lease.release(clean=True)
+        if self._crew.lease is not None:
+            self._crew.lease.release(clean=True)
         self.id = self._parts.ids.take(1, self._clock.now())[0]
         self._register()
         self._more = True
@@ -338,24 +357,7 @@ class Worker:
     def _cancel(self, number: int) -> None:
         job = self._hold.jobs.get(number)
         if job is not None:
-            self._executor(job.executor).cancel(number)
-
-    def _executor(self, place: str) -> Executor:
-        if self._parts.inline:
-            place = "inline"
-        executor = self._executors.get(place)
-        if executor is None:
-            equipment = Equipment(
-                handlers=self._parts.handlers,
-                sink=self.inbox,
-                clock=self._clock,
-                settings=self._settings,
-                slots=self.concurrency,
-                log_dir=self._parts.log_dir,
-                lock_fd=self._lease.fd if self._lease else None,
-            )
-            executor = self._executors[place] = self._parts.build_executor(place, equipment)
-        return executor
+            self._crew.at(job.executor).cancel(number)
 
     def _in_trouble(self, error: Exception) -> float:
         shortest, longest = TROUBLE_S

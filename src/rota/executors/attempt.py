@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import reprlib
 from threading import RLock
+from typing import Any
 
+from rota.errors import InvalidProgress, PayloadTooLarge
 from rota.executors.runlog import RunLog
 from rota.executors.text import clean, head
 from rota.model.params import encode
@@ -24,6 +28,8 @@ class Attempt:
         "_pct",
         "_report",
         "_spacing",
+        "_state_max",
+        "_told_range",
         "_withheld",
         "job",
         "log",
@@ -40,6 +46,8 @@ class Attempt:
         self._clock = equipment.clock
         self._spacing = settings.progress_interval
         self._message_max = settings.error_max
+        self._state_max = settings.result_max
+        self._told_range = False
         self._lock = RLock()
         self._pct = -1
         self._message: str | None = None
@@ -53,7 +61,7 @@ class Attempt:
 
     def progress(self, pct: float, message: str | None) -> None:
         """Report progress: 0 to 100, never back, not too often; the first and 100 get through at once."""
-        wanted = int(min(100, max(0, pct)))
+        wanted = self._within(pct)
         text = None if message is None else head(clean(message), self._message_max)
         with self._lock:
             first, before = self._pct < 0, (self._pct, self._message)
@@ -77,8 +85,15 @@ class Attempt:
         return None
 
     def checkpoint(self, state: object) -> None:
-        """Report a state that the next attempt can go on from."""
-        self._keep(Report(self.job.number, checkpoint=encode(state, "checkpoint")))
+        """Report a state that the next attempt can go on from, or refuse one that is not JSON or too large."""
+        text = encode(state, "checkpoint")
+        size = len(text) if text.isascii() else len(text.encode())
+        if size > self._state_max:
+            raise PayloadTooLarge(
+                f"the checkpoint takes {size:,} bytes; the limit is {self._state_max:,} (setting result_max). "
+                "Keep the data elsewhere and its name here"
+            )
+        self._keep(Report(self.job.number, checkpoint=text))
 
     def artifact(self, path: str) -> None:
         """Report a file or address that the handler made."""
@@ -97,6 +112,15 @@ class Attempt:
         self.stopping = True
         return self.end()
 
+    def _within(self, pct: object) -> int:
+        """Return progress as it is kept; the first that was out of range is noted in the run's log."""
+        number = as_percent(pct)
+        kept = int(min(100, max(0, number)))
+        if not 0 <= number <= 100 and not self._told_range:
+            self._told_range = True
+            self.log.line("WARNING", f"progress {number:.15g} is outside 0..100: kept as {kept}")
+        return kept
+
     def _send(self) -> None:
         self._withheld = False
         self._due = self._clock.monotonic() + self._spacing
@@ -106,3 +130,18 @@ class Attempt:
         with self._lock:
             if not self._ended:
                 self._report(report)
+
+
+def as_percent(given: Any) -> float:
+    """Return progress as a number, or refuse what is none."""
+    # A text that holds a number, or True, is nearly always a mistake: neither is guessed at.
+    if not isinstance(given, bool | str | bytes | bytearray):
+        try:
+            number = float(given)
+        except OverflowError:
+            return math.inf if given > 0 else -math.inf
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isnan(number):
+            return number
+    raise InvalidProgress(f"progress {clean(reprlib.repr(given))} is not a number: give one from 0 to 100")

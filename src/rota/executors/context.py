@@ -51,11 +51,11 @@ class Context:
 
     @property
     def resumed_from(self) -> object:
-        """The state of the last checkpoint of the attempt before, or None."""
+        """The state of the chain's last checkpoint before this attempt, or None."""
         return decode(self._attempt.job.checkpoint)
 
     def progress(self, pct: float, message: str | None = None) -> None:
-        """Show how far the work is: 0 to 100, clamped, never going back."""
+        """Show how far the work is: 0 to 100, clamped, never going back. What is no number is InvalidProgress."""
         self._attempt.progress(pct, message)
 
     def artifact(self, path: str | os.PathLike[str]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextvars import ContextVar, Token
 from typing import Any
 
+from rota.errors import InvalidProgress
 from rota.executors.attempt import Attempt
 from rota.executors.context import Context
 from rota.executors.text import clean, head, tail
@@ -85,9 +86,10 @@ def show_progress(attempt: Attempt, step: object) -> None:
         pct, message = step, None
     if pct is None:
         return
-    if not isinstance(pct, int | float):
-        raise TypeError(f"the handler yielded {step!r}: yield a number from 0 to 100, or (number, message)")
-    attempt.progress(pct, message)
+    try:
+        attempt.progress(pct, message)
+    except InvalidProgress:
+        raise InvalidProgress(f"the handler yielded {step!r}: yield a number from 0 to 100, or (number, message)") from None
 
 
 def keep_result(value: object, settings: Settings) -> Outcome:

@@ -17,6 +17,7 @@ from rota.executors.settle import forced, settle
 from rota.executors.spawning import Process, describe_exit, introduction, spawn
 from rota.executors.wire import Address, Done, Exit, FromChild, Note, Ready, Start, Started, Stop, unpack_outcome
 from rota.model.decide import Crashed, Failed, Outcome, Released
+from rota.model.handler import Handler
 from rota.model.values import Claimed, log_path
 from rota.ports.executor import Ended, Equipment, StopReason
 
@@ -67,7 +68,7 @@ class Keeper:
         self._wishes: deque[Callable[[], None]] = deque()
         self._processes: set[Process] = set()
         self._idle: list[Process] = []
-        self._addresses: dict[str, Address] = {}
+        self._addresses: dict[str, tuple[Handler, Address]] = {}
         self._false_starts = 0
         self._start_after = 0.0
         self._closed = False
@@ -210,16 +211,18 @@ class Keeper:
             self._send(process, Start(job, address))
 
     def _address(self, job: Claimed) -> Address | Failed:
-        address = self._addresses.get(job.job_type)
-        if address is None:
-            handler = self._equipment.handlers.get(job.job_type)
-            if handler is None:
-                return unknown(job)
-            try:
-                check_importable(handler)
-            except InvalidHandler as error:
-                return Failed(str(error), permanent=True)
-            address = self._addresses[job.job_type] = locate(handler.function)
+        handler = self._equipment.handlers.get(job.job_type)
+        if handler is None:
+            return unknown(job)
+        known = self._addresses.get(job.job_type)
+        if known is not None and known[0] is handler:
+            return known[1]
+        try:
+            check_importable(handler)
+        except InvalidHandler as error:
+            return Failed(str(error), permanent=True)
+        address = locate(handler.function)
+        self._addresses[job.job_type] = (handler, address)
         return address
 
     def _send(self, process: Process, message: Start | Stop | Exit) -> None:

@@ -28,7 +28,8 @@ def encode_params(params: Mapping[str, object] | None, *, limit_bytes: int) -> s
     if len(text) > limit_bytes or (len(text) * 4 > limit_bytes and len(text.encode()) > limit_bytes):
         size = len(text.encode())
         raise PayloadTooLarge(
-            f"params take {size:,} bytes; the limit is {limit_bytes:,} (setting payload_max). Store the data elsewhere and pass its name"
+            f"params take {size:,} bytes; the limit is {limit_bytes:,} (payload_max, of the template or the settings). "
+            "Store the data elsewhere and pass its name"
         )
     return text
 

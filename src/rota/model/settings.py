@@ -58,6 +58,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     direct_wait: Annotated[float, Doc("how long a direct execution waits for a slot", 0)] = 300.0
     process_jobs_max: Annotated[int, Doc("jobs a handler process runs before a fresh one takes its place", 1)] = 1000
 
+    retention: Annotated[float, Doc("how long ended chains are kept; 0 keeps them for ever", 0)] = 30 * 86_400.0
+    retention_interval: Annotated[float, Doc("how often a worker looks for what is older", 0.05)] = 60.0
+    retention_batch: Annotated[int, Doc("jobs removed in one transaction, at most (a longer chain goes whole)", 1, 100_000)] = 200
+    stats_retention: Annotated[float, Doc("how long hourly figures are kept", 3600)] = 400 * 86_400.0
+    stats_hours: Annotated[int, Doc("hours that averages and failure rates look back", 1, 9600)] = 24
+    handler_modules: Annotated[
+        str, Doc("modules, by comma, that a worker may import handlers from where a template names one; empty: none")
+    ] = ""
+
     payload_max: Annotated[int, Doc("largest params of one job", 2, 16 * MIB)] = MIB
     result_max: Annotated[int, Doc("largest result of one run", 2, 16 * MIB)] = MIB
     error_max: Annotated[int, Doc("an error text or traceback is cut here", 256, 16 * MIB)] = 65_536
@@ -65,6 +74,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     name_max: Annotated[int, Doc("longest name, in characters", 1, 255)] = 255
     key_max: Annotated[int, Doc("longest unique key, in characters", 1, 1024)] = 1024
     group_max: Annotated[int, Doc("members of one group, at most", 1, 1_000_000)] = 10_000
+    parents_max: Annotated[int, Doc("jobs that one job may depend on, at most", 1, 1_000_000)] = 1000
+    graph_max: Annotated[int, Doc("jobs that `graph` shows, at most", 1, 1_000_000)] = 1000
     bulk_chunk: Annotated[int, Doc("jobs per commit in enqueue_many", 1, 100_000)] = 1000
     progress_interval: Annotated[float, Doc("shortest time between two stored progress reports of a run", 0)] = 0.5
 
@@ -107,6 +118,10 @@ def _parse(name: str, text: str) -> object:
 
 
 def _check(name: str, value: object, doc: Doc) -> None:
+    if _TYPES[name] is str and not doc.words:
+        if not isinstance(value, str):
+            raise InvalidOption(f"setting {name}={value!r} is not a text")
+        return
     if doc.words:
         if value not in doc.words:
             raise InvalidOption(f"setting {name}={value!r} is not one of {', '.join(doc.words)}")

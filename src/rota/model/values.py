@@ -13,6 +13,7 @@ from uuid import UUID
 
 import msgspec
 
+from rota.model.gate import Role
 from rota.model.states import ErrorType, GroupStatus, RunStatus, Status
 
 Instant: TypeAlias = int
@@ -31,20 +32,19 @@ class Origin(StrEnum):
 
 
 class Held(StrEnum):
-    """Why a QUEUED job is out of the ready index. A pause adds a name: `organization:acme`."""
+    """Why a QUEUED job is out of the ready index. All but DIRECT carry a name: `organization:acme`."""
 
     DIRECT = "direct"
-
-
-class Actor(msgspec.Struct, frozen=True):
-    """Who asks. Rights come with organizations; the name is recorded from the start."""
-
-    name: str
-    organization: str = "default"
-
-
-SYSTEM = Actor("system")
-LOCAL = Actor("local")
+    ORGANIZATION = "organization"
+    """Its organization is paused."""
+    SUSPENDED = "suspended"
+    """Its organization is suspended."""
+    ORGANIZATION_LIMIT = "organization-limit"
+    """As many of its organization run as may."""
+    TEMPLATE_LIMIT = "template-limit"
+    """As many of its template run as may."""
+    RATE_LIMIT = "rate-limit"
+    """As many of its template have started inside the window as may."""
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -75,6 +75,16 @@ class NewRow(msgspec.Struct, kw_only=True):
     group_id: str | None = None
     sequence_number: int | None = None
     after: str | None = None
+    depends_on: tuple[str, ...] = ()
+    """Ids of jobs whose chains must complete first, as 32 hex digits."""
+    on_parent_failure: str = "wait"
+    job_hash: str | None = None
+    """Of organization, template and params, where the template has a dedup window."""
+    dedup_window: Instant | None = None
+    """How long the same hash is refused, in microseconds."""
+    submit_limit: int | None = None
+    submit_window: Instant | None = None
+    """At most so many of its organization and type inside the window, in microseconds."""
     meta: str | None = None
     chosen: bool = False
     """The caller chose the id: it may have been enqueued before."""
@@ -116,6 +126,7 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     executor: str
     started_at: Instant
     checkpoint: str | None
+    owner: str = "local"
 
 
 class Job(msgspec.Struct, kw_only=True):
@@ -164,6 +175,7 @@ class Job(msgspec.Struct, kw_only=True):
     ended_by: str | None = None
     reason: str | None = None
     error_type: ErrorType | None = None
+    meta: dict[str, object] | None = None
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -226,17 +238,118 @@ class Group(msgspec.Struct, kw_only=True, frozen=True):
     status: GroupStatus
     created_at: datetime
     members: tuple[Member, ...]
+    organization: str = "default"
+    owner: str = "local"
+    """Who made it."""
+
+
+class TemplateState(StrEnum):
+    """Whether a template takes new jobs. An archived one is out of sight too."""
+
+    ENABLED = "ENABLED"
+    DISABLED = "DISABLED"
+    ARCHIVED = "ARCHIVED"
+
+
+class OrganizationState(StrEnum):
+    """Whether an organization's jobs run: a suspended one's wait, a removed one's fail."""
+
+    ACTIVE = "ACTIVE"
+    SUSPENDED = "SUSPENDED"
+    REMOVED = "REMOVED"
+
+
+class Organization(msgspec.Struct, kw_only=True, frozen=True):
+    """One tenant and its limits; None does not limit."""
+
+    name: str
+    display_name: str
+    state: OrganizationState = OrganizationState.ACTIVE
+    max_running: int | None = None
+    max_queued: int | None = None
+    max_priority: int | None = None
+    created_at: datetime | None = None
+
+
+class User(msgspec.Struct, kw_only=True, frozen=True):
+    """Somebody who may ask for things, and as what."""
+
+    name: str
+    organization: str
+    role: Role
+    permissions: tuple[str, ...] = ()
+    removed: bool = False
+    created_at: datetime | None = None
 
 
 class Template(msgspec.Struct, kw_only=True, frozen=True):
-    """A named definition as the store keeps it."""
+    """A named definition as the store keeps it.
+
+    `defaults` is what the code says, `overrides` what people have set on top; both are objects of the fields of
+    `rota.model.templates.Spec`. What is in force is settings, then defaults, then overrides.
+    """
 
     id: str
     name: str
     job_type: str
-    state: str
-    version: int
-    defaults: dict[str, object]
+    state: TemplateState = TemplateState.ENABLED
+    version: int = 0
+    defaults: dict[str, object] = msgspec.field(default_factory=dict)
+    overrides: dict[str, object] = msgspec.field(default_factory=dict)
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+PurgeCursor: TypeAlias = tuple[Instant, Instant, int]
+"""The last end that a purge has looked at: when it ended, when it was made, its number."""
+
+
+class Purged(msgspec.Struct, kw_only=True):
+    """What retention removed, or would remove."""
+
+    chains: int = 0
+    jobs: int = 0
+    kept: int = 0
+    """Chains old enough that others still need."""
+    run_ids: list[str] = msgspec.field(default_factory=list)
+    """Of the runs removed: their logs can go."""
+    cursor: PurgeCursor | None = None
+    """Where to go on; None: there is nothing more."""
+
+
+class Audited(msgspec.Struct, kw_only=True, frozen=True):
+    """One change that a person made."""
+
+    id: int
+    at: datetime
+    actor: str
+    organization: str | None
+    action: str
+    subject: str
+    subject_id: str
+    before: object = None
+    after: object = None
+
+
+class Dependency(msgspec.Struct, kw_only=True, frozen=True):
+    """One edge: a job that waits, the chain it waits for, and what is to happen if that ends badly."""
+
+    child: str
+    parent: str
+    needs: str
+    on_failure: str
+    source: str
+    resolved_at: datetime | None = None
+
+
+class Graph(msgspec.Struct, kw_only=True, frozen=True):
+    """What waits for what around one chain: the tails of the chains by root id, and the edges between them."""
+
+    root_id: str
+    jobs: dict[str, Job]
+    edges: tuple[Dependency, ...]
+    cut: bool = False
+    """There is more than was asked for."""
 
 
 class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
@@ -253,6 +366,18 @@ class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
     running: int = 0
 
 
+class TypeStats(msgspec.Struct, kw_only=True, frozen=True):
+    """How one job type has fared in the hours that were asked for."""
+
+    job_type: str
+    completed: int
+    failed: int
+    """Attempts that failed, timed out or were dead-lettered."""
+    failure_rate: float
+    average_s: float | None
+    p95_s: float | None
+
+
 class Stats(msgspec.Struct, kw_only=True, frozen=True):
     """A store at a glance."""
 
@@ -262,6 +387,12 @@ class Stats(msgspec.Struct, kw_only=True, frozen=True):
     oldest_waiting_s: float | None
     workers: int
     late_results: int
+    hours: int = 24
+    by_type: tuple[TypeStats, ...] = ()
+    """Over the last `hours`."""
+    average_s: float | None = None
+    p95_s: float | None = None
+    failure_rate: float = 0.0
 
 
 def number_text(root_id: str, root_number: int, attempt: int) -> str:

@@ -18,18 +18,28 @@ from typing import Any, Protocol
 import msgspec
 
 from rota.model.decide import Transition
+from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.groups import Mode, OnFailure
+from rota.model.templates import Rate
 from rota.model.values import (
-    Actor,
+    Audited,
     Claimed,
     Enqueued,
+    Graph,
     Group,
     Instant,
     Job,
+    LogEntry,
     NewRow,
+    Organization,
+    OrganizationState,
+    PurgeCursor,
+    Purged,
     Run,
     Stats,
     Template,
+    TemplateState,
+    User,
     WorkerInfo,
 )
 from rota.ports.executor import Report
@@ -51,6 +61,25 @@ class Ending(msgspec.Struct):
     log_path: str | None = None
 
 
+class Past(msgspec.Struct, kw_only=True):
+    """An attempt that another system made: when, after how many failures, and its end as `decide` would have it."""
+
+    run_id: str
+    started_at: Instant
+    ended_at: Instant
+    failures: int
+    transition: Transition
+    successor_id: str = ""
+
+
+class Adopted(msgspec.Struct, kw_only=True):
+    """A job that another system has begun: the row it becomes here, when it was made there, what lies behind it."""
+
+    row: NewRow
+    created_at: Instant
+    past: Past | None = None
+
+
 class Reservation(msgspec.Struct, frozen=True):
     """A direct execution's claim on the next slot."""
 
@@ -68,9 +97,48 @@ class Choice(msgspec.Struct):
 
     take: list[Claimed]
     park: list[tuple[int, str]]
+    """What blocks a row is shared by all of its type and organization: the store may park more of them."""
+    leave: frozenset[str] = frozenset()
+    """Job types of which nothing more can start in this turn: they need not be offered again."""
+    again: bool = False
+    """Others were in the way and there is room left: offer more. A chooser that asks for it heeds its own room."""
 
 
-Chooser = Callable[[list[Claimed], "Reservation | None"], Choice]
+class Counting(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store is to count inside the turn's transaction, because some limit rests on it."""
+
+    running: bool
+    """RUNNING rows by organization and job type."""
+    limits: dict[str, int] = msgspec.field(default_factory=dict)
+    """How many may run, by the word under which a row beyond that is parked: `template-limit:mail`."""
+    rates: dict[str, Rate] = msgspec.field(default_factory=dict)
+    """How many may start inside a window, by job type."""
+    closed: frozenset[str] = frozenset()
+    """Words under which rows stay parked whatever is counted: of organizations that are paused or suspended."""
+    sweep: bool = False
+    """Look at every word that rows are parked under, and offer again what has room: the net under all else."""
+
+
+class Starts(msgspec.Struct, frozen=True):
+    """The starts of one rate-limited job type inside its window."""
+
+    count: int
+    next_at: Instant | None = None
+    """When the next may start; None: now."""
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in use at this moment of the transaction: nothing can start between the count and the claim."""
+
+    running: dict[tuple[str, str], int] = msgspec.field(default_factory=dict)
+    """RUNNING rows by (organization, job type)."""
+    starts: dict[str, Starts] = msgspec.field(default_factory=dict)
+    """By rate-limited job type."""
+    waiting: frozenset[str] = frozenset()
+    """Limited job types that have rows parked by a limit of their own."""
+
+
+Chooser = Callable[[list[Claimed], "Reservation | None", Usage], Choice]
 
 
 class Turn(msgspec.Struct, kw_only=True):
@@ -83,15 +151,17 @@ class Turn(msgspec.Struct, kw_only=True):
     endings: list[Ending] = msgspec.field(default_factory=list)
     reports: list[Report] = msgspec.field(default_factory=list)
     limit: int = 500
-    """Bound on promotions, expiries and parkings in this turn."""
+    """Bound on promotions and expiries in this turn, and on what is offered to `choose` after its first round."""
     types: tuple[str, ...] = ()
     want: int = 0
-    """How many ready jobs to offer to `choose`; 0 claims nothing."""
+    """How many ready jobs to offer to `choose` at first; 0 claims nothing."""
     choose: Chooser | None = None
     run_ids: list[str] = msgspec.field(default_factory=list)
     """At least `want` + 1 fresh ids."""
     definitions: int = 0
     """The version of the definitions that `types` and `choose` rest on: nothing is claimed if it has advanced."""
+    counting: Counting | None = None
+    """None: nothing is limited, and nothing is counted."""
 
 
 class Turned(msgspec.Struct, kw_only=True):
@@ -104,7 +174,11 @@ class Turned(msgspec.Struct, kw_only=True):
     """Endings the store could not write, with the reason; their runs ended FAILED, 'result could not be stored'."""
     chains_ended: bool = False
     next_due: Instant | None = None
-    """When the earliest PENDING job wants to be promoted, as of this turn."""
+    """When the earliest PENDING job wants to be promoted, expires, or a rate limit has room again, as of this turn."""
+    room_at: Instant | None = None
+    """When a rate limit that keeps jobs waiting has room again."""
+    unfinished: bool = False
+    """Bounds were met: edges to resolve or rows to offer are left, so that another turn is worth making at once."""
     definitions: int = 0
     """The version of the definitions, as of this turn."""
     given_up: bool = False
@@ -119,16 +193,27 @@ class Peek(msgspec.Struct, frozen=True, kw_only=True):
     cancelling: tuple[int, ...]
     """Numbers of this worker's RUNNING jobs that were asked to stop."""
     definitions: int
+    parked: bool = False
+    """Rows are parked for another reason than direct execution."""
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter for lists; None does not filter."""
+    """A filter for lists; None does not filter. `scope` is the gate's word and always applies."""
 
+    scope: Scope = EVERYTHING
     status: tuple[str, ...] = ()
     job_type: str | None = None
+    organization: str | None = None
+    owner: str | None = None
     group_id: str | None = None
     root_id: str | None = None
+    schedule_id: str | None = None
     text: str | None = None
+    error_type: str | None = None
+    created_from: Instant | None = None
+    created_until: Instant | None = None
+    tails: bool = False
+    """Only the last job of each chain: a dead letter that was retried is none any more."""
 
 
 class NewGroup(msgspec.Struct, kw_only=True):
@@ -185,8 +270,21 @@ class Store(Protocol):
         """Add jobs, all or none. `run_at <= now` and no `after`: QUEUED, last of its priority; otherwise PENDING.
 
         A row whose unique key is held by a live chain is not added: its holder comes back with `existing`. So does a
-        row whose job_id is there already. `after` names the root of a chain that must end first.
-        Raise DefinitionsChanged, writing nothing, if `definitions` is given and is not the version in force.
+        row whose job_id is there already. `after` names the root of a chain that must end first. `depends_on` names jobs
+        of the same organization, or earlier rows of this call, whose chains must complete first; where they have, the job
+        is QUEUED at once; where one has ended otherwise, `on_parent_failure` applies at once.
+        Raise DefinitionsChanged, writing nothing, if `definitions` is given and is not the version in force;
+        UnknownParent; DependencyCycle for a job that would wait for itself; DuplicateJob inside the dedup window, naming
+        the job; RateLimited beyond the submit limit, saying when to try again; QueueFull beyond max_queued.
+        """
+
+    def adopt(self, jobs: Sequence[Adopted], *, adopter_id: str, actor: Actor, now: Instant) -> list[Enqueued]:
+        """Take in jobs that another system has begun, all or none. Audited.
+
+        Each is enqueued as of its own `created_at`. One with a `past` then goes, in the same move, the whole legal way: it is
+        started (by `adopter_id`, which is no worker) and ended as the past says, with its successor if there is one (never
+        `in_place`: it had no place here). One whose id is here already comes back with `existing`, unchanged; so does one
+        whose key a live chain holds, naming the holder, unless its own chain has ended: that one gives up the key.
         """
 
     def turn(self, turn: Turn) -> Turned:
@@ -230,6 +328,36 @@ class Store(Protocol):
         Raise StillLive naming the live job, AlreadyEnded if it ended COMPLETED, KeyTaken naming the holder of its key.
         """
 
+    def add_dependencies(self, job_id: str, parents: Sequence[str], *, on_failure: str, actor: Actor, now: Instant) -> Job:
+        """Let a PENDING job wait for more chains of its organization. Those it waits for already change nothing. Audited.
+
+        Raise UnknownParent; DependencyCycle naming the path, over every kind of edge; IllegalMove once it is QUEUED.
+        """
+
+    def discard(self, job_id: str, *, actor: Actor, now: Instant) -> Purged:
+        """Remove one ended chain with its runs, ahead of retention. Audited. Again: NotFound.
+
+        Raise StillLive, or StillNeeded naming who needs it.
+        """
+
+    def purge(
+        self,
+        *,
+        before: Instant,
+        limit: int,
+        now: Instant,
+        dry_run: bool,
+        cursor: PurgeCursor | None = None,
+        figures_before: Instant | None = None,
+    ) -> Purged:
+        """Remove whole chains that ended before `before` and that nothing needs, at most `limit` jobs but one chain at least.
+
+        Needed: by a child whose chain lives, by a group with a member that lives or ended since, by an undelivered outbox row,
+        by an ACTIVE reservation. `cursor` goes on where the last call stopped; its own is None when there is nothing more.
+        Also forgets what has no use any more: expired dedup entries, rate windows that have passed, workers and reservations
+        that ended before `before`, figures of hours before `figures_before`. With `dry_run`: only counts.
+        """
+
     # ---- groups -------------------------------------------------------------------------------------------
 
     def add_group(self, group: NewGroup, *, actor: Actor, now: Instant) -> Group:
@@ -241,8 +369,8 @@ class Store(Protocol):
     def group(self, group_id: str) -> Group | None:
         """Return a group with its members' chain tails."""
 
-    def groups(self, *, limit: int) -> list[Group]:
-        """Return the newest groups."""
+    def groups(self, *, limit: int, scope: Scope = EVERYTHING) -> list[Group]:
+        """Return the newest groups inside the scope (of its organization; its owner is who made the group)."""
 
     # ---- direct execution ---------------------------------------------------------------------------------
 
@@ -301,10 +429,48 @@ class Store(Protocol):
         """Return the version that every change to templates, pauses or organizations advances."""
 
     def put_templates(self, templates: Sequence[Template], *, actor: Actor, now: Instant) -> None:
-        """Make or update templates by name. Those that are the same change nothing."""
+        """Record what the code says of templates, by name: `defaults` and `job_type`. Those that are the same change nothing.
+
+        State and overrides of one that is there stay as they are.
+        """
+
+    def set_template(
+        self, template: Template, *, actor: Actor, now: Instant, overrides: dict[str, object], unset: Sequence[str] = ()
+    ) -> Template:
+        """Set some overrides of a template and take others back, making it (as `template` says) if it is not there. Audited."""
+
+    def set_template_state(self, name: str, state: TemplateState, *, actor: Actor, now: Instant) -> Template:
+        """Enable, disable or archive a template. Again: nothing more. Audited. Raise UnknownTemplate."""
+
+    def drop_template(self, name: str, *, actor: Actor, now: Instant) -> None:
+        """Remove a template that has no jobs and no schedules. Audited. Raise UnknownTemplate, TemplateInUse."""
 
     def templates(self) -> list[Template]:
         """Return every template."""
+
+    def put_organization(self, organization: Organization, *, actor: Actor, now: Instant) -> None:
+        """Make an organization or change its display name and limits; its state stays. Audited."""
+
+    def set_organization_state(self, name: str, state: OrganizationState, *, actor: Actor, now: Instant) -> None:
+        """Suspend, resume or remove an organization. Nothing of it is deleted. Audited. Raise UnknownOrganization.
+
+        'default' can't be removed (Refused). Made ACTIVE or REMOVED, its jobs that were parked are offered again.
+        """
+
+    def organizations(self) -> list[Organization]:
+        """Return every organization, by name."""
+
+    def put_user(self, user: User, *, actor: Actor, now: Instant) -> None:
+        """Make or change a user; one that was removed comes back. Audited. Raise UnknownOrganization.
+
+        The last system manager stays one: making it less is Refused, as is removing it.
+        """
+
+    def remove_user(self, name: str, *, actor: Actor, now: Instant) -> None:
+        """Mark a user as removed: the name stays taken, and may do nothing. Audited. Raise NotFound."""
+
+    def users(self) -> list[User]:
+        """Return every user, removed ones too, by name."""
 
     def pause(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
         """Pause a template, an organization or (kind 'all') everything. Again: nothing more. Audited."""
@@ -332,14 +498,26 @@ class Store(Protocol):
     def find(self, where: Where, *, limit: int, before: int | None = None) -> list[tuple[int, Job]]:
         """Return jobs newest first with their keyset cursor; `before` continues after that cursor."""
 
-    def queue(self, *, limit: int) -> list[Job]:
-        """Return QUEUED jobs in the order in which they will be claimed."""
+    def queue(self, *, limit: int, scope: Scope = EVERYTHING) -> list[Job]:
+        """Return QUEUED jobs inside the scope, in the order in which they will be claimed."""
 
-    def ahead(self, job_id: str) -> int:
-        """Return how many ready jobs stand before this one."""
+    def ahead(self, job_id: str, *, scope: Scope = EVERYTHING) -> int:
+        """Return how many ready jobs inside the scope stand before this one."""
 
     def blockers(self, job_id: str) -> list[Job]:
-        """Return the live tails of the chains this job waits for."""
+        """Return the tails of the chains this job waits for: live ones, and those that only a retry by hand can still complete."""
 
-    def stats(self, *, now: Instant) -> Stats:
-        """Return counts and ages."""
+    def log(self, job_id: str) -> list[LogEntry]:
+        """Return every move of every job of the chain this id belongs to, in the order of time."""
+
+    def graph(self, job_id: str, *, limit: int) -> Graph | None:
+        """Return the chains that this one waits for and those that wait for it, near and far, at most `limit` of them."""
+
+    def usage(self, counting: Counting, *, now: Instant) -> Usage:
+        """Count what a turn would count, without a turn: for explain."""
+
+    def audit(self, *, limit: int, before: int | None = None, scope: Scope = EVERYTHING, subject: str | None = None) -> list[Audited]:
+        """Return changes made by people, newest first; `before` continues after that id."""
+
+    def stats(self, *, now: Instant, hours: int = 24, scope: Scope = EVERYTHING) -> Stats:
+        """Return counts and ages, and how types fared in the last hours, without a walk over history."""

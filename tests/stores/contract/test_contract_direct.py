@@ -58,7 +58,7 @@ def test_while_it_is_active_claims_take_nothing_but_that_job(desk):
     reservation = desk.reserve()
     offered = []
 
-    def chooser(candidates, active):
+    def chooser(candidates, active, usage):
         offered.append(([job.job_id for job in candidates], active))
         return Choice(take=list(candidates), park=[])
 
@@ -190,7 +190,7 @@ def test_a_direct_job_stands_outside_the_positions_of_the_others(desk):
 def test_a_pause_of_its_organization_holds_a_direct_job_and_the_resume_lets_it_run(desk):
     reservation = desk.reserve()
 
-    def park(candidates, _):
+    def park(candidates, _, usage):
         return Choice(take=[], park=[(job.number, "organization:default") for job in candidates])
 
     desk.store.pause("organization", "default", actor=ANNA, now=desk.now)

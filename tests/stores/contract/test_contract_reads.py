@@ -1,12 +1,19 @@
 """Reading: jobs, chains, pages, counts."""
 
+import threading
+from random import Random
+
+import msgspec
 import pytest
 
 from rota.errors import StoreError
-from rota.model.decide import Failed
-from rota.model.values import SECOND
+from rota.model.decide import Failed, Skipped, TimedOut
+from rota.model.gate import EVERYTHING, Actor, Scope
+from rota.model.states import Status
+from rota.model.values import SECOND, instant
+from rota.ports.clock import UuidV7
 from rota.ports.store import Choice, Where
-from tests.stores.desk import ANNA, inside
+from tests.stores.desk import ANNA, START, Desk, inside
 
 
 def found(desk, limit=100, before=None, **where):
@@ -76,7 +83,7 @@ def test_pages_follow_each_other_without_gap_or_repeat_while_rows_come_and_go(de
 def test_the_queue_shows_parked_and_direct_jobs_in_their_order_and_nothing_else(desk):
     first, second = desk.several(2)
     desk.add(delay=60)
-    desk.claim(1, choose=lambda jobs, _: Choice(take=[], park=[(jobs[0].number, "organization:default")]))
+    desk.claim(1, choose=lambda jobs, _reservation, _usage: Choice(take=[], park=[(jobs[0].number, "organization:default")]))
     assert desk.order() == [first, second]
     assert len(desk.store.queue(limit=1)) == 1
 
@@ -85,7 +92,7 @@ def test_ahead_counts_the_ready_jobs_in_front(desk):
     ids = desk.several(3)
     high = desk.add(priority=75)
     assert [desk.store.ahead(job_id) for job_id in (high, *ids)] == [0, 1, 2, 3]
-    desk.claim(1, choose=lambda jobs, _: Choice(take=[], park=[(jobs[0].number, "organization:default")]))
+    desk.claim(1, choose=lambda jobs, _reservation, _usage: Choice(take=[], park=[(jobs[0].number, "organization:default")]))
     assert desk.store.ahead(ids[2]) == 2
 
 
@@ -97,20 +104,216 @@ def test_blockers_are_the_live_tails_of_what_it_waits_for(desk):
     assert (inside(tail.root_id), tail.attempt, tail.status) == (rows[0].job_id, 2, "PENDING")
 
 
-def test_stats_count_by_state_priority_and_type_and_know_the_oldest(desk):
-    assert desk.store.stats(now=desk.now).oldest_waiting_s is None
-    desk.several(2)
-    desk.add("u", priority=75)
-    desk.add(delay=60)
-    desk.claim(1)
-    desk.advance(30)
-    desk.add()
-    stats = desk.store.stats(now=desk.now)
-    assert (stats.by_status["QUEUED"], stats.by_status["PENDING"], stats.by_status["RUNNING"], stats.by_status["FAILED"]) == (3, 1, 1, 0)
-    assert stats.by_priority == {75: 1, 50: 2}
-    assert stats.waiting_by_type == {"t": 2, "u": 1}
-    assert stats.oldest_waiting_s == 30.0
-    assert stats.late_results == 0
+# ---- lists -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def varied(desk):
+    """Jobs of every state, of several types, organizations, owners, times, chains and groups."""
+    for minute in range(6):
+        for organization in ("default", "acme", "beta"):
+            for job_type, owner in (("t", "anna"), ("u", "bob")):
+                desk.add(job_type, owner=owner, organization_id=organization, params=f'{{"minute":{minute}}}', max_retries=1)
+        desk.add("later", delay=3600, expires_at=desk.now + 5000 * SECOND)
+        desk.add("child", depends_on=(desk.add("parent"),))
+        desk.grouped([desk.row("member"), desk.row("member")])
+        outcomes = (None, Failed("smoke"), Failed("fire", permanent=True), TimedOut(1.0), Skipped("no"))
+        for outcome, job in zip(outcomes * 3, desk.claim(5, types=["t", "u", "member"]), strict=False):
+            desk.done(job) if outcome is None else desk.end(job, outcome)
+        desk.store.cancel(desk.add("t", organization_id="acme"), actor=ANNA, now=desk.now)
+        desk.advance(60)
+    desk.claim(3, types=["t", "u"])
+    return desk
+
+
+FILTERS = [
+    {},
+    {"status": ("DEAD_LETTER",)},
+    {"status": ("FAILED", "TIMED_OUT", "SKIPPED", "CANCELLED")},
+    {"status": ("RUNNING",)},
+    {"status": ("QUEUED",)},
+    {"status": ("PENDING",)},
+    {"status": ("PENDING", "QUEUED", "RUNNING")},
+    {"status": ("COMPLETED",)},
+    {"status": ("COMPLETED", "DEAD_LETTER")},
+    {"status": ("COMPLETED", "QUEUED")},
+    {"job_type": "t"},
+    {"job_type": "nobody's"},
+    {"organization": "acme"},
+    {"organization": "default"},
+    {"organization": "acme", "job_type": "u", "status": ("QUEUED", "DEAD_LETTER")},
+    {"owner": "bob"},
+    {"owner": "bob", "organization": "beta"},
+    {"scope": Scope("acme")},
+    {"scope": Scope("acme", "anna")},
+    {"scope": Scope("acme"), "organization": "beta"},
+    {"scope": Scope("acme", "anna"), "owner": "bob"},
+    {"scope": Scope("acme"), "status": ("CANCELLED",)},
+    {"text": 'minute":3'},
+    {"text": "smoke"},
+    {"text": "fire", "status": ("DEAD_LETTER",)},
+    {"error_type": "timeout"},
+    {"error_type": "transient", "organization": "acme"},
+    {"error_type": "permanent", "status": ("DEAD_LETTER", "COMPLETED")},
+    {"created_from": START + 120 * SECOND},
+    {"created_until": START + 120 * SECOND},
+    {"created_from": START + 60 * SECOND, "created_until": START + 180 * SECOND},
+    {"created_from": START + 60 * SECOND, "created_until": START + 180 * SECOND, "job_type": "u", "organization": "beta"},
+    {"created_until": START},
+    {"tails": True},
+    {"tails": True, "status": ("DEAD_LETTER",)},
+]
+
+
+def matches(desk, job, filters):
+    """What a filter means, said once more in plain words."""
+    run = desk.store.run(inside(job.id))
+    texts = [msgspec.json.encode(job.params).decode(), job.job_type, job.unique_key or "", job.reason or "", (run and run.error) or ""]
+    made = instant(job.created_at)
+    return all(
+        (
+            job.status in filters.get("status", tuple(Status)),
+            job.job_type == filters.get("job_type", job.job_type),
+            job.organization == filters.get("organization", job.organization),
+            job.owner == filters.get("owner", job.owner),
+            filters.get("scope", EVERYTHING).holds(job.organization, job.owner),
+            job.error_type == filters.get("error_type", job.error_type),
+            any(filters.get("text", "") in text for text in texts),
+            filters.get("created_from", 0) <= made < filters.get("created_until", 2**62),
+            not filters.get("tails") or desk.tail(inside(job.id)).id == job.id,
+        )
+    )
+
+
+@pytest.mark.parametrize("filters", FILTERS, ids=str)
+def test_every_filter_finds_what_it_says_whichever_way_it_is_looked_for(varied, filters):
+    everything = varied.store.find(Where(), limit=1000)
+    assert len(everything) > 60
+    wanted = [number for number, job in everything if matches(varied, job, filters)]
+    assert [number for number, _ in varied.store.find(Where(**filters), limit=1000)] == wanted
+    pages, cursor = [], None
+    while page := varied.store.find(Where(**filters), limit=2, before=cursor):
+        pages += [number for number, _ in page]
+        cursor = page[-1][0]
+    assert pages == wanted
+
+
+def test_a_time_finds_what_was_made_then_also_where_the_clock_had_stepped_back(desk):
+    """Numbers follow the order of making, and so does no clock."""
+    ids = []
+    for at in (100, 50, 200, 10, 150):
+        desk.now = START + at * SECOND
+        ids.append(desk.add())
+    assert found(desk, created_from=START + 90 * SECOND) == [ids[4], ids[2], ids[0]]
+    assert found(desk, created_until=START + 90 * SECOND) == [ids[3], ids[1]]
+    assert found(desk, created_from=START + 50 * SECOND, created_until=START + 150 * SECOND) == [ids[1], ids[0]]
+
+
+def test_a_chain_is_found_by_its_root_and_a_dead_letter_that_was_retried_is_none_any_more(desk):
+    root, other = desk.add(), desk.add()
+    desk.run_to(Failed("x", permanent=True))
+    desk.run_to(Failed("x", permanent=True))
+    desk.store.retry(root, new_id=desk.id(), actor=ANNA, now=desk.now)
+    assert found(desk, root_id=root) == [desk.tail_id(root), root]
+    assert found(desk, status=("DEAD_LETTER",)) == [other, root]
+    assert found(desk, status=("DEAD_LETTER",), tails=True) == [other]
+
+
+@pytest.mark.timeout(120)
+def test_a_hundred_thousand_jobs_are_paged_without_gap_or_repeat_while_others_write(desk):
+    """The pages show what was there at the first look, and nothing twice; others enqueue, claim, end and cancel meanwhile."""
+    row = desk.row("old", delay=1e6)
+    for _ in range(100):
+        desk.put(*(msgspec.structs.replace(row, job_id=job_id) for job_id in desk.ids.take(1000, desk.now)))
+    wanted = {number for number, _ in desk.store.find(Where(), limit=200_000)}
+    assert len(wanted) == 100_000
+    other, stop = Desk(desk.store), threading.Event()
+    other.ids = UuidV7(Random(99))
+
+    def write():
+        while not stop.is_set():
+            cancelled, *_ = other.several(20, "new")
+            other.store.cancel(cancelled, actor=ANNA, now=other.now)
+            other.done(*other.claim(10, types=["new"]))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for filters in ({}, {"job_type": "old"}):
+            seen, cursor = [], max(wanted) + 1
+            while page := desk.store.find(Where(**filters), limit=1000, before=cursor):
+                seen += [number for number, _ in page]
+                cursor = page[-1][0]
+            assert len(seen) == len(set(seen)) == 100_000
+            assert set(seen) == wanted
+    finally:
+        stop.set()
+        writer.join()
+    assert len(desk.store.find(Where(job_type="new"), limit=100)) > 20
+
+
+# ---- what happened ---------------------------------------------------------------------------------------------------
+
+
+def test_the_log_of_a_chain_is_what_its_columns_say_attempt_by_attempt(desk):
+    root = desk.add(owner="bob", delay=5, max_retries=1)
+    desk.advance(5)
+    desk.turn()
+    desk.advance(1)
+    job = desk.claim_one()
+    desk.advance(2)
+    desk.end(job, Failed("smoke"))
+    desk.advance(60)
+    desk.turn()
+    desk.end(desk.claim_one(), Failed("fire"))
+    desk.advance(1)
+    desk.store.retry(root, new_id=desk.id(), actor=ANNA, now=desk.now)
+    desk.claim_one()
+    desk.store.cancel(root, actor=ANNA, now=desk.now, reason="enough")
+    chain = desk.store.chain(root)
+    log = desk.store.log(inside(chain[1].id))
+    assert log == sorted(log, key=lambda entry: entry.at)
+    told = [(entry.attempt, entry.from_status, entry.to_status, entry.actor, entry.message) for entry in log]
+    worker = f"worker {desk.worker}"
+    assert told == [
+        (1, None, "PENDING", "bob", ""),
+        (1, "PENDING", "QUEUED", "system", ""),
+        (1, "QUEUED", "RUNNING", "system", worker),
+        (1, "RUNNING", "FAILED", "system", "smoke"),
+        (2, None, "PENDING", "system", ""),
+        (2, "PENDING", "QUEUED", "system", ""),
+        (2, "QUEUED", "RUNNING", "system", worker),
+        (2, "RUNNING", "DEAD_LETTER", "system", "fire"),
+        (3, None, "QUEUED", "anna", ""),
+        (3, "QUEUED", "RUNNING", "system", worker),
+        (3, "RUNNING", "RUNNING", "anna", "asked to stop"),
+    ]
+    for job in chain:
+        own = {job.created_at, job.queued_at, job.started_at, job.finished_at, job.cancel_requested_at} - {None}
+        assert {entry.at for entry in log if entry.attempt == job.attempt} == own
+
+
+def test_the_log_of_what_is_not_there_is_empty(desk):
+    assert desk.store.log(desk.id()) == []
+
+
+def test_what_people_changed_is_read_newest_first_page_by_page(desk):
+    job_id = desk.add()
+    for priority in (10, 20, 30):
+        desk.advance(1)
+        desk.store.change(job_id, actor=ANNA, now=desk.now, priority=priority)
+    desk.store.pause("template", "t", actor=Actor("zoe", "acme"), now=desk.now)
+    everything = desk.store.audit(limit=10)
+    assert [entry.action for entry in everything][1:] == ["job.change"] * 3
+    assert everything[1].before["priority"] == 20
+    assert everything[1].after["priority"] == 30
+    assert (everything[1].actor, everything[1].subject, everything[1].subject_id) == ("anna", "job", job_id)
+    first = desk.store.audit(limit=3)
+    assert desk.store.audit(limit=3, before=first[-1].id) == everything[3:]
+    assert desk.store.audit(limit=10, subject="job") == everything[1:]
+    assert desk.store.audit(limit=10, subject=f"job:{job_id}") == everything[1:]
+    assert desk.store.audit(limit=10, subject="job:other") == []
+    assert [entry.actor for entry in desk.store.audit(limit=10, scope=Scope("acme"))] == ["zoe"]
 
 
 def test_the_oldest_age_is_never_negative_when_the_clock_steps_back(desk):

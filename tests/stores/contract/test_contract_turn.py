@@ -92,7 +92,7 @@ def test_what_the_chooser_leaves_stays_queued_and_what_it_parks_is_not_offered_a
     first, second, third = desk.several(3)
     offered = []
 
-    def chooser(candidates, reservation):
+    def chooser(candidates, reservation, usage):
         offered.append([job.job_id for job in candidates])
         return Choice(take=[candidates[1]], park=[(candidates[0].number, "organization:default")])
 
@@ -106,7 +106,7 @@ def test_what_the_chooser_leaves_stays_queued_and_what_it_parks_is_not_offered_a
 def test_a_claim_of_a_turn_that_failed_leaves_the_job_queued_without_a_run(desk):
     job_id = desk.add()
 
-    def chooser(candidates, reservation):
+    def chooser(candidates, reservation, usage):
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -672,7 +672,7 @@ def test_a_job_not_started_in_time_ends_skipped_with_the_reason(desk):
     waiting = desk.add(expires_at=desk.now + 30 * SECOND)
     pending = desk.add(delay=20, expires_at=desk.now + 30 * SECOND)
     parked = desk.add(expires_at=desk.now + 30 * SECOND)
-    desk.claim(1, choose=lambda jobs, _: Choice(take=[], park=[(jobs[-1].number, "organization:default")]))
+    desk.claim(1, choose=lambda jobs, _reservation, _usage: Choice(take=[], park=[(jobs[-1].number, "organization:default")]))
     desk.advance(29)
     desk.turn()
     assert desk.status(waiting) == "QUEUED"

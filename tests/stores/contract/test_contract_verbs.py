@@ -190,7 +190,7 @@ def test_a_change_is_audited_with_before_and_after(desk, maker):
     assert (entry["actor"], entry["action"], entry["subject"], entry["at"]) == ("anna", "job.change", "job", desk.now)
     assert inside(entry["subject_id"]) == job_id
     assert (entry["before"]["priority"], entry["after"]["priority"]) == (50, 75)
-    assert (entry["before"]["params"], entry["after"]["params"]) == ("{}", '{"a":1}')
+    assert (entry["before"]["params"], entry["after"]["params"]) == ({}, {"a": 1})
 
 
 def test_the_same_change_again_changes_nothing_more(desk, maker):

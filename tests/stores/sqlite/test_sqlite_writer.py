@@ -241,7 +241,7 @@ def test_executemany_runs_once_for_each_set_of_bindings(desk, store):
 
 
 def test_an_error_nobody_expected_in_one_callers_work_reaches_that_caller(desk, store):
-    def chooser(candidates, reservation):
+    def chooser(candidates, reservation, usage):
         raise KeyError("mine")
 
     desk.add()

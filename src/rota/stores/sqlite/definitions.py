@@ -3,49 +3,149 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from rota.model.values import Actor, Instant, Template
+from rota.errors import TemplateInUse, UnknownTemplate
+from rota.model.gate import Actor
+from rota.model.values import Held, Instant, Template, TemplateState, moment
+from rota.stores.sqlite import limits
 from rota.stores.sqlite.connection import Db
 from rota.stores.sqlite.verbs import audit
 
 
 def put_templates(db: Db, templates: Sequence[Template], actor: Actor, now: Instant) -> None:
-    """Make or update templates by name; those that are the same change nothing."""
-    changed = 0
-    for template in templates:
-        changed += db.change(
-            "put_template",
-            template_id=template.id,
-            name=template.name,
-            job_type=template.job_type,
-            defaults=msgspec.json.encode(template.defaults, order="sorted").decode(),
-            actor=actor.name,
-            now=now,
-        )
+    """Record what the code says, by name; templates of which it says the same change nothing."""
+    changed = [template.name for template in templates if _put(db, template, actor, now)]
+    for name in changed:
+        _apply(db, name)
     if changed:
         db.change("advance_definitions")
 
 
+def set_template(db: Db, template: Template, actor: Actor, now: Instant, *, overrides: dict[str, object], unset: Sequence[str]) -> Template:
+    """Set and take back overrides, making the template if it is not there."""
+    present = _find(db, template.name)
+    before = {} if present is None else present.overrides
+    after = {name: value for name, value in (before | overrides).items() if name not in unset}
+    if present is not None and after == before:
+        return present
+    if present is None:
+        _add(db, template, actor, now)
+    db.change("set_overrides", name=template.name, overrides=_object(after), step=int(present is not None), now=now)
+    _apply(db, template.name)
+    db.change("advance_definitions")
+    audit(db, actor, now, "template.set", ("template", template.name), before=None if present is None else before, after=after)
+    return _there(db, template.name)
+
+
+def set_template_state(db: Db, name: str, state: TemplateState, actor: Actor, now: Instant) -> Template:
+    """Enable, disable or archive a template."""
+    before = _there(db, name)
+    if not db.change("set_template_state", name=name, state=state, now=now):
+        return before
+    db.change("advance_definitions")
+    audit(db, actor, now, "template.state", ("template", name), before={"state": before.state}, after={"state": state})
+    return _there(db, name)
+
+
+def look_for_jobs(db: Db, name: str) -> int:
+    """Refuse a template that has jobs; return the newest job that was looked at. Long looks are made before a transaction, not in it."""
+    template = _there(db, name)
+    newest = int(db.value("newest_job"))
+    if db.value("live_job_of_type", job_type=template.job_type):
+        raise _in_use(name, "jobs that wait or run")
+    if db.value("ended_job_of_type", job_type=template.job_type):
+        raise _in_use(name, "jobs in its history")
+    return newest
+
+
+def drop_template(db: Db, name: str, actor: Actor, now: Instant, *, newest: int) -> None:
+    """Remove a template that had no jobs up to the `newest`. Its row stays: what refers to it can still be read."""
+    template = _there(db, name)
+    if db.value("newer_job_of_type", newest=newest, job_type=template.job_type):
+        raise _in_use(name, "jobs that wait or run")
+    if db.value("schedule_of_template", template_id=template.id):
+        raise _in_use(name, "schedules")
+    db.change("drop_template", name=name, now=now)
+    db.change("advance_definitions")
+    said = {"state": template.state, "defaults": template.defaults, "overrides": template.overrides}
+    audit(db, actor, now, "template.drop", ("template", name), before=said)
+
+
 def templates(db: Db) -> list[Template]:
     """Return every template."""
-    return [
-        Template(id=row[0], name=row[1], job_type=row[2], state=row[3], version=row[4], defaults=msgspec.json.decode(row[5]))
-        for row in db.rows("templates")
-    ]
+    return [_template(row) for row in db.rows("templates")]
 
 
 def pause(db: Db, kind: str, name: str, actor: Actor, now: Instant) -> None:
     """Begin a pause; one that lasts already goes on."""
     if db.change("pause", kind=kind, name=name, actor=actor.name, now=now):
         db.change("advance_definitions")
-        audit(db, actor, now, "pause", (kind, name))
+        audit(db, actor, now, "pause", (kind, name), organization=name if kind == "organization" else msgspec.UNSET)
 
 
 def resume(db: Db, kind: str, name: str, actor: Actor, now: Instant) -> None:
     """End a pause and give back what it parked."""
     if db.change("resume", kind=kind, name=name):
-        db.change("unpark", held=f"{kind}:{name}")
+        limits.offer_again(db, f"{kind}:{name}")
         db.change("advance_definitions")
-        audit(db, actor, now, "resume", (kind, name))
+        audit(db, actor, now, "resume", (kind, name), organization=name if kind == "organization" else msgspec.UNSET)
+
+
+def _put(db: Db, template: Template, actor: Actor, now: Instant) -> bool:
+    values = {"template_id": template.id, "name": template.name, "job_type": template.job_type, "actor": actor.name, "now": now}
+    return bool(db.change("put_template", defaults=_object(template.defaults), **values))
+
+
+def _add(db: Db, template: Template, actor: Actor, now: Instant) -> None:
+    values = {"template_id": template.id, "name": template.name, "job_type": template.job_type, "actor": actor.name, "now": now}
+    db.change("add_template", state=template.state, defaults=_object(template.defaults), **values)
+
+
+def _apply(db: Db, name: str) -> None:
+    """Bring the columns that others read up to what is said now; rows that a changed limit had parked are offered again."""
+    before = db.row("template_limits", name=name)
+    db.change("show_what_is_said", name=name)
+    after = db.row("template_limits", name=name)
+    assert before is not None  # noqa: S101 - written in this transaction
+    assert after is not None  # noqa: S101 - the same row
+    if before[0] != after[0]:
+        limits.offer_again(db, f"{Held.TEMPLATE_LIMIT}:{name}")
+    if before[1:] != after[1:]:
+        limits.offer_again(db, f"{Held.RATE_LIMIT}:{name}")
+
+
+def _there(db: Db, name: str) -> Template:
+    found = _find(db, name)
+    if found is None:
+        raise UnknownTemplate(f"there is no template {name!r}: `rota template list` shows them")
+    return found
+
+
+def _find(db: Db, name: str) -> Template | None:
+    row = db.row("template", name=name)
+    return None if row is None else _template(row)
+
+
+def _template(row: tuple[Any, ...]) -> Template:
+    return Template(
+        id=row[0],
+        name=row[1],
+        job_type=row[2],
+        state=TemplateState(row[3]),
+        version=row[4],
+        defaults=msgspec.json.decode(row[5]),
+        overrides=msgspec.json.decode(row[6]),
+        created_at=moment(row[7]),
+        updated_at=moment(row[8]),
+    )
+
+
+def _object(value: dict[str, object]) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def _in_use(name: str, what: str) -> TemplateInUse:
+    return TemplateInUse(f"template {name!r} has {what} and can't be deleted: `rota template archive {name}` takes it out of use and sight")

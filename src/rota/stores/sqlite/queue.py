@@ -1,62 +1,24 @@
-"""Entering the queue: rows of one shape are written by one statement, positions are given here."""
+"""The queue in SQL: rows of one shape are written by one statement, positions are given here. Who may enter: see `intake`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Iterable
 from typing import Any
 
 import apsw
 import msgspec
 
-from rota.errors import DuplicateId, QueueFull
+from rota.errors import DuplicateId
 from rota.model.ordering import GAP
 from rota.model.values import Enqueued, Held, Instant, NewRow, Origin
-from rota.ports.store import DefinitionsChanged
 from rota.stores.sqlite.connection import Db
 
 _encode = msgspec.json.Encoder().encode
 
 
-def enqueue(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | None = None) -> list[Enqueued]:
-    """Write new jobs, in the order given. Those that are there already come back as they are."""
-    if not rows:
-        return []
-    repeated = False
-    base = number = None
-    for organization_id, own in _by_organization(rows):
-        version, max_queued, known, base, number = db.rows(
-            "enqueue_gate",
-            organization_id=organization_id,
-            priority=own[0].policy.priority,
-            # Ids ascend within a call: one that is repeated shows at its ends. A caller's own may not: see _add_same.
-            first=bytes.fromhex(own[0].job_id),
-            last=bytes.fromhex(own[-1].job_id),
-        )[0]
-        if definitions is not None and version != definitions:
-            raise DefinitionsChanged
-        if max_queued is not None:
-            _refuse_overflow(db, organization_id, own, max_queued)
-        repeated = repeated or bool(known)
-    if len(rows) == 1:
-        found = None if _is_plain(rows[0]) and not repeated else _found(db, rows[0])
-        return [found] if found else _add(db, [rows[0]], now, number, base=base)
-    out: list[Enqueued] = []
-    for plain, run in groupby(rows, key=_is_plain):
-        if plain and not repeated:
-            for _, same in groupby(run, key=_shape):
-                out += _add_same(db, list(same), now, number)
-                number = None
-        else:
-            for row in run:
-                out.append(_found(db, row) or _add(db, [row], now, number)[0])
-                number = None
-    return out
-
-
 def add_at_once(db: Db, row: NewRow, now: Instant, definitions: int) -> Enqueued | None:
     """Write one plain job in one statement, outside any transaction, if nothing needs a second look; otherwise nothing."""
-    if row.run_at > now or not _is_plain(row):
+    if row.run_at > now or not is_plain(row):
         return None
     try:
         added = db.rows(
@@ -76,14 +38,6 @@ def add_at_once(db: Db, row: NewRow, now: Instant, definitions: int) -> Enqueued
         # It is there already, most likely: the way that looks at each will say.
         return None
     return Enqueued(row.job_id, row.job_id, added[0][0], "QUEUED", added[0][1], existing=False) if added else None
-
-
-def _by_organization(rows: Sequence[NewRow]) -> list[tuple[str, Sequence[NewRow]]]:
-    first = rows[0].organization_id
-    if all(row.organization_id == first for row in rows):
-        return [(first, rows)]
-    names = dict.fromkeys(row.organization_id for row in rows)
-    return [(name, [row for row in rows if row.organization_id == name]) for name in names]
 
 
 def position_after(db: Db, organization_id: str, priority: int) -> int:
@@ -123,25 +77,47 @@ def _promote_priority(db: Db, priority: int, now: Instant, limit: int) -> int:
 _due_decoder = msgspec.json.Decoder(list[tuple[int, str]])
 
 
-def _is_plain(row: NewRow) -> bool:
-    return not (row.unique_key or row.after or row.group_id or row.chosen or row.origin == Origin.DIRECT)
+def is_plain(row: NewRow) -> bool:
+    """Say whether nothing of a row needs a look at others before it is written."""
+    return not row.depends_on and is_uniform(row)
 
 
-def _refuse_overflow(db: Db, organization_id: str, rows: Sequence[NewRow], limit: int) -> None:
-    waiting = db.value("queued_count", organization_id=organization_id)
-    if waiting + len(rows) <= limit:
-        return
-    added = sum(_found(db, row) is None for row in rows)
-    if added and waiting + added > limit:
-        raise QueueFull(
-            f"organization {organization_id!r} has {waiting:,} jobs queued and max_queued is {limit:,}: {added:,} more can't be added"
-        )
+def is_uniform(row: NewRow) -> bool:
+    """Say whether rows like this one, of one shape, can be written together."""
+    return not (
+        row.unique_key
+        or row.after
+        or row.group_id
+        or row.chosen
+        or row.job_hash
+        or row.submit_limit is not None
+        or row.origin == Origin.DIRECT
+    )
 
 
-def _found(db: Db, row: NewRow) -> Enqueued | None:
+def shape(row: NewRow) -> tuple[Any, ...]:
+    """Return what rows that are written together have in common."""
+    return (
+        row.job_type,
+        row.policy,
+        row.run_at,
+        row.template_id,
+        row.organization_id,
+        row.origin,
+        row.owner,
+        row.expires_at,
+        row.meta,
+        row.depends_on,
+        row.on_parent_failure,
+    )
+
+
+def found(db: Db, row: NewRow) -> Enqueued | None:
     """Return the job that stands in the way: enqueued before under this id, or holding this key."""
     same = db.row("same_id", job_id=bytes.fromhex(row.job_id))
     if same is not None:
+        if same[6] != row.organization_id:
+            raise DuplicateId(f"id {row.job_id} is taken already: choose another")
         if same[5] != row.job_type:
             raise DuplicateId(f"id {row.job_id} belongs to a job of type {same[5]!r} already: choose another")
         return _existing(same)
@@ -155,22 +131,12 @@ def _existing(row: tuple[Any, ...]) -> Enqueued:
     return Enqueued(job_id=row[0], root_id=row[1], number=row[2], status=row[3], position=row[4], existing=True)
 
 
-def _add_same(db: Db, rows: list[NewRow], now: Instant, number: int | None) -> list[Enqueued]:
-    """Write rows of one shape at once; if one of them turns out to be there already, look at each."""
-    try:
-        return _add(db, rows, now, number)
-    except apsw.ConstraintError:
-        return [_found(db, row) or _add(db, [row], now, None)[0] for row in rows]
-
-
-def _shape(row: NewRow) -> tuple[Any, ...]:
-    return (row.job_type, row.policy, row.run_at, row.template_id, row.organization_id, row.origin, row.owner, row.expires_at, row.meta)
-
-
-def _add(db: Db, rows: list[NewRow], now: Instant, number: int | None, *, base: int | None = None) -> list[Enqueued]:
+def add(
+    db: Db, rows: list[NewRow], now: Instant, number: int | None = None, *, base: int | None = None, blockers: int = 0
+) -> list[Enqueued]:
     """Write rows of one shape and return their numbers, which follow each other, from `number` on if that is given."""
     first = rows[0]
-    waits = first.run_at > now or first.after is not None
+    waits = first.run_at > now or blockers > 0
     status = "PENDING" if waits else "QUEUED"
     position = 0 if waits else (base or position_after(db, first.organization_id, first.policy.priority)) + GAP
     many = len(rows) > 1
@@ -182,16 +148,13 @@ def _add(db: Db, rows: list[NewRow], now: Instant, number: int | None, *, base: 
         status=status,
         position=position,
         **({"gap": 0 if waits else GAP} if many else {}),
-        blockers=int(first.after is not None),
+        blockers=blockers,
         held=str(Held.DIRECT) if first.origin == Origin.DIRECT else None,
         now=now,
         queued_at=None if waits else now,
         **_columns(first),
     )
-    last = db.raw.last_insert_rowid()
-    if first.after is not None:
-        db.change("add_edge", child=last, parent_root=bytes.fromhex(first.after), needs="end", on_failure="cancel", source="group")
-    start = last - len(rows) + 1
+    start = db.raw.last_insert_rowid() - len(rows) + 1
     gap = 0 if waits else GAP
     return [
         Enqueued(row.job_id, row.job_id, start + index, status, position + gap * index, existing=False) for index, row in enumerate(rows)
@@ -209,6 +172,7 @@ def _columns(row: NewRow) -> dict[str, Any]:
         "run_at": row.run_at,
         "expires_at": row.expires_at,
         "unique_key": row.unique_key,
+        "job_hash": blob(row.job_hash),
         "group_id": blob(row.group_id),
         "sequence_number": row.sequence_number,
         "owner": row.owner,

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
 
+from rota.model.gate import Scope
 from rota.model.params import decode, decode_params
 from rota.model.states import ErrorType, RunStatus, Status
-from rota.model.values import Instant, Job, Run, Stats, dashed, moment, number_text
-from rota.ports.store import Where
+from rota.model.values import Audited, Instant, Job, LogEntry, Run, dashed, moment, number_text
 from rota.stores.sqlite.connection import Db
 
 _strings = msgspec.json.Decoder(list[str])
+
+LAST = 2**63 - 1
+"""No number and no id of a row is larger."""
 
 
 def job_from(row: tuple[Any, ...]) -> Job:
@@ -65,6 +70,7 @@ def job_from(row: tuple[Any, ...]) -> Job:
         ended_by=take(),
         reason=take(),
         error_type=_error_type(take()),
+        meta=decode(take()),  # type: ignore[arg-type] # an object
     )
 
 
@@ -95,51 +101,70 @@ def run_from(job_id: str, row: tuple[Any, ...]) -> Run:
     )
 
 
-def find(db: Db, where: Where, limit: int, before: int | None) -> list[tuple[int, Job]]:
-    """Return a page of jobs, newest first, each with its cursor."""
-    rows = db.rows(
-        "find",
-        before=before,
-        limit=limit,
-        statuses=msgspec.json.encode(where.status).decode() if where.status else None,
-        job_type=where.job_type,
-        group_id=where.group_id,
-        root_id=where.root_id,
-        text=where.text,
-    )
-    return [(row[1], job_from(row)) for row in rows]
-
-
-def queue(db: Db, limit: int) -> list[Job]:
+def queue(db: Db, limit: int, scope: Scope) -> list[Job]:
     """Return the head of the queue in its order: priority by priority, the heads of its organizations' lines merged."""
     jobs: list[Job] = []
-    priority = db.value("next_priority", priority=101)
-    while priority is not None and len(jobs) < limit:
-        heads = [job_from(row) for line in _lines(db, priority) for row in db.rows("line", **line, limit=limit - len(jobs))]
+    for _, same in groupby(lines(db, scope), key=itemgetter("priority")):
+        heads = [job_from(row) for line in same for row in db.rows("line", **line, limit=limit - len(jobs))]
         heads.sort(key=lambda job: (job.position, job.created_at, job.id))
         jobs += heads[: limit - len(jobs)]
-        priority = db.value("next_priority", priority=priority)
+        if len(jobs) == limit:
+            break
     return jobs
 
 
-def _lines(db: Db, priority: int) -> Iterator[dict[str, Any]]:
+def lines(db: Db, scope: Scope) -> Iterator[dict[str, Any]]:
+    """Go through the lines of the queue, one for each priority and organization, the highest priority first."""
+    priority = db.value("next_priority", priority=101)
+    while priority is not None:
+        for name in [scope.organization] if scope.organization is not None else _in_line(db, priority):
+            yield {"priority": priority, "organization_id": name}
+        priority = db.value("next_priority", priority=priority)
+
+
+def _in_line(db: Db, priority: int) -> Iterator[str]:
     name = db.value("next_line", priority=priority, organization_id="")
     while name is not None:
-        yield {"priority": priority, "organization_id": name}
+        yield name
         name = db.value("next_line", priority=priority, organization_id=name)
 
 
-def stats(db: Db, now: Instant) -> Stats:
-    """Return counts and ages."""
-    oldest = db.value("oldest_waiting")
-    return Stats(
-        by_status=dict.fromkeys(map(str, Status), 0) | dict(db.rows("count_by_status")),
-        by_priority=dict(db.rows("count_by_priority")),
-        waiting_by_type=dict(db.rows("count_waiting_by_type")),
-        oldest_waiting_s=None if oldest is None else max(0.0, (now - oldest) / 1e6),
-        workers=sum(1 for row in db.rows("workers", ended=0) if row[2] == "worker"),
-        late_results=db.value("late_results"),
-    )
+def log(db: Db, job_id: str) -> list[LogEntry]:
+    """Return the moves of a chain, in the order of time."""
+    moves = [
+        LogEntry(
+            at=_moment(at),
+            attempt=attempt,
+            message=message or "",
+            from_status=None if before is None else Status(before),
+            to_status=Status(after),
+            actor=actor,
+        )
+        for at, attempt, message, before, after, actor in db.rows("log", job_id=job_id)
+    ]
+    # They come in the order in which they must have happened, which stands where moments are the same.
+    return sorted(moves, key=attrgetter("at"))
+
+
+def audit(db: Db, limit: int, before: int | None, scope: Scope, subject: str | None) -> list[Audited]:
+    """Return what people changed, newest first. The subject is a kind, as `template`, or a kind and an id, as `template:mail`."""
+    kind, colon, subject_id = (subject or "").partition(":")
+    values = {"subject": kind or None, "subject_id": subject_id, "organization_id": scope.organization, "limit": limit}
+    rows = db.rows("audit_of" if colon else "audit_trail", **values, before_id=LAST if before is None else before)
+    return [
+        Audited(
+            id=row[0],
+            at=_moment(row[1]),
+            actor=row[2],
+            organization=row[3],
+            action=row[4],
+            subject=row[5],
+            subject_id=row[6],
+            before=decode(row[7]),
+            after=decode(row[8]),
+        )
+        for row in rows
+    ]
 
 
 def _id(value: str | None) -> str | None:

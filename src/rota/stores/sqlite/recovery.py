@@ -11,8 +11,9 @@ from rota.model.states import ErrorType, RunStatus, Status
 from rota.model.values import Claimed, Instant, NewRow, WorkerInfo, moment
 from rota.ports.store import Ending, Held, Reservation, Turned
 from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.queue import enqueue
-from rota.stores.sqlite.turn import active_reservation, after_chain_ends, end_waiting, finish
+from rota.stores.sqlite.endings import SETTLE_MAX, after_chain_ends, after_runs, end_waiting, finish, settle
+from rota.stores.sqlite.intake import enqueue
+from rota.stores.sqlite.turn import active_reservation
 
 _held = msgspec.json.Decoder(list[tuple[Claimed, int, str | None, str, int | None]])
 _types = msgspec.json.Decoder(tuple[str, ...])
@@ -57,6 +58,7 @@ def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], now: Instan
     turned = Turned()
     if plain:
         finish(db, plain, now, turned, worker_id=b"")
+    settle(db, now, SETTLE_MAX)
     return changed + len(plain) - len(turned.late)
 
 
@@ -123,6 +125,7 @@ def give_up(db: Db, reservation_id: str, now: Instant, *, stop_running: bool) ->
     if stop_running:
         end = Transition(Status.DEAD_LETTER, error="the reservation of this direct execution expired", error_type=ErrorType.TIMEOUT)
         finish(db, [Ending(active.job_number, now, end, end, "")], now, Turned(), worker_id=b"")
+        settle(db, now, SETTLE_MAX)
     return True
 
 
@@ -151,12 +154,13 @@ def _close(db: Db, ending: Ending, held: Held, now: Instant) -> int:
     closed = db.row("close_job_as", number=ending.number, status=status, failed=int(failed), now=now, error_type=error_type)
     if closed is None:
         return 0
-    end, root_id, group_id = closed
+    end, _, group_id = closed
+    after_runs(db, [ending.number])
     if end in {Status.FAILED, Status.TIMED_OUT}:
         add_successors(db, [ending], now)
     else:
         bad = [group_id] if group_id and end in {Status.DEAD_LETTER, Status.CANCELLED} else []
-        after_chain_ends(db, [root_id], bad, [ending.number], now)
+        after_chain_ends(db, bad, [ending.number], now)
     return 1
 
 

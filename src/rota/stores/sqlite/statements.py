@@ -37,6 +37,16 @@ _CLAIMED = {"candidates", "candidates_among", "candidate_direct", "holding", "he
 @cache
 def candidates(types: int) -> str:
     """Return the claim's query for so many job types: parameters are the types in order, then :want."""
+    return _with_arms("candidates", types)
+
+
+@cache
+def candidates_slim(types: int) -> str:
+    """Return the same query without the columns that may be large."""
+    return _with_arms("candidates_slim", types)
+
+
+def _with_arms(name: str, types: int) -> str:
     text = statements()
     arms = " UNION ALL ".join([text["candidates_arm"]] * types)
-    return text["candidates"].replace("{arms}", arms).replace(":want", "?")
+    return text[name].replace("{arms}", arms).replace(":want", "?")

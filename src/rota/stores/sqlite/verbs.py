@@ -7,12 +7,15 @@ from typing import Any
 import msgspec
 
 from rota.errors import AlreadyEnded, IllegalMove, InvalidOption, KeyTaken, NotFound, StillLive
+from rota.model.gate import Actor
 from rota.model.ordering import GAP, Room, make_room
+from rota.model.params import decode_params
 from rota.model.states import RETRYABLE_ENDS, Status
-from rota.model.values import Actor, Instant, dashed
+from rota.model.values import Instant, dashed, moment
+from rota.stores.sqlite import edges, limits
 from rota.stores.sqlite.connection import Db
+from rota.stores.sqlite.endings import end_waiting
 from rota.stores.sqlite.queue import position_after
-from rota.stores.sqlite.turn import end_waiting
 
 WINDOW = 64
 """How many neighbours a move looks at first; it doubles until there is room."""
@@ -45,17 +48,29 @@ def change(db: Db, job_id: str, actor: Actor, now: Instant, *, priority: int | N
     if run_at is not None and status != Status.PENDING:
         raise IllegalMove(f"{dashed(live_id)} is {status}: only a PENDING job can be given another run_at")
     place = _place(db, number)
-    before = {name: place[name] for name in ("priority", "params", "run_at")}
-    after = {"priority": priority, "params": params, "run_at": run_at}
-    if all(after[name] in {None, before[name]} for name in after):
+    asked = {"priority": priority, "params": params, "run_at": run_at}
+    after = {name: value for name, value in asked.items() if value is not None and value != place[name]}
+    if not after:
         return live_id
+    before = {name: place[name] for name in after}
     position = place["position"]
     new_priority = place["priority"] if priority is None else priority
     if new_priority != place["priority"] and status == Status.QUEUED:
         position = position_after(db, place["organization_id"], new_priority) + GAP
     db.change("change_waiting", number=number, params=params, run_at=run_at, priority=new_priority, position=position)
-    audit(db, actor, now, "job.change", ("job", live_id), before=before, after=after)
+    limits.reconsider(db, number)
+    audit(db, actor, now, "job.change", ("job", live_id), before=_shown(before), after=_shown(after), organization=place["organization_id"])
     return live_id
+
+
+def _shown(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values of a job as the audit shows them."""
+    shown = dict(values)
+    if "params" in shown:
+        shown["params"] = decode_params(shown["params"])
+    if "run_at" in shown:
+        shown["run_at"] = moment(shown["run_at"])
+    return shown
 
 
 def move(db: Db, job_id: str, actor: Actor, now: Instant, *, before: str | None, after: str | None, front: bool) -> str:
@@ -73,7 +88,9 @@ def move(db: Db, job_id: str, actor: Actor, now: Instant, *, before: str | None,
     for (neighbour, _), position in zip(behind, room.after, strict=False):
         db.change("set_position", number=neighbour, position=position)
     db.change("set_position", number=number, position=room.position)
-    audit(db, actor, now, "job.move", ("job", live_id), before={"position": place["position"]}, after={"position": room.position})
+    limits.reconsider(db, number)
+    sides = {"before": {"position": place["position"]}, "after": {"position": room.position}}
+    audit(db, actor, now, "job.move", ("job", live_id), **sides, organization=place["organization_id"])
     return live_id
 
 
@@ -96,17 +113,33 @@ def retry(db: Db, job_id: str, new_id: str, actor: Actor, now: Instant) -> str:
             raise KeyTaken(f"unique key {unique_key!r} is held by {dashed(holder[0])} ({holder[3]}): cancel it or wait for its end")
     priority = _place(db, number)["priority"]
     db.change("insert_retry", number=number, new_id=new_id, now=now, position=position_after(db, organization_id, priority) + GAP)
-    audit(db, actor, now, "job.retry", ("job", tail_id), before={"status": status}, after={"successor": dashed(new_id)})
+    sides = {"before": {"status": status}, "after": {"successor": dashed(new_id)}}
+    # Who has not yet been told of the end waits for the new one.
+    edges.forget_ended(db, bytes.fromhex(root_id))
+    audit(db, actor, now, "job.retry", ("job", tail_id), **sides, organization=organization_id)
     return new_id
 
 
-def audit(db: Db, actor: Actor, now: Instant, action: str, subject: tuple[str, str], *, before: Any = None, after: Any = None) -> None:
-    """Record what a person changed; the subject is its kind and id."""
+def audit(
+    db: Db,
+    actor: Actor,
+    now: Instant,
+    action: str,
+    subject: tuple[str, str],
+    *,
+    before: Any = None,
+    after: Any = None,
+    organization: str | msgspec.UnsetType | None = msgspec.UNSET,
+) -> None:
+    """Record what a person changed; the subject is its kind and id, `organization` whose it is if not the actor's own.
+
+    An organization's admin reads the entries of its organization, and those of None are read by system managers alone.
+    """
     db.change(
         "audit",
         at=now,
         actor=actor.name,
-        organization_id=actor.organization,
+        organization_id=actor.organization if organization is msgspec.UNSET else organization,
         action=action,
         subject=subject[0],
         subject_id=subject[1],

@@ -8,7 +8,23 @@ import typer
 from typer.core import TyperGroup
 
 from rota.errors import RotaError
-from rota.surfaces.cli import enqueue, groups, jobs, overview, steering, verbs, workers
+from rota.surfaces.cli import (
+    audit,
+    dead,
+    enqueue,
+    graph,
+    groups,
+    importing,
+    jobs,
+    overview,
+    purge,
+    steering,
+    templates,
+    tenants,
+    verbs,
+    workers,
+)
+from rota.surfaces.cli.acting import act_as_somebody
 from rota.surfaces.cli.exits import report
 
 
@@ -39,11 +55,37 @@ enqueue.register(app)
 job_app = typer.Typer(help="Look at jobs and change them.", no_args_is_help=True)
 jobs.register(job_app)
 verbs.register(job_app)
+graph.register(job_app)
 app.add_typer(job_app, name="job", rich_help_panel="Jobs")
 
 group_app = typer.Typer(help="Jobs that belong together, one after the other or all at once.", no_args_is_help=True)
 groups.register(group_app)
 app.add_typer(group_app, name="group", rich_help_panel="Jobs")
 
+template_app = typer.Typer(help="What jobs are made from: handlers, defaults and limits.", no_args_is_help=True)
+templates.register(template_app)
+app.add_typer(template_app, name="template", rich_help_panel="Define")
+
+import_app = typer.Typer(help="Take over the jobs of another system.", no_args_is_help=True)
+importing.register(import_app)
+app.add_typer(import_app, name="import", rich_help_panel="Define")
+
+dead_app = typer.Typer(help="Jobs that failed for good: what they died of, and one more try.", no_args_is_help=True)
+dead.register(dead_app)
+app.add_typer(dead_app, name="dead", rich_help_panel="Jobs")
+
 overview.register(app)
+audit.register(app)
 steering.register(app)
+purge.register(app)
+
+organization_app = typer.Typer(help="Tenants: who shares this store, and how much of it each may use.", no_args_is_help=True)
+tenants.register_organizations(organization_app)
+app.add_typer(organization_app, name="organization", rich_help_panel="Share")
+
+user_app = typer.Typer(help="People, and what they may do.", no_args_is_help=True)
+tenants.register_users(user_app)
+app.add_typer(user_app, name="user", rich_help_panel="Share")
+
+# The last line: commands that are registered after it would be without --as.
+act_as_somebody(app)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.model.groups import ENDED_WELL
+from rota.model.states import Status
 from rota.model.values import Job, Run
 from rota.surfaces.cli.exits import FAILED
 from rota.surfaces.cli.options import (
     AppOption,
     InOption,
     JsonOption,
+    OrganizationOption,
     PairsOption,
     ParamsOption,
     PriorityOption,
@@ -41,6 +43,7 @@ def register(app: typer.Typer) -> None:
             "rota enqueue send_email -p to=ada@example.org -p subject='Hello'",
             """rota enqueue resize --params '{"width": 640}' --in 90s --priority high""",
             "rota enqueue nightly --unique-key nightly --wait --wait-timeout 5m",
+            "rota enqueue report --depends-on 41 --depends-on 42 --on-parent-failure skip",
         ),
     )(enqueue)
 
@@ -54,8 +57,19 @@ def enqueue(
     run_at: RunAtOption = None,
     delay: InOption = None,
     unique_key: Annotated[str | None, typer.Option(help="While a job of this key lives, it is returned instead.")] = None,
+    depends_on: Annotated[
+        list[str] | None,
+        typer.Option("--depends-on", metavar="ID", help="A job that must complete first: its id or number. Give it again for each one."),
+    ] = None,
+    on_parent_failure: Annotated[
+        str | None,
+        typer.Option(
+            "--on-parent-failure", metavar="RULE", help="If one of them ends otherwise: wait until it is retried (default), skip or cancel."
+        ),
+    ] = None,
     max_retries: Annotated[int | None, typer.Option(min=0, help="Retries after a failed attempt.")] = None,
     timeout: Annotated[timedelta | None, typer.Option(parser=duration, metavar="DURATION", help="How long an attempt may run.")] = None,
+    organization: OrganizationOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the chain and print its result.")] = False,
     wait_timeout: Annotated[
         timedelta | None,
@@ -77,8 +91,11 @@ def enqueue(
             priority=priority,
             run_at=moment,
             unique_key=unique_key,
+            depends_on=depends_on,
+            on_parent_failure=on_parent_failure,
             max_retries=max_retries,
             timeout=None if timeout is None else timeout.total_seconds(),
+            organization=organization,
             actor=actor(),
         )
         waits = wait or wait_timeout is not None
@@ -87,15 +104,22 @@ def enqueue(
         if not waits:
             return
         run = _wait(rota, job, wait_timeout)
-        _end(rota.chain(job.id)[-1], run, as_json=as_json)
+        _end(rota.chain(job.id, actor=actor())[-1], run, as_json=as_json)
 
 
 def _show(job: Job, *, as_json: bool) -> None:
     if as_json:
         return show_json(job)
     existing = ", which holds this key already" if job.existing else ""
-    due = f" for {clock_time(job.run_at)}" if job.status == "PENDING" else ""
-    return typer.echo(f"{job.number}  {job.status}{due}{existing}  {job.id}")
+    return typer.echo(f"{job.number}  {job.status}{_until(job)}{existing}  {job.id}")
+
+
+def _until(job: Job) -> str:
+    """Return what a job waits for: its time, or others."""
+    if job.status is not Status.PENDING:
+        return ""
+    late = job.run_at is not None and job.run_at > job.created_at
+    return f" for {clock_time(job.run_at)}" if late else " until what it depends on has completed"
 
 
 def _wait(rota: Rota, job: Job, timeout: timedelta | None) -> Run | None:
@@ -104,7 +128,7 @@ def _wait(rota: Rota, job: Job, timeout: timedelta | None) -> Run | None:
     screen = console(stderr=True)
     busy: Any = screen.status(f"waiting for {job.number}") if screen.is_terminal else nullcontext()
     with busy:
-        return rota.wait(job.id, None if timeout is None else timeout.total_seconds())
+        return rota.wait(job.id, None if timeout is None else timeout.total_seconds(), actor=actor())
 
 
 def _end(tail: Job, run: Run | None, *, as_json: bool) -> None:

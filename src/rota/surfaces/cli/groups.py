@@ -8,7 +8,16 @@ import typer
 
 from rota.model.groups import Mode, OnFailure
 from rota.model.values import Group, undashed
-from rota.surfaces.cli.options import AppOption, GroupArgument, JsonOption, LimitOption, StoreOption, examples, params_of
+from rota.surfaces.cli.options import (
+    AppOption,
+    GroupArgument,
+    JsonOption,
+    LimitOption,
+    OrganizationOption,
+    StoreOption,
+    examples,
+    params_of,
+)
 from rota.surfaces.cli.output import age, console, escaped, show_json, show_json_lines, show_table, status, table
 from rota.surfaces.cli.session import actor, session
 
@@ -41,6 +50,7 @@ def create(
     mode: Annotated[Mode, typer.Option("--mode", help="One after the other, or all at once.")] = Mode.SEQUENTIAL,
     on_failure: Annotated[OnFailure, typer.Option("--on-failure", help="What becomes of the rest when one fails.")] = OnFailure.STOP,
     name: Annotated[str | None, typer.Option("--name", help="A name to know it by.")] = None,
+    organization: OrganizationOption = None,
     app: AppOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -48,14 +58,14 @@ def create(
     """Make a group of new jobs and of jobs that wait already."""
     with session(store, app=app) as rota:
         items = [_member(rota, text) for text in members]
-        group = rota.group(items, mode=mode, on_failure=on_failure, name=name, actor=actor())
+        group = rota.group(items, mode=mode, on_failure=on_failure, name=name, organization=organization, actor=actor())
     _show(group, as_json=as_json)
 
 
 def list_groups(*, limit: LimitOption = 20, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List groups, newest first."""
     with session(store) as rota:
-        found = rota.groups(limit=limit)
+        found = rota.groups(limit=limit, actor=actor())
     if as_json:
         return show_json_lines(found)
     made = table("id", "status", "mode", "on failure", "ended", "created", "name", right=("ended",))
@@ -76,7 +86,7 @@ def list_groups(*, limit: LimitOption = 20, store: StoreOption = None, as_json: 
 def show(group_id: GroupArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show a group and where its members stand."""
     with session(store) as rota:
-        group = rota.get_group(group_id)
+        group = rota.get_group(group_id, actor=actor())
     _show(group, as_json=as_json)
 
 
@@ -89,7 +99,7 @@ def cancel(group_id: GroupArgument, *, store: StoreOption = None, as_json: JsonO
 
 def _member(rota: Rota, text: str) -> Any:
     if undashed(text) is not None or text.isdecimal() or text.upper().startswith("JOB-"):
-        return rota.get(text)
+        return rota.get(text, actor=actor())
     name, colon, params = text.partition(":{")
     return (name, params_of(f"{{{params}", None)) if colon else (text, None)
 

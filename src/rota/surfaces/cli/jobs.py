@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from rota.model.states import Status
+from rota.model.states import ErrorType, Status
 from rota.model.values import Job, LogEntry, Run
-from rota.surfaces.cli.options import IdArgument, JsonOption, LimitOption, StoreOption, examples
+from rota.surfaces.cli.faces import FaceOption, show_face
+from rota.surfaces.cli.options import IdArgument, JsonOption, LimitOption, StoreOption, duration, examples, point_in_time
 from rota.surfaces.cli.output import (
     age,
     clock_time,
@@ -19,6 +21,7 @@ from rota.surfaces.cli.output import (
     one_line,
     show_json,
     show_json_lines,
+    show_next,
     show_pairs,
     show_table,
     status,
@@ -26,33 +29,60 @@ from rota.surfaces.cli.output import (
     took,
     with_run,
 )
-from rota.surfaces.cli.session import session
+from rota.surfaces.cli.session import actor, session
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command(
-        "list", epilog=examples("rota job list --status RUNNING --status QUEUED", "rota job list --type send_email --json | jq .id")
+        "list",
+        epilog=examples("rota job list --status RUNNING --status QUEUED", "rota job list --type send_email --since 2h --json | jq .id"),
     )(list_jobs)
     app.command("show", epilog=examples("rota job show 42", "rota job show JOB-2026-00042.3 --json"))(show)
     app.command("explain", epilog=examples("rota job explain 42"))(explain)
     app.command("runs", epilog=examples("rota job runs 42"))(runs)
-    app.command("log", epilog=examples("rota job log 42", "rota job log JOB-2026-00042.2 --raw"))(log)
+    app.command("log", epilog=examples("rota job log 42", "rota job log 42 --chain", "rota job log JOB-2026-00042.2 --raw"))(log)
 
 
 def list_jobs(
     *,
     statuses: Annotated[list[Status] | None, typer.Option("--status", case_sensitive=False, help="Only these states.")] = None,
     job_type: Annotated[str | None, typer.Option("--type", help="Only jobs of this template.")] = None,
+    organization: Annotated[str | None, typer.Option("--organization", metavar="NAME", help="Only jobs of this organization.")] = None,
+    owner: Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Only jobs that this one enqueued.")] = None,
     group: Annotated[str | None, typer.Option("--group", help="Only members of this group (its id).")] = None,
-    text: Annotated[str | None, typer.Option("--text", help="Only jobs with this text in params, type, key or reason.")] = None,
+    schedule: Annotated[str | None, typer.Option("--schedule", help="Only jobs of this schedule (its id).")] = None,
+    text: Annotated[str | None, typer.Option("--text", help="Only jobs with this text in params, type, key, reason or error.")] = None,
+    error_type: Annotated[ErrorType | None, typer.Option("--error-type", help="Only jobs that ended with such an error.")] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     limit: LimitOption = 20,
+    before: Annotated[int | None, typer.Option("--before", metavar="CURSOR", min=1, help="Go on where a list ended: it says so.")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List jobs, newest first. Each attempt is a job of its own."""
     with session(store) as rota:
-        found = rota.find(status=statuses, job_type=job_type, group=group, text=text, limit=limit)
+        found = rota.find(
+            status=statuses,
+            job_type=job_type,
+            organization=organization,
+            owner=owner,
+            group=group,
+            schedule=schedule,
+            text=text,
+            error_type=error_type,
+            since=since,
+            until=until,
+            limit=limit,
+            before=before,
+            actor=actor(),
+        )
+    _show_list(found, as_json=as_json)
+    show_next(found.next)
+
+
+def _show_list(found: Sequence[Job], *, as_json: bool) -> None:
     if as_json:
         return show_json_lines(found)
     made = table("number", "status", "type", "priority", "created", "ran for", "reason or params", right=("priority", "ran for"))
@@ -63,11 +93,13 @@ def list_jobs(
     return show_table(made, "No jobs.")
 
 
-def show(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
+def show(job_id: IdArgument, *, face: FaceOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show one job, its run, and the other attempts of its chain."""
     with session(store) as rota:
-        job = rota.get(job_id)
-        run, chain = rota.run_of(job.id), rota.chain(job.id)
+        if face is not None:
+            return show_face(rota, job_id, face, as_json=as_json)
+        job = rota.get(job_id, actor=actor())
+        run, chain = rota.run_of(job.id, actor=actor()), rota.chain(job.id, actor=actor())
     if as_json:
         return show_json(with_run(job, run) | {"attempts": [each.number for each in chain]})
     show_pairs([*_about(job, chain), *_about_run(run)])
@@ -77,7 +109,7 @@ def show(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOption =
 def explain(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Say why the live job of a chain does not run yet, or how the chain ended."""
     with session(store) as rota:
-        explanation = rota.explain(job_id)
+        explanation = rota.explain(job_id, actor=actor())
     if as_json:
         return show_json(explanation)
     screen = console()
@@ -91,7 +123,7 @@ def explain(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOptio
 def runs(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show every attempt of a chain and what became of it."""
     with session(store) as rota:
-        both = [(job, rota.run_of(job.id)) for job in rota.chain(job_id)]
+        both = [(job, rota.run_of(job.id, actor=actor())) for job in rota.chain(job_id, actor=actor())]
     if as_json:
         return show_json_lines(with_run(job, run) for job, run in both)
     made = table("number", "status", "started", "ran for", "error or result", right=("ran for",))
@@ -103,31 +135,55 @@ def runs(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOption =
 def log(
     job_id: IdArgument,
     *,
+    chain: Annotated[bool, typer.Option("--chain", help="Every attempt of the chain, as one timeline.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Only what the handler wrote, as it stands in the file.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the log of one job: its moves and its handler's lines."""
+    """Print the log of one job, or of its chain: its moves and its handler's lines."""
     with session(store) as rota:
-        found = rota.log(job_id)
+        found = rota.timeline(job_id, actor=actor()) if chain else rota.log(job_id, actor=actor())
     if raw:
         return show_json({"text": found.text}) if as_json else typer.echo(found.text, nl=False)
     if as_json:
         return show_json_lines(found)
-    _print_log(found)
+    _print_log(found, numbered=chain)
     return None
 
 
-def _print_log(entries: Iterable[LogEntry]) -> None:
+def _print_log(entries: Iterable[LogEntry], *, numbered: bool) -> None:
     screen = console()
     for entry in entries:
         stamp = f"[bright_black]{entry.at:%Y-%m-%d %H:%M:%S}.{entry.at.microsecond // 1000:03d}Z[/]"
+        attempt = f"  [bold]#{entry.attempt}[/]" if numbered else ""
         if entry.to_status is None:
             words = f"{escaped(entry.level or '')}  {escaped(entry.message)}"
         else:
             by = f" by {escaped(entry.actor)}" if entry.actor else ""
             words = f"{status(entry.to_status)}{by}" + (f": {escaped(entry.message)}" if entry.message else "")
-        screen.print(f"{stamp}  {words}", soft_wrap=True)
+        screen.print(f"{stamp}{attempt}  {words}", soft_wrap=True)
+
+
+def past(text: str) -> datetime:
+    """Read a moment in the past: an ISO-8601 time, or how long ago."""
+    try:
+        return datetime.now(UTC) - duration(text)
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r} is too long ago") from None
+    except typer.BadParameter:
+        if not text[:4].isdecimal():
+            raise typer.BadParameter(f"{text!r} is neither a time (2026-08-01T09:00:00Z) nor how long ago (90s, 2d)") from None
+    return point_in_time(text)
+
+
+SinceOption = Annotated[
+    datetime | None,
+    typer.Option("--since", parser=past, metavar="TIME", help="Only jobs made since then: 2026-08-01T09:00:00Z, or 2h for two hours ago."),
+]
+UntilOption = Annotated[
+    datetime | None,
+    typer.Option("--until", parser=past, metavar="TIME", help="Only jobs made before then."),
+]
 
 
 def _about(job: Job, chain: list[Job]) -> list[tuple[str, object]]:

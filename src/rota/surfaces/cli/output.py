@@ -87,6 +87,12 @@ def show_json_lines(values: Iterable[Any]) -> None:
         show_json(value)
 
 
+def show_next(cursor: int | None) -> None:
+    """Say, beside what a program reads, how a list goes on."""
+    if cursor is not None:
+        typer.echo(f"more: --before {cursor}", err=True)
+
+
 def show_error(message: str, code: str) -> None:
     """Say on stderr, in one line, what was refused or failed, with its stable code."""
     typer.echo(f"error: {' '.join(message.split())} ({code})", err=True)

@@ -4,31 +4,42 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from rota.model.settings import DOCS, Settings
 from rota.model.states import Status
+from rota.model.values import Stats, TypeStats
 from rota.surfaces.cli.options import AppOption, JsonOption, LimitOption, StoreOption, examples
 from rota.surfaces.cli.output import age, compact, escaped, show_json, show_json_lines, show_pairs, show_table, span, status, table
-from rota.surfaces.cli.session import load, path_of, session
+from rota.surfaces.cli.session import actor, load, path_of, session
 from rota.surfaces.python import Rota
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("stats", rich_help_panel="Look", epilog=examples("rota stats", "rota stats --json | jq .by_status"))(stats)
+    app.command("stats", rich_help_panel="Look", epilog=examples("rota stats", "rota stats --hours 1 --json | jq .by_type"))(stats)
     app.command("queue", rich_help_panel="Look", epilog=examples("rota queue --limit 10"))(queue)
     app.command("workers", rich_help_panel="Look", epilog=examples("rota workers"))(workers)
     app.command("settings", rich_help_panel="Look", epilog=examples("rota settings", "ROTA_CONCURRENCY=32 rota settings --json"))(settings)
     app.command("version", rich_help_panel="Look", epilog=examples("rota version"))(version)
 
 
-def stats(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Count jobs by state; say how long the oldest waits and what is paused."""
+def stats(
+    *,
+    hours: Annotated[int | None, typer.Option("--hours", min=1, max=9600, help="How far averages and failure rates look back.")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Count jobs by state, say how long the oldest waits and what is paused, and how each type fared lately."""
     with session(store) as rota:
-        found, paused = rota.stats(), [pause_text(*pause) for pause in rota.pauses()]
+        found = rota.stats(hours=hours, actor=actor())
+        paused = [pause_text(*pause) for pause in rota.pauses(actor=actor())]
     if as_json:
         return show_json(msgspec.to_builtins(found, str_keys=True) | {"paused": paused})
     show_pairs(
@@ -42,13 +53,33 @@ def stats(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
             ("paused", ", ".join(paused)),
         ]
     )
+    if found.by_type:
+        typer.echo(f"\nlast {found.hours} hours:" if found.hours > 1 else "\nlast hour:")
+        show_table(_fared(found), "")
     return None
+
+
+def _fared(found: Stats) -> Table:
+    columns = ("completed", "failed", "failure rate", "average", "95 % within")
+    made = table("type", *columns, right=columns)
+    for each in found.by_type:
+        made.add_row(escaped(each.job_type), f"{each.completed:,}", f"{each.failed:,}", *_pace(each))
+    if len(found.by_type) > 1:
+        done, failed = sum(each.completed for each in found.by_type), sum(each.failed for each in found.by_type)
+        made.add_section()
+        made.add_row("together", f"{done:,}", f"{failed:,}", *_pace(found))
+    return made
+
+
+def _pace(fared: Stats | TypeStats) -> tuple[str, str, str]:
+    rate = f"{fared.failure_rate:.1%}" if fared.failure_rate else ""
+    return rate, "" if fared.average_s is None else span(fared.average_s), "" if fared.p95_s is None else span(fared.p95_s)
 
 
 def queue(*, limit: LimitOption = 20, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List QUEUED jobs in the order in which they will be claimed."""
     with session(store) as rota:
-        found = rota.queue(limit=limit)
+        found = rota.queue(limit=limit, actor=actor())
     if as_json:
         return show_json_lines(found)
     made = table("place", "number", "type", "priority", "position", "queued", "held by", "params", right=("place", "priority", "position"))
@@ -69,7 +100,7 @@ def queue(*, limit: LimitOption = 20, store: StoreOption = None, as_json: JsonOp
 def workers(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the workers that are registered and not ended."""
     with session(store) as rota:
-        found = rota.workers()
+        found = rota.workers(actor=actor())
     if as_json:
         return show_json_lines(found)
     made = table("worker", "kind", "host", "running", "started", "state", "types", right=("running",))
@@ -100,7 +131,7 @@ def settings(*, app: AppOption = None, store: StoreOption = None, as_json: JsonO
     made = table("setting", "value", "what it is for", right=("value",))
     made.add_row("store", escaped(rota.url), _STORE)
     for row in rows:
-        value = f"{row['value']:g}" if isinstance(row["value"], float) else str(row["value"])
+        value = f"{row['value']:.15g}" if isinstance(row["value"], float) else str(row["value"])
         changed = row["value"] != row["default"]
         made.add_row(str(row["name"]), f"[bold]{value}[/]" if changed else value, escaped(row["what"]))
     show_table(made, "")

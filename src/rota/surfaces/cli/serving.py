@@ -18,7 +18,7 @@ from rota.engine.driver import Driver
 from rota.errors import StoreError
 from rota.surfaces.cli.journal import Journal, set_up
 from rota.surfaces.cli.output import console
-from rota.surfaces.cli.session import path_of
+from rota.surfaces.cli.session import actor, path_of
 from rota.surfaces.cli.watch import LOOK_S, Snapshot, Watch
 from rota.surfaces.python import Rota
 
@@ -155,7 +155,7 @@ def serve(rota: Rota, *, concurrency: int | None, live: bool, as_json: bool, dem
     with _screen(rota, slots, live=live, as_json=as_json) as screen:
         # What had ended before this worker is no news.
         screen.update(watch.look(), "starting")
-        start = partial(rota.start, concurrency=concurrency)
+        start = partial(rota.start, concurrency=concurrency, actor=actor())
         with Stopper(start, rota.settings.shutdown_grace) as stopper, _feeding(rota, demo):
             _announce(rota, stopper.driver)
             watch.expire()

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
@@ -14,9 +15,12 @@ from types import ModuleType
 from typing import Any
 
 from rota.errors import InvalidOption, NotFound
+from rota.model.gate import LOCAL, Actor, Role
 from rota.surfaces.python import Rota
 
 DEFAULT_ATTRIBUTE = "rota"
+named: ContextVar[str | None] = ContextVar("named", default=None)
+"""What --as says, while a command lasts."""
 
 
 @contextmanager
@@ -87,15 +91,21 @@ def path_of(url: str) -> Path | None:
     return Path(text) if text and "://" not in text else None
 
 
-def actor() -> str:
-    """Return who asks: $ROTA_ACTOR, else the name of the user at the operating system."""
-    named = os.environ.get("ROTA_ACTOR", "").strip()
-    if named:
-        return named
+def actor() -> Actor | str:
+    """Return who asks: the user named by --as, else by $ROTA_ACTOR, whom the store knows; else the user at the operating system.
+
+    Whoever can open the store's file is its manager: there the name is only recorded.
+    """
+    name = named.get()
+    if name is not None:
+        return name
+    name = os.environ.get("ROTA_ACTOR", "").strip()
+    if name:
+        return name
     try:
-        return getpass.getuser()
+        return Actor(getpass.getuser(), role=Role.MANAGER)
     except (KeyError, OSError):
-        return "local"
+        return LOCAL
 
 
 def _why(error: BaseException) -> str:

@@ -18,7 +18,11 @@ OrganizationOption = Annotated[str | None, typer.Option("--organization", help="
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("pause", rich_help_panel="Steer", epilog=examples("rota pause", "rota pause --template send_email"))(pause)
+    app.command(
+        "pause",
+        rich_help_panel="Steer",
+        epilog=examples("rota pause", "rota pause --template send_email", "rota pause --organization acme"),
+    )(pause)
     app.command("resume", rich_help_panel="Steer", epilog=examples("rota resume", "rota resume --template send_email"))(resume)
     app.command("recover", rich_help_panel="Steer", epilog=examples("rota recover"))(recover)
 
@@ -33,7 +37,7 @@ def pause(
     _not_both(template, organization)
     with session(store) as rota:
         rota.pause(template=template, organization=organization, actor=actor())
-        _show(rota.pauses(), as_json=as_json)
+        _show(rota.pauses(actor=actor()), as_json=as_json)
 
 
 def resume(
@@ -46,7 +50,7 @@ def resume(
     _not_both(template, organization)
     with session(store) as rota:
         rota.resume(template=template, organization=organization, actor=actor())
-        _show(rota.pauses(), as_json=as_json)
+        _show(rota.pauses(actor=actor()), as_json=as_json)
 
 
 def recover(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
@@ -55,7 +59,7 @@ def recover(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
     Workers do this by themselves; twice has the effect of once.
     """
     with session(store) as rota:
-        done = rota.recover()
+        done = rota.recover(actor=actor())
     if as_json:
         return show_json(done)
     if not done:

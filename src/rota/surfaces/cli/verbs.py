@@ -114,7 +114,7 @@ def change(
     if priority is None and params is None and not pairs and moment is None:
         raise typer.BadParameter("nothing to change: give --priority, --params, -p, --run-at or --in")
     with session(store) as rota:
-        given = params_of(params, pairs, present=rota.chain(job_id)[-1].params)
+        given = params_of(params, pairs, present=rota.chain(job_id, actor=actor())[-1].params)
         # The time first: it is the one that may be refused for a job that waits.
         job = rota.reschedule(job_id, moment, actor=actor()) if moment is not None else None
         if priority is not None or given is not None:

@@ -1,12 +1,18 @@
 """The Python surface: `Rota`, what a program holds."""
 
+from rota.surfaces.python.clearing import Clearing
+from rota.surfaces.python.depending import Depending
+from rota.surfaces.python.facing import Facing
+from rota.surfaces.python.importing import Importing
+from rota.surfaces.python.loading import Loading
 from rota.surfaces.python.looking import Looking
 from rota.surfaces.python.running import Running
 from rota.surfaces.python.steering import Steering
 from rota.surfaces.python.submitting import Submitting
+from rota.surfaces.python.tenants import Tenants
 
 
-class Rota(Submitting, Looking, Steering, Running):
+class Rota(Submitting, Looking, Clearing, Steering, Depending, Loading, Tenants, Facing, Importing, Running):
     """A durable job queue on one store. Nothing is opened before it is used; one object serves all threads."""
 
 

@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from rota.compose import Opened, make_worker, open_store, store_url
+from rota.compose import Opened, import_named, make_worker, open_store, store_url
 from rota.engine.driver import Driver
 from rota.engine.registry import Registry
 from rota.engine.submit import Submitter
 from rota.engine.worker import Worker
-from rota.errors import NotFound
+from rota.errors import NotFound, OrganizationUnavailable, PermissionDenied
+from rota.model.checks import check_name
+from rota.model.dependencies import unknown_parent
+from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Operation, Role, Scope, act_in, scope_of
 from rota.model.settings import Settings
-from rota.model.values import Group, Job, undashed
+from rota.model.values import Group, Job, OrganizationState, dashed, undashed
 from rota.ports.clock import Clock, Ids, SystemClock, UuidV7
 from rota.ports.liveness import Lease
 
@@ -40,7 +43,7 @@ class Base:
         self._rng = Random(seed)  # noqa: S311 - jitter, not secrets
         self._ids: Ids = ids or UuidV7(None if seed is None else self._rng)
         self._registry = Registry(self.settings, self._ids)
-        self._submit = Submitter(self._registry, self._clock, self._ids, self.settings)
+        self._submit = Submitter(self._registry, self._clock, self._ids, self.settings, self._parent)
         self._opened: Opened | None = None
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -81,15 +84,16 @@ class Base:
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._registry = self._registry.copy()
-        self._submit = Submitter(self._registry, self._clock, self._ids, self.settings)
+        self._submit = Submitter(self._registry, self._clock, self._ids, self.settings, self._parent)
         _inherited.append((self._opened, self._drivers, self._inline, self._lease))
         self._opened = self._inline = self._client_id = self._lease = None
         self._drivers = []
 
     def _make_worker(self, opened: Opened, slots: int, *, inline: bool = False) -> Worker:
+        import_named(self._registry, opened.store, self.settings, self._clock)
         return make_worker(
             opened,
-            self._registry.handlers,
+            self._registry,
             clock=self._clock,
             ids=self._ids,
             rng=self._rng,
@@ -131,12 +135,101 @@ class Base:
         for driver in self._drivers:
             driver.worker.poke()
 
-    def _id(self, given: str | int | Job) -> str:
+    # ---- who asks ---------------------------------------------------------------------------------------------
+
+    def _actor(self, given: Actor | str | None) -> Actor:
+        """Return who asks. Nobody named: whoever can open the store is its manager. A name: what the store's users say it is."""
+        if given is None:
+            return LOCAL
+        if isinstance(given, Actor):
+            return given
+        check_name(given, "actor", self.settings.name_max)
+        self._registry.sync(self._open().store, self._clock.now())
+        users = self._registry.users
+        if not users:
+            # Before the first user is made there is nobody to keep apart: a name is only recorded.
+            return Actor(given, role=Role.MANAGER)
+        user = users.get(given)
+        if user is None or user.removed:
+            raise PermissionDenied(
+                f"{given!r} is no user of this store, and may do nothing in it; a system manager can add it: `rota user add`"
+            )
+        return Actor(user.name, user.organization, user.role, frozenset(user.permissions))
+
+    def _acts(self, actor: Actor | str | None, operation: Operation, organization: str | None = None) -> Actor:
+        """Return who asks, as acting in an organization; refuse what it may not do there."""
+        if actor is None and organization is None:
+            return LOCAL
+        who = act_in(self._actor(actor), operation, organization)
+        self._refuse_closed(who, operation)
+        return who
+
+    def _scope(self, actor: Actor | str | None, operation: Operation) -> Scope:
+        """Return the rows that the actor may do this to."""
+        if actor is None:
+            return EVERYTHING
+        who = self._actor(actor)
+        scope = scope_of(who, operation)
+        self._refuse_closed(who, operation)
+        return scope
+
+    def _refuse_closed(self, who: Actor, operation: Operation) -> None:
+        """Refuse the people of an organization that is removed, and, where it is suspended, most of what they could do."""
+        if who.role is Role.MANAGER:
+            return
+        self._registry.sync(self._open().store, self._clock.now())
+        organization = self._registry.organizations.get(who.organization)
+        if organization is None or organization.state is OrganizationState.ACTIVE:
+            return
+        if organization.state is OrganizationState.REMOVED:
+            raise PermissionDenied(f"organization {who.organization!r} was removed: {who.name!r} may do nothing in this store")
+        if operation not in WHILE_SUSPENDED:
+            raise OrganizationUnavailable(f"organization {who.organization!r} is suspended: {who.name!r} may read and cancel, nothing else")
+
+    def _reach(self, given: str | int | Job, actor: Actor | str | None, operation: Operation) -> str:
+        """Return the id of a job that the actor may do this to; for one that is out of reach, what is said of one that is not there."""
+        return self._id(given, self._scope(actor, operation))
+
+    def _reach_group(self, given: str | Group, actor: Actor | str | None, operation: Operation) -> str:
+        """Return the id of a group that the actor may do this to."""
+        scope = self._scope(actor, operation)
+        group_id = self._group_id(given)
+        if scope is not EVERYTHING:
+            group = self._open().store.group(group_id)
+            if group is None or not scope.holds(group.organization, group.owner):
+                raise NotFound(f"there is no group {dashed(group_id)} in this store")
+        return group_id
+
+    def _parent(self, given: str | int | Job, actor: Actor) -> str:
+        """Return the id of a job that the actor lets another wait for: only what it may read shows that it is there."""
+        scope = scope_of(actor, Operation.READ)
+        job_id = undashed(given.id if isinstance(given, Job) else str(given))
+        if job_id is None:
+            return self._by_number(str(given), scope)
+        if scope.owner is not None:
+            job = self._open().store.job(job_id)
+            if job is not None and not scope.holds(job.organization, job.owner):
+                raise unknown_parent(dashed(job_id))
+        # It may stand in the caller's own transaction, which nobody else sees yet: the store looks again.
+        return job_id
+
+    def _no_job(self, given: object) -> NotFound:
+        name = given.id if isinstance(given, Job) else str(given)
+        return NotFound(f"there is no job {name!r} in {self.url}")
+
+    def _id(self, given: str | int | Job, scope: Scope = EVERYTHING) -> str:
         """Return the id that a text means: a UUID, or a number as people see it."""
         text = given.id if isinstance(given, Job) else str(given)
-        return undashed(text) or self._by_number(text)
+        job_id = undashed(text)
+        if job_id is None:
+            return self._by_number(text, scope)
+        if scope is not EVERYTHING:
+            job = self._open().store.job(job_id)
+            if job is None or not scope.holds(job.organization, job.owner):
+                raise self._no_job(given)
+        return job_id
 
-    def _by_number(self, given: str) -> str:
+    def _by_number(self, given: str, scope: Scope = EVERYTHING) -> str:
         found = _NUMBER.fullmatch(given)
         if found is None:
             raise NotFound(f"{given!r} is neither the id of a job nor its number, such as JOB-2026-00042")
@@ -144,7 +237,9 @@ class Base:
         year, digits, attempt = found.groups()
         first = store.by_number(int(digits))
         if first is None or first.attempt != 1 or (year and year != first.number.split("-")[1]):
-            raise NotFound(f"there is no job {given!r} in {self.url}")
+            raise self._no_job(given)
+        if not scope.holds(first.organization, first.owner):
+            raise self._no_job(given)
         chain = store.chain(str(undashed(first.id)))
         if int(attempt or 1) not in range(1, len(chain) + 1):
             raise NotFound(f"{first.number} has {len(chain)} attempts: there is no {given!r}")

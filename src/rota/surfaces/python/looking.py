@@ -1,58 +1,53 @@
-"""Reading: jobs, chains, runs, logs, the queue, and why a job waits."""
+"""Reading: jobs, chains, runs, the queue, and why a job waits."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from rota.engine.explain import Explanation, explain
-from rota.engine.registry import whole
-from rota.errors import InvalidOption, NotFound, WaitTimeout
+from rota.errors import NotFound, WaitTimeout
+from rota.model.checks import whole
+from rota.model.gate import EVERYTHING, Actor, Operation
 from rota.model.states import Status
-from rota.model.values import Group, Job, Run, Stats, WorkerInfo
-from rota.ports.store import Where
+from rota.model.values import Group, Job, Run, WorkerInfo, dashed
 from rota.surfaces.python.base import Base
-from rota.surfaces.python.results import Log, log_of
 
 WAIT_S = (0.002, 0.025)
 """First and longest pause between two looks of `wait`."""
+HELD_MAX = 20_000
+"""More than one worker can hold: its slots and what it has claimed ahead of them."""
 
 
 class Looking(Base):
     """The part of Rota that answers questions."""
 
-    def get(self, job_id: str) -> Job:
+    def get(self, job_id: str, *, actor: Actor | str | None = None) -> Job:
         """Return the job of this id (or number, as JOB-2026-00042)."""
-        job = self._open().store.job(self._id(job_id))
+        job = self._open().store.job(self._reach(job_id, actor, Operation.READ))
         if job is None:
-            raise NotFound(f"there is no job {job_id!r} in {self.url}")
+            raise self._no_job(job_id)
         return job
 
-    def chain(self, job_id: str) -> list[Job]:
+    def chain(self, job_id: str, *, actor: Actor | str | None = None) -> list[Job]:
         """Return every attempt of the chain this id belongs to, first to last."""
-        chain = self._open().store.chain(self._id(job_id))
+        chain = self._open().store.chain(self._reach(job_id, actor, Operation.READ))
         if not chain:
-            raise NotFound(f"there is no job {job_id!r} in {self.url}")
+            raise self._no_job(job_id)
         return chain
 
-    def run_of(self, job_id: str) -> Run | None:
+    def run_of(self, job_id: str, *, actor: Actor | str | None = None) -> Run | None:
         """Return the run of this very job, None while it has none."""
-        return self._open().store.run(self._id(job_id))
+        return self._open().store.run(self._reach(job_id, actor, Operation.READ))
 
-    def log(self, job_id: str) -> Log:
-        """Return the log of this very job: its moves and its handler's lines."""
-        job = self.get(job_id)
-        return log_of(job, self.run_of(job.id), self._open().log_dir)
-
-    def wait(self, job_id: str, timeout: float | None = None) -> Run | None:
+    def wait(self, job_id: str, timeout: float | None = None, *, actor: Actor | str | None = None) -> Run | None:
         """Wait for the end of the chain and return its last run; None if it ended without one."""
-        tail = self._id(job_id)
+        tail = self._reach(job_id, actor, Operation.READ)
         end = None if timeout is None else time.monotonic() + timeout
         pause, longest = WAIT_S
         while True:
             chain = self._open().store.chain(tail)
             if not chain:
-                raise NotFound(f"there is no job {job_id!r} in {self.url}")
+                raise self._no_job(job_id)
             if chain[-1].status.ended:
                 return self.run_of(chain[-1].id)
             if end is not None and time.monotonic() >= end:
@@ -60,64 +55,60 @@ class Looking(Base):
             time.sleep(pause)
             pause = min(longest, pause * 1.5)
 
-    async def await_end(self, job_id: str, timeout: float | None = None) -> Run | None:  # noqa: ASYNC109 - the same word as in wait()
+    async def await_end(
+        self,
+        job_id: str,
+        timeout: float | None = None,  # noqa: ASYNC109 - the same word as in wait()
+        *,
+        actor: Actor | str | None = None,
+    ) -> Run | None:
         """Wait for the end of the chain without blocking the event loop."""
         import asyncio  # noqa: PLC0415 - its import takes 40 ms, which only async programs need
 
-        return await asyncio.to_thread(self.wait, job_id, timeout)
+        return await asyncio.to_thread(self.wait, job_id, timeout, actor=actor)
 
-    def explain(self, job_id: str) -> Explanation:
+    def explain(self, job_id: str, *, actor: Actor | str | None = None) -> Explanation:
         """Say why the live job of this chain does not run yet, or how the chain ended."""
-        return explain(self._open().store, self._id(job_id), self._clock.now())
+        scope = self._scope(actor, Operation.READ)
+        found = self._id(job_id, scope)
+        return explain(self._open().store, found, self._clock.now(), registry=self._registry, scope=scope)
 
-    def find(
-        self,
-        *,
-        status: Status | str | Sequence[str] | None = None,
-        job_type: str | None = None,
-        group: str | None = None,
-        text: str | None = None,
-        limit: int = 100,
-    ) -> list[Job]:
-        """Return jobs, newest first, that match every filter given."""
-        wanted = (status,) if isinstance(status, str) else tuple(status or ())
-        for each in wanted:
-            if each not in set(Status):
-                raise InvalidOption(f"status {each!r} is not one of {', '.join(Status)}")
-        where = Where(status=tuple(map(str, wanted)), job_type=job_type, group_id=self._group_id(group) if group else None, text=text)
-        return [job for _, job in self._open().store.find(where, limit=whole("limit", limit, least=1))]
-
-    def queue(self, *, limit: int = 100) -> list[Job]:
+    def queue(self, *, limit: int = 100, actor: Actor | str | None = None) -> list[Job]:
         """Return the QUEUED jobs in the order in which they will be claimed."""
-        return self._open().store.queue(limit=whole("limit", limit, least=1))
+        scope = self._scope(actor, Operation.READ_STATS)
+        return self._open().store.queue(limit=whole("limit", limit, least=1), scope=scope)
 
-    def under_way(self, *, limit: int = 100) -> list[Job]:
+    def under_way(self, *, limit: int = 100, actor: Actor | str | None = None) -> list[Job]:
         """Return what live workers hold RUNNING, the longest first: by index, so it is cheap however long the history is."""
-        store = self._open().store
-        held = [each.job for worker in store.workers() for each in store.held_by(worker.id, limit=limit)]
+        scope, store = self._scope(actor, Operation.READ), self._open().store
+        whole("limit", limit, least=1)
+        # Where others' jobs are left out, the first of a worker's may all be theirs: look at whatever it can hold.
+        look = limit if scope is EVERYTHING else HELD_MAX
+        held = [each.job for worker in store.workers() for each in store.held_by(worker.id, limit=look)]
+        held = [job for job in held if scope.holds(job.organization_id, job.owner)]
         held.sort(key=lambda job: job.started_at)
         found = (store.job(job.job_id) for job in held[:limit])
         return [job for job in found if job is not None and job.status is Status.RUNNING]
 
-    def pauses(self) -> list[tuple[str, str]]:
+    def pauses(self, *, actor: Actor | str | None = None) -> list[tuple[str, str]]:
         """Return what is paused, as (kind, name): ("all", ""), ("template", …), ("organization", …)."""
-        return self._open().store.pauses()
+        scope = self._scope(actor, Operation.READ)
+        return [(kind, name) for kind, name in self._open().store.pauses() if kind != "organization" or scope.organization in {None, name}]
 
-    def stats(self) -> Stats:
-        """Return counts by state and priority, and ages."""
-        return self._open().store.stats(now=self._clock.now())
-
-    def workers(self) -> list[WorkerInfo]:
-        """Return the workers that are registered and not ended."""
+    def workers(self, *, actor: Actor | str | None = None) -> list[WorkerInfo]:
+        """Return the workers that are registered and not ended. They serve all organizations: only a system manager sees them."""
+        self._scope(actor, Operation.OPERATE)
         return self._open().store.workers()
 
-    def get_group(self, group_id: str) -> Group:
+    def get_group(self, group_id: str, *, actor: Actor | str | None = None) -> Group:
         """Return a group with its status and members."""
-        group = self._open().store.group(self._group_id(group_id))
+        found = self._reach_group(group_id, actor, Operation.READ)
+        group = self._open().store.group(found)
         if group is None:
-            raise NotFound(f"there is no group {group_id!r} in {self.url}")
+            raise NotFound(f"there is no group {dashed(found)} in this store")
         return group
 
-    def groups(self, *, limit: int = 50) -> list[Group]:
+    def groups(self, *, limit: int = 50, actor: Actor | str | None = None) -> list[Group]:
         """Return the newest groups."""
-        return self._open().store.groups(limit=whole("limit", limit, least=1))
+        scope = self._scope(actor, Operation.READ)
+        return self._open().store.groups(limit=whole("limit", limit, least=1), scope=scope)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import overload
+from typing import TypeVar, overload
 
 import msgspec
 
 from rota.model.params import decode_params
 from rota.model.states import Status
 from rota.model.values import Enqueued, Instant, Job, LogEntry, NewRow, Run, dashed, log_path, moment, number_text
+
+T = TypeVar("T")
 
 
 class Bulk(msgspec.Struct, frozen=True):
@@ -31,12 +33,22 @@ class Bulk(msgspec.Struct, frozen=True):
         return iter(self.ids)
 
 
-class Log(Sequence[LogEntry]):
-    """The log of one job: its moves and what its handler wrote, in the order of time."""
+class Page(list[T]):
+    """A page of a list; `next` is what to give as `before` to get the page after it, None if there is none."""
 
-    def __init__(self, entries: list[LogEntry], text: str) -> None:
-        """Take the entries and the handler's own text."""
+    def __init__(self, items: Iterable[T], *, next_: int | None = None) -> None:
+        """Take what is on the page, and where the next begins."""
+        super().__init__(items)
+        self.next = next_
+
+
+class Log(Sequence[LogEntry]):
+    """The log of one job, or of a chain: moves and what handlers wrote, in the order of time."""
+
+    def __init__(self, entries: list[LogEntry], text: str, *, numbered: bool = False) -> None:
+        """Take the entries and the handlers' own text; `numbered` lines say of which attempt they are."""
         self._entries = entries
+        self._numbered = numbered
         self.text = text
         """What the handler wrote, as it stands in the run's log file."""
 
@@ -60,43 +72,31 @@ class Log(Sequence[LogEntry]):
 
     def __str__(self) -> str:
         """Return the log as lines."""
-        return "\n".join(line(entry) for entry in self._entries)
+        return "\n".join(line(entry, numbered=self._numbered) for entry in self._entries)
 
 
-def line(entry: LogEntry) -> str:
-    """Return one entry as a line of text."""
+def line(entry: LogEntry, *, numbered: bool = False) -> str:
+    """Return one entry as a line of text; `numbered` says of which attempt it is."""
     stamp = f"{entry.at:%Y-%m-%dT%H:%M:%S}.{entry.at.microsecond // 1000:03d}Z"
+    attempt = f"  #{entry.attempt}" if numbered else ""
     if entry.to_status is None:
-        return f"{stamp}  {entry.level:<8} {entry.message}"
+        return f"{stamp}{attempt}  {entry.level:<8} {entry.message}"
     words = f"{entry.to_status} by {entry.actor}" if entry.actor else str(entry.to_status)
-    return f"{stamp}  {words}" + (f": {entry.message}" if entry.message else "")
+    return f"{stamp}{attempt}  {words}" + (f": {entry.message}" if entry.message else "")
 
 
-def log_of(job: Job, run: Run | None, log_dir: str) -> Log:
-    """Build a job's log from its own columns, so that it can't disagree with them, and from its run's log file."""
-    text = _text(run, log_dir)
-    entries = _moves(job, run) + _lines(text, job.attempt)
-    entries.sort(key=lambda entry: entry.at)
-    return Log(entries, text)
+def log_of(moves: Sequence[LogEntry], runs: Mapping[int, Run | None], log_dir: str, *, numbered: bool = False) -> Log:
+    """Build a log from the moves that the store has, and from the log files of the runs, given by attempt."""
+    texts = {attempt: _text(run, log_dir) for attempt, run in runs.items()}
+    entries = [*moves, *(entry for attempt, text in texts.items() for entry in _lines(text, attempt))]
+    entries.sort(key=_order)
+    return Log(entries, "".join(texts.values()), numbered=numbered)
 
 
-def _moves(job: Job, run: Run | None) -> list[LogEntry]:
-    born = Status.QUEUED if job.queued_at == job.created_at else Status.PENDING
-    moves: list[tuple[datetime | None, Status | None, Status, str | None, str]] = [(job.created_at, None, born, job.owner, "")]
-    if born is Status.PENDING:
-        moves.append((job.queued_at, Status.PENDING, Status.QUEUED, "system", ""))
-    moves.append((job.started_at, Status.QUEUED, Status.RUNNING, "system", f"worker {job.worker_id}" if job.worker_id else ""))
-    if job.cancel_requested_at is not None and job.started_at is not None:
-        moves.append((job.cancel_requested_at, Status.RUNNING, Status.RUNNING, job.cancel_requested_by, "asked to stop"))
-    if job.status.ended:
-        before = Status.RUNNING if job.started_at else Status.QUEUED if job.queued_at else Status.PENDING
-        why = job.reason or (run.error if run and run.error else "")
-        moves.append((job.finished_at, before, job.status, job.ended_by, why))
-    return [
-        LogEntry(at=at, attempt=job.attempt, message=message, from_status=before, to_status=after, actor=actor)
-        for at, before, after, actor, message in moves
-        if at is not None
-    ]
+def _order(entry: LogEntry) -> tuple[datetime, int, int]:
+    """Return what a log is sorted by: where moments are the same, what a handler wrote stands before its end."""
+    place = 1 if entry.to_status is None else 2 if entry.to_status.ended else 0
+    return entry.at, entry.attempt, place
 
 
 def _lines(text: str, attempt: int) -> list[LogEntry]:

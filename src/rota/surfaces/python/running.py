@@ -17,11 +17,12 @@ from rota.compose import Opened
 from rota.engine.direct import Direct
 from rota.engine.driver import Driver
 from rota.engine.recovery import Recovered, Recovery
-from rota.engine.registry import seconds, whole
-from rota.engine.submit import NewJob, by
+from rota.engine.submit import NewJob
 from rota.errors import Refused
 from rota.executors import inside_handler
-from rota.model.values import Actor, Origin, Run
+from rota.model.checks import seconds, whole
+from rota.model.gate import Actor, Operation, scope_of
+from rota.model.values import Origin, Run
 from rota.surfaces.python.base import Base
 
 LAST_LOOK_S = 0.05
@@ -32,16 +33,17 @@ class Running(Base):
     """The part of Rota that turns the wheel."""
 
     @contextmanager
-    def running(self, *, concurrency: int | None = None) -> Iterator[Self]:
+    def running(self, *, concurrency: int | None = None, actor: Actor | str | None = None) -> Iterator[Self]:
         """Run a worker inside this process for the time of the block."""
-        driver = self.start(concurrency=concurrency)
+        driver = self.start(concurrency=concurrency, actor=actor)
         try:
             yield self
         finally:
             self._stop(driver)
 
-    def start(self, *, concurrency: int | None = None) -> Driver:
+    def start(self, *, concurrency: int | None = None, actor: Actor | str | None = None) -> Driver:
         """Start a worker on a thread of its own and return its driver."""
+        self._scope(actor, Operation.OPERATE)
         if inside_handler():
             raise Refused(
                 "a worker can't be started inside a handler; in a script whose handlers run in processes, "
@@ -57,8 +59,9 @@ class Running(Base):
             self._drivers.append(driver)
         return driver
 
-    def run(self, *, concurrency: int | None = None) -> None:
+    def run(self, *, concurrency: int | None = None, actor: Actor | str | None = None) -> None:
         """Run a worker until SIGTERM or SIGINT; a second one interrupts what still runs."""
+        self._scope(actor, Operation.OPERATE)
         # A handler may interrupt the very wait it ends: an Event would deadlock there, this queue does not.
         heard: SimpleQueue[int] = SimpleQueue()
 
@@ -79,8 +82,9 @@ class Running(Base):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def turn(self) -> None:
+    def turn(self, *, actor: Actor | str | None = None) -> None:
         """Turn the wheel in this thread until nothing more is ready now: for tests and for simple scripts."""
+        self._scope(actor, Operation.OPERATE)
         opened = self._open()
         with self._lock:
             if self._inline is None:
@@ -92,8 +96,9 @@ class Running(Base):
             while worker.turn() == 0.0 or worker.holding:
                 pass
 
-    def recover(self) -> Recovered:
+    def recover(self, *, actor: Actor | str | None = None) -> Recovered:
         """End what dead workers left behind, now. Workers do this by themselves."""
+        self._scope(actor, Operation.OPERATE)
         recovery = self._recovery(self._open())
         done = recovery.sweep(None)
         done.successors += recovery.repair().successors
@@ -108,13 +113,15 @@ class Running(Base):
         params: Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,
+        organization: str | None = None,
         actor: Actor | str | None = None,
     ) -> Run:
         """Run one job ahead of the queue and return its run. `timeout` bounds the wait for a slot."""
+        who = self._acts(actor, Operation.SUBMIT, organization)
         if inside_handler():
             raise Refused("direct execution from inside a handler would wait for its own slot: enqueue the job instead")
         wait_s = self.settings.direct_wait if timeout is None else seconds("timeout", timeout)
-        opened, who = self._open(), by(actor)
+        opened = self._open()
         row = self._submit.one(NewJob(name=name, params=params, max_retries=0), opened.store, who, origin=Origin.DIRECT)
         ttl = self.settings.reservation_ttl
         limit = min(row.policy.timeout, ttl) if row.policy.timeout else ttl
@@ -128,6 +135,7 @@ class Running(Base):
             owner_id=self._owner_id(opened),
             idle_id=self._inline.id if self._inline is not None else None,
             owner=f"{who.name}@{os.uname().nodename}",
+            scope=scope_of(who, Operation.READ),
             poke=self._poke,
             sweep=partial(self._recovery(opened).sweep, None),
             inline_worker=self._inline_worker if name in self._registry.handlers else None,

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
-from rota.engine.registry import check_name, whole
-from rota.engine.submit import as_new_job, by, when
-from rota.errors import AlreadyEnded, InvalidOption, KeyTaken, StillLive
+from rota.engine.submit import as_new_job, when
+from rota.errors import InvalidOption, UnknownOrganization
+from rota.model.checks import check_name
+from rota.model.gate import Actor, Operation
 from rota.model.groups import Mode, OnFailure
 from rota.model.ordering import priority_of
 from rota.model.params import encode_params
-from rota.model.states import Status
-from rota.model.values import Actor, Group, Job, Origin, undashed
-from rota.ports.store import NewGroup, Where
+from rota.model.values import Group, Job, Origin, undashed
+from rota.ports.store import NewGroup
 from rota.surfaces.python.base import Base
-
-PAGE = 500
 
 
 class Steering(Base):
@@ -26,33 +23,17 @@ class Steering(Base):
 
     def cancel(self, job_id: str, *, reason: str | None = None, actor: Actor | str | None = None) -> Job:
         """Cancel the chain: at once while it waits, by request while it runs. It is never retried."""
-        job = self._open().store.cancel(self._id(job_id), actor=by(actor), now=self._clock.now(), reason=reason)
+        found = self._reach(job_id, actor, Operation.CANCEL)
+        job = self._open().store.cancel(found, actor=self._actor(actor), now=self._clock.now(), reason=reason)
         self._poke()
         return job
 
     def retry(self, job_id: str, *, actor: Actor | str | None = None) -> Job:
         """Give an ended chain (DEAD_LETTER, CANCELLED, SKIPPED) one more attempt with a fresh budget."""
-        now = self._clock.now()
-        job = self._open().store.retry(self._id(job_id), new_id=self._ids.take(1, now)[0], actor=by(actor), now=now)
+        found, now = self._reach(job_id, actor, Operation.STEER), self._clock.now()
+        job = self._open().store.retry(found, new_id=self._ids.take(1, now)[0], actor=self._actor(actor), now=now)
         self._poke()
         return job
-
-    def retry_dead(
-        self, *, job_type: str | None = None, text: str | None = None, limit: int = 1000, actor: Actor | str | None = None
-    ) -> list[Job]:
-        """Retry every dead letter that matches, newest first, at most `limit`; return the new jobs. Chains that live on are left alone."""
-        store, where = self._open().store, Where(status=(str(Status.DEAD_LETTER),), job_type=job_type, text=text)
-        retried: list[Job] = []
-        cursor: int | None = None
-        whole("limit", limit, least=1)
-        while page := store.find(where, limit=PAGE, before=cursor):
-            cursor = page[-1][0]
-            for _, job in page:
-                if len(retried) == limit:
-                    return retried
-                with suppress(StillLive, AlreadyEnded, KeyTaken):
-                    retried.append(self.retry(job.id, actor=actor))
-        return retried
 
     def change(
         self,
@@ -63,26 +44,35 @@ class Steering(Base):
         actor: Actor | str | None = None,
     ) -> Job:
         """Change priority or params of a job that waits."""
+        found = self._reach(job_id, actor, Operation.STEER)
         if priority is None and params is None:
             raise InvalidOption("nothing to change: give priority=… or params=…")
-        if params is not None:
-            self._check_params(job_id, params)
-        text = None if params is None else encode_params(params, limit_bytes=self.settings.payload_max)
-        number = None if priority is None else priority_of(priority)
-        job = self._open().store.change(self._id(job_id), actor=by(actor), now=self._clock.now(), priority=number, params=text)
+        store, number = self._open().store, None if priority is None else priority_of(priority)
+        self._registry.sync(store, self._clock.now())
+        job = store.job(found)
+        if job is not None and number is not None:
+            self._check_priority(job.organization, number)
+        text = None if job is None or params is None else self._checked_params(job.job_type, params)
+        job = store.change(found, actor=self._actor(actor), now=self._clock.now(), priority=number, params=text)
         self._poke()
         return job
 
-    def _check_params(self, job_id: str, params: Mapping[str, Any]) -> None:
-        job = self._open().store.job(self._id(job_id))
-        handler = None if job is None else self._registry.handlers.get(job.job_type)
+    def _check_priority(self, name: str, priority: int) -> None:
+        organization = self._registry.organizations.get(name)
+        if organization is not None and organization.max_priority is not None and priority > organization.max_priority:
+            raise InvalidOption(f"priority {priority} is over the max_priority {organization.max_priority} of organization {name!r}")
+
+    def _checked_params(self, job_type: str, params: Mapping[str, Any]) -> str:
+        handler = self._registry.handlers.get(job_type)
         if handler is not None and isinstance(params, Mapping):
             handler.check(params.keys())
+        most = next((known.force.payload_max for known in self._registry.known() if known.name == job_type), self.settings.payload_max)
+        return encode_params(params, limit_bytes=most)
 
     def reschedule(self, job_id: str, run_at: datetime | timedelta, *, actor: Actor | str | None = None) -> Job:
         """Give a PENDING job another time."""
-        now = self._clock.now()
-        job = self._open().store.change(self._id(job_id), actor=by(actor), now=now, run_at=when(run_at, now))
+        found, now = self._reach(job_id, actor, Operation.STEER), self._clock.now()
+        job = self._open().store.change(found, actor=self._actor(actor), now=now, run_at=when(run_at, now))
         self._poke()
         return job
 
@@ -96,27 +86,40 @@ class Steering(Base):
         actor: Actor | str | None = None,
     ) -> Job:
         """Reorder a QUEUED job among its own of the same priority: to the front, before or after another."""
+        found = self._reach(job_id, actor, Operation.STEER)
         if (before is not None) + (after is not None) + front != 1:
             raise InvalidOption("say where to: give exactly one of before=…, after=… or front=True")
         return self._open().store.move(
-            self._id(job_id),
-            actor=by(actor),
+            found,
+            actor=self._actor(actor),
             now=self._clock.now(),
-            before=None if before is None else self._id(before),
-            after=None if after is None else self._id(after),
+            before=None if before is None else self._reach(before, actor, Operation.STEER),
+            after=None if after is None else self._reach(after, actor, Operation.STEER),
             front=front,
         )
 
     def pause(self, *, template: str | None = None, organization: str | None = None, actor: Actor | str | None = None) -> None:
         """Let nothing of a template, of an organization or (neither given) at all start until it is resumed."""
         kind, name = _paused(template, organization)
-        self._open().store.pause(kind, name, actor=by(actor), now=self._clock.now())
+        who = self._who_pauses(kind, name, actor)
+        self._open().store.pause(kind, name, actor=who, now=self._clock.now())
 
     def resume(self, *, template: str | None = None, organization: str | None = None, actor: Actor | str | None = None) -> None:
         """End a pause."""
         kind, name = _paused(template, organization)
-        self._open().store.resume(kind, name, actor=by(actor), now=self._clock.now())
+        who = self._who_pauses(kind, name, actor)
+        self._open().store.resume(kind, name, actor=who, now=self._clock.now())
         self._poke()
+
+    def _who_pauses(self, kind: str, name: str, actor: Actor | str | None) -> Actor:
+        """Return who pauses or resumes: an organization its own admin, what concerns all only a system manager."""
+        if kind != "organization":
+            return self._acts(actor, Operation.OPERATE)
+        who, store = self._acts(actor, Operation.PAUSE, name), self._open().store
+        self._registry.sync(store, self._clock.now())
+        if name not in self._registry.organizations:
+            raise UnknownOrganization(f"there is no organization {name!r} in this store")
+        return who
 
     def group(
         self,
@@ -125,9 +128,11 @@ class Steering(Base):
         mode: str = "sequential",
         on_failure: str = "stop",
         name: str | None = None,
+        organization: str | None = None,
         actor: Actor | str | None = None,
     ) -> Group:
         """Make a group of new jobs ((name, params) or NewJob) and of jobs that wait already (Job, or its id)."""
+        who = self._acts(actor, Operation.SUBMIT, organization)
         group_mode, rule = _word(Mode, "mode", mode), _word(OnFailure, "on_failure", on_failure)
         if not jobs:
             raise InvalidOption("a group needs at least one job")
@@ -135,7 +140,7 @@ class Steering(Base):
             raise InvalidOption(f"a group of {len(jobs):,} jobs is over the limit of {self.settings.group_max:,} (setting group_max)")
         if name is not None:
             check_name(name, "group", self.settings.name_max)
-        who, now, store = by(actor), self._clock.now(), self._open().store
+        now, store = self._clock.now(), self._open().store
         new = NewGroup(
             group_id=self._ids.take(1, now)[0],
             name=name,
@@ -150,13 +155,14 @@ class Steering(Base):
 
     def cancel_group(self, group_id: str, *, actor: Actor | str | None = None) -> Group:
         """Cancel every chain of the group that has not ended."""
-        group = self._open().store.cancel_group(self._group_id(group_id), actor=by(actor), now=self._clock.now())
+        found = self._reach_group(group_id, actor, Operation.CANCEL)
+        group = self._open().store.cancel_group(found, actor=self._actor(actor), now=self._clock.now())
         self._poke()
         return group
 
     def _member(self, item: Any, who: Actor) -> Any:
         if isinstance(item, Job) or (isinstance(item, str) and undashed(item) is not None):
-            return self._id(item)
+            return self._reach(item, who, Operation.STEER)
         return self._submit.one(as_new_job(item), self._open().store, who, origin=Origin.GROUP)
 
 

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from rota.engine.registry import Options
-from rota.engine.submit import NewJob, by
-from rota.errors import NotFound, TransactionMisuse
+from rota.engine.submit import Chunk, NewJob
+from rota.errors import DuplicateId, DuplicateJob, InvalidInput, InvalidOption, KeyTaken, NotFound, Refused, RotaError, TransactionMisuse
 from rota.executors import check_handler
 from rota.model.backoff import Backoff
-from rota.model.values import Actor, Enqueued, Instant, Job, NewRow
+from rota.model.gate import Actor, Operation, scope_of
+from rota.model.templates import FIELDS, Rate
+from rota.model.values import Enqueued, Instant, Job, NewRow, undashed
 from rota.ports.store import DefinitionsChanged, Store
 from rota.surfaces.python.base import Base
 from rota.surfaces.python.results import Bulk, ids_of, job_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Span: TypeAlias = float | str | timedelta
+"""A length of time: seconds, "5m", or a timedelta."""
+RateLike: TypeAlias = str | tuple[int, float] | Rate
+"""So many in a window: "10/60s", (10, 60)."""
 
 
-NOTHING = (None,) * 7
+NOTHING = (None,) * 9
 
 
 class Submitting(Base):
@@ -37,18 +42,30 @@ class Submitting(Base):
         max_retries: int | None = None,
         max_crashes: int | None = None,
         backoff: Backoff | None = None,
-        timeout: float | None = None,
-        queue_ttl: float | None = None,
+        timeout: Span | None = None,
+        queue_ttl: Span | None = None,
+        dedup_window: Span | None = None,
+        payload_max: int | None = None,
+        max_running: int | None = None,
+        concurrency: int | None = None,
+        rate_limit: RateLike | None = None,
+        submit_limit: RateLike | None = None,
+        requires_permission: str | None = None,
+        display_name: str | None = None,
+        description: str | None = None,
+        **unknown: Any,
     ) -> Any:
-        """Register a handler: `@rota.job` or `@rota.job(max_retries=3)`. The function itself stays as it is."""
-        options = Options(
-            priority=priority, max_retries=max_retries, max_crashes=max_crashes, backoff=backoff, timeout=timeout, queue_ttl=queue_ttl
-        )
+        """Register a handler: `@rota.job` or `@rota.job(max_retries=3)`. The function itself stays as it is.
+
+        What is None is left to the settings. What people have set for the template stays on top of what is said here.
+        """
+        given = {option: value for option, value in locals().items() if option in FIELDS and option != "executor" and value is not None}
+        if unknown:
+            options = ", ".join(option for option in ("name", *FIELDS) if option != "handler")
+            raise InvalidOption(f"@rota.job has no option {next(iter(unknown))!r}: it takes {options}")
 
         def register(target: Function) -> Function:
-            self._registry.add(
-                name or str(getattr(target, "__name__", "")), target, executor=executor, options=options, check=check_handler
-            )
+            self._registry.add(name or str(getattr(target, "__name__", "")), target, executor=executor, options=given, check=check_handler)
             return target
 
         return register if function is None else register(function)
@@ -61,16 +78,19 @@ class Submitting(Base):
         priority: str | int | None = None,
         run_at: datetime | timedelta | None = None,
         unique_key: str | None = None,
+        depends_on: Sequence[Any] | str | None = None,
+        on_parent_failure: str | None = None,
         max_retries: int | None = None,
         timeout: float | None = None,
         queue_ttl: float | None = None,
         job_id: str | None = None,
+        organization: str | None = None,
         actor: Actor | str | None = None,
         transaction: Any = None,
     ) -> Job:
         """Accept one job; when this returns it is on disk (or, with `transaction`, will be when that commits)."""
-        store, who = self._open().store, by(actor)
-        given = (priority, run_at, unique_key, max_retries, timeout, queue_ttl, job_id)
+        store, who = self._open().store, self._acts(actor, Operation.SUBMIT, organization)
+        given = (priority, run_at, unique_key, depends_on, on_parent_failure, max_retries, timeout, queue_ttl, job_id)
         if given == NOTHING:
             build = partial(self._submit.plain, name, params, store, who)
         else:
@@ -80,18 +100,24 @@ class Submitting(Base):
                 priority=priority,
                 run_at=run_at,
                 unique_key=unique_key,
+                depends_on=depends_on,
+                on_parent_failure=on_parent_failure,
                 max_retries=max_retries,
                 timeout=timeout,
                 queue_ttl=queue_ttl,
                 job_id=job_id,
             )
             build = partial(self._submit.one, new, store, who)
-        row, now, enqueued = self._enqueue(build, store, transaction)
+        row, now, enqueued = self._enqueue(build, store, transaction, who)
         if transaction is None:
             self._poke()
-        return self._holder(enqueued.job_id, transaction) if enqueued.existing else job_of(row, enqueued, now)
+        if enqueued.existing:
+            return self._holder(row, enqueued, transaction, who)
+        # What a child waits for, or why it ended at once, stands in the store.
+        written = store.job(enqueued.job_id, transaction=transaction) if row.depends_on else None
+        return written or job_of(row, enqueued, now)
 
-    def _enqueue(self, build: Callable[[], NewRow], store: Store, transaction: Any) -> tuple[NewRow, Instant, Enqueued]:
+    def _enqueue(self, build: Callable[[], NewRow], store: Store, transaction: Any, who: Actor) -> tuple[NewRow, Instant, Enqueued]:
         """Write one row; if the definitions it was built from have changed meanwhile, build it anew."""
         while True:
             row = build()
@@ -100,54 +126,98 @@ class Submitting(Base):
                 return row, now, store.enqueue([row], now=now, definitions=self._registry.version, transaction=transaction)[0]
             except DefinitionsChanged:
                 self._registry.sync(store, now)
+            except DuplicateJob as error:
+                raise self._discreet(error, who) from error
 
-    async def aenqueue(self, name: str, params: Mapping[str, Any] | None = None, **options: Any) -> Job:
+    async def aenqueue(
+        self, name: str, params: Mapping[str, Any] | None = None, *, actor: Actor | str | None = None, **options: Any
+    ) -> Job:
         """Accept one job without blocking the event loop."""
         import asyncio  # noqa: PLC0415 - its import takes 40 ms, which only async programs need
 
         if options.get("transaction") is None and self._open().store.transacting():
             raise TransactionMisuse("this thread is inside `with rota.transaction() as tx`: pass transaction=tx, or await after the block")
-        return await asyncio.to_thread(self.enqueue, name, params, **options)
+        return await asyncio.to_thread(self.enqueue, name, params, actor=actor, **options)
 
-    def enqueue_many(self, jobs: Iterable[Any], *, actor: Actor | str | None = None, transaction: Any = None) -> Bulk:
+    def enqueue_many(
+        self, jobs: Iterable[Any], *, organization: str | None = None, actor: Actor | str | None = None, transaction: Any = None
+    ) -> Bulk:
         """Accept many jobs: (name, params) pairs or NewJob, any number, in bounded memory, a chunk to a commit.
 
         If an item is bad, those before it are accepted and the error says how many; with `transaction`, none is.
         """
-        store = self._open().store
+        store, who = self._open().store, self._acts(actor, Operation.SUBMIT, organization)
         with nullcontext() if transaction is None else transaction.savepoint():
-            return self._enqueue_chunks(jobs, store, by(actor), transaction)
+            return self._enqueue_chunks(jobs, store, who, transaction)
 
     def _enqueue_chunks(self, jobs: Iterable[Any], store: Store, actor: Actor, transaction: Any) -> Bulk:
         accepted = existing = 0
         ids: list[str] | None = [] if isinstance(jobs, Sized) else None
-        for rows, now, error in self._submit.chunks(jobs, store, actor):
-            if rows:
-                enqueued = store.enqueue(rows, now=now, transaction=transaction)
-                known = sum(each.existing for each in enqueued)
-                existing += known
-                accepted += len(enqueued) - known
-                if ids is not None:
-                    ids += ids_of(enqueued)
-                if transaction is None:
-                    self._poke()
+        for chunk in self._submit.chunks(jobs):
+            try:
+                enqueued, error = self._enqueue_chunk(chunk, store, actor, transaction)
+            except (InvalidInput, Refused) as refused:
+                where = f"items {accepted + existing} to {accepted + existing + len(chunk.items) - 1}"
+                raise _placed(refused, where, accepted, kept=transaction is None) from refused.__cause__
+            known = sum(each.existing for each in enqueued)
+            existing += known
+            accepted += len(enqueued) - known
+            if ids is not None:
+                ids += ids_of(enqueued)
+            if enqueued and transaction is None:
+                self._poke()
             if error is not None:
-                kept = f"the {accepted:,} jobs before it were accepted" if transaction is None else "none was enqueued"
-                raise type(error)(f"item {accepted + existing}: {error} ({kept})") from error
+                raise _placed(error, f"item {accepted + existing}", accepted, kept=transaction is None)
         return Bulk(accepted, existing, tuple(ids or ()))
 
+    def _enqueue_chunk(self, chunk: Chunk, store: Store, actor: Actor, transaction: Any) -> tuple[list[Enqueued], RotaError | None]:
+        """Write one chunk; if the definitions it was built from have changed meanwhile, build it anew."""
+        while True:
+            now = self._clock.now()
+            built = self._submit.rows(chunk, store, actor, now)
+            if not built.rows:
+                return [], built.error
+            try:
+                written = store.enqueue(built.rows, now=now, definitions=self._registry.version, transaction=transaction)
+            except DefinitionsChanged:
+                continue
+            except DuplicateJob as error:
+                raise self._discreet(error, actor) from error
+            return written, built.error
+
     @contextmanager
-    def transaction(self) -> Iterator[Any]:
+    def transaction(self, *, actor: Actor | str | None = None) -> Iterator[Any]:
         """Open a transaction on the store's file for the caller's own writes and enqueues: all happen, or none."""
+        self._scope(actor, Operation.OPERATE)
         store = self._open().store
         self._registry.sync(store, self._clock.now())
         with store.transaction() as transaction:
             yield transaction
         self._poke()
 
-    def _holder(self, job_id: str, transaction: Any) -> Job:
-        job = self._open().store.job(job_id, transaction=transaction)
+    def _discreet(self, error: DuplicateJob, who: Actor) -> DuplicateJob:
+        """Return the refusal, without the job that it names if that is a colleague's."""
+        found = undashed(error.job_id)
+        job = None if found is None else self._open().store.job(found)
+        if job is None or scope_of(who, Operation.READ).holds(job.organization, job.owner):
+            return error
+        return DuplicateJob(f"the same params of {job.job_type!r} were submitted by a colleague already, and are refused for a while")
+
+    def _holder(self, row: NewRow, enqueued: Enqueued, transaction: Any, who: Actor) -> Job:
+        """Return the job that was there already; what a colleague may not see of it is that it is there, and no more."""
+        job = self._open().store.job(enqueued.job_id, transaction=transaction)
         if job is None:
-            raise NotFound(f"the job {job_id} was removed meanwhile: enqueue again")
+            raise NotFound(f"the job {enqueued.job_id} was removed meanwhile: enqueue again")
+        if not scope_of(who, Operation.READ).holds(job.organization, job.owner):
+            if enqueued.job_id == row.job_id:
+                raise DuplicateId(f"id {row.job_id} is taken already: choose another")
+            raise KeyTaken(f"unique key {row.unique_key!r} is held by a job that {who.name!r} may not read: nothing was added")
         job.existing = True
         return job
+
+
+def _placed(error: RotaError, where: str, accepted: int, *, kept: bool) -> RotaError:
+    """Return the same error, saying which items it is about and what became of those before."""
+    became = f"the {accepted:,} jobs before it were accepted" if kept else "none was enqueued"
+    error.args = (f"{where}: {error} ({became})", *error.args[1:])
+    return error

@@ -13,17 +13,79 @@ ON CONFLICT (coalesce(organization_id, ''), name) WHERE dropped_at IS NULL
 DO UPDATE SET defaults = excluded.defaults, job_type = excluded.job_type, version = version + 1, updated_at = excluded.updated_at
  WHERE defaults <> excluded.defaults OR job_type <> excluded.job_type;
 
+-- name: template_columns
+lower(hex(template_id)), name, job_type, state, version, defaults, overrides, created_at, updated_at
+
 -- name: templates
-SELECT lower(hex(template_id)), name, job_type, state, version, defaults FROM templates WHERE dropped_at IS NULL ORDER BY name;
+SELECT {template_columns} FROM templates WHERE dropped_at IS NULL ORDER BY name;
+
+-- name: template
+SELECT {template_columns} FROM templates WHERE {this_template};
+
+-- name: this_template
+-- A shared template by its name: as the index on names has it.
+coalesce(organization_id, '') = '' AND name = :name AND dropped_at IS NULL
+
+-- name: add_template
+INSERT INTO templates (template_id, name, job_type, state, defaults, created_by, created_at, updated_at)
+VALUES (unhex(:template_id), :name, :job_type, :state, :defaults, :actor, :now, :now);
+
+-- name: set_overrides
+UPDATE templates SET overrides = :overrides, version = version + :step, updated_at = :now WHERE {this_template};
+
+-- name: set_template_state
+UPDATE templates SET state = :state, version = version + 1, updated_at = :now WHERE {this_template} AND state <> :state;
+
+-- name: drop_template
+UPDATE templates SET dropped_at = :now, updated_at = :now WHERE {this_template};
+
+-- name: show_what_is_said
+-- What code and people say together, for those who read with SQL. A null that people set takes the code's word away, as in json_patch.
+UPDATE templates
+   SET display_name        = said.spec ->> 'display_name',
+       description         = said.spec ->> 'description',
+       requires_permission = said.spec ->> 'requires_permission',
+       max_running         = said.spec ->> 'max_running',
+       concurrency         = said.spec ->> 'concurrency',
+       payload_max         = said.spec ->> 'payload_max',
+       rate_limit          = said.spec ->> '$.rate_limit.count',
+       rate_window         = CAST(round((said.spec ->> '$.rate_limit.seconds') * 1000000) AS INTEGER),
+       submit_limit        = said.spec ->> '$.submit_limit.count',
+       submit_window       = CAST(round((said.spec ->> '$.submit_limit.seconds') * 1000000) AS INTEGER),
+       queue_ttl           = max(1, CAST(round((said.spec ->> 'queue_ttl') * 1000000) AS INTEGER)),
+       dedup_window        = CAST(round((said.spec ->> 'dedup_window') * 1000000) AS INTEGER)
+  FROM (SELECT template_id AS id, json_patch(defaults, overrides) AS spec FROM templates WHERE {this_template}) AS said
+ WHERE template_id = said.id;
+
+-- name: template_limits
+SELECT max_running, rate_limit, rate_window FROM templates WHERE {this_template};
+
+-- name: live_job_of_type
+-- Jobs of a type among those that have not ended: each arm walks one partial index, and none of them history.
+SELECT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_ready WHERE job_type = :job_type AND status = 'QUEUED' AND held IS NULL)
+    OR EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_running WHERE status = 'RUNNING' AND job_type = :job_type)
+    OR EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_held WHERE status = 'QUEUED' AND held IS NOT NULL AND job_type = :job_type)
+    OR EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_due WHERE status = 'PENDING' AND blockers = 0 AND job_type = :job_type)
+    OR EXISTS (SELECT 1 FROM job_edges AS e INDEXED BY edges_open CROSS JOIN jobs AS j ON j.number = e.child
+                WHERE e.resolved_at IS NULL AND j.job_type = :job_type);
+
+-- name: ended_job_of_type
+SELECT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_finished WHERE finished_at IS NOT NULL AND job_type = :job_type);
+
+-- name: newest_job
+SELECT coalesce(max(number), 0) FROM jobs;
+
+-- name: newer_job_of_type
+SELECT EXISTS (SELECT 1 FROM jobs WHERE number > :newest AND job_type = :job_type);
+
+-- name: schedule_of_template
+SELECT EXISTS (SELECT 1 FROM schedules WHERE template_id = unhex(:template_id) AND dropped_at IS NULL);
 
 -- name: pause
 INSERT INTO pauses (kind, name, paused_at, paused_by) VALUES (:kind, :name, :now, :actor) ON CONFLICT DO NOTHING;
 
 -- name: resume
 DELETE FROM pauses WHERE kind = :kind AND name = :name;
-
--- name: unpark
-UPDATE jobs SET held = NULL WHERE status = 'QUEUED' AND held = :held;
 
 -- name: pauses
 SELECT kind, name FROM pauses ORDER BY kind, name;

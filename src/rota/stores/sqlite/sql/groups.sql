@@ -13,10 +13,12 @@ UPDATE jobs SET group_id = unhex(:group_id), sequence_number = :sequence_number,
  WHERE number = :number AND status IN ('PENDING', 'QUEUED');
 
 -- name: group
-SELECT lower(hex(group_id)), name, mode, on_failure, created_at FROM job_groups WHERE group_id = unhex(:group_id);
+SELECT lower(hex(group_id)), name, mode, on_failure, created_at, organization_id, created_by FROM job_groups WHERE group_id = unhex(:group_id);
 
 -- name: groups
-SELECT lower(hex(group_id)) FROM job_groups ORDER BY group_id DESC LIMIT :limit;
+SELECT lower(hex(group_id)) FROM job_groups
+ WHERE (:organization_id IS NULL OR organization_id = :organization_id) AND (:owner IS NULL OR created_by = :owner)
+ ORDER BY group_id DESC LIMIT :limit;
 
 -- name: members
 -- The tail of each member's chain, and whether any job of it has a run.

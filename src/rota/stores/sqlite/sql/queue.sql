@@ -41,11 +41,11 @@ SELECT :ids, :ids, :params, ({position_base}) + :gap, {new_values}
 RETURNING number, position;
 
 -- name: new_columns
-organization_id, template_id, job_type, origin, status, blockers, priority, run_at, expires_at, unique_key, group_id, sequence_number,
-owner, max_retries, max_crashes, backoff, timeout, executor, meta, held, created_at, queued_at
+organization_id, template_id, job_type, origin, status, blockers, priority, run_at, expires_at, unique_key, job_hash, group_id,
+sequence_number, owner, max_retries, max_crashes, backoff, timeout, executor, meta, held, created_at, queued_at
 
 -- name: new_values
-:organization_id, :template_id, :job_type, :origin, :status, :blockers, :priority, :run_at, :expires_at, :unique_key, :group_id,
+:organization_id, :template_id, :job_type, :origin, :status, :blockers, :priority, :run_at, :expires_at, :unique_key, :job_hash, :group_id,
 :sequence_number, :owner, :max_retries, :max_crashes, :backoff, :timeout, :executor, :meta, :held, :now, :queued_at
 
 -- name: key_holder
@@ -53,7 +53,7 @@ SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, position FROM jo
  WHERE organization_id = :organization_id AND job_type = :job_type AND unique_key = :unique_key AND finished_at IS NULL;
 
 -- name: same_id
-SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, position, job_type FROM jobs WHERE job_id = :job_id;
+SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, position, job_type, organization_id FROM jobs WHERE job_id = :job_id;
 
 -- name: enqueue_gate
 -- What every enqueue asks first, in one statement: a lone job's cost is mostly statements and its commit. The last column
@@ -66,9 +66,6 @@ SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
 
 -- name: queued_count
 SELECT count(*) FROM jobs WHERE status = 'QUEUED' AND organization_id = :organization_id;
-
--- name: add_edge
-INSERT INTO job_edges (child, parent_root, needs, on_failure, source) VALUES (:child, :parent_root, :needs, :on_failure, :source);
 
 -- name: due_priorities
 -- Each priority that has PENDING jobs free of edges, with its earliest run_at: a hop from priority to priority, not a scan.

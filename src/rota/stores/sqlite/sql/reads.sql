@@ -5,7 +5,8 @@ lower(hex(j.job_id)), j.number, (SELECT r.number FROM jobs AS r WHERE r.job_id =
 j.priority, j.position, j.attempt, lower(hex(j.root_id)), j.created_at, lower(hex(j.template_id)), j.origin, lower(hex(j.retry_of)), j.failures,
 j.crashes, j.snoozes, j.held, j.blockers, j.run_at, j.expires_at, j.unique_key, j.params, lower(hex(j.schedule_id)), j.due_at,
 lower(hex(j.group_id)), j.sequence_number, j.owner, j.run_as, j.max_retries, j.max_crashes, j.backoff, j.timeout, j.executor, j.queued_at,
-j.started_at, j.finished_at, lower(hex(j.worker_id)), j.cancel_requested_at, j.cancel_requested_by, j.ended_by, j.reason, j.error_type
+j.started_at, j.finished_at, lower(hex(j.worker_id)), j.cancel_requested_at, j.cancel_requested_by, j.ended_by, j.reason, j.error_type,
+j.meta
 
 -- name: job
 SELECT {columns} FROM jobs AS j WHERE j.job_id = unhex(:job_id);
@@ -27,16 +28,95 @@ SELECT lower(hex(r.run_id)), r.status, lower(hex(r.template_id)), r.started_at, 
        r.progress_message, r.checkpoint, j.params
   FROM jobs AS j JOIN job_runs AS r ON r.job_number = j.number WHERE j.job_id = unhex(:job_id);
 
+-- ---- lists: the page's numbers are picked along one of the sources below, {source}, then the rows are read --------------------
+
 -- name: find
-SELECT {columns} FROM jobs AS j
- WHERE j.number < coalesce(:before, 9223372036854775807)
-   AND (:statuses IS NULL OR j.status IN (SELECT value FROM json_each(:statuses)))
-   AND (:job_type IS NULL OR j.job_type = :job_type)
-   AND (:group_id IS NULL OR j.group_id = unhex(:group_id))
-   AND (:root_id IS NULL OR j.root_id = unhex(:root_id))
-   AND (:text IS NULL OR instr(j.params, :text) OR instr(j.job_type, :text) OR instr(coalesce(j.unique_key, ''), :text)
-        OR instr(coalesce(j.reason, ''), :text))
- ORDER BY j.number DESC LIMIT :limit;
+SELECT {columns} FROM (SELECT j.number AS picked FROM jobs AS j {source} AND j.number >= :floor AND j.number < :before
+                              AND {made} AND {matching} ORDER BY j.number DESC LIMIT :limit)
+ CROSS JOIN jobs AS j ON j.number = picked ORDER BY j.number DESC;
+
+-- name: size
+-- How many rows a source has, as far as it is worth counting.
+SELECT count(*) FROM (SELECT 1 FROM jobs AS j {source} LIMIT :limit);
+
+-- name: span
+-- The newest number, and about how many jobs there are: the oldest go, few in between. Each end is looked up by itself, or it is a scan.
+SELECT coalesce((SELECT max(number) FROM jobs), 0), coalesce((SELECT max(number) FROM jobs) - (SELECT min(number) FROM jobs) + 1, 0);
+
+-- name: made
+(:created_from IS NULL OR j.created_at >= :created_from) AND (:created_until IS NULL OR j.created_at < :created_until)
+
+-- name: matching
+(:statuses IS NULL OR j.status IN (SELECT value FROM json_each(:statuses)))
+AND (:job_type IS NULL OR j.job_type = :job_type)
+AND (:organization_id IS NULL OR j.organization_id = :organization_id)
+AND (:owner IS NULL OR j.owner = :owner)
+AND (:group_id IS NULL OR j.group_id = :group_id)
+AND (:root_id IS NULL OR j.root_id = :root_id)
+AND (:schedule_id IS NULL OR j.schedule_id = :schedule_id)
+AND (:error_type IS NULL OR j.error_type = :error_type)
+AND (NOT :tails OR NOT EXISTS (SELECT 1 FROM jobs AS s WHERE s.retry_of = j.job_id))
+AND (:text IS NULL OR instr(j.params, :text) OR instr(j.job_type, :text) OR instr(coalesce(j.unique_key, ''), :text)
+     OR instr(coalesce(j.reason, ''), :text)
+     OR j.error_type IS NOT NULL AND EXISTS (SELECT 1 FROM job_runs AS r WHERE r.job_number = j.number AND instr(r.error, :text)))
+
+-- name: source_all
+NOT INDEXED WHERE true
+
+-- name: source_chain
+NOT INDEXED WHERE j.number IN (WITH RECURSIVE line (job_id, number) AS (
+    SELECT job_id, number FROM jobs WHERE job_id = :root_id
+    UNION ALL
+    SELECT next.job_id, next.number FROM line JOIN jobs AS next ON next.retry_of = line.job_id
+) SELECT number FROM line)
+
+-- name: source_group
+INDEXED BY jobs_group WHERE j.group_id = :group_id
+
+-- name: source_schedule
+INDEXED BY jobs_schedule WHERE j.schedule_id = :schedule_id
+
+-- name: source_status
+INDEXED BY jobs_unhappy WHERE j.status IN ('FAILED', 'TIMED_OUT', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED') AND j.status = :status
+
+-- name: source_running
+INDEXED BY jobs_running WHERE j.status = 'RUNNING'
+
+-- name: source_ready
+INDEXED BY jobs_ready WHERE j.status = 'QUEUED' AND j.held IS NULL AND {made}
+
+-- name: source_ready_of_type
+INDEXED BY jobs_ready WHERE j.status = 'QUEUED' AND j.held IS NULL AND j.job_type = :job_type AND {made}
+
+-- name: source_held
+INDEXED BY jobs_held WHERE j.status = 'QUEUED' AND j.held IS NOT NULL AND {made}
+
+-- name: source_held_of_type
+-- Each word that rows are parked under, then the type: a hop from word to word, not a scan.
+INDEXED BY jobs_held WHERE j.status = 'QUEUED' AND j.held IS NOT NULL AND j.job_type = :job_type AND {made} AND j.held IN (
+    WITH RECURSIVE word (held) AS (
+        SELECT min(held) FROM jobs WHERE status = 'QUEUED' AND held IS NOT NULL
+        UNION ALL
+        SELECT (SELECT min(p.held) FROM jobs AS p WHERE p.status = 'QUEUED' AND p.held IS NOT NULL AND p.held > word.held)
+          FROM word WHERE word.held IS NOT NULL
+    ) SELECT held FROM word)
+
+-- name: source_due
+INDEXED BY jobs_due WHERE j.status = 'PENDING' AND j.blockers = 0
+
+-- name: source_blocked
+INDEXED BY jobs_blocked WHERE j.status = 'PENDING' AND j.blockers > 0
+
+-- name: source_ended
+INDEXED BY jobs_finished WHERE j.finished_at IS NOT NULL AND {made}
+
+-- name: source_ended_of_type
+INDEXED BY jobs_finished WHERE j.finished_at IS NOT NULL AND j.job_type = :job_type AND {made}
+
+-- name: source_organization
+INDEXED BY jobs_org WHERE j.organization_id <> 'default' AND j.organization_id = :organization_id
+
+-- ---- the queue ---------------------------------------------------------------------------------------------------------------
 
 -- name: next_priority
 SELECT max(priority) FROM jobs WHERE status = 'QUEUED' AND priority < :priority;
@@ -51,29 +131,39 @@ SELECT {columns} FROM jobs AS j WHERE j.status = 'QUEUED' AND j.priority = :prio
 
 -- name: ahead
 SELECT count(*) FROM jobs AS j
- WHERE j.status = 'QUEUED' AND j.held IS NULL
+ WHERE j.status = 'QUEUED' AND j.held IS NULL AND (:organization_id IS NULL OR j.organization_id = :organization_id)
    AND (-j.priority, j.position, j.created_at, j.job_id)
      < (SELECT -m.priority, m.position, m.created_at, m.job_id FROM jobs AS m WHERE m.job_id = unhex(:job_id));
 
 -- name: blockers
-WITH parents (root) AS (
-    SELECT e.parent_root FROM jobs AS c JOIN job_edges AS e ON e.child = c.number AND e.resolved_at IS NULL WHERE c.job_id = unhex(:job_id)
+-- The tails of the chains that a job waits for: live ones, and those that ended otherwise than it needs.
+WITH RECURSIVE line (job_id) AS (
+    SELECT e.parent_root FROM jobs AS c CROSS JOIN job_edges AS e ON e.child = c.number AND +e.resolved_at IS NULL WHERE c.job_id = unhex(:job_id)
+    UNION ALL
+    SELECT next.job_id FROM line CROSS JOIN jobs AS next ON next.retry_of = line.job_id
 )
-SELECT {columns} FROM parents CROSS JOIN jobs AS j ON j.job_id = root AND j.finished_at IS NULL
-UNION ALL
-SELECT {columns} FROM parents CROSS JOIN jobs AS j ON j.root_id = root AND j.finished_at IS NULL AND j.attempt > 1;
+SELECT {columns} FROM line CROSS JOIN jobs AS j ON j.job_id = line.job_id
+ WHERE NOT EXISTS (SELECT 1 FROM jobs AS n WHERE n.retry_of = line.job_id);
 
--- name: count_by_status
-SELECT status, count(*) FROM jobs GROUP BY status;
+-- ---- what happened -----------------------------------------------------------------------------------------------------------
 
--- name: count_by_priority
-SELECT priority, count(*) FROM jobs WHERE status = 'QUEUED' GROUP BY priority ORDER BY priority DESC;
+-- name: log
+-- IN, not a join: so that the chain's ids reach into each arm of the view, and none of them is a scan.
+WITH RECURSIVE line (job_id) AS (
+    SELECT root_id FROM jobs WHERE job_id = unhex(:job_id)
+    UNION ALL
+    SELECT next.job_id FROM line JOIN jobs AS next ON next.retry_of = line.job_id
+)
+SELECT at, attempt, message, from_status, to_status, actor FROM job_log WHERE job_id IN (SELECT job_id FROM line) ORDER BY attempt, step;
 
--- name: count_waiting_by_type
-SELECT job_type, count(*) FROM jobs WHERE status = 'QUEUED' GROUP BY job_type ORDER BY 2 DESC LIMIT 50;
+-- name: audit_trail
+SELECT audit_id, at, actor, organization_id, action, subject, subject_id, before, after FROM audit
+ WHERE audit_id < :before_id AND (:organization_id IS NULL OR organization_id = :organization_id)
+   AND (:subject IS NULL OR subject = :subject)
+ ORDER BY audit_id DESC LIMIT :limit;
 
--- name: oldest_waiting
-SELECT min(queued_at) FROM jobs WHERE status = 'QUEUED';
-
--- name: late_results
-SELECT value FROM meta WHERE key = 'late_results';
+-- name: audit_of
+SELECT audit_id, at, actor, organization_id, action, subject, subject_id, before, after FROM audit
+ WHERE subject = :subject AND subject_id = :subject_id AND audit_id < :before_id
+   AND (:organization_id IS NULL OR organization_id = :organization_id)
+ ORDER BY audit_id DESC LIMIT :limit;

@@ -7,6 +7,12 @@ SELECT json_group_array(json_array({columns}))
   FROM (SELECT number AS picked FROM ({arms} ORDER BY priority DESC, position, created_at, job_id LIMIT :want))
  CROSS JOIN jobs AS j ON j.number = picked;
 
+-- name: candidates_slim
+-- The same without what may be large, for rows that are only looked at.
+SELECT json_group_array(json_array({claimed_head}, '', {claimed_rest}, NULL, j.owner))
+  FROM (SELECT number AS picked FROM ({arms} ORDER BY priority DESC, position, created_at, job_id LIMIT :want))
+ CROSS JOIN jobs AS j ON j.number = picked;
+
 -- name: candidates_arm
 SELECT number, priority, position, created_at, job_id FROM jobs
  WHERE status = 'QUEUED' AND held IS NULL AND job_type = ?
@@ -23,18 +29,36 @@ SELECT json_group_array(json_array({columns})) FROM jobs AS j WHERE j.number = :
 
 -- name: claimed_columns
 -- In the order of rota.model.values.Claimed. run_id and started_at are filled in by the caller.
+{claimed_head}, j.params, {claimed_rest},
+{checkpoint_before},
+j.owner
+
+-- name: claimed_head
 j.number, lower(hex(j.job_id)), lower(hex(j.root_id)),
 CASE WHEN j.attempt = 1 THEN j.number ELSE (SELECT r.number FROM jobs AS r WHERE r.job_id = j.root_id) END,
-'', j.job_type, j.origin, j.organization_id, j.params, j.priority, j.position, j.attempt, j.failures, j.crashes, j.snoozes,
-j.max_retries, j.max_crashes, j.backoff, j.timeout, j.executor, 0,
-CASE WHEN j.attempt > 1 THEN (SELECT p.checkpoint FROM job_runs AS p JOIN jobs AS o ON o.number = p.job_number WHERE o.job_id = j.retry_of) END
+'', j.job_type, j.origin, j.organization_id
+
+-- name: claimed_rest
+j.priority, j.position, j.attempt, j.failures, j.crashes, j.snoozes, j.max_retries, j.max_crashes, j.backoff, j.timeout, j.executor, 0
+
+-- name: checkpoint_before
+-- What the chain's last run before this attempt left behind. An attempt that ended without a run is passed over.
+CASE WHEN j.attempt > 1 THEN (
+    WITH RECURSIVE line (job_id) AS (
+        SELECT j.retry_of
+        UNION ALL
+        SELECT o.retry_of FROM line CROSS JOIN jobs AS o ON o.job_id = line.job_id
+         WHERE o.retry_of IS NOT NULL AND NOT EXISTS (SELECT 1 FROM job_runs AS p WHERE p.job_number = o.number)
+    )
+    SELECT p.checkpoint FROM line CROSS JOIN jobs AS o ON o.job_id = line.job_id JOIN job_runs AS p ON p.job_number = o.number
+) END
 
 -- name: insert_runs
 -- :ids holds the 16 bytes of each run's id, in the order of :numbers. The run comes first: no job is RUNNING without one.
 -- A run starts with the checkpoint of the one before: if it makes none of its own, its successor still has it.
 INSERT INTO job_runs (job_number, run_id, template_id, started_at, checkpoint)
 SELECT e.value, substr(:ids, e.key * 16 + 1, 16), j.template_id, :now,
-       CASE WHEN j.attempt > 1 THEN (SELECT p.checkpoint FROM job_runs AS p JOIN jobs AS o ON o.number = p.job_number WHERE o.job_id = j.retry_of) END
+       {checkpoint_before}
   FROM json_each(:numbers) AS e CROSS JOIN jobs AS j ON j.number = e.value;
 
 -- name: start_jobs
@@ -46,11 +70,20 @@ UPDATE jobs SET status = 'RUNNING', started_at = :now, worker_id = :worker_id, h
 -- Parking takes a row out of the ready index; a direct job was never in it and keeps its own word.
 UPDATE jobs SET held = e.value FROM json_each(:parked) AS e WHERE number = CAST(e.key AS INTEGER) AND +status = 'QUEUED' AND held IS NULL;
 
+-- name: park_run
+UPDATE jobs SET held = :held
+ WHERE number IN (SELECT number FROM (SELECT number, organization_id FROM jobs WHERE status = 'QUEUED' AND held IS NULL AND job_type = :job_type
+                                       ORDER BY priority DESC, position, created_at, job_id LIMIT :limit)
+                   WHERE organization_id = :organization_id);
+
 -- name: finish_runs_plain
 -- :done is a JSON object of number to moment.
 UPDATE job_runs SET status = 'COMPLETED', finished_at = e.value
   FROM json_each(:done) AS e
  WHERE job_number = CAST(e.key AS INTEGER) AND job_runs.status IS NULL;
+
+-- name: open_runs
+SELECT json_group_array(job_number) FROM job_runs WHERE job_number IN (SELECT value FROM json_each(:numbers)) AND +status IS NULL;
 
 -- name: finish_jobs_plain
 -- The + keeps the planner from walking jobs_running for each of them (42 us a job instead of 5.5).
@@ -85,33 +118,20 @@ UPDATE jobs SET finished_at = e.value ->> 1, status = e.value ->> 2, error_type 
 
 -- name: insert_successors
 -- Each row: [number of the one before, id, status, run_at, failures, crashes, snoozes, keeps its place, keeps its expiry].
+-- A place beyond the clock was given before its priority was empty and counted anew: now it is before those who came since.
 INSERT INTO jobs (job_id, root_id, retry_of, attempt, organization_id, template_id, job_type, origin, status, failures, crashes, snoozes,
                   priority, position, run_at, expires_at, unique_key, job_hash, params, schedule_id, due_at, group_id, sequence_number,
                   owner, run_as, max_retries, max_crashes, backoff, timeout, executor, target_node, shard, meta, created_at, queued_at)
 SELECT unhex(e.value ->> 1), o.root_id, o.job_id, o.attempt + 1, o.organization_id, o.template_id, o.job_type, o.origin, e.value ->> 2,
-       e.value ->> 4, e.value ->> 5, e.value ->> 6, o.priority, iif(e.value ->> 7, o.position, 0), e.value ->> 3,
+       e.value ->> 4, e.value ->> 5, e.value ->> 6, o.priority,
+       iif(e.value ->> 7 AND o.position <= coalesce((SELECT c.position FROM queue_clock AS c WHERE c.priority = o.priority), 0), o.position, 0),
+       e.value ->> 3,
        iif(e.value ->> 8, o.expires_at, NULL), o.unique_key, o.job_hash, o.params, o.schedule_id, o.due_at, o.group_id, o.sequence_number,
        o.owner, o.run_as, o.max_retries, o.max_crashes, o.backoff, o.timeout, o.executor, o.target_node, o.shard, o.meta, :now,
        iif(e.value ->> 7, :now, NULL)
   FROM json_each(:rows) AS e CROSS JOIN jobs AS o ON o.number = e.value ->> 0
  WHERE true
 ON CONFLICT (retry_of) WHERE retry_of IS NOT NULL DO NOTHING;
-
--- name: any_open_edges
-SELECT EXISTS (SELECT 1 FROM job_edges INDEXED BY edges_open WHERE resolved_at IS NULL);
-
--- name: roots_of
-SELECT json_group_array(lower(hex(root_id))) FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers));
-
--- name: edges_of_roots
-SELECT json_group_array(child) FROM json_each(:roots) AS e
- CROSS JOIN job_edges ON parent_root = unhex(e.value) AND resolved_at IS NULL;
-
--- name: resolve_edges
-UPDATE job_edges SET resolved_at = :now FROM json_each(:roots) AS e WHERE parent_root = unhex(e.value) AND resolved_at IS NULL;
-
--- name: unblock
-UPDATE jobs SET blockers = blockers - 1 WHERE number = :number AND status = 'PENDING' AND blockers > 0;
 
 -- name: group_rule
 -- The rule of a group, and the place after which it applies: in a sequence, after the first that ended badly.
@@ -122,16 +142,16 @@ SELECT on_failure,
 
 -- name: end_rest_of_group
 -- Members whose chains have not started: still in their first attempt, still waiting.
-UPDATE jobs SET status = :status, finished_at = :now, reason = :reason, ended_by = 'system'
+UPDATE jobs SET status = :status, blockers = 0, finished_at = :now, reason = :reason, ended_by = 'system'
  WHERE group_id = unhex(:group_id) AND sequence_number > :after AND attempt = 1 AND status IN ('PENDING', 'QUEUED')
-RETURNING lower(hex(root_id));
+RETURNING number;
 
 -- name: end_waiting
--- Waiting jobs that end without a run. Returns their roots and groups.
-UPDATE jobs SET status = :status, finished_at = :now, reason = :reason, ended_by = :actor,
+-- Waiting jobs that end without a run. Returns their numbers and groups.
+UPDATE jobs SET status = :status, blockers = 0, finished_at = :now, reason = :reason, ended_by = :actor, error_type = :error_type,
                 cancel_requested_at = :requested_at, cancel_requested_by = :requested_by
  WHERE number IN (SELECT value FROM json_each(:numbers)) AND +status IN ('PENDING', 'QUEUED')
-RETURNING number, lower(hex(root_id)), lower(hex(group_id));
+RETURNING number, lower(hex(group_id));
 
 -- name: keep_progress
 UPDATE job_runs SET progress = max(coalesce(progress, 0), :progress), progress_message = coalesce(:message, progress_message)

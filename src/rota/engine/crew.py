@@ -1,0 +1,63 @@
+"""The executors of one worker, built when they are first needed."""
+
+from __future__ import annotations
+
+from rota.engine.parts import Parts
+from rota.model.values import Claimed
+from rota.ports.executor import Equipment, Executor, Sink
+from rota.ports.liveness import Lease
+
+
+class Crew:
+    """One executor for each place that handlers run in. Belongs to the worker's thread."""
+
+    def __init__(self, parts: Parts, sink: Sink, *, slots: int) -> None:
+        """Take what executors are built from."""
+        self._parts = parts
+        self._sink = sink
+        self._slots = slots
+        self._executors: dict[str, Executor] = {}
+        self.lease: Lease | None = None
+        """The worker's sign of life, which handler processes inherit."""
+
+    def at(self, place: str) -> Executor:
+        """Return the executor of a place."""
+        if self._parts.inline:
+            place = "inline"
+        executor = self._executors.get(place)
+        if executor is None:
+            equipment = Equipment(
+                handlers=self._parts.handlers,
+                sink=self._sink,
+                clock=self._parts.clock,
+                settings=self._parts.settings,
+                slots=self._slots,
+                log_dir=self._parts.log_dir,
+                lock_fd=self.lease.fd if self.lease else None,
+            )
+            executor = self._executors[place] = self._parts.build_executor(place, equipment)
+        return executor
+
+    def occupied(self) -> int:
+        """Return the slots in use."""
+        return sum(executor.occupied() for executor in self._executors.values())
+
+    def tick(self, monotonic: float) -> float | None:
+        """Enforce timeouts and grace periods; return when to be called again."""
+        deadlines = [executor.tick(monotonic) for executor in self._executors.values()]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def release(self) -> list[Claimed]:
+        """Give back what has not started."""
+        return [job for executor in self._executors.values() for job in executor.release()]
+
+    def interrupt(self) -> None:
+        """Stop every running handler now."""
+        for executor in self._executors.values():
+            executor.interrupt()
+
+    def close(self) -> None:
+        """Let go of threads, loop and processes; what is needed again is built anew."""
+        for executor in self._executors.values():
+            executor.close()
+        self._executors.clear()

@@ -1,0 +1,51 @@
+"""What keeps a job waiting, as a person would say it."""
+
+from __future__ import annotations
+
+from rota.engine.predicates import World
+from rota.model.values import Held, Instant, moment
+
+_WORDS = {
+    "type": "no live worker has a handler for {name}",
+    "all": "everything is paused",
+    "template": "template {name} is paused",
+    Held.ORGANIZATION: "organization {name} is paused",
+    Held.SUSPENDED: "organization {name} is suspended",
+    "direct": "a direct execution by {name} has the next slot",
+}
+_DISCREET = {
+    Held.TEMPLATE_LIMIT: "template {name} is at its limit",
+    Held.RATE_LIMIT: "template {name} is at its rate limit",
+    "concurrency": "its workers hold as many {name} jobs as they may",
+    "direct": "a direct execution has the next slot",
+}
+"""For whom must not learn how much others run, or who they are."""
+
+
+def in_words(blocker: str, world: World, now: Instant, *, whole: bool) -> str:
+    """Return what blocks. `whole`: figures and names of all organizations may be told, not only of the reader's own."""
+    kind, _, name = blocker.partition(":")
+    words = _DISCREET[kind].format(name=name) if kind in _DISCREET and not whole else _told(kind, name, world)
+    return words + _until(name, world, now) if kind == Held.RATE_LIMIT else words
+
+
+def _told(kind: str, name: str, world: World) -> str:
+    used = world.in_use
+    match kind:
+        case Held.TEMPLATE_LIMIT:
+            return f"{used.by_type.get(name, 0)} of at most {world.template_limits[name]} {name} jobs run"
+        case Held.ORGANIZATION_LIMIT:
+            return f"organization {name} runs {used.by_organization.get(name, 0)} of at most {world.organization_limits[name]}"
+        case Held.RATE_LIMIT:
+            return f"{used.starts[name].count} started in the last {world.rates[name].seconds:g} s"
+        case "concurrency":
+            return f"its workers hold {used.here.get(name, 0)} of at most {world.concurrency[name]} {name} jobs"
+        case _:
+            return _WORDS[kind].format(name=name)
+
+
+def _until(name: str, world: World, now: Instant) -> str:
+    next_at = world.in_use.starts[name].next_at
+    if next_at is None:
+        return ""
+    return f"; the next may start in {max(0.0, (next_at - now) / 1e6):.0f} s (at {moment(next_at):%Y-%m-%dT%H:%M:%SZ})"

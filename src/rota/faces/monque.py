@@ -1,0 +1,328 @@
+"""The face of Monque: a chain as one document of its collection, and such a document as a job that Rota takes over.
+
+Documents are read as its exports write them: extended JSON, relaxed or canonical, or plain JSON with ISO times.
+`docs/reference/monque.md` has the mapping, field by field, both ways.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from hashlib import blake2b
+from random import Random
+from typing import Any
+
+import msgspec
+
+from rota.errors import InvalidImport
+from rota.faces.extended_json import date_of, instant_of, plain
+from rota.model.decide import Crashed, Successor, Transition, decide
+from rota.model.states import ErrorType, Status
+from rota.model.values import LATEST, Claimed, Instant, Job, NewRow, Run
+from rota.ports.store import Adopted, Past
+
+META = "monque"
+"""Where a job's meta keeps what Rota has no column for."""
+WRAPPED = "data"
+"""The one param of a job whose data was no object."""
+LOST = "it failed in Monque, which kept no reason"
+
+_CHANCE = Random(0)  # noqa: S311 - `decide` asks for one; a crash draws nothing from it
+
+
+class DocumentStatus(StrEnum):
+    """Where a document stands."""
+
+    PENDING = "pending"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class Document(msgspec.Struct, kw_only=True, frozen=True):
+    """One document, checked: times as instants, numbers as numbers."""
+
+    id: object
+    """As it stands there, an ObjectId for instance."""
+    name: str
+    data: object
+    status: DocumentStatus
+    next_run_at: Instant
+    locked_at: Instant | None
+    fail_count: int
+    fail_reason: str | None
+    repeat_interval: str | None
+    unique_key: str | None
+    created_at: Instant
+    updated_at: Instant
+    unknown: tuple[str, ...] = ()
+    """Fields that this mapping does not know."""
+
+    @property
+    def params(self) -> dict[str, object]:
+        """Return its data as params: an object is taken as it is, anything else under one name."""
+        if self.data is None:
+            return {}
+        return self.data if isinstance(self.data, dict) else {WRAPPED: self.data}
+
+    @property
+    def meta(self) -> str:
+        """Return what is kept beside the job, as JSON."""
+        kept: dict[str, object] = {"_id": self.id}
+        if self.repeat_interval is not None:
+            kept["repeatInterval"] = self.repeat_interval
+        if self.unique_key is not None:
+            kept["uniqueKey"] = self.unique_key
+        if self.data is None or not isinstance(self.data, dict):
+            kept["wrapped"] = True
+        return msgspec.json.encode({META: kept}).decode()
+
+
+# ---- from a document -----------------------------------------------------------------------------------------------------
+
+
+def read_document(value: object) -> Document:
+    """Return a document from decoded JSON, or refuse it saying which field and why."""
+    if not isinstance(value, dict):
+        raise InvalidImport(f"{_shown(value)} is not a document: each must be a JSON object")
+    take = _Fields(value)
+    return Document(
+        id=take.identity("_id"),
+        name=take.text("name", required=True) or "",
+        data=take.data("data"),
+        status=take.status("status"),
+        next_run_at=take.required_moment("nextRunAt"),
+        locked_at=take.moment("lockedAt"),
+        fail_count=take.count("failCount"),
+        fail_reason=take.text("failReason"),
+        repeat_interval=take.cron("repeatInterval"),
+        unique_key=take.text("uniqueKey", filled=True),
+        created_at=take.required_moment("createdAt"),
+        updated_at=take.required_moment("updatedAt"),
+        unknown=take.unknown(),
+    )
+
+
+def job_id_of(document: Document, organization: str) -> str:
+    """Return the id that a document's job has here, always the same: a UUIDv7 of its time and a hash of its `_id`."""
+    text = msgspec.json.encode([META, organization, plain(document.id)])
+    chance = int.from_bytes(blake2b(text, digest_size=10).digest())
+    stamp = document.created_at // 1000
+    return f"{stamp:012x}7{chance >> 64 & 0xFFF:03x}{0x8 << 60 | chance & (1 << 62) - 1:016x}"
+
+
+def adopted(document: Document, row: NewRow, *, fresh_ids: tuple[str, str], now: Instant) -> Adopted:
+    """Return the job that Rota takes over, with the attempt that lies behind it; `fresh_ids` are for run and successor."""
+    created_at = min(document.created_at, now)
+    row.run_at = document.next_run_at
+    row.meta = document.meta
+    end = _end(document, row, now)
+    if end is None:
+        return Adopted(row=row, created_at=created_at)
+    is_running = document.status is DocumentStatus.PROCESSING
+    ended_at = now if is_running else max(created_at, min(document.updated_at, now))
+    started_at = min(ended_at, max(created_at, document.locked_at or (ended_at if not is_running else document.updated_at)))
+    is_failure = end.status in {Status.FAILED, Status.DEAD_LETTER} and end.error_type is ErrorType.TRANSIENT
+    past = Past(
+        run_id=fresh_ids[0],
+        started_at=started_at,
+        ended_at=ended_at,
+        failures=max(0, document.fail_count - 1) if is_failure else document.fail_count,
+        transition=end,
+        successor_id=fresh_ids[1] if end.successor else "",
+    )
+    return Adopted(row=row, created_at=created_at, past=past)
+
+
+def _end(document: Document, row: NewRow, now: Instant) -> Transition | None:
+    """Return how the last attempt ended there; None: there was none."""
+    match document.status:
+        case DocumentStatus.PENDING:
+            return _failed_before(document) if document.fail_count else None
+        case DocumentStatus.PROCESSING:
+            return _crashed(document, row, now)
+        case DocumentStatus.COMPLETED:
+            return Transition(Status.COMPLETED)
+        case DocumentStatus.FAILED:
+            return Transition(Status.DEAD_LETTER, error=document.fail_reason or LOST, error_type=ErrorType.TRANSIENT)
+
+
+def _failed_before(document: Document) -> Transition:
+    """Return the failure that a waiting document still tells of, with the retry that waits."""
+    waits = Successor(document.next_run_at, document.fail_count, crashes=0, snoozes=0)
+    return Transition(Status.FAILED, error=document.fail_reason or LOST, error_type=ErrorType.TRANSIENT, successor=waits)
+
+
+def _crashed(document: Document, row: NewRow, now: Instant) -> Transition:
+    """Return what follows for an attempt that nobody is working at any more: the same as when a worker of ours is lost."""
+    policy = row.policy
+    claimed = Claimed(
+        number=0,
+        job_id=row.job_id,
+        root_id=row.job_id,
+        root_number=0,
+        run_id="",
+        job_type=row.job_type,
+        origin=row.origin,
+        organization_id=row.organization_id,
+        params=row.params,
+        priority=policy.priority,
+        position=0,
+        attempt=1,
+        failures=document.fail_count,
+        crashes=0,
+        snoozes=0,
+        max_retries=policy.max_retries,
+        max_crashes=policy.max_crashes,
+        backoff=policy.backoff,
+        timeout=policy.timeout,
+        executor=policy.executor,
+        started_at=now,
+        checkpoint=None,
+    )
+    end = decide(claimed, Crashed(), now, _CHANCE)
+    if end.successor is not None:
+        # The place it had was in another line: here it is a newcomer.
+        end.successor.in_place = False
+    return end
+
+
+# ---- to a document -------------------------------------------------------------------------------------------------------
+
+
+def as_document(chain: Sequence[Job], *, failed_run: Run | None = None) -> dict[str, object]:
+    """Return a chain as a document; `failed_run` is the run of its last attempt that went wrong."""
+    first, tail = chain[0], chain[-1]
+    kept = _kept(tail)
+    status = _status_of(tail)
+    failed_last = tail.status is Status.DEAD_LETTER and tail.error_type is not ErrorType.CRASH
+    found: dict[str, object] = {
+        "_id": kept.get("_id", first.root_id),
+        "name": tail.job_type,
+        "data": tail.params.get(WRAPPED) if kept.get("wrapped") else tail.params,
+        "status": str(status),
+        "nextRunAt": date_of(tail.run_at),
+        "lockedAt": date_of(tail.started_at) if status is DocumentStatus.PROCESSING else None,
+        "failCount": tail.failures + failed_last,
+    }
+    optional = {
+        "failReason": None if status is DocumentStatus.COMPLETED else (failed_run and failed_run.error) or tail.reason,
+        "repeatInterval": kept.get("repeatInterval"),
+        "uniqueKey": tail.unique_key or kept.get("uniqueKey"),
+    }
+    found |= {name: value for name, value in optional.items() if value is not None}
+    moments = (tail.finished_at, tail.started_at, tail.queued_at, tail.created_at)
+    changed = next(at for at in moments if at is not None)
+    return found | {"createdAt": date_of(first.created_at), "updatedAt": date_of(changed)}
+
+
+def _kept(job: Job) -> dict[str, Any]:
+    kept = (job.meta or {}).get(META)
+    return kept if isinstance(kept, dict) else {}
+
+
+def _status_of(tail: Job) -> DocumentStatus:
+    match tail.status:
+        case Status.RUNNING:
+            return DocumentStatus.PROCESSING
+        case Status.COMPLETED:
+            return DocumentStatus.COMPLETED
+        case Status.SKIPPED:
+            # Its handler found nothing to do; or it never came to its handler, which Monque knows only as a failure.
+            return DocumentStatus.COMPLETED if tail.started_at is not None else DocumentStatus.FAILED
+        case Status.DEAD_LETTER | Status.CANCELLED:
+            return DocumentStatus.FAILED
+        case _:
+            return DocumentStatus.PENDING
+
+
+# ---- field by field ------------------------------------------------------------------------------------------------------
+
+
+class _Fields:
+    """Takes a document's fields one by one, each with its own refusal."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
+        self._asked: set[str] = set()
+
+    def _get(self, name: str) -> Any:
+        self._asked.add(name)
+        return self._document.get(name)
+
+    def unknown(self) -> tuple[str, ...]:
+        return tuple(str(name) for name in self._document if name not in self._asked)
+
+    def identity(self, name: str) -> object:
+        found: object = self._get(name)
+        if _plain(name, found) in (None, ""):
+            raise InvalidImport(f"{name} is missing: it is what keeps a second import from adding the job again")
+        return found
+
+    def data(self, name: str) -> object:
+        if name not in self._document:
+            raise InvalidImport(f"{name} is missing: give an object, {{}} if there is nothing to say")
+        return _plain(name, self._get(name))
+
+    def text(self, name: str, *, required: bool = False, filled: bool = False) -> str | None:
+        found = self._get(name)
+        if found is None and not required:
+            return None
+        if not isinstance(found, str) or ((required or filled) and not found.strip()):
+            raise InvalidImport(f"{name} is {_shown(found)}: give a text that is not empty")
+        # What no store can hold in a text; JSON can.
+        return found.replace("\0", "\\0")
+
+    def status(self, name: str) -> DocumentStatus:
+        found = self._get(name)
+        try:
+            return DocumentStatus(found)
+        except ValueError:
+            raise InvalidImport(f"{name} is {_shown(found)}: give one of {', '.join(DocumentStatus)}") from None
+
+    def count(self, name: str) -> int:
+        found = _plain(name, self._get(name))
+        is_whole = isinstance(found, int | float) and not isinstance(found, bool) and found == math.trunc(found)
+        if not is_whole or not 0 <= found < 2**31:  # type: ignore[operator] # a number, as was just seen
+            raise InvalidImport(f"{name} is {_shown(found)}: give a whole number, 0 or more")
+        return int(found)  # type: ignore[call-overload, no-any-return] # the same
+
+    def cron(self, name: str) -> str | None:
+        found = self.text(name, filled=True)
+        if found is not None and len(found.split()) != 5:
+            raise InvalidImport(f"{name} is {_shown(found)}: give a cron expression of five fields, such as '0 0 * * *'")
+        return found
+
+    def required_moment(self, name: str) -> Instant:
+        found = self.moment(name)
+        if found is None:
+            raise InvalidImport(f'{name} is missing: give a time, such as {{"$date": "2025-12-16T10:30:00Z"}}')
+        return found
+
+    def moment(self, name: str) -> Instant | None:
+        found = self._get(name)
+        return None if found is None else _moment(name, found)
+
+
+def _moment(name: str, given: object) -> Instant:
+    try:
+        at = instant_of(given)
+    except ValueError:
+        example = '{"$date": "2025-12-16T10:30:00Z"}'
+        raise InvalidImport(f"{name} is {_shown(given)}, which is no time: give {example}, or ISO-8601 with its zone") from None
+    if not 0 <= at <= LATEST:
+        raise InvalidImport(f"{name} is {_shown(given)}: give a time between the years 1970 and 9999")
+    return at
+
+
+def _plain(name: str, given: object) -> object:
+    try:
+        return plain(given)
+    except ValueError as error:
+        raise InvalidImport(f"{name} has {error}") from None
+
+
+def _shown(value: object) -> str:
+    text = msgspec.json.encode(value).decode() if value is not None else "missing"
+    return text if len(text) <= 60 else f"{text[:59]}…"

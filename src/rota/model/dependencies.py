@@ -1,0 +1,53 @@
+"""Dependencies: what may become of a child, and how every store and surface says what can't be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rota.errors import DependencyCycle, UnknownParent
+
+PARENT_RULES = ("wait", "skip", "cancel")
+"""What may become of a job whose parent did not complete; the first is the default."""
+SHOWN_MAX = 12
+"""How many jobs of a circle a message names; the error's `path` has them all."""
+
+
+def unknown_parent(name: str) -> UnknownParent:
+    """Return the refusal of a parent that is not there, or is another organization's: the words are the same."""
+    return UnknownParent(f"there is no job {name} in this organization: a job can only wait for jobs of its own organization")
+
+
+def circle(path: Sequence[str]) -> DependencyCycle:
+    """Return the refusal of jobs that would wait for each other; the path ends where it begins."""
+    if len(path) == 2:
+        return DependencyCycle(f"{path[0]} can't wait for itself", tuple(path))
+    names = [*path[: SHOWN_MAX - 1], "…", path[-1]] if len(path) > SHOWN_MAX else path
+    return DependencyCycle(f"{' → '.join(names)}: these jobs would wait for each other for ever", tuple(path))
+
+
+def parent_ended(number: str, status: str) -> str:
+    """Return why a job ends because of its parent."""
+    return f"{number}, which it depends on, ended {status}"
+
+
+def find_circle(waits: Iterable[tuple[str, str]], start: str) -> list[str] | None:
+    """Return a path of waiting, child to parent, that comes back to where it began, if one can be reached from `start`."""
+    parents: dict[str, list[str]] = {}
+    for child, parent in waits:
+        parents.setdefault(child, []).append(parent)
+    # Without recursion: a chain of dependencies may be longer than Python's stack.
+    path, places, done = [start], {start: 0}, set[str]()
+    steps = [iter(parents.get(start, ()))]
+    while steps:
+        above = next((each for each in steps[-1] if each not in done), None)
+        if above is None:
+            steps.pop()
+            done.add(path[-1])
+            del places[path.pop()]
+        elif above in places:
+            return [*path[places[above] :], above]
+        else:
+            places[above] = len(path)
+            path.append(above)
+            steps.append(iter(parents.get(above, ())))
+    return None

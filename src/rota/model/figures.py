@@ -1,0 +1,88 @@
+"""Durations in buckets: small enough to keep for every hour, fine enough for a percentile within a twentieth.
+
+A bucket is an eighth of an octave of a run's microseconds: bucket b holds runs from 2^(b/8) up to 2^((b+1)/8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from rota.model.values import SECOND, TypeStats
+
+PER_OCTAVE = 8
+NO_RUN = -1
+"""The bucket of an end without a run."""
+
+
+class Fared(msgspec.Struct, kw_only=True):
+    """How some attempts fared: completed runs by bucket, what they took together, and how many attempts failed."""
+
+    buckets: dict[int, int] = msgspec.field(default_factory=dict)
+    total_us: int = 0
+    failed: int = 0
+
+    def add(self, *, bucket: int, completed: bool, count: int, total_us: int) -> None:
+        """Count attempts of one bucket."""
+        if not completed:
+            self.failed += count
+            return
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + count
+        self.total_us += total_us
+
+    @property
+    def completed(self) -> int:
+        """Return how many attempts completed."""
+        return sum(self.buckets.values())
+
+    @property
+    def failure_rate(self) -> float:
+        """Return which share of the attempts that ran to an end failed."""
+        both = self.completed + self.failed
+        return self.failed / both if both else 0.0
+
+    @property
+    def average_s(self) -> float | None:
+        """Return how long a completed run took on average."""
+        runs = self.completed - self.buckets.get(NO_RUN, 0)
+        return self.total_us / runs / SECOND if runs else None
+
+    @property
+    def p95_s(self) -> float | None:
+        """Return how long all but the slowest twentieth of the completed runs took at most."""
+        return percentile_s(self.buckets, 0.95)
+
+    def of(self, job_type: str) -> TypeStats:
+        """Return the figures of one job type."""
+        return TypeStats(
+            job_type=job_type,
+            completed=self.completed,
+            failed=self.failed,
+            failure_rate=self.failure_rate,
+            average_s=self.average_s,
+            p95_s=self.p95_s,
+        )
+
+
+def together(some: Iterable[Fared]) -> Fared:
+    """Return how all of them fared."""
+    whole = Fared()
+    for each in some:
+        whole.failed += each.failed
+        whole.total_us += each.total_us
+        for bucket, count in each.buckets.items():
+            whole.buckets[bucket] = whole.buckets.get(bucket, 0) + count
+    return whole
+
+
+def percentile_s(buckets: Mapping[int, int], share: float) -> float | None:
+    """Return the duration that this share of the runs stayed within, in seconds; inside a bucket the runs are taken to spread evenly."""
+    runs = sorted((bucket, count) for bucket, count in buckets.items() if bucket != NO_RUN and count > 0)
+    wanted = share * sum(count for _, count in runs)
+    passed = 0
+    for bucket, count in runs:
+        if passed + count >= wanted:
+            return float(2 ** ((bucket + (wanted - passed) / count) / PER_OCTAVE) / SECOND)
+        passed += count
+    return None

@@ -1,0 +1,151 @@
+"""The gate: who may do what to whose. Every operation of every surface passes here, and nothing else decides.
+
+`RIGHTS` is the whole of it: for each role and operation, how far it reaches. `docs/guide/organizations.md` is tested
+against it. Nobody learns from a refusal whether a thing of somebody else exists: what lies beyond an actor's reach is
+treated as if it were not there (`NotFound`), what no reach could allow is `PermissionDenied`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from rota.errors import InvalidOption, PermissionDenied
+from rota.model.checks import check_name
+
+NAME_MAX = 255
+
+
+class Role(StrEnum):
+    """What an actor is to its organization."""
+
+    MANAGER = "system_manager"
+    ADMIN = "admin"
+    USER = "user"
+
+
+class Operation(StrEnum):
+    """What can be asked for; the value is how messages name it."""
+
+    READ = "read jobs"
+    READ_LOG = "read execution logs"
+    READ_STATS = "read statistics and the queue"
+    READ_AUDIT = "read the audit trail"
+    SUBMIT = "submit jobs"
+    CANCEL = "cancel jobs"
+    STEER = "change, move or retry jobs"
+    PAUSE = "pause and resume an organization"
+    DELETE = "delete jobs"
+    READ_ORGANIZATIONS = "read organizations and users"
+    MANAGE_TEMPLATES = "manage templates"
+    MANAGE_ORGANIZATIONS = "manage organizations and users"
+    OPERATE = "operate workers, pauses, recovery and transactions"
+
+
+class Reach(StrEnum):
+    """How far a right goes."""
+
+    ALL = "all"
+    ORGANIZATION = "organization"
+    OWN = "own"
+    NONE = "none"
+
+
+_ALL, _ORGANIZATION, _OWN, _NONE = Reach
+
+RIGHTS: dict[Operation, dict[Role, Reach]] = {
+    operation: dict(zip(Role, reaches, strict=True))
+    for operation, reaches in {
+        #                                manager, admin, user
+        Operation.READ: (_ALL, _ORGANIZATION, _OWN),
+        Operation.READ_LOG: (_ALL, _ORGANIZATION, _NONE),
+        Operation.READ_STATS: (_ALL, _ORGANIZATION, _NONE),
+        Operation.READ_AUDIT: (_ALL, _ORGANIZATION, _NONE),
+        Operation.SUBMIT: (_ALL, _ORGANIZATION, _ORGANIZATION),
+        Operation.CANCEL: (_ALL, _ORGANIZATION, _OWN),
+        Operation.STEER: (_ALL, _ORGANIZATION, _NONE),
+        Operation.PAUSE: (_ALL, _ORGANIZATION, _NONE),
+        Operation.DELETE: (_ALL, _NONE, _NONE),
+        Operation.READ_ORGANIZATIONS: (_ALL, _ORGANIZATION, _NONE),
+        Operation.MANAGE_TEMPLATES: (_ALL, _NONE, _NONE),
+        Operation.MANAGE_ORGANIZATIONS: (_ALL, _NONE, _NONE),
+        Operation.OPERATE: (_ALL, _NONE, _NONE),
+    }.items()
+}
+
+
+WHILE_SUSPENDED = frozenset(
+    {Operation.READ, Operation.READ_LOG, Operation.READ_STATS, Operation.READ_AUDIT, Operation.READ_ORGANIZATIONS, Operation.CANCEL}
+)
+"""What is left to the people of an organization that is suspended."""
+
+
+class Actor(msgspec.Struct, frozen=True):
+    """Who asks: a name, its organization, its role there, and the permissions that templates may require.
+
+    A program that has authenticated its users itself gives this value; a plain name is looked up in the store's users.
+    """
+
+    name: str
+    organization: str = "default"
+    role: Role = Role.USER
+    permissions: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Refuse what is no name or no role: an actor that is not what it seems would pass where it must not."""
+        check_name(self.name, "actor", NAME_MAX)
+        check_name(self.organization, "organization", NAME_MAX)
+        if self.role not in set(Role):
+            raise InvalidOption(f"role={self.role!r} is not one of {', '.join(Role)}")
+        given: object = self.permissions
+        if isinstance(given, str):
+            raise InvalidOption(f"permissions={given!r} is not allowed: give a list of names")
+        msgspec.structs.force_setattr(self, "role", Role(self.role))
+        msgspec.structs.force_setattr(self, "permissions", frozenset(self.permissions))
+
+
+SYSTEM = Actor("system", role=Role.MANAGER)
+LOCAL = Actor("local", role=Role.MANAGER)
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """The rows that an actor's right reaches; None does not restrict."""
+
+    organization: str | None = None
+    owner: str | None = None
+
+    def holds(self, organization: str, owner: str | None) -> bool:
+        """Say whether a row of this organization and owner is inside."""
+        return self.organization in {None, organization} and self.owner in {None, owner}
+
+
+EVERYTHING = Scope()
+
+
+def scope_of(actor: Actor, operation: Operation) -> Scope:
+    """Return the rows that the actor may do this to, or refuse if there can be none."""
+    match RIGHTS[operation][actor.role]:
+        case Reach.ALL:
+            return EVERYTHING
+        case Reach.ORGANIZATION:
+            return Scope(actor.organization)
+        case Reach.OWN:
+            return Scope(actor.organization, actor.name)
+        case Reach.NONE:
+            raise PermissionDenied(f"{actor.name!r} ({actor.role}) may not {operation}")
+
+
+def act_in(actor: Actor, operation: Operation, organization: str | None) -> Actor:
+    """Return the actor as acting in an organization: its own, or any other if its right reaches that far."""
+    scope = scope_of(actor, operation)
+    if organization is None or organization == actor.organization:
+        return actor
+    if scope.organization is not None:
+        raise PermissionDenied(f"{actor.name!r} ({actor.role}) may not {operation} in another organization")
+    return msgspec.structs.replace(actor, organization=organization)
+
+
+def may_use(actor: Actor, requires_permission: str | None) -> bool:
+    """Say whether the actor may submit (and have run) jobs of a template that requires this permission."""
+    return requires_permission is None or actor.role is Role.MANAGER or requires_permission in actor.permissions

@@ -1,0 +1,60 @@
+"""Taking in what another system has begun, in SQL: enqueued, started and ended as it was there, inside one move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from rota.model.gate import Actor
+from rota.model.values import Enqueued, Instant
+from rota.ports.store import Adopted, Ending, Turned
+from rota.stores.sqlite import intake
+from rota.stores.sqlite.connection import Db
+from rota.stores.sqlite.endings import finish
+from rota.stores.sqlite.verbs import audit
+
+_encode = msgspec.json.Encoder().encode
+
+
+def adopt(db: Db, jobs: Sequence[Adopted], adopter_id: str, actor: Actor, now: Instant) -> list[Enqueued]:
+    """Write each job and the attempt behind it; those that are here already stay as they are."""
+    found: list[Enqueued] = []
+    begun: list[tuple[int, Adopted]] = []
+    for job in jobs:
+        entered = _enter(db, job)
+        found.append(entered)
+        if job.past is not None and not entered.existing:
+            begun.append((entered.number, job))
+    if begun:
+        _live_through(db, begun, adopter_id, now)
+    added = sum(not each.existing for each in found)
+    if added:
+        audit(db, actor, now, "job.adopt", ("import", adopter_id), after={"jobs": added})
+    return found
+
+
+def _enter(db: Db, job: Adopted) -> Enqueued:
+    """Enqueue a job as of its making. One whose chain has ended must not be kept out by who holds its key today."""
+    # What has an attempt behind it was ready once: it is born QUEUED, or it could not be started.
+    row = job.row if job.past is None else msgspec.structs.replace(job.row, run_at=job.created_at)
+    (entered,) = intake.enqueue(db, [row], job.created_at)
+    held_by_another = entered.existing and entered.job_id != row.job_id
+    if held_by_another and job.past is not None and job.past.transition.successor is None:
+        (entered,) = intake.enqueue(db, [msgspec.structs.replace(row, unique_key=None)], job.created_at)
+    return entered
+
+
+def _live_through(db: Db, begun: list[tuple[int, Adopted]], adopter_id: str, now: Instant) -> None:
+    rows: list[tuple[Any, ...]] = []
+    endings: list[Ending] = []
+    for number, job in begun:
+        past = job.past
+        assert past is not None  # noqa: S101 - the caller looked
+        rows.append((number, past.run_id, past.started_at, past.failures))
+        endings.append(Ending(number, past.ended_at, past.transition, past.transition, past.successor_id))
+    text = _encode(rows).decode()
+    db.change("adopt_runs", rows=text)
+    db.change("adopt_starts", rows=text, adopter_id=adopter_id)
+    finish(db, endings, now, Turned(), worker_id=bytes.fromhex(adopter_id))

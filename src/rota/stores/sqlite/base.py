@@ -1,0 +1,144 @@
+"""What every part of the SQLite store stands on: its connections, opened when needed, closed around forks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rota.errors import NotFound, StoreError, TransactionMisuse
+from rota.model.settings import Settings
+from rota.model.values import Instant, Job, dashed
+from rota.stores.sqlite import forking, migrate, reads
+from rota.stores.sqlite.connection import Db, Readers, check_path, check_sqlite_version, open_connection, translated
+from rota.stores.sqlite.transaction import Transaction
+from rota.stores.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+
+class Base:
+    """One file: a writer, readers, and a watcher of what others commit."""
+
+    def __init__(self, path: str | Path, settings: Settings, *, vfs: str | None = None) -> None:
+        """Open the file, making it if it is not there. `vfs` is for tests that break the disk."""
+        check_sqlite_version()
+        self.path = Path(path).absolute()
+        self.url = f"sqlite:///{self.path}"
+        check_path(self.path)
+        self._open = partial(
+            open_connection,
+            self.path,
+            synchronous=settings.synchronous,
+            wal_pages=settings.wal_pages,
+            vfs=vfs,
+            check=partial(migrate.version_of, path=self.path),
+        )
+        self._writer = Writer(self._open, busy_timeout_s=settings.busy_timeout, path=self.path)
+        self._readers = Readers(self._open)
+        self._watcher: Db | None = None
+        self._watching = threading.Lock()
+        self._seen = 0
+        self._closed = False
+        forking.watch(self)
+
+    # ---- life -------------------------------------------------------------------------------------------------
+
+    def migrate(self, *, now: Instant) -> None:
+        """Bring the schema up to date."""
+        del now
+        with self._readers.take() as db:
+            current = migrate.version_of(db, self.path)
+        if current < migrate.latest():
+            self._write(lambda db: migrate.migrate(db, self.path))
+
+    def close(self) -> None:
+        """Close every connection."""
+        if self._closed:
+            return
+        self._closed = True
+        self._readers.close()
+        self._stop_watching()
+        self._writer.close()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Let go of every connection while the block lasts: see `forking`."""
+        if self._closed or self._writer.owned:
+            # A fork in the middle of the caller's own transaction: that connection can't be closed.
+            yield
+            return
+        with self._writer.still(), self._readers.still(), self._watching:
+            self._stop_watching()
+            yield
+
+    def _stop_watching(self) -> None:
+        if self._watcher is not None:
+            self._watcher.raw.close()
+            self._watcher = None
+            # Each connection counts for itself: what the next one says first is news.
+            self._seen = 0
+
+    def changed(self) -> bool:
+        """Say whether another connection has committed since the last call."""
+        with translated(self.path), self._watching:
+            if self._closed:
+                raise StoreError(f"{self.path} is closed")
+            if self._watcher is None:
+                self._watcher = Db(self._open())
+            version = self._watcher.raw.pragma("data_version")
+        if version == self._seen:
+            return False
+        self._seen = version
+        return True
+
+    def transacting(self) -> bool:
+        """Say whether this thread is inside its own transaction."""
+        return self._writer.owned
+
+    def crowd(self, *, crowded: bool) -> None:
+        """Tell whether other processes write to this file: then each commit leaves them a gap."""
+        self._writer.crowded = crowded
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Open the caller's own transaction."""
+        with translated(self.path), self._writer.transaction() as db:
+            handle = Transaction(self, db)
+            try:
+                yield handle
+            finally:
+                handle.db = None
+
+    # ---- reading one job ------------------------------------------------------------------------------------
+
+    def job(self, job_id: str, *, transaction: Any = None) -> Job | None:
+        """Return one job."""
+        with self._readers.take() if transaction is None else self._of(transaction) as db:
+            row = db.row("job", job_id=job_id)
+            return None if row is None else reads.job_from(row)
+
+    # ---- inside -----------------------------------------------------------------------------------------------
+
+    def _write(self, work: Callable[[Db], T], *, patient: bool = False) -> T:
+        if self._closed:
+            raise StoreError(f"{self.path} is closed")
+        return self._writer.run(work, patient=patient)
+
+    @contextmanager
+    def _of(self, transaction: Any) -> Iterator[Db]:
+        """Lend the connection of the caller's own transaction."""
+        if not isinstance(transaction, Transaction) or transaction.store is not self:
+            raise TransactionMisuse("transaction= takes what `with rota.transaction() as tx` gave, of the same Rota")
+        with translated(self.path):
+            yield transaction.open_db()
+
+    def _verb(self, work: Callable[[Db], str]) -> Job:
+        job_id = self._write(work)
+        job = self.job(job_id)
+        if job is None:
+            raise NotFound(f"{dashed(job_id)} was removed meanwhile")
+        return job

@@ -1,0 +1,83 @@
+"""The definitions of the SQLite store: templates, organizations, users, pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.model.gate import Actor
+from rota.model.values import Instant, Organization, OrganizationState, Template, TemplateState, User
+from rota.stores.sqlite import definitions, organizations
+from rota.stores.sqlite.base import Base
+
+
+class Defining(Base):
+    """What people and code say of jobs before there are any."""
+
+    def definitions(self) -> int:
+        """Return the version of the definitions."""
+        with self._readers.take() as db:
+            return int(db.value("definitions_version"))
+
+    def put_templates(self, templates: Sequence[Template], *, actor: Actor, now: Instant) -> None:
+        """Make or update templates."""
+        self._write(lambda db: definitions.put_templates(db, templates, actor, now))
+
+    def set_template(
+        self, template: Template, *, actor: Actor, now: Instant, overrides: dict[str, object], unset: Sequence[str] = ()
+    ) -> Template:
+        """Set and take back overrides."""
+        return self._write(lambda db: definitions.set_template(db, template, actor, now, overrides=overrides, unset=unset))
+
+    def set_template_state(self, name: str, state: TemplateState, *, actor: Actor, now: Instant) -> Template:
+        """Enable, disable or archive a template."""
+        return self._write(lambda db: definitions.set_template_state(db, name, state, actor, now))
+
+    def drop_template(self, name: str, *, actor: Actor, now: Instant) -> None:
+        """Remove a template that has no jobs."""
+        with self._readers.take() as db:
+            newest = definitions.look_for_jobs(db, name)
+        self._write(lambda db: definitions.drop_template(db, name, actor, now, newest=newest))
+
+    def templates(self) -> list[Template]:
+        """Return every template."""
+        with self._readers.take() as db:
+            return definitions.templates(db)
+
+    def pause(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
+        """Begin a pause."""
+        self._write(lambda db: definitions.pause(db, kind, name, actor, now))
+
+    def resume(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
+        """End a pause and give back what it parked."""
+        self._write(lambda db: definitions.resume(db, kind, name, actor, now))
+
+    def pauses(self) -> list[tuple[str, str]]:
+        """Return what is paused."""
+        with self._readers.take() as db:
+            return [(row[0], row[1]) for row in db.rows("pauses")]
+
+    def put_organization(self, organization: Organization, *, actor: Actor, now: Instant) -> None:
+        """Make or change an organization."""
+        self._write(lambda db: organizations.put_organization(db, organization, actor, now))
+
+    def set_organization_state(self, name: str, state: OrganizationState, *, actor: Actor, now: Instant) -> None:
+        """Suspend, resume or remove an organization."""
+        self._write(lambda db: organizations.set_state(db, name, state, actor, now))
+
+    def organizations(self) -> list[Organization]:
+        """Return every organization."""
+        with self._readers.take() as db:
+            return organizations.organizations(db)
+
+    def put_user(self, user: User, *, actor: Actor, now: Instant) -> None:
+        """Make or change a user."""
+        self._write(lambda db: organizations.put_user(db, user, actor, now))
+
+    def remove_user(self, name: str, *, actor: Actor, now: Instant) -> None:
+        """Mark a user as removed."""
+        self._write(lambda db: organizations.remove_user(db, name, actor, now))
+
+    def users(self) -> list[User]:
+        """Return every user."""
+        with self._readers.take() as db:
+            return organizations.users(db)

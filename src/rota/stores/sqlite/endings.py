@@ -1,0 +1,249 @@
+"""Ends in SQL: of attempts that ran, of jobs that waited, and what the end of a chain sets off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from rota.model.decide import Transition
+from rota.model.groups import PREDECESSOR_FAILED, REST_ENDS, OnFailure
+from rota.model.states import RUN_END, ErrorType, Status
+from rota.model.values import Instant
+from rota.ports.store import Ending, Turn, Turned
+from rota.stores.sqlite import edges, limits, stats
+from rota.stores.sqlite.connection import Db
+from rota.stores.sqlite.queue import numbers_json
+
+_encode = msgspec.json.Encoder().encode
+_open_endings = msgspec.json.Decoder(list[tuple[int, int, str, str | None]])
+_numbers = msgspec.json.Decoder(list[int])
+
+SETTLE_MAX = 500
+"""How many who wait for an ended chain are told in the move that ends it; the rest is told turn by turn."""
+SHARES_MAX = 32
+"""How many ended chains are told of side by side."""
+UNWRITABLE = (apsw.ConstraintError, apsw.SQLError, apsw.TooBigError, ValueError, TypeError, KeyError)
+"""What a text, a number or a move that the store can't hold raises: it spoils its own row and no other."""
+
+
+def finish_plain(db: Db, request: Turn, turned: Turned) -> None:
+    """End completions that left nothing behind: two statements for all of them."""
+    done = dict(request.done)
+    text = _encode(done).decode()
+    worker_id = bytes.fromhex(request.worker_id)
+    changed = db.change("finish_jobs_plain", done=text, worker_id=worker_id)
+    fresh = list(done)
+    if changed != len(done):
+        # A late one ends nothing: not its run, not the wait of others for its chain.
+        for number in _note_late(db, done, worker_id, turned):
+            del done[number]
+        text = _encode(done).decode()
+        # One that was ended before, and whose reply was lost, is not counted again: its run has ended already.
+        fresh = _numbers.decode(db.value("open_runs", numbers=numbers_json(done)))
+    db.change("finish_runs_plain", done=text)
+    turned.chains_ended = True
+    after_runs(db, fresh)
+    after_chain_ends(db, [], list(done), request.now)
+
+
+def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, worker_id: bytes) -> None:
+    """End attempts with all that belongs to each. If one can't be written, the batch is replayed one by one."""
+    late = list(turned.late)
+    db.raw.execute("SAVEPOINT endings")
+    try:
+        _finish_batch(db, endings, now, turned, worker_id)
+    except UNWRITABLE:
+        db.raw.execute("ROLLBACK TO endings")
+        turned.late = late
+        for ending in endings:
+            _finish_alone(db, ending, now, turned, worker_id)
+    db.raw.execute("RELEASE endings")
+
+
+def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_id: bytes) -> None:
+    db.raw.execute("SAVEPOINT ending")
+    try:
+        _finish_batch(db, [ending], now, turned, worker_id)
+    except UNWRITABLE as error:
+        db.raw.execute("ROLLBACK TO ending")
+        text = f"result could not be stored: {type(error).__name__}".encode(errors="replace").decode()
+        turned.refused.append((ending.number, text))
+        end = Transition(Status.DEAD_LETTER, error=text, error_type=ErrorType.PERMANENT)
+        _finish_batch(db, [Ending(ending.number, ending.at, end, end, ending.successor_id)], now, turned, worker_id)
+    db.raw.execute("RELEASE ending")
+
+
+def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, worker_id: bytes) -> None:
+    numbers = numbers_json(ending.number for ending in endings)
+    still_open = {row[0]: row for row in _open_endings.decode(db.value("open_endings", numbers=numbers, worker_id=worker_id))}
+    runs: list[tuple[Any, ...]] = []
+    jobs: list[tuple[Any, ...]] = []
+    successors: list[tuple[Any, ...]] = []
+    chain_ends: list[int] = []
+    bad_groups: list[str] = []
+    late: dict[int, Instant] = {}
+    for ending in endings:
+        found = still_open.get(ending.number)
+        if found is None:
+            late[ending.number] = ending.at
+            continue
+        end = ending.if_cancelled if found[1] else ending.transition
+        runs.append(_run_row(ending, end))
+        jobs.append((ending.number, ending.at, end.status, end.error_type, end.reason))
+        if end.successor is not None:
+            successors.append(_successor_row(ending, end))
+            continue
+        chain_ends.append(ending.number)
+        if found[3] and end.status in {Status.DEAD_LETTER, Status.CANCELLED}:
+            bad_groups.append(found[3])
+    if late:
+        _note_late(db, late, worker_id, turned)
+    if not jobs:
+        return
+    db.change("finish_jobs", rows=_encode(jobs).decode())
+    db.change("finish_runs", rows=_encode(runs).decode())
+    if successors:
+        db.change("insert_successors", rows=_encode(successors).decode(), now=now)
+    after_runs(db, [row[0] for row in jobs])
+    if chain_ends:
+        turned.chains_ended = True
+        after_chain_ends(db, bad_groups, chain_ends, now)
+
+
+def _run_row(ending: Ending, end: Transition) -> tuple[Any, ...]:
+    return (
+        ending.number,
+        ending.at,
+        RUN_END[end.status],
+        end.error,
+        end.error_type,
+        end.error_code,
+        end.traceback,
+        end.exit_code,
+        end.result,
+        ending.log_path,
+    )
+
+
+def _successor_row(ending: Ending, end: Transition) -> tuple[Any, ...]:
+    successor = end.successor
+    assert successor is not None  # noqa: S101 - the caller looked
+    status = Status.QUEUED if successor.in_place else Status.PENDING
+    never_started = successor.in_place and end.status is Status.SKIPPED
+    return (
+        ending.number,
+        ending.successor_id,
+        status,
+        successor.run_at,
+        successor.failures,
+        successor.crashes,
+        successor.snoozes,
+        int(successor.in_place),
+        int(never_started),
+    )
+
+
+def _note_late(db: Db, wanted: dict[int, Instant], worker_id: bytes, turned: Turned) -> list[int]:
+    """Tell a repeated ending (of this worker, of the same moment) from a late one; return and count the late."""
+    found = {row[0]: row for row in db.rows("ended_as", numbers=numbers_json(wanted), worker_id=worker_id)}
+    late = [number for number, at in wanted.items() if not _is_repeat(found.get(number), at)]
+    turned.late += late
+    # Recovery, which is no worker, may find a run ended meanwhile: that is its business, not a late result.
+    if late and worker_id:
+        db.change("count_late", count=len(late))
+    return late
+
+
+def _is_repeat(row: tuple[Any, ...] | None, at: Instant) -> bool:
+    """Say whether I ended it then: the status may be another (cancelled, not storable), the moment is not."""
+    return row is not None and bool(row[2]) and row[1] == at
+
+
+def after_runs(db: Db, numbers: list[int]) -> None:
+    """Do what the end of any run sets off: its slot goes to one who was parked for it, and it is counted."""
+    limits.freed(db, numbers)
+    stats.tally(db, numbers)
+
+
+def after_chain_ends(db: Db, bad_groups: list[str], numbers: list[int], now: Instant) -> None:
+    """Do what the end of these chains, by the numbers of their tails, sets off: group's rule, edges, reservation."""
+    for group_id in dict.fromkeys(bad_groups):
+        ((rule, after),) = db.rows("group_rule", group_id=group_id, numbers=numbers_json(numbers))
+        rest = REST_ENDS.get(OnFailure(rule))
+        if rest is not None:
+            ended = db.rows("end_rest_of_group", group_id=group_id, after=after, status=rest, now=now, reason=PREDECESSOR_FAILED)
+            dropped = [row[0] for row in ended]
+            limits.freed(db, dropped)
+            stats.tally(db, dropped)
+            edges.close(db, dropped, now)
+            numbers = numbers + dropped
+    edges.note_ended(db, numbers)
+    db.change("release_for", numbers=numbers_json(numbers), now=now)
+
+
+def settle(db: Db, now: Instant, limit: int) -> bool:
+    """Tell up to `limit` waiting jobs that a chain they wait for has ended; say whether more are to be told."""
+    told = 0
+    while told < limit and (some := edges.some_ended(db, min(limit - told, SHARES_MAX))):
+        # A share for each: one that has a hundred thousand to tell does not let the others wait.
+        share = (limit - told) // len(some)
+        for ended in some:
+            told += _tell(db, ended, share, now)
+    return told >= limit and bool(edges.some_ended(db, 1))
+
+
+def _tell(db: Db, ended: edges.Ended, limit: int, now: Instant) -> int:
+    """Tell of one end and return how much work that was. Who ends by it is noted in turn, and told of by the caller's next round."""
+    told = edges.to_tell(db, ended, limit)
+    edges.satisfy(db, told, now)
+    if told.doomed:
+        reason = edges.why_doomed(db, ended)
+        for status, numbers in told.by_end():
+            end_waiting(db, numbers, status, now, reason=reason, actor="system", error_type=ErrorType.DEPENDENCY, tell=False)
+    if told.all_told:
+        edges.forget_ended(db, ended.root_id)
+    return max(1, len(told))
+
+
+def expire(db: Db, now: Instant, limit: int) -> None:
+    """End jobs whose queue_ttl is over before they started."""
+    numbers = _numbers.decode(db.value("expired_jobs", now=now, limit=limit))
+    if numbers:
+        end_waiting(db, numbers, Status.SKIPPED, now, reason="expired: not started within its queue_ttl", actor="system", tell=False)
+
+
+def end_waiting(
+    db: Db,
+    numbers: list[int],
+    status: Status,
+    now: Instant,
+    *,
+    reason: str,
+    actor: str,
+    error_type: ErrorType | None = None,
+    tell: bool = True,
+) -> None:
+    """End jobs that wait, without a run, and what follows from it. Without `tell` the caller tells those who wait for them."""
+    requested = status is Status.CANCELLED and error_type is None
+    ended = db.rows(
+        "end_waiting",
+        numbers=numbers_json(numbers),
+        status=status,
+        now=now,
+        reason=reason,
+        actor=actor,
+        error_type=error_type,
+        requested_at=now if requested else None,
+        requested_by=actor if requested else None,
+    )
+    bad_groups = [group_id for _, group_id in ended if group_id] if status is Status.CANCELLED else []
+    gone = [number for number, _ in ended]
+    limits.freed(db, gone)
+    stats.tally(db, gone)
+    edges.close(db, gone, now)
+    after_chain_ends(db, bad_groups, gone, now)
+    if tell:
+        settle(db, now, SETTLE_MAX)

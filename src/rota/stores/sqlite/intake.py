@@ -1,0 +1,141 @@
+"""Taking jobs in: the gate of the call, what stands in the way of a row, what it waits for, and the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import apsw
+import msgspec
+
+from rota.errors import QueueFull
+from rota.model.values import Enqueued, Instant, NewRow
+from rota.ports.store import DefinitionsChanged
+from rota.stores.sqlite import edges, queue
+from rota.stores.sqlite.connection import Db
+from rota.stores.sqlite.dependencies import Doom, Waits, end_doomed, waits_of
+from rota.stores.sqlite.submissions import Submissions
+
+
+class Taken(msgspec.Struct):
+    """What became of the rows of a call, and the jobs that are still to be ended because a parent of theirs had ended."""
+
+    enqueued: list[Enqueued] = msgspec.field(default_factory=list)
+    doomed: list[tuple[Doom, list[int]]] = msgspec.field(default_factory=list)
+
+
+def enqueue(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | None = None) -> list[Enqueued]:
+    """Write new jobs, in the order given. Those that are there already come back as they are."""
+    taken = take_in(db, rows, now, definitions)
+    if taken.doomed:
+        end_doomed(db, taken.doomed, now)
+        # One that ended may have taken others of this call with it.
+        states = dict(db.rows("states_of", numbers=queue.numbers_json(each.number for each in taken.enqueued)))
+        for each in taken.enqueued:
+            each.status = states[each.number]
+    return taken.enqueued
+
+
+def take_in(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | None = None) -> Taken:
+    """Write new jobs; those that must end at once are left to the caller, who may have more of their group to write."""
+    if not rows:
+        return Taken()
+    repeated = False
+    base = number = None
+    for organization_id, own in _by_organization(rows):
+        version, max_queued, known, base, number = db.rows(
+            "enqueue_gate",
+            organization_id=organization_id,
+            priority=own[0].policy.priority,
+            # Ids ascend within a call: one that is repeated shows at its ends. A caller's own may not: see _take_same.
+            first=bytes.fromhex(own[0].job_id),
+            last=bytes.fromhex(own[-1].job_id),
+        )[0]
+        if definitions is not None and version != definitions:
+            raise DefinitionsChanged
+        if max_queued is not None:
+            _refuse_overflow(db, organization_id, own, max_queued)
+        repeated = repeated or bool(known)
+    if len(rows) == 1 and not repeated and queue.is_plain(rows[0]):
+        return Taken(queue.add(db, [rows[0]], now, number, base=base))
+    return _Intake(db, rows, now, number, base if len(rows) == 1 else None).take(repeated=repeated)
+
+
+class _Intake:
+    """The way in for all but a lone plain row: rows of one shape together, the others one by one."""
+
+    def __init__(self, db: Db, rows: Sequence[NewRow], now: Instant, number: int | None, base: int | None) -> None:
+        self._db = db
+        self._rows = rows
+        self._now = now
+        self._number = number
+        self._base = base
+        self._taken = Taken()
+        self._submissions = Submissions(db, rows, now)
+
+    def take(self, *, repeated: bool) -> Taken:
+        for uniform, run in groupby(self._rows, key=queue.is_uniform):
+            if uniform and not repeated:
+                for _, same in groupby(run, key=queue.shape):
+                    self._take_same(list(same))
+            else:
+                for row in run:
+                    self._take_one(row)
+        self._submissions.close()
+        return self._taken
+
+    def _take_same(self, rows: list[NewRow]) -> None:
+        """Write rows of one shape at once; if one of them turns out to be there already, look at each."""
+        waits = self._waits(rows)
+        try:
+            self._add(rows, waits)
+        except apsw.ConstraintError:
+            for row in rows:
+                self._take_one(row)
+
+    def _take_one(self, row: NewRow) -> None:
+        found = queue.found(self._db, row)
+        if found is not None:
+            self._taken.enqueued.append(found)
+            return
+        self._submissions.admit(row)
+        self._add([row], self._waits([row]))
+        self._submissions.note(row)
+
+    def _waits(self, rows: list[NewRow]) -> Waits | None:
+        first = rows[0]
+        if not first.depends_on and first.after is None:
+            return None
+        # All of them depend on the same: one that is among its own parents is found by its own look.
+        own = next((row for row in rows if row.job_id in row.depends_on), first)
+        return waits_of(self._db, own)
+
+    def _add(self, rows: list[NewRow], waits: Waits | None) -> None:
+        added = queue.add(self._db, rows, self._now, self._number, base=self._base, blockers=waits.blockers if waits else 0)
+        self._number = None
+        self._taken.enqueued += added
+        if waits is None:
+            return
+        numbers = [each.number for each in added]
+        edges.add(self._db, numbers, waits.edges, self._now)
+        if waits.doom is not None:
+            self._taken.doomed.append((waits.doom, numbers))
+
+
+def _by_organization(rows: Sequence[NewRow]) -> list[tuple[str, Sequence[NewRow]]]:
+    first = rows[0].organization_id
+    if all(row.organization_id == first for row in rows):
+        return [(first, rows)]
+    names = dict.fromkeys(row.organization_id for row in rows)
+    return [(name, [row for row in rows if row.organization_id == name]) for name in names]
+
+
+def _refuse_overflow(db: Db, organization_id: str, rows: Sequence[NewRow], limit: int) -> None:
+    waiting = db.value("queued_count", organization_id=organization_id)
+    if waiting + len(rows) <= limit:
+        return
+    added = sum(queue.found(db, row) is None for row in rows)
+    if added and waiting + added > limit:
+        raise QueueFull(
+            f"organization {organization_id!r} has {waiting:,} jobs queued and max_queued is {limit:,}: {added:,} more can't be added"
+        )

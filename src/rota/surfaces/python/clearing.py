@@ -1,0 +1,148 @@
+"""Clearing up: dead letters, and what is old or not wanted any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+from rota.engine.retention import Retention, add, remove_logs
+from rota.errors import AlreadyEnded, InvalidOption, KeyTaken, NotFound, StillLive, StillNeeded
+from rota.model.checks import whole
+from rota.model.gate import Actor, Operation
+from rota.model.states import ErrorType, Status
+from rota.model.values import SECOND, Job, Purged, undashed
+from rota.ports.store import Where
+from rota.surfaces.python.listing import Listing, error_word
+from rota.surfaces.python.moments import age_us
+from rota.surfaces.python.results import Page
+
+PAGE = 500
+MANY_MAX = 1_000_000
+
+
+class Clearing(Listing):
+    """The part of Rota that goes through what is over."""
+
+    def dead_letters(
+        self,
+        *,
+        job_type: str | None = None,
+        error_type: ErrorType | str | None = None,
+        text: str | None = None,
+        organization: str | None = None,
+        limit: int = 100,
+        before: int | None = None,
+        actor: Actor | str | None = None,
+    ) -> Page[Job]:
+        """Return the chains that ended DEAD_LETTER, by their last job, newest first. One that was retried is none any more."""
+        where = self._dead(Operation.READ, actor, job_type=job_type, error_type=error_type, text=text, organization=organization)
+        return self._page(where, limit, before)
+
+    def retry_dead(
+        self,
+        *,
+        job_type: str | None = None,
+        error_type: ErrorType | str | None = None,
+        text: str | None = None,
+        organization: str | None = None,
+        limit: int = 1000,
+        actor: Actor | str | None = None,
+    ) -> list[Job]:
+        """Retry every dead letter that matches, newest first, at most `limit`; return the new jobs. Where a key is taken, it stays dead."""
+        where = self._dead(Operation.STEER, actor, job_type=job_type, error_type=error_type, text=text, organization=organization)
+        who, store = self._actor(actor), self._open().store
+        whole("limit", limit, least=1, most=MANY_MAX)
+        retried: list[Job] = []
+        for job_id in self._each(where):
+            if len(retried) == limit:
+                break
+            now = self._clock.now()
+            try:
+                retried.append(store.retry(job_id, new_id=self._ids.take(1, now)[0], actor=who, now=now))
+            except (StillLive, AlreadyEnded, KeyTaken, NotFound):
+                # Somebody else was quicker, or its key belongs to another by now.
+                continue
+        self._poke()
+        return retried
+
+    def discard(self, job_id: str, *, actor: Actor | str | None = None) -> Purged:
+        """Remove one ended chain with its runs and logs, for good."""
+        found, opened = self._reach(job_id, actor, Operation.DELETE), self._open()
+        gone = opened.store.discard(found, actor=self._actor(actor), now=self._clock.now())
+        remove_logs(opened.log_dir, gone.run_ids)
+        return gone
+
+    def discard_dead(
+        self,
+        *,
+        job_type: str | None = None,
+        error_type: ErrorType | str | None = None,
+        text: str | None = None,
+        organization: str | None = None,
+        limit: int = 1000,
+        actor: Actor | str | None = None,
+    ) -> Purged:
+        """Remove every dead letter that matches, newest first, at most `limit`. Those that others need are kept, and counted so."""
+        where = self._dead(Operation.DELETE, actor, job_type=job_type, error_type=error_type, text=text, organization=organization)
+        whole("limit", limit, least=1, most=MANY_MAX)
+        done = Purged()
+        for job_id in self._each(where):
+            if done.chains == limit:
+                break
+            try:
+                add(done, self.discard(job_id, actor=actor))
+            except StillNeeded:
+                done.kept += 1
+            except (StillLive, NotFound):
+                continue
+        return done
+
+    def purge(
+        self,
+        *,
+        older_than: timedelta | float | None = None,
+        dry_run: bool = False,
+        progress: Callable[[Purged], object] | None = None,
+        actor: Actor | str | None = None,
+    ) -> Purged:
+        """Remove chains that ended longer ago than this (in seconds; the setting `retention` if it is not given), with runs and logs.
+
+        What others need stays. It goes batch by batch, so workers go on meanwhile; `progress` is called after each with the
+        sum so far. With `dry_run` nothing is removed, only counted.
+        """
+        self._scope(actor, Operation.DELETE)
+        if older_than is None and not self.settings.retention:
+            raise InvalidOption("retention is off (setting retention=0): say what is old with older_than=…")
+        age = round(self.settings.retention * SECOND) if older_than is None else age_us("older_than", older_than)
+        opened = self._open()
+        opened.store.crowd(crowded=bool(opened.store.workers()))
+        retention = Retention(opened.store, clock=self._clock, settings=self.settings, log_dir=opened.log_dir)
+        return retention.purge(before=self._clock.now() - age, dry_run=dry_run, progress=progress)
+
+    def _dead(
+        self,
+        operation: Operation,
+        actor: Actor | str | None,
+        *,
+        job_type: str | None,
+        error_type: ErrorType | str | None,
+        text: str | None,
+        organization: str | None,
+    ) -> Where:
+        return Where(
+            scope=self._scope(actor, operation),
+            status=(str(Status.DEAD_LETTER),),
+            job_type=job_type,
+            organization=organization,
+            text=text,
+            error_type=error_word(error_type),
+            tails=True,
+        )
+
+    def _each(self, where: Where) -> Iterator[str]:
+        """Go through the ids of all that match, page by page: what is done to one does not shift the next."""
+        store, cursor = self._open().store, None
+        while page := store.find(where, limit=PAGE, before=cursor):
+            cursor = page[-1][0]
+            for _, job in page:
+                yield str(undashed(job.id))

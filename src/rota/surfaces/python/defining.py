@@ -1,0 +1,180 @@
+"""Templates as people see and set them: what is in force, whose word it is, and whether it takes new jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from rota.engine.registry import Known
+from rota.errors import InvalidOption, UnknownTemplate
+from rota.model.backoff import Backoff
+from rota.model.checks import check_name
+from rota.model.gate import Actor, Operation
+from rota.model.templates import FIELDS, OF_THE_HANDLER, Rate, Source, as_object, said_by, spec_of
+from rota.model.values import Template, TemplateState
+from rota.surfaces.python.base import Base
+
+_backoff = msgspec.json.Decoder(Backoff)
+
+
+class TemplateView(msgspec.Struct, kw_only=True, frozen=True):
+    """One template as it stands for a job made now. Times are in seconds, sizes in bytes; None does not limit."""
+
+    name: str
+    state: TemplateState
+    version: int
+    display_name: str
+    description: str | None
+    handler: str | None
+    handled_here: bool
+    """This process has its handler."""
+    executor: str
+    priority: int
+    timeout: float
+    max_retries: int
+    max_crashes: int
+    backoff: Backoff
+    queue_ttl: float | None
+    payload_max: int
+    dedup_window: float | None
+    requires_permission: str | None
+    max_running: int | None
+    concurrency: int | None
+    rate_limit: Rate | None
+    submit_limit: Rate | None
+    sources: dict[str, Source]
+    """For each of the fields above: whether it is a setting's word, the code's, or people's."""
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+class Defining(Base):
+    """The part of Rota that keeps templates."""
+
+    def templates(self, *, archived: bool = False, actor: Actor | str | None = None) -> list[TemplateView]:
+        """Return the templates in the order of their names; archived ones only if asked for."""
+        self._scope(actor, Operation.READ)
+        found = sorted(self._recorded().values(), key=lambda known: known.name)
+        return [_view(known) for known in found if archived or known.state != TemplateState.ARCHIVED]
+
+    def template(self, name: str, *, actor: Actor | str | None = None) -> TemplateView:
+        """Return one template, archived or not: what is in force, and whose word each field is."""
+        self._scope(actor, Operation.READ)
+        return _view(self._known_template(name))
+
+    def set_template(self, name: str, *, actor: Actor | str | None = None, **options: Any) -> TemplateView:
+        """Set some fields of a template on top of what its code says, making it if it is not there. None takes a limit away.
+
+        A new one needs a `handler`, as "package.module:function", unless this process has it.
+        """
+        who = self._acts(actor, Operation.MANAGE_TEMPLATES)
+        check_name(name, "template", self.settings.name_max)
+        if not options:
+            raise InvalidOption(f"nothing to set: give some of {', '.join(FIELDS)}")
+        overrides = as_object(spec_of(options))
+        self._refuse_unhandled(name, overrides)
+        self._put(self._new(name), who, overrides=overrides)
+        return self.template(name)
+
+    def reset_template(self, name: str, *fields: str, actor: Actor | str | None = None) -> TemplateView:
+        """Take back what people have set of these fields, or (none given) of all: what the code or the settings say holds again."""
+        who = self._acts(actor, Operation.MANAGE_TEMPLATES)
+        known = self._known_template(name)
+        unknown = [field for field in fields if field not in FIELDS]
+        if unknown:
+            raise InvalidOption(f"a template has no field {unknown[0]!r}: it has {', '.join(FIELDS)}")
+        homeless = known.code.handler is msgspec.UNSET
+        if homeless and "handler" in fields:
+            raise InvalidOption(f"nobody else says which handler {name!r} has: set another, or archive the template")
+        # Without its handler a template that only people have made would be an empty name.
+        taken = fields or tuple(field for field in FIELDS if not (homeless and field in OF_THE_HANDLER))
+        self._put(self._new(name), who, unset=taken)
+        return self.template(name)
+
+    def enable_template(self, name: str, *, actor: Actor | str | None = None) -> TemplateView:
+        """Let a template take new jobs again."""
+        return self._set_template_state(name, TemplateState.ENABLED, actor)
+
+    def disable_template(self, name: str, *, actor: Actor | str | None = None) -> TemplateView:
+        """Refuse new jobs of a template. Those that wait or run go on."""
+        return self._set_template_state(name, TemplateState.DISABLED, actor)
+
+    def archive_template(self, name: str, *, actor: Actor | str | None = None) -> TemplateView:
+        """Refuse new jobs of a template and leave it out of lists. Those that wait or run go on."""
+        return self._set_template_state(name, TemplateState.ARCHIVED, actor)
+
+    def delete_template(self, name: str, *, actor: Actor | str | None = None) -> None:
+        """Remove a template that has no jobs and no schedules. Code that still registers it makes it anew."""
+        who = self._acts(actor, Operation.MANAGE_TEMPLATES)
+        self._open().store.drop_template(name, actor=who, now=self._clock.now())
+
+    # ---- inside -----------------------------------------------------------------------------------------------
+
+    def _recorded(self) -> dict[str, Known]:
+        """Return the templates that are in the store, this process's own among them."""
+        self._registry.sync(self._open().store, self._clock.now())
+        return {known.name: known for known in self._registry.known() if known.record is not None}
+
+    def _known_template(self, name: str) -> Known:
+        found = self._recorded().get(name)
+        if found is None:
+            raise UnknownTemplate(f"there is no template {name!r}: `rota template list` shows them")
+        return found
+
+    def _new(self, name: str, state: TemplateState = TemplateState.ENABLED) -> Template:
+        """Return the template as it is made if it is not there."""
+        return Template(id=self._ids.take(1, self._clock.now())[0], name=name, job_type=name, state=state)
+
+    def _refuse_unhandled(self, name: str, overrides: dict[str, object]) -> None:
+        if "handler" not in overrides and name not in self._recorded():
+            raise InvalidOption(
+                f"template {name!r} is not there yet and needs a handler: give handler='package.module:function', "
+                "or register its function with @rota.job"
+            )
+
+    def _put(self, template: Template, who: Actor, *, overrides: dict[str, object] | None = None, unset: Iterable[str] = ()) -> None:
+        self._open().store.set_template(template, actor=who, now=self._clock.now(), overrides=overrides or {}, unset=tuple(unset))
+        self._poke()
+
+    def _set_template_state(self, name: str, state: TemplateState, actor: Actor | str | None) -> TemplateView:
+        who = self._acts(actor, Operation.MANAGE_TEMPLATES)
+        self._known_template(name)
+        self._open().store.set_template_state(name, state, actor=who, now=self._clock.now())
+        return self.template(name)
+
+
+def _view(known: Known) -> TemplateView:
+    force, record = known.force, known.record
+    assert record is not None  # noqa: S101 - only recorded ones are shown
+    sources = said_by(known.code, known.people)
+    if known.handler is not None:
+        sources |= dict.fromkeys(OF_THE_HANDLER, Source.CODE)
+    return TemplateView(
+        name=known.name,
+        state=record.state,
+        version=record.version,
+        display_name=force.display_name,
+        description=force.description,
+        handler=force.handler,
+        handled_here=known.handler is not None,
+        executor=force.policy.executor,
+        priority=force.policy.priority,
+        timeout=force.policy.timeout,
+        max_retries=force.policy.max_retries,
+        max_crashes=force.policy.max_crashes,
+        backoff=_backoff.decode(force.policy.backoff),
+        queue_ttl=force.queue_ttl,
+        payload_max=force.payload_max,
+        dedup_window=force.dedup_window,
+        requires_permission=force.requires_permission,
+        max_running=force.max_running,
+        concurrency=force.concurrency,
+        rate_limit=force.rate_limit,
+        submit_limit=force.submit_limit,
+        sources=sources,
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+    )

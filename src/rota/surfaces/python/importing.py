@@ -1,0 +1,277 @@
+"""Taking over the jobs of another system: read twice, so that nothing is written before everything has been looked at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from rota.engine.submit import NewJob
+from rota.errors import InvalidImport, InvalidInput, UnknownTemplate
+from rota.faces.monque import Document, DocumentStatus, adopted, job_id_of, read_document
+from rota.model.checks import check_name, whole
+from rota.model.gate import Actor, Operation, act_in, scope_of
+from rota.model.values import Enqueued, NewRow, Template, dashed
+from rota.surfaces.python.base import Base
+from rota.surfaces.python.sources import Place, documents_of
+
+BAD_SHOWN = 100
+"""How many bad lines a report names; all are counted."""
+LOOK = 1000
+"""Documents between two calls of `progress`."""
+
+Progress = Callable[[str, int, int | None], None]
+"""Is told what is done (`checking`, `importing`), of how many documents, and how many there are if that is known."""
+
+
+class Bad(msgspec.Struct, frozen=True):
+    """A line that can't be taken, and why."""
+
+    line: int
+    why: str
+
+
+class Imported(msgspec.Struct, kw_only=True):
+    """What became of the documents of an import, or would become of them."""
+
+    documents: int = 0
+    """How many were read, bad ones included."""
+    waiting: int = 0
+    recovered: int = 0
+    """Were being processed: that attempt counts as a crash, and the job waits."""
+    dead: int = 0
+    completed: int = 0
+    """Imported as history."""
+    left_out: int = 0
+    """Completed ones that were not asked for."""
+    already: int = 0
+    """Here from an earlier import."""
+    key_taken: int = 0
+    """Left out because a live job holds their unique key."""
+    recurring: dict[str, int] = msgspec.field(default_factory=dict)
+    """Names of recurring ones: each is one waiting job, and becomes a schedule when schedules are there."""
+    templates_made: list[str] = msgspec.field(default_factory=list)
+    unknown_fields: list[str] = msgspec.field(default_factory=list)
+    """Fields that were not understood and not kept."""
+    bad: list[Bad] = msgspec.field(default_factory=list)
+    """The first hundred."""
+    bad_count: int = 0
+    dry_run: bool = False
+
+
+class Importing(Base):
+    """The part of Rota that takes over from others."""
+
+    def import_monque(
+        self,
+        source: str | os.PathLike[str] | Iterable[Any],
+        *,
+        max_retries: int | None = None,
+        skip_bad: bool = False,
+        make_templates: bool = False,
+        with_completed: bool = False,
+        dry_run: bool = False,
+        organization: str | None = None,
+        actor: Actor | str | None = None,
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Take over a collection of Monque: a file of one document a line (or one JSON array), or lines, or documents.
+
+        Nothing is written if one of them is bad, unless `skip_bad`. Importing again adds nothing.
+        """
+        if max_retries is not None:
+            whole("max_retries", max_retries, least=0)
+        who = act_in(self._actor(actor), Operation.STEER, organization)
+        if make_templates:
+            scope_of(who, Operation.MANAGE_TEMPLATES)
+        known = self._known_names()
+        self._registry.organization(who.organization, self._open().store, self._clock.now())
+        task = _Import(self._import_row(who, max_retries), who.organization, progress or _silent, with_completed=with_completed)
+        documents = documents_of(source)
+        task.check(documents, known, skip_bad=skip_bad, make_templates=make_templates)
+        task.report.dry_run = dry_run
+        if dry_run:
+            task.rehearse(documents, lambda job_id: self._open().store.job(job_id) is not None)
+            return task.report
+        self._make_missing(task.report.templates_made, who)
+        adopter_id = self._ids.take(1, self._clock.now())[0]
+        for chunk in task.chunks(documents, self.settings.bulk_chunk):
+            self._adopt_chunk(task, chunk, adopter_id, who)
+        return task.report
+
+    def _import_row(self, who: Actor, max_retries: int | None) -> Callable[[Document, str], NewRow]:
+        def row_of(document: Document, job_id: str) -> NewRow:
+            job = NewJob(
+                name=document.name,
+                params=document.params,
+                unique_key=document.unique_key,
+                max_retries=max_retries,
+                job_id=dashed(job_id),
+            )
+            row = self._submit.one(job, self._open().store, who)
+            # What was accepted there is neither a duplicate nor too much here.
+            row.job_hash = row.dedup_window = row.submit_limit = row.submit_window = None
+            return row
+
+        return row_of
+
+    def _known_names(self) -> frozenset[str]:
+        self._registry.sync(self._open().store, self._clock.now())
+        return frozenset(known.name for known in self._registry.known())
+
+    def _make_missing(self, names: list[str], who: Actor) -> None:
+        now = self._clock.now()
+        made = [Template(id=each, name=name, job_type=name) for name, each in zip(names, self._ids.take(len(names), now), strict=True)]
+        for template in made:
+            self._open().store.set_template(template, actor=who, now=now, overrides={})
+
+    def _adopt_chunk(self, task: _Import, chunk: list[_Found], adopter_id: str, who: Actor) -> None:
+        now = self._clock.now()
+        ids = iter(self._ids.take(2 * len(chunk), now))
+        jobs = [adopted(each.document, task.row(each), fresh_ids=(next(ids), next(ids)), now=now) for each in chunk]
+        entered = self._open().store.adopt(jobs, adopter_id=adopter_id, actor=who, now=now)
+        for each, one in zip(chunk, entered, strict=True):
+            task.count(each, one)
+        self._poke()
+
+
+class _Found(msgspec.Struct):
+    """A document and where it stood."""
+
+    place: Place
+    document: Document
+    job_id: str
+
+
+class _Import:
+    """One import under way."""
+
+    def __init__(self, row_of: Callable[[Document, str], NewRow], organization: str, progress: Progress, *, with_completed: bool) -> None:
+        self._row_of = row_of
+        self._organization = organization
+        self._progress = progress
+        self._with_completed = with_completed
+        self._fields: dict[str, None] = {}
+        self._bad: set[int] = set()
+        self._total = 0
+        self.report = Imported()
+
+    def check(self, documents: Iterable[tuple[Place, Any]], known: frozenset[str], *, skip_bad: bool, make_templates: bool) -> None:
+        """Look at every document before anything is written: what is bad, and which templates are missing."""
+        missing: dict[str, Place] = {}
+        for place, raw in documents:
+            self._total += 1
+            try:
+                document = self._look(place, raw)
+                if document.name in known:
+                    self._build(place, document)
+                elif make_templates:
+                    _check_template_name(place, document.name)
+                elif skip_bad:
+                    raise InvalidImport(f"{place}: there is no template {document.name!r}", place.number)
+                missing |= {} if document.name in known else {document.name: place}
+            except InvalidImport as error:
+                if not skip_bad:
+                    raise
+                self._note_bad(error)
+            self._tell("checking", self._total, None)
+        self._progress("checking", self._total, self._total)
+        if make_templates:
+            self.report.templates_made = list(missing)
+        elif missing and not skip_bad:
+            raise _unknown(missing)
+        self.report.unknown_fields = list(self._fields)
+
+    def chunks(self, documents: Iterable[tuple[Place, Any]], size: int) -> Iterator[list[_Found]]:
+        """Go through the good documents a commit at a time."""
+        found = self._found(documents)
+        while chunk := list(islice(found, size)):
+            yield chunk
+
+    def rehearse(self, documents: Iterable[tuple[Place, Any]], is_here: Callable[[str], bool]) -> None:
+        """Count what an import would do. Keys are not looked at: they may be free by then."""
+        for each in self._found(documents):
+            self.count(each, Enqueued(each.job_id, each.job_id, 0, "", 0, existing=is_here(each.job_id)))
+
+    def row(self, each: _Found) -> NewRow:
+        """Build the row of a document that was checked before."""
+        return self._build(each.place, each.document)
+
+    def count(self, each: _Found, entered: Enqueued) -> None:
+        """Count what became of one document."""
+        report, document = self.report, each.document
+        if entered.existing:
+            report.already += entered.job_id == each.job_id
+            report.key_taken += entered.job_id != each.job_id
+            return
+        match document.status:
+            case DocumentStatus.PENDING:
+                report.waiting += 1
+            case DocumentStatus.PROCESSING:
+                report.recovered += 1
+            case DocumentStatus.FAILED:
+                report.dead += 1
+            case DocumentStatus.COMPLETED:
+                report.completed += 1
+        if document.repeat_interval is not None and document.status in {DocumentStatus.PENDING, DocumentStatus.PROCESSING}:
+            report.recurring[document.name] = report.recurring.get(document.name, 0) + 1
+
+    def _found(self, documents: Iterable[tuple[Place, Any]]) -> Iterator[_Found]:
+        for place, raw in documents:
+            self.report.documents += 1
+            self._tell("importing", self.report.documents, self._total)
+            if place.number in self._bad:
+                continue
+            document = self._look(place, raw)
+            if document.status is DocumentStatus.COMPLETED and not self._with_completed:
+                self.report.left_out += 1
+                continue
+            yield _Found(place, document, job_id_of(document, self._organization))
+        self._progress("importing", self.report.documents, self._total)
+
+    def _look(self, place: Place, raw: Any) -> Document:
+        try:
+            document = read_document(raw() if callable(raw) else raw)
+        except InvalidImport as error:
+            raise InvalidImport(f"{place}: {error}", place.number) from None
+        self._fields |= dict.fromkeys(document.unknown)
+        return document
+
+    def _build(self, place: Place, document: Document) -> NewRow:
+        try:
+            return self._row_of(document, job_id_of(document, self._organization))
+        except InvalidInput as error:
+            raise InvalidImport(f"{place}: {error}", place.number) from error
+
+    def _note_bad(self, error: InvalidImport) -> None:
+        self._bad.add(error.line)
+        self.report.bad_count += 1
+        if len(self.report.bad) < BAD_SHOWN:
+            self.report.bad.append(Bad(error.line, str(error)))
+
+    def _tell(self, what: str, done: int, total: int | None) -> None:
+        if done % LOOK == 0:
+            self._progress(what, done, total)
+
+
+def _check_template_name(place: Place, name: str) -> None:
+    try:
+        check_name(name, "template", 255)
+    except InvalidInput as error:
+        raise InvalidImport(f"{place}: {error}", place.number) from None
+
+
+def _unknown(missing: dict[str, Place]) -> UnknownTemplate:
+    names = ", ".join(f"{name!r} (first on {place})" for name, place in list(missing.items())[:10])
+    more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
+    return UnknownTemplate(
+        f"no template for {names}{more}: start a worker that has them, load the application that has them, "
+        "or have them made (make_templates=True, --make-templates). Nothing was imported"
+    )
+
+
+def _silent(_what: str, _done: int, _total: int | None) -> None:
+    """Tell nobody."""

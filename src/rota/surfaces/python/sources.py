@@ -1,0 +1,108 @@
+"""Where the documents of an import come from: a file of lines, a file that is one JSON array, lines, or objects at hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from rota.errors import InvalidImport
+from rota.model.settings import MIB
+
+LINE_MAX = 64 * MIB
+"""Longest line: four times what a document may be in its own database, for extended JSON is longer."""
+_MARK = b"\xef\xbb\xbf"
+"""What some programs put before UTF-8."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a document stands: its line, or its place in an array, from 1."""
+
+    number: int
+    kind: str = "line"
+
+    def __str__(self) -> str:
+        """Return it as messages name it."""
+        return f"{self.kind} {self.number}"
+
+
+class Documents:
+    """Documents with their places, as often as they are asked for. Each is decoded only when it is looked at."""
+
+    def __init__(self, again: Callable[[], Iterator[tuple[Place, Any]]]) -> None:
+        """Take what begins to read anew."""
+        self._again = again
+
+    def __iter__(self) -> Iterator[tuple[Place, Any]]:
+        """Read from the beginning."""
+        return self._again()
+
+
+def documents_of(source: str | os.PathLike[str] | Iterable[Any]) -> Documents:
+    """Return the documents of a source. An iterable is read once, into memory; a file is read as it goes."""
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        return Documents(_array(path) if _begins_array(path) else partial(_lines_of, path))
+    items = list(source)
+    return Documents(lambda: _items(items))
+
+
+def _begins_array(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4096).removeprefix(_MARK).lstrip()[:1] == b"["
+    except OSError as error:
+        raise InvalidImport(f"{path} can't be read: {error.strerror or error}") from error
+
+
+def _array(path: Path) -> Callable[[], Iterator[tuple[Place, Any]]]:
+    try:
+        items = msgspec.json.decode(path.read_bytes().removeprefix(_MARK), type=list[msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidImport(f"{path} begins as a JSON array and can't be read as one: {error}") from None
+
+    def again() -> Iterator[tuple[Place, Any]]:
+        for number, item in enumerate(items, 1):
+            yield Place(number, "item"), partial(_decode, bytes(item))
+
+    return again
+
+
+def _lines_of(path: Path) -> Iterator[tuple[Place, Any]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(_bounded(file), 1):
+            text = (line.removeprefix(_MARK) if number == 1 else line).strip()
+            if text:
+                yield Place(number), partial(_decode, text)
+
+
+def _bounded(file: IO[bytes]) -> Iterator[bytes]:
+    number = 0
+    while line := file.readline(LINE_MAX + 1):
+        number += 1
+        if len(line) > LINE_MAX:
+            raise InvalidImport(f"line {number} is longer than {LINE_MAX:,} bytes: give one document a line", number)
+        yield line
+
+
+def _items(items: list[Any]) -> Iterator[tuple[Place, Any]]:
+    for number, item in enumerate(items, 1):
+        if isinstance(item, str | bytes):
+            text = item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item
+            if text.strip():
+                yield Place(number), partial(_decode, text)
+        else:
+            yield Place(number, "item"), item
+
+
+def _decode(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidImport(f"not JSON: {error}") from None
+    except RecursionError:
+        raise InvalidImport("nested too deeply to be read") from None

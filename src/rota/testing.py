@@ -1,0 +1,256 @@
+"""A kit for testing programs that use Rota: their own Rota, on a store that is thrown away, with a clock that is moved.
+
+    from rota import testing
+
+    with testing.use(app) as kit:
+        sign_up("ada@example.org")                       # the program's own code, which enqueues on `app`
+        kit.assert_enqueued("welcome", {"to": "ada@example.org"})
+        kit.drain()                                      # runs it, here, in this thread
+
+`import rota` does not import this module.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from rota.engine.registry import Known
+from rota.errors import InvalidOption
+from rota.model.checks import whole
+from rota.model.settings import Settings
+from rota.model.states import Status
+from rota.model.templates import FIELDS
+from rota.model.values import SECOND, Instant, Job, instant, moment, undashed
+from rota.ports.store import Where
+from rota.surfaces.python import Rota
+
+__all__ = ["Clock", "Kit", "use"]
+
+PAGE = 1000
+SHOWN = 20
+"""Jobs that a failed assertion lists."""
+NOBODY = "0" * 32
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, at: datetime | None = None) -> None:
+        """Begin at a moment, now unless one is given."""
+        self._now = time.time_ns() // 1000 if at is None else _instant(at)
+        self._monotonic = 0.0
+
+    def now(self) -> Instant:
+        """Return microseconds since 1970 UTC, as Rota asks for them."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back."""
+        return self._monotonic
+
+    @property
+    def at(self) -> datetime:
+        """The moment it shows."""
+        shown = moment(self._now)
+        assert shown is not None  # noqa: S101 - a moment
+        return shown
+
+    def advance(self, **duration: float) -> None:
+        """Let time pass, in the words of timedelta: minutes=5."""
+        self.set(self.at + timedelta(**duration))
+
+    def set(self, at: datetime) -> None:
+        """Show this moment. A wall clock may be set back; the time that has passed may not."""
+        before, self._now = self._now, _instant(at)
+        self._monotonic += max(0, self._now - before) / SECOND
+
+
+class Kit:
+    """What a test holds: the Rota under test, its clock, and what was enqueued on it. Made by `use`."""
+
+    def __init__(self, app: Rota, clock: Clock) -> None:
+        """Take the Rota that has been moved."""
+        self.app = app
+        self.clock = clock
+
+    # ---- looking ----------------------------------------------------------------------------------------------
+
+    def jobs(self, name: str | None = None, params: Mapping[str, Any] | None = None, *, status: str | None = None) -> list[Job]:
+        """Return what was enqueued, first to last, as it stands now: a job that was retried is its last attempt.
+
+        `params` matches jobs that have at least these, objects inside them likewise.
+        """
+        if status is not None and status not in set(Status):
+            raise InvalidOption(f"status {status!r} is not one of {', '.join(Status)}")
+        wanted = None if params is None else msgspec.json.decode(msgspec.json.encode(params))
+        tails = {job.root_id: job for job in self._attempts(name)}
+        return [job for job in tails.values() if status in {None, job.status} and (wanted is None or _has(job.params, wanted))]
+
+    def assert_enqueued(self, name: str, params: Mapping[str, Any] | None = None, *, count: int | None = None) -> Job:
+        """Fail unless such a job was enqueued (exactly `count` of them); return it, the newest of several."""
+        __tracebackhide__ = True
+        found = self.jobs(name, params)
+        if count is not None and len(found) != whole("count", count, least=1):
+            raise AssertionError(f"{_wish(name, params)} was enqueued {_times(len(found))}, not {_times(count)}.{self._instead()}")
+        if not found:
+            raise AssertionError(f"{_wish(name, params)} was not enqueued.{self._instead()}")
+        return found[-1]
+
+    def assert_not_enqueued(self, name: str | None = None, params: Mapping[str, Any] | None = None) -> None:
+        """Fail if such a job (of any name, if none is given) was enqueued."""
+        __tracebackhide__ = True
+        found = self.jobs(name, params)
+        if found:
+            raise AssertionError(f"{_wish(name, params)} was enqueued {_times(len(found))}:{_list(found)}")
+
+    # ---- running ----------------------------------------------------------------------------------------------
+
+    def run_next(self) -> Job:
+        """Run the job whose turn it is, in this thread, and return it as it ended."""
+        __tracebackhide__ = True
+        before = self._run_ids()
+        with self._worker() as worker:
+            worker.turn()
+        ran = self._ran_since(before)
+        if not ran:
+            raise AssertionError(f"nothing is ready to run.{self._instead()}")
+        return ran[0]
+
+    def drain(self, until: datetime | timedelta | None = None, *, limit: int = 1000) -> list[Job]:
+        """Run what is ready, and what that makes ready, in this thread; return the attempts that ran, in their order.
+
+        With `until` the clock then goes from one due time to the next, up to that moment: what waits for its time or its
+        retry runs too. More than `limit` attempts are taken for jobs that enqueue each other for ever.
+        """
+        __tracebackhide__ = True
+        end = None if until is None else self.clock.at + until if isinstance(until, timedelta) else until
+        before = self._run_ids()
+        left = self._turn(whole("limit", limit, least=1), limit)
+        while end is not None and (due := self._next_due()) is not None and self.clock.at < due <= end:
+            self.clock.set(due)
+            left = self._turn(left, limit)
+        if end is not None and end > self.clock.at:
+            self.clock.set(end)
+        return self._ran_since(before)
+
+    def advance_to_next(self) -> datetime | None:
+        """Set the clock to the moment when the next waiting job is due, and return it; None if none waits for its time."""
+        due = self._next_due()
+        if due is not None and due > self.clock.at:
+            self.clock.set(due)
+        return due
+
+    def _turn(self, left: int, limit: int) -> int:
+        """Turn the wheel until nothing is ready; a turn runs one job at most, because there is one slot and no prefetch."""
+        with self._worker() as worker:
+            while worker.turn() == 0.0 or worker.holding:
+                left -= 1
+                if left < 0:
+                    raise AssertionError(f"{limit:,} attempts ran and more are ready: do jobs enqueue each other?{self._instead()}")
+        return left
+
+    @contextmanager
+    def _worker(self) -> Iterator[Any]:
+        app = self.app
+        app._registry.sync(app._open().store, self.clock.now())
+        with app._inline_worker() as worker:
+            yield worker
+
+    def _next_due(self) -> datetime | None:
+        return moment(self.app._open().store.peek(types=(), worker_id=NOBODY).next_due)
+
+    # ---- inside -----------------------------------------------------------------------------------------------
+
+    def _attempts(self, name: str | None = None) -> list[Job]:
+        """Return every attempt, first to last."""
+        store, where, cursor = self.app._open().store, Where(job_type=name), None
+        found: list[Job] = []
+        while page := store.find(where, limit=PAGE, before=cursor):
+            cursor = page[-1][0]
+            found += [job for _, job in page]
+        return found[::-1]
+
+    def _run_ids(self) -> dict[str, Job]:
+        """Return the attempts that have run, by the ids of their runs, which ascend."""
+        store = self.app._open().store
+        runs = ((store.run(undashed(job.id) or ""), job) for job in self._attempts() if job.started_at is not None)
+        return {run.id: job for run, job in runs if run is not None}
+
+    def _ran_since(self, before: dict[str, Job]) -> list[Job]:
+        after = self._run_ids()
+        return [after[run_id] for run_id in sorted(after) if run_id not in before]
+
+    def _instead(self) -> str:
+        found = self.jobs()
+        return f" There are:{_list(found)}" if found else " Nothing was enqueued."
+
+
+@contextmanager
+def use(app: Rota, *, at: datetime | None = None, settings: Settings | None = None, seed: int = 0) -> Iterator[Kit]:
+    """Move a Rota with its handlers to a store that is thrown away, for the time of the block; its own is not touched.
+
+    Its clock stands still, at `at` (now, if not given); its settings are its own unless others are given; chance comes
+    from `seed`. What the program enqueues meanwhile, on the same object, goes to that store. Not for two threads at once.
+    """
+    own = dict(vars(app))
+    clock = Clock(at)
+    # A test wants its jobs one by one, and to find them afterwards, whatever the clock is set to.
+    quick = msgspec.structs.replace(settings or app.settings, prefetch=0.0, retention=0.0, synchronous="NORMAL")
+    handlers = [known for known in app._registry.known() if known.handler is not None]
+    with TemporaryDirectory(prefix="rota-testing-") as folder:
+        Rota.__init__(app, Path(folder) / "rota.db", settings=quick, clock=clock, seed=seed)
+        try:
+            for known in handlers:
+                _register(app, known)
+            yield Kit(app, clock)
+        finally:
+            app.close()
+            vars(app).clear()
+            vars(app).update(own)
+
+
+def _register(app: Rota, known: Known) -> None:
+    """Register a handler anew, with what the code says of it; what people have set belongs to the other store."""
+    assert known.handler is not None  # noqa: S101 - the caller looked
+    said = {field: getattr(known.code, field) for field in FIELDS if field not in {"executor", "handler"}}
+    options = {field: value for field, value in said.items() if value is not msgspec.UNSET}
+    app._registry.add(known.name, known.handler.function, executor=known.handler.executor, options=options)
+
+
+def _instant(at: datetime) -> Instant:
+    if getattr(at, "tzinfo", None) is None:
+        raise InvalidOption(f"{at!r} is not a moment for a clock: give an aware datetime, such as datetime(2026, 3, 1, tzinfo=UTC)")
+    return instant(at.astimezone(UTC))
+
+
+def _has(params: object, wanted: object) -> bool:
+    if isinstance(params, dict) and isinstance(wanted, dict):
+        return all(name in params and _has(params[name], value) for name, value in wanted.items())
+    return params == wanted
+
+
+def _wish(name: str | None, params: Mapping[str, Any] | None) -> str:
+    what = "a job" if name is None else f"a job {name!r}"
+    return what if params is None else f"{what} with {_json(params)}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _list(jobs: list[Job]) -> str:
+    lines = [f"\n  {job.number}  {job.job_type}  {_json(job.params)}  {job.status}" for job in jobs[:SHOWN]]
+    return "".join(lines) + (f"\n  and {len(jobs) - SHOWN} more" if len(jobs) > SHOWN else "")
+
+
+def _json(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 200 else f"{text[:199]}…"

@@ -1,0 +1,169 @@
+"""What a handler reports on the way, with a live worker: progress is seen, states outlive attempts (T3)."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+
+from rota import Backoff, Context, Rota, Settings, Status
+from tests.engine import checkpointing
+from tests.support.waiting import eventually
+
+EXECUTORS = ["thread", "async", "process"]
+QUICK = Backoff(base=0.01, jitter=0)
+WITHIN_S = 1.0
+"""The bound that docs/guide/reporting.md states for a checkpoint."""
+
+
+def register(rota: Rota, name: str, executor: str, **options):
+    handler = getattr(checkpointing, f"{name}_async" if executor == "async" else name)
+    rota.job(handler, name="work", executor=executor, backoff=QUICK, **options)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_state_is_given_to_the_attempt_after_a_failure(live: Rota, executor):
+    register(live, "keep", executor)
+    with live.running(concurrency=2):
+        job = live.enqueue("work", {"then": "fail"})
+        assert live.wait(job.id, timeout=20).result == {"page": 3}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_state_is_given_to_the_attempt_after_a_timeout(live: Rota, executor):
+    register(live, "keep", executor, timeout=0.3)
+    with live.running(concurrency=4):
+        job = live.enqueue("work", {"then": "hang"})
+        assert live.wait(job.id, timeout=20).result == {"page": 3}
+        assert live.get(job.id).status is Status.TIMED_OUT
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_state_outlives_an_attempt_that_keeps_none(live: Rota, executor):
+    register(live, "keep", executor)
+    with live.running(concurrency=2):
+        job = live.enqueue("work", {"then": "fail twice"})
+        assert live.wait(job.id, timeout=20).result == {"page": 3}
+        assert [each.status for each in live.chain(job.id)] == ["FAILED", "FAILED", "COMPLETED"]
+
+
+def test_a_state_outlives_an_attempt_that_never_started(rota: Rota, clock):
+    @rota.job
+    def work(ctx: Context):
+        if ctx.attempt == 1:
+            ctx.checkpoint({"page": 3})
+            raise ConnectionError
+        return ctx.resumed_from
+
+    job = rota.enqueue("work")
+    rota.turn()
+    rota.cancel(job.id)
+    rota.retry(job.id)
+    rota.turn()
+    assert [each.status for each in rota.chain(job.id)] == ["FAILED", "CANCELLED", "COMPLETED"]
+    assert rota.run_of(rota.chain(job.id)[-1].id).result == {"page": 3}
+
+
+def test_the_newest_state_wins_and_falsy_ones_are_states_too(rota: Rota, clock):
+    seen = []
+
+    @rota.job(backoff=Backoff(base=1, jitter=0))
+    def work(ctx: Context):
+        seen.append(ctx.resumed_from)
+        for state in ([1, 2], {"a": None}, [{}, "é", 1.5], 0):
+            ctx.checkpoint(state)
+        raise ConnectionError
+
+    rota.enqueue("work", max_retries=1)
+    rota.turn()
+    clock.advance(seconds=2)
+    rota.turn()
+    assert seen == [None, 0]
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_progress_and_state_are_in_the_store_while_the_handler_is_still_at_work(live: Rota, tmp_path, executor):
+    register(live, "show", executor)
+    with live.running(concurrency=2):
+        job = live.enqueue("work", {"go": str(tmp_path / "go")})
+
+        def checkpoint():
+            run = live.run_of(job.id)
+            return run and run.checkpoint
+
+        eventually(lambda: live.get(job.id).status == "RUNNING", within=20, what="the handler at work")
+        eventually(checkpoint, within=20, what="the state")
+        run = live.run_of(job.id)
+        assert (run.status, run.progress, run.progress_message, run.checkpoint) == (None, 40, "four of ten", 4)
+        (tmp_path / "go").touch()
+        assert (live.wait(job.id, timeout=10).progress, live.run_of(job.id).progress_message) == (100, "done")
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_state_is_on_disk_within_the_bound_that_the_docs_state(live: Rota, tmp_path, executor):
+    register(live, "keep", executor, timeout=20)
+    marker = tmp_path / "marker"
+    with live.running(concurrency=2):
+        job = live.enqueue("work", {"then": "hang", "marker": str(marker)})
+        eventually(marker.exists, within=20, what="the handler past its checkpoint")
+        since = time.monotonic()
+        eventually(lambda: live.run_of(job.id).checkpoint, what="the state")
+        assert time.monotonic() - since < WITHIN_S
+        live.cancel(job.id)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_state_that_is_too_large_fails_the_attempt_and_says_so(tmp_path, executor):
+    live = Rota(tmp_path / "rota.db", settings=Settings(result_max=1000))
+    register(live, "keep_too_much", executor, max_retries=0)
+    with live.running(concurrency=2):
+        job = live.enqueue("work")
+        run = live.wait(job.id, timeout=20)
+    live.close()
+    assert run.error.startswith("PayloadTooLarge: the checkpoint takes 2,002 bytes; the limit is 1,000 (setting result_max)")
+    assert run.checkpoint is None
+
+
+def test_progress_that_is_no_number_fails_the_attempt_and_names_it(rota: Rota):
+    @rota.job(max_retries=0)
+    def work(ctx: Context):
+        ctx.progress("half")
+
+    job = rota.enqueue("work")
+    rota.turn()
+    run = rota.run_of(job.id)
+    assert (run.error, run.progress) == ("InvalidProgress: progress 'half' is not a number: give one from 0 to 100", None)
+
+
+def test_progress_out_of_range_is_kept_at_the_edge_and_noted_in_the_log(rota: Rota):
+    @rota.job
+    def work(ctx: Context):
+        ctx.progress(150)
+        ctx.progress(-3)
+
+    job = rota.enqueue("work")
+    rota.turn()
+    assert rota.run_of(job.id).progress == 100
+    assert [entry.message for entry in rota.log(job.id) if entry.level == "WARNING"] == ["progress 150 is outside 0..100: kept as 100"]
+
+
+def test_progress_is_written_no_more_often_than_it_may(rota: Rota, clock):
+    written = []
+
+    @rota.job
+    def work(ctx: Context):
+        for pct in range(100):
+            ctx.progress(pct)
+            clock.advance(seconds=timedelta(milliseconds=50).total_seconds())
+        ctx.progress(100)
+
+    store = rota._open().store
+    keep = store.turn
+    store.turn = lambda turn: written.extend(report.progress for report in turn.reports) or keep(turn)
+    rota.enqueue("work")
+    rota.turn()
+    assert written[-1] == 100
+    assert len(written) <= 12

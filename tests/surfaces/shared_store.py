@@ -1,0 +1,286 @@
+"""A store that three organizations share, full of marked rows: whatever is of one of them carries its mark."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import msgspec
+
+from rota import Actor, Backoff, Context, NewJob, PermanentError, Rota, Settings, Skip
+from rota.model.values import Job, undashed
+from tests.stores.desk import Desk
+from tests.support.clock import ManualClock
+
+ORGANIZATIONS = ("qqacme", "qqbeta", "qqcorp")
+"""Their names are their marks: no other word has them in it."""
+TEMPLATES = ("work", "fails", "dies", "skips", "guarded")
+MANAGERS = ("chief", None)
+
+
+class Person(NamedTuple):
+    """Somebody who asks, and what is known of them."""
+
+    name: str
+    organization: str
+    role: str
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(self.name, self.organization, self.role)
+
+
+def person(role: str, organization: str, number: int = 1) -> Person:
+    return Person(f"{role}{number}-{organization}", organization, role)
+
+
+HOME = Person("housekeeper", "default", "admin")
+"""An admin of the organization that system managers are of."""
+PEOPLE = [*(person(role, name, number) for name in ORGANIZATIONS for role, number in (("admin", 1), ("user", 1), ("user", 2))), HOME]
+
+
+class SharedStore:
+    """One file, its clock, and the hands of a worker that holds jobs without ever ending them."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.path = path
+        self.clock = ManualClock()
+        self.rota = Rota(path, clock=self.clock, settings=Settings(synchronous="NORMAL", busy_timeout=5), seed=seed)
+        register(self.rota)
+        self._raw: apsw.Connection | None = None
+        self._version = -1
+        self._read: dict[tuple[str, str], Any] = {}
+        self._said: dict[str, set[str]] = {}
+
+    def copy(self, path: Path, seed: int) -> SharedStore:
+        """Return the same store in a file of its own, an hour later."""
+        self.rota.close()
+        shutil.copy(self.path, path)
+        other = SharedStore(path, seed)
+        other.clock.advance(minutes=seed % 7 + 60)
+        return other
+
+    def close(self) -> None:
+        self.rota.close()
+        if self._raw is not None:
+            self._raw.close()
+
+    def changed(self) -> bool:
+        """Say whether anybody has written since the last call, and forget what was read before."""
+        version = self._connection().pragma("data_version")
+        if version == self._version:
+            return False
+        self._version = version
+        self._read.clear()
+        return True
+
+    def rows(self, mine: str) -> dict[str, list[tuple[Any, ...]]]:
+        """Return every row that is not of this organization, table by table."""
+        return self._once(("rows", mine), lambda: {name: self._sql(statement, mine) for name, statement in OTHERS.items()})
+
+    def marks(self, mine: str) -> set[str]:
+        """Return what must not be told to somebody of this organization: names, ids and numbers of the others."""
+        return self._once(("marks", mine), lambda: self._marks(mine))
+
+    def jobs(self, mine: str = "%") -> list[tuple[str, str, int]]:
+        """Return every job, or those of one organization that wait, as (id, number of its chain, attempt)."""
+        rows = self._once(("jobs", mine), lambda: self._sql(JOBS, mine))
+        return [(_dashed(job_id), f"JOB-2026-{number:05d}", attempt) for job_id, number, attempt in rows]
+
+    def groups(self) -> list[str]:
+        return [_dashed(group_id) for (group_id,) in self._once(("groups", ""), lambda: self._sql(GROUPS, ""))]
+
+    def given(self, mine: str, arguments: object) -> set[str]:
+        """Return what somebody of this organization has said: an answer may repeat it. Names are kept, since they may be in rows by now."""
+        texts = _texts(arguments)
+        said = self._said.setdefault(mine, set())
+        said |= {text for text in texts if any(name in text for name in ORGANIZATIONS)}
+        return texts | said
+
+    def _marks(self, mine: str) -> set[str]:
+        ids = [hexed for statement in MARKS for (hexed,) in self._sql(statement, mine)]
+        numbers = self._sql("SELECT number FROM jobs WHERE organization_id <> ?1 AND attempt = 1", mine)
+        return {*(set(ORGANIZATIONS) - {mine}), *ids, *map(_dashed, ids), *(f"JOB-2026-{number:05d}" for (number,) in numbers)}
+
+    def _once(self, key: tuple[str, str], read: Callable[[], Any]) -> Any:
+        self.changed()
+        if key not in self._read:
+            self._read[key] = read()
+        return self._read[key]
+
+    def _sql(self, statement: str, mine: str) -> list[tuple[Any, ...]]:
+        return list(self._connection().execute(statement, (mine,) if "?1" in statement else ()))
+
+    def _connection(self) -> apsw.Connection:
+        if self._raw is None:
+            self._raw = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
+        return self._raw
+
+
+def register(rota: Rota) -> None:
+    """Give a Rota the handlers that the rows were made by."""
+
+    @rota.job(max_retries=1, backoff=Backoff(base=10, jitter=0))
+    def work(ctx: Context, text: str = "") -> str:
+        ctx.log.info("worked on %s", text)
+        return f"result of {text}"
+
+    @rota.job(max_retries=2, backoff=Backoff(base=5000, jitter=0))
+    def fails(text: str = "") -> None:
+        raise ValueError(f"error about {text}")
+
+    @rota.job
+    def dies(text: str = "") -> None:
+        raise PermanentError(f"end of {text}")
+
+    @rota.job
+    def skips(text: str = "") -> None:
+        raise Skip(f"skipped {text}")
+
+    @rota.job(requires_permission="payroll", dedup_window=3600)
+    def guarded(text: str = "") -> None:
+        """Do nothing."""
+
+
+def fill(store: SharedStore) -> None:
+    """Make the organizations, their people and, for each, jobs of every state, groups, dependencies, pauses and a trail."""
+    rota = store.rota
+    rota.add_user("chief", role="system_manager")
+    rota.enqueue("work", {"text": "nobody's"})
+    for name in ORGANIZATIONS:
+        rota.create_organization(name, display_name=f"The {name}", max_queued=5000)
+    for each in PEOPLE:
+        rota.add_user(each.name, organization=each.organization, role=each.role, permissions=[f"right-{each.organization}", "payroll"])
+    for name in ORGANIZATIONS:
+        _ended(rota, name)
+    for name in ORGANIZATIONS:
+        _running(store, name)
+    for name in ORGANIZATIONS:
+        _waiting(rota, name)
+        _steered(rota, name)
+    desk = desk_of(store)
+    desk.reserve("work", ttl=10**6, organization_id=ORGANIZATIONS[-1], owner=f"user1-{ORGANIZATIONS[-1]}", params='{"text": "direct"}')
+    rota.close()
+
+
+def desk_of(store: SharedStore) -> Desk:
+    desk = Desk(store.rota._open().store)
+    desk.now = store.clock.now()
+    desk.ids = store.rota._ids
+    desk.worker = desk.id()
+    return desk
+
+
+def _params(name: str, what: str = "x") -> dict[str, str]:
+    return {"text": f"{what}-{name}"}
+
+
+def _ended(rota: Rota, name: str) -> None:
+    first, second = person("user", name), person("user", name, 2)
+    for who in (first, second):
+        for template in TEMPLATES:
+            rota.enqueue(template, _params(name, who.name), actor=who.actor.name)
+    rota.group([("work", _params(name)), ("dies", _params(name)), ("work", _params(name))], name=f"ended-{name}", actor=first.name)
+    gone = rota.enqueue("work", _params(name), actor=second.name)
+    rota.cancel(gone.id, reason=f"reason of {name}", actor=second.name)
+    rota.turn()
+
+
+def _running(store: SharedStore, name: str) -> None:
+    desk = desk_of(store)
+    store.rota.enqueue("work", _params(name, "running"), actor=f"user1-{name}")
+    store.rota.enqueue("work", _params(name, "stopping"), actor=f"user2-{name}")
+    desk.store.register(desk.worker, host=f"host-of-{name}", kind="worker", job_types=TEMPLATES, now=desk.now)
+    held = desk.claim(2, types=TEMPLATES)
+    store.rota.cancel(_dashed(held[-1].job_id), reason=f"stop {name}", actor=f"admin1-{name}")
+
+
+def _waiting(rota: Rota, name: str) -> None:
+    for number in (1, 2):
+        user = f"user{number}-{name}"
+        queued = rota.enqueue("work", _params(name, "queued"), unique_key=f"key-{name}-{number}", actor=user)
+        child = rota.enqueue("work", _params(name, "child"), depends_on=[queued.id], actor=user)
+        rota.enqueue("work", _params(name, "grandchild"), depends_on=[child.id], actor=user)
+        rota.enqueue("work", _params(name, "later"), run_at=timedelta(hours=5), actor=user)
+    rota.group([("work", _params(name)), ("fails", _params(name))], name=f"waiting-{name}", actor=f"user1-{name}")
+    rota.group([("work", _params(name)), ("work", _params(name))], mode="parallel", name=f"parallel-{name}", actor=f"admin1-{name}")
+
+
+def _steered(rota: Rota, name: str) -> None:
+    admin = f"admin1-{name}"
+    job = rota.enqueue("work", _params(name, "steered"), actor=f"user1-{name}")
+    rota.change(job.id, params=_params(name, "changed"), priority=61, actor=admin)
+    _steered_by_the_chief(rota, name, job)
+    dead = rota.enqueue("work", _params(name, "cancelled"), actor=f"user2-{name}")
+    rota.cancel(dead.id, reason=f"again {name}", actor=admin)
+    rota.retry(dead.id, actor=admin)
+    rota.pause(organization=name, actor=admin)
+
+
+def _steered_by_the_chief(rota: Rota, name: str, job: Job) -> None:
+    """Do everything that is audited, as a system manager does it to others: their trail must not lead to its own organization."""
+    user = f"user1-{name}"
+    rota.change(job.id, params=_params(name, "changed by the chief"), actor="chief")
+    rota.move(job.id, front=True, actor="chief")
+    later = rota.enqueue("work", _params(name, "waits"), run_at=timedelta(hours=9), actor=user)
+    rota.depend(later.id, [job.id], actor="chief")
+    rota.cancel(later.id, actor="chief")
+    rota.retry(later.id, actor="chief")
+    rota.cancel_group(rota.group([("work", _params(name))], name=f"gone-{name}", actor=user).id, actor="chief")
+    gone = rota.enqueue("work", _params(name, "discarded"), actor=user)
+    rota.cancel(gone.id, actor="chief")
+    rota.discard(gone.id, actor="chief")
+    rota.change_organization(name, max_running=9, actor="chief")
+    rota.change_user(user, permissions=[f"right-{name}", "payroll", "new"], actor="chief")
+
+
+def _dashed(hexed: str) -> str:
+    return f"{hexed[:8]}-{hexed[8:12]}-{hexed[12:16]}-{hexed[16:20]}-{hexed[20:]}"
+
+
+def _texts(value: object) -> set[str]:
+    """Return every text that an argument says, in both forms of an id."""
+    if isinstance(value, Job):
+        value = value.id
+    if isinstance(value, NewJob):
+        value = msgspec.structs.asdict(value)
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return set().union(*(_texts(each) for each in value))
+    text = str(value)
+    return {text} | ({str(undashed(text))} if undashed(text) else set())
+
+
+_THEIRS = "SELECT number FROM jobs WHERE organization_id <> ?1"
+OTHERS = {
+    "jobs": "SELECT * FROM jobs WHERE organization_id <> ?1 ORDER BY number",
+    "job_runs": f"SELECT * FROM job_runs WHERE job_number IN ({_THEIRS}) ORDER BY job_number",
+    "job_edges": f"SELECT * FROM job_edges WHERE child IN ({_THEIRS}) ORDER BY 1, 2",
+    "job_groups": "SELECT * FROM job_groups WHERE organization_id <> ?1 ORDER BY group_id",
+    "dedup": "SELECT * FROM dedup WHERE organization_id <> ?1 ORDER BY 1, 2, 3",
+    "reservations": f"SELECT * FROM direct_reservations WHERE job_number IN ({_THEIRS}) ORDER BY reservation_id",
+    "audit": "SELECT * FROM audit WHERE organization_id IS NOT ?1 ORDER BY audit_id",
+    "organizations": "SELECT * FROM organizations ORDER BY organization_id",
+    "users": "SELECT * FROM users ORDER BY name",
+    "pauses": "SELECT * FROM pauses WHERE kind <> 'organization' OR name <> ?1 ORDER BY kind, name",
+    "templates": "SELECT * FROM templates ORDER BY name",
+    "totals": "SELECT * FROM stats_total WHERE organization_id <> ?1 ORDER BY 1, 2, 3",
+    "hours": "SELECT * FROM stats_hourly WHERE organization_id <> ?1 ORDER BY 1, 2, 3, 4, 5",
+    "rates": "SELECT * FROM rate_log WHERE instr(key, ?1) = 0 ORDER BY key, at",
+}
+"""What nobody but a system manager may change, seen from one organization."""
+JOBS = """
+SELECT lower(hex(j.job_id)), r.number, j.attempt FROM jobs AS j JOIN jobs AS r ON r.job_id = j.root_id
+ WHERE ?1 = '%' OR (j.organization_id = ?1 AND j.started_at IS NULL AND j.finished_at IS NULL) ORDER BY j.number
+"""
+GROUPS = "SELECT lower(hex(group_id)) FROM job_groups ORDER BY 1"
+MARKS = (
+    "SELECT lower(hex(job_id)) FROM jobs WHERE organization_id <> ?1",
+    "SELECT lower(hex(group_id)) FROM job_groups WHERE organization_id <> ?1",
+    f"SELECT lower(hex(run_id)) FROM job_runs WHERE job_number IN ({_THEIRS})",
+)

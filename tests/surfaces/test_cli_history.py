@@ -1,0 +1,164 @@
+"""`rota job list|log`, `rota stats|audit|dead|purge`: the commands about what was."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.surfaces.cli_support import Cli
+from tests.surfaces.test_cli import cli, enqueue, turn  # noqa: F401 - a fixture
+
+
+@pytest.fixture
+def graves(cli: Cli) -> Cli:  # noqa: F811 - the fixture
+    """Two dead letters of one kind, one chain of two attempts, and a job that went well."""
+    for name in ("gives_up", "gives_up", "fails", "greet"):
+        enqueue(cli, name)
+    turn(cli)
+    cli.ok("job", "list")
+    with_retries = cli.lines("job", "list", "--type", "fails")
+    while with_retries[0]["status"] != "DEAD_LETTER":
+        turn(cli)
+        with_retries = cli.lines("job", "list", "--type", "fails")
+    return cli
+
+
+def numbers(lines: list[dict]) -> list[str]:
+    return [line["number"].split("-")[2] for line in lines]
+
+
+def test_a_list_says_how_it_goes_on_and_goes_on_there(graves: Cli):
+    first = graves("job", "list", "--limit", "2", "--json")
+    cursor = first.stderr.strip().removeprefix("more: --before ")
+    rest = graves("job", "list", "--limit", "10", "--before", cursor, "--json")
+    assert first.stdout.count("\n") == 2
+    assert rest.stdout.count("\n") == 3
+    assert rest.stderr == ""
+
+
+def test_lists_filter_by_owner_organization_time_and_error(graves: Cli):
+    assert len(graves.lines("job", "list", "--owner", "tester")) == 5
+    assert graves.lines("job", "list", "--owner", "nobody") == []
+    assert graves.lines("job", "list", "--organization", "acme") == []
+    assert len(graves.lines("job", "list", "--since", "1h")) == 5
+    assert graves.lines("job", "list", "--until", "2020-01-01T00:00:00Z") == []
+    assert graves.lines("job", "list", "--since", "2h", "--until", "1h") == []
+    assert len(graves.lines("job", "list", "--error-type", "permanent")) == 2
+    assert len(graves.lines("job", "list", "--text", "no such thing")) == 2
+
+
+@pytest.mark.parametrize("given", ["soon", "2026-13-01", "2026-01-01T00:00:00", "99999999999d"])
+def test_a_time_that_is_none_is_refused_with_its_text(graves: Cli, given):
+    result = graves("job", "list", "--since", given)
+    assert result.exit_code == 2
+    assert given in result.output
+
+
+def test_the_log_of_a_chain_numbers_its_attempts(graves: Cli):
+    words = graves.ok("job", "log", "3", "--chain")
+    assert words.index("#1") < words.index("#2")
+    assert "DEAD_LETTER by system" in words
+    assert "#1" not in graves.ok("job", "log", "3")
+    assert {line["attempt"] for line in graves.lines("job", "log", "3", "--chain")} == {1, 2}
+
+
+def test_stats_tell_how_types_fared(graves: Cli):
+    words = graves.ok("stats", "--hours", "2")
+    assert "last 2 hours" in words
+    assert "together" in words
+    found = {each["job_type"]: each for each in graves.json("stats")["by_type"]}
+    assert (found["greet"]["completed"], found["gives_up"]["failed"], found["fails"]["failed"]) == (1, 2, 2)
+
+
+def test_the_audit_names_who_did_what(graves: Cli):
+    graves.ok("dead", "retry", "1")
+    words = graves.ok("audit", "--subject", "job:1")
+    assert "tester" in words
+    assert "job.retry" in words
+    assert graves.lines("audit", "--subject", "job")[0]["action"] == "job.retry"
+    assert "No such changes" in graves.ok("audit", "--subject", "schedule")
+
+
+def test_dead_letters_are_listed_with_what_they_died_of(graves: Cli):
+    words = graves.ok("dead", "list")
+    assert "PermanentError: never" in words
+    assert "permanent" in words
+    assert "ValueError: no such thing [today]" in words
+    assert numbers(graves.lines("dead", "list", "--type", "gives_up")) == ["00002", "00001"]
+    assert numbers(graves.lines("dead", "list", "--error-type", "transient")) == ["00003.2"]
+    assert numbers(graves.lines("dead", "list", "--text", "never", "--limit", "1")) == ["00002"]
+    assert graves("dead", "list", "--limit", "1").stderr.startswith("more: --before")
+    assert "No dead letters" in graves.ok("dead", "list", "--type", "greet")
+
+
+def test_a_dead_letter_is_shown_with_its_last_lines(graves: Cli):
+    words = graves.ok("dead", "show", "3")
+    assert "JOB-2026-00003.2" in words or ".2" in words
+    assert "Traceback" in words
+    assert "2 (1 failed, 0 crashed before the last)" in words
+    assert graves.json("dead", "show", "3")["run"]["error"] == "ValueError: no such thing [today]"
+    assert "no dead letter" in graves("dead", "show", "4").stderr
+
+
+def test_dead_letters_named_are_retried_and_the_rest_is_said(graves: Cli):
+    result = graves("dead", "retry", "1", "4", "99")
+    assert result.exit_code == 3
+    assert "QUEUED" in result.stdout
+    assert "JOB-2026-00004 is no dead letter, it is COMPLETED" in result.stderr
+    assert "not_found" in result.stderr
+    assert numbers(graves.lines("dead", "list")) == ["00003.2", "00002"]
+
+
+def test_only_the_dead_are_discarded_as_dead_letters(graves: Cli):
+    result = graves("dead", "discard", "4")
+    assert result.exit_code == 1
+    assert "JOB-2026-00004 is no dead letter, it is COMPLETED" in result.stderr
+    assert graves.lines("job", "list", "--type", "greet")[0]["status"] == "COMPLETED"
+
+
+def test_a_question_stays_out_of_the_json(graves: Cli):
+    retried = graves("dead", "retry", "--all", "--json", stdin="y\n")
+    assert retried.exit_code == 0
+    assert "Retry 3 dead letters?" in retried.stderr
+    answered = retried.stdout.removeprefix(" y\n")  # the terminal of the test shows what was typed
+    assert [line[0] for line in answered.splitlines()] == ["{", "{", "{"]
+
+
+def test_all_that_match_are_retried_after_one_question(graves: Cli):
+    no = graves("dead", "retry", "--all", "--type", "gives_up", stdin="n\n")
+    assert no.exit_code == 1
+    assert "Retry 2 dead letters?" in no.output
+    assert len(graves.lines("dead", "list")) == 3
+    yes = graves("dead", "retry", "--all", "--type", "gives_up", stdin="y\n")
+    assert yes.exit_code == 0
+    assert "2 retried" in yes.output
+    assert "1 retried" in graves.ok("dead", "retry", "--all", "--yes")
+    assert "No dead letter matches" in graves.ok("dead", "retry", "--all", "--yes")
+    assert "No dead letter matches" in graves.ok("dead", "retry", "--all")
+
+
+def test_dead_letters_are_discarded_by_name_or_all(graves: Cli):
+    assert "discarded (2 jobs)" in graves.ok("dead", "discard", "3")
+    assert graves("job", "show", "3").exit_code == 3
+    assert graves.json("dead", "discard", "--all", "--yes")["chains"] == 2
+    assert graves("dead", "discard", "1").exit_code == 3
+    assert "No dead letter matches" in graves.ok("dead", "discard", "--all", "--yes")
+
+
+@pytest.mark.parametrize("verb", ["retry", "discard"])
+@pytest.mark.parametrize("given", [(), ("1", "--all"), ("1", "--type", "x")])
+def test_what_is_meant_must_be_clear(graves: Cli, verb, given):
+    assert graves("dead", verb, *given).exit_code == 2
+
+
+def test_a_purge_counts_first_and_then_removes(graves: Cli):
+    assert "0 chains" in graves.ok("purge", "--dry-run")
+    assert graves.json("purge", "--older-than", "0s", "--dry-run") == {"chains": 4, "jobs": 5, "kept": 0, "dry_run": True}
+    assert len(graves.lines("job", "list")) == 5
+    assert "4 chains (5 jobs) removed." in graves.ok("purge", "--older-than", "0s")
+    assert graves.lines("job", "list") == []
+
+
+def test_a_purge_shows_a_bar_on_a_terminal(graves: Cli, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    graves.env |= {"FORCE_COLOR": "1", "TERM": "xterm"}
+    assert "removed" in graves.ok("purge", "--older-than", "0s")

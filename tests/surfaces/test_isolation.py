@@ -1,0 +1,270 @@
+"""No read, write, list, count, event or error message crosses an organization (O1): every method, by everybody, on everything."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rota import NewJob, Rota
+from rota.engine.explain import Explanation
+from rota.errors import RotaError
+from rota.surfaces.python.results import Log
+from tests.surfaces.shared_store import HOME, MANAGERS, ORGANIZATIONS, PEOPLE, TEMPLATES, Person, SharedStore, fill, person
+
+OF_THE_PROGRAM = {"close", "job"}
+"""Methods that concern the program's own object and code, and no row of anybody."""
+METHODS = {
+    name: each for name, each in inspect.getmembers(Rota, inspect.isfunction) if not name.startswith("_") and name not in OF_THE_PROGRAM
+}
+EXAMPLE = "such as JOB-2026-00042"
+"""How a message shows what a number looks like: there may be one of that number."""
+STARTING = {"run", "running", "start"}
+"""Start workers: refused to most, and left out for system managers, whose workers would go on by themselves."""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    store = SharedStore(tmp_path_factory.mktemp("isolation") / "shared.db", seed=1)
+    fill(store)
+    return store
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_says_on_whose_behalf_it_is_called(name):
+    actor = inspect.signature(METHODS[name]).parameters.get("actor")
+    assert actor is not None, f"Rota.{name} takes no actor: who asks has to pass the gate"
+    assert (actor.kind, actor.default) == (inspect.Parameter.KEYWORD_ONLY, None)
+
+
+# ---- arguments ------------------------------------------------------------------------------------------------------
+
+
+class Pool:
+    """What arguments are drawn from: things of all organizations, and things that never were."""
+
+    def __init__(self, store: SharedStore, mine: str) -> None:
+        jobs = store.jobs()
+        forms = [form for job_id, number, attempt in jobs for form in (job_id, number, number[9:].lstrip("0"), f"{number}.{attempt}")]
+        nowhere = ["JOB-2026-99999", f"{jobs[0][1]}.77", "01a00000-0000-7000-8000-000000000000", "nonsense"]
+        waiting = [job_id for job_id, _, _ in store.jobs(mine)] or nowhere
+        self.id = st.sampled_from([job_id for job_id, _, _ in jobs])
+        self.job = st.one_of(st.sampled_from(waiting), st.sampled_from(forms), st.sampled_from([*forms, *nowhere]))
+        self.group = st.sampled_from([*store.groups(), jobs[0][0], "nonsense"])
+        self.name = st.sampled_from([*TEMPLATES, *ORGANIZATIONS, *(each.name for each in PEOPLE), "chief", "default", "nobody"])
+        self.organization = st.sampled_from([*ORGANIZATIONS, "default", "nobody"])
+        self.text = st.sampled_from([*ORGANIZATIONS, "x", "key", "work", ""])
+        self.params = st.sampled_from([None, {}, {"text": "mine"}, {"text": f"x-{ORGANIZATIONS[0]}"}, {"wrong": 1}])
+        self.new = st.one_of(st.tuples(st.sampled_from(TEMPLATES), self.params), st.builds(NewJob, name=st.sampled_from(TEMPLATES)))
+        self.count = st.sampled_from([0, 1, 5, 60, 100])
+        self.key = st.sampled_from([None, "mine", *(f"key-{name}-1" for name in ORGANIZATIONS)])
+
+    def arguments(self, name: str) -> st.SearchStrategy[dict[str, Any]]:
+        """Return a strategy for the arguments of a method."""
+        required, optional = {}, {}
+        for parameter in list(inspect.signature(METHODS[name]).parameters.values())[1:]:
+            if parameter.name == "actor" or parameter.kind in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}:
+                continue
+            strategy = self.of(name, parameter.name)
+            if parameter.default is not parameter.empty and parameter.name != "timeout":
+                optional |= {} if strategy is None else {parameter.name: strategy}
+            elif strategy is None:
+                pytest.fail(f"tell this test what to give for {parameter.name!r} of Rota.{name}")
+            else:
+                required[parameter.name] = strategy
+        return st.fixed_dictionaries(required, optional=optional)
+
+    def of(self, method: str, parameter: str) -> st.SearchStrategy[Any] | None:
+        """Return what to give for a parameter; None if there is nothing to be learnt from it."""
+        special = {
+            ("enqueue", "job_id"): st.one_of(st.none(), self.id),
+            ("enqueue", "name"): st.sampled_from(TEMPLATES[:2]),
+            ("load_definitions", "path"): st.just(__file__),
+            ("set_template", "name"): st.sampled_from(TEMPLATES),
+            ("add_user", "organization"): self.organization,
+            ("change_user", "organization"): self.organization,
+        }
+        general = {
+            "job_id": self.job,
+            "on": st.lists(self.job, min_size=1, max_size=2),
+            "before": st.one_of(st.none(), self.job),
+            "after": st.one_of(st.none(), self.job),
+            "front": st.booleans(),
+            "depends_on": st.one_of(st.none(), st.lists(self.job, max_size=2)),
+            "group_id": self.group,
+            "group": st.one_of(st.none(), self.group),
+            "jobs": st.lists(st.one_of(self.new, self.job), max_size=3),
+            "name": self.name,
+            "params": self.params,
+            "source": st.just([]),
+            "timeout": st.sampled_from([0, 0.01]),
+            "run_at": st.just(timedelta(hours=1)),
+            "priority": self.count,
+            "reason": st.sampled_from([None, "because"]),
+            "unique_key": self.key,
+            "organization": st.one_of(st.none(), self.organization),
+            "template": st.one_of(st.none(), st.sampled_from(TEMPLATES)),
+            "job_type": st.one_of(st.none(), st.sampled_from(TEMPLATES)),
+            "owner": st.one_of(st.none(), self.name),
+            "text": st.one_of(st.none(), self.text),
+            "limit": self.count,
+            "mode": st.sampled_from(["sequential", "parallel"]),
+            "dry_run": st.booleans(),
+            "removed": st.booleans(),
+            "max_running": st.sampled_from([None, 0, 3]),
+            "role": st.sampled_from(["user", "admin", "boss"]),
+        }
+        return special.get((method, parameter), general.get(parameter))
+
+
+def call(rota: Rota, name: str, arguments: dict[str, Any], actor: object) -> Any:
+    """Call a method to its end: awaited, entered and gone through."""
+    found = getattr(rota, name)(**arguments, actor=actor)
+    if inspect.iscoroutine(found):
+        return asyncio.run(found)
+    if isinstance(found, AbstractContextManager):
+        with found as inside:
+            return type(inside).__name__
+    return found
+
+
+def words(value: object) -> str:
+    """Return everything that a value or an error says."""
+    if isinstance(value, BaseException):
+        return f"{value!s} {value!r} {vars(value)!r}"
+    if isinstance(value, Log):
+        return f"{value!s} {value.text} {list(value)!r}"
+    return f"{value!s} {value!r}"
+
+
+def told(text: str, marks: set[str], given: set[str]) -> set[str]:
+    """Return the marks in a text that the caller has not brought along."""
+    for one in sorted({*given, EXAMPLE}, key=len, reverse=True):
+        text = text.replace(one, "…") if any(mark in one for mark in marks) else text
+    return {mark for mark in marks if mark in text}
+
+
+# ---- the property ---------------------------------------------------------------------------------------------------
+
+everybody = st.one_of(st.sampled_from(PEOPLE), st.sampled_from(PEOPLE), st.sampled_from(MANAGERS))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data(), seed=st.integers(2, 10**6), as_value=st.booleans())
+def test_whoever_does_whatever_touches_and_learns_nothing_of_another_organization(shared, tmp_path, data, seed, as_value):
+    store = shared.copy(tmp_path / f"{seed}.db", seed)
+    try:
+        for _ in range(25):
+            who = data.draw(everybody)
+            name = data.draw(st.sampled_from(sorted(METHODS)))
+            mine = who.organization if isinstance(who, Person) else "default"
+            arguments = data.draw(Pool(store, mine).arguments(name))
+            if isinstance(who, Person):
+                check(store, who, name, arguments, as_value=as_value)
+            elif name not in STARTING:
+                attempt(store.rota, name, arguments, who)
+    finally:
+        store.close()
+        for path in tmp_path.glob(f"{seed}.db*"):
+            path.unlink() if path.is_file() else None
+
+
+def attempt(rota: Rota, name: str, arguments: dict[str, Any], actor: object) -> object:
+    try:
+        return call(rota, name, arguments, actor)
+    except RotaError as error:
+        return error
+
+
+def check(store: SharedStore, who: Person, name: str, arguments: dict[str, Any], *, as_value: bool) -> None:
+    before, marks = store.rows(who.organization), store.marks(who.organization)
+    given = store.given(who.organization, arguments)
+    answer = attempt(store.rota, name, arguments, who.actor if as_value else who.name)
+    after = store.rows(who.organization)
+    for table, rows in before.items():
+        assert after[table] == rows, f"{who.name} changed {table} of others by {name}({arguments})"
+    assert not told(words(answer), marks, given), f"{who.name} learnt of others by {name}({arguments}): {words(answer)}"
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("who", [person("admin", "qqbeta"), person("user", "qqbeta"), HOME], ids=lambda who: who.name)
+def test_no_method_touches_or_tells_what_is_of_another_organization(shared, tmp_path, name, who):
+    """Each method for itself, so that one that leaks is named."""
+    store = shared.copy(tmp_path / "one.db", 4711)
+    pool = Pool(store, who.organization)
+
+    @settings(max_examples=30, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(arguments=pool.arguments(name))
+    def go(arguments):
+        check(store, who, name, arguments, as_value=False)
+
+    try:
+        go()
+    finally:
+        store.close()
+
+
+# ---- counts ---------------------------------------------------------------------------------------------------------
+
+READS = {
+    name: each
+    for name, each in METHODS.items()
+    if re.match(r"Return|Say", each.__doc__ or "") and name not in {"wait", "await_end", "workers"}
+}
+
+
+def look(store: SharedStore, who: Person) -> dict[str, str]:
+    """Return what somebody is told by everything that can be asked without an argument, or of an own job."""
+    found = {}
+    own = [job.id for name in ("user1", "user2") for job in mine(store, f"{name}-{who.organization}")]
+    for name, method in READS.items():
+        needed = [one.name for one in inspect.signature(method).parameters.values() if one.default is one.empty and one.name != "self"]
+        if not needed:
+            found[name] = words(attempt(store.rota, name, {}, who.name))
+        elif needed == ["job_id"]:
+            found |= {f"{name} {job_id}": without_turn(attempt(store.rota, name, {"job_id": job_id}, who.name)) for job_id in own}
+    return found
+
+
+def without_turn(answer: object) -> str:
+    """Return an answer as words; of an explanation, without what it says of the turn: others may be ahead, and that may be told."""
+    if not isinstance(answer, Explanation):
+        return words(answer)
+    turns = [reason for reason in answer.reasons if reason.condition == "its turn has come"]
+    assert all(
+        re.fullmatch("it is the first in line|others are ahead of it|.* ready jobs? (is|are) ahead of it", turn.detail) for turn in turns
+    )
+    return words([answer.job, [reason for reason in answer.reasons if reason not in turns]])
+
+
+def mine(store: SharedStore, owner: str) -> list[Any]:
+    return [job for job_id, _, _ in store.jobs() if (job := store.rota.get(job_id)).owner == owner]
+
+
+@pytest.mark.parametrize("role", ["admin", "user"])
+def test_what_others_do_changes_nothing_that_one_is_told(shared, tmp_path, role):
+    store = shared.copy(tmp_path / "counts.db", 77)
+    who, rota = person(role, "qqacme"), store.rota
+    before = look(store, who)
+    assert len(before) > 100
+    for name in ("qqbeta", "qqcorp"):
+        user, admin = person("user", name).name, person("admin", name).name
+        jobs = [rota.enqueue(template, {"text": str(n)}, actor=user) for n in range(7) for template in ("work", "fails", "dies")]
+        rota.enqueue_many([("work", {})] * 50, actor=user)
+        rota.cancel(jobs[0].id, actor=admin)
+        rota.retry(jobs[0].id, actor=admin)
+        rota.change(jobs[3].id, priority=99, actor=admin)
+        rota.group([("work", {}), ("dies", {})], actor=user)
+        rota.resume(organization=name, actor=admin)
+        rota.add_user(f"new-{name}", organization=name, actor="chief")
+    after = look(store, who)
+    for name, text in before.items():
+        assert after[name] == text, name
+    store.close()
