@@ -77,6 +77,7 @@ class _Tally:
 
 
 _tally: _Tally | None = None
+_making = threading.Lock()
 
 
 def started(job: Payload) -> None:
@@ -86,7 +87,9 @@ def started(job: Payload) -> None:
     if job["kind"] == FILLER:
         return
     if _tally is None or _tally.pid != os.getpid():
-        _tally = _Tally()
+        with _making:  # the first handlers of a process start together: two counters would lose what one of them counted
+            if _tally is None or _tally.pid != os.getpid():
+                _tally = _Tally()
     _tally.add(now)
     if job["kind"] != WORK:
         _tally.note(job["kind"], now - job["sent"])

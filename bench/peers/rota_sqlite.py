@@ -10,7 +10,24 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import apsw
-from common import FILLER, PROCESS, STORES, WORK, Payload, Peer, main, pace, payload, payloads, read_starts, remove_sqlite, watch
+from common import (
+    COUNTERS,
+    FILLER,
+    LATENCY,
+    PROCESS,
+    STORES,
+    WORK,
+    Payload,
+    Peer,
+    main,
+    pace,
+    payload,
+    payloads,
+    read_delays,
+    read_starts,
+    remove_sqlite,
+    watch,
+)
 
 FILE = STORES / os.environ.get("BENCH_ROTA_FILE", "rota.db")
 UNFINISHED = """
@@ -21,6 +38,7 @@ UNFINISHED_AFTER = "SELECT count(*) FROM jobs NOT INDEXED WHERE number > ? AND f
 LAST = "SELECT coalesce(max(number), 0) FROM jobs"
 _READY_CAP_S = 60.0
 _WARM_UP_JOBS = 20
+_IN_TURN = 2
 
 
 class RotaSqlite(Peer):
@@ -106,6 +124,45 @@ class RotaSqlite(Peer):
                 pace(lambda job: self.rota.enqueue("noop_process", job), 1, gap_s, PROCESS)
             _wait_for_starts(2 * jobs)
 
+    def tenants(self, jobs: int, organizations: int, limited: int) -> None:
+        """Have jobs of several organizations wait (of the default one, if there are none), each with a limit that may bind.
+
+        They come in turns, a few of each, as tenants' jobs do.
+        """
+        names = [f"o{index}" for index in range(organizations)]
+        for name in names:
+            self.rota.create_organization(name, max_running=4 if limited else None)
+        if limited:
+            self.rota.set_template("noop", max_running=1000)
+        for _ in range(jobs // (_IN_TURN * organizations) if names else 0):
+            with self.rota.transaction() as transaction:
+                for name in names:
+                    some = [("noop", job) for job in payloads(_IN_TURN)]
+                    self.rota.enqueue_many(some, organization=name, transaction=transaction)
+        if not names:
+            self.bulk(jobs)
+
+    def busy(self, jobs: int) -> None:
+        """Have one organization's jobs wait, and another organization be there."""
+        for name in ("busy", "quiet"):
+            self.rota.create_organization(name)
+        self.rota.enqueue_many((("noop", job) for job in payloads(jobs)), organization="busy")
+
+    def late(self, organization: str, started: int) -> None:
+        """When so many have started, add one job of this organization and wait for its start."""
+        _wait_for_starts(started)
+        self.rota.enqueue("noop", payload(0, LATENCY), organization=organization)
+        _wait_for_delay()
+
+    def block(self, jobs: int) -> None:
+        """Put jobs of an organization that is suspended at the head of the queue."""
+        from rota import NewJob  # noqa: PLC0415 # see `open`
+
+        self.rota.create_organization("blocked")
+        ahead = (NewJob(name="noop", params=job, priority="high") for job in payloads(jobs))
+        self.rota.enqueue_many(ahead, organization="blocked")
+        self.rota.suspend_organization("blocked")
+
     def ready(self) -> dict[str, float]:
         """Work until the first handler has started; return when the store was opened and when that was."""
         from rota_jobs import OPENED  # noqa: PLC0415 # see `open`
@@ -135,6 +192,12 @@ def _waiting(jobs: int, kind: str) -> Iterator[object]:
 def _wait_for_starts(jobs: int) -> None:
     end = time.monotonic() + _READY_CAP_S
     while read_starts().jobs < jobs and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def _wait_for_delay() -> None:
+    end = time.monotonic() + _READY_CAP_S
+    while not read_delays(COUNTERS, LATENCY) and time.monotonic() < end:
         time.sleep(0.001)
 
 
