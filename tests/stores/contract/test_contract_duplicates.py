@@ -201,6 +201,15 @@ def test_the_window_slides_exactly(desk):
     assert caught.value.retry_after_s == 2.0
 
 
+def test_a_caller_who_comes_with_an_earlier_now_waits_no_longer_than_the_window(desk):
+    desk.advance(3)
+    desk.put(limited(desk), limited(desk), limited(desk))
+    desk.advance(-3)
+    with pytest.raises(RateLimited) as caught:
+        desk.put(limited(desk))
+    assert caught.value.retry_after_s == 10.0
+
+
 def test_in_no_window_more_are_accepted_than_the_limit_says(desk):
     accepted = []
     for step in range(400):

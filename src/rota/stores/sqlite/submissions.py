@@ -88,7 +88,8 @@ class Submissions:
         if wanted > limit:
             return RateLimited(f"{rule}, and this call has {wanted:,}: give at most {limit:,} at once", counted.window / SECOND)
         at = self._room_at(key, counted, need=counted.before + wanted - limit)
-        left_s = (at - self._now) / SECOND
+        # A caller that waited for the lock comes with an earlier now than those it waited for.
+        left_s = min(counted.window, at - self._now) / SECOND
         return RateLimited(
             f"{rule}, and {counted.before:,} were submitted: try again in {left_s:.3g} s, at {moment(at):%Y-%m-%dT%H:%M:%S.%fZ}", left_s
         )
