@@ -28,13 +28,14 @@ class Reading(NamedTuple):
 
 
 def enqueue(lab: Lab, systems: Sequence[System]) -> Iterator[Figure]:
-    """Enqueue one by one from one process; for Rota also from eight threads at once."""
+    """Enqueue one by one from one process; for Rota also from eight threads at once, and with a unique key each."""
     taking_part = [system for system in systems if system.enqueue]
     topic = "enqueue one by one"
     yield from _in_turns(lab, taking_part, topic, lambda system: f"{lab.scaled(system.enqueue):,} jobs", _enqueue_rate)
     if ROTA in systems:
         jobs = lab.scaled(ROTA.enqueue)
         yield _rota_variant(lab, topic, f"{jobs:,} jobs, {THREADS} threads", f"Rota, {THREADS} threads", _threads_rate)
+        yield _rota_variant(lab, topic, f"{jobs:,} jobs, a unique_key each", "Rota, unique_key", _keyed_rate)
 
 
 def bulk(lab: Lab, systems: Sequence[System]) -> Iterator[Figure]:
@@ -124,6 +125,12 @@ def _threads_rate(lab: Lab, system: System) -> Reading:
     lab.ask(system, "reset")
     jobs = lab.scaled(system.enqueue)
     return Reading(jobs / lab.ask(system, "enqueue_threads", jobs, THREADS)["seconds"])
+
+
+def _keyed_rate(lab: Lab, system: System) -> Reading:
+    lab.ask(system, "reset")
+    jobs = lab.scaled(system.enqueue)
+    return Reading(jobs / lab.ask(system, "enqueue_keyed", jobs)["seconds"])
 
 
 def _bulk_rate(lab: Lab, system: System) -> Reading:

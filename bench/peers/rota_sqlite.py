@@ -76,6 +76,11 @@ class RotaSqlite(Peer):
         for member in crew:
             member.join()
 
+    def enqueue_keyed(self, jobs: int) -> None:
+        """Enqueue one by one, each with a unique key of its own."""
+        for number, job in enumerate(payloads(jobs)):
+            self.rota.enqueue("noop", job, unique_key=f"key-{number}")
+
     def bulk(self, jobs: int) -> None:
         """Enqueue from a generator, so that a million never stand in memory at once."""
         self.rota.enqueue_many(("noop", job) for job in payloads(jobs))
