@@ -13,6 +13,7 @@
     │   ├── OrganizationUnavailable suspended or removed
     │   ├── UnknownParent       a dependency on a job that this organization does not have
     │   ├── DependencyCycle     jobs that would wait for each other; names the path
+    │   ├── InvalidSchedule     a cron, zone, interval or window that can't be; names the field
     │   ├── InvalidProgress     progress that is not a number
     │   ├── InvalidDefinition   a definitions file that can't be taken; names file and place
     │   ├── InvalidImport       a line of an import that can't be taken; names its number
@@ -127,6 +128,12 @@ class DependencyCycle(InvalidInput):
     def __init__(self, message: str, path: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.path = path
+
+
+class InvalidSchedule(InvalidInput):
+    """A cron expression, zone, interval or window that can't be; the message names the field and what is allowed."""
+
+    code = "invalid_schedule"
 
 
 class InvalidProgress(InvalidInput):

@@ -1,0 +1,142 @@
+"""Schedules as values: what may be said of one, checked, and what it means in words."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from enum import StrEnum
+from functools import lru_cache
+
+import msgspec
+
+from rota.errors import InvalidSchedule
+from rota.model.cron import read_cron
+from rota.model.lattice import Bounds, Every, Lattice, Once, OnCron
+from rota.model.values import SECOND, Instant
+from rota.model.zones import zone_of
+
+
+class Kind(StrEnum):
+    """What a schedule's due times follow."""
+
+    CRON = "CRON"
+    AT = "AT"
+    EVERY = "EVERY"
+
+
+class ScheduleState(StrEnum):
+    """A paused schedule has due times and skips them; a disabled one has none."""
+
+    ENABLED = "ENABLED"
+    DISABLED = "DISABLED"
+    PAUSED = "PAUSED"
+
+
+class CatchUp(StrEnum):
+    """What becomes of due times that passed while nobody was there to fire them."""
+
+    NONE = "none"
+    LAST = "last"
+    ALL = "all"
+
+
+class Overlap(StrEnum):
+    """What becomes of a due time while the job of an earlier one is not over."""
+
+    ALLOW = "allow"
+    QUEUE = "queue"
+    SKIP = "skip"
+
+
+class OnCompletion(StrEnum):
+    """What becomes of an AT once it has fired."""
+
+    PRESERVE = "PRESERVE"
+    DROP = "DROP"
+
+
+class Fate(StrEnum):
+    """What became of a due time. Everything but FIRED did not run, and its row says why."""
+
+    FIRED = "FIRED"
+    COALESCED = "COALESCED"
+    MISSED = "MISSED"
+    SKIPPED_OVERLAP = "SKIPPED_OVERLAP"
+    SKIPPED_PAUSED = "SKIPPED_PAUSED"
+    SKIPPED_CALENDAR = "SKIPPED_CALENDAR"
+    SKIPPED_DST_GAP = "SKIPPED_DST_GAP"
+    SKIPPED_DEPENDENCY = "SKIPPED_DEPENDENCY"
+    REFUSED = "REFUSED"
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a schedule that says when: all that due times follow from."""
+
+    kind: Kind
+    cron: str | None = None
+    at: Instant | None = None
+    interval: Instant | None = None
+    timezone: str = "UTC"
+    starts_at: Instant | None = None
+    """For EVERY also the anchor; where none was given, the moment it was made."""
+    ends_at: Instant | None = None
+
+
+@lru_cache(maxsize=50_000)
+def lattice_of(timing: Timing) -> Lattice:
+    """Return the due times of a schedule."""
+    if timing.kind is Kind.AT:
+        return Once(timing.at or 0)
+    if timing.kind is Kind.EVERY:
+        return Every(timing.starts_at or 0, timing.interval or SECOND, timing.ends_at)
+    return OnCron(read_cron(timing.cron or ""), zone_of(timing.timezone), Bounds(timing.starts_at, timing.ends_at))
+
+
+class Calendar(msgspec.Struct, frozen=True, kw_only=True):
+    """Days on which nothing is due, by a name that many schedules share. They are days of each schedule's own zone."""
+
+    name: str
+    days: frozenset[date]
+    description: str | None = None
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """When a template becomes jobs."""
+
+    id: str
+    name: str
+    organization: str
+    template: str
+    timing: Timing
+    state: ScheduleState = ScheduleState.ENABLED
+    description: str | None = None
+    params: dict[str, object] = msgspec.field(default_factory=dict)
+    priority: int | None = None
+    catch_up: CatchUp = CatchUp.LAST
+    catch_up_lateness: Instant | None = None
+    catch_up_count: int | None = None
+    overlap: Overlap = Overlap.SKIP
+    jitter: Instant = 0
+    calendar: str | None = None
+    on_completion: OnCompletion = OnCompletion.PRESERVE
+    depends_on: tuple[str, ...] = ()
+    run_as: str | None = None
+    cursor_at: Instant = 0
+    """Up to here every due time has its fate."""
+    next_at: Instant | None = None
+    last_at: Instant | None = None
+    version: int = 1
+    created_by: str = "system"
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+def check(schedule: Schedule) -> None:
+    """Refuse what can't be, naming the field, the value and what is allowed."""
+    timing = schedule.timing
+    if timing.ends_at is not None and timing.starts_at is not None and timing.ends_at < timing.starts_at:
+        raise InvalidSchedule("ends is before starts: give a later ends, or none")
+    if timing.kind is Kind.EVERY and (timing.interval is None or timing.interval < SECOND):
+        raise InvalidSchedule(f"every={(timing.interval or 0) / SECOND:g} s is not allowed: give at least 1 second")
+    if schedule.catch_up is CatchUp.ALL and schedule.overlap is Overlap.SKIP:
+        raise InvalidSchedule('catch_up="all" with overlap="skip" would skip what it catches up: give overlap="queue" or "allow"')
+    lattice_of(timing)
