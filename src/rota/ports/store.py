@@ -517,7 +517,10 @@ class Store(Protocol):
         """Count what a turn would count, without a turn: for explain."""
 
     def audit(self, *, limit: int, before: int | None = None, scope: Scope = EVERYTHING, subject: str | None = None) -> list[Audited]:
-        """Return changes made by people, newest first; `before` continues after that id."""
+        """Return changes made by people, newest first; `before` continues after that id.
+
+        `subject` is a kind of thing, or `kind:id`; of a job, its chain is meant.
+        """
 
     def stats(self, *, now: Instant, hours: int = 24, scope: Scope = EVERYTHING) -> Stats:
         """Return counts and ages, and how types fared in the last hours, without a walk over history."""

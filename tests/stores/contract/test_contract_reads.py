@@ -316,6 +316,17 @@ def test_what_people_changed_is_read_newest_first_page_by_page(desk):
     assert [entry.actor for entry in desk.store.audit(limit=10, scope=Scope("acme"))] == ["zoe"]
 
 
+def test_what_people_changed_of_a_job_is_what_they_changed_of_its_chain(desk):
+    root = desk.add()
+    desk.store.change(root, actor=ANNA, now=desk.now, priority=60)
+    desk.run_to(Failed("x", permanent=True))
+    tail = desk.id()
+    desk.store.retry(root, new_id=tail, actor=ANNA, now=desk.now)
+    desk.store.change(tail, actor=ANNA, now=desk.now, priority=70)
+    asked = [[entry.action for entry in desk.store.audit(limit=10, subject=f"job:{job_id}")] for job_id in (root, tail)]
+    assert asked == [["job.change", "job.retry", "job.change"]] * 2
+
+
 def test_the_oldest_age_is_never_negative_when_the_clock_steps_back(desk):
     desk.add()
     assert desk.store.stats(now=desk.now - 60 * SECOND).oldest_waiting_s == 0.0

@@ -147,10 +147,14 @@ def log(db: Db, job_id: str) -> list[LogEntry]:
 
 
 def audit(db: Db, limit: int, before: int | None, scope: Scope, subject: str | None) -> list[Audited]:
-    """Return what people changed, newest first. The subject is a kind, as `template`, or a kind and an id, as `template:mail`."""
+    """Return what people changed, newest first. The subject is a kind, as `template`, or one of it, as `template:mail`.
+
+    An id of a job means its chain.
+    """
     kind, colon, subject_id = (subject or "").partition(":")
     values = {"subject": kind or None, "subject_id": subject_id, "organization_id": scope.organization, "limit": limit}
-    rows = db.rows("audit_of" if colon else "audit_trail", **values, before_id=LAST if before is None else before)
+    statement = "audit_trail" if not colon else "audit_of_chain" if kind == "job" else "audit_of"
+    rows = db.rows(statement, **values, before_id=LAST if before is None else before)
     return [
         Audited(
             id=row[0],

@@ -162,6 +162,20 @@ SELECT audit_id, at, actor, organization_id, action, subject, subject_id, before
    AND (:subject IS NULL OR subject = :subject)
  ORDER BY audit_id DESC LIMIT :limit;
 
+-- name: audit_of_chain
+-- Changes are filed under the attempt that was live; who asks about one means its chain.
+WITH RECURSIVE line (job_id) AS (
+    SELECT unhex(:subject_id)
+    UNION
+    SELECT root_id FROM jobs WHERE job_id = unhex(:subject_id)
+    UNION
+    SELECT next.job_id FROM line JOIN jobs AS next ON next.retry_of = line.job_id
+)
+SELECT a.audit_id, a.at, a.actor, a.organization_id, a.action, a.subject, a.subject_id, a.before, a.after
+  FROM line CROSS JOIN audit AS a ON a.subject = :subject AND a.subject_id = lower(hex(line.job_id))
+ WHERE a.audit_id < :before_id AND (:organization_id IS NULL OR a.organization_id = :organization_id)
+ ORDER BY a.audit_id DESC LIMIT :limit;
+
 -- name: audit_of
 SELECT audit_id, at, actor, organization_id, action, subject, subject_id, before, after FROM audit
  WHERE subject = :subject AND subject_id = :subject_id AND audit_id < :before_id
