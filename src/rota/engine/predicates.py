@@ -5,6 +5,7 @@ The dispatcher asks them when it claims and `explain` asks the same ones, in the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -102,7 +103,7 @@ class OrganizationOpen:
         return f"{Held.SUSPENDED}:{name}" if name in world.suspended else None
 
 
-class Limit:
+class Limit(ABC):
     """A condition that is a number: so many, and no more."""
 
     name: str
@@ -111,9 +112,9 @@ class Limit:
     of_type = True
     """All rows of a type share it, whatever their organization."""
 
+    @abstractmethod
     def room(self, job: Waiting, world: World) -> int | None:
         """Return how many more of this kind may start; None: as many as like."""
-        raise NotImplementedError
 
     def word(self, job: Waiting) -> str:
         """Return what it is that this kind shares."""
