@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 from rota.model.cron import Cron, read_cron
 from rota.model.schedules import Kind, Timing
 from rota.model.values import SECOND, Instant, moment
@@ -136,8 +134,3 @@ def _nth(number: int) -> str:
 
 def _list(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def day_word(day: date) -> str:
-    """Return a day as people write it: Mon 2026-03-02."""
-    return f"{DAYS[(day.weekday() + 1) % 7][:3]} {day.isoformat()}"
