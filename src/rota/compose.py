@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -12,6 +12,7 @@ import msgspec
 
 from rota.engine.parts import Parts
 from rota.engine.registry import Registry
+from rota.engine.trigger import Alert
 from rota.engine.worker import Worker
 from rota.errors import InvalidOption
 from rota.executors import build, check_handler
@@ -64,6 +65,8 @@ def make_worker(
     settings: Settings,
     concurrency: int,
     inline: bool = False,
+    alerts: Sequence[Alert] = (),
+    fires: bool = True,
 ) -> Worker:
     """Build a worker on an open store."""
     parts = Parts(
@@ -79,6 +82,8 @@ def make_worker(
         log_dir=opened.log_dir,
         wakeup=None if inline else opened.wakeup,
         inline=inline,
+        alerts=alerts,
+        fires=fires,
     )
     return Worker(parts, concurrency=concurrency)
 

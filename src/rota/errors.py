@@ -232,8 +232,14 @@ class TemplateInUse(Refused):
     code = "template_in_use"
 
 
+class ScheduleExists(Refused):
+    """There is a schedule of this name already: edit it, or choose another name."""
+
+    code = "schedule_exists"
+
+
 class StillNeeded(Refused):
-    """The chain is needed by others, which the message names: it can't be removed yet."""
+    """It is needed by others, which the message names: it can't be removed yet."""
 
     code = "still_needed"
 

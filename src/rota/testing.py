@@ -161,7 +161,7 @@ class Kit:
     def _worker(self) -> Iterator[Any]:
         app = self.app
         app._registry.sync(app._open().store, self.clock.now())
-        with app._inline_worker() as worker:
+        with app._inline_worker(fires=True) as worker:
             yield worker
 
     def _next_due(self) -> datetime | None:

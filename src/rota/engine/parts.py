@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 import msgspec
 
 from rota.engine.registry import Registry
+from rota.engine.trigger import Alert
 from rota.model.handler import Handler
 from rota.model.settings import Settings
 from rota.ports.clock import Clock, Ids
@@ -31,6 +32,10 @@ class Parts(msgspec.Struct, kw_only=True, frozen=True):
     """The definitions, as far as the process knows them."""
     build_executor: Callable[[str, Equipment], Executor]
     log_dir: str | None
+    alerts: Sequence[Alert] = ()
+    """Told of due times that did not run."""
+    fires: bool = True
+    """Fire schedules: a worker that is there for one job alone does not."""
     wakeup: Callable[[], Wakeup] | None = None
     """Makes the hints that other processes have committed."""
     inline: bool = False

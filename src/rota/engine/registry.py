@@ -127,6 +127,10 @@ class Registry:
         other._unsynced = True
         return other
 
+    def find(self, name: str) -> Known | None:
+        """Return a template as it was last read."""
+        return self._known.get(name)
+
     def known(self) -> list[Known]:
         """Return every template as it was last read."""
         return list(self._known.values())

@@ -101,7 +101,7 @@ class Submitter:
     def _plain(  # noqa: PLR0917 - on the path of every job: keywords would cost it half a microsecond
         self, known: Known, organization: Organization, params: Mapping[str, Any] | None, job_id: str, actor: Actor, now: Instant
     ) -> NewRow:
-        _check(known, params)
+        check_params(known, params)
         force = known.force
         row = NewRow(
             job_id=job_id,
@@ -129,7 +129,7 @@ class Submitter:
         job_id: str,
         origin: str = Origin.API,
     ) -> NewRow:
-        _check(known, job.params)
+        check_params(known, job.params)
         force = known.force
         queue_ttl = force.queue_ttl if job.queue_ttl is None else seconds("queue_ttl", job.queue_ttl)
         run_at = now if job.run_at is None else max(now, when(job.run_at, now))
@@ -258,7 +258,8 @@ def job_hash(organization: str, template: str, params: Mapping[str, Any] | None)
     return blake2b(msgspec.json.encode(plain), digest_size=16).hexdigest()
 
 
-def _check(known: Known, params: Mapping[str, Any] | None) -> None:
+def check_params(known: Known, params: Mapping[str, Any] | None) -> None:
+    """Refuse params that the handler could not be called with, where it is known here."""
     handler = known.handler
     if handler is None or (params is not None and not isinstance(params, Mapping)):
         return

@@ -13,6 +13,7 @@ from rota.engine.parts import Parts
 from rota.engine.recovery import Recovery
 from rota.engine.retention import Retention
 from rota.engine.sink import Inbox
+from rota.engine.trigger import Trigger
 from rota.errors import StoreBusy, StoreUnavailable
 from rota.model.decide import Completed, Interrupted, Limits, Released, decide, decide_cancelled
 from rota.model.values import Claimed, Instant
@@ -45,6 +46,15 @@ class Worker:
         self.inbox = Inbox(parts.wakeup() if parts.wakeup is not None else None)
         self.retention = Retention(parts.store, clock=parts.clock, settings=parts.settings, log_dir=parts.log_dir)
         self.recovery = Recovery(parts.store, parts.liveness, clock=parts.clock, ids=parts.ids, rng=parts.rng, settings=parts.settings)
+        self.trigger = Trigger(
+            parts.store,
+            parts.registry,
+            clock=parts.clock,
+            ids=parts.ids,
+            rng=parts.rng,
+            settings=parts.settings,
+            alerts=parts.alerts,
+        )
         self._limits = Limits(parts.settings.snooze_floor, parts.settings.max_snoozes)
         self._crew = Crew(parts, self.inbox, slots=concurrency)
         self._hold = Holding(concurrency, parts.settings)
@@ -148,6 +158,8 @@ class Worker:
             self._housekeep(monotonic)
             if self._untold:
                 self._tell_stopping()
+            if self._parts.fires and not self._stopping and self.trigger.tick():
+                self._more = True
             if self._is_due():
                 self._turn_once()
             self._trouble_s = 0.0
@@ -187,6 +199,7 @@ class Worker:
 
     def _peek(self) -> bool:
         self._peeked = self._clock.monotonic()
+        self.trigger.look()
         peek = self._store.peek(types=self._know.types(self._hold.by_type()), worker_id=self.id)
         for number in peek.cancelling:
             if number not in self._cancelling:
@@ -377,6 +390,8 @@ class Worker:
             delay = min(delay, max(0.0, deadline - self._clock.monotonic()))
         if self._next_due is not None:
             delay = min(delay, max(0.0, (self._next_due - self._clock.now()) / 1e6))
+        if self._parts.fires and self.trigger.next_at is not None:
+            delay = min(delay, max(0.0, (self.trigger.next_at - self._clock.now()) / 1e6))
         return delay
 
     def _poll_s(self) -> float:

@@ -73,6 +73,18 @@ def plan(
     return Plan(rows=tuple(rows), cursor_at=now, next_at=next_at)
 
 
+def previous_due(schedule: Schedule, due_at: Instant) -> Instant:
+    """Return the due time before one, or, for the first, from when on the schedule is in force (the beginning of time if that is open)."""
+    lattice = lattice_of(schedule.timing)
+    reach = DAY_US
+    while reach < due_at:
+        run = lattice.tally(due_at - reach, due_at - 1)
+        if run is not None:
+            return run.last
+        reach *= 8
+    return schedule.timing.starts_at or 0
+
+
 def _gaps(schedule: Schedule, lattice: Lattice, after: Instant, now: Instant) -> Iterator[Fated]:
     """Go through the times that the zone's clock jumped over: none but near a jump of a CRON's zone."""
     if schedule.timing.kind is not Kind.CRON or schedule.timing.timezone == "UTC":

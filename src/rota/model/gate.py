@@ -38,6 +38,8 @@ class Operation(StrEnum):
     PAUSE = "pause and resume an organization"
     DELETE = "delete jobs"
     READ_ORGANIZATIONS = "read organizations and users"
+    SCHEDULE = "make, change and fire schedules and calendars"
+    DELETE_SCHEDULES = "delete schedules and calendars"
     MANAGE_TEMPLATES = "manage templates"
     MANAGE_ORGANIZATIONS = "manage organizations and users"
     OPERATE = "operate workers, pauses, recovery and transactions"
@@ -68,6 +70,8 @@ RIGHTS: dict[Operation, dict[Role, Reach]] = {
         Operation.PAUSE: (_ALL, _ORGANIZATION, _NONE),
         Operation.DELETE: (_ALL, _NONE, _NONE),
         Operation.READ_ORGANIZATIONS: (_ALL, _ORGANIZATION, _NONE),
+        Operation.SCHEDULE: (_ALL, _ORGANIZATION, _NONE),
+        Operation.DELETE_SCHEDULES: (_ALL, _NONE, _NONE),
         Operation.MANAGE_TEMPLATES: (_ALL, _NONE, _NONE),
         Operation.MANAGE_ORGANIZATIONS: (_ALL, _NONE, _NONE),
         Operation.OPERATE: (_ALL, _NONE, _NONE),

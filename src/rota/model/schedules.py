@@ -124,6 +124,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """Up to here every due time has its fate."""
     next_at: Instant | None = None
     last_at: Instant | None = None
+    declared: dict[str, object] | None = None
+    """What the code said of it last, where it is the code's: see `rota.engine.declared`."""
     version: int = 1
     created_by: str = "system"
     created_at: datetime | None = None
@@ -137,6 +139,8 @@ def check(schedule: Schedule) -> None:
         raise InvalidSchedule("ends is before starts: give a later ends, or none")
     if timing.kind is Kind.EVERY and (timing.interval is None or timing.interval < SECOND):
         raise InvalidSchedule(f"every={(timing.interval or 0) / SECOND:g} s is not allowed: give at least 1 second")
+    if schedule.name in schedule.depends_on:
+        raise InvalidSchedule(f"depends_on={schedule.name!r}: a schedule can't depend on itself")
     if schedule.catch_up is CatchUp.ALL and schedule.overlap is Overlap.SKIP:
         raise InvalidSchedule('catch_up="all" with overlap="skip" would skip what it catches up: give overlap="queue" or "allow"')
     lattice_of(timing)

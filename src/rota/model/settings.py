@@ -58,6 +58,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     direct_wait: Annotated[float, Doc("how long a direct execution waits for a slot", 0)] = 300.0
     process_jobs_max: Annotated[int, Doc("jobs a handler process runs before a fresh one takes its place", 1)] = 1000
 
+    schedule_grace: Annotated[
+        float, Doc("a due time that is fired this much late was still in time; a clock set back less is no matter", 0)
+    ] = 60.0
+    schedule_batch: Annotated[int, Doc("schedules fired in one transaction, at most", 1, 10_000)] = 500
+    catch_up_max: Annotated[int, Doc("due times that catch_up=all fires at most, where a schedule has no bound of its own", 1, 10_000)] = (
+        100
+    )
+    dependency_wait: Annotated[
+        float, Doc("how long the last due time of a schedule waits for schedules it depends on; others wait until the next one", 1)
+    ] = 86_400.0
+    calendar_max: Annotated[int, Doc("days in one calendar, at most", 1, 1_000_000)] = 10_000
+    forecast_max: Annotated[int, Doc("due times in one forecast, at most", 1, 10_000_000)] = 100_000
+
     retention: Annotated[float, Doc("how long ended chains are kept; 0 keeps them for ever", 0)] = 30 * 86_400.0
     retention_interval: Annotated[float, Doc("how often a worker looks for what is older", 0.05)] = 60.0
     retention_batch: Annotated[int, Doc("jobs removed in one transaction, at most (a longer chain goes whole)", 1, 100_000)] = 200

@@ -102,6 +102,8 @@ class Spec(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     """At most so many at once in one worker process."""
     rate_limit: Rate | UnsetType | None = UNSET
     submit_limit: Rate | UnsetType | None = UNSET
+    default_params: dict[str, object] | UnsetType | None = UNSET
+    """Under what each job says itself."""
 
 
 FIELDS: tuple[str, ...] = Spec.__struct_fields__
@@ -150,6 +152,7 @@ class InForce(msgspec.Struct, kw_only=True, frozen=True):
     concurrency: int | None
     rate_limit: Rate | None
     submit_limit: Rate | None
+    default_params: dict[str, object] | None = None
 
 
 def spec_of(given: Mapping[str, object]) -> Spec:
@@ -239,6 +242,7 @@ def in_force(name: str, settings: Settings, code: Spec, people: Spec) -> InForce
         concurrency=word("concurrency", None),
         rate_limit=word("rate_limit", None),
         submit_limit=word("submit_limit", None),
+        default_params=word("default_params", None) or None,
     )
 
 

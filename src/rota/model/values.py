@@ -85,6 +85,10 @@ class NewRow(msgspec.Struct, kw_only=True):
     submit_limit: int | None = None
     submit_window: Instant | None = None
     """At most so many of its organization and type inside the window, in microseconds."""
+    schedule_id: str | None = None
+    due_at: Instant | None = None
+    """Of a job that a schedule made; without a due time it was fired by hand."""
+    run_as: str | None = None
     meta: str | None = None
     chosen: bool = False
     """The caller chose the id: it may have been enqueued before."""

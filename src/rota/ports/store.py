@@ -43,6 +43,7 @@ from rota.model.values import (
     WorkerInfo,
 )
 from rota.ports.executor import Report
+from rota.ports.schedules import Schedules
 
 
 class DefinitionsChanged(Exception):  # noqa: N818 - a signal to the caller, not an error of anybody
@@ -236,8 +237,8 @@ class Held(msgspec.Struct, frozen=True):
     """The status of a run that ended although its job did not."""
 
 
-class Store(Protocol):
-    """The durable half of Rota."""
+class Store(Schedules, Protocol):
+    """The durable half of Rota. What it does for schedules: see `rota.ports.schedules`."""
 
     url: str
 

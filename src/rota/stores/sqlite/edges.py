@@ -117,7 +117,11 @@ class Told(msgspec.Struct, kw_only=True):
 def note_ended(db: Db, numbers: list[int]) -> None:
     """Note chains that ended, by the numbers of their tails, as far as anybody waits for them."""
     if numbers and db.value("any_open_edges"):
-        db.change("note_ended", numbers=numbers_json(numbers))
+        text = numbers_json(numbers)
+        db.change("note_ended", numbers=text)
+        # Who waits for a schedule rather than for one of its chains.
+        db.change("let_any_do", numbers=text)
+        db.change("note_schedules_completed", numbers=text)
 
 
 def some_ended(db: Db, limit: int) -> list[Ended]:

@@ -91,6 +91,7 @@ def is_uniform(row: NewRow) -> bool:
         or row.chosen
         or row.job_hash
         or row.submit_limit is not None
+        or row.schedule_id
         or row.origin == Origin.DIRECT
     )
 
@@ -139,6 +140,9 @@ def add(
     waits = first.run_at > now or blockers > 0
     status = "PENDING" if waits else "QUEUED"
     position = 0 if waits else (base or position_after(db, first.organization_id, first.policy.priority)) + GAP
+    if first.schedule_id is not None:
+        number = add_due(db, rows, now, number, blockers=blockers)
+        return [Enqueued(first.job_id, first.job_id, number, status, position, existing=False)]
     many = len(rows) > 1
     db.change(
         "insert_jobs" if many else "insert_job",
@@ -159,6 +163,34 @@ def add(
     return [
         Enqueued(row.job_id, row.job_id, start + index, status, position + gap * index, existing=False) for index, row in enumerate(rows)
     ]
+
+
+def add_due(db: Db, rows: list[NewRow], now: Instant, number: int | None = None, *, blockers: int = 0) -> int:
+    """Write jobs of schedules, of one shape, as `add` does others; return the number of the first."""
+    first = rows[0]
+    waits = first.run_at > now or blockers > 0
+    position = 0 if waits else position_after(db, first.organization_id, first.policy.priority) + GAP
+    db.change(
+        "insert_jobs_due",
+        ids=bytes.fromhex("".join([row.job_id for row in rows])),
+        schedules=bytes.fromhex("".join([row.schedule_id or "" for row in rows])),
+        items=f"[{','.join([_item(row) for row in rows])}]",
+        number=number,
+        status="PENDING" if waits else "QUEUED",
+        position=position,
+        gap=0 if waits else GAP,
+        run_as=first.run_as,
+        blockers=blockers,
+        held=None,
+        now=now,
+        queued_at=None if waits else now,
+        **_columns(first),
+    )
+    return db.raw.last_insert_rowid() - len(rows) + 1
+
+
+def _item(row: NewRow) -> str:
+    return f"[{row.params},{'null' if row.due_at is None else row.due_at}]"
 
 
 def _columns(row: NewRow) -> dict[str, Any]:

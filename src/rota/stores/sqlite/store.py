@@ -15,11 +15,12 @@ from rota.stores.sqlite import adopting, dependencies, groups, intake, queue, re
 from rota.stores.sqlite.connection import Db
 from rota.stores.sqlite.defining import Defining
 from rota.stores.sqlite.reading import Reading
+from rota.stores.sqlite.timing import Timing
 
 _numbers = msgspec.json.Decoder(tuple[int, ...])
 
 
-class SqliteStore(Reading, Defining):
+class SqliteStore(Reading, Defining, Timing):
     """Implements `rota.ports.store.Store` on one file."""
 
     # ---- the queue --------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from rota.compose import Opened, import_named, make_worker, open_store, store_ur
 from rota.engine.driver import Driver
 from rota.engine.registry import Registry
 from rota.engine.submit import Submitter
+from rota.engine.trigger import Alert
 from rota.engine.worker import Worker
 from rota.errors import NotFound, OrganizationUnavailable, PermissionDenied
 from rota.model.checks import check_name
@@ -44,6 +45,7 @@ class Base:
         self._ids: Ids = ids or UuidV7(None if seed is None else self._rng)
         self._registry = Registry(self.settings, self._ids)
         self._submit = Submitter(self._registry, self._clock, self._ids, self.settings, self._parent)
+        self._alerts: list[Alert] = []
         self._opened: Opened | None = None
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -89,7 +91,7 @@ class Base:
         self._opened = self._inline = self._client_id = self._lease = None
         self._drivers = []
 
-    def _make_worker(self, opened: Opened, slots: int, *, inline: bool = False) -> Worker:
+    def _make_worker(self, opened: Opened, slots: int, *, inline: bool = False, fires: bool = True) -> Worker:
         import_named(self._registry, opened.store, self.settings, self._clock)
         return make_worker(
             opened,
@@ -100,11 +102,14 @@ class Base:
             settings=self.settings,
             concurrency=slots,
             inline=inline,
+            alerts=self._alerts,
+            fires=fires,
         )
 
     @contextmanager
-    def _inline_worker(self) -> Iterator[Worker]:
-        worker = self._make_worker(self._open(), 1, inline=True)
+    def _inline_worker(self, *, fires: bool = False) -> Iterator[Worker]:
+        """Lend a worker that runs here; it fires schedules only if it is asked to."""
+        worker = self._make_worker(self._open(), 1, inline=True, fires=fires)
         worker.start()
         try:
             yield worker

@@ -64,6 +64,9 @@ SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
        ({position_base}),
        (SELECT iif(value >= coalesce((SELECT max(number) FROM jobs), 0), value + 1, NULL) FROM meta WHERE key = 'number_floor');
 
+-- name: max_queued
+SELECT max_queued FROM organizations WHERE organization_id = :organization_id;
+
 -- name: queued_count
 SELECT count(*) FROM jobs WHERE status = 'QUEUED' AND organization_id = :organization_id;
 

@@ -1,0 +1,45 @@
+"""Schedules that code declares: made the first time, and brought up to what the code says anew.
+
+What the code said last stands in the schedule. Where it says the same again, nothing happens, whatever people have changed since;
+where it says something else, that option and no other is changed. So people's word stays until the code has a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from rota.model.gate import Actor, Scope
+from rota.model.schedule_options import TIMES, as_said, with_options
+from rota.model.schedules import Schedule
+from rota.model.values import Instant
+from rota.ports.schedules import Decide
+from rota.ports.store import Store
+
+
+def declare(
+    store: Store, new: Schedule, said: Mapping[str, Any], decide: Decide, *, actor: Actor, now: Instant, definitions: int | None
+) -> Schedule:
+    """Make the schedule, or change what is said otherwise than last time."""
+    words = as_said(said)
+    found = store.schedules(scope=Scope(new.organization), name=new.name)
+    if not found:
+        return store.add_schedule(msgspec.structs.replace(new, declared=words), actor=actor, now=now)
+    if found[0].declared == words:
+        return found[0]
+
+    def change(schedule: Schedule) -> Schedule:
+        return msgspec.structs.replace(with_options(schedule, news(schedule.declared or {}, words), now), declared=words)
+
+    return store.change_schedule(found[0].id, change, decide, actor=actor, now=now, definitions=definitions)
+
+
+def news(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are said otherwise now; one that is said no more goes back to its default."""
+    changed = {name: after.get(name) for name in {*before, *after} if before.get(name) != after.get(name)}
+    if any(changed.get(name) is not None for name in TIMES):
+        # Another rule takes the place of the old one by itself.
+        changed = {name: value for name, value in changed.items() if name not in TIMES or value is not None}
+    return changed

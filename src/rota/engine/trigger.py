@@ -1,0 +1,206 @@
+"""The trigger: gives due times their fates, one bounded batch at a time. Every worker has one; the store lets one of them win."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import TypeAlias
+
+import msgspec
+
+from rota.engine.due import DueRows
+from rota.engine.registry import Registry
+from rota.errors import InvalidInput, PermissionDenied, Refused
+from rota.model.fates import Fated, Plan, plan, previous_due
+from rota.model.schedules import Fate, Kind, OnCompletion, Overlap, Schedule, ScheduleState
+from rota.model.settings import Settings
+from rota.model.values import SECOND, Instant, dashed
+from rota.ports.clock import Clock, Ids
+from rota.ports.schedules import Awaited, Beat, DueJob, DueSchedule, Firing
+from rota.ports.store import DefinitionsChanged, Store
+
+log = logging.getLogger("rota.trigger")
+
+QUIET = frozenset({Fate.FIRED, Fate.COALESCED, Fate.SKIPPED_PAUSED, Fate.SKIPPED_CALENDAR})
+"""Fates that somebody asked for, or that ran after all: no cause for alarm."""
+LOOK_S = 0.2
+"""How often a worker that hears of no change still asks when schedules are due."""
+
+
+class NotRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Due times that did not run: what an alert is told."""
+
+    schedule: str
+    organization: str
+    due_at: Instant
+    last_due_at: Instant
+    count: int
+    fate: Fate
+    reason: str | None
+    job_id: str | None = None
+    """Of a due time that fired and whose job did not complete."""
+
+
+Alert: TypeAlias = Callable[[NotRun], object]
+
+
+class Decider:
+    """Decides what becomes of due times at one moment. Handed to the store, which calls it inside its transaction."""
+
+    def __init__(self, rows: DueRows, settings: Settings, now: Instant) -> None:
+        """Take what decisions rest on."""
+        rows.begin()
+        self._rows = rows
+        self._settings = settings
+        self._now = now
+        self.decided: list[tuple[Schedule, Sequence[Fated]]] = []
+
+    def __call__(self, each: DueSchedule) -> Firing:
+        """Decide for one schedule."""
+        schedule, now = each.schedule, self._now
+        planned = plan(
+            schedule,
+            now,
+            calendar=each.calendar,
+            grace=round(self._settings.schedule_grace * SECOND),
+            count_max=self._settings.catch_up_max,
+            already=frozenset(each.already),
+        )
+        rows, jobs = self._settle(each, planned)
+        self.decided.append((schedule, rows))
+        over = schedule.timing.kind is Kind.AT and planned.next_at is None and bool(rows)
+        return Firing(
+            rows=rows,
+            jobs=jobs,
+            cursor_at=planned.cursor_at,
+            next_at=planned.next_at,
+            last_at=max((row.due_at for row in rows if row.fate is Fate.FIRED), default=None),
+            state=ScheduleState.DISABLED if over and schedule.on_completion is OnCompletion.PRESERVE else None,
+            drop=over and schedule.on_completion is OnCompletion.DROP,
+        )
+
+    def _settle(self, each: DueSchedule, planned: Plan) -> tuple[list[Fated], list[DueJob]]:
+        """Turn planned firings into jobs, or into what stands in their way."""
+        rows: list[Fated] = []
+        jobs: list[DueJob] = []
+        before = each.live[-1] if each.live else None
+        for row in planned.rows:
+            if row.fate is not Fate.FIRED:
+                rows.append(row)
+                continue
+            if before is not None and each.schedule.overlap is Overlap.SKIP:
+                rows.append(_instead(row, Fate.SKIPPED_OVERLAP, f"job {dashed(before)} of an earlier due time is not over"))
+                continue
+            try:
+                job = self._job(each, row.due_at, planned.next_at)
+            except (InvalidInput, PermissionDenied, Refused) as error:
+                rows.append(_instead(row, Fate.REFUSED, str(error)))
+                continue
+            if before is not None and (each.schedule.overlap is Overlap.QUEUE or jobs):
+                # Several at once are caught up: one after the other, whatever else is allowed.
+                job.row.after = before
+            before = job.row.job_id
+            rows.append(row)
+            jobs.append(job)
+        return rows, jobs
+
+    def _job(self, each: DueSchedule, due_at: Instant, next_at: Instant | None) -> DueJob:
+        schedule = each.schedule
+        job = DueJob(row=self._rows.row(each, due_at, self._now))
+        if schedule.depends_on:
+            after = previous_due(schedule, due_at)
+            job.awaits = tuple(Awaited(name, after, due_at) for name in schedule.depends_on)
+            job.give_up_at = next_at or self._now + round(self._settings.dependency_wait * SECOND)
+        return job
+
+
+class Trigger:
+    """Fires what is due. Belongs to one thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        *,
+        clock: Clock,
+        ids: Ids,
+        rng: Random,
+        settings: Settings,
+        alerts: Sequence[Alert] = (),
+    ) -> None:
+        """Take what it fires with."""
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._settings = settings
+        self._alerts = alerts
+        self._rows = DueRows(registry, ids, rng)
+        self._grace = round(settings.schedule_grace * SECOND)
+        self._beat = Beat()
+        self._looked: float | None = None
+
+    @property
+    def next_at(self) -> Instant | None:
+        """Return when something is due, as last seen."""
+        return self._beat.next_at
+
+    def look(self) -> None:
+        """Ask the store when something is due."""
+        self._looked = self._clock.monotonic()
+        self._beat = self._store.beat_of_schedules()
+
+    def tick(self) -> bool:
+        """Give due times their fate, a batch at most, if any are due; say whether more are due, or jobs were made."""
+        if self._looked is None or self._clock.monotonic() - self._looked >= LOOK_S:
+            self.look()
+        now, beat = self._clock.now(), self._beat
+        due = beat.next_at is not None and beat.next_at <= now
+        if not due and (beat.furthest is None or beat.furthest <= now + self._grace):
+            return False
+        self.fire(now)
+        self.look()
+        return True
+
+    def fire(self, now: Instant) -> None:
+        """Fire one batch."""
+        while True:
+            self._registry.sync(self._store, now)
+            decider = self.decider(now)
+            try:
+                fired = self._store.fire(
+                    decider,
+                    now=now,
+                    limit=self._settings.schedule_batch,
+                    ahead=now + self._grace,
+                    definitions=self._registry.version,
+                )
+            except DefinitionsChanged:
+                continue
+            for settled in fired.settled:
+                self.tell(settled.schedule, settled.rows)
+            return
+
+    def decider(self, now: Instant) -> Decider:
+        """Return what decides at this moment."""
+        return Decider(self._rows, self._settings, now)
+
+    def tell(self, schedule: Schedule, rows: Iterable[Fated]) -> None:
+        """Tell those who want to know of due times that did not run."""
+        for row in rows:
+            if row.fate not in QUIET:
+                told = {name: getattr(row, name) for name in ("due_at", "last_due_at", "count", "fate", "reason")}
+                self.alert(NotRun(schedule=schedule.name, organization=schedule.organization, **told))
+
+    def alert(self, news: NotRun) -> None:
+        """Write a warning and call every hook; one that fails keeps nobody else from hearing."""
+        log.warning("schedule %s did not run (%d due): %s, %s", news.schedule, news.count, news.fate, news.reason)
+        for hook in tuple(self._alerts):
+            try:
+                hook(news)
+            except Exception:
+                log.exception("an alert hook failed")
+
+
+def _instead(row: Fated, fate: Fate, reason: str) -> Fated:
+    return msgspec.structs.replace(row, fate=fate, reason=reason)

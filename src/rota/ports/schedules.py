@@ -1,0 +1,211 @@
+"""What the engine asks a store to do for schedules: part of the store's contract, beside `rota.ports.store`.
+
+A store decides nothing here either. It reads what a decision rests on, calls `decide`, and writes what came back, all in one
+transaction: no other scheduler, edit or job can come between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from rota.model.fates import Fated
+from rota.model.gate import EVERYTHING, Actor, Scope
+from rota.model.schedules import Calendar, Fate, Schedule, ScheduleState
+from rota.model.states import Status
+from rota.model.values import Instant, NewRow
+
+
+class DueSchedule(msgspec.Struct, kw_only=True):
+    """A schedule whose time has come, and what its fate depends on."""
+
+    schedule: Schedule
+    template_id: str
+    live: tuple[str, ...] = ()
+    """Roots of its chains that have not ended, oldest first."""
+    already: tuple[Instant, ...] = ()
+    """Due times after its cursor that fired when the clock was ahead."""
+    calendar: Calendar | None = None
+    room: int | None = None
+    """How many more jobs its organization may queue, as of the beginning of the transaction; None: any number."""
+
+
+class Awaited(msgspec.Struct, frozen=True):
+    """What a due time waits for: a run of another schedule of the same organization, inside a window."""
+
+    schedule: str
+    after: Instant
+    until: Instant
+    """The window (after, until]. Taken is the job of that schedule's latest due time in it or, where that did not fire, its latest
+    chain that ended in it. COMPLETED satisfies at once, a live one is waited for. Otherwise (dead, or none) any chain of that
+    schedule that completes later will do."""
+
+
+class DueJob(msgspec.Struct, kw_only=True):
+    """One job that a due time becomes."""
+
+    row: NewRow
+    """With its schedule and due time; `after` names the chain whose end it waits for."""
+    awaits: tuple[Awaited, ...] = ()
+    give_up_at: Instant | None = None
+    """If it still waits for another schedule then, it ends SKIPPED and its due time's fate is SKIPPED_DEPENDENCY."""
+
+
+class Firing(msgspec.Struct, kw_only=True):
+    """What is to be written for one schedule: fates, jobs and its new cursor, together or not at all."""
+
+    rows: list[Fated]
+    jobs: list[DueJob]
+    """One for each FIRED row, in their order."""
+    cursor_at: Instant
+    next_at: Instant | None
+    last_at: Instant | None = None
+    state: ScheduleState | None = None
+    """An AT that is over: DISABLED."""
+    drop: bool = False
+    """An AT that is over and is not to be kept."""
+
+
+Decide: TypeAlias = Callable[[DueSchedule], Firing]
+"""Pure: it is called inside the store's transaction and asks the store for nothing."""
+Change: TypeAlias = Callable[[Schedule], Schedule]
+"""From a schedule as it is to what it shall be. Pure, for the same reason; it may refuse by raising."""
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of the ledger that were just written for one schedule."""
+
+    schedule: Schedule
+    rows: tuple[Fated, ...]
+
+
+class Fired(msgspec.Struct, kw_only=True):
+    """What came of a call of `fire`."""
+
+    settled: list[Settled] = msgspec.field(default_factory=list)
+    """Those given up for a dependency among them, as SKIPPED_DEPENDENCY."""
+    unfinished: bool = False
+    """The bound was met: more is due now."""
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    """When schedules want to be looked at."""
+
+    next_at: Instant | None = None
+    """The earliest due time without a fate, or the earliest giving up."""
+    furthest: Instant | None = None
+    """The furthest cursor: one far ahead of now shows that the clock was wrong and has come back."""
+
+
+class Occurrence(msgspec.Struct, kw_only=True, frozen=True):
+    """One row of the ledger, and how the chain of its job stands."""
+
+    schedule: str
+    schedule_id: str
+    organization: str
+    due_at: Instant
+    last_due_at: Instant
+    count: int
+    fate: Fate
+    reason: str | None = None
+    job_id: str | None = None
+    status: Status | None = None
+    """Of the tail of its job's chain; None without a job, or once retention has removed it."""
+    recorded_at: Instant = 0
+
+    @property
+    def ran(self) -> bool | None:
+        """Say whether it ran to its end: None while its chain has not ended, or is no longer there to tell."""
+        if self.fate is not Fate.FIRED:
+            return False
+        if self.status is None or not self.status.ended:
+            return None
+        return self.status is Status.COMPLETED
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rows of the ledger are asked for; None does not filter."""
+
+    scope: Scope = EVERYTHING
+    """Its owner is who made the schedule."""
+    schedule_id: str | None = None
+    organization: str | None = None
+    fates: tuple[Fate, ...] = ()
+    not_ran: bool = False
+    """Fates other than FIRED, and FIRED whose chain ended otherwise than COMPLETED."""
+    since: Instant | None = None
+    until: Instant | None = None
+    """Due times in [since, until); of a span, any of its own."""
+
+
+LedgerCursor: TypeAlias = tuple[Instant, str, str]
+"""Due time, schedule id and fate of a row: the next page goes on before it."""
+
+
+class Schedules(Protocol):
+    """The part of the store that keeps time."""
+
+    def fire(self, decide: Decide, *, now: Instant, limit: int, ahead: Instant, definitions: int | None = None) -> Fired:
+        """Give due times their fates, of at most `limit` schedules, as one transaction.
+
+        First, cursors beyond `ahead` are pulled back to `now`: fates of times that have not come after all are taken back, but what
+        FIRED stays (see `DueSchedule.already`). Then jobs that waited for another schedule until they were to be given up end. Then
+        each schedule whose next due time has come is decided and written; one that depends on others comes after them.
+        Raise DefinitionsChanged, writing nothing, if `definitions` is given and is not the version in force.
+        """
+
+    def beat_of_schedules(self) -> Beat:
+        """Return when `fire` is worth a call, without a walk over schedules."""
+
+    def add_schedule(self, schedule: Schedule, *, actor: Actor, now: Instant) -> Schedule:
+        """Add a schedule, with its cursor and next due time as given. Audited.
+
+        Raise ScheduleExists; UnknownTemplate; InvalidSchedule for a calendar or a dependency that is not there, DependencyCycle
+        naming the path.
+        """
+
+    def change_schedule(
+        self, schedule_id: str, change: Change, decide: Decide, *, actor: Actor, now: Instant, definitions: int | None = None
+    ) -> Schedule:
+        """Close the ledger by the old definition up to now, then change it; both or neither. Audited. Raise as `add_schedule`, NotFound.
+
+        What `change` returns must keep id, name and organization; cursor, next due time and version are the store's to write: the
+        cursor becomes `now`, what is DISABLED has no next due time. A change that changes nothing writes nothing.
+        """
+
+    def drop_schedule(self, schedule_id: str, decide: Decide, *, actor: Actor, now: Instant, definitions: int | None = None) -> None:
+        """Close the ledger, then remove the schedule from sight: its name is free, its jobs and its ledger stay. Audited.
+
+        Raise NotFound; StillNeeded naming schedules that depend on it.
+        """
+
+    def schedules(self, *, scope: Scope = EVERYTHING, name: str | None = None, template: str | None = None) -> list[Schedule]:
+        """Return schedules by organization and name; the scope's owner is who made them."""
+
+    def schedule(self, schedule_id: str) -> Schedule | None:
+        """Return one schedule by its id, also one that was dropped."""
+
+    def occurrences(self, ledger: Ledger, /, *, limit: int, before: LedgerCursor | None = None) -> list[Occurrence]:
+        """Return rows of the ledger, latest due time first; `before` goes on after that row."""
+
+    def awaited(self, job_id: str) -> list[str]:
+        """Return the names of schedules any of whose chains this job waits for."""
+
+    def put_calendar(self, calendar: Calendar, *, organization: str, actor: Actor, now: Instant) -> None:
+        """Make a calendar or change its days. Audited.
+
+        Schedules that use it are not closed first: days that have passed may be told by the new days.
+        """
+
+    def drop_calendar(self, name: str, *, organization: str, actor: Actor, now: Instant) -> None:
+        """Remove a calendar. Audited. Raise NotFound; StillNeeded naming schedules that use it."""
+
+    def calendars(self, *, organization: str | None = None) -> list[tuple[str, Calendar]]:
+        """Return calendars with their organizations, by name."""
+
+
+def cursor_of(occurrence: Occurrence) -> LedgerCursor:
+    """Return the place of a row in the ledger."""
+    return occurrence.due_at, occurrence.schedule_id, occurrence.fate

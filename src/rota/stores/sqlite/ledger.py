@@ -1,0 +1,95 @@
+"""The ledger in SQL: fates of due times, written as they are given, taken back where the clock was wrong, and read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from rota.model.fates import Fated
+from rota.model.lattice import Run
+from rota.model.schedules import Fate, Schedule, lattice_of
+from rota.model.states import Status
+from rota.model.values import Instant
+from rota.ports.schedules import Firing, Ledger, LedgerCursor, Occurrence
+from rota.stores.sqlite.connection import Db
+
+_encode = msgspec.json.Encoder().encode
+
+
+def record(db: Db, firings: Iterable[tuple[Schedule, Firing]], now: Instant) -> None:
+    """Write the fates of several schedules."""
+    new: list[tuple[Any, ...]] = []
+    for schedule, firing in firings:
+        jobs = iter(firing.jobs)
+        newest: tuple[Any, ...] | None = None
+        looked = False
+        for row in firing.rows:
+            if row.fate is Fate.FIRED:
+                new.append((schedule.id, row.due_at, row.last_due_at, row.count, row.fate, row.reason, next(jobs).row.job_id))
+                looked, newest = True, None
+                continue
+            if not looked:
+                looked, newest = True, db.row("newest_occurrence", schedule_id=schedule.id)
+            if not _extend(db, schedule.id, row, newest, now):
+                new.append((schedule.id, row.due_at, row.last_due_at, row.count, row.fate, row.reason, None))
+            newest = None
+    if new:
+        db.change("insert_occurrences", rows=_encode(new).decode(), now=now)
+
+
+def _extend(db: Db, schedule_id: str, row: Fated, newest: tuple[Any, ...] | None, now: Instant) -> bool:
+    """Make the newest row longer if it has the same fate for the same reason: a month of pause is one row."""
+    if newest is None or newest[1:] != (row.fate, row.reason):
+        return False
+    values = {"due_at": newest[0], "fate": row.fate, "last_due_at": row.last_due_at, "count": row.count}
+    return bool(db.change("extend_occurrence", schedule_id=schedule_id, now=now, **values))
+
+
+def take_back(db: Db, schedule: Schedule, now: Instant) -> None:
+    """Take back the fates of times that have not come after all; what fired stays."""
+    db.change("take_back_occurrences", schedule_id=schedule.id, now=now)
+    lattice = lattice_of(schedule.timing)
+    for due_at, fate in db.rows("reaching_occurrences", schedule_id=schedule.id, now=now):
+        left = lattice.tally(due_at - 1, now) or Run(due_at, due_at, 1)
+        db.change("cut_occurrence", schedule_id=schedule.id, due_at=due_at, fate=fate, last_due_at=left.last, count=left.count)
+
+
+def occurrences(db: Db, ledger: Ledger, limit: int, before: LedgerCursor | None) -> list[Occurrence]:
+    """Return rows of the ledger, latest first."""
+    organization, scope = ledger.organization, ledger.scope
+    if scope.organization is not None and organization not in {None, scope.organization}:
+        return []
+    at, schedule_id, fate = before or (None, None, None)
+    rows = db.rows(
+        "occurrences_everywhere" if ledger.schedule_id is None else "occurrences_of_schedule",
+        **({} if ledger.schedule_id is None else {"schedule_id": ledger.schedule_id}),
+        organization_id=scope.organization or organization,
+        owner=scope.owner,
+        since=ledger.since,
+        until=ledger.until,
+        fates=_encode(ledger.fates).decode(),
+        not_ran=int(ledger.not_ran),
+        before_at=at,
+        before_schedule=schedule_id,
+        before_fate=fate,
+        limit=limit,
+    )
+    return [_occurrence(row) for row in rows]
+
+
+def _occurrence(row: tuple[Any, ...]) -> Occurrence:
+    return Occurrence(
+        schedule=row[0],
+        schedule_id=row[1],
+        organization=row[2],
+        due_at=row[3],
+        last_due_at=row[4],
+        count=row[5],
+        fate=Fate(row[6]),
+        reason=row[7],
+        job_id=row[8],
+        status=None if row[9] is None else Status(row[9]),
+        recorded_at=row[10],
+    )

@@ -1,0 +1,130 @@
+-- The ledger: what became of each due time, and the jobs that came of those that fired.
+
+-- name: insert_occurrences
+-- Each row: [schedule, due, last due, count, fate, reason, job id or null].
+INSERT INTO occurrences (schedule_id, due_at, last_due_at, count, fate, reason, job_id, recorded_at)
+SELECT unhex(e.value ->> 0), e.value ->> 1, e.value ->> 2, e.value ->> 3, e.value ->> 4, e.value ->> 5, unhex(e.value ->> 6), :now
+  FROM json_each(:rows) AS e;
+
+-- name: newest_occurrence
+SELECT due_at, fate, reason FROM occurrences WHERE schedule_id = unhex(:schedule_id) ORDER BY due_at DESC LIMIT 1;
+
+-- name: extend_occurrence
+UPDATE occurrences SET last_due_at = max(last_due_at, :last_due_at), count = count + :count, recorded_at = :now
+ WHERE schedule_id = unhex(:schedule_id) AND due_at = :due_at AND fate = :fate;
+
+-- name: take_back_occurrences
+-- Fates that were given for times that have not come after all.
+DELETE FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at > :now AND fate <> 'FIRED';
+
+-- name: reaching_occurrences
+SELECT due_at, fate FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at <= :now AND last_due_at > :now AND fate <> 'FIRED';
+
+-- name: cut_occurrence
+UPDATE occurrences SET last_due_at = :last_due_at, count = :count WHERE schedule_id = unhex(:schedule_id) AND due_at = :due_at AND fate = :fate;
+
+-- name: next_number
+-- The number to go on with where the newest jobs were deleted, NULL otherwise: SQLite counts on by itself.
+SELECT iif(value >= coalesce((SELECT max(number) FROM jobs), 0), value + 1, NULL) FROM meta WHERE key = 'number_floor';
+
+-- name: insert_jobs_due
+-- Jobs of schedules, of one shape: :items is a JSON array of [params, due time], :schedules holds 16 bytes for each.
+INSERT INTO jobs (number, job_id, root_id, params, position, schedule_id, due_at, run_as, {new_columns})
+SELECT :number + e.key, substr(:ids, e.key * 16 + 1, 16), substr(:ids, e.key * 16 + 1, 16), e.value -> 0, :position + :gap * e.key,
+       substr(:schedules, e.key * 16 + 1, 16), e.value ->> 1, :run_as, {new_values}
+  FROM json_each(:items) AS e;
+
+-- ---- waiting for other schedules -----------------------------------------------------------------------------------
+
+-- name: fired_in_window
+-- The latest due time of a schedule in a window, with its fate and job.
+SELECT o.fate, lower(hex(o.job_id)) FROM occurrences AS o
+ WHERE o.schedule_id = unhex(:schedule_id) AND o.due_at <= :until AND o.last_due_at > :after AND o.fate <> 'SKIPPED_DST_GAP'
+ ORDER BY o.due_at DESC LIMIT 1;
+
+-- name: ended_in_window
+-- The latest chain of a schedule that ended in a window.
+SELECT lower(hex(j.root_id)) FROM jobs AS j INDEXED BY jobs_schedule_ended
+ WHERE j.schedule_id = unhex(:schedule_id) AND j.schedule_id IS NOT NULL AND j.finished_at > :after AND j.finished_at <= :until
+   AND j.status IN ('COMPLETED', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED') AND NOT EXISTS (SELECT 1 FROM jobs AS n WHERE n.retry_of = j.job_id)
+ ORDER BY j.finished_at DESC LIMIT 1;
+
+-- name: add_schedule_edge
+INSERT INTO job_edges (child, parent_root, needs, on_failure, source, resolved_at, until)
+VALUES (:child, unhex(:parent), 'success', 'wait', 'schedule', :resolved_at, :until);
+
+-- name: note_schedules_completed
+-- Schedules of which a chain has completed, by the numbers of the tails, as far as anybody waits for any of their chains.
+INSERT INTO ended_roots (root_id, status)
+SELECT j.schedule_id, 'COMPLETED' FROM json_each(:numbers) AS e CROSS JOIN jobs AS j ON j.number = e.value
+ WHERE j.schedule_id IS NOT NULL AND j.status = 'COMPLETED'
+   AND EXISTS (SELECT 1 FROM job_edges INDEXED BY edges_open WHERE parent_root = j.schedule_id AND resolved_at IS NULL)
+    ON CONFLICT (root_id) DO NOTHING;
+
+-- name: let_any_do
+-- Those who waited for a chain of a schedule that did not complete wait for any chain of that schedule from now on.
+UPDATE OR REPLACE job_edges SET parent_root = d.schedule_id
+  FROM (SELECT j.root_id, j.schedule_id FROM json_each(:numbers) AS e CROSS JOIN jobs AS j ON j.number = e.value
+         WHERE j.schedule_id IS NOT NULL AND j.status IN ('DEAD_LETTER', 'SKIPPED', 'CANCELLED')) AS d
+ WHERE job_edges.parent_root = d.root_id AND job_edges.source = 'schedule' AND job_edges.resolved_at IS NULL;
+
+-- name: anybody_late
+SELECT EXISTS (SELECT 1 FROM job_edges INDEXED BY edges_until WHERE resolved_at IS NULL AND until IS NOT NULL AND until <= :now);
+
+-- name: waited_too_long
+-- Jobs that still wait for another schedule although it is time to give up, with what their fate is written by.
+SELECT j.number, lower(hex(j.schedule_id)), j.due_at, lower(hex(j.job_id)), json_group_array(DISTINCT coalesce(w.name, d.name))
+  FROM (SELECT DISTINCT child FROM job_edges INDEXED BY edges_until
+         WHERE resolved_at IS NULL AND until IS NOT NULL AND until <= :now LIMIT :limit) AS late
+ CROSS JOIN jobs AS j ON j.number = late.child
+ CROSS JOIN job_edges AS e ON e.child = j.number AND e.source = 'schedule' AND +e.resolved_at IS NULL
+  LEFT JOIN schedules AS w ON w.schedule_id = e.parent_root
+  LEFT JOIN jobs AS p ON p.job_id = e.parent_root
+  LEFT JOIN schedules AS d ON d.schedule_id = p.schedule_id
+ GROUP BY j.number;
+
+-- name: fate_of_dependency
+UPDATE occurrences SET fate = 'SKIPPED_DEPENDENCY', reason = :reason, recorded_at = :now
+ WHERE schedule_id = unhex(:schedule_id) AND due_at = :due_at AND fate = 'FIRED';
+
+-- name: awaited_schedules
+SELECT DISTINCT s.name FROM jobs AS j CROSS JOIN job_edges AS e ON e.child = j.number AND e.source = 'schedule' AND +e.resolved_at IS NULL
+ CROSS JOIN schedules AS s ON s.schedule_id = e.parent_root WHERE j.job_id = unhex(:job_id) ORDER BY s.name;
+
+-- ---- reading -------------------------------------------------------------------------------------------------------
+
+-- name: occurrence_columns
+s.name, lower(hex(o.schedule_id)) AS schedule_id, s.organization_id, o.due_at, o.last_due_at, o.count, o.fate AS fate, o.reason, lower(hex(o.job_id)),
+(WITH RECURSIVE line (job_id) AS (
+     SELECT o.job_id WHERE o.job_id IS NOT NULL
+     UNION ALL
+     SELECT next.job_id FROM line CROSS JOIN jobs AS next ON next.retry_of = line.job_id)
+ SELECT j.status FROM line CROSS JOIN jobs AS j ON j.job_id = line.job_id WHERE NOT EXISTS (SELECT 1 FROM jobs AS n WHERE n.retry_of = line.job_id)) AS status,
+o.recorded_at
+
+-- name: occurrence_filter
+(:organization_id IS NULL OR s.organization_id = :organization_id) AND (:owner IS NULL OR s.created_by = :owner)
+AND (:since IS NULL OR o.last_due_at >= :since) AND (:until IS NULL OR o.due_at < :until)
+AND (:fates = '[]' OR o.fate IN (SELECT value FROM json_each(:fates)))
+AND (:before_at IS NULL OR (o.due_at, o.schedule_id, o.fate) < (:before_at, unhex(:before_schedule), :before_fate))
+
+-- name: occurrence_outcome
+(NOT :not_ran OR found.fate <> 'FIRED' OR found.status IN ('DEAD_LETTER', 'SKIPPED', 'CANCELLED'))
+
+-- name: occurrences_everywhere
+SELECT * FROM (
+    SELECT {occurrence_columns} FROM occurrences AS o INDEXED BY occurrences_time CROSS JOIN schedules AS s ON s.schedule_id = o.schedule_id
+     WHERE {occurrence_filter} ORDER BY o.due_at DESC, o.schedule_id DESC, o.fate DESC) AS found
+ WHERE {occurrence_outcome} LIMIT :limit;
+
+-- name: occurrences_of_schedule
+SELECT * FROM (
+    SELECT {occurrence_columns} FROM occurrences AS o CROSS JOIN schedules AS s ON s.schedule_id = o.schedule_id
+     WHERE o.schedule_id = unhex(:schedule_id) AND {occurrence_filter} ORDER BY o.due_at DESC, o.fate DESC) AS found
+ WHERE {occurrence_outcome} LIMIT :limit;
+
+-- name: forget_occurrences
+-- Rows of due times long ago whose jobs, if they had any, are gone too.
+DELETE FROM occurrences WHERE (schedule_id, due_at, fate) IN (
+    SELECT o.schedule_id, o.due_at, o.fate FROM occurrences AS o INDEXED BY occurrences_old
+     WHERE o.last_due_at < :before AND NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.job_id = o.job_id) ORDER BY o.last_due_at LIMIT :limit);

@@ -1,0 +1,116 @@
+-- Schedules and their calendars: defined, read, and when they are to be looked at.
+
+-- name: schedule_columns
+-- In the order of rota.stores.sqlite.schedules.Row.
+lower(hex(s.schedule_id)), s.name, s.organization_id, t.name, lower(hex(s.template_id)), s.kind, s.cron_expression, s.at, s.interval_us, s.timezone,
+s.starts_at, s.ends_at, s.state, s.description, json(s.param_overrides), s.priority, s.catch_up, s.catch_up_lateness, s.catch_up_count, s.overlap,
+s.jitter, s.calendar, s.on_completion, json(s.depends_on), s.run_as, s.cursor_at, s.next_trigger_at, s.last_triggered_at, json(s.declared), s.version,
+s.created_by, s.created_at, s.updated_at, s.dropped_at
+
+-- name: due_surroundings
+-- What the fate of a due time depends on: live chains, and due times that fired when the clock was ahead.
+json((SELECT json_group_array(lower(hex(root_id))) FROM (
+    SELECT root_id FROM jobs INDEXED BY jobs_schedule_live WHERE schedule_id = s.schedule_id AND schedule_id IS NOT NULL AND finished_at IS NULL
+     ORDER BY number))),
+json((SELECT json_group_array(due_at) FROM occurrences WHERE schedule_id = s.schedule_id AND due_at > s.cursor_at AND fate = 'FIRED'))
+
+-- name: schedules_due_now
+SELECT json_group_array(json_array({schedule_columns}, {due_surroundings})) FROM (
+    SELECT * FROM schedules INDEXED BY schedules_due
+     WHERE (depends_on IS NOT NULL) = :depends AND state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at <= :now
+     ORDER BY next_trigger_at LIMIT :limit) AS s
+ CROSS JOIN templates AS t ON t.template_id = s.template_id;
+
+-- name: schedule_due
+SELECT json_group_array(json_array({schedule_columns}, {due_surroundings})) FROM schedules AS s
+ CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE s.schedule_id = unhex(:schedule_id) AND s.dropped_at IS NULL;
+
+-- name: due_before_it
+-- The schedules among these names that are due themselves and have not fired yet.
+SELECT s.name FROM json_each(:names) AS e CROSS JOIN schedules AS s INDEXED BY schedules_name
+    ON s.organization_id = :organization_id AND s.name = e.value AND s.dropped_at IS NULL
+ WHERE s.state <> 'DISABLED' AND s.next_trigger_at <= :now;
+
+-- name: schedules_too_far
+-- The clock was ahead when these were last looked at, and has come back.
+SELECT json_group_array(json_array({schedule_columns})) FROM (
+    SELECT * FROM schedules INDEXED BY schedules_ahead
+     WHERE state <> 'DISABLED' AND dropped_at IS NULL AND cursor_at > :ahead LIMIT :limit) AS s
+ CROSS JOIN templates AS t ON t.template_id = s.template_id;
+
+-- name: beat_of_schedules
+SELECT (SELECT min(next_trigger_at) FROM schedules INDEXED BY schedules_due
+         WHERE (depends_on IS NOT NULL) = 0 AND state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at IS NOT NULL),
+       (SELECT min(next_trigger_at) FROM schedules INDEXED BY schedules_due
+         WHERE (depends_on IS NOT NULL) = 1 AND state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at IS NOT NULL),
+       (SELECT min(until) FROM job_edges INDEXED BY edges_until WHERE resolved_at IS NULL AND until IS NOT NULL),
+       (SELECT max(cursor_at) FROM schedules INDEXED BY schedules_ahead WHERE state <> 'DISABLED' AND dropped_at IS NULL);
+
+-- name: schedules
+SELECT json_group_array(json_array({schedule_columns})) FROM (
+    SELECT * FROM schedules WHERE dropped_at IS NULL AND (:organization_id IS NULL OR organization_id = :organization_id)
+       AND (:owner IS NULL OR created_by = :owner) AND (:name IS NULL OR name = :name) ORDER BY organization_id, name) AS s
+ CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE :template IS NULL OR t.name = :template;
+
+-- name: schedule
+SELECT json_group_array(json_array({schedule_columns})) FROM schedules AS s
+ CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE s.schedule_id = unhex(:schedule_id);
+
+-- name: schedule_named
+SELECT lower(hex(schedule_id)) FROM schedules INDEXED BY schedules_name
+ WHERE organization_id = :organization_id AND name = :name AND dropped_at IS NULL;
+
+-- name: template_named
+SELECT lower(hex(template_id)) FROM templates WHERE name = :name AND dropped_at IS NULL;
+
+-- name: all_depending
+-- Every schedule of an organization that depends on others.
+SELECT name, depends_on FROM schedules WHERE organization_id = :organization_id AND dropped_at IS NULL AND depends_on IS NOT NULL;
+
+-- name: put_schedule
+-- Make or overwrite a schedule: one statement, so that no column is forgotten in one of two.
+INSERT INTO schedules (schedule_id, organization_id, template_id, name, description, kind, cron_expression, at, interval_us, timezone, starts_at, ends_at,
+                       state, param_overrides, priority, catch_up, catch_up_lateness, catch_up_count, overlap, jitter, calendar, on_completion,
+                       depends_on, run_as, cursor_at, next_trigger_at, declared, version, created_by, created_at, updated_at)
+VALUES (unhex(:schedule_id), :organization_id, unhex(:template_id), :name, :description, :kind, :cron, :at, :interval, :timezone, :starts_at, :ends_at,
+        :state, :params, :priority, :catch_up, :catch_up_lateness, :catch_up_count, :overlap, :jitter, :calendar, :on_completion,
+        :depends_on, :run_as, :cursor_at, :next_at, :declared, 1, :created_by, :now, :now)
+    ON CONFLICT (schedule_id) DO UPDATE
+   SET template_id = excluded.template_id, description = excluded.description, kind = excluded.kind, cron_expression = excluded.cron_expression,
+       at = excluded.at, interval_us = excluded.interval_us, timezone = excluded.timezone, starts_at = excluded.starts_at,
+       ends_at = excluded.ends_at, state = excluded.state, param_overrides = excluded.param_overrides, priority = excluded.priority,
+       catch_up = excluded.catch_up, catch_up_lateness = excluded.catch_up_lateness, catch_up_count = excluded.catch_up_count,
+       overlap = excluded.overlap, jitter = excluded.jitter, calendar = excluded.calendar, on_completion = excluded.on_completion,
+       depends_on = excluded.depends_on, run_as = excluded.run_as, cursor_at = excluded.cursor_at, next_trigger_at = excluded.next_trigger_at,
+       declared = excluded.declared, version = schedules.version + 1, updated_at = excluded.updated_at;
+
+-- name: drop_schedule
+UPDATE schedules SET dropped_at = :now, next_trigger_at = NULL, updated_at = :now WHERE schedule_id = unhex(:schedule_id) AND dropped_at IS NULL;
+
+-- name: advance_schedules
+-- Each row: [id, cursor, next, last or null, state or null, dropped].
+UPDATE schedules SET cursor_at = e.value ->> 1, next_trigger_at = e.value ->> 2, last_triggered_at = coalesce(e.value ->> 3, last_triggered_at),
+                     state = coalesce(e.value ->> 4, state), dropped_at = iif(e.value ->> 5, :now, dropped_at)
+  FROM json_each(:rows) AS e
+ WHERE schedule_id = unhex(e.value ->> 0);
+
+-- ---- calendars -----------------------------------------------------------------------------------------------------
+
+-- name: calendar
+SELECT days, description FROM calendars WHERE organization_id = :organization_id AND name = :name;
+
+-- name: calendars
+SELECT organization_id, name, days, description FROM calendars
+ WHERE :organization_id IS NULL OR organization_id = :organization_id ORDER BY organization_id, name;
+
+-- name: put_calendar
+INSERT INTO calendars (organization_id, name, description, days, created_by, created_at, updated_at)
+VALUES (:organization_id, :name, :description, :days, :actor, :now, :now)
+    ON CONFLICT (organization_id, name) DO UPDATE SET description = excluded.description, days = excluded.days, updated_at = excluded.updated_at
+ WHERE (description, days) IS NOT (excluded.description, excluded.days);
+
+-- name: drop_calendar
+DELETE FROM calendars WHERE organization_id = :organization_id AND name = :name;
+
+-- name: users_of_calendar
+SELECT name FROM schedules WHERE organization_id = :organization_id AND calendar = :name AND dropped_at IS NULL ORDER BY name;

@@ -1,0 +1,329 @@
+"""Schedules: made, changed, fired by hand, and what became of their due times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import Any, TypeVar
+
+import msgspec
+
+from rota.engine.declared import declare
+from rota.engine.due import DueRows
+from rota.engine.trigger import Decider, Trigger
+from rota.errors import InvalidOption, InvalidSchedule, NotFound
+from rota.model.checks import check_name, whole
+from rota.model.gate import EVERYTHING, Actor, Operation, Scope
+from rota.model.params import encode_params
+from rota.model.schedule_options import OPTIONS, TIMES, calendar_of, with_options
+from rota.model.schedules import Calendar, Fate, Kind, Schedule, ScheduleState, Timing
+from rota.model.values import SECOND, Instant, Job
+from rota.ports.schedules import Ledger, LedgerCursor
+from rota.ports.store import DefinitionsChanged, Store
+from rota.surfaces.python.base import Base
+from rota.surfaces.python.moments import ago
+from rota.surfaces.python.results import job_of
+from rota.surfaces.python.schedule_views import OccurrenceView, ScheduleView, occurrence_view, schedule_view
+
+Hook = TypeVar("Hook", bound=Callable[..., Any])
+T = TypeVar("T")
+LIST_MAX = 100_000
+"""Rows of one page, at most: more are read page by page."""
+
+
+class Scheduling(Base):
+    """The part of Rota that keeps schedules."""
+
+    def schedule(
+        self,
+        name: str,
+        template: str,
+        *,
+        cron: str | None = None,
+        at: datetime | str | None = None,
+        every: float | str | timedelta | None = None,
+        timezone: str | None = None,
+        starts: datetime | str | None = None,
+        ends: datetime | str | None = None,
+        params: Mapping[str, Any] | None = None,
+        priority: str | int | None = None,
+        catch_up: str | None = None,
+        catch_up_lateness: float | str | timedelta | None = None,
+        catch_up_count: int | None = None,
+        overlap: str | None = None,
+        jitter: float | str | timedelta | None = None,
+        calendar: str | None = None,
+        on_completion: str | None = None,
+        depends_on: Sequence[str] | str | None = None,
+        run_as: str | None = None,
+        description: str | None = None,
+        organization: str | None = None,
+        actor: Actor | str | None = None,
+    ) -> ScheduleView:
+        """Say when a template becomes jobs: `cron`, `at` or `every`. For programs, which say it again at each start.
+
+        The first time the schedule is made. Later, what the program says otherwise than last time is changed, and what people have
+        changed meanwhile stays. Due times up to now get their fate by what held before.
+        """
+        given = {option: value for option, value in locals().items() if option in OPTIONS and value is not None}
+        who = self._acts(actor, Operation.SCHEDULE, organization)
+        return schedule_view(self._declare(name, given, who))
+
+    def create_schedule(
+        self,
+        name: str,
+        template: str,
+        *,
+        enabled: bool = True,
+        organization: str | None = None,
+        actor: Actor | str | None = None,
+        **options: Any,
+    ) -> ScheduleView:
+        """Make a schedule, with the options of `schedule`; refuse if there is one of that name."""
+        who = self._acts(actor, Operation.SCHEDULE, organization)
+        new = self._new_schedule(name, {**options, "template": template}, who)
+        if not enabled:
+            new = msgspec.structs.replace(new, state=ScheduleState.DISABLED)
+        return schedule_view(self._add_schedule(new, who))
+
+    def edit_schedule(
+        self, name: str, *, organization: str | None = None, actor: Actor | str | None = None, **options: Any
+    ) -> ScheduleView:
+        """Change some options of a schedule; None takes one back to its default. Jobs that are there stay as they are."""
+        if not options:
+            raise InvalidOption(f"nothing to change: give some of {', '.join(OPTIONS)}")
+        now = self._clock.now()
+
+        def change(schedule: Schedule) -> Schedule:
+            changed = with_options(schedule, options, now)
+            self._check_new(changed, now, moved=changed.timing != schedule.timing)
+            return changed
+
+        return self._change(name, change, organization, actor)
+
+    def enable_schedule(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> ScheduleView:
+        """Let a schedule fire from now on. What was due while it was disabled is not made up for; what was due in a pause was skipped."""
+        return self._set_schedule_state(name, ScheduleState.ENABLED, organization, actor)
+
+    def disable_schedule(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> ScheduleView:
+        """Take a schedule out of use: it has no due times. Its jobs go on."""
+        return self._set_schedule_state(name, ScheduleState.DISABLED, organization, actor)
+
+    def pause_schedule(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> ScheduleView:
+        """Let a schedule skip its due times, each written down as skipped, until it is enabled again."""
+        return self._set_schedule_state(name, ScheduleState.PAUSED, organization, actor)
+
+    def delete_schedule(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> None:
+        """Remove a schedule. Its jobs and its ledger stay; code that still declares it makes it anew."""
+        who = self._acts(actor, Operation.DELETE_SCHEDULES, organization)
+        found = self._named(name, who, Operation.DELETE_SCHEDULES, organization)
+        self._deciding(lambda decide, store, now, version: store.drop_schedule(found.id, decide, actor=who, now=now, definitions=version))
+
+    def fire(
+        self, name: str, params: Mapping[str, Any] | None = None, *, organization: str | None = None, actor: Actor | str | None = None
+    ) -> Job:
+        """Make a job of a schedule now, whatever its state, beside its due times: none of them is shifted or used up.
+
+        `params` go over the schedule's own.
+        """
+        who = self._acts(actor, Operation.SCHEDULE, organization)
+        schedule, store = self._named(name, who, Operation.SCHEDULE, organization), self._open().store
+        while True:
+            now = self._clock.now()
+            known = self._registry.resolve(schedule.template, store, now)
+            self._registry.organization(schedule.organization, store, now)
+            merged = {**schedule.params, **(params or {})}
+            row = DueRows(self._registry, self._ids, self._rng).build(schedule, known, merged, now=now, run_at=now)
+            row.owner = who.name
+            try:
+                enqueued = store.enqueue([row], now=now, definitions=self._registry.version)[0]
+            except DefinitionsChanged:
+                continue
+            self._poke()
+            return store.job(enqueued.job_id) or job_of(row, enqueued, now)
+
+    # ---- reading ----------------------------------------------------------------------------------------------
+
+    def schedules(
+        self, *, template: str | None = None, organization: str | None = None, actor: Actor | str | None = None
+    ) -> list[ScheduleView]:
+        """Return schedules, by organization and name."""
+        found = self._open_synced().schedules(scope=self._scope(actor, Operation.READ), template=template)
+        return [schedule_view(each) for each in found if organization in {None, each.organization}]
+
+    def get_schedule(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> ScheduleView:
+        """Return one schedule."""
+        return schedule_view(self._named(name, actor, Operation.READ, organization))
+
+    def occurrences(
+        self,
+        schedule: str | None = None,
+        *,
+        fate: Fate | str | Iterable[str] | None = None,
+        not_ran: bool = False,
+        since: datetime | timedelta | None = None,
+        until: datetime | timedelta | None = None,
+        limit: int = 100,
+        before: LedgerCursor | None = None,
+        organization: str | None = None,
+        actor: Actor | str | None = None,
+    ) -> list[OccurrenceView]:
+        """Return what became of due times, latest first; `before=found[-1].cursor` is the page after it.
+
+        `not_ran` leaves what did not run: every fate but FIRED, and FIRED whose job did not end COMPLETED.
+        """
+        now = self._clock.now()
+        whole("limit", limit, least=1, most=LIST_MAX)
+        found = None if schedule is None else self._named(schedule, actor, Operation.READ, organization)
+        ledger = Ledger(
+            scope=self._scope(actor, Operation.READ),
+            schedule_id=None if found is None else found.id,
+            organization=organization,
+            fates=_fates(fate),
+            not_ran=not_ran,
+            since=None if since is None else ago("since", since, now),
+            until=None if until is None else ago("until", until, now),
+        )
+        return [occurrence_view(each) for each in self._open().store.occurrences(ledger, limit=limit, before=before)]
+
+    def on_not_run(self, hook: Hook) -> Hook:
+        """Call this function whenever a due time did not run, in the worker that found out. Usable as a decorator.
+
+        It is called with a `NotRun`, soon and at most once; what must not be missed is in `occurrences(not_ran=True)`.
+        """
+        self._alerts.append(hook)
+        return hook
+
+    # ---- calendars --------------------------------------------------------------------------------------------
+
+    def calendars(self, *, organization: str | None = None, actor: Actor | str | None = None) -> list[Calendar]:
+        """Return the calendars of an organization: days on which schedules that name them are not due."""
+        who = self._acts(actor, Operation.READ, organization)
+        return [calendar for _, calendar in self._open().store.calendars(organization=who.organization)]
+
+    def set_calendar(
+        self,
+        name: str,
+        days: Iterable[date | str],
+        *,
+        description: str | None = None,
+        organization: str | None = None,
+        actor: Actor | str | None = None,
+    ) -> Calendar:
+        """Make a calendar, or give it other days."""
+        who = self._acts(actor, Operation.SCHEDULE, organization)
+        calendar = calendar_of(name, days if isinstance(days, str) else list(days), description, most=self.settings.calendar_max)
+        self._open().store.put_calendar(calendar, organization=who.organization, actor=who, now=self._clock.now())
+        return calendar
+
+    def delete_calendar(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> None:
+        """Remove a calendar that no schedule uses."""
+        who = self._acts(actor, Operation.DELETE_SCHEDULES, organization)
+        self._open().store.drop_calendar(name, organization=who.organization, actor=who, now=self._clock.now())
+
+    # ---- inside -----------------------------------------------------------------------------------------------
+
+    def _open_synced(self) -> Store:
+        store = self._open().store
+        self._registry.sync(store, self._clock.now())
+        return store
+
+    def _declare(self, name: str, given: Mapping[str, Any], who: Actor) -> Schedule:
+        self._check_params(given)
+
+        def work(decide: Decider, store: Store, now: Instant, version: int) -> Schedule:
+            new = self._new_schedule(name, given, who)
+            return declare(store, new, given, decide, actor=who, now=now, definitions=version)
+
+        return self._deciding(work)
+
+    def _new_schedule(self, name: str, options: Mapping[str, Any], who: Actor) -> Schedule:
+        check_name(name, "schedule", self.settings.name_max)
+        if not any(options.get(option) is not None for option in TIMES):
+            raise InvalidSchedule(f"schedule {name!r} does not say when: give one of {', '.join(TIMES)}")
+        self._check_params(options)
+        now = self._clock.now()
+        empty = Schedule(
+            id=self._ids.take(1, now)[0],
+            name=name,
+            organization=who.organization,
+            template=str(options.get("template", "")),
+            timing=Timing(kind=Kind.CRON),
+            created_by=who.name,
+        )
+        new = with_options(empty, options, now)
+        self._check_new(new, now, moved=True)
+        at = new.timing.at
+        # An AT of this very moment is due, not past.
+        return msgspec.structs.replace(new, cursor_at=now if at is None else min(now, at - 1))
+
+    def _check_new(self, schedule: Schedule, now: Instant, *, moved: bool) -> None:
+        at = schedule.timing.at
+        if moved and at is not None and at < now - round(self.settings.schedule_grace * SECOND):
+            raise InvalidSchedule(f"at={schedule_view(schedule).at} has passed: give a moment to come, or `enqueue` the job")
+
+    def _check_params(self, options: Mapping[str, Any]) -> None:
+        if options.get("params") is not None:
+            encode_params(options["params"], limit_bytes=self.settings.payload_max)
+
+    def _add_schedule(self, new: Schedule, who: Actor) -> Schedule:
+        store = self._open_synced()
+        added = store.add_schedule(new, actor=who, now=self._clock.now())
+        self._poke()
+        return added
+
+    def _set_schedule_state(self, name: str, state: ScheduleState, organization: str | None, actor: Actor | str | None) -> ScheduleView:
+        return self._change(name, lambda schedule: msgspec.structs.replace(schedule, state=state), organization, actor)
+
+    def _change(
+        self, name: str, change: Callable[[Schedule], Schedule], organization: str | None, actor: Actor | str | None
+    ) -> ScheduleView:
+        who = self._acts(actor, Operation.SCHEDULE, organization)
+        found = self._named(name, who, Operation.SCHEDULE, organization)
+        return schedule_view(
+            self._deciding(
+                lambda decide, store, now, version: store.change_schedule(found.id, change, decide, actor=who, now=now, definitions=version)
+            )
+        )
+
+    def _deciding(self, work: Callable[[Decider, Store, Instant, int], T]) -> T:
+        """Do something that closes a ledger, again if the definitions changed meanwhile; tell of what did not run."""
+        store = self._open().store
+        trigger = Trigger(
+            store, self._registry, clock=self._clock, ids=self._ids, rng=self._rng, settings=self.settings, alerts=self._alerts
+        )
+        while True:
+            now = self._clock.now()
+            self._registry.sync(store, now)
+            decider = trigger.decider(now)
+            try:
+                done = work(decider, store, now, self._registry.version)
+            except DefinitionsChanged:
+                continue
+            for schedule, rows in decider.decided:
+                trigger.tell(schedule, rows)
+            self._poke()
+            return done
+
+    def _named(self, name: str, actor: Actor | str | None, operation: Operation, organization: str | None) -> Schedule:
+        """Return the schedule of this name that the actor means: of the organization given, else its own, else the only one."""
+        scope, who = self._scope(actor, operation), self._actor(actor)
+        found = self._open_synced().schedules(scope=Scope(organization or scope.organization, scope.owner), name=name)
+        if scope is not EVERYTHING:
+            found = [each for each in found if scope.holds(each.organization, each.created_by)]
+        if len(found) > 1:
+            found = [each for each in found if each.organization == who.organization] or found
+        if not found:
+            raise NotFound(f"there is no schedule {name!r}: `rota schedule list` shows them")
+        if len(found) > 1:
+            names = ", ".join(each.organization for each in found[:5])
+            raise InvalidOption(f"several organizations have a schedule {name!r} ({names}): say which with organization=…")
+        return found[0]
+
+
+def _fates(given: Fate | str | Iterable[str] | None) -> tuple[Fate, ...]:
+    words = () if given is None else (given,) if isinstance(given, str) else tuple(given)
+    for word in words:
+        if str(word).upper() not in set(Fate):
+            raise InvalidOption(f"fate={word!r} is not one of {', '.join(Fate)}")
+    return tuple(Fate(str(word).upper()) for word in words)
