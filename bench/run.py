@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
-from harness import compare, history, rota_only, soak, tenants
+from harness import compare, history, rota_only, schedules, soak, tenants
 from harness.children import Children, NotMeasured
 from harness.figures import Figure, as_json, table
 from harness.install import install_node, install_python
@@ -36,11 +36,12 @@ MEASUREMENTS: dict[str, Callable[[Lab, Sequence[System]], Iterator[Figure]]] = {
     "quiet": tenants.quiet,
     "blocked": tenants.blocked,
     "history": history.history,
+    "schedules": schedules.schedules,
     "process": rota_only.process,
     "start": rota_only.start,
 }
 NAMES = ", ".join([*(system.name for system in SYSTEMS), *MEASUREMENTS])
-ROTA_ALONE = {"backlog", "million", "limits", "quiet", "blocked", "history", "process", "start"}
+ROTA_ALONE = {"backlog", "million", "limits", "quiet", "blocked", "history", "schedules", "process", "start"}
 
 
 def main() -> int:

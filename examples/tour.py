@@ -1,6 +1,6 @@
 """A tour of what jobs can do, made to be watched: rota up --app examples.tour:rota --demo.
 
-Then, in another terminal: rota stats, rota job list, rota job explain 42, rota job cancel 42, rota pause.
+Then, in another terminal: rota stats, rota job list, rota job explain 42, rota job cancel 42, rota pause, rota schedule list.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import os
 import random
+import shutil
 import time
 from datetime import timedelta
 
@@ -66,6 +67,22 @@ def count_primes(ctx: Context, below: int) -> int:
         if number % 2000 == 0:
             ctx.progress(100 * number / below, f"{found} so far")
     return found
+
+
+@rota.job(every="10s", max_retries=0)
+def check_disk(ctx: Context) -> float:
+    """Run every ten seconds, whether anybody enqueues something or not: the decorator declares the schedule."""
+    usage = shutil.disk_usage(".")
+    free = round(100 * usage.free / usage.total, 1)
+    ctx.log.info("%.1f percent of the disk are free", free)
+    return free
+
+
+@rota.job(cron="* * * * *", timezone="Europe/Berlin", overlap="queue", default_params={"kind": "short"})
+def minute_report(kind: str) -> str:
+    """Run on every full minute, with the params that its template has for all of its jobs."""
+    time.sleep(0.5)
+    return f"a {kind} report"
 
 
 @rota.job(priority="low")

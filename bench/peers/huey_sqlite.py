@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from datetime import datetime
+
 import huey
 from common import STORES, Payload, Peer, main, remove_sqlite, started
 
@@ -13,6 +16,10 @@ queue = huey.SqliteHuey(filename=str(FILE))
 def noop(job: Payload) -> None:
     """Do nothing but be counted."""
     started(job)
+
+
+def _idle() -> None:
+    """Do nothing."""
 
 
 class Huey(Peer):
@@ -40,6 +47,16 @@ class Huey(Peer):
     def left(self) -> int:
         """Return the tasks not yet taken."""
         return queue.pending_count()
+
+    def crons(self, count: int) -> dict[str, float]:
+        """Register so many crons, a sixtieth of them due each minute, and return how long one minute's tick takes."""
+        for number in range(count):
+            queue.periodic_task(huey.crontab(minute=str(number % 60)), name=f"cron{number}")(_idle)
+        begun = time.perf_counter()
+        due = queue.read_periodic(datetime(2026, 1, 5, 9, 0))
+        for task in due:
+            queue.enqueue(task)
+        return {"ms": 1000 * (time.perf_counter() - begun), "due": len(due)}
 
     def work(self) -> None:
         """Consume until SIGTERM."""

@@ -14,6 +14,7 @@ with rota.running():
 """
 
 from rota.engine.submit import NewJob
+from rota.engine.trigger import NotRun
 from rota.errors import RotaError
 from rota.executors.context import Context
 from rota.model.backoff import Backoff
@@ -35,6 +36,7 @@ __all__ = [
     "GroupStatus",
     "Job",
     "NewJob",
+    "NotRun",
     "PermanentError",
     "Retry",
     "Rota",

@@ -29,6 +29,7 @@
     │   ├── RateLimited         too many submissions inside the window; says when to try again
     │   ├── QueueFull
     │   ├── TemplateInUse       a template that has jobs can't be deleted
+    │   ├── ScheduleExists      a schedule of that name is there already
     │   ├── StillNeeded         a chain that others wait for can't be discarded
     │   ├── GroupRefused        a job that cannot join this group
     │   ├── ResourceBusy        direct execution found no slot in time; names the holder

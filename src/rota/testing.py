@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from rota.engine.decorated import TAKEN
 from rota.engine.registry import Known
 from rota.errors import InvalidOption
 from rota.model.checks import whole
@@ -128,7 +129,7 @@ class Kit:
         """Run what is ready, and what that makes ready, in this thread; return the attempts that ran, in their order.
 
         With `until` the clock then goes from one due time to the next, up to that moment: what waits for its time or its
-        retry runs too. More than `limit` attempts are taken for jobs that enqueue each other for ever.
+        retry runs too, and schedules fire. More than `limit` attempts are taken for jobs that enqueue each other for ever.
         """
         __tracebackhide__ = True
         end = None if until is None else self.clock.at + until if isinstance(until, timedelta) else until
@@ -142,7 +143,7 @@ class Kit:
         return self._ran_since(before)
 
     def advance_to_next(self) -> datetime | None:
-        """Set the clock to the moment when the next waiting job is due, and return it; None if none waits for its time."""
+        """Set the clock to the moment when the next waiting job or schedule is due, and return it; None if none waits for its time."""
         due = self._next_due()
         if due is not None and due > self.clock.at:
             self.clock.set(due)
@@ -165,7 +166,10 @@ class Kit:
             yield worker
 
     def _next_due(self) -> datetime | None:
-        return moment(self.app._open().store.peek(types=(), worker_id=NOBODY).next_due)
+        """Return when a waiting job or a schedule is due."""
+        store = self.app._open().store
+        wanted = (store.peek(types=(), worker_id=NOBODY).next_due, store.beat_of_schedules().next_at)
+        return moment(min((at for at in wanted if at is not None), default=None))
 
     # ---- inside -----------------------------------------------------------------------------------------------
 
@@ -205,11 +209,15 @@ def use(app: Rota, *, at: datetime | None = None, settings: Settings | None = No
     # A test wants its jobs one by one, and to find them afterwards, whatever the clock is set to.
     quick = msgspec.structs.replace(settings or app.settings, prefetch=0.0, retention=0.0, synchronous="NORMAL")
     handlers = [known for known in app._registry.known() if known.handler is not None]
+    scheduled = app._registry.scheduled
     with TemporaryDirectory(prefix="rota-testing-") as folder:
         Rota.__init__(app, Path(folder) / "rota.db", settings=quick, clock=clock, seed=seed)
+        app._alerts = own["_alerts"]
         try:
             for known in handlers:
-                _register(app, known)
+                _register(app, known, scheduled.get(known.name))
+            # What is due after this moment is due in the test, whatever it does first.
+            app._declare_scheduled()
             yield Kit(app, clock)
         finally:
             app.close()
@@ -217,12 +225,13 @@ def use(app: Rota, *, at: datetime | None = None, settings: Settings | None = No
             vars(app).update(own)
 
 
-def _register(app: Rota, known: Known) -> None:
+def _register(app: Rota, known: Known, schedule: Mapping[str, Any] | None) -> None:
     """Register a handler anew, with what the code says of it; what people have set belongs to the other store."""
     assert known.handler is not None  # noqa: S101 - the caller looked
     said = {field: getattr(known.code, field) for field in FIELDS if field not in {"executor", "handler"}}
     options = {field: value for field, value in said.items() if value is not msgspec.UNSET}
-    app._registry.add(known.name, known.handler.function, executor=known.handler.executor, options=options)
+    times = None if schedule is None else {option: schedule.get(option) for option in TAKEN}
+    app._registry.add(known.name, known.handler.function, executor=known.handler.executor, options=options, schedule=times)
 
 
 def _instant(at: datetime) -> Instant:

@@ -168,15 +168,118 @@ def test_both_forms_of_an_object_id_mean_the_same_document():
 
 
 def test_a_waiting_one_waits_for_its_time_and_then_runs(heir: Rota, clock: ManualClock, ran):
-    report = heir.import_monque([RECURRING])
+    report = heir.import_monque([changed(RECURRING, repeatInterval=...)])
     (job,) = only(heir, "daily-report")
-    assert (report.waiting, report.recurring) == (1, {"daily-report": 1})
+    assert (report.waiting, report.schedules) == (1, {})
     assert (job.status, job.params, job.created_at.hour, job.number) == ("PENDING", {"reportType": "sales"}, 8, "JOB-2025-00001")
     heir.turn()
     assert ran == []
     clock.advance(hours=12)
     heir.turn()
     assert ran == ["daily-report"]
+
+
+def test_one_that_recurs_becomes_a_schedule_and_no_job_before_its_time(heir: Rota, clock: ManualClock, ran):
+    report = heir.import_monque([RECURRING])
+    assert (report.documents, report.waiting, report.schedules) == (1, 0, {"daily-report": "0 0 * * *"})
+    (schedule,) = heir.schedules()
+    assert (schedule.name, schedule.template, schedule.cron, schedule.timezone) == ("daily-report", "daily-report", "0 0 * * *", "UTC")
+    assert (schedule.params, schedule.next_at) == ({"reportType": "sales"}, datetime(2025, 12, 17, tzinfo=UTC))
+    heir.turn()
+    assert (ran, heir.find()) == ([], [])
+    for _ in range(2):
+        clock.advance(days=1)
+        heir.turn()
+    assert ran == ["daily-report"] * 2
+    assert [job.due_at.day for job in heir.find(schedule="daily-report")] == [18, 17]
+
+
+def test_one_that_recurs_is_first_due_when_it_was_there(heir: Rota, clock: ManualClock, ran):
+    later = changed(RECURRING, repeatInterval="0 * * * *", nextRunAt={"$date": "2025-12-20T06:00:00.000Z"})
+    between = changed(later, _id="between", nextRunAt={"$date": "2025-12-20T06:30:00.000Z"})
+    heir.import_monque([later, between])
+    assert [each.next_at.hour for each in heir.schedules()] == [6, 7]
+    clock.advance(days=3)
+    heir.turn()
+    assert ran == []
+
+
+def test_one_that_recurs_and_is_overdue_runs_once_at_once(heir: Rota, clock: ManualClock, ran):
+    heir.import_monque([changed(RECURRING, repeatInterval="*/5 * * * *", nextRunAt={"$date": "2025-11-01T00:00:00.000Z"})])
+    heir.turn()
+    assert ran == ["daily-report"]
+    assert [each.fate for each in heir.occurrences()] == ["FIRED", "COALESCED"]
+    clock.advance(minutes=5)
+    heir.turn()
+    assert ran == ["daily-report"] * 2
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        changed(RECURRING, failCount=2, failReason="no line", nextRunAt={"$date": "2025-12-16T12:30:00.000Z"}),
+        changed(RECURRING, status="processing", lockedAt=RECURRING["createdAt"]),
+    ],
+    ids=["waits for its retry", "was being processed"],
+)
+def test_what_was_under_way_of_one_that_recurs_goes_on_and_its_schedule_knows_it(heir: Rota, clock: ManualClock, ran, document):
+    report = heir.import_monque([document])
+    assert (report.waiting + report.recovered, report.schedules) == (1, {"daily-report": "0 0 * * *"})
+    assert [job.status for job in only(heir, "daily-report")] == ["FAILED", "PENDING"]
+    assert len(heir.find(schedule="daily-report")) == 2
+    assert heir.get_schedule("daily-report").next_at == datetime(2025, 12, 17, tzinfo=UTC)
+    clock.advance(hours=11)
+    heir.turn()
+    clock.advance(days=1)
+    heir.turn()
+    assert ran == ["daily-report"] * 2
+    assert heir.import_monque([document]).already == 1
+
+
+def test_one_that_failed_for_good_recurs_no_more(heir: Rota):
+    report = heir.import_monque([changed(RECURRING, status="failed", failCount=10, failReason="no line")])
+    assert (report.dead, report.schedules, heir.schedules()) == (1, {}, [])
+    assert heir.monque_document(heir.find()[0].id)["repeatInterval"] == "0 0 * * *"
+
+
+def test_schedules_are_called_after_keys_or_names_and_told_apart(heir: Rota):
+    heir.create_schedule("daily-report", "send-email", every="1h", enabled=False)
+    documents = [changed(RECURRING, _id=number, uniqueKey=key) for number, key in enumerate(["eu", ..., ..., "eu", "x" * 300, "a\nb"])]
+    names = ["eu", "daily-report-2", "daily-report-3", "eu-2", "daily-report-4", "daily-report-5"]
+    assert list(heir.import_monque(documents, dry_run=True).schedules) == names
+    assert len(heir.schedules()) == 1
+    assert list(heir.import_monque(documents).schedules) == names
+    again = heir.import_monque(documents)
+    assert (again.already, again.schedules, len(heir.schedules())) == (6, {}, 7)
+
+
+def test_a_schedule_that_was_deleted_here_does_not_come_back(heir: Rota):
+    heir.import_monque([RECURRING])
+    heir.delete_schedule("daily-report")
+    assert heir.import_monque([RECURRING]).already == 1
+    assert heir.schedules() == []
+
+
+def test_a_name_that_is_taken_meanwhile_is_passed_by(heir: Rota, monkeypatch):
+    add = heir._add_schedule
+
+    def late(new, who):
+        monkeypatch.undo()
+        heir.create_schedule(new.name, "send-email", every="1h")
+        return add(new, who)
+
+    monkeypatch.setattr(heir, "_add_schedule", late)
+    assert heir.import_monque([RECURRING]).schedules == {"daily-report-2": "0 0 * * *"}
+
+
+def test_an_interval_that_can_not_be_read_is_named_with_its_line(heir: Rota):
+    bad = changed(RECURRING, _id=2, repeatInterval="0 25 * * *")
+    with pytest.raises(InvalidImport, match=r"^line 2: repeatInterval is .*hour 25 is out of range 0-23") as refused:
+        heir.import_monque([json.dumps(RECURRING), json.dumps(bad)])
+    assert refused.value.line == 2
+    assert heir.schedules() == []
+    assert heir.import_monque([json.dumps(RECURRING), json.dumps(bad)], skip_bad=True).bad_count == 1
+    assert len(heir.schedules()) == 1
 
 
 def test_one_that_is_overdue_runs_at_once(heir: Rota, ran):
@@ -248,7 +351,7 @@ def test_importing_twice_adds_nothing_whatever_has_happened_meanwhile(heir: Rota
     before = heir.find(limit=100)
     report = heir.import_monque(everything, with_completed=True)
     assert (report.documents, report.already) == (5, 5)
-    assert (report.waiting, report.recovered, report.dead, report.completed, report.recurring) == (0, 0, 0, 0, {})
+    assert (report.waiting, report.recovered, report.dead, report.completed, report.schedules) == (0, 0, 0, 0, {})
     assert heir.find(limit=100) == before
 
 
@@ -274,7 +377,7 @@ def test_data_that_is_no_object_is_one_param(rota: Rota):
     assert shown == [[1, 2], "x", None]
 
 
-@pytest.mark.parametrize("document", [PENDING, RECURRING, changed(PENDING, failCount=3, failReason="no line")])
+@pytest.mark.parametrize("document", [PENDING, changed(PENDING, uniqueKey="k"), changed(PENDING, failCount=3, failReason="no line")])
 def test_a_waiting_document_comes_back_as_it_was(heir: Rota, document):
     heir.import_monque([document])
     (root,) = {job.root_id for job in heir.find()}
@@ -282,6 +385,21 @@ def test_a_waiting_document_comes_back_as_it_was(heir: Rota, document):
     if document["failCount"]:
         shown["updatedAt"] = document["updatedAt"]  # the retry was made by the import
     assert shown == document
+
+
+def test_a_job_that_a_schedule_made_shows_its_interval_where_monque_has_words_for_it(heir: Rota, clock: ManualClock):
+    heir.import_monque([RECURRING])
+    heir.create_schedule("every", "send-email", every="1d")
+    heir.create_schedule("abroad", "sync-user", cron="0 0 * * *", timezone="Asia/Tokyo")
+    clock.advance(days=1)
+    heir.turn()
+    shown = {job.job_type: heir.monque_document(job.id) for job in heir.find()}
+    assert shown["daily-report"]["repeatInterval"] == "0 0 * * *"
+    assert (shown["daily-report"]["data"], shown["daily-report"]["status"]) == ({"reportType": "sales"}, "completed")
+    assert "repeatInterval" not in shown["send-email"]
+    assert "repeatInterval" not in shown["sync-user"]
+    heir.delete_schedule("daily-report")
+    assert heir.monque_document(heir.find(job_type="daily-report")[0].id)["repeatInterval"] == "0 0 * * *"
 
 
 def test_a_failed_document_comes_back_with_its_count_and_reason(heir: Rota):
@@ -326,7 +444,7 @@ def test_one_bad_document_keeps_everything_out_and_is_named(heir: Rota):
 def test_bad_documents_can_be_left_out(heir: Rota):
     lines = [json.dumps(PENDING), json.dumps(changed(FAILED, failCount=-1)), "[]", json.dumps(RECURRING)]
     report = heir.import_monque(lines, skip_bad=True)
-    assert (report.documents, report.waiting, report.bad_count) == (4, 2, 2)
+    assert (report.documents, report.waiting, len(report.schedules), report.bad_count) == (4, 1, 1, 2)
     assert [(bad.line, bad.why.split(":")[0]) for bad in report.bad] == [(2, "line 2"), (3, "line 3")]
 
 
@@ -368,7 +486,8 @@ def test_a_dry_run_says_what_would_happen_and_writes_nothing(rota: Rota, heir: R
     heir.import_monque([PENDING])
     before = heir.find()
     report = heir.import_monque([*SAMPLES, completed()], dry_run=True)
-    assert (report.waiting, report.recovered, report.dead, report.left_out, report.already) == (1, 1, 1, 1, 1)
+    assert (report.waiting, report.recovered, report.dead, report.left_out, report.already) == (0, 1, 1, 1, 1)
+    assert (report.schedules, heir.schedules()) == ({"daily-report": "0 0 * * *"}, [])
     assert report.dry_run
     assert heir.find() == before
     assert rota.import_monque([changed(PENDING, name="new")], dry_run=True, make_templates=True).templates_made == ["new"]
@@ -412,8 +531,9 @@ def test_an_import_that_was_interrupted_goes_on_when_it_is_repeated(tmp_path, cl
     with pytest.raises(StoreUnavailable):
         rota.import_monque(documents, make_templates=True)
     report = rota.import_monque(documents)
-    assert (report.already, report.waiting + report.recovered + report.dead) == (6, 4)
-    assert len({job.root_id for job in rota.find(limit=100)}) == 10
+    assert (report.already, report.waiting + report.recovered + report.dead, list(report.schedules)) == (6, 3, ["k9"])
+    assert len({job.root_id for job in rota.find(limit=100)}) == 7
+    assert [each.name for each in rota.schedules()] == ["k1", "k5", "k9"]
     rota.close()
 
 

@@ -37,6 +37,8 @@ TABLE = {
     Operation.PAUSE: ("all", "organization", "none"),
     Operation.DELETE: ("all", "none", "none"),
     Operation.READ_ORGANIZATIONS: ("all", "organization", "none"),
+    Operation.SCHEDULE: ("all", "organization", "none"),
+    Operation.DELETE_SCHEDULES: ("all", "none", "none"),
     Operation.MANAGE_TEMPLATES: ("all", "none", "none"),
     Operation.MANAGE_ORGANIZATIONS: ("all", "none", "none"),
     Operation.OPERATE: ("all", "none", "none"),

@@ -1,6 +1,6 @@
 """What a template can say: each field checked, merged with who wins, kept and read again."""
 
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
 from hypothesis import given
@@ -45,6 +45,7 @@ GOOD = {
     "concurrency": 1,
     "rate_limit": "10/60s",
     "submit_limit": (100, 3600),
+    "default_params": {"to": "ada", "when": date(2026, 3, 1), "how": {"fast": None}},
 }
 
 
@@ -54,6 +55,7 @@ def test_every_field_is_read_as_people_write_it():
     assert (spec.priority, spec.timeout, spec.queue_ttl, spec.dedup_window) == (75, 300.0, 3600.0, 0.0)
     assert spec.backoff == Backoff(base=120, factor=3)
     assert (spec.rate_limit, spec.submit_limit) == (Rate(10, 60.0), Rate(100, 3600.0))
+    assert spec.default_params == {"to": "ada", "when": "2026-03-01", "how": {"fast": None}}
 
 
 def test_what_a_store_keeps_is_read_back_as_it_was():
@@ -99,6 +101,8 @@ def test_what_a_store_keeps_is_read_back_as_it_was():
         ("rate_limit", (0, 60), "rate_limit's count=0"),
         ("rate_limit", (1, 0), "at least 1 ms"),
         ("submit_limit", {"count": 1}, "submit_limit={'count': 1} is not a rate"),
+        ("default_params", [1], "default_params=[1] is not allowed: give an object of names and values"),
+        ("default_params", {"a": {"b": object()}}, "default_params.a.b is an object, which JSON can't hold"),
         ("max_retries", None, "max_retries can't be none"),
         ("retries", 3, "a template has no option 'retries': it has display_name, description, handler"),
     ],

@@ -18,6 +18,7 @@ from rota.model.words import in_words
         ("30 2 * * *", "every day at 02:30"),
         ("0 8,20 * * *", "every day at 08:00 and 20:00"),
         ("0 */6 * * *", "every 6 hours"),
+        ("0 */1 * * *", "every hour"),
         ("*/5 9-17 * * MON-FRI", "every 5 minutes from 09:00 to 17:59, every weekday"),
         ("0 0 1,15 * *", "on the 1st and 15th of the month at 00:00"),
         ("0 0 L * *", "on the last day of the month at 00:00"),

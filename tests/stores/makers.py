@@ -57,7 +57,7 @@ class SqliteMaker:
     def template_columns(self, name: str) -> dict[str, Any]:
         """Return what stands of a template for those who read with SQL."""
         names = ("display_name", "description", "requires_permission", "max_running", "concurrency", "rate_limit", "rate_window")
-        names += ("submit_limit", "submit_window", "queue_ttl", "payload_max", "dedup_window")
+        names += ("submit_limit", "submit_window", "queue_ttl", "payload_max", "dedup_window", "default_params")
         (row,) = self._sql(f"SELECT {', '.join(names)} FROM templates WHERE name = ? AND dropped_at IS NULL", (name,))
         return dict(zip(names, row, strict=True))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import apsw
 import msgspec
 
 from rota import Actor, Backoff, Context, NewJob, PermanentError, Rota, Settings, Skip
-from rota.model.values import Job, undashed
+from rota.model.values import Job, moment, undashed
 from tests.stores.desk import Desk
 from tests.support.clock import ManualClock
 
@@ -94,6 +94,13 @@ class SharedStore:
     def groups(self) -> list[str]:
         return [_dashed(group_id) for (group_id,) in self._once(("groups", ""), lambda: self._sql(GROUPS, ""))]
 
+    def cursors(self) -> list[tuple[int, str, str]]:
+        """Return places in the ledger, of all organizations."""
+        rows = self._once(
+            ("cursors", ""), lambda: self._sql("SELECT due_at, lower(hex(schedule_id)), fate FROM occurrences ORDER BY 1, 2, 3", "")
+        )
+        return [tuple(row) for row in rows]
+
     def given(self, mine: str, arguments: object) -> set[str]:
         """Return what somebody of this organization has said: an answer may repeat it. Names are kept, since they may be in rows by now."""
         texts = _texts(arguments)
@@ -158,6 +165,11 @@ def fill(store: SharedStore) -> None:
     for name in ORGANIZATIONS:
         _ended(rota, name)
     for name in ORGANIZATIONS:
+        _scheduled(rota, name)
+    for _ in range(3):
+        store.clock.advance(minutes=40)
+        rota.turn()
+    for name in ORGANIZATIONS:
         _running(store, name)
     for name in ORGANIZATIONS:
         _waiting(rota, name)
@@ -188,6 +200,38 @@ def _ended(rota: Rota, name: str) -> None:
     gone = rota.enqueue("work", _params(name), actor=second.name)
     rota.cancel(gone.id, reason=f"reason of {name}", actor=second.name)
     rota.turn()
+
+
+def schedule_names(name: str) -> list[str]:
+    """Return the names of an organization's schedules; two of them are others' names too."""
+    return ["common", "shared", *(f"{what}-{name}" for what in ("nightly", "child", "paused", "broken", "once", "gone", "own"))]
+
+
+def _scheduled(rota: Rota, name: str) -> None:
+    """Make schedules that fire, wait for each other, are paused, are refused, are over, and calendars."""
+    admin = f"admin1-{name}"
+    rota.set_calendar(f"days-{name}", ["2026-03-02"], description=f"holidays of {name}", actor=admin)
+    rota.set_calendar("common", ["2026-03-01"], description=f"shared holidays of {name}", actor=admin)
+    plain = {"params": _params(name, "scheduled"), "description": f"schedule of {name}", "actor": admin}
+    rota.create_schedule(f"nightly-{name}", "dies", every=1800, **plain)
+    rota.create_schedule("common", "work", every=1800, overlap="allow", **plain)
+    rota.create_schedule("shared", "work", cron="0 * * * *", calendar="common", **plain)
+    rota.create_schedule(f"child-{name}", "work", every=1800, depends_on=[f"nightly-{name}"], **plain)
+    rota.create_schedule(f"paused-{name}", "work", every=1800, calendar=f"days-{name}", **plain)
+    rota.pause_schedule(f"paused-{name}", actor=admin)
+    rota.create_schedule(f"broken-{name}", "work", every=1800, **(plain | {"params": {f"nonsense-{name}": 1}}))
+    rota.create_schedule(f"once-{name}", "work", at=timedelta_from(rota, minutes=30), **plain)
+    rota.create_schedule(f"gone-{name}", "work", every=1800, **plain)
+    rota.delete_schedule(f"gone-{name}", organization=name, actor="chief")
+    rota.create_schedule(f"own-{name}", "work", every=7200, organization=name, actor="chief")
+    rota.edit_schedule(f"own-{name}", description=f"edited for {name}", organization=name, actor="chief")
+    rota.fire(f"own-{name}", actor=admin)
+
+
+def timedelta_from(rota: Rota, **duration: float) -> datetime:
+    now = moment(rota._clock.now())
+    assert now is not None
+    return now + timedelta(**duration)
 
 
 def _running(store: SharedStore, name: str) -> None:
@@ -257,6 +301,7 @@ def _texts(value: object) -> set[str]:
 
 
 _THEIRS = "SELECT number FROM jobs WHERE organization_id <> ?1"
+_THEIR_SCHEDULES = "SELECT schedule_id FROM schedules WHERE organization_id <> ?1"
 OTHERS = {
     "jobs": "SELECT * FROM jobs WHERE organization_id <> ?1 ORDER BY number",
     "job_runs": f"SELECT * FROM job_runs WHERE job_number IN ({_THEIRS}) ORDER BY job_number",
@@ -271,6 +316,9 @@ OTHERS = {
     "templates": "SELECT * FROM templates ORDER BY name",
     "totals": "SELECT * FROM stats_total WHERE organization_id <> ?1 ORDER BY 1, 2, 3",
     "hours": "SELECT * FROM stats_hourly WHERE organization_id <> ?1 ORDER BY 1, 2, 3, 4, 5",
+    "schedules": "SELECT * FROM schedules WHERE organization_id <> ?1 ORDER BY schedule_id",
+    "occurrences": f"SELECT * FROM occurrences WHERE schedule_id IN ({_THEIR_SCHEDULES}) ORDER BY 1, 2, 5",
+    "calendars": "SELECT * FROM calendars WHERE organization_id <> ?1 ORDER BY 1, 2",
     "rates": "SELECT * FROM rate_log WHERE instr(key, ?1) = 0 ORDER BY key, at",
 }
 """What nobody but a system manager may change, seen from one organization."""
@@ -283,4 +331,5 @@ MARKS = (
     "SELECT lower(hex(job_id)) FROM jobs WHERE organization_id <> ?1",
     "SELECT lower(hex(group_id)) FROM job_groups WHERE organization_id <> ?1",
     f"SELECT lower(hex(run_id)) FROM job_runs WHERE job_number IN ({_THEIRS})",
+    "SELECT lower(hex(schedule_id)) FROM schedules WHERE organization_id <> ?1",
 )

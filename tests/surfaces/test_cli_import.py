@@ -27,15 +27,15 @@ def export(tmp_path):
 
 def test_the_samples_are_taken_over_and_the_report_says_what_became_of_each(cli, export):
     report = cli.json("import", "monque", export, "--make-templates")
-    assert (report["documents"], report["waiting"], report["recovered"], report["dead"]) == (4, 2, 1, 1)
-    assert report["recurring"] == {"daily-report": 1}
+    assert (report["documents"], report["waiting"], report["recovered"], report["dead"]) == (4, 1, 1, 1)
+    assert report["schedules"] == {"daily-report": "0 0 * * *"}
     assert report["templates_made"] == [each["name"] for each in SAMPLES]
     assert {job["status"] for job in cli.lines("job", "list", "--type", "process-payment")} == {"DEAD_LETTER"}
 
 
-def test_the_report_for_people_names_the_recurring_ones(cli, export):
+def test_the_report_for_people_names_the_schedules(cli, export):
     words = cli.ok("import", "monque", export, "--make-templates")
-    assert "daily-report: becomes a schedule when schedules are there" in words
+    assert "daily-report (0 0 * * *)" in words
     assert "already here" not in words
     again = cli.ok("import", "monque", export)
     assert "already here" in again
@@ -68,7 +68,7 @@ def test_bad_lines_can_be_left_out_and_the_exit_code_still_tells(cli, tmp_path):
     done = cli("import", "monque", str(file), "--make-templates", "--skip-bad")
     assert done.exit_code == 1
     assert "line 2: not JSON" in done.stderr
-    assert len(cli.lines("job", "list")) == 2
+    assert [job["job_type"] for job in cli.lines("job", "list")] == ["send-email"]
 
 
 def test_documents_come_through_a_pipe(cli):

@@ -82,6 +82,32 @@ def test_set_and_reset_change_what_new_jobs_get(known):
     assert known.json("enqueue", "greet")["max_retries"] == 5
 
 
+def test_default_params_are_set_as_json_shown_as_json_and_taken_away(known):
+    known.ok("template", "set", "greet", 'default_params={"name": "Ada"}')
+    assert [line.split()[0::2] for line in known.ok("template", "show", "greet").splitlines() if "default_params" in line] == [
+        ["default_params", "people"]
+    ]
+    assert '{"name":"Ada"}' in known.ok("template", "show", "greet")
+    assert known.json("template", "show", "greet")["default_params"] == {"name": "Ada"}
+    assert known.json("enqueue", "greet")["params"] == {"name": "Ada"}
+    assert known.json("enqueue", "greet", "-p", "name=Bob")["params"] == {"name": "Bob"}
+    known.ok("template", "set", "greet", "default_params=none")
+    assert known.json("template", "show", "greet")["default_params"] is None
+    refused = known("template", "set", "greet", "default_params=Ada")
+    assert (refused.exit_code, "default_params='Ada' is not allowed" in refused.stderr) == (1, True)
+
+
+def test_jobs_of_a_schedule_are_listed_by_its_name(known):
+    (known.folder / "more.toml").write_text('[schedules.hourly]\ntemplate = "greet"\nevery = "1h"\n')
+    assert known.ok("template", "load", "more.toml") == "added: schedule hourly\n"
+    known.ok("enqueue", "greet")
+    fired = known.json("schedule", "fire", "hourly")
+    assert [job["id"] for job in known.lines("job", "list", "--schedule", "hourly")] == [fired["id"]]
+    assert [job["id"] for job in known.lines("job", "list", "--schedule", fired["schedule_id"])] == [fired["id"]]
+    refused = known("job", "list", "--schedule", "daily")
+    assert "there is no schedule 'daily'" in refused.stderr
+
+
 def test_set_makes_a_template_that_names_its_handler(known):
     document = known.json("template", "set", "resize", "handler=shop_images:resize", "max_running=none")
     assert (document["handler"], document["max_running"], document["sources"]["max_running"]) == ("shop_images:resize", None, "people")

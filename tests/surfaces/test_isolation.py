@@ -17,15 +17,17 @@ from rota import NewJob, Rota
 from rota.engine.explain import Explanation
 from rota.errors import RotaError
 from rota.surfaces.python.results import Log
-from tests.surfaces.shared_store import HOME, MANAGERS, ORGANIZATIONS, PEOPLE, TEMPLATES, Person, SharedStore, fill, person
+from tests.surfaces.shared_store import HOME, MANAGERS, ORGANIZATIONS, PEOPLE, TEMPLATES, Person, SharedStore, fill, person, schedule_names
 
-OF_THE_PROGRAM = {"close", "job"}
+OF_THE_PROGRAM = {"close", "job", "on_not_run"}
 """Methods that concern the program's own object and code, and no row of anybody."""
 METHODS = {
     name: each for name, each in inspect.getmembers(Rota, inspect.isfunction) if not name.startswith("_") and name not in OF_THE_PROGRAM
 }
 EXAMPLE = "such as JOB-2026-00042"
 """How a message shows what a number looks like: there may be one of that number."""
+OF_ANOTHER_WORLD = {"simulate"}
+"""Tell of jobs in a store that is thrown away: their numbers begin at one and are nobody's here."""
 STARTING = {"run", "running", "start"}
 """Start workers: refused to most, and left out for system managers, whose workers would go on by themselves."""
 
@@ -65,6 +67,18 @@ class Pool:
         self.new = st.one_of(st.tuples(st.sampled_from(TEMPLATES), self.params), st.builds(NewJob, name=st.sampled_from(TEMPLATES)))
         self.count = st.sampled_from([0, 1, 5, 60, 100])
         self.key = st.sampled_from([None, "mine", *(f"key-{name}-1" for name in ORGANIZATIONS)])
+        names = [name for each in ORGANIZATIONS for name in schedule_names(each)]
+        self.schedule = st.sampled_from(["mine", "nothing", *schedule_names(mine), *names])
+        self.calendar = st.sampled_from(["mine", "common", "nothing", *(f"days-{name}" for name in ORGANIZATIONS)])
+        self.place = st.sampled_from(store.cursors())
+        self.said = {
+            "every": st.sampled_from([60, 3600]),
+            "description": st.just("mine"),
+            "params": self.params,
+            "calendar": st.one_of(st.none(), self.calendar),
+            "depends_on": st.one_of(st.none(), self.schedule, st.lists(self.schedule, max_size=2)),
+            "overlap": st.sampled_from(["skip", "allow", "queue"]),
+        }
 
     def arguments(self, name: str) -> st.SearchStrategy[dict[str, Any]]:
         """Return a strategy for the arguments of a method."""
@@ -79,11 +93,22 @@ class Pool:
                 pytest.fail(f"tell this test what to give for {parameter.name!r} of Rota.{name}")
             else:
                 required[parameter.name] = strategy
+        if name in {"create_schedule", "edit_schedule", "plan_schedule"}:
+            required["every"] = self.said["every"]
+            optional |= {option: strategy for option, strategy in self.said.items() if option != "every"}
         return st.fixed_dictionaries(required, optional=optional)
 
     def of(self, method: str, parameter: str) -> st.SearchStrategy[Any] | None:
         """Return what to give for a parameter; None if there is nothing to be learnt from it."""
+        if "schedule" in method or method in {"fire", "occurrences", "forecast"}:
+            found = ({"name": self.schedule, "schedule": st.one_of(st.none(), self.schedule)} | self.said).get(parameter)
+            if found is not None:
+                return found
         special = {
+            ("occurrences", "before"): st.one_of(st.none(), self.place),
+            ("set_calendar", "name"): self.calendar,
+            ("delete_calendar", "name"): self.calendar,
+            ("set_calendar", "days"): st.sampled_from([[], ["2026-12-25"]]),
             ("enqueue", "job_id"): st.one_of(st.none(), self.id),
             ("enqueue", "name"): st.sampled_from(TEMPLATES[:2]),
             ("load_definitions", "path"): st.just(__file__),
@@ -120,6 +145,11 @@ class Pool:
             "removed": st.booleans(),
             "max_running": st.sampled_from([None, 0, 3]),
             "role": st.sampled_from(["user", "admin", "boss"]),
+            "not_ran": st.booleans(),
+            "skipped": st.booleans(),
+            "enabled": st.booleans(),
+            "hours": st.sampled_from([None, 1, 30]),
+            "fate": st.sampled_from([None, "FIRED", "REFUSED", ["MISSED", "SKIPPED_PAUSED"]]),
         }
         return special.get((method, parameter), general.get(parameter))
 
@@ -185,6 +215,8 @@ def attempt(rota: Rota, name: str, arguments: dict[str, Any], actor: object) -> 
 
 def check(store: SharedStore, who: Person, name: str, arguments: dict[str, Any], *, as_value: bool) -> None:
     before, marks = store.rows(who.organization), store.marks(who.organization)
+    if name in OF_ANOTHER_WORLD:
+        marks = {mark for mark in marks if not mark.startswith("JOB-")}
     given = store.given(who.organization, arguments)
     answer = attempt(store.rota, name, arguments, who.actor if as_value else who.name)
     after = store.rows(who.organization)
@@ -264,7 +296,22 @@ def test_what_others_do_changes_nothing_that_one_is_told(shared, tmp_path, role)
         rota.group([("work", {}), ("dies", {})], actor=user)
         rota.resume(organization=name, actor=admin)
         rota.add_user(f"new-{name}", organization=name, actor="chief")
+        rota.create_schedule("new", "work", every=60, actor=admin)
+        rota.edit_schedule("common", every=60, params={"text": "x"}, actor=admin)
+        rota.delete_schedule(f"child-{name}", organization=name, actor="chief")
+        rota.fire("common", actor=admin)
+        rota.set_calendar("common", ["2026-12-24"], actor=admin)
     after = look(store, who)
     for name, text in before.items():
         assert after[name] == text, name
+    store.close()
+
+
+def test_the_store_that_is_shared_has_due_times_of_every_kind_in_every_organization(shared, tmp_path):
+    store = shared.copy(tmp_path / "kinds.db", 5)
+    for name in ORGANIZATIONS:
+        found = store.rota.occurrences(organization=name, limit=1000)
+        kinds = {row.fate for row in found}
+        assert kinds >= {"FIRED", "REFUSED", "SKIPPED_PAUSED", "SKIPPED_CALENDAR", "SKIPPED_DEPENDENCY"}
+        assert all(name in (row.reason or name) for row in found if row.fate in {"REFUSED", "SKIPPED_DEPENDENCY"})
     store.close()

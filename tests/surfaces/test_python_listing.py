@@ -103,6 +103,36 @@ def test_filters_of_every_kind(shop: Rota, clock):
     assert shop.find(schedule=first.id) == []
 
 
+def test_jobs_of_a_schedule_are_found_by_its_name_and_after_its_end_by_its_id(shop: Rota, clock):
+    schedule = shop.create_schedule("hourly", "good", every="1h")
+    clock.advance(hours=1)
+    shop.turn()
+    by_hand = shop.fire("hourly")
+    shop.enqueue("good")
+    found = shop.find(schedule="hourly")
+    assert [job.due_at for job in found] == [None, schedule.next_at]
+    assert found[0].id == by_hand.id
+    assert shop.find(schedule=schedule.id) == found
+    shop.delete_schedule("hourly")
+    assert shop.find(schedule=schedule.id) == found
+    with pytest.raises(NotFound, match="no schedule 'hourly'"):
+        shop.find(schedule="hourly")
+
+
+def test_a_schedule_of_several_organizations_is_told_apart_and_none_of_another_is_named(shared: Rota, clock):
+    shared.create_schedule("hourly", "echo", every="1h", organization="acme")
+    shared.create_schedule("hourly", "echo", every="1h", organization="beta")
+    shared.create_schedule("daily", "echo", every="1d", organization="beta")
+    clock.advance(hours=1)
+    shared.turn()
+    with pytest.raises(InvalidOption, match="several organizations"):
+        shared.find(schedule="hourly")
+    assert [job.organization for job in shared.find(schedule="hourly", organization="beta")] == ["beta"]
+    assert [job.organization for job in shared.find(schedule="hourly", actor="ada")] == ["acme"]
+    with pytest.raises(NotFound, match="no schedule 'daily'"):
+        shared.find(schedule="daily", actor="ada")
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

@@ -44,6 +44,7 @@ def test_a_handler_can_say_every_field_of_its_template(rota):
         "concurrency": 2,
         "rate_limit": "1/s",
         "submit_limit": "2/s",
+        "default_params": {},
     }
     assert set(said) == set(FIELDS) - {"handler"}
     rota.job(execute, **said)
@@ -305,7 +306,7 @@ def test_a_dry_run_says_what_would_be_and_writes_nothing(rota, send, write):
         ("templates = 3", "[templates]: is not a table of tables"),
         ("[templates.resize]\ntimeout = 3", "[templates.resize]: template 'resize' is not there yet and needs a handler"),
         ('[templates."a\\nb"]\nhandler = "a:b"', "can't be printed"),
-        ("[template.send]", "there is no [template]: it has [templates.NAME], [organizations.NAME] and [users.NAME]"),
+        ("[template.send]", "there is no [template]: it has [templates.NAME], [organizations.NAME], [users.NAME]"),
         ("[organizations.acme]\nmax_running = -1", "[organizations.acme]: max_running=-1"),
         ("[organizations.acme]\nstate = 'removed'", "[organizations.acme]: there is no key 'state': it has display_name, max_running"),
         ("[users.ada]\norganization = 'nowhere'", "[users.ada]: organization='nowhere' is neither in the store nor in this file"),

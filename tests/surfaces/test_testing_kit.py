@@ -235,6 +235,51 @@ def test_the_clock_goes_to_the_next_due_time(shop, kit):
     assert kit.run_next().job_type == "report"
 
 
+def test_the_clock_goes_to_the_due_time_of_a_schedule_and_its_job_runs(shop, kit):
+    shop.rota.create_schedule("hourly", "report", every="1h", params={"about": "the hour"})
+    shop.rota.enqueue("report", {"about": "x"}, run_at=timedelta(minutes=90))
+    assert kit.advance_to_next() == START + timedelta(hours=1) == kit.clock.at
+    assert kit.run_next().params == {"about": "the hour"}
+    assert kit.advance_to_next() == START + timedelta(minutes=90)
+
+
+def test_schedules_fire_on_the_way_and_what_they_make_runs_in_its_time(shop, kit):
+    shop.rota.create_schedule("daily", "report", cron="0 6 * * *", params={"about": "the day"})
+    shop.rota.create_schedule("once", "welcome", at=START + timedelta(days=1), params={"to": "down"})
+    ran = kit.drain(until=timedelta(days=2))
+    day = START.replace(hour=6)
+    assert [(job.job_type, job.attempt, job.started_at) for job in ran] == [
+        ("report", 1, day + timedelta(days=1)),
+        ("welcome", 1, START + timedelta(days=1)),
+        ("welcome", 2, START + timedelta(days=1, minutes=1)),
+        ("report", 1, START + timedelta(days=1, minutes=1)),
+        ("report", 1, day + timedelta(days=2)),
+    ]
+    assert kit.clock.at == START + timedelta(days=2)
+    assert kit.drain() == []
+
+
+def test_a_schedule_that_makes_no_jobs_keeps_nobody_waiting(shop, kit):
+    shop.rota.create_schedule("hourly", "report", every="1h")
+    shop.rota.pause_schedule("hourly")
+    assert kit.drain(until=timedelta(days=1)) == []
+    assert [(each.fate, each.count) for each in shop.rota.occurrences()] == [("SKIPPED_PAUSED", 24)]
+
+
+def test_schedules_of_decorators_are_due_from_the_beginning_of_the_block_and_the_programs_own_store_has_none(tmp_path):
+    app, fired = Rota(tmp_path / "real.db"), []
+    app.job(name="tick", every="10m")(lambda: fired.append(app._clock.now()))
+    with testing.use(app, at=START) as kit:
+        kit.clock.advance(minutes=25)
+        kit.drain()
+        assert len(fired) == 1
+        kit.drain(until=timedelta(minutes=5))
+        assert [job.due_at for job in kit.jobs("tick")] == [START + timedelta(minutes=20), START + timedelta(minutes=30)]
+    assert not (tmp_path / "real.db").exists()
+    assert [each.name for each in app.schedules()] == ["tick"]
+    app.close()
+
+
 def test_jobs_that_enqueue_each_other_for_ever_are_found_out(tmp_path):
     app = Rota(tmp_path / "real.db")
     app.job(name="again")(lambda: app.enqueue("again") and None)

@@ -6,11 +6,12 @@ where it says something else, that option and no other is changed. So people's w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
+from rota.errors import ScheduleExists
 from rota.model.gate import Actor, Scope
 from rota.model.schedule_options import TIMES, as_said, with_options
 from rota.model.schedules import Schedule
@@ -20,15 +21,33 @@ from rota.ports.store import Store
 
 
 def declare(
-    store: Store, new: Schedule, said: Mapping[str, Any], decide: Decide, *, actor: Actor, now: Instant, definitions: int | None
+    store: Store,
+    name: str,
+    said: Mapping[str, Any],
+    build: Callable[[], Schedule],
+    decide: Decide,
+    *,
+    actor: Actor,
+    now: Instant,
+    definitions: int | None,
 ) -> Schedule:
-    """Make the schedule, or change what is said otherwise than last time."""
+    """Make the schedule, or change what is said otherwise than last time; `build` refuses what can't be."""
     words = as_said(said)
-    found = store.schedules(scope=Scope(new.organization), name=new.name)
-    if not found:
-        return store.add_schedule(msgspec.structs.replace(new, declared=words), actor=actor, now=now)
-    if found[0].declared == words:
+    found = store.schedules(scope=Scope(actor.organization), name=name)
+    if found and found[0].declared == words:
+        # Not built: its `at` or `ends` may have passed since it was said first.
         return found[0]
+    new = build()
+    if not found:
+        try:
+            return store.add_schedule(msgspec.structs.replace(new, declared=words), actor=actor, now=now)
+        except ScheduleExists:
+            # Another process started in the same moment: what it made is looked at like any other.
+            found = store.schedules(scope=Scope(actor.organization), name=name)
+            if not found:
+                raise
+            if found[0].declared == words:
+                return found[0]
 
     def change(schedule: Schedule) -> Schedule:
         return msgspec.structs.replace(with_options(schedule, news(schedule.declared or {}, words), now), declared=words)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -16,6 +18,18 @@ from rota.model.values import SECOND, Instant, NewRow, OrganizationState, Origin
 from rota.ports.clock import Ids
 from rota.ports.schedules import DueSchedule
 
+IDS_AHEAD = 64
+"""Ids are drawn so many at a time; those that are left when the process ends were never used."""
+
+
+class Cast(msgspec.Struct, frozen=True):
+    """What the jobs of one template, owner and organization have in common."""
+
+    known: Known
+    row: NewRow
+    """As all of them begin; its params are those of a schedule that has none of its own."""
+    queue_ttl: Instant | None
+
 
 class DueRows:
     """Builds the rows of due times from what the registry knows. It asks the store for nothing: the store may be asking it."""
@@ -25,45 +39,76 @@ class DueRows:
         self._registry = registry
         self._ids = ids
         self._rng = rng
+        self._spare: list[str] = []
+        self._cast: dict[tuple[object, ...], Cast] = {}
         self._taken: dict[str, int] = {}
         """How many jobs each organization got in this transaction: its room is what it was at the beginning."""
 
     def begin(self) -> None:
-        """Begin a transaction."""
+        """Begin a transaction: what was known of templates and rights may have changed."""
         self._taken = {}
+        self._cast = {}
 
     def row(self, due: DueSchedule, due_at: Instant, now: Instant) -> NewRow:
         """Build one row, or refuse it: the refusal becomes the due time's fate."""
         schedule = due.schedule
-        known = self._known(schedule)
-        self._refuse_full(due)
-        run_at = max(now, due_at + (self._rng.randrange(schedule.jitter + 1) if schedule.jitter else 0))
-        row = self.build(schedule, known, schedule.params, now=now, run_at=run_at)
+        if due.room is not None:
+            self._refuse_full(schedule, due.room)
+        run_at = now
+        if schedule.jitter:
+            run_at = max(now, due_at + self._rng.randrange(schedule.jitter + 1))
+        row = self.build(schedule, schedule.params, now=now, run_at=run_at)
         row.due_at = due_at
-        self._taken[schedule.organization] = self._taken.get(schedule.organization, 0) + 1
+        if due.room is not None:
+            self._taken[schedule.organization] = self._taken.get(schedule.organization, 0) + 1
         return row
 
-    def build(self, schedule: Schedule, known: Known, params: dict[str, object], *, now: Instant, run_at: Instant) -> NewRow:
-        """Build the row of one job of a schedule."""
-        force = known.force
-        merged = {**(force.default_params or {}), **params}
-        check_params(known, merged)
-        policy = override(force.policy, priority=schedule.priority, max_retries=None, timeout=None)
-        policy = self._within_rights(schedule, known, policy)
-        return NewRow(
-            job_id=self._ids.take(1, now)[0],
+    def build(self, schedule: Schedule, params: dict[str, Any], *, now: Instant, run_at: Instant) -> NewRow:
+        """Build the row of one job of a schedule: a copy of what such jobs have in common, and what is its own."""
+        key = (schedule.template, schedule.organization, schedule.created_by, schedule.priority, not params)
+        cast = self._cast.get(key)
+        if cast is None:
+            cast = self._cast[key] = self._make_cast(schedule, params)
+        row: NewRow = copy(cast.row)
+        row.job_id = self._next_id(now)
+        row.run_at = run_at
+        row.schedule_id = schedule.id
+        row.run_as = schedule.run_as
+        if params:
+            row.params = self._params(cast.known, params)
+        if cast.queue_ttl is not None:
+            row.expires_at = run_at + cast.queue_ttl
+        return row
+
+    def _params(self, known: Known, params: dict[str, Any]) -> str:
+        """Return the template's params under the schedule's own, checked and encoded."""
+        if known.force.default_params:
+            params = {**known.force.default_params, **params}
+        check_params(known, params)
+        return encode_params(params, limit_bytes=known.force.payload_max)
+
+    def _next_id(self, now: Instant) -> str:
+        if not self._spare:
+            self._spare = self._ids.take(IDS_AHEAD, now)[::-1]
+        return self._spare.pop()
+
+    def _make_cast(self, schedule: Schedule, params: dict[str, Any]) -> Cast:
+        """Work out what the jobs of one template, owner and organization have in common, or refuse them."""
+        known = self._known(schedule)
+        policy = override(known.force.policy, priority=schedule.priority, max_retries=None, timeout=None)
+        row = NewRow(
+            job_id="",
             job_type=known.name,
-            params=encode_params(merged, limit_bytes=force.payload_max),
-            policy=policy,
-            run_at=run_at,
+            params="" if params else self._params(known, {}),
+            policy=self._within_rights(schedule, known, policy),
+            run_at=0,
             template_id=known.template_id,
             organization_id=schedule.organization,
             origin=Origin.SCHEDULE,
             owner=schedule.created_by,
-            expires_at=None if force.queue_ttl is None else run_at + round(force.queue_ttl * SECOND),
-            schedule_id=schedule.id,
-            run_as=schedule.run_as,
         )
+        queue_ttl = known.force.queue_ttl
+        return Cast(known, row, None if queue_ttl is None else round(queue_ttl * SECOND))
 
     def _known(self, schedule: Schedule) -> Known:
         known = self._registry.find(schedule.template)
@@ -97,7 +142,7 @@ class DueRows:
             raise PermissionDenied(f"{schedule.created_by!r}, who made the schedule, is no user of this store any more")
         return Actor(user.name, user.organization, user.role, frozenset(user.permissions))
 
-    def _refuse_full(self, due: DueSchedule) -> None:
-        name = due.schedule.organization
-        if due.room is not None and due.room - self._taken.get(name, 0) <= 0:
+    def _refuse_full(self, schedule: Schedule, room: int) -> None:
+        name = schedule.organization
+        if room <= self._taken.get(name, 0):
             raise QueueFull(f"organization {name!r} has as many jobs queued as its max_queued allows")

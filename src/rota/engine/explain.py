@@ -60,7 +60,8 @@ def explain(store: Store, job_id: str, now: Instant, *, registry: Registry, scop
 def _own_conditions(store: Store, job: Job, now: Instant, scope: Scope) -> list[Reason]:
     parents = store.blockers(_hex(job)) if job.blockers else []
     shown = [parent for parent in parents if scope.holds(parent.organization, parent.owner)]
-    waits = _waits(shown) if len(shown) == len(parents) else "waits for jobs of others"
+    schedules = store.awaited(_hex(job)) if job.blockers else []
+    waits = _waits(shown, schedules) if len(shown) == len(parents) else "waits for jobs of others"
     edges = Reason("what it waits for has ended", job.blockers == 0, waits)
     if job.status is Status.QUEUED or job.run_at is None:
         return [Reason("its time has come", met=True, detail="it is due"), edges]
@@ -72,13 +73,15 @@ def _own_conditions(store: Store, job: Job, now: Instant, scope: Scope) -> list[
     return [Reason("its time has come", left_s <= 0, due), edges]
 
 
-def _waits(parents: list[Job]) -> str:
+def _waits(parents: list[Job], schedules: list[str]) -> str:
     """Return what a job waits for; first those that will not end well by themselves."""
     live = [f"{parent.number} ({parent.job_type}, {parent.status})" for parent in parents if not parent.status.ended]
     words = [_parent_ended(parent) for parent in parents if parent.status.ended][:NAMED_MAX]
     if live:
         more = f" and {len(live) - NAMED_MAX:,} more" if len(live) > NAMED_MAX else ""
         words.append(f"waits for {', '.join(live[:NAMED_MAX])}{more}")
+    if schedules:
+        words.append(f"waits for a run of schedule {', '.join(schedules)} to complete; it is given up at its own schedule's next due time")
     return "; ".join(words) or "it waits for no other job"
 
 

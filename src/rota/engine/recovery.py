@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from random import Random
 
 import msgspec
@@ -36,14 +37,25 @@ class Recovered(msgspec.Struct):
 class Recovery:
     """Watches other workers of a store. Clocks of different machines are never compared: only beats, on our own clock."""
 
-    def __init__(self, store: Store, liveness: Liveness, *, clock: Clock, ids: Ids, rng: Random, settings: Settings) -> None:
-        """Take what it watches with."""
+    def __init__(
+        self,
+        store: Store,
+        liveness: Liveness,
+        *,
+        clock: Clock,
+        ids: Ids,
+        rng: Random,
+        settings: Settings,
+        tell_dead: Callable[[Sequence[str]], object] | None = None,
+    ) -> None:
+        """Take what it watches with; `tell_dead` hears of jobs that ended for good."""
         self._store = store
         self._liveness = liveness
         self._clock = clock
         self._ids = ids
         self._rng = rng
         self._settings = settings
+        self._tell_dead = tell_dead
         self._beats: dict[str, tuple[int, float]] = {}
 
     def sweep(self, own_id: str | None) -> Recovered:
@@ -94,8 +106,12 @@ class Recovery:
         ended = 0
         while held := self._store.held_by(worker_id, limit=self._settings.batch):
             now = self._clock.now()
-            changed = self._store.recover([self._ending(each.job, outcome, now) for each in held], held, now=now)
+            endings = [self._ending(each.job, outcome, now) for each in held]
+            changed = self._store.recover(endings, held, now=now)
             ended += changed
+            if self._tell_dead is not None:
+                pairs = zip(endings, held, strict=True)
+                self._tell_dead([each.job.job_id for ending, each in pairs if ending.transition.status is Status.DEAD_LETTER])
             if not changed:
                 break
         return ended

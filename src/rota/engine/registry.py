@@ -12,13 +12,14 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from rota.engine.decorated import schedule_said
 from rota.errors import InvalidHandler, OrganizationUnavailable, TemplateUnavailable, UnknownOrganization, UnknownTemplate
 from rota.model.checks import check_name, seconds, whole
 from rota.model.gate import SYSTEM
 from rota.model.handler import Handler, Place, inspect_handler
 from rota.model.ordering import priority_of
 from rota.model.settings import Settings
-from rota.model.templates import TEXT_MAX, InForce, Spec, as_object, besides_handler, from_object, in_force, spec_of
+from rota.model.templates import TEXT_MAX, InForce, Spec, as_object, besides_handler, check_defaults, from_object, in_force, spec_of
 from rota.model.values import Instant, Organization, OrganizationState, Policy, Template, TemplateState, User
 from rota.ports.clock import Ids
 from rota.ports.store import Store
@@ -44,12 +45,14 @@ class Known(msgspec.Struct, kw_only=True):
     record: Template | None = None
     """As the store has it; None until it was recorded there."""
     special: bool = False
-    """It asks for more than most: a permission, a dedup window or a limit on submissions."""
+    """It asks for more than most: default params, a permission, a dedup window or a limit on submissions."""
 
     def __post_init__(self) -> None:
         """Work out what every job of it would ask again."""
         force = self.force
-        self.special = bool(force.requires_permission is not None or force.dedup_window or force.submit_limit)
+        self.special = bool(
+            force.requires_permission is not None or force.dedup_window or force.submit_limit or force.default_params is not None
+        )
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -78,6 +81,10 @@ class Registry:
         """Templates whose handler was not registered here but imported, and as what it was named."""
         self._refused: dict[str, int] = {}
         """Templates whose handler could not be imported, in which version. Told once."""
+        self.scheduled: dict[str, Mapping[str, Any]] = {}
+        """What the code says of the schedules of its templates. Whoever holds the store brings it there: see `undeclared`."""
+        self.undeclared: frozenset[str] = frozenset()
+        """Those of them that were not brought to the store yet."""
         self.version = -1
         """Of the store's definitions, as last read."""
 
@@ -89,6 +96,7 @@ class Registry:
         executor: str | None,
         options: Mapping[str, object],
         check: Callable[[Handler], None] | None = None,
+        schedule: Mapping[str, Any] | None = None,
     ) -> None:
         """Register a handler, or refuse it saying which parameter or option can't be."""
         check_name(name, "template", self._settings.name_max)
@@ -101,6 +109,8 @@ class Registry:
         if check is not None:
             check(handler)
         code = replace(spec_of(_described(options, function)), executor=handler.executor, handler=_where(function)[:TEXT_MAX])
+        check_defaults(in_force(name, self._settings, code, Spec()), handler)
+        said = schedule_said(name, schedule or {}, _where(function))
         with self._lock:
             self._imported.pop(name, None)
             known = self._known.get(name)
@@ -109,6 +119,11 @@ class Registry:
             self._known[name] = Known(name=name, code=code, people=people, force=force, handler=handler)
             self.handlers[name] = handler
             self._unsynced = True
+            self.scheduled.pop(name, None)
+            self.undeclared -= {name}
+            if said is not None:
+                self.scheduled[name] = said
+                self.undeclared |= {name}
 
     def serve(self, find: Find, check: Check, store: Store, now: Instant) -> None:
         """Be a worker's: import the handlers that templates name and that are not here. See `import_named`."""
@@ -124,6 +139,7 @@ class Registry:
         other._find, other._check = self._find, self._check
         other._imported, other._refused = dict(self._imported), dict(self._refused)
         other.organizations, other.users = dict(self.organizations), dict(self.users)
+        other.scheduled, other.undeclared = dict(self.scheduled), self.undeclared
         other._unsynced = True
         return other
 

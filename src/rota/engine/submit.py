@@ -101,6 +101,8 @@ class Submitter:
     def _plain(  # noqa: PLR0917 - on the path of every job: keywords would cost it half a microsecond
         self, known: Known, organization: Organization, params: Mapping[str, Any] | None, job_id: str, actor: Actor, now: Instant
     ) -> NewRow:
+        if known.special:
+            params = with_defaults(known, params)
         check_params(known, params)
         force = known.force
         row = NewRow(
@@ -129,14 +131,15 @@ class Submitter:
         job_id: str,
         origin: str = Origin.API,
     ) -> NewRow:
-        check_params(known, job.params)
+        params = with_defaults(known, job.params) if known.special else job.params
+        check_params(known, params)
         force = known.force
         queue_ttl = force.queue_ttl if job.queue_ttl is None else seconds("queue_ttl", job.queue_ttl)
         run_at = now if job.run_at is None else max(now, when(job.run_at, now))
         row = NewRow(
             job_id=job_id,
             job_type=job.name,
-            params=encode_params(job.params, limit_bytes=force.payload_max),
+            params=encode_params(params, limit_bytes=force.payload_max),
             policy=override(force.policy, priority=job.priority, max_retries=job.max_retries, timeout=job.timeout),
             run_at=run_at,
             template_id=known.template_id,
@@ -150,7 +153,7 @@ class Submitter:
             chosen=job.job_id is not None,
         )
         if known.special or organization.max_priority is not None:
-            self._special(row, known, organization, job.params, actor, chosen_priority=job.priority is not None)
+            self._special(row, known, organization, params, actor, chosen_priority=job.priority is not None)
         return row
 
     def _special(
@@ -256,6 +259,14 @@ def job_hash(organization: str, template: str, params: Mapping[str, Any] | None)
     # Keys as JSON has them, texts, before they are sorted: 1 and "1" are the same key there.
     plain = msgspec.to_builtins([organization, template, params or {}], str_keys=True, order="deterministic")
     return blake2b(msgspec.json.encode(plain), digest_size=16).hexdigest()
+
+
+def with_defaults(known: Known, params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a job's params over those that its template has for all of its jobs."""
+    own = known.force.default_params
+    if own is None or (params is not None and not isinstance(params, Mapping)):
+        return params
+    return {**own, **params} if params else own
 
 
 def check_params(known: Known, params: Mapping[str, Any] | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from random import Random
 from typing import TypeAlias
 
@@ -11,12 +12,13 @@ import msgspec
 
 from rota.engine.due import DueRows
 from rota.engine.registry import Registry
-from rota.errors import InvalidInput, PermissionDenied, Refused
+from rota.errors import InvalidInput, InvalidSchedule, PermissionDenied, Refused, StoreBusy, StoreUnavailable
 from rota.model.fates import Fated, Plan, plan, previous_due
 from rota.model.schedules import Fate, Kind, OnCompletion, Overlap, Schedule, ScheduleState
 from rota.model.settings import Settings
-from rota.model.values import SECOND, Instant, dashed
-from rota.ports.clock import Clock, Ids
+from rota.model.states import Status
+from rota.model.values import SECOND, Instant, dashed, instant, moment, undashed
+from rota.ports.clock import Clock, Ids, zone_rules
 from rota.ports.schedules import Awaited, Beat, DueJob, DueSchedule, Firing
 from rota.ports.store import DefinitionsChanged, Store
 
@@ -26,6 +28,10 @@ QUIET = frozenset({Fate.FIRED, Fate.COALESCED, Fate.SKIPPED_PAUSED, Fate.SKIPPED
 """Fates that somebody asked for, or that ran after all: no cause for alarm."""
 LOOK_S = 0.2
 """How often a worker that hears of no change still asks when schedules are due."""
+UNREADABLE_S = 60
+"""When to look again at a schedule that can't be read, such as one whose time zone this machine does not know."""
+SURPRISE_S = 1.0
+"""Pause after an error nobody expected: jobs go on meanwhile."""
 
 
 class NotRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +39,8 @@ class NotRun(msgspec.Struct, frozen=True, kw_only=True):
 
     schedule: str
     organization: str
-    due_at: Instant
-    last_due_at: Instant
+    due_at: datetime
+    last_due_at: datetime
     count: int
     fate: Fate
     reason: str | None
@@ -54,30 +60,60 @@ class Decider:
         self._rows = rows
         self._settings = settings
         self._now = now
+        self._plans: dict[tuple[object, ...], Plan] = {}
         self.decided: list[tuple[Schedule, Sequence[Fated]]] = []
 
     def __call__(self, each: DueSchedule) -> Firing:
         """Decide for one schedule."""
-        schedule, now = each.schedule, self._now
-        planned = plan(
-            schedule,
-            now,
-            calendar=each.calendar,
-            grace=round(self._settings.schedule_grace * SECOND),
-            count_max=self._settings.catch_up_max,
-            already=frozenset(each.already),
-        )
+        schedule = each.schedule
+        try:
+            planned = self._plan(each)
+        except InvalidSchedule as error:
+            # Nothing of it is lost: its cursor stays. The others must not wait for it.
+            log.error("schedule %s can't be read, and is left for a minute: %s", schedule.name, error)  # noqa: TRY400 - it says all
+            return Firing(rows=[], jobs=[], cursor_at=schedule.cursor_at, next_at=self._now + UNREADABLE_S * SECOND)
         rows, jobs = self._settle(each, planned)
-        self.decided.append((schedule, rows))
-        over = schedule.timing.kind is Kind.AT and planned.next_at is None and bool(rows)
-        return Firing(
+        if len(rows) > len(jobs):
+            self.decided.append((schedule, rows))
+        firing = Firing(
             rows=rows,
             jobs=jobs,
             cursor_at=planned.cursor_at,
             next_at=planned.next_at,
-            last_at=max((row.due_at for row in rows if row.fate is Fate.FIRED), default=None),
-            state=ScheduleState.DISABLED if over and schedule.on_completion is OnCompletion.PRESERVE else None,
-            drop=over and schedule.on_completion is OnCompletion.DROP,
+            last_at=jobs[-1].row.due_at if jobs else None,
+        )
+        if rows and schedule.timing.kind is Kind.AT:
+            # It is over.
+            firing.drop = schedule.on_completion is OnCompletion.DROP
+            firing.state = None if firing.drop else ScheduleState.DISABLED
+        return firing
+
+    def _plan(self, each: DueSchedule) -> Plan:
+        """Plan for one schedule; those that are alike in all that a plan rests on have one plan."""
+        schedule = each.schedule
+        if each.calendar is not None or each.already:
+            return self._plan_alone(each)
+        key = (
+            schedule.timing,
+            schedule.cursor_at,
+            schedule.state,
+            schedule.catch_up,
+            schedule.catch_up_lateness,
+            schedule.catch_up_count,
+        )
+        planned = self._plans.get(key)
+        if planned is None:
+            planned = self._plans[key] = self._plan_alone(each)
+        return planned
+
+    def _plan_alone(self, each: DueSchedule) -> Plan:
+        return plan(
+            each.schedule,
+            self._now,
+            calendar=each.calendar,
+            grace=round(self._settings.schedule_grace * SECOND),
+            count_max=self._settings.catch_up_max,
+            already=frozenset(each.already),
         )
 
     def _settle(self, each: DueSchedule, planned: Plan) -> tuple[list[Fated], list[DueJob]]:
@@ -137,13 +173,16 @@ class Trigger:
         self._alerts = alerts
         self._rows = DueRows(registry, ids, rng)
         self._grace = round(settings.schedule_grace * SECOND)
+        self._zones: int | None = None
+        """The rules of time zones that due times in the store were worked out by, as far as this process has seen to it."""
         self._beat = Beat()
         self._looked: float | None = None
+        self._resume = clock.monotonic()
 
     @property
     def next_at(self) -> Instant | None:
-        """Return when something is due, as last seen."""
-        return self._beat.next_at
+        """Return when something is due, as last seen; None also while it pauses after trouble."""
+        return None if self._clock.monotonic() < self._resume else self._beat.next_at
 
     def look(self) -> None:
         """Ask the store when something is due."""
@@ -152,13 +191,25 @@ class Trigger:
 
     def tick(self) -> bool:
         """Give due times their fate, a batch at most, if any are due; say whether more are due, or jobs were made."""
+        if self._zones is None:
+            self._zones = zone_rules()
+            self._store.follow_zones(self._zones)
         if self._looked is None or self._clock.monotonic() - self._looked >= LOOK_S:
             self.look()
         now, beat = self._clock.now(), self._beat
         due = beat.next_at is not None and beat.next_at <= now
         if not due and (beat.furthest is None or beat.furthest <= now + self._grace):
             return False
-        self.fire(now)
+        if self._clock.monotonic() < self._resume:
+            return False
+        try:
+            self.fire(now)
+        except (StoreBusy, StoreUnavailable):
+            raise
+        except Exception:
+            log.exception("schedules could not be fired; it will be tried again, and jobs go on")
+            self._resume = self._clock.monotonic() + SURPRISE_S
+            return False
         self.look()
         return True
 
@@ -189,8 +240,19 @@ class Trigger:
         """Tell those who want to know of due times that did not run."""
         for row in rows:
             if row.fate not in QUIET:
-                told = {name: getattr(row, name) for name in ("due_at", "last_due_at", "count", "fate", "reason")}
-                self.alert(NotRun(schedule=schedule.name, organization=schedule.organization, **told))
+                self.alert(_news(schedule, row))
+
+    def tell_dead(self, job_ids: Iterable[str]) -> None:
+        """Tell of due times that fired and whose jobs ended in vain, by the ids of their last attempts; other jobs are passed over."""
+        for job_id in job_ids:
+            job = self._store.job(job_id)
+            if job is None or job.status is not Status.DEAD_LETTER or job.schedule_id is None or job.due_at is None:
+                continue
+            schedule = self._store.schedule(undashed(job.schedule_id) or "")
+            if schedule is not None:
+                at, reason = instant(job.due_at), f"its job {job.number} is in the dead letters"
+                row = Fated(due_at=at, last_due_at=at, count=1, fate=Fate.FIRED, reason=reason)
+                self.alert(_news(schedule, row, job.id))
 
     def alert(self, news: NotRun) -> None:
         """Write a warning and call every hook; one that fails keeps nobody else from hearing."""
@@ -200,6 +262,22 @@ class Trigger:
                 hook(news)
             except Exception:
                 log.exception("an alert hook failed")
+
+
+def _news(schedule: Schedule, row: Fated, job_id: str | None = None) -> NotRun:
+    due_at, last_due_at = moment(row.due_at), moment(row.last_due_at)
+    assert due_at is not None  # noqa: S101 - a moment
+    assert last_due_at is not None  # noqa: S101 - a moment
+    return NotRun(
+        schedule=schedule.name,
+        organization=schedule.organization,
+        due_at=due_at,
+        last_due_at=last_due_at,
+        count=row.count,
+        fate=row.fate,
+        reason=row.reason,
+        job_id=job_id,
+    )
 
 
 def _instead(row: Fated, fate: Fate, reason: str) -> Fated:

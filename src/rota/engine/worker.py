@@ -16,6 +16,7 @@ from rota.engine.sink import Inbox
 from rota.engine.trigger import Trigger
 from rota.errors import StoreBusy, StoreUnavailable
 from rota.model.decide import Completed, Interrupted, Limits, Released, decide, decide_cancelled
+from rota.model.states import Status
 from rota.model.values import Claimed, Instant
 from rota.ports.executor import Ended, Report
 from rota.ports.store import Ending, Turn, Turned
@@ -45,7 +46,6 @@ class Worker:
         self.id = parts.ids.take(1, parts.clock.now())[0]
         self.inbox = Inbox(parts.wakeup() if parts.wakeup is not None else None)
         self.retention = Retention(parts.store, clock=parts.clock, settings=parts.settings, log_dir=parts.log_dir)
-        self.recovery = Recovery(parts.store, parts.liveness, clock=parts.clock, ids=parts.ids, rng=parts.rng, settings=parts.settings)
         self.trigger = Trigger(
             parts.store,
             parts.registry,
@@ -54,6 +54,15 @@ class Worker:
             rng=parts.rng,
             settings=parts.settings,
             alerts=parts.alerts,
+        )
+        self.recovery = Recovery(
+            parts.store,
+            parts.liveness,
+            clock=parts.clock,
+            ids=parts.ids,
+            rng=parts.rng,
+            settings=parts.settings,
+            tell_dead=self.trigger.tell_dead,
         )
         self._limits = Limits(parts.settings.snooze_floor, parts.settings.max_snoozes)
         self._crew = Crew(parts, self.inbox, slots=concurrency)
@@ -228,6 +237,7 @@ class Worker:
             self._doubt = self._more = True
             raise
         self.inbox.hush()
+        self._tell_dead(turn)
         self._settle(turned)
         if turned.given_up:
             self._begin_anew()
@@ -288,6 +298,12 @@ class Worker:
             log.warning("the result of job %d came late and was refused: its run had been ended by others", number)
         for number, why in turned.refused:
             log.error("job %d: %s", number, why)
+
+    def _tell_dead(self, turn: Turn) -> None:
+        """Tell of due times whose jobs just ended in vain."""
+        for ending in turn.endings:
+            if ending.transition.status is Status.DEAD_LETTER:
+                self.trigger.tell_dead([self._hold.ended[ending.number].job.job_id])
 
     def _submit(self, claimed: list[Claimed]) -> None:
         if claimed:

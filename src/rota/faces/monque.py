@@ -15,9 +15,12 @@ from typing import Any
 
 import msgspec
 
-from rota.errors import InvalidImport
+from rota.errors import InvalidImport, InvalidName, InvalidSchedule
 from rota.faces.extended_json import date_of, instant_of, plain
+from rota.model.checks import check_name
+from rota.model.cron import read_cron
 from rota.model.decide import Crashed, Successor, Transition, decide
+from rota.model.schedules import Kind, Schedule, Timing
 from rota.model.states import ErrorType, Status
 from rota.model.values import LATEST, Claimed, Instant, Job, NewRow, Run
 from rota.ports.store import Adopted, Past
@@ -27,6 +30,8 @@ META = "monque"
 WRAPPED = "data"
 """The one param of a job whose data was no object."""
 LOST = "it failed in Monque, which kept no reason"
+NAME_MAX = 240
+"""Of a schedule's name, so that there is room to tell it from others of that name."""
 
 _CHANCE = Random(0)  # noqa: S311 - `decide` asks for one; a crash draws nothing from it
 
@@ -65,6 +70,16 @@ class Document(msgspec.Struct, kw_only=True, frozen=True):
         if self.data is None:
             return {}
         return self.data if isinstance(self.data, dict) else {WRAPPED: self.data}
+
+    @property
+    def recurs(self) -> bool:
+        """Say whether it would come again: what ended there, failed for instance, does not."""
+        return self.repeat_interval is not None and self.status in {DocumentStatus.PENDING, DocumentStatus.PROCESSING}
+
+    @property
+    def is_only_due(self) -> bool:
+        """Say whether it recurs and nothing of it is under way: then there is no job to take over, only its due times."""
+        return self.recurs and self.status is DocumentStatus.PENDING and not self.fail_count
 
     @property
     def meta(self) -> str:
@@ -106,7 +121,42 @@ def read_document(value: object) -> Document:
 
 def job_id_of(document: Document, organization: str) -> str:
     """Return the id that a document's job has here, always the same: a UUIDv7 of its time and a hash of its `_id`."""
-    text = msgspec.json.encode([META, organization, plain(document.id)])
+    return _id_of(META, document, organization)
+
+
+def schedule_id_of(document: Document, organization: str) -> str:
+    """Return the id that the schedule of a document that recurs has here, always the same."""
+    return _id_of(f"{META} schedule", document, organization)
+
+
+def schedule_name_of(document: Document) -> str:
+    """Return what a schedule is called after: the key that tells its document from others, where it can be a name."""
+    try:
+        check_name(document.unique_key, "schedule", NAME_MAX)
+    except InvalidName:
+        return document.name[:NAME_MAX]
+    return str(document.unique_key)
+
+
+def schedule_of(document: Document, name: str, *, organization: str, owner: str, now: Instant) -> Schedule:
+    """Return the schedule that a document which recurs becomes. Not due before its time there; at once if that has passed."""
+    is_ahead = document.is_only_due and document.next_run_at > now
+    timing = Timing(kind=Kind.CRON, cron=document.repeat_interval, starts_at=document.next_run_at if is_ahead else None)
+    return Schedule(
+        id=schedule_id_of(document, organization),
+        name=name,
+        organization=organization,
+        template=document.name,
+        timing=timing,
+        params=document.params,
+        description="Taken over from Monque.",
+        created_by=owner,
+        cursor_at=min(now, document.next_run_at - 1) if document.is_only_due else now,
+    )
+
+
+def _id_of(kind: str, document: Document, organization: str) -> str:
+    text = msgspec.json.encode([kind, organization, plain(document.id)])
     chance = int.from_bytes(blake2b(text, digest_size=10).digest())
     stamp = document.created_at // 1000
     return f"{stamp:012x}7{chance >> 64 & 0xFFF:03x}{0x8 << 60 | chance & (1 << 62) - 1:016x}"
@@ -191,8 +241,8 @@ def _crashed(document: Document, row: NewRow, now: Instant) -> Transition:
 # ---- to a document -------------------------------------------------------------------------------------------------------
 
 
-def as_document(chain: Sequence[Job], *, failed_run: Run | None = None) -> dict[str, object]:
-    """Return a chain as a document; `failed_run` is the run of its last attempt that went wrong."""
+def as_document(chain: Sequence[Job], *, failed_run: Run | None = None, schedule: Schedule | None = None) -> dict[str, object]:
+    """Return a chain as a document; `failed_run` is the run of its last attempt that went wrong, `schedule` what it was made by."""
     first, tail = chain[0], chain[-1]
     kept = _kept(tail)
     status = _status_of(tail)
@@ -208,13 +258,20 @@ def as_document(chain: Sequence[Job], *, failed_run: Run | None = None) -> dict[
     }
     optional = {
         "failReason": None if status is DocumentStatus.COMPLETED else (failed_run and failed_run.error) or tail.reason,
-        "repeatInterval": kept.get("repeatInterval"),
+        "repeatInterval": _repeats(schedule) or kept.get("repeatInterval"),
         "uniqueKey": tail.unique_key or kept.get("uniqueKey"),
     }
     found |= {name: value for name, value in optional.items() if value is not None}
     moments = (tail.finished_at, tail.started_at, tail.queued_at, tail.created_at)
     changed = next(at for at in moments if at is not None)
     return found | {"createdAt": date_of(first.created_at), "updatedAt": date_of(changed)}
+
+
+def _repeats(schedule: Schedule | None) -> str | None:
+    """Return when a schedule is due, in the words that Monque has: a cron expression of no zone but UTC."""
+    if schedule is None or schedule.timing.kind is not Kind.CRON or schedule.timing.timezone != "UTC":
+        return None
+    return schedule.timing.cron
 
 
 def _kept(job: Job) -> dict[str, Any]:
@@ -290,9 +347,12 @@ class _Fields:
 
     def cron(self, name: str) -> str | None:
         found = self.text(name, filled=True)
-        if found is not None and len(found.split()) != 5:
-            raise InvalidImport(f"{name} is {_shown(found)}: give a cron expression of five fields, such as '0 0 * * *'")
-        return found
+        if found is None:
+            return None
+        try:
+            return read_cron(found).text
+        except InvalidSchedule as error:
+            raise InvalidImport(f"{name} is {_shown(found)}: {error}; give a cron expression of five fields, such as '0 0 * * *'") from None
 
     def required_moment(self, name: str) -> Instant:
         found = self.moment(name)

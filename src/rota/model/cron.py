@@ -23,8 +23,9 @@ import msgspec
 from cronsim import CronSim, CronSimError
 
 from rota.errors import InvalidSchedule
-from rota.model.zones import EPOCH, Span, spans
+from rota.model.zones import EPOCH, Span, jumps_between, offset_at, spans
 
+HOUR_S = 3600
 DAY_S = 86_400
 NEVER_DAYS = 146_097
 """After 400 years the calendar repeats itself: what did not happen by then never will."""
@@ -103,6 +104,9 @@ def due_times(cron: Cron, zone: ZoneInfo, after: int, until: int) -> Iterator[Du
 
 def next_due(cron: Cron, zone: ZoneInfo, after: int) -> int | None:
     """Return the first real due time after a moment; None if there is none before the year 9999."""
+    near = _later_that_day(cron, zone, after)
+    if near is not None:
+        return near
     start = after
     for reach_days in (2, 32, 370, 3_660, NEVER_DAYS):
         until = min(after + reach_days * DAY_S, LAST)
@@ -110,6 +114,18 @@ def next_due(cron: Cron, zone: ZoneInfo, after: int) -> int | None:
             return run.first
         start = until
     return None
+
+
+def _later_that_day(cron: Cron, zone: ZoneInfo, after: int) -> int | None:
+    """Return the next due time if it is on the same day and the zone's clock does not jump near it: the usual case."""
+    if cron.times[-1] - cron.times[0] < HOUR_S:
+        return None
+    offset = offset_at(zone, after)
+    day, time = divmod(after + 1 + offset, DAY_S)
+    place = bisect_left(cron.times, time)
+    if place == len(cron.times) or not cron.on(_date(day)) or jumps_between(zone, after - DAY_S, after + DAY_S):
+        return None
+    return day * DAY_S + cron.times[place] - offset
 
 
 def gaps(cron: Cron, zone: ZoneInfo, after: int, until: int) -> Iterator[int]:

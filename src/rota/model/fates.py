@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from rota.model.lattice import Lattice, Run
-from rota.model.schedules import Calendar, CatchUp, Fate, Kind, Schedule, ScheduleState, lattice_of
+from rota.model.schedules import Calendar, CatchUp, Fate, Kind, Schedule, ScheduleState, lattice_of, next_due
 from rota.model.values import SECOND, Instant
 from rota.model.zones import zone_of
 
@@ -53,14 +53,20 @@ def plan(
     already: frozenset[Instant] = frozenset(),
 ) -> Plan:
     """Give each due time in (cursor, now] its fate. `already` are those that fired before, when the clock was ahead."""
-    lattice = lattice_of(schedule.timing)
-    next_at = lattice.next(now)
-    after = schedule.cursor_at
+    timing, after = schedule.timing, schedule.cursor_at
     if schedule.state is ScheduleState.DISABLED or now <= after:
-        return Plan(rows=(), cursor_at=max(now, after), next_at=None if schedule.state is ScheduleState.DISABLED else next_at)
+        next_at = None if schedule.state is ScheduleState.DISABLED else next_due(timing, now)
+        return Plan(rows=(), cursor_at=max(now, after), next_at=next_at)
+    first = next_due(timing, after)
+    second = None if first is None else next_due(timing, first)
+    if first is not None and first <= now and (second is None or second > now) and calendar is None and not already:
+        # One due time, as nearly always: there is nothing to count.
+        return _plan_one(schedule, first, second, now, grace)
+    lattice = lattice_of(timing)
+    next_at = next_due(timing, now)
     rows: list[Fated] = list(_gaps(schedule, lattice, after, now))
     runs: list[Run] = []
-    for low, high, excluded in _stretches(schedule, calendar, after, now):
+    for low, high, excluded in stretches(schedule, calendar, after, now):
         run = lattice.tally(low, high)
         if run is None:
             continue
@@ -70,6 +76,16 @@ def plan(
             runs.append(run)
     rows += _caught_up(schedule, lattice, _without(runs, lattice, already), now, grace=grace, count_max=count_max)
     rows.sort(key=lambda row: (row.due_at, row.fate))
+    return Plan(rows=tuple(rows), cursor_at=now, next_at=next_at)
+
+
+def _plan_one(schedule: Schedule, due_at: Instant, next_at: Instant | None, now: Instant, grace: Instant) -> Plan:
+    """Give one due time its fate."""
+    lattice, after = lattice_of(schedule.timing), schedule.cursor_at
+    rows = _caught_up(schedule, lattice, [Run(due_at, due_at, 1)], now, grace=grace, count_max=1)
+    missing = tuple(_gaps(schedule, lattice, after, now))
+    if missing:
+        rows = sorted((*rows, *missing), key=lambda row: (row.due_at, row.fate))
     return Plan(rows=tuple(rows), cursor_at=now, next_at=next_at)
 
 
@@ -94,7 +110,7 @@ def _gaps(schedule: Schedule, lattice: Lattice, after: Instant, now: Instant) ->
         yield Fated(due_at=at, last_due_at=at, count=1, fate=Fate.SKIPPED_DST_GAP, reason=word)
 
 
-def _stretches(schedule: Schedule, calendar: Calendar | None, after: Instant, now: Instant) -> Iterator[tuple[Instant, Instant, bool]]:
+def stretches(schedule: Schedule, calendar: Calendar | None, after: Instant, now: Instant) -> Iterator[tuple[Instant, Instant, bool]]:
     """Cut (after, now] at the excluded days of the calendar; each piece says whether it is excluded."""
     if calendar is None or not calendar.days:
         yield after, now, False
@@ -142,7 +158,7 @@ def _caught_up(schedule: Schedule, lattice: Lattice, runs: list[Run], now: Insta
         fate, why = (
             (Fate.MISSED, "nothing was there to fire it, and catch_up is none")
             if schedule.catch_up is CatchUp.NONE
-            else (Fate.COALESCED, "a later due time ran for it")
+            else (Fate.COALESCED, "a later due time stands for it")
         )
         rows.append(_row(rest, fate, why))
     return rows

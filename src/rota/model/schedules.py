@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import date, datetime
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
 from rota.errors import InvalidSchedule
 from rota.model.cron import read_cron
 from rota.model.lattice import Bounds, Every, Lattice, Once, OnCron
-from rota.model.values import SECOND, Instant
+from rota.model.values import SECOND, Instant, moment
 from rota.model.zones import zone_of
 
 
@@ -68,8 +69,8 @@ class Fate(StrEnum):
     REFUSED = "REFUSED"
 
 
-class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a schedule that says when: all that due times follow from."""
+class Timing(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """The part of a schedule that says when: all that due times follow from. Stores read it as it is: see `Schedule`."""
 
     kind: Kind
     cron: str | None = None
@@ -91,6 +92,12 @@ def lattice_of(timing: Timing) -> Lattice:
     return OnCron(read_cron(timing.cron or ""), zone_of(timing.timezone), Bounds(timing.starts_at, timing.ends_at))
 
 
+@lru_cache(maxsize=100_000)
+def next_due(timing: Timing, after: Instant) -> Instant | None:
+    """Return the first real due time after a moment: schedules of one rule that are due together ask it once."""
+    return lattice_of(timing).next(after)
+
+
 class Calendar(msgspec.Struct, frozen=True, kw_only=True):
     """Days on which nothing is due, by a name that many schedules share. They are days of each schedule's own zone."""
 
@@ -99,8 +106,8 @@ class Calendar(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
 
 
-class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """When a template becomes jobs."""
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """When a template becomes jobs. As an array, in this order, a store decodes thousands of them that are due at once."""
 
     id: str
     name: str
@@ -109,7 +116,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     timing: Timing
     state: ScheduleState = ScheduleState.ENABLED
     description: str | None = None
-    params: dict[str, object] = msgspec.field(default_factory=dict)
+    params: dict[str, Any] = msgspec.field(default_factory=dict)
     priority: int | None = None
     catch_up: CatchUp = CatchUp.LAST
     catch_up_lateness: Instant | None = None
@@ -124,7 +131,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """Up to here every due time has its fate."""
     next_at: Instant | None = None
     last_at: Instant | None = None
-    declared: dict[str, object] | None = None
+    declared: dict[str, Any] | None = None
     """What the code said of it last, where it is the code's: see `rota.engine.declared`."""
     version: int = 1
     created_by: str = "system"
@@ -136,7 +143,8 @@ def check(schedule: Schedule) -> None:
     """Refuse what can't be, naming the field, the value and what is allowed."""
     timing = schedule.timing
     if timing.ends_at is not None and timing.starts_at is not None and timing.ends_at < timing.starts_at:
-        raise InvalidSchedule("ends is before starts: give a later ends, or none")
+        ends, starts = (f"{moment(at):%Y-%m-%dT%H:%M:%SZ}" for at in (timing.ends_at, timing.starts_at))
+        raise InvalidSchedule(f"ends={ends} is before {starts}, from when on it would be due: give a later ends, or none")
     if timing.kind is Kind.EVERY and (timing.interval is None or timing.interval < SECOND):
         raise InvalidSchedule(f"every={(timing.interval or 0) / SECOND:g} s is not allowed: give at least 1 second")
     if schedule.name in schedule.depends_on:

@@ -61,7 +61,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     schedule_grace: Annotated[
         float, Doc("a due time that is fired this much late was still in time; a clock set back less is no matter", 0)
     ] = 60.0
-    schedule_batch: Annotated[int, Doc("schedules fired in one transaction, at most", 1, 10_000)] = 500
+    schedule_batch: Annotated[int, Doc("schedules fired in one transaction, at most", 1, 10_000)] = 1000
     catch_up_max: Annotated[int, Doc("due times that catch_up=all fires at most, where a schedule has no bound of its own", 1, 10_000)] = (
         100
     )

@@ -17,11 +17,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rota.errors import InvalidOption
+from rota.errors import InvalidOption, InvalidParams, PayloadTooLarge
 from rota.model.backoff import Backoff
 from rota.model.checks import line, seconds, text, whole
-from rota.model.handler import Place
+from rota.model.handler import Handler, Place
 from rota.model.ordering import priority_of
+from rota.model.params import decode_params, encode, encode_params
 from rota.model.settings import MIB, Settings
 from rota.model.values import SECOND, Instant, Policy
 
@@ -120,9 +121,11 @@ NULLABLE = frozenset(
         "concurrency",
         "rate_limit",
         "submit_limit",
+        "default_params",
     }
 )
 """Fields that can be set to None: no limit, none required, none given."""
+WRITTEN_AS_JSON = frozenset({"backoff", "default_params"})
 WHOLE = frozenset({"max_retries", "max_crashes", "payload_max", "max_running", "concurrency"})
 OF_THE_HANDLER = ("handler", "executor")
 """Fields that the code decides wherever it is: a record can't make a blocking function async, or another one of it."""
@@ -172,7 +175,7 @@ def from_text(name: str, given: str) -> object:
             return int(given)
         except ValueError:
             return given
-    if name == "backoff":
+    if name in WRITTEN_AS_JSON:
         try:
             return msgspec.json.decode(given)
         except msgspec.DecodeError:
@@ -246,6 +249,21 @@ def in_force(name: str, settings: Settings, code: Spec, people: Spec) -> InForce
     )
 
 
+def check_defaults(force: InForce, handler: Handler | None) -> None:
+    """Refuse default params that no job could have: too large, or unknown to the handler where it is known here."""
+    if not force.default_params:
+        return
+    try:
+        encode_params(force.default_params, limit_bytes=force.payload_max)
+    except PayloadTooLarge as error:
+        raise InvalidOption(f"default_params are too large: {error}") from None
+    allowed = None if handler is None else handler.allowed
+    for name in force.default_params:
+        if allowed is not None and name not in allowed:
+            takes = ", ".join(sorted(allowed)) or "none"
+            raise InvalidOption(f"default_params: the handler has no parameter {name!r}; it takes: {takes}")
+
+
 def _checked(name: str, value: object) -> object:
     if value is None:
         if name in NULLABLE:
@@ -283,6 +301,16 @@ def _backoff(name: str, value: object) -> Backoff:
     return Backoff(**{**value, **spans})
 
 
+def _params(name: str, value: object) -> dict[str, object]:
+    if not isinstance(value, Mapping):
+        raise InvalidOption(f'{name}={value!r:.60} is not allowed: give an object of names and values, such as {{"a": 1}}')
+    try:
+        # As JSON has it, so that what is said now compares with what was kept.
+        return decode_params(encode(value, name))
+    except InvalidParams as error:
+        raise InvalidOption(str(error)) from None
+
+
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "display_name": partial(line, limit=LABEL_MAX),
     "description": partial(text, limit=TEXT_MAX),
@@ -301,4 +329,5 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "concurrency": partial(whole, least=1),
     "rate_limit": rate_of,
     "submit_limit": rate_of,
+    "default_params": _params,
 }

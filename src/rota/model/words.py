@@ -57,7 +57,7 @@ def _sentence(when: str, days: str, months: str) -> str:
 
 
 def _time(minute: str, hour: str, cron: Cron) -> str | None:
-    if hour == "*":
+    if hour in {"*", "*/1"}:
         return _within_hour(minute)
     if minute.isdecimal() and (hour.startswith("*/") and hour[2:].isdecimal()) and 24 % int(hour[2:]) == 0:
         past = "" if int(minute) == 0 else f" at {int(minute)} past"

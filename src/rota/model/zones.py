@@ -55,6 +55,11 @@ def offset_at(zone: ZoneInfo, at: int) -> int:
     return 0 if shift is None else shift.days * 86_400 + shift.seconds
 
 
+def jumps_between(zone: ZoneInfo, start: int, end: int) -> bool:
+    """Say whether the zone's clock jumps between two moments."""
+    return any(_jumps(zone, start, end))
+
+
 def _jumps(zone: ZoneInfo, start: int, end: int) -> Iterator[int]:
     """Go through the moments inside (start, end) at which the offset changes."""
     if zone.key == "UTC":

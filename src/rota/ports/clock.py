@@ -6,8 +6,12 @@ import os
 import secrets
 import threading
 import time
+from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Protocol
+from zlib import crc32
+from zoneinfo import TZPATH
 
 from rota.model.values import Instant
 
@@ -77,3 +81,17 @@ class UuidV7:
 def _compose(stamp: int, chance: str) -> str:
     # version 7 before the 12 high bits of the counter, variant 10 before its 10 low bits and 52 random ones
     return f"{stamp >> 22:012x}7{(stamp >> 10) & 0xFFF:03x}{0x800 | (stamp & 0x3FF):03x}{chance}"
+
+
+@cache
+def zone_rules() -> int:
+    """Return a number for the rules of time zones that this machine has: another one when they were updated."""
+    for folder in TZPATH:
+        try:
+            with Path(folder, "tzdata.zi").open(encoding="ascii", errors="replace") as file:
+                return crc32(file.readline().encode())
+        except OSError:
+            continue
+    from importlib.metadata import version  # noqa: PLC0415 - where the system has no rules, Python takes those of this package
+
+    return crc32(version("tzdata").encode())

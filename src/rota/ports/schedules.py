@@ -18,11 +18,11 @@ from rota.model.states import Status
 from rota.model.values import Instant, NewRow
 
 
-class DueSchedule(msgspec.Struct, kw_only=True):
+class DueSchedule(msgspec.Struct, kw_only=True, gc=False):
     """A schedule whose time has come, and what its fate depends on."""
 
     schedule: Schedule
-    template_id: str
+    """Without its dates."""
     live: tuple[str, ...] = ()
     """Roots of its chains that have not ended, oldest first."""
     already: tuple[Instant, ...] = ()
@@ -43,7 +43,7 @@ class Awaited(msgspec.Struct, frozen=True):
     schedule that completes later will do."""
 
 
-class DueJob(msgspec.Struct, kw_only=True):
+class DueJob(msgspec.Struct, kw_only=True, gc=False):
     """One job that a due time becomes."""
 
     row: NewRow
@@ -53,7 +53,7 @@ class DueJob(msgspec.Struct, kw_only=True):
     """If it still waits for another schedule then, it ends SKIPPED and its due time's fate is SKIPPED_DEPENDENCY."""
 
 
-class Firing(msgspec.Struct, kw_only=True):
+class Firing(msgspec.Struct, kw_only=True, gc=False):
     """What is to be written for one schedule: fates, jobs and its new cursor, together or not at all."""
 
     rows: list[Fated]
@@ -85,7 +85,7 @@ class Fired(msgspec.Struct, kw_only=True):
     """What came of a call of `fire`."""
 
     settled: list[Settled] = msgspec.field(default_factory=list)
-    """Those given up for a dependency among them, as SKIPPED_DEPENDENCY."""
+    """Schedules some of whose due times did not fire; those given up for a dependency among them, as SKIPPED_DEPENDENCY."""
     unfinished: bool = False
     """The bound was met: more is due now."""
 
@@ -96,7 +96,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     next_at: Instant | None = None
     """The earliest due time without a fate, or the earliest giving up."""
     furthest: Instant | None = None
-    """The furthest cursor: one far ahead of now shows that the clock was wrong and has come back."""
+    """The furthest moment up to which fates were given: one far ahead of now shows that the clock was wrong and has come back."""
 
 
 class Occurrence(msgspec.Struct, kw_only=True, frozen=True):
@@ -150,14 +150,21 @@ class Schedules(Protocol):
     def fire(self, decide: Decide, *, now: Instant, limit: int, ahead: Instant, definitions: int | None = None) -> Fired:
         """Give due times their fates, of at most `limit` schedules, as one transaction.
 
-        First, cursors beyond `ahead` are pulled back to `now`: fates of times that have not come after all are taken back, but what
-        FIRED stays (see `DueSchedule.already`). Then jobs that waited for another schedule until they were to be given up end. Then
-        each schedule whose next due time has come is decided and written; one that depends on others comes after them.
+        First, if fates were given up to a moment beyond `ahead`, cursors beyond `now` are pulled back to it: fates of times that
+        have not come after all are taken back, but what FIRED stays (see `DueSchedule.already`). Then jobs end that waited for
+        another schedule until they were to be given up. Then each schedule whose next due time has come is decided and written;
+        one that depends on others comes after them.
         Raise DefinitionsChanged, writing nothing, if `definitions` is given and is not the version in force.
         """
 
     def beat_of_schedules(self) -> Beat:
         """Return when `fire` is worth a call, without a walk over schedules."""
+
+    def follow_zones(self, rules: int) -> int:
+        """Work out anew when schedules in zones other than UTC are due next, if that was done by other rules; return how many.
+
+        `rules` is a number for the rules of time zones that this machine has: they change several times a year.
+        """
 
     def add_schedule(self, schedule: Schedule, *, actor: Actor, now: Instant) -> Schedule:
         """Add a schedule, with its cursor and next due time as given. Audited.

@@ -356,7 +356,8 @@ class Store(Schedules, Protocol):
         Needed: by a child whose chain lives, by a group with a member that lives or ended since, by an undelivered outbox row,
         by an ACTIVE reservation. `cursor` goes on where the last call stopped; its own is None when there is nothing more.
         Also forgets what has no use any more: expired dedup entries, rate windows that have passed, workers and reservations
-        that ended before `before`, figures of hours before `figures_before`. With `dry_run`: only counts.
+        that ended before `before`, figures of hours before `figures_before`, rows of the ledger whose due times are before `before`
+        and whose jobs are gone (a schedule's newest stays), schedules that were dropped before it. With `dry_run`: only counts.
         """
 
     # ---- groups -------------------------------------------------------------------------------------------

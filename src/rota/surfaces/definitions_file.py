@@ -1,4 +1,4 @@
-"""Definitions in a file: templates, organizations and users as TOML, or job types as JSON. Read and checked here, written elsewhere."""
+"""Definitions in a file: templates, schedules, organizations and more as TOML, or job types as JSON. Read here, written elsewhere."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import msgspec
 
 from rota.errors import InvalidDefinition, InvalidInput
 from rota.model.checks import check_name
+from rota.model.schedule_options import OPTIONS
 from rota.model.templates import FIELDS, NULLABLE, Spec, spec_of
 from rota.model.values import TemplateState
 
@@ -31,9 +32,14 @@ JOB_TYPE_FIELDS = {
 """What a job type calls the fields of a template."""
 BOOKKEEPING = frozenset({"name", "owner", "creation", "modified", "modified_by", "docstatus", "idx", "parent", "parentfield", "parenttype"})
 """Keys that an export of job types may carry and that say nothing about them."""
-KINDS = ("templates", "organizations", "users")
-ORGANIZATION_KEYS = ("display_name", "max_running", "max_queued", "max_priority")
-USER_KEYS = ("organization", "role", "permissions")
+KINDS = ("templates", "organizations", "users", "calendars", "schedules")
+KEYS = {
+    "organizations": ("display_name", "max_running", "max_queued", "max_priority"),
+    "users": ("organization", "role", "permissions"),
+    "calendars": ("days", "description", "organization"),
+    "schedules": (*OPTIONS, "state", "enabled", "organization"),
+}
+"""What the tables of each kind have; templates have their FIELDS, and a state."""
 
 
 class Location(msgspec.Struct, frozen=True):
@@ -58,7 +64,7 @@ class Location(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One organization or user: its name and what the file says of it, its keys known and its values not yet checked."""
+    """One thing that is no template: its name and what the file says of it, its keys known and its values not yet checked."""
 
     at: Location
     name: str
@@ -81,6 +87,8 @@ class Definitions(msgspec.Struct, kw_only=True):
     templates: list[TemplateEntry] = msgspec.field(default_factory=list)
     organizations: list[Entry] = msgspec.field(default_factory=list)
     users: list[Entry] = msgspec.field(default_factory=list)
+    calendars: list[Entry] = msgspec.field(default_factory=list)
+    schedules: list[Entry] = msgspec.field(default_factory=list)
 
 
 def read_definitions(path: str | os.PathLike[str], *, name_max: int) -> Definitions:
@@ -106,11 +114,10 @@ def definitions_of(document: object, at: Location, *, name_max: int) -> Definiti
         raise at.refusal(f"holds neither tables nor a list of {DOCTYPE}s")
     unknown = [key for key in document if key not in KINDS]
     if unknown:
-        raise at.refusal(f"there is no [{unknown[0]}]: it has [templates.NAME], [organizations.NAME] and [users.NAME]")
+        raise at.refusal(f"there is no [{unknown[0]}]: it has {', '.join(f'[{kind}.NAME]' for kind in KINDS)}")
+    others = {kind: [_entry(kind, *each, name_max) for each in _tables(document, kind, at)] for kind in KEYS}
     return Definitions(
-        templates=[_template(table, name, fields, name_max) for table, name, fields in _tables(document, "templates", at)],
-        organizations=[_entry(*each, ORGANIZATION_KEYS, name_max) for each in _tables(document, "organizations", at)],
-        users=[_entry(*each, USER_KEYS, name_max) for each in _tables(document, "users", at)],
+        templates=[_template(table, name, fields, name_max) for table, name, fields in _tables(document, "templates", at)], **others
     )
 
 
@@ -200,10 +207,10 @@ def _unique(entries: Iterable[TemplateEntry]) -> list[TemplateEntry]:
     return list(found.values())
 
 
-def _entry(at: Location, name: str, fields: dict[str, Any], known: tuple[str, ...], name_max: int) -> Entry:
+def _entry(kind: str, at: Location, name: str, fields: dict[str, Any], name_max: int) -> Entry:
     with at.naming():
-        check_name(name, "organization" if known is ORGANIZATION_KEYS else "user", name_max)
-    unknown = [key for key in fields if key not in known]
+        check_name(name, kind.removesuffix("s"), name_max)
+    unknown = [key for key in fields if key not in KEYS[kind]]
     if unknown:
-        raise at.refusal(f"there is no key {unknown[0]!r}: it has {', '.join(known)}")
+        raise at.refusal(f"there is no key {unknown[0]!r}: it has {', '.join(KEYS[kind])}")
     return Entry(at, name, fields)

@@ -174,10 +174,22 @@ def test_limits_stand_where_those_who_read_with_sql_look_for_them(desk, maker):
         "queue_ttl": 90_000_000,
         "payload_max": 1000,
         "dedup_window": 0,
+        "default_params": "{}",
     }
     change(desk, unset=["max_running", "rate_limit"])
     columns = maker.template_columns("t")
     assert (columns["max_running"], columns["rate_limit"], columns["rate_window"]) == (5, None, None)
+
+
+def test_default_params_stand_there_as_one_of_code_and_people_says_them_never_mixed(desk, maker):
+    put(desk, template(desk, defaults={"default_params": {"a": 1, "b": {"c": 2}}}))
+    assert maker.template_columns("t")["default_params"] == '{"a":1,"b":{"c":2}}'
+    change(desk, default_params={"b": {"d": None}})
+    assert maker.template_columns("t")["default_params"] == '{"b":{"d":null}}'
+    change(desk, default_params=None)
+    assert maker.template_columns("t")["default_params"] == "{}"
+    change(desk, unset=["default_params"])
+    assert maker.template_columns("t")["default_params"] == '{"a":1,"b":{"c":2}}'
 
 
 # ---- state -----------------------------------------------------------------------------------------------------------

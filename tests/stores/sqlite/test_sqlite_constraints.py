@@ -9,6 +9,7 @@ from rota.model.decide import Completed, Failed, Skipped, Stopped, TimedOut
 from rota.model.states import BORN, Status, is_legal
 from rota.ports.executor import Report
 from tests.stores.desk import ANNA
+from tests.stores.timekeeper import Timekeeper
 
 OUTCOMES = {
     "COMPLETED": Completed('"ok"'),
@@ -316,3 +317,73 @@ def test_a_number_is_not_given_again_after_the_newest_job_was_deleted(desk, raw)
     raw.execute("DELETE FROM jobs")
     assert [each.number for each in desk.put(desk.row())] == [4]
     assert [each.number for each in desk.put(desk.row(), desk.row())] == [5, 6]
+
+
+# ---- schedules ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fired(store):
+    """A schedule that has fired once."""
+    desk = Timekeeper(store)
+    desk.schedule()
+    desk.pass_time(60)
+    return desk
+
+
+def test_a_due_time_has_one_job_whoever_writes_it(fired, raw):
+    columns = [row[1] for row in raw.execute("PRAGMA table_info(jobs)") if row[1] not in {"number", "job_id", "root_id"}]
+    again = f"INSERT INTO jobs (job_id, root_id, {', '.join(columns)}) SELECT ?1, ?1, {', '.join(columns)} FROM jobs"
+    with pytest.raises(apsw.ConstraintError, match="schedule_id"):
+        raw.execute(again, (bytes.fromhex(fired.id()),))
+
+
+def test_a_job_keeps_its_schedule_and_its_due_time(fired, raw):
+    for column, value in (("schedule_id", "randomblob(16)"), ("due_at", "due_at + 1")):
+        with pytest.raises(apsw.ConstraintError):
+            raw.execute(f"UPDATE jobs SET {column} = {value}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["fate = 'LOST'", "count = 0", "schedule_id = randomblob(16)", "due_at = NULL", "due_at = 'soon'"],
+)
+def test_a_row_of_the_ledger_is_of_a_schedule_counts_something_and_has_a_known_fate(fired, raw, change):
+    with pytest.raises(apsw.ConstraintError):
+        raw.execute(f"UPDATE occurrences SET {change}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "state = 'ASLEEP'",
+        "kind = 'SOMETIMES'",
+        "catch_up = 'some'",
+        "overlap = 'maybe'",
+        "interval_us = 0",
+        "priority = 101",
+        "jitter = -1",
+        "param_overrides = '{'",
+        "depends_on = '['",
+        "declared = 'x'",
+        "template_id = randomblob(16)",
+        "organization_id = 'nobody'",
+        "name = ''",
+    ],
+)
+def test_a_schedule_says_only_what_can_be_said(fired, raw, change):
+    with pytest.raises(apsw.ConstraintError):
+        raw.execute(f"UPDATE schedules SET {change}")
+
+
+def test_a_name_belongs_to_one_schedule_that_is_there(fired, raw):
+    other = fired.schedule("other")
+    with pytest.raises(apsw.ConstraintError, match="name"):
+        raw.execute("UPDATE schedules SET name = 's' WHERE name = 'other'")
+    fired.drop(other.id)
+    raw.execute("UPDATE schedules SET name = 's' WHERE name = 'other'")
+
+
+def test_a_schedule_with_rows_of_the_ledger_can_not_be_deleted(fired, raw):
+    with pytest.raises(apsw.ConstraintError, match="FOREIGN KEY"):
+        raw.execute("DELETE FROM schedules")

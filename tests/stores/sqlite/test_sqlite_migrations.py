@@ -263,3 +263,78 @@ def test_a_rota_whose_store_was_refused_can_be_used_once_it_is_mended(path):
     path.rmdir()
     assert rota.stats().by_status["QUEUED"] == 0
     rota.close()
+
+
+# ---- from one version to the next --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def before_schedules(path, monkeypatch):
+    """A file of schema 2, as it was before schedules fired, with jobs that wait for each other."""
+    real = migrate._migrations()
+    monkeypatch.setattr(migrate, "_migrations", lambda: {number: text for number, text in real.items() if number <= 2})
+    desk = Desk(opened(path))
+    parent = desk.add()
+    child = desk.add("child", depends_on=(parent,))
+    met = desk.add("met")
+    desk.done(desk.claim_one(types=["met"]))
+    desk.add("child", depends_on=(met,))
+    group = desk.grouped([desk.row("g"), desk.row("g")])
+    desk.add("skips", depends_on=(parent,), on_parent_failure="skip")
+    before = desk.snapshot(), edges(path)
+    desk.store.close()
+    monkeypatch.undo()
+    return before, parent, child, group
+
+
+def edges(path):
+    raw = apsw.Connection(str(path))
+    try:
+        return list(raw.execute("SELECT child, parent_root, needs, on_failure, source, resolved_at FROM job_edges ORDER BY 1, 2"))
+    finally:
+        raw.close()
+
+
+def test_a_file_from_before_schedules_keeps_its_jobs_and_what_they_wait_for(path, before_schedules):
+    (snapshot, waits), parent, child, _ = before_schedules
+    desk = Desk(opened(path))
+    assert (desk.snapshot(), edges(path)) == (snapshot, waits)
+    assert len(waits) >= 4
+    assert desk.claim(5, types=["skips"]) == []
+    job = desk.claim_one()
+    assert job.job_id == parent
+    desk.done(job)
+    assert child in [each.job_id for each in desk.claim(5, types=["child"])]
+    raw = apsw.Connection(str(path))
+    assert list(raw.execute("PRAGMA integrity_check")) == [("ok",)]
+    assert list(raw.execute("PRAGMA foreign_key_check")) == []
+    raw.close()
+    desk.store.close()
+
+
+def test_a_file_from_before_schedules_becomes_as_a_fresh_one(path, tmp_path, before_schedules):
+    opened(path).close()
+    fresh = tmp_path / "fresh.db"
+    opened(fresh).close()
+    assert schema(path) == schema(fresh)
+
+
+def schema(path):
+    """Every table, index and trigger, its text without the room between words."""
+    raw = apsw.Connection(str(path))
+    try:
+        found = raw.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name")
+        return [(kind, name, " ".join(text.split())) for kind, name, text in found]
+    finally:
+        raw.close()
+
+
+def test_a_file_from_before_schedules_can_have_schedules_that_fire(path, before_schedules):
+    from tests.stores.timekeeper import Timekeeper
+
+    desk = Timekeeper(opened(path))
+    desk.schedule("parent")
+    desk.schedule("child", depends_on=("parent",))
+    desk.pass_time(60)
+    assert [row.fate for row in desk.rows()] == ["FIRED", "FIRED"]
+    desk.store.close()

@@ -8,10 +8,12 @@ import msgspec
 import pytest
 
 from rota.model.decide import Failed
+from rota.model.schedules import Overlap, ScheduleState
 from rota.model.settings import Settings
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.statements import candidates, statements
 from tests.stores.desk import Desk
+from tests.stores.timekeeper import Timekeeper
 
 TYPES = [f"t{index}" for index in range(50)]
 
@@ -23,8 +25,11 @@ def plans(tmp_path_factory):
     store = SqliteStore(path, Settings(synchronous="NORMAL"))
     store.migrate(now=0)
     fill(Desk(store))
+    schedule_id = fill_schedules(Timekeeper(store))
     store.close()
     raw = apsw.Connection(str(path))
+    raw.execute(MANY_SCHEDULES, (schedule_id,))
+    raw.execute(MANY_OCCURRENCES)
     raw.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     yield raw
     raw.close()
@@ -52,6 +57,32 @@ def fill(desk):
     desk.claim(200, types=TYPES[:5])
 
 
+def fill_schedules(desk):
+    """Some that have fired, some that wait for others, some that run."""
+    parent = desk.schedule("parent", state=ScheduleState.DISABLED)
+    for index in range(50):
+        desk.template(f"template{index}")
+    for index in range(200):
+        desk.schedule(f"s{index}", overlap=Overlap.ALLOW, depends_on=("parent",) if index % 4 == 0 else ())
+    for _ in range(5):
+        desk.pass_time(60)
+    desk.put(*(desk.row(schedule_id=parent.id) for _ in range(50)))
+    return bytes.fromhex(parent.id)
+
+
+COUNTED = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)"
+MANY_SCHEDULES = f"""
+INSERT INTO schedules (schedule_id, organization_id, template_id, name, kind, interval_us, starts_at, cursor_at, next_trigger_at, created_by,
+                       created_at, updated_at)
+{COUNTED} SELECT randomblob(16), organization_id, template_id, 'many' || i, 'EVERY', 60000000, 0, 0, i, 'x', 0, 0 FROM n, schedules WHERE schedule_id = ?
+"""
+MANY_OCCURRENCES = """
+INSERT INTO occurrences (schedule_id, due_at, last_due_at, fate, recorded_at)
+SELECT s.schedule_id, e.value * 60000000, e.value * 60000000, 'MISSED', 0
+  FROM schedules AS s, json_each('[1,2,3,4,5,6,7,8,9,10]') AS e WHERE s.name LIKE 'many%'
+"""
+
+
 @pytest.fixture(scope="module", params=["as it grows", "analyzed"])
 def raw(request, plans):
     """The plans must not depend on whether somebody ran ANALYZE."""
@@ -76,8 +107,9 @@ HARMLESS = re.compile(
 
 
 def scans(plan):
-    """Return the steps that walk a whole table or index."""
-    return [step for step in plan if step.startswith("SCAN") and not HARMLESS.match(step)]
+    """Return the steps that walk a whole table or index; what a step before has made is no table."""
+    made = {f"SCAN {step.removeprefix('CO-ROUTINE ')}" for step in plan if step.startswith("CO-ROUTINE ")}
+    return [step for step in plan if step.startswith("SCAN") and step not in made and not HARMLESS.match(step)]
 
 
 BY_NUMBER = "USING INTEGER PRIMARY KEY (rowid=?)"
@@ -186,6 +218,45 @@ HOT = {
     "newer_job_of_type": ["rowid>?)"],
     "ended_job_of_type": ["jobs USING COVERING INDEX jobs_finished (job_type=?"],
     "span": ["SEARCH jobs"],
+    "beat_of_schedules": [
+        "schedules USING INDEX schedules_due (<expr>=? AND next_trigger_at>?)",
+        "job_edges USING INDEX edges_until (until>?)",
+        "meta USING PRIMARY KEY (key=?)",
+    ],
+    "schedules_due_now": [
+        "schedules USING INDEX schedules_due (<expr>=? AND next_trigger_at<?)",
+        "jobs USING INDEX jobs_schedule_live (schedule_id=?)",
+    ],
+    "schedule_due": ["s USING INDEX sqlite_autoindex_schedules_1 (schedule_id=?)", "jobs_schedule_live (schedule_id=?)"],
+    "due_before_it": ["s USING INDEX schedules_name (organization_id=? AND name=?)"],
+    "live_of": ["jobs USING INDEX jobs_schedule_live (schedule_id=?)"],
+    "fired_beyond": ["occurrences USING PRIMARY KEY (schedule_id=? AND due_at>?)"],
+    "advance_schedules": [f"schedules {BY_NUMBER}"],
+    "advance_alike": [f"schedules {BY_NUMBER}"],
+    "insert_fired": ["jobs USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"],
+    "newest_occurrence": ["occurrences USING PRIMARY KEY (schedule_id=? AND due_at<?)"],
+    "extend_occurrence": ["occurrences USING PRIMARY KEY (schedule_id=? AND due_at=? AND fate=?)"],
+    "take_back_occurrences": ["occurrences USING PRIMARY KEY (schedule_id=? AND due_at>?)"],
+    "fired_in_window": ["o USING PRIMARY KEY (schedule_id=? AND due_at>? AND due_at<?)"],
+    "ended_in_window": ["jobs_occurrence (schedule_id=? AND due_at>?)", "jobs_occurrence (schedule_id=? AND due_at=?)", f"j {BY_NUMBER}"],
+    "anybody_late": ["job_edges USING INDEX edges_until (until>? AND until<?)"],
+    "waited_too_long": ["job_edges USING INDEX edges_until (until>? AND until<?)", f"j {BY_NUMBER}", "e USING PRIMARY KEY (child=?)"],
+    "let_any_do": [
+        f"j {BY_NUMBER}",
+        "w USING INDEX edges_open (parent_root=?)",
+        "job_edges USING PRIMARY KEY (child=?",
+    ],
+    "note_schedules_completed": [f"j {BY_NUMBER}", "USING INDEX edges_open (parent_root=?)"],
+    "fate_of_dependency": ["occurrences USING PRIMARY KEY (schedule_id=? AND due_at=? AND fate=?)"],
+    "awaited_schedules": ["(job_id=?)", "e USING PRIMARY KEY (child=?)"],
+    "occurrences_everywhere": ["o USING INDEX occurrences_time (due_at<?)", "jobs_retry (retry_of=?)", "(job_id=?)"],
+    "occurrences_of_schedule": ["o USING PRIMARY KEY (schedule_id=? AND due_at<?)", "jobs_retry (retry_of=?)", "(job_id=?)"],
+    "forget_occurrences": ["o USING INDEX occurrences_time (due_at<?)", "n USING PRIMARY KEY (schedule_id=? AND due_at>?)"],
+    "forget_schedules": [
+        "s USING INDEX schedules_dropped (dropped_at>? AND dropped_at<?)",
+        "jobs_occurrence (schedule_id=?)",
+        "edges_of_parent (parent_root=?)",
+    ],
 }
 
 
@@ -234,14 +305,36 @@ def test_jobs_of_a_template_are_looked_for_in_the_indexes_of_those_that_live(raw
     assert any("jobs_ready (job_type=?)" in step for step in plan)
 
 
+@pytest.mark.parametrize("name", ["occurrences_everywhere", "occurrences_of_schedule"])
+def test_pages_of_the_ledger_are_read_in_its_order_and_sorted_by_nobody(raw, name):
+    assert not any("TEMP B-TREE" in step for step in plan_of(raw, statements()[name]))
+
+
+def test_a_page_of_the_ledger_looks_at_a_page_of_rows_however_deep_it_lies(raw):
+    """100,000 rows: the page in the middle costs what the first costs."""
+    values = dict.fromkeys(["organization_id", "owner", "since", "before_at", "before_schedule", "before_fate"])
+    values |= {"fates": "[]", "not_ran": 0, "limit": 50}
+    steps = []
+    raw.trace_v2(apsw.SQLITE_TRACE_PROFILE, lambda event: steps.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]))
+    try:
+        for latest in (2**62, 8 * 60_000_000, 2 * 60_000_000):
+            assert len(list(raw.execute(statements()["occurrences_everywhere"], values | {"latest": latest}))) == 50
+    finally:
+        raw.trace_v2(0, None)
+    first, middle, deep = steps[-3:]
+    assert abs(middle - first) + abs(deep - first) < 10_000
+
+
 COUNTS_FOR_PEOPLE = {"ahead", "queued_count", "count_pending", "count_pending_of", "count_running", "count_types"}
 SMALL_INDEXES = {
     "live_job_of_type",  # asked once, before a template is dropped, and outside of the transaction; see above
     "running_by_kind",  # limits count what runs: as many rows as there are slots; see above
+    "zoned_schedules",  # of schedules, and only when the zones' own rules have changed
 }
 FRAGMENTS = {
     *("candidates", "candidates_slim", "candidates_arm", "claimed_columns", "claimed_head", "claimed_rest", "checkpoint_before"),
     *("job_columns", "new_columns", "new_values", "template_columns", "this_template", "find", "size", "made", "matching"),
+    *("schedule_columns", "due_surroundings", "occurrence_columns", "occurrence_filter", "occurrence_outcome"),
 }
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from graphlib import TopologicalSorter
 from itertools import groupby
 from typing import Any
 
 import msgspec
 
 from rota.model.fates import Fated
-from rota.model.schedules import Fate, Schedule, lattice_of
+from rota.model.schedules import Fate, ScheduleState, lattice_of
 from rota.model.states import ErrorType, Status
 from rota.model.values import Instant
-from rota.ports.schedules import Awaited, Decide, DueJob, DueSchedule, Fired, Settled
+from rota.ports.schedules import Awaited, Decide, DueJob, Fired, Firing, Settled
 from rota.ports.store import DefinitionsChanged
 from rota.stores.sqlite import edges, ledger, queue, schedules
 from rota.stores.sqlite.connection import Db
@@ -23,39 +24,50 @@ _encode = msgspec.json.Encoder().encode
 
 DEPENDENTS_MAX = 10_000
 """Schedules that depend on others and are due at once: they are put in order together."""
+LOOK_BACK = 1000
+"""How many jobs of a schedule are looked at for one that ended in a window."""
+ALIKE_LEAST = 8
+"""From so many on, schedules that advance alike are advanced by one statement of their own."""
 
 
 def fire(db: Db, decide: Decide, now: Instant, *, limit: int, ahead: Instant, definitions: int | None) -> Fired:
     """Give due times their fates."""
     _check_definitions(db, definitions)
     fired = Fired(unfinished=_pull_back(db, now, ahead, limit))
+    db.change("note_clock", now=now)
     fired.settled += _give_up(db, now, limit)
-    found = schedules.rows_of(db.value("schedules_due_now", depends=0, now=now, limit=limit))
-    fired.settled += _fire_all(db, schedules.due(db, found), decide, now)
+    found = schedules.due_of(db.value("schedules_due_now", depends=0, now=now, limit=limit))
+    fired.settled += _fire_all(db, found, decide, now)
     if len(found) == limit:
         fired.unfinished = True
         return fired
     # What others depend on has fired: those who depend follow, each after what it depends on.
-    dependents = schedules.rows_of(db.value("schedules_due_now", depends=1, now=now, limit=DEPENDENTS_MAX))
-    for row in _in_order(dependents)[: limit - len(found)]:
-        if db.rows("due_before_it", names=_encode(row.depends_on).decode(), organization_id=row.organization, now=now):
+    dependents = schedules.due_of(db.value("schedules_due_now", depends=1, now=now, limit=DEPENDENTS_MAX))
+    for each in _in_order(dependents)[: limit - len(found)]:
+        names = _encode(each.schedule.depends_on).decode()
+        if db.rows("due_before_it", names=names, organization_id=each.schedule.organization, now=now):
             fired.unfinished = True
             continue
-        fired.settled += _fire_all(db, schedules.due(db, [row]), decide, now)
+        fired.settled += _fire_all(db, [each], decide, now)
     fired.unfinished = fired.unfinished or len(dependents) > limit - len(found)
     return fired
 
 
-def close(db: Db, schedule_id: str, decide: Decide, now: Instant) -> list[Settled]:
-    """Give one schedule's due times up to now their fates, before it is changed."""
-    found = schedules.rows_of(db.value("schedule_due", schedule_id=schedule_id))
-    return _fire_all(db, schedules.due(db, found), decide, now)
-
-
 def closing(db: Db, schedule_id: str, decide: Decide, now: Instant, definitions: int | None) -> Callable[[], object]:
-    """Return the closing of a ledger, for who is about to change the schedule."""
+    """Return the closing of a ledger: gives one schedule's due times up to now their fates, before it is changed."""
     _check_definitions(db, definitions)
-    return lambda: close(db, schedule_id, decide, now)
+
+    def close() -> None:
+        found = schedules.due_of(db.value("schedule_due", schedule_id=schedule_id))
+        for each in found:
+            if each.schedule.cursor_at > now:
+                # The clock was ahead, if only by a little: what it said of times to come is for the new definition to say.
+                db.change("note_ahead", furthest=each.schedule.cursor_at)
+                ledger.take_back(db, each.schedule, now)
+                each.schedule = msgspec.structs.replace(each.schedule, cursor_at=now)
+        _fire_all(db, found, decide, now)
+
+    return close
 
 
 def _check_definitions(db: Db, definitions: int | None) -> None:
@@ -63,57 +75,68 @@ def _check_definitions(db: Db, definitions: int | None) -> None:
         raise DefinitionsChanged
 
 
-def _fire_all(db: Db, due: list[DueSchedule], decide: Decide, now: Instant) -> list[Settled]:
-    if not due:
+def _fire_all(db: Db, found: list[schedules.Due], decide: Decide, now: Instant) -> list[Settled]:
+    if not found:
         return []
-    decided = [(each.schedule, decide(each)) for each in due]
-    rows = [(schedule.id, f.cursor_at, f.next_at, f.last_at, f.state, int(f.drop)) for schedule, f in decided]
-    db.change("advance_schedules", rows=_encode(rows).decode(), now=now)
+    decided = [(each.schedule, decide(each)) for each in schedules.surroundings(db, found)]
+    for schedule, firing in decided:
+        if firing.drop and schedules.depending_on(db, schedule):
+            # Who waits for it must find it: it stays as one that is over.
+            firing.drop, firing.state = False, ScheduleState.DISABLED
+    firings = [firing for _, firing in decided]
+    _advance(db, [each.rowid for each in found], firings, now)
+    _make_jobs(db, [job for firing in firings for job in firing.jobs], now)
     ledger.record(db, decided, now)
-    _make_jobs(db, [job for _, firing in decided for job in firing.jobs], now)
-    return [Settled(schedule=schedule, rows=tuple(firing.rows)) for schedule, firing in decided if firing.rows]
+    # Who only fired needs no telling.
+    return [Settled(schedule=schedule, rows=tuple(firing.rows)) for schedule, firing in decided if len(firing.rows) > len(firing.jobs)]
 
 
-def _in_order(rows: list[schedules.Row]) -> list[schedules.Row]:
+def _advance(db: Db, rowids: list[int], firings: list[Firing], now: Instant) -> None:
+    """Move cursors on: most of those that are due at once are due again at once, and one statement does for them."""
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    for rowid, firing in zip(rowids, firings, strict=True):
+        key = (firing.cursor_at, firing.next_at, firing.last_at, firing.state, firing.drop)
+        alike.setdefault(key, []).append(rowid)
+    single: list[tuple[Any, ...]] = []
+    for (cursor_at, next_at, last_at, state, drop), some in alike.items():
+        if len(some) < ALIKE_LEAST or state is not None or drop or last_at is None:
+            single += [(rowid, cursor_at, next_at, last_at, state, int(drop)) for rowid in some]
+        else:
+            db.change("advance_alike", rowids=queue.numbers_json(some), cursor_at=cursor_at, next_at=next_at, last_at=last_at)
+    if single:
+        db.change("advance_schedules", rows=_encode(single).decode(), now=now)
+
+
+def _in_order(found: list[schedules.Due]) -> list[schedules.Due]:
     """Return schedules so that each comes after those among them that it depends on."""
-    by_name = {(row.organization, row.name): row for row in rows}
-    done: dict[str, schedules.Row] = {}
-
-    def place(row: schedules.Row) -> None:
-        if row.id in done:
-            return
-        for name in row.depends_on or ():
-            before = by_name.get((row.organization, name))
-            if before is not None:
-                place(before)
-        done[row.id] = row
-
-    for row in rows:
-        place(row)
-    return list(done.values())
+    by_name = {(each.schedule.organization, each.schedule.name): each for each in found}
+    before = {key: [(key[0], name) for name in each.schedule.depends_on if (key[0], name) in by_name] for key, each in by_name.items()}
+    return [by_name[key] for key in TopologicalSorter(before).static_order()]
 
 
 # ---- jobs ----------------------------------------------------------------------------------------------------------
 
 
 def _make_jobs(db: Db, jobs: list[DueJob], now: Instant) -> None:
-    number = db.value("next_number") if jobs else None
-    for (_, _, alone), same in groupby(jobs, key=lambda job: (queue.shape(job.row), job.row.run_as, _is_alone(job))):
+    """Write jobs and, from them, the rows of the ledger that say they fired."""
+    if not jobs:
+        return
+    number = db.value("next_number")
+    first = None
+    for (_, _, _, alone), same in groupby(jobs, key=_shape):
         some = list(same)
-        if not alone:
-            queue.add_due(db, [job.row for job in some], now, number)
-            number = None
-            continue
-        for job in some:
-            _make_waiting(db, job, now, number)
-            number = None
+        for each in some if alone else some[:1]:
+            made = _make_waiting(db, each, now, number) if alone else queue.add_due(db, [job.row for job in some], now, number)
+            number, first = None, first or made
+    db.change("insert_fired", first=first, last=db.raw.last_insert_rowid(), now=now)
 
 
-def _is_alone(job: DueJob) -> bool:
-    return job.row.after is not None or bool(job.awaits)
+def _shape(job: DueJob) -> tuple[Any, ...]:
+    row = job.row
+    return queue.shape(row), row.run_as, row.due_at, row.after is not None or bool(job.awaits)
 
 
-def _make_waiting(db: Db, job: DueJob, now: Instant, number: int | None) -> None:
+def _make_waiting(db: Db, job: DueJob, now: Instant, number: int | None) -> int:
     """Write a job that waits: for the chain before it, or for other schedules."""
     parents = [(parent, met) for each in job.awaits for parent, met in _parent(db, each, job.row.organization_id, now)]
     blockers = sum(not met for _, met in parents) + (job.row.after is not None)
@@ -121,19 +144,22 @@ def _make_waiting(db: Db, job: DueJob, now: Instant, number: int | None) -> None
     if job.row.after is not None:
         edges.add(db, [child], [Edge(job.row.after, "end", "cancel", "overlap", met=False)], now)
     for parent, met in parents:
-        db.change("add_schedule_edge", child=child, parent=parent, resolved_at=now if met else None, until=None if met else job.give_up_at)
+        until = None if met else job.give_up_at
+        db.change("add_schedule_edge", child=child, parent=parent, resolved_at=now if met else None, until=until)
+    return child
 
 
 def _parent(db: Db, awaited: Awaited, organization: str, now: Instant) -> Iterator[tuple[str, bool]]:
     """Give what a due time waits for, by the id of a chain or of a schedule, and whether that is met already."""
     schedule_id = db.value("schedule_named", organization_id=organization, name=awaited.schedule)
     if schedule_id is None:
-        # Its deletion is refused while anybody depends on it: only another store's hand can bring this about.
+        # Its deletion is refused while anybody depends on it: only another hand than ours can bring this about.
         return
     fate, root = db.row("fired_in_window", schedule_id=schedule_id, after=awaited.after, until=awaited.until) or (None, None)
     if fate != Fate.FIRED:
         # What ended since the window closed would have been in time for one who waited: so it counts.
-        root = db.value("ended_in_window", schedule_id=schedule_id, after=awaited.after, until=max(now, awaited.until))
+        window = {"after": awaited.after, "until": max(now, awaited.until)}
+        root = db.value("ended_in_window", schedule_id=schedule_id, look=LOOK_BACK, **window)
     chain = edges.chains(db, [root], organization).get(root) if root else None
     if chain is None or chain.dead:
         yield schedule_id, False
@@ -165,17 +191,15 @@ def _give_up(db: Db, now: Instant, limit: int) -> list[Settled]:
 
 def _pull_back(db: Db, now: Instant, ahead: Instant, limit: int) -> bool:
     """Bring cursors back that a wrong clock has moved far ahead; say whether there may be more."""
-    found = schedules.rows_of(db.value("schedules_too_far", ahead=ahead, limit=limit)) if _any_ahead(db, ahead) else []
-    rows: list[tuple[Any, ...]] = []
-    for row in found:
-        schedule: Schedule = row.value()
+    furthest = db.value("furthest")
+    if furthest <= ahead:
+        return False
+    db.change("note_ahead", furthest=furthest)
+    found = schedules.bare_of(db.value("schedules_too_far", now=now, limit=limit))
+    for schedule in found:
         ledger.take_back(db, schedule, now)
-        rows.append((schedule.id, now, lattice_of(schedule.timing).next(now), None, None, 0))
-    if rows:
-        db.change("advance_schedules", rows=_encode(rows).decode(), now=now)
-    return len(found) == limit
-
-
-def _any_ahead(db: Db, ahead: Instant) -> bool:
-    furthest = schedules.beat(db).furthest
-    return furthest is not None and furthest > ahead
+        db.change("pull_back_schedule", schedule_id=schedule.id, now=now, next_at=lattice_of(schedule.timing).next(now))
+    if len(found) == limit:
+        return True
+    db.change("set_clock", now=now)
+    return False

@@ -11,7 +11,7 @@ from rota.model.fates import Fated
 from rota.model.lattice import Run
 from rota.model.schedules import Fate, Schedule, lattice_of
 from rota.model.states import Status
-from rota.model.values import Instant
+from rota.model.values import LATEST, Instant
 from rota.ports.schedules import Firing, Ledger, LedgerCursor, Occurrence
 from rota.stores.sqlite.connection import Db
 
@@ -19,41 +19,51 @@ _encode = msgspec.json.Encoder().encode
 
 
 def record(db: Db, firings: Iterable[tuple[Schedule, Firing]], now: Instant) -> None:
-    """Write the fates of several schedules."""
+    """Write the fates of several schedules, but for what fired: that is written with its jobs."""
     new: list[tuple[Any, ...]] = []
     for schedule, firing in firings:
-        jobs = iter(firing.jobs)
-        newest: tuple[Any, ...] | None = None
-        looked = False
-        for row in firing.rows:
-            if row.fate is Fate.FIRED:
-                new.append((schedule.id, row.due_at, row.last_due_at, row.count, row.fate, row.reason, next(jobs).row.job_id))
-                looked, newest = True, None
+        for index, row in enumerate(firing.rows if len(firing.rows) > len(firing.jobs) else ()):
+            # Only the first row can go on where the newest of those before ends.
+            if row.fate is Fate.FIRED or (index == 0 and _extend(db, schedule, row, now)):
                 continue
-            if not looked:
-                looked, newest = True, db.row("newest_occurrence", schedule_id=schedule.id)
-            if not _extend(db, schedule.id, row, newest, now):
-                new.append((schedule.id, row.due_at, row.last_due_at, row.count, row.fate, row.reason, None))
-            newest = None
+            new.append((schedule.id, row.due_at, row.last_due_at, row.count, row.fate, row.reason, None))
     if new:
         db.change("insert_occurrences", rows=_encode(new).decode(), now=now)
 
 
-def _extend(db: Db, schedule_id: str, row: Fated, newest: tuple[Any, ...] | None, now: Instant) -> bool:
-    """Make the newest row longer if it has the same fate for the same reason: a month of pause is one row."""
-    if newest is None or newest[1:] != (row.fate, row.reason):
+def _extend(db: Db, schedule: Schedule, row: Fated, now: Instant) -> bool:
+    """Make the newest row longer if it has the same fate for the same reason: a month of pause is one row.
+
+    Only by what is due next after it: a row that went on further would reach over due times that are another's.
+    """
+    newest = db.row("newest_occurrence", schedule_id=schedule.id, cursor_at=schedule.cursor_at)
+    if newest is None or newest[1:3] != (row.fate, row.reason) or lattice_of(schedule.timing).next(newest[3]) != row.due_at:
         return False
     values = {"due_at": newest[0], "fate": row.fate, "last_due_at": row.last_due_at, "count": row.count}
-    return bool(db.change("extend_occurrence", schedule_id=schedule_id, now=now, **values))
+    return bool(db.change("extend_occurrence", schedule_id=schedule.id, now=now, **values))
 
 
 def take_back(db: Db, schedule: Schedule, now: Instant) -> None:
-    """Take back the fates of times that have not come after all; what fired stays."""
+    """Take back the fates of times that have not come after all; what became a job stays."""
     db.change("take_back_occurrences", schedule_id=schedule.id, now=now)
     lattice = lattice_of(schedule.timing)
-    for due_at, fate in db.rows("reaching_occurrences", schedule_id=schedule.id, now=now):
+    for due_at, fate, most in db.rows("reaching_occurrences", schedule_id=schedule.id, now=now):
         left = lattice.tally(due_at - 1, now) or Run(due_at, due_at, 1)
-        db.change("cut_occurrence", schedule_id=schedule.id, due_at=due_at, fate=fate, last_due_at=left.last, count=left.count)
+        others = db.value("counted_inside", schedule_id=schedule.id, due_at=due_at, now=now)
+        # Where the rule was another when the row was written, this is near the truth, and never more than was written.
+        count = min(most, max(1, left.count - others))
+        last = due_at if count == 1 else _last_own(db, schedule, Run(due_at, left.last, count))
+        count = 1 if last == due_at else count
+        db.change("cut_occurrence", schedule_id=schedule.id, due_at=due_at, fate=fate, last_due_at=last, count=count)
+
+
+def _last_own(db: Db, schedule: Schedule, run: Run) -> Instant:
+    """Return the last due time that a row has for itself: those at its end may be other rows' that lie inside it."""
+    lattice, last = lattice_of(schedule.timing), run.last
+    while (begins := db.value("begins_inside", schedule_id=schedule.id, due_at=run.first, last_due_at=last)) is not None:
+        before = lattice.tally(run.first - 1, begins - 1)
+        last = run.first if before is None else before.last
+    return last
 
 
 def occurrences(db: Db, ledger: Ledger, limit: int, before: LedgerCursor | None) -> list[Occurrence]:
@@ -68,7 +78,7 @@ def occurrences(db: Db, ledger: Ledger, limit: int, before: LedgerCursor | None)
         organization_id=scope.organization or organization,
         owner=scope.owner,
         since=ledger.since,
-        until=ledger.until,
+        latest=min(LATEST if ledger.until is None else ledger.until - 1, LATEST if at is None else at),
         fates=_encode(ledger.fates).decode(),
         not_ran=int(ledger.not_ran),
         before_at=at,
@@ -89,7 +99,7 @@ def _occurrence(row: tuple[Any, ...]) -> Occurrence:
         count=row[5],
         fate=Fate(row[6]),
         reason=row[7],
-        job_id=row[8],
+        job_id=row[8] or None,
         status=None if row[9] is None else Status(row[9]),
         recorded_at=row[10],
     )

@@ -122,7 +122,7 @@ def _sources(where: Where, organization: str | None) -> Iterator[Source]:
     if where.group_id is not None:
         yield Source((("group", None),), sorted=False)
     if where.schedule_id is not None:
-        yield Source((("schedule", None),))
+        yield Source((("schedule", None),), sorted=False)
     if statuses <= UNHAPPY:
         yield Source(tuple(("status", str(status)) for status in statuses))
     if organization not in {None, "default"}:

@@ -166,7 +166,7 @@ def add(
 
 
 def add_due(db: Db, rows: list[NewRow], now: Instant, number: int | None = None, *, blockers: int = 0) -> int:
-    """Write jobs of schedules, of one shape, as `add` does others; return the number of the first."""
+    """Write jobs of schedules, of one shape and due time, as `add` does others; return the number of the first."""
     first = rows[0]
     waits = first.run_at > now or blockers > 0
     position = 0 if waits else position_after(db, first.organization_id, first.policy.priority) + GAP
@@ -174,7 +174,8 @@ def add_due(db: Db, rows: list[NewRow], now: Instant, number: int | None = None,
         "insert_jobs_due",
         ids=bytes.fromhex("".join([row.job_id for row in rows])),
         schedules=bytes.fromhex("".join([row.schedule_id or "" for row in rows])),
-        items=f"[{','.join([_item(row) for row in rows])}]",
+        params=f"[{','.join([row.params for row in rows])}]",
+        due_at=first.due_at,
         number=number,
         status="PENDING" if waits else "QUEUED",
         position=position,
@@ -187,10 +188,6 @@ def add_due(db: Db, rows: list[NewRow], now: Instant, number: int | None = None,
         **_columns(first),
     )
     return db.raw.last_insert_rowid() - len(rows) + 1
-
-
-def _item(row: NewRow) -> str:
-    return f"[{row.params},{'null' if row.due_at is None else row.due_at}]"
 
 
 def _columns(row: NewRow) -> dict[str, Any]:

@@ -38,8 +38,11 @@ def purge(db: Db, before: Instant, limit: int, now: Instant, cursor: PurgeCursor
     """Remove up to `limit` jobs of chains that ended before a moment, one whole chain at least if there is one."""
     plan = _plan(db, before, limit, cursor)
     _remove(db, plan.numbers)
-    if _tidy(db, before, limit, now, first=cursor is None, figures_before=figures_before) and plan.cursor is None:
-        plan.cursor = cursor or START
+    more = _tidy(db, before, limit, now, first=cursor is None, figures_before=figures_before)
+    if plan.cursor is None:
+        # The jobs are gone: now what was kept for them.
+        more |= _forget_times(db, before, limit)
+        plan.cursor = (cursor or START) if more else None
     return plan.purged()
 
 
@@ -142,3 +145,9 @@ def _tidy(db: Db, before: Instant, limit: int, now: Instant, *, first: bool, fig
         db.change("forget_workers", before=before, limit=limit)
         db.change("forget_rates", before=min(before, now - (db.value("longest_window") or 0)))
     return full
+
+
+def _forget_times(db: Db, before: Instant, limit: int) -> bool:
+    """Forget old rows of the ledger and schedules that were dropped long ago; say whether more may be left."""
+    full = db.change("forget_occurrences", before=before, limit=limit) == limit
+    return full | (db.change("forget_schedules", before=before, limit=limit) == limit)

@@ -12,7 +12,7 @@ from rota.errors import DependencyCycle, InvalidSchedule, NotFound, ScheduleExis
 from rota.model.dependencies import find_circle
 from rota.model.gate import Actor, Scope
 from rota.model.schedule_options import as_options
-from rota.model.schedules import Calendar, CatchUp, Kind, OnCompletion, Overlap, Schedule, ScheduleState, Timing, lattice_of
+from rota.model.schedules import Calendar, Schedule, ScheduleState, lattice_of
 from rota.model.values import Instant, moment
 from rota.ports.schedules import Beat, Change, DueSchedule
 from rota.stores.sqlite.connection import Db
@@ -21,99 +21,42 @@ from rota.stores.sqlite.verbs import audit
 _encode = msgspec.json.Encoder().encode
 
 
-class Row(msgspec.Struct, array_like=True):
-    """The columns of `schedule_columns`."""
+class Due(msgspec.Struct, array_like=True, gc=False):
+    """A schedule that is due, as `schedules_due_now` tells of it."""
 
-    id: str
-    name: str
-    organization: str
-    template: str
-    template_id: str
-    kind: Kind
-    cron: str | None
-    at: int | None
-    interval: int | None
-    timezone: str
-    starts_at: int | None
-    ends_at: int | None
-    state: ScheduleState
-    description: str | None
-    params: dict[str, object] | None
-    priority: int | None
-    catch_up: CatchUp
-    catch_up_lateness: int | None
-    catch_up_count: int | None
-    overlap: Overlap
-    jitter: int
-    calendar: str | None
-    on_completion: OnCompletion
-    depends_on: tuple[str, ...] | None
-    run_as: str | None
-    cursor_at: int
-    next_at: int | None
-    last_at: int | None
-    declared: dict[str, object] | None
-    version: int
-    created_by: str
-    created_at: int
-    updated_at: int
-    dropped_at: int | None
-    live: tuple[str, ...] = ()
-    already: tuple[int, ...] = ()
+    rowid: int
+    schedule: Schedule
+    has_live: int
+    was_ahead: int
+
+
+class _Read(msgspec.Struct, array_like=True):
+    """A schedule as `schedules` tells of it."""
+
+    schedule: Schedule
+    created_at: Instant
+    updated_at: Instant
+    dropped_at: Instant | None
 
     def value(self) -> Schedule:
-        """Return it as the model has it."""
-        return Schedule(
-            id=self.id,
-            name=self.name,
-            organization=self.organization,
-            template=self.template,
-            timing=Timing(
-                kind=self.kind,
-                cron=self.cron,
-                at=self.at,
-                interval=self.interval,
-                timezone=self.timezone,
-                starts_at=self.starts_at,
-                ends_at=self.ends_at,
-            ),
-            state=self.state,
-            description=self.description,
-            params=self.params or {},
-            priority=self.priority,
-            catch_up=self.catch_up,
-            catch_up_lateness=self.catch_up_lateness,
-            catch_up_count=self.catch_up_count,
-            overlap=self.overlap,
-            jitter=self.jitter,
-            calendar=self.calendar,
-            on_completion=self.on_completion,
-            depends_on=self.depends_on or (),
-            run_as=self.run_as,
-            cursor_at=self.cursor_at,
-            next_at=self.next_at,
-            last_at=self.last_at,
-            declared=self.declared,
-            version=self.version,
-            created_by=self.created_by,
-            created_at=moment(self.created_at),
-            updated_at=moment(self.updated_at),
-        )
+        return msgspec.structs.replace(self.schedule, created_at=moment(self.created_at), updated_at=moment(self.updated_at))
 
 
-rows_of = msgspec.json.Decoder(list[Row]).decode
+due_of = msgspec.json.Decoder(list[Due]).decode
+bare_of = msgspec.json.Decoder(list[Schedule]).decode
+_rows_of = msgspec.json.Decoder(list[_Read]).decode
 _days = msgspec.json.Decoder(frozenset[date])
 
 
 def schedules(db: Db, scope: Scope, *, name: str | None, template: str | None) -> list[Schedule]:
     """Return schedules inside a scope."""
     text = db.value("schedules", organization_id=scope.organization, owner=scope.owner, name=name, template=template)
-    return [row.value() for row in rows_of(text)]
+    return [row.value() for row in _rows_of(text)]
 
 
 def schedule(db: Db, schedule_id: str) -> Schedule | None:
     """Return one schedule, dropped or not."""
-    found = rows_of(db.value("schedule", schedule_id=schedule_id))
+    found = _rows_of(db.value("schedule", schedule_id=schedule_id))
     return found[0].value() if found else None
 
 
@@ -123,22 +66,25 @@ def beat(db: Db) -> Beat:
     return Beat(next_at=min((at for at in wants if at is not None), default=None), furthest=furthest)
 
 
-def due(db: Db, found: list[Row]) -> list[DueSchedule]:
+def surroundings(db: Db, found: list[Due]) -> list[DueSchedule]:
     """Return schedules with what their fates depend on."""
-    used = {(row.organization, row.calendar) for row in found}
+    used = {(each.schedule.organization, each.schedule.calendar) for each in found}
     days = {(organization, name): None if name is None else calendar(db, organization, name) for organization, name in used}
-    rooms = {organization: _room(db, organization) for organization in {row.organization for row in found}}
+    rooms = {organization: _room(db, organization) for organization in {organization for organization, _ in used}}
     return [
         DueSchedule(
-            schedule=row.value(),
-            template_id=row.template_id,
-            live=row.live,
-            already=row.already,
-            calendar=days[row.organization, row.calendar],
-            room=rooms[row.organization],
+            schedule=each.schedule,
+            live=tuple(row[0] for row in db.rows("live_of", schedule_id=each.schedule.id)) if each.has_live else (),
+            already=_already(db, each.schedule) if each.was_ahead else (),
+            calendar=days[each.schedule.organization, each.schedule.calendar],
+            room=rooms[each.schedule.organization],
         )
-        for row in found
+        for each in found
     ]
+
+
+def _already(db: Db, schedule: Schedule) -> tuple[Instant, ...]:
+    return tuple(row[0] for row in db.rows("fired_beyond", schedule_id=schedule.id, cursor_at=schedule.cursor_at))
 
 
 def _room(db: Db, organization: str) -> int | None:
@@ -154,6 +100,7 @@ def add(db: Db, new: Schedule, actor: Actor, now: Instant) -> Schedule:
     if db.value("schedule_named", organization_id=new.organization, name=new.name) is not None:
         raise ScheduleExists(f"there is a schedule {new.name!r} already: edit it, or choose another name")
     _check_surroundings(db, new)
+    db.change("note_clock", now=now)
     _write(db, new, now, cursor_at=new.cursor_at)
     audit(db, actor, now, "schedule.create", ("schedule", new.name), after=said(new), organization=new.organization)
     return _there(db, new.id)
@@ -167,9 +114,14 @@ def change(db: Db, schedule_id: str, change_: Change, actor: Actor, now: Instant
         return before
     _check_surroundings(db, after)
     close()
-    if db.value("schedule_named", organization_id=before.organization, name=before.name) != schedule_id:
-        # An AT that was due just now fired, and is not kept: there is nothing left to change.
-        raise not_there(before.name)
+    closed = live(db, schedule_id)
+    if closed.state is not before.state and after.timing == before.timing and after.state is before.state:
+        # An AT that was due just now has fired, and is over: that is not undone by a change of something else.
+        after = msgspec.structs.replace(after, state=closed.state)
+    if after.timing == before.timing and after.state is before.state:
+        # An AT that was due just now is over, unless it is given another time.
+        after = msgspec.structs.replace(after, state=live(db, schedule_id).state)
+    db.change("note_clock", now=now)
     _write(db, after, now, cursor_at=now)
     written = _there(db, schedule_id)
     if said(before) != said(written):
@@ -189,14 +141,18 @@ def change(db: Db, schedule_id: str, change_: Change, actor: Actor, now: Instant
 def drop(db: Db, schedule_id: str, actor: Actor, now: Instant, *, close: Callable[[], object]) -> None:
     """Take a schedule out of sight after its ledger was closed."""
     before = live(db, schedule_id)
-    needing = [
-        name for name, text in db.rows("all_depending", organization_id=before.organization) if before.name in msgspec.json.decode(text)
-    ]
+    needing = depending_on(db, before)
     if needing:
-        raise StillNeeded(f"schedule {before.name!r} can't be deleted: {', '.join(map(repr, sorted(needing)[:5]))} depend on it")
+        raise StillNeeded(f"schedule {before.name!r} can't be deleted: it is needed by {', '.join(map(repr, needing[:5]))}")
     close()
     db.change("drop_schedule", schedule_id=schedule_id, now=now)
     audit(db, actor, now, "schedule.delete", ("schedule", before.name), before=said(before), organization=before.organization)
+
+
+def depending_on(db: Db, schedule: Schedule) -> list[str]:
+    """Return the names of the schedules that depend on this one."""
+    rows = db.rows("all_depending", organization_id=schedule.organization)
+    return sorted(name for name, text in rows if schedule.name in msgspec.json.decode(text))
 
 
 def said(schedule: Schedule) -> dict[str, Any]:
@@ -206,9 +162,9 @@ def said(schedule: Schedule) -> dict[str, Any]:
 
 def live(db: Db, schedule_id: str) -> Schedule:
     """Return a schedule that was not dropped."""
-    found = rows_of(db.value("schedule", schedule_id=schedule_id))
+    found = _rows_of(db.value("schedule", schedule_id=schedule_id))
     if not found or found[0].dropped_at is not None:
-        raise NotFound("there is no such schedule any more: `rota schedule list` shows them")
+        raise not_there(found[0].schedule.name if found else schedule_id)
     return found[0].value()
 
 
@@ -283,6 +239,23 @@ def _object(value: dict[str, object]) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
 
 
+def follow_zones(db: Db, rules: int) -> int:
+    """Work out anew when zoned schedules are due next, after their cursors."""
+    if db.value("zone_rules") == rules:
+        return 0
+    changed = 0
+    for each in bare_of(db.value("zoned_schedules")):
+        try:
+            next_at = lattice_of(each.timing).next(each.cursor_at)
+        except InvalidSchedule:
+            # A zone that is gone: the trigger tells of it when it is due by the old rules.
+            continue
+        if next_at != each.next_at:
+            changed += db.change("set_next", schedule_id=each.id, next_at=next_at)
+    db.change("set_zone_rules", rules=rules)
+    return changed
+
+
 # ---- calendars -----------------------------------------------------------------------------------------------------
 
 
@@ -322,7 +295,7 @@ def drop_calendar(db: Db, name: str, organization: str, actor: Actor, now: Insta
         raise NotFound(f"there is no calendar {name!r}: `rota calendar list` shows them")
     users = [row[0] for row in db.rows("users_of_calendar", organization_id=organization, name=name)]
     if users:
-        raise StillNeeded(f"calendar {name!r} can't be deleted: {', '.join(map(repr, users[:5]))} use it")
+        raise StillNeeded(f"calendar {name!r} can't be deleted: it is used by {', '.join(map(repr, users[:5]))}")
     db.change("drop_calendar", organization_id=organization, name=name)
     audit(db, actor, now, "calendar.delete", ("calendar", name), before=_shown(before), organization=organization)
 

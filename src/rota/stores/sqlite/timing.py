@@ -22,6 +22,13 @@ class Timing(Base):
         with self._readers.take() as db:
             return schedules.beat(db)
 
+    def follow_zones(self, rules: int) -> int:
+        """Work due times out anew if the rules of zones have changed."""
+        with self._readers.take() as db:
+            if db.value("zone_rules") == rules:
+                return 0
+        return self._write(lambda db: schedules.follow_zones(db, rules), patient=True)
+
     def add_schedule(self, schedule: Schedule, *, actor: Actor, now: Instant) -> Schedule:
         """Add a schedule."""
         return self._write(lambda db: schedules.add(db, schedule, actor, now))

@@ -10,14 +10,19 @@ from typer.core import TyperGroup
 from rota.errors import RotaError
 from rota.surfaces.cli import (
     audit,
+    calendars,
     dead,
     enqueue,
+    forecasting,
     graph,
     groups,
     importing,
     jobs,
+    occurrences,
     overview,
     purge,
+    schedules,
+    simulating,
     steering,
     templates,
     tenants,
@@ -66,6 +71,16 @@ template_app = typer.Typer(help="What jobs are made from: handlers, defaults and
 templates.register(template_app)
 app.add_typer(template_app, name="template", rich_help_panel="Define")
 
+schedule_app = typer.Typer(help="When templates become jobs, and what became of each due time.", no_args_is_help=True)
+schedules.register(schedule_app)
+occurrences.register(schedule_app)
+forecasting.register_checks(schedule_app)
+app.add_typer(schedule_app, name="schedule", rich_help_panel="Define")
+
+calendar_app = typer.Typer(help="Days on which schedules are not due.", no_args_is_help=True)
+calendars.register(calendar_app)
+app.add_typer(calendar_app, name="calendar", rich_help_panel="Define")
+
 import_app = typer.Typer(help="Take over the jobs of another system.", no_args_is_help=True)
 importing.register(import_app)
 app.add_typer(import_app, name="import", rich_help_panel="Define")
@@ -75,9 +90,11 @@ dead.register(dead_app)
 app.add_typer(dead_app, name="dead", rich_help_panel="Jobs")
 
 overview.register(app)
+forecasting.register(app)
 audit.register(app)
 steering.register(app)
 purge.register(app)
+simulating.register(app)
 
 organization_app = typer.Typer(help="Tenants: who shares this store, and how much of it each may use.", no_args_is_help=True)
 tenants.register_organizations(organization_app)

@@ -14,6 +14,7 @@ from rota.errors import NotFound, RotaError, WaitTimeout
 from rota.surfaces.cli.output import show_error
 
 FAILED = 1
+WRONG = 2
 _CODES: tuple[tuple[type[RotaError], int], ...] = ((NotFound, 3), (WaitTimeout, 4), (RotaError, FAILED))
 
 

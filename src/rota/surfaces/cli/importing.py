@@ -49,7 +49,8 @@ def monque(
 ) -> None:
     """Take over the jobs of a Monque collection. Importing again adds nothing.
 
-    Waiting ones wait here, those at work are recovered as after a crash, failed ones become dead letters that can be retried.
+    Waiting ones wait here, those at work are recovered as after a crash, failed ones become dead letters that can be retried,
+    and what recurs becomes a schedule.
     """
     with session(store, app=app, make=make_templates) as rota, _readable(file) as path, _progress() as progress:
         report = rota.import_monque(
@@ -106,7 +107,7 @@ def _progress() -> Iterator[Progress | None]:
 
 
 def _show(report: Imported) -> None:
-    recurring = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in sorted(report.recurring.items()))
+    schedules = ", ".join(f"{name} ({cron})" for name, cron in sorted(report.schedules.items()))
     show_pairs(
         [
             ("documents", f"{report.documents:,}"),
@@ -117,7 +118,7 @@ def _show(report: Imported) -> None:
             ("left out", _count(report.left_out, "completed; --with-completed imports them as history")),
             ("already here", _count(report.already)),
             ("key taken", _count(report.key_taken, "a live job holds their unique key")),
-            ("recurring", f"{recurring}: becomes a schedule when schedules are there" if recurring else None),
+            ("schedules", schedules or None),
             ("templates made", ", ".join(report.templates_made)),
             ("fields not kept", ", ".join(report.unknown_fields)),
             ("bad", _count(report.bad_count)),

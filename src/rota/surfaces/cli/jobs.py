@@ -51,7 +51,7 @@ def list_jobs(
     organization: Annotated[str | None, typer.Option("--organization", metavar="NAME", help="Only jobs of this organization.")] = None,
     owner: Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Only jobs that this one enqueued.")] = None,
     group: Annotated[str | None, typer.Option("--group", help="Only members of this group (its id).")] = None,
-    schedule: Annotated[str | None, typer.Option("--schedule", help="Only jobs of this schedule (its id).")] = None,
+    schedule: Annotated[str | None, typer.Option("--schedule", help="Only jobs of this schedule: its name, or its id.")] = None,
     text: Annotated[str | None, typer.Option("--text", help="Only jobs with this text in params, type, key, reason or error.")] = None,
     error_type: Annotated[ErrorType | None, typer.Option("--error-type", help="Only jobs that ended with such an error.")] = None,
     since: SinceOption = None,

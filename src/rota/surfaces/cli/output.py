@@ -44,14 +44,14 @@ def console(*, stderr: bool = False) -> Console:
     return Console(file=stream, width=wide, highlight=False, soft_wrap=False)
 
 
-def table(*columns: str, right: Sequence[str] = (), title: str | None = None) -> Table:
-    """Return an empty table; columns named in `right` hold numbers. The last column takes what is left of the line."""
+def table(*columns: str, right: Sequence[str] = (), soft: Sequence[str] = (), title: str | None = None) -> Table:
+    """Return an empty table; columns named in `right` hold numbers, those in `soft` go on in the next line where there is no room."""
     from rich import box  # noqa: PLC0415 - see console
     from rich.table import Table  # noqa: PLC0415 - see console
 
     made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, header_style="bold", show_edge=False)
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", no_wrap=True, overflow="ellipsis")
+        made.add_column(column, justify="right" if column in right else "left", no_wrap=column not in soft, overflow="ellipsis")
     return made
 
 

@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
             "rota template set send_email max_running=2 rate_limit=10/60s timeout=5m",
             "rota template set send_email max_running=none priority=high",
             "rota template set resize handler=shop.images:resize display_name='Resize pictures'",
+            """rota template set resize default_params='{"width": 800}'""",
         ),
     )(set_fields)
     app.command("reset", epilog=examples("rota template reset send_email timeout", "rota template reset send_email"))(reset)
@@ -138,9 +139,17 @@ def disable(name: NameArgument, *, store: StoreOption = None, as_json: JsonOptio
 def archive(name: NameArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Refuse new jobs of a template and leave it out of lists.
 
-    Those that wait or run go on. `enable` brings it back.
+    Those that wait or run go on. Its schedules are disabled. `enable` brings it back, but not its schedules.
     """
-    _state(lambda rota: rota.archive_template(name, actor=actor()), store, as_json=as_json)
+    with session(store) as rota:
+        scheduled = [each for each in rota.schedules(template=name, actor=actor()) if each.state != "DISABLED"]
+        view = rota.archive_template(name, actor=actor())
+    if as_json:
+        return show_json(view)
+    typer.echo(f"template {view.name} is {view.state}")
+    for each in scheduled:
+        typer.echo(f"schedule {each.name} of organization {each.organization} is DISABLED")
+    return None
 
 
 def delete(name: NameArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
@@ -166,7 +175,7 @@ def load(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Load templates, organizations and users from a file.
+    """Load templates, schedules, calendars, organizations and users from a file.
 
     Everything is checked before anything is written. What the file does not name stays as it is; loading it again changes nothing.
     """
@@ -227,6 +236,8 @@ def _shown(view: TemplateView, field: str) -> str:
         return span(value) if value else "no limit" if field == "timeout" else "at once"
     if field == "payload_max":
         return f"{value:,} bytes"
+    if field == "default_params":
+        return one_line(msgspec.json.encode(value).decode())
     if field == "backoff":
         return ", ".join(f"{name} {number:g}" for name, number in msgspec.structs.asdict(value).items())
     return one_line(value)

@@ -3,17 +3,18 @@
 from rota.surfaces.python.clearing import Clearing
 from rota.surfaces.python.depending import Depending
 from rota.surfaces.python.facing import Facing
+from rota.surfaces.python.forecasting import Forecasting
 from rota.surfaces.python.importing import Importing
 from rota.surfaces.python.loading import Loading
 from rota.surfaces.python.looking import Looking
 from rota.surfaces.python.running import Running
-from rota.surfaces.python.scheduling import Scheduling
+from rota.surfaces.python.simulating import Simulating
 from rota.surfaces.python.steering import Steering
 from rota.surfaces.python.submitting import Submitting
 from rota.surfaces.python.tenants import Tenants
 
 
-class Rota(Submitting, Looking, Clearing, Steering, Depending, Scheduling, Loading, Tenants, Facing, Importing, Running):
+class Rota(Submitting, Looking, Clearing, Steering, Depending, Forecasting, Simulating, Loading, Tenants, Facing, Importing, Running):
     """A durable job queue on one store. Nothing is opened before it is used; one object serves all threads."""
 
 

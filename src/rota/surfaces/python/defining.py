@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -9,13 +10,28 @@ from typing import Any
 import msgspec
 
 from rota.engine.registry import Known
-from rota.errors import InvalidOption, UnknownTemplate
+from rota.errors import InvalidOption, NotFound, UnknownTemplate
 from rota.model.backoff import Backoff
 from rota.model.checks import check_name
 from rota.model.gate import Actor, Operation
-from rota.model.templates import FIELDS, OF_THE_HANDLER, Rate, Source, as_object, said_by, spec_of
+from rota.model.schedules import Schedule, ScheduleState
+from rota.model.templates import (
+    FIELDS,
+    OF_THE_HANDLER,
+    Rate,
+    Source,
+    Spec,
+    as_object,
+    check_defaults,
+    from_object,
+    in_force,
+    said_by,
+    spec_of,
+)
 from rota.model.values import Template, TemplateState
-from rota.surfaces.python.base import Base
+from rota.surfaces.python.declaring import Declaring
+
+log = logging.getLogger("rota.templates")
 
 _backoff = msgspec.json.Decoder(Backoff)
 
@@ -45,13 +61,14 @@ class TemplateView(msgspec.Struct, kw_only=True, frozen=True):
     concurrency: int | None
     rate_limit: Rate | None
     submit_limit: Rate | None
+    default_params: dict[str, object] | None
     sources: dict[str, Source]
     """For each of the fields above: whether it is a setting's word, the code's, or people's."""
     created_at: datetime | None = None
     updated_at: datetime | None = None
 
 
-class Defining(Base):
+class Defining(Declaring):
     """The part of Rota that keeps templates."""
 
     def templates(self, *, archived: bool = False, actor: Actor | str | None = None) -> list[TemplateView]:
@@ -75,7 +92,7 @@ class Defining(Base):
         if not options:
             raise InvalidOption(f"nothing to set: give some of {', '.join(FIELDS)}")
         overrides = as_object(spec_of(options))
-        self._refuse_unhandled(name, overrides)
+        self._check_overrides(name, overrides)
         self._put(self._new(name), who, overrides=overrides)
         return self.template(name)
 
@@ -103,7 +120,7 @@ class Defining(Base):
         return self._set_template_state(name, TemplateState.DISABLED, actor)
 
     def archive_template(self, name: str, *, actor: Actor | str | None = None) -> TemplateView:
-        """Refuse new jobs of a template and leave it out of lists. Those that wait or run go on."""
+        """Refuse new jobs of a template and leave it out of lists. Those that wait or run go on; its schedules are disabled."""
         return self._set_template_state(name, TemplateState.ARCHIVED, actor)
 
     def delete_template(self, name: str, *, actor: Actor | str | None = None) -> None:
@@ -128,11 +145,18 @@ class Defining(Base):
         """Return the template as it is made if it is not there."""
         return Template(id=self._ids.take(1, self._clock.now())[0], name=name, job_type=name, state=state)
 
-    def _refuse_unhandled(self, name: str, overrides: dict[str, object]) -> None:
-        if "handler" not in overrides and name not in self._recorded():
+    def _check_overrides(self, name: str, overrides: dict[str, object]) -> None:
+        """Refuse what the template, as it would be then, can't be."""
+        known = self._recorded().get(name)
+        if "handler" not in overrides and known is None:
             raise InvalidOption(
                 f"template {name!r} is not there yet and needs a handler: give handler='package.module:function', "
                 "or register its function with @rota.job"
+            )
+        if "default_params" in overrides or "payload_max" in overrides:
+            code, people = (Spec(), {}) if known is None else (known.code, as_object(known.people))
+            check_defaults(
+                in_force(name, self.settings, code, from_object(people | overrides)), handler=None if known is None else known.handler
             )
 
     def _put(self, template: Template, who: Actor, *, overrides: dict[str, object] | None = None, unset: Iterable[str] = ()) -> None:
@@ -142,8 +166,34 @@ class Defining(Base):
     def _set_template_state(self, name: str, state: TemplateState, actor: Actor | str | None) -> TemplateView:
         who = self._acts(actor, Operation.MANAGE_TEMPLATES)
         self._known_template(name)
-        self._open().store.set_template_state(name, state, actor=who, now=self._clock.now())
+        self._write_state(name, state, who)
         return self.template(name)
+
+    def _write_state(self, name: str, state: TemplateState, who: Actor) -> None:
+        if state is TemplateState.ARCHIVED:
+            self._disable_schedules_of(name, who)
+        self._open().store.set_template_state(name, state, actor=who, now=self._clock.now())
+
+    def _disable_schedules_of(self, template: str, who: Actor) -> None:
+        """Disable the schedules of a template, of all organizations: none of them could make a job any more."""
+        for schedule in self._open_synced().schedules(template=template):
+            if schedule.state is ScheduleState.DISABLED:
+                continue
+            try:
+                self._disable_schedule(schedule.id, who)
+            except NotFound:
+                continue  # deleted meanwhile, or an AT that is over
+            log.warning(
+                "schedule %s of organization %s is disabled: its template %s is archived", schedule.name, schedule.organization, template
+            )
+
+    def _disable_schedule(self, schedule_id: str, who: Actor) -> None:
+        def disable(schedule: Schedule) -> Schedule:
+            return msgspec.structs.replace(schedule, state=ScheduleState.DISABLED)
+
+        self._deciding(
+            lambda decide, store, now, version: store.change_schedule(schedule_id, disable, decide, actor=who, now=now, definitions=version)
+        )
 
 
 def _view(known: Known) -> TemplateView:
@@ -174,6 +224,7 @@ def _view(known: Known) -> TemplateView:
         concurrency=force.concurrency,
         rate_limit=force.rate_limit,
         submit_limit=force.submit_limit,
+        default_params=force.default_params,
         sources=sources,
         created_at=record.created_at,
         updated_at=record.updated_at,

@@ -35,7 +35,9 @@ class Facing(Base):
     def monque_document(self, job_id: str, *, actor: Actor | str | None = None) -> dict[str, object]:
         """Return the chain of this job as a document of Monque's collection, in extended JSON."""
         chain = self._chain_of(job_id, actor, Operation.READ)
-        return as_document(chain, failed_run=self._failed_run(chain))
+        schedule_id = undashed(chain[-1].schedule_id or "")
+        schedule = None if schedule_id is None else self._open().store.schedule(schedule_id)
+        return as_document(chain, failed_run=self._failed_run(chain), schedule=schedule)
 
     def _chain_of(self, job_id: str, actor: Actor | str | None, operation: Operation) -> list[Job]:
         chain = self._open().store.chain(self._reach(job_id, actor, operation))

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, count, islice
 from typing import Any
 
 import msgspec
 
 from rota.engine.submit import NewJob
-from rota.errors import InvalidImport, InvalidInput, UnknownTemplate
-from rota.faces.monque import Document, DocumentStatus, adopted, job_id_of, read_document
+from rota.errors import InvalidImport, InvalidInput, ScheduleExists, UnknownTemplate
+from rota.faces.monque import (
+    Document,
+    DocumentStatus,
+    adopted,
+    job_id_of,
+    read_document,
+    schedule_id_of,
+    schedule_name_of,
+    schedule_of,
+)
 from rota.model.checks import check_name, whole
-from rota.model.gate import Actor, Operation, act_in, scope_of
+from rota.model.gate import Actor, Operation, Scope, act_in, scope_of
 from rota.model.values import Enqueued, NewRow, Template, dashed
-from rota.surfaces.python.base import Base
+from rota.surfaces.python.declaring import Declaring
 from rota.surfaces.python.sources import Place, documents_of
 
 BAD_SHOWN = 100
@@ -51,8 +60,8 @@ class Imported(msgspec.Struct, kw_only=True):
     """Here from an earlier import."""
     key_taken: int = 0
     """Left out because a live job holds their unique key."""
-    recurring: dict[str, int] = msgspec.field(default_factory=dict)
-    """Names of recurring ones: each is one waiting job, and becomes a schedule when schedules are there."""
+    schedules: dict[str, str] = msgspec.field(default_factory=dict)
+    """What recurs: the names of its schedules and when they are due. One of which an attempt was under way counts above, too."""
     templates_made: list[str] = msgspec.field(default_factory=list)
     unknown_fields: list[str] = msgspec.field(default_factory=list)
     """Fields that were not understood and not kept."""
@@ -62,7 +71,7 @@ class Imported(msgspec.Struct, kw_only=True):
     dry_run: bool = False
 
 
-class Importing(Base):
+class Importing(Declaring):
     """The part of Rota that takes over from others."""
 
     def import_monque(
@@ -85,16 +94,19 @@ class Importing(Base):
         if max_retries is not None:
             whole("max_retries", max_retries, least=0)
         who = act_in(self._actor(actor), Operation.STEER, organization)
+        scope_of(who, Operation.SCHEDULE)
         if make_templates:
             scope_of(who, Operation.MANAGE_TEMPLATES)
         known = self._known_names()
         self._registry.organization(who.organization, self._open().store, self._clock.now())
         task = _Import(self._import_row(who, max_retries), who.organization, progress or _silent, with_completed=with_completed)
+        task.taken = {each.name for each in self._open_synced().schedules(scope=Scope(who.organization))}
         documents = documents_of(source)
         task.check(documents, known, skip_bad=skip_bad, make_templates=make_templates)
         task.report.dry_run = dry_run
         if dry_run:
-            task.rehearse(documents, lambda job_id: self._open().store.job(job_id) is not None)
+            store = self._open().store
+            task.rehearse(documents, lambda job_id: store.job(job_id) is not None, lambda each: store.schedule(each) is not None)
             return task.report
         self._make_missing(task.report.templates_made, who)
         adopter_id = self._ids.take(1, self._clock.now())[0]
@@ -129,13 +141,33 @@ class Importing(Base):
             self._open().store.set_template(template, actor=who, now=now, overrides={})
 
     def _adopt_chunk(self, task: _Import, chunk: list[_Found], adopter_id: str, who: Actor) -> None:
+        for each in chunk:
+            if each.document.recurs:
+                self._take_schedule(task, each, who)
+        begun = [each for each in chunk if not each.document.is_only_due]
         now = self._clock.now()
-        ids = iter(self._ids.take(2 * len(chunk), now))
-        jobs = [adopted(each.document, task.row(each), fresh_ids=(next(ids), next(ids)), now=now) for each in chunk]
-        entered = self._open().store.adopt(jobs, adopter_id=adopter_id, actor=who, now=now)
-        for each, one in zip(chunk, entered, strict=True):
+        ids = iter(self._ids.take(2 * len(begun), now))
+        jobs = [adopted(each.document, task.row(each), fresh_ids=(next(ids), next(ids)), now=now) for each in begun]
+        entered = self._open().store.adopt(jobs, adopter_id=adopter_id, actor=who, now=now) if jobs else []
+        for each, one in zip(begun, entered, strict=True):
             task.count(each, one)
         self._poke()
+
+    def _take_schedule(self, task: _Import, each: _Found, who: Actor) -> None:
+        """Make the schedule of a document that recurs, under a name that is free, unless it is or was here."""
+        is_here = self._open().store.schedule(each.schedule_id) is not None
+        while True:
+            name = task.count_schedule(each, is_here=is_here)
+            if name is None:
+                return
+            new = schedule_of(each.document, name, organization=who.organization, owner=who.name, now=self._clock.now())
+            try:
+                self._add_schedule(new, who)
+            except ScheduleExists:
+                # Somebody else took the name meanwhile.
+                del task.report.schedules[name]
+                continue
+            return
 
 
 class _Found(msgspec.Struct):
@@ -144,6 +176,7 @@ class _Found(msgspec.Struct):
     place: Place
     document: Document
     job_id: str
+    schedule_id: str
 
 
 class _Import:
@@ -157,6 +190,8 @@ class _Import:
         self._fields: dict[str, None] = {}
         self._bad: set[int] = set()
         self._total = 0
+        self.taken: set[str] = set()
+        """Names of schedules that are not free."""
         self.report = Imported()
 
     def check(self, documents: Iterable[tuple[Place, Any]], known: frozenset[str], *, skip_bad: bool, make_templates: bool) -> None:
@@ -191,14 +226,31 @@ class _Import:
         while chunk := list(islice(found, size)):
             yield chunk
 
-    def rehearse(self, documents: Iterable[tuple[Place, Any]], is_here: Callable[[str], bool]) -> None:
+    def rehearse(self, documents: Iterable[tuple[Place, Any]], is_here: Callable[[str], bool], is_scheduled: Callable[[str], bool]) -> None:
         """Count what an import would do. Keys are not looked at: they may be free by then."""
         for each in self._found(documents):
-            self.count(each, Enqueued(each.job_id, each.job_id, 0, "", 0, existing=is_here(each.job_id)))
+            if each.document.recurs:
+                self.count_schedule(each, is_here=is_scheduled(each.schedule_id))
+            if not each.document.is_only_due:
+                self.count(each, Enqueued(each.job_id, each.job_id, 0, "", 0, existing=is_here(each.job_id)))
 
     def row(self, each: _Found) -> NewRow:
         """Build the row of a document that was checked before."""
-        return self._build(each.place, each.document)
+        row = self._build(each.place, each.document)
+        row.schedule_id = each.schedule_id if each.document.recurs else None
+        return row
+
+    def count_schedule(self, each: _Found, *, is_here: bool) -> str | None:
+        """Count the schedule of a document and return the name it gets; None if it is here."""
+        if is_here:
+            self.report.already += each.document.is_only_due
+            return None
+        wanted = schedule_name_of(each.document)
+        names = chain([wanted], (f"{wanted}-{number}" for number in count(2)))
+        name = next(name for name in names if name not in self.taken)
+        self.taken.add(name)
+        self.report.schedules[name] = each.document.repeat_interval or ""
+        return name
 
     def count(self, each: _Found, entered: Enqueued) -> None:
         """Count what became of one document."""
@@ -216,8 +268,6 @@ class _Import:
                 report.dead += 1
             case DocumentStatus.COMPLETED:
                 report.completed += 1
-        if document.repeat_interval is not None and document.status in {DocumentStatus.PENDING, DocumentStatus.PROCESSING}:
-            report.recurring[document.name] = report.recurring.get(document.name, 0) + 1
 
     def _found(self, documents: Iterable[tuple[Place, Any]]) -> Iterator[_Found]:
         for place, raw in documents:
@@ -229,7 +279,8 @@ class _Import:
             if document.status is DocumentStatus.COMPLETED and not self._with_completed:
                 self.report.left_out += 1
                 continue
-            yield _Found(place, document, job_id_of(document, self._organization))
+            home = self._organization
+            yield _Found(place, document, job_id_of(document, home), schedule_id_of(document, home))
         self._progress("importing", self.report.documents, self._total)
 
     def _look(self, place: Place, raw: Any) -> Document:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from rota.errors import InvalidOption, NotFound
+from rota.errors import InvalidOption
 from rota.model.checks import whole
 from rota.model.gate import Actor, Operation
 from rota.model.states import ErrorType, Status
 from rota.model.values import Audited, Group, Job, Stats, undashed
 from rota.ports.store import Where
-from rota.surfaces.python.base import Base
+from rota.surfaces.python.declaring import Declaring
 from rota.surfaces.python.moments import ago
 from rota.surfaces.python.results import Log, Page, log_of
 
@@ -19,7 +19,7 @@ LIST_MAX = 100_000
 """Rows of one page, at most: more are read page by page."""
 
 
-class Listing(Base):
+class Listing(Declaring):
     """The part of Rota that lists and counts."""
 
     def find(
@@ -43,7 +43,7 @@ class Listing(Base):
         """Return a page of jobs, newest first, that match every filter given; `before=page.next` is the page after it.
 
         `since` and `until` are about when a job was made: an aware datetime, or how long ago. `text` is looked for in params,
-        type, key, reason and error.
+        type, key, reason and error. A `schedule` is named, or given by its id if it was deleted.
         """
         now = self._clock.now()
         where = Where(
@@ -54,7 +54,7 @@ class Listing(Base):
             owner=owner,
             group_id=None if group is None else self._group_id(group),
             root_id=None if chain is None else self._root(chain, actor),
-            schedule_id=None if schedule is None else _schedule(schedule),
+            schedule_id=None if schedule is None else self._schedule_id(schedule, organization, actor),
             text=text,
             error_type=error_word(error_type),
             created_from=None if since is None else ago("since", since, now),
@@ -75,6 +75,9 @@ class Listing(Base):
         if job is None:
             raise self._no_job(given)
         return str(undashed(job.root_id))
+
+    def _schedule_id(self, given: str, organization: str | None, actor: Actor | str | None) -> str:
+        return undashed(given) or self._named(given, actor, Operation.READ, organization).id
 
     def stats(self, *, hours: int | None = None, actor: Actor | str | None = None) -> Stats:
         """Return counts by state, priority and type, ages, and how types fared in the last hours (setting stats_hours)."""
@@ -138,10 +141,3 @@ def error_word(given: ErrorType | str | None) -> str | None:
     if given is not None and given not in set(ErrorType):
         raise InvalidOption(f"error_type {given!r} is not one of {', '.join(ErrorType)}")
     return None if given is None else str(given)
-
-
-def _schedule(given: str) -> str:
-    found = undashed(given)
-    if found is None:
-        raise NotFound(f"{given!r} is not the id of a schedule")
-    return found

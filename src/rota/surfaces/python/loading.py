@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -11,7 +11,7 @@ from rota.model.gate import Actor, Operation
 from rota.model.templates import as_object
 from rota.model.values import Organization, OrganizationState, TemplateState, User
 from rota.surfaces.definitions_file import Definitions, Entry, Location, TemplateEntry, definitions_of, read_definitions
-from rota.surfaces.python.defining import Defining
+from rota.surfaces.python.loading_schedules import Change, LoadingSchedules
 from rota.surfaces.python.tenants import Tenants, role_of
 
 
@@ -24,19 +24,11 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-class _Change(msgspec.Struct):
-    """One thing of a file: what it is, whether it is there already, and how it is written if it differs."""
-
-    what: str
-    is_new: bool
-    write: Callable[[], object] | None
-
-
-class Loading(Defining, Tenants):
+class Loading(Tenants, LoadingSchedules):
     """The part of Rota that takes definitions in bulk."""
 
     def load_definitions(self, path: str | os.PathLike[str], *, dry_run: bool = False, actor: Actor | str | None = None) -> Loaded:
-        """Take templates, organizations and users from a file, .toml or .json. What it does not name stays as it is."""
+        """Take templates, schedules, calendars, organizations and users from a file, .toml or .json. What it does not name stays."""
         self._acts(actor, Operation.MANAGE_TEMPLATES)
         return self._load(read_definitions(path, name_max=self.settings.name_max), dry_run=dry_run, actor=actor)
 
@@ -54,6 +46,8 @@ class Loading(Defining, Tenants):
             *self._changed_organizations(definitions.organizations, who),
             *self._changed_users(definitions, who),
             *self._changed_templates(definitions.templates, who),
+            *self._changed_calendars(definitions, actor),
+            *self._changed_schedules(definitions, actor),
         ]
         for change in changes if not dry_run else ():
             if change.write is not None:
@@ -65,7 +59,7 @@ class Loading(Defining, Tenants):
             dry_run=dry_run,
         )
 
-    def _changed_organizations(self, entries: list[Entry], who: Actor) -> Iterator[_Change]:
+    def _changed_organizations(self, entries: list[Entry], who: Actor) -> Iterator[Change]:
         there = self._organizations()
         for entry in entries:
             present = there.get(entry.name)
@@ -79,9 +73,9 @@ class Loading(Defining, Tenants):
             def write(after: Organization = after) -> None:
                 self._open().store.put_organization(after, actor=who, now=self._clock.now())
 
-            yield _Change(f"organization {entry.name}", present is None, None if after == present else write)
+            yield Change(f"organization {entry.name}", present is None, None if after == present else write)
 
-    def _changed_users(self, definitions: Definitions, who: Actor) -> Iterator[_Change]:
+    def _changed_users(self, definitions: Definitions, who: Actor) -> Iterator[Change]:
         there = {user.name: user for user in self._users().values() if not user.removed}
         homes = {*self._organizations(), *(entry.name for entry in definitions.organizations)}
         for entry in definitions.users:
@@ -93,7 +87,7 @@ class Loading(Defining, Tenants):
             def write(after: User = after) -> None:
                 self._open().store.put_user(after, actor=who, now=self._clock.now())
 
-            yield _Change(f"user {entry.name}", present is None, None if after == present else write)
+            yield Change(f"user {entry.name}", present is None, None if after == present else write)
 
     def _user(self, entry: Entry, present: User | None) -> User:
         fields = dict(entry.fields)
@@ -105,19 +99,19 @@ class Loading(Defining, Tenants):
         before = present or User(name=entry.name, organization="default", role=role_of("user"))
         return msgspec.structs.replace(before, **fields)
 
-    def _changed_templates(self, entries: list[TemplateEntry], who: Actor) -> Iterator[_Change]:
+    def _changed_templates(self, entries: list[TemplateEntry], who: Actor) -> Iterator[Change]:
         there = self._recorded()
         for entry in entries:
             known, overrides = there.get(entry.name), as_object(entry.spec)
             with entry.at.naming():
-                self._refuse_unhandled(entry.name, overrides)
+                self._check_overrides(entry.name, overrides)
             people = {} if known is None else as_object(known.people)
             state = None if known is None or entry.state in {None, known.state} else entry.state
 
             def write(entry: TemplateEntry = entry, state: TemplateState | None = state, overrides: dict[str, object] = overrides) -> None:
                 self._put(self._new(entry.name, entry.state or TemplateState.ENABLED), who, overrides=overrides)
                 if state is not None:
-                    self._open().store.set_template_state(entry.name, state, actor=who, now=self._clock.now())
+                    self._write_state(entry.name, state, who)
 
             same = known is not None and state is None and people | overrides == people
-            yield _Change(f"template {entry.name}", known is None, None if same else write)
+            yield Change(f"template {entry.name}", known is None, None if same else write)

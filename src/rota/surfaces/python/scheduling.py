@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,7 +17,7 @@ from rota.model.checks import check_name, whole
 from rota.model.gate import EVERYTHING, Actor, Operation, Scope
 from rota.model.params import encode_params
 from rota.model.schedule_options import OPTIONS, TIMES, calendar_of, with_options
-from rota.model.schedules import Calendar, Fate, Kind, Schedule, ScheduleState, Timing
+from rota.model.schedules import Calendar, Fate, Kind, Schedule, ScheduleState, Timing, next_due
 from rota.model.values import SECOND, Instant, Job
 from rota.ports.schedules import Ledger, LedgerCursor
 from rota.ports.store import DefinitionsChanged, Store
@@ -103,7 +104,14 @@ class Scheduling(Base):
 
     def enable_schedule(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> ScheduleView:
         """Let a schedule fire from now on. What was due while it was disabled is not made up for; what was due in a pause was skipped."""
-        return self._set_schedule_state(name, ScheduleState.ENABLED, organization, actor)
+        now = self._clock.now()
+
+        def enable(schedule: Schedule) -> Schedule:
+            if schedule.state is ScheduleState.DISABLED and next_due(schedule.timing, now) is None:
+                raise InvalidSchedule(f"schedule {name!r} has no due time left: edit its at or ends first")
+            return msgspec.structs.replace(schedule, state=ScheduleState.ENABLED)
+
+        return self._change(name, enable, organization, actor)
 
     def disable_schedule(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> ScheduleView:
         """Take a schedule out of use: it has no due times. Its jobs go on."""
@@ -130,10 +138,10 @@ class Scheduling(Base):
         schedule, store = self._named(name, who, Operation.SCHEDULE, organization), self._open().store
         while True:
             now = self._clock.now()
-            known = self._registry.resolve(schedule.template, store, now)
+            self._registry.resolve(schedule.template, store, now)
             self._registry.organization(schedule.organization, store, now)
             merged = {**schedule.params, **(params or {})}
-            row = DueRows(self._registry, self._ids, self._rng).build(schedule, known, merged, now=now, run_at=now)
+            row = DueRows(self._registry, self._ids, self._rng).build(schedule, merged, now=now, run_at=now)
             row.owner = who.name
             try:
                 enqueued = store.enqueue([row], now=now, definitions=self._registry.version)[0]
@@ -213,7 +221,9 @@ class Scheduling(Base):
         """Make a calendar, or give it other days."""
         who = self._acts(actor, Operation.SCHEDULE, organization)
         calendar = calendar_of(name, days if isinstance(days, str) else list(days), description, most=self.settings.calendar_max)
-        self._open().store.put_calendar(calendar, organization=who.organization, actor=who, now=self._clock.now())
+        store, now = self._open().store, self._clock.now()
+        self._registry.organization(who.organization, store, now)
+        store.put_calendar(calendar, organization=who.organization, actor=who, now=now)
         return calendar
 
     def delete_calendar(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> None:
@@ -232,17 +242,22 @@ class Scheduling(Base):
         self._check_params(given)
 
         def work(decide: Decider, store: Store, now: Instant, version: int) -> Schedule:
-            new = self._new_schedule(name, given, who)
-            return declare(store, new, given, decide, actor=who, now=now, definitions=version)
+            build = partial(self._new_schedule, name, given, who, now)
+            return declare(store, name, given, build, decide, actor=who, now=now, definitions=version)
 
         return self._deciding(work)
 
-    def _new_schedule(self, name: str, options: Mapping[str, Any], who: Actor) -> Schedule:
+    def _new_schedule(self, name: str, options: Mapping[str, Any], who: Actor, now: Instant | None = None) -> Schedule:
+        now = self._clock.now() if now is None else now
+        self._registry.organization(who.organization, self._open().store, now)
+        return self._built(name, options, who, now)
+
+    def _built(self, name: str, options: Mapping[str, Any], who: Actor, now: Instant) -> Schedule:
+        """Return a new schedule of an organization that was looked at, or is to be made with it."""
         check_name(name, "schedule", self.settings.name_max)
         if not any(options.get(option) is not None for option in TIMES):
             raise InvalidSchedule(f"schedule {name!r} does not say when: give one of {', '.join(TIMES)}")
         self._check_params(options)
-        now = self._clock.now()
         empty = Schedule(
             id=self._ids.take(1, now)[0],
             name=name,

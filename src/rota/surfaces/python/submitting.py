@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+from rota.engine.decorated import TAKEN
 from rota.engine.submit import Chunk, NewJob
 from rota.errors import DuplicateId, DuplicateJob, InvalidInput, InvalidOption, KeyTaken, NotFound, Refused, RotaError, TransactionMisuse
 from rota.executors import check_handler
@@ -16,7 +17,7 @@ from rota.model.gate import Actor, Operation, scope_of
 from rota.model.templates import FIELDS, Rate
 from rota.model.values import Enqueued, Instant, Job, NewRow, undashed
 from rota.ports.store import DefinitionsChanged, Store
-from rota.surfaces.python.base import Base
+from rota.surfaces.python.declaring import Declaring
 from rota.surfaces.python.results import Bulk, ids_of, job_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -29,7 +30,7 @@ RateLike: TypeAlias = str | tuple[int, float] | Rate
 NOTHING = (None,) * 9
 
 
-class Submitting(Base):
+class Submitting(Declaring):
     """The part of Rota that takes jobs in."""
 
     def job(
@@ -53,19 +54,32 @@ class Submitting(Base):
         requires_permission: str | None = None,
         display_name: str | None = None,
         description: str | None = None,
+        default_params: Mapping[str, Any] | None = None,
+        cron: str | None = None,
+        every: Span | None = None,
+        timezone: str | None = None,
+        catch_up: str | None = None,
+        overlap: str | None = None,
+        calendar: str | None = None,
+        jitter: Span | None = None,
+        depends_on: Sequence[str] | str | None = None,
         **unknown: Any,
     ) -> Any:
         """Register a handler: `@rota.job` or `@rota.job(max_retries=3)`. The function itself stays as it is.
 
-        What is None is left to the settings. What people have set for the template stays on top of what is said here.
+        What is None is left to the settings. What people have set for the template stays on top of what is said here. `cron` or
+        `every` declares a schedule too, named like the template, as `schedule` would; the options after them are about it.
         """
-        given = {option: value for option, value in locals().items() if option in FIELDS and option != "executor" and value is not None}
+        said = locals()
+        given = {option: value for option, value in said.items() if option in FIELDS and option != "executor" and value is not None}
+        times = {option: said[option] for option in TAKEN} | {"at": unknown.pop("at", None)}
         if unknown:
-            options = ", ".join(option for option in ("name", *FIELDS) if option != "handler")
+            options = ", ".join(option for option in ("name", *FIELDS, *TAKEN) if option != "handler")
             raise InvalidOption(f"@rota.job has no option {next(iter(unknown))!r}: it takes {options}")
 
         def register(target: Function) -> Function:
-            self._registry.add(name or str(getattr(target, "__name__", "")), target, executor=executor, options=given, check=check_handler)
+            registered = name or str(getattr(target, "__name__", ""))
+            self._registry.add(registered, target, executor=executor, options=given, check=check_handler, schedule=times)
             return target
 
         return register if function is None else register(function)
@@ -90,6 +104,8 @@ class Submitting(Base):
     ) -> Job:
         """Accept one job; when this returns it is on disk (or, with `transaction`, will be when that commits)."""
         store, who = self._open().store, self._acts(actor, Operation.SUBMIT, organization)
+        if self._registry.undeclared:
+            self._declare_scheduled()
         given = (priority, run_at, unique_key, depends_on, on_parent_failure, max_retries, timeout, queue_ttl, job_id)
         if given == NOTHING:
             build = partial(self._submit.plain, name, params, store, who)
@@ -147,6 +163,8 @@ class Submitting(Base):
         If an item is bad, those before it are accepted and the error says how many; with `transaction`, none is.
         """
         store, who = self._open().store, self._acts(actor, Operation.SUBMIT, organization)
+        if self._registry.undeclared:
+            self._declare_scheduled()
         with nullcontext() if transaction is None else transaction.savepoint():
             return self._enqueue_chunks(jobs, store, who, transaction)
 

@@ -17,15 +17,21 @@ ALTER TABLE schedules ADD COLUMN declared TEXT CHECK (json_valid(declared));
 -- Those that depend on others are asked for by themselves: they come after them.
 DROP INDEX schedules_due;
 CREATE INDEX schedules_due ON schedules (depends_on IS NOT NULL, next_trigger_at) WHERE state <> 'DISABLED' AND dropped_at IS NULL;
--- A clock that was wrong and came back shows as a cursor ahead of now.
-CREATE INDEX schedules_ahead ON schedules (cursor_at) WHERE state <> 'DISABLED' AND dropped_at IS NULL;
+-- The furthest moment up to which fates were given: a clock that was wrong and came back shows as one far ahead of now.
+INSERT INTO meta (key, value) VALUES ('clock', 0), ('was_ahead', 0), ('tzdata', 0);
 CREATE INDEX schedules_template ON schedules (template_id) WHERE dropped_at IS NULL;
+-- Retention looks for those that were dropped long ago.
+CREATE INDEX schedules_dropped ON schedules (dropped_at) WHERE dropped_at IS NOT NULL;
 
--- What a schedule has under way, for overlaps; and its chains, newest first.
+-- A due time becomes one job: its first attempt, which is attempt 1. Each index that begins with the schedule costs a firing a page of its
+-- own, because neighbours in time are not neighbours there; so one index does for the rule, for lists, and for what became of a schedule.
+DROP INDEX jobs_occurrence;
+DROP INDEX jobs_schedule;
+CREATE UNIQUE INDEX jobs_occurrence ON jobs (schedule_id, due_at, attempt) WHERE schedule_id IS NOT NULL;
+-- What a schedule has under way, for overlaps: as small as what is live.
 CREATE INDEX jobs_schedule_live ON jobs (schedule_id) WHERE schedule_id IS NOT NULL AND finished_at IS NULL;
 
 CREATE INDEX occurrences_time ON occurrences (due_at, schedule_id, fate);
-CREATE INDEX occurrences_old ON occurrences (last_due_at);
 
 -- The source 'schedule': a job that waits for a run of another schedule, at most `until`. Where there is no chain of it to wait for,
 -- parent_root is that schedule's own id, and any chain of it that completes resolves the edge.
@@ -46,6 +52,3 @@ ALTER TABLE job_edges_new RENAME TO job_edges;
 CREATE INDEX edges_open ON job_edges (parent_root, needs, on_failure) WHERE resolved_at IS NULL;
 CREATE INDEX edges_of_parent ON job_edges (parent_root, child);
 CREATE INDEX edges_until ON job_edges (until) WHERE resolved_at IS NULL AND until IS NOT NULL;
-
--- What became of a schedule's chains, by the time they ended: what a schedule that depends on it looks at.
-CREATE INDEX jobs_schedule_ended ON jobs (schedule_id, finished_at) WHERE schedule_id IS NOT NULL AND finished_at IS NOT NULL;

@@ -53,7 +53,10 @@ UPDATE templates
        submit_limit        = said.spec ->> '$.submit_limit.count',
        submit_window       = CAST(round((said.spec ->> '$.submit_limit.seconds') * 1000000) AS INTEGER),
        queue_ttl           = max(1, CAST(round((said.spec ->> 'queue_ttl') * 1000000) AS INTEGER)),
-       dedup_window        = CAST(round((said.spec ->> 'dedup_window') * 1000000) AS INTEGER)
+       dedup_window        = CAST(round((said.spec ->> 'dedup_window') * 1000000) AS INTEGER),
+       -- One word wins whole: json_patch would mix what people say with what the code says.
+       default_params      = coalesce(nullif(iif(json_type(overrides, '$.default_params') IS NULL, defaults, overrides) -> 'default_params',
+                                             'null'), '{}')
   FROM (SELECT template_id AS id, json_patch(defaults, overrides) AS spec FROM templates WHERE {this_template}) AS said
  WHERE template_id = said.id;
 

@@ -6,19 +6,37 @@ INSERT INTO occurrences (schedule_id, due_at, last_due_at, count, fate, reason, 
 SELECT unhex(e.value ->> 0), e.value ->> 1, e.value ->> 2, e.value ->> 3, e.value ->> 4, e.value ->> 5, unhex(e.value ->> 6), :now
   FROM json_each(:rows) AS e;
 
+-- name: insert_fired
+-- The rows of jobs that were just made.
+INSERT INTO occurrences (schedule_id, due_at, last_due_at, count, fate, job_id, recorded_at)
+SELECT schedule_id, due_at, due_at, 1, 'FIRED', job_id, :now FROM jobs WHERE number BETWEEN :first AND :last;
+
 -- name: newest_occurrence
-SELECT due_at, fate, reason FROM occurrences WHERE schedule_id = unhex(:schedule_id) ORDER BY due_at DESC LIMIT 1;
+-- Up to the cursor: what fired beyond it did so when the clock was ahead. What was recorded before the last edit stays as it is.
+SELECT due_at, fate, reason, last_due_at FROM (
+    SELECT * FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at <= :cursor_at ORDER BY due_at DESC LIMIT 1) AS o
+ WHERE recorded_at > (SELECT updated_at FROM schedules AS s WHERE s.schedule_id = o.schedule_id);
 
 -- name: extend_occurrence
 UPDATE occurrences SET last_due_at = max(last_due_at, :last_due_at), count = count + :count, recorded_at = :now
  WHERE schedule_id = unhex(:schedule_id) AND due_at = :due_at AND fate = :fate;
 
 -- name: take_back_occurrences
--- Fates that were given for times that have not come after all.
-DELETE FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at > :now AND fate <> 'FIRED';
+-- Fates that were given for times that have not come after all. Where there is a job, there can't be another.
+DELETE FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at > :now AND job_id IS NULL;
 
 -- name: reaching_occurrences
-SELECT due_at, fate FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at <= :now AND last_due_at > :now AND fate <> 'FIRED';
+SELECT due_at, fate, count FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at <= :now AND last_due_at > :now ORDER BY due_at DESC;
+
+-- name: counted_inside
+-- What other rows count from a moment on: due times that a row which reaches over them does not have.
+SELECT coalesce(sum(count), 0) FROM occurrences
+ WHERE schedule_id = unhex(:schedule_id) AND due_at > :due_at AND due_at <= :now AND fate <> 'SKIPPED_DST_GAP';
+
+-- name: begins_inside
+-- Where the row begins that has this due time, if it begins after another one that reaches over it.
+SELECT max(due_at) FROM occurrences
+ WHERE schedule_id = unhex(:schedule_id) AND due_at > :due_at AND due_at <= :last_due_at AND last_due_at >= :last_due_at AND fate <> 'SKIPPED_DST_GAP';
 
 -- name: cut_occurrence
 UPDATE occurrences SET last_due_at = :last_due_at, count = :count WHERE schedule_id = unhex(:schedule_id) AND due_at = :due_at AND fate = :fate;
@@ -28,24 +46,32 @@ UPDATE occurrences SET last_due_at = :last_due_at, count = :count WHERE schedule
 SELECT iif(value >= coalesce((SELECT max(number) FROM jobs), 0), value + 1, NULL) FROM meta WHERE key = 'number_floor';
 
 -- name: insert_jobs_due
--- Jobs of schedules, of one shape: :items is a JSON array of [params, due time], :schedules holds 16 bytes for each.
+-- Jobs of schedules, of one shape and one due time: :params is a JSON array of their params, :schedules holds 16 bytes for each.
 INSERT INTO jobs (number, job_id, root_id, params, position, schedule_id, due_at, run_as, {new_columns})
-SELECT :number + e.key, substr(:ids, e.key * 16 + 1, 16), substr(:ids, e.key * 16 + 1, 16), e.value -> 0, :position + :gap * e.key,
-       substr(:schedules, e.key * 16 + 1, 16), e.value ->> 1, :run_as, {new_values}
-  FROM json_each(:items) AS e;
+SELECT :number + e.key, substr(:ids, e.key * 16 + 1, 16), substr(:ids, e.key * 16 + 1, 16), e.value, :position + :gap * e.key,
+       substr(:schedules, e.key * 16 + 1, 16), :due_at, :run_as, {new_values}
+  FROM json_each(:params) AS e;
 
 -- ---- waiting for other schedules -----------------------------------------------------------------------------------
 
 -- name: fired_in_window
--- The latest due time of a schedule in a window, with its fate and job.
+-- The latest due time of a schedule in a window, with its fate and job; a span that begins before the window did not fire anyway.
 SELECT o.fate, lower(hex(o.job_id)) FROM occurrences AS o
- WHERE o.schedule_id = unhex(:schedule_id) AND o.due_at <= :until AND o.last_due_at > :after AND o.fate <> 'SKIPPED_DST_GAP'
+ WHERE o.schedule_id = unhex(:schedule_id) AND o.due_at <= :until AND o.due_at > :after AND o.fate <> 'SKIPPED_DST_GAP'
  ORDER BY o.due_at DESC LIMIT 1;
 
 -- name: ended_in_window
--- The latest chain of a schedule that ended in a window.
-SELECT lower(hex(j.root_id)) FROM jobs AS j INDEXED BY jobs_schedule_ended
- WHERE j.schedule_id = unhex(:schedule_id) AND j.schedule_id IS NOT NULL AND j.finished_at > :after AND j.finished_at <= :until
+-- The latest chain of a schedule that ended in a window, among its latest due times and what was fired by hand.
+SELECT lower(hex(j.root_id)) FROM (
+    SELECT number FROM (SELECT number FROM jobs INDEXED BY jobs_occurrence
+                         WHERE schedule_id IS NOT NULL AND schedule_id = unhex(:schedule_id) AND due_at IS NOT NULL
+                         ORDER BY due_at DESC, attempt DESC LIMIT :look)
+    UNION ALL
+    SELECT number FROM (SELECT number FROM jobs INDEXED BY jobs_occurrence
+                         WHERE schedule_id IS NOT NULL AND schedule_id = unhex(:schedule_id) AND due_at IS NULL
+                         ORDER BY attempt DESC, number DESC LIMIT :look)) AS some
+ CROSS JOIN jobs AS j ON j.number = some.number
+ WHERE j.finished_at > :after AND j.finished_at <= :until
    AND j.status IN ('COMPLETED', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED') AND NOT EXISTS (SELECT 1 FROM jobs AS n WHERE n.retry_of = j.job_id)
  ORDER BY j.finished_at DESC LIMIT 1;
 
@@ -57,16 +83,18 @@ VALUES (:child, unhex(:parent), 'success', 'wait', 'schedule', :resolved_at, :un
 -- Schedules of which a chain has completed, by the numbers of the tails, as far as anybody waits for any of their chains.
 INSERT INTO ended_roots (root_id, status)
 SELECT j.schedule_id, 'COMPLETED' FROM json_each(:numbers) AS e CROSS JOIN jobs AS j ON j.number = e.value
- WHERE j.schedule_id IS NOT NULL AND j.status = 'COMPLETED'
+ WHERE +j.schedule_id IS NOT NULL AND j.status = 'COMPLETED'
    AND EXISTS (SELECT 1 FROM job_edges INDEXED BY edges_open WHERE parent_root = j.schedule_id AND resolved_at IS NULL)
     ON CONFLICT (root_id) DO NOTHING;
 
 -- name: let_any_do
 -- Those who waited for a chain of a schedule that did not complete wait for any chain of that schedule from now on.
-UPDATE OR REPLACE job_edges SET parent_root = d.schedule_id
-  FROM (SELECT j.root_id, j.schedule_id FROM json_each(:numbers) AS e CROSS JOIN jobs AS j ON j.number = e.value
-         WHERE j.schedule_id IS NOT NULL AND j.status IN ('DEAD_LETTER', 'SKIPPED', 'CANCELLED')) AS d
- WHERE job_edges.parent_root = d.root_id AND job_edges.source = 'schedule' AND job_edges.resolved_at IS NULL;
+-- From the chains to the edges, not the other way: there may be many who wait, and few that ended.
+UPDATE OR REPLACE job_edges SET parent_root = (SELECT r.schedule_id FROM jobs AS r WHERE r.job_id = job_edges.parent_root)
+ WHERE (child, parent_root) IN (
+    SELECT w.child, w.parent_root FROM json_each(:numbers) AS e CROSS JOIN jobs AS j ON j.number = e.value
+     CROSS JOIN job_edges AS w INDEXED BY edges_open ON w.parent_root = j.root_id AND w.resolved_at IS NULL
+     WHERE +j.schedule_id IS NOT NULL AND j.status IN ('DEAD_LETTER', 'SKIPPED', 'CANCELLED') AND w.source = 'schedule');
 
 -- name: anybody_late
 SELECT EXISTS (SELECT 1 FROM job_edges INDEXED BY edges_until WHERE resolved_at IS NULL AND until IS NOT NULL AND until <= :now);
@@ -104,7 +132,7 @@ o.recorded_at
 
 -- name: occurrence_filter
 (:organization_id IS NULL OR s.organization_id = :organization_id) AND (:owner IS NULL OR s.created_by = :owner)
-AND (:since IS NULL OR o.last_due_at >= :since) AND (:until IS NULL OR o.due_at < :until)
+AND (:since IS NULL OR o.last_due_at >= :since) AND o.due_at <= :latest
 AND (:fates = '[]' OR o.fate IN (SELECT value FROM json_each(:fates)))
 AND (:before_at IS NULL OR (o.due_at, o.schedule_id, o.fate) < (:before_at, unhex(:before_schedule), :before_fate))
 
@@ -124,7 +152,20 @@ SELECT * FROM (
  WHERE {occurrence_outcome} LIMIT :limit;
 
 -- name: forget_occurrences
--- Rows of due times long ago whose jobs, if they had any, are gone too.
+-- Rows of due times long ago whose jobs, if they had any, are gone too. The newest of a schedule that is there stays.
 DELETE FROM occurrences WHERE (schedule_id, due_at, fate) IN (
-    SELECT o.schedule_id, o.due_at, o.fate FROM occurrences AS o INDEXED BY occurrences_old
-     WHERE o.last_due_at < :before AND NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.job_id = o.job_id) ORDER BY o.last_due_at LIMIT :limit);
+    SELECT o.schedule_id, o.due_at, o.fate FROM occurrences AS o INDEXED BY occurrences_time
+     WHERE o.due_at < :before AND o.last_due_at < :before AND NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.job_id = o.job_id)
+       AND (EXISTS (SELECT 1 FROM occurrences AS n WHERE n.schedule_id = o.schedule_id AND n.due_at > o.due_at)
+            OR (SELECT s.dropped_at FROM schedules AS s WHERE s.schedule_id = o.schedule_id) IS NOT NULL)
+     ORDER BY o.due_at LIMIT :limit);
+
+-- name: forget_schedules
+-- Those dropped long ago of which nothing is left: no job, no row of the ledger, nobody who waits for one.
+DELETE FROM schedules WHERE schedule_id IN (
+    SELECT s.schedule_id FROM schedules AS s INDEXED BY schedules_dropped
+     WHERE s.dropped_at IS NOT NULL AND s.dropped_at < :before
+       AND NOT EXISTS (SELECT 1 FROM occurrences AS o WHERE o.schedule_id = s.schedule_id)
+       AND NOT EXISTS (SELECT 1 FROM jobs AS j INDEXED BY jobs_occurrence WHERE j.schedule_id = s.schedule_id AND j.schedule_id IS NOT NULL)
+       AND NOT EXISTS (SELECT 1 FROM job_edges AS e WHERE e.parent_root = s.schedule_id)
+     ORDER BY s.dropped_at LIMIT :limit);

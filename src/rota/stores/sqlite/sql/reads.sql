@@ -74,7 +74,7 @@ NOT INDEXED WHERE j.number IN (WITH RECURSIVE line (job_id, number) AS (
 INDEXED BY jobs_group WHERE j.group_id = :group_id
 
 -- name: source_schedule
-INDEXED BY jobs_schedule WHERE j.schedule_id = :schedule_id
+INDEXED BY jobs_occurrence WHERE j.schedule_id IS NOT NULL AND j.schedule_id = :schedule_id
 
 -- name: source_status
 INDEXED BY jobs_unhappy WHERE j.status IN ('FAILED', 'TIMED_OUT', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED') AND j.status = :status

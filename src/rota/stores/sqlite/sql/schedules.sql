@@ -1,28 +1,37 @@
 -- Schedules and their calendars: defined, read, and when they are to be looked at.
 
 -- name: schedule_columns
--- In the order of rota.stores.sqlite.schedules.Row.
-lower(hex(s.schedule_id)), s.name, s.organization_id, t.name, lower(hex(s.template_id)), s.kind, s.cron_expression, s.at, s.interval_us, s.timezone,
-s.starts_at, s.ends_at, s.state, s.description, json(s.param_overrides), s.priority, s.catch_up, s.catch_up_lateness, s.catch_up_count, s.overlap,
-s.jitter, s.calendar, s.on_completion, json(s.depends_on), s.run_as, s.cursor_at, s.next_trigger_at, s.last_triggered_at, json(s.declared), s.version,
-s.created_by, s.created_at, s.updated_at, s.dropped_at
+-- In the order of rota.model.schedules.Schedule, but for its dates.
+json_array(lower(hex(s.schedule_id)), s.name, s.organization_id, t.name,
+           json_array(s.kind, s.cron_expression, s.at, s.interval_us, s.timezone, s.starts_at, s.ends_at),
+           s.state, s.description, json(coalesce(s.param_overrides, '{}')), s.priority, s.catch_up, s.catch_up_lateness, s.catch_up_count, s.overlap,
+           s.jitter, s.calendar, s.on_completion, json(coalesce(s.depends_on, '[]')), s.run_as, s.cursor_at, s.next_trigger_at, s.last_triggered_at,
+           json(s.declared), s.version, s.created_by)
 
 -- name: due_surroundings
--- What the fate of a due time depends on: live chains, and due times that fired when the clock was ahead.
-json((SELECT json_group_array(lower(hex(root_id))) FROM (
-    SELECT root_id FROM jobs INDEXED BY jobs_schedule_live WHERE schedule_id = s.schedule_id AND schedule_id IS NOT NULL AND finished_at IS NULL
-     ORDER BY number))),
-json((SELECT json_group_array(due_at) FROM occurrences WHERE schedule_id = s.schedule_id AND due_at > s.cursor_at AND fate = 'FIRED'))
+-- Whether it has live chains, and whether due times may have fired beyond its cursor, when the clock was ahead: few have, and are asked for more.
+EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_schedule_live WHERE schedule_id = s.schedule_id AND schedule_id IS NOT NULL AND finished_at IS NULL),
+s.cursor_at < (SELECT value FROM meta WHERE key = 'was_ahead')
+
+-- name: live_of
+SELECT lower(hex(root_id)) FROM jobs INDEXED BY jobs_schedule_live
+ WHERE schedule_id = unhex(:schedule_id) AND schedule_id IS NOT NULL AND finished_at IS NULL ORDER BY number;
+
+-- name: fired_beyond
+SELECT due_at FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at > :cursor_at AND job_id IS NOT NULL;
+
+-- name: note_ahead
+UPDATE meta SET value = max(value, :furthest) WHERE key = 'was_ahead';
 
 -- name: schedules_due_now
-SELECT json_group_array(json_array({schedule_columns}, {due_surroundings})) FROM (
-    SELECT * FROM schedules INDEXED BY schedules_due
+SELECT json_group_array(json_array(s.rowid, {schedule_columns}, {due_surroundings})) FROM (
+    SELECT rowid, * FROM schedules INDEXED BY schedules_due
      WHERE (depends_on IS NOT NULL) = :depends AND state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at <= :now
      ORDER BY next_trigger_at LIMIT :limit) AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id;
 
 -- name: schedule_due
-SELECT json_group_array(json_array({schedule_columns}, {due_surroundings})) FROM schedules AS s
+SELECT json_group_array(json_array(s.rowid, {schedule_columns}, {due_surroundings})) FROM schedules AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE s.schedule_id = unhex(:schedule_id) AND s.dropped_at IS NULL;
 
 -- name: due_before_it
@@ -32,11 +41,19 @@ SELECT s.name FROM json_each(:names) AS e CROSS JOIN schedules AS s INDEXED BY s
  WHERE s.state <> 'DISABLED' AND s.next_trigger_at <= :now;
 
 -- name: schedules_too_far
--- The clock was ahead when these were last looked at, and has come back.
-SELECT json_group_array(json_array({schedule_columns})) FROM (
-    SELECT * FROM schedules INDEXED BY schedules_ahead
-     WHERE state <> 'DISABLED' AND dropped_at IS NULL AND cursor_at > :ahead LIMIT :limit) AS s
+-- The clock was ahead when these were last looked at, and has come back: a scan, but a rare one.
+SELECT json_group_array({schedule_columns}) FROM (
+    SELECT * FROM schedules WHERE state <> 'DISABLED' AND dropped_at IS NULL AND cursor_at > :now LIMIT :limit) AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id;
+
+-- name: furthest
+SELECT value FROM meta WHERE key = 'clock';
+
+-- name: note_clock
+UPDATE meta SET value = :now WHERE key = 'clock' AND value < :now;
+
+-- name: set_clock
+UPDATE meta SET value = :now WHERE key = 'clock';
 
 -- name: beat_of_schedules
 SELECT (SELECT min(next_trigger_at) FROM schedules INDEXED BY schedules_due
@@ -44,16 +61,29 @@ SELECT (SELECT min(next_trigger_at) FROM schedules INDEXED BY schedules_due
        (SELECT min(next_trigger_at) FROM schedules INDEXED BY schedules_due
          WHERE (depends_on IS NOT NULL) = 1 AND state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at IS NOT NULL),
        (SELECT min(until) FROM job_edges INDEXED BY edges_until WHERE resolved_at IS NULL AND until IS NOT NULL),
-       (SELECT max(cursor_at) FROM schedules INDEXED BY schedules_ahead WHERE state <> 'DISABLED' AND dropped_at IS NULL);
+       ({furthest});
+
+-- name: zone_rules
+SELECT value FROM meta WHERE key = 'tzdata';
+
+-- name: set_zone_rules
+UPDATE meta SET value = :rules WHERE key = 'tzdata';
+
+-- name: zoned_schedules
+SELECT json_group_array({schedule_columns}) FROM schedules AS s CROSS JOIN templates AS t ON t.template_id = s.template_id
+ WHERE s.kind = 'CRON' AND s.timezone <> 'UTC' AND s.state <> 'DISABLED' AND s.dropped_at IS NULL;
+
+-- name: set_next
+UPDATE schedules SET next_trigger_at = :next_at WHERE schedule_id = unhex(:schedule_id);
 
 -- name: schedules
-SELECT json_group_array(json_array({schedule_columns})) FROM (
+SELECT json_group_array(json_array({schedule_columns}, s.created_at, s.updated_at, s.dropped_at)) FROM (
     SELECT * FROM schedules WHERE dropped_at IS NULL AND (:organization_id IS NULL OR organization_id = :organization_id)
        AND (:owner IS NULL OR created_by = :owner) AND (:name IS NULL OR name = :name) ORDER BY organization_id, name) AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE :template IS NULL OR t.name = :template;
 
 -- name: schedule
-SELECT json_group_array(json_array({schedule_columns})) FROM schedules AS s
+SELECT json_group_array(json_array({schedule_columns}, s.created_at, s.updated_at, s.dropped_at)) FROM schedules AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE s.schedule_id = unhex(:schedule_id);
 
 -- name: schedule_named
@@ -61,7 +91,7 @@ SELECT lower(hex(schedule_id)) FROM schedules INDEXED BY schedules_name
  WHERE organization_id = :organization_id AND name = :name AND dropped_at IS NULL;
 
 -- name: template_named
-SELECT lower(hex(template_id)) FROM templates WHERE name = :name AND dropped_at IS NULL;
+SELECT lower(hex(template_id)) FROM templates WHERE {this_template};
 
 -- name: all_depending
 -- Every schedule of an organization that depends on others.
@@ -88,11 +118,19 @@ VALUES (unhex(:schedule_id), :organization_id, unhex(:template_id), :name, :desc
 UPDATE schedules SET dropped_at = :now, next_trigger_at = NULL, updated_at = :now WHERE schedule_id = unhex(:schedule_id) AND dropped_at IS NULL;
 
 -- name: advance_schedules
--- Each row: [id, cursor, next, last or null, state or null, dropped].
+-- Each row: [rowid, cursor, next, last or null, state or null, dropped].
 UPDATE schedules SET cursor_at = e.value ->> 1, next_trigger_at = e.value ->> 2, last_triggered_at = coalesce(e.value ->> 3, last_triggered_at),
                      state = coalesce(e.value ->> 4, state), dropped_at = iif(e.value ->> 5, :now, dropped_at)
   FROM json_each(:rows) AS e
- WHERE schedule_id = unhex(e.value ->> 0);
+ WHERE schedules.rowid = e.value ->> 0;
+
+-- name: advance_alike
+-- Many that were due at one time and are due next at one time: their rowids.
+UPDATE schedules SET cursor_at = :cursor_at, next_trigger_at = :next_at, last_triggered_at = :last_at
+ WHERE rowid IN (SELECT value FROM json_each(:rowids));
+
+-- name: pull_back_schedule
+UPDATE schedules SET cursor_at = :now, next_trigger_at = :next_at WHERE schedule_id = unhex(:schedule_id);
 
 -- ---- calendars -----------------------------------------------------------------------------------------------------
 

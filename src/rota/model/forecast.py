@@ -1,0 +1,205 @@
+"""What will run, and when: due times to come in one line of time, the jumps of their zones' clocks, and where jobs would queue."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heapreplace, merge
+from itertools import islice
+
+import msgspec
+
+from rota.model.prospects import Outcomes, Prospect, TooFar, dues
+from rota.model.schedules import Fate, Kind, Schedule, ScheduleState
+from rota.model.values import SECOND, Instant, moment
+from rota.model.zones import offset_at, spans, zone_of
+
+NEAR = 86_400 * SECOND
+"""A due time so close to a jump of its zone's clock is told of it."""
+
+
+class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
+    """One due time to come."""
+
+    prospect: Prospect
+    due_at: Instant
+    fate: Fate
+    ready_at: Instant
+    """When its job could start if nothing were in its way: later than its due time where it waits for other schedules."""
+
+
+class Ahead(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is in a window."""
+
+    items: list[Foreseen]
+    cut: bool
+    """There is more: the bound was met."""
+
+
+def look_ahead(
+    prospects: Sequence[Prospect], after: Instant, until: Instant, *, outcomes: Outcomes, most: int, skipped: bool = False
+) -> Ahead:
+    """Return what runs in (after, until], in order of time, at most `most`; with `skipped` also what does not run.
+
+    Due times are met one by one and no more than `most` of them are ever made: a thousand minute schedules are no trouble.
+    """
+    items: list[Foreseen] = []
+    stream = _in_line(prospects, after, until, skipped=skipped)
+    try:
+        for due_at, place, fate in islice(stream, most):
+            prospect = prospects[place]
+            ready: Instant | None = due_at
+            if fate is Fate.FIRED and prospect.schedule.depends_on:
+                ready = outcomes.ready_at(prospect, due_at)
+            if ready is not None:
+                items.append(Foreseen(prospect=prospect, due_at=due_at, fate=fate, ready_at=ready))
+            elif skipped:
+                items.append(Foreseen(prospect=prospect, due_at=due_at, fate=Fate.SKIPPED_DEPENDENCY, ready_at=due_at))
+    except TooFar:
+        return Ahead(items=items, cut=True)
+    return Ahead(items=items, cut=next(stream, None) is not None)
+
+
+def _in_line(prospects: Sequence[Prospect], after: Instant, until: Instant, *, skipped: bool) -> Iterator[tuple[Instant, int, Fate]]:
+    """Merge the due times of many schedules; those of one moment in the order given."""
+
+    def one(place: int, prospect: Prospect) -> Iterator[tuple[Instant, int, Fate]]:
+        return ((due.at, place, due.fate) for due in dues(prospect, after, until, skipped=skipped))
+
+    return merge(*(one(place, prospect) for place, prospect in enumerate(prospects)))
+
+
+# ---- clocks that jump ----------------------------------------------------------------------------------------------
+
+
+class Jump(msgspec.Struct, frozen=True):
+    """A zone's clock jumps."""
+
+    at: Instant
+    timezone: str
+    before: str
+    after: str
+    """Offsets, as in UTC+5:30."""
+
+    def concerns(self, schedule: Schedule) -> bool:
+        """Say whether a schedule follows this clock."""
+        return schedule.timing.kind is Kind.CRON and schedule.timing.timezone == self.timezone
+
+    def skips(self, prospect: Prospect) -> bool:
+        """Say whether the clock jumps over a due time of a schedule that follows it."""
+        return prospect.schedule.state is not ScheduleState.DISABLED and any(prospect.lattice.gaps(self.at - NEAR, self.at + NEAR))
+
+    def words(self) -> str:
+        """Say it."""
+        return f"the clock of {self.timezone} goes from {self.before} to {self.after} at {moment(self.at):%Y-%m-%d %H:%M} UTC"
+
+
+class Jumps:
+    """The jumps of zones in and near a window."""
+
+    def __init__(self, prospects: Iterable[Prospect], after: Instant, until: Instant) -> None:
+        """Find those of the zones that these schedules follow."""
+        timings = {each.schedule.timing for each in prospects}
+        zones = sorted({timing.timezone for timing in timings if timing.kind is Kind.CRON and timing.timezone != "UTC"})
+        self._by_zone = {zone: list(_jumps(zone, after - NEAR, until + NEAR)) for zone in zones}
+        self._inside = (after, until)
+
+    def inside(self) -> list[Jump]:
+        """Return those in the window, in order."""
+        after, until = self._inside
+        return sorted((jump for jumps in self._by_zone.values() for jump in jumps if after < jump.at <= until), key=_when)
+
+    def near(self, prospect: Prospect, at: Instant) -> Jump | None:
+        """Return a jump of the schedule's own zone within a day of a moment."""
+        timing = prospect.schedule.timing
+        jumps = self._by_zone.get(timing.timezone, ()) if timing.kind is Kind.CRON else ()
+        return next((jump for jump in jumps if abs(jump.at - at) <= NEAR), None) if jumps else None
+
+
+def _jumps(name: str, after: Instant, until: Instant) -> Iterator[Jump]:
+    zone = zone_of(name)
+    before: int | None = None
+    for span in spans(zone, after // SECOND, until // SECOND + 1):
+        if before is not None:
+            yield Jump(span.start * SECOND, name, _offset(before), _offset(offset_at(zone, span.start)))
+        before = span.offset
+
+
+def _when(jump: Jump) -> tuple[Instant, str]:
+    return jump.at, jump.timezone
+
+
+def _offset(seconds: int) -> str:
+    if not seconds:
+        return "UTC"
+    hours, minutes = divmod(abs(seconds) // 60, 60)
+    return f"UTC{'-' if seconds < 0 else '+'}{hours}" + (f":{minutes:02d}" if minutes else "")
+
+
+# ---- where jobs would queue ----------------------------------------------------------------------------------------
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A job as a queue sees it: when it comes, how long it will probably take, and whose room it takes up."""
+
+    at: Instant
+    duration: Instant
+    lanes: tuple[tuple[str, str], ...]
+
+
+def starts(arrivals: Sequence[Arrival], limits: Mapping[tuple[str, str], int]) -> list[Instant | None]:
+    """Estimate when jobs start, first come first served, where lanes hold so many at a time; None where a lane holds none.
+
+    An estimate, no promise: priorities, retries and jobs that come from elsewhere are not counted.
+    """
+    free: dict[tuple[str, str], list[Instant]] = {lane: [0] * room for lane, room in limits.items()}
+    found: list[Instant | None] = [None] * len(arrivals)
+    for place in sorted(range(len(arrivals)), key=lambda place: (arrivals[place].at, place)):
+        arrival = arrivals[place]
+        narrow = [free[lane] for lane in arrival.lanes if lane in free]
+        if not all(narrow):
+            continue
+        start = max((lane[0] for lane in narrow), default=0)
+        found[place] = start = max(start, arrival.at)
+        for lane in narrow:
+            heapreplace(lane, start + arrival.duration)
+    return found
+
+
+def per_hour(moments: Sequence[Instant]) -> list[tuple[Instant, int]]:
+    """Count moments, given in order, by the hour: one entry for each hour that has any."""
+    hour = 3600 * SECOND
+    counts: list[tuple[Instant, int]] = []
+    low = 0
+    while low < len(moments):
+        begins = moments[low] // hour * hour
+        high = bisect_left(moments, begins + hour, low)
+        counts.append((begins, high - low))
+        low = high
+    return counts
+
+
+# ---- what a change would do ----------------------------------------------------------------------------------------
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """How the due times of two definitions differ up to a moment."""
+
+    added: list[Instant]
+    removed: list[Instant]
+    kept: int
+    until: Instant
+    """Nearer than asked if the bound was met."""
+
+
+def compare(before: Prospect, after: Prospect, start: Instant, end: Instant, *, most: int) -> Change:
+    """Return which due times in (start, end] come and go from one definition to another, among the first `most` of each."""
+    old, new = _first(before, start, end, most), _first(after, start, end, most)
+    for found in (old, new):
+        end = min(end, found[most] - 1) if len(found) > most else end
+    was, will = set(old[: bisect_right(old, end)]), set(new[: bisect_right(new, end)])
+    return Change(added=sorted(will - was), removed=sorted(was - will), kept=len(was & will), until=end)
+
+
+def _first(prospect: Prospect, start: Instant, end: Instant, most: int) -> list[Instant]:
+    return [due.at for due in islice(dues(prospect, start, end), most + 1)]

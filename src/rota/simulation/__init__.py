@@ -1,0 +1,14 @@
+"""Simulation: the real engine on a copy of a store's definitions, under a clock that leaps from event to event.
+
+`prepare` makes the throw-away store, `simulate` lives through it and tells. Handlers are not called: each job ends after a while,
+as its type is known to. The same definitions, start and seed give the same story, byte for byte.
+"""
+
+from rota.simulation.definitions import Definitions, read
+from rota.simulation.faults import Fault, faults_of
+from rota.simulation.run import Deed, Order
+from rota.simulation.staging import Stage, stage
+from rota.simulation.store import open_for_reading
+from rota.simulation.telling import Line, Simulated, Tally
+
+__all__ = ["Deed", "Definitions", "Fault", "Line", "Order", "Simulated", "Stage", "Tally", "faults_of", "open_for_reading", "read", "stage"]

@@ -1,0 +1,85 @@
+"""What a simulation takes over from a store: definitions and figures, no job."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rota.model.gate import EVERYTHING, SYSTEM, Scope
+from rota.model.schedules import Calendar, Schedule
+from rota.model.values import Instant, Organization, Template, TypeStats, User
+from rota.ports.store import Store
+
+FIGURES_H = 30 * 24
+"""Durations and failures are those of the last thirty days."""
+
+
+class Definitions(msgspec.Struct, kw_only=True):
+    """The definitions of a store, as far as somebody may see them."""
+
+    organizations: list[Organization] = msgspec.field(default_factory=list)
+    users: list[User] = msgspec.field(default_factory=list)
+    templates: list[Template] = msgspec.field(default_factory=list)
+    pauses: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    calendars: list[tuple[str, Calendar]] = msgspec.field(default_factory=list)
+    schedules: list[Schedule] = msgspec.field(default_factory=list)
+    figures: tuple[TypeStats, ...] = ()
+
+
+def read(store: Store, now: Instant, scope: Scope = EVERYTHING) -> Definitions:
+    """Read what a simulation needs, inside a scope."""
+    mine = scope.organization
+    return Definitions(
+        organizations=[each for each in store.organizations() if mine in {None, each.name}],
+        users=[each for each in store.users() if mine in {None, each.organization}],
+        templates=store.templates(),
+        pauses=[(kind, name) for kind, name in store.pauses() if kind != "organization" or mine in {None, name}],
+        calendars=store.calendars(organization=mine),
+        schedules=store.schedules(scope=scope),
+        figures=store.stats(now=now, hours=FIGURES_H, scope=scope).by_type,
+    )
+
+
+def write(store: Store, said: Definitions, start: Instant) -> None:
+    """Write definitions into an empty store. Schedules begin at `start`: what was due before is not made up for."""
+    for organization in said.organizations:
+        store.put_organization(organization, actor=SYSTEM, now=start)
+    # Those who were removed after the others: somebody has to stay a manager.
+    for user in sorted(said.users, key=lambda user: user.removed):
+        _write_user(store, user, start)
+    for organization in said.organizations:
+        store.set_organization_state(organization.name, organization.state, actor=SYSTEM, now=start)
+    store.put_templates(said.templates, actor=SYSTEM, now=start)
+    for template in said.templates:
+        if template.overrides:
+            store.set_template(template, actor=SYSTEM, now=start, overrides=template.overrides)
+        store.set_template_state(template.name, template.state, actor=SYSTEM, now=start)
+    for kind, name in said.pauses:
+        store.pause(kind, name, actor=SYSTEM, now=start)
+    for organization_name, calendar in said.calendars:
+        store.put_calendar(calendar, organization=organization_name, actor=SYSTEM, now=start)
+    for schedule in _in_order(said.schedules):
+        store.add_schedule(msgspec.structs.replace(schedule, cursor_at=start), actor=SYSTEM, now=start)
+
+
+def _write_user(store: Store, user: User, start: Instant) -> None:
+    store.put_user(msgspec.structs.replace(user, removed=False), actor=SYSTEM, now=start)
+    if user.removed:
+        store.remove_user(user.name, actor=SYSTEM, now=start)
+
+
+def _in_order(schedules: list[Schedule]) -> list[Schedule]:
+    """Return schedules so that each comes after those it depends on."""
+    left = {(each.organization, each.name): each for each in schedules}
+    placed: dict[tuple[str, str], Schedule] = {}
+
+    def place(key: tuple[str, str]) -> None:
+        schedule = left.pop(key, None)
+        if schedule is None:
+            return
+        for name in schedule.depends_on:
+            place((schedule.organization, name))
+        placed[key] = schedule
+
+    for key in list(left):
+        place(key)
+    return list(placed.values())

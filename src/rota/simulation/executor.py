@@ -1,0 +1,160 @@
+"""Jobs without handlers: each ends after a while, by chance and by what is known of its type."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from random import Random
+
+import msgspec
+
+from rota.model.decide import Completed, Failed, Interrupted, Outcome, Stopped, TimedOut
+from rota.model.values import SECOND, Claimed, Instant, TypeStats
+from rota.ports.executor import Ended, Equipment
+from rota.simulation.clock import SimulatedClock
+
+NORMAL_95 = 1.6448536269514722
+"""So many deviations above the middle of a normal distribution lie all but a twentieth."""
+UNKNOWN = TypeStats(job_type="", completed=0, failed=0, failure_rate=0.0, average_s=1.0, p95_s=1.0)
+"""How a type is taken to fare of which nothing is known: a second, whatever it does."""
+LEAST: Instant = 1000
+GRAIN: Instant = SECOND
+"""Long durations are whole seconds, less a thousandth: so jobs that begin together often end together, and just before others are due."""
+
+
+class Manner(msgspec.Struct):
+    """How jobs of one type fare: durations spread log-normally, by the average and the slowest twentieth known."""
+
+    chance: Random
+    middle: float
+    spread: float
+    failure_rate: float
+
+    @classmethod
+    def of(cls, known: TypeStats, chance: Random, *, failures: bool) -> Manner:
+        """Fit a type's figures."""
+        average = max(known.average_s or UNKNOWN.average_s or 0.0, LEAST / SECOND)
+        ratio = math.log(max(1.0, (known.p95_s or average) / average))
+        # The logarithm of the average is middle + spread²/2, that of the slowest twentieth middle + NORMAL_95 × spread.
+        spread = NORMAL_95 - math.sqrt(max(0.0, NORMAL_95**2 - 2 * ratio))
+        return cls(chance, math.log(average) - spread**2 / 2, spread, known.failure_rate if failures else 0.0)
+
+    def draw(self) -> tuple[Instant, Outcome]:
+        """Return how long the next one runs, and how it ends."""
+        lasts = _in_grains(math.exp(self.chance.gauss(self.middle, self.spread)))
+        fails = self.chance.random() < self.failure_rate
+        return lasts, Failed("failed, as jobs of this type do now and then") if fails else Completed()
+
+
+def _in_grains(seconds: float) -> Instant:
+    """Return a duration to within a half of itself, and of a second."""
+    grain = GRAIN
+    while grain > 2 * LEAST and grain > seconds * SECOND:
+        grain //= 2
+    return max(LEAST, round(seconds * SECOND / grain) * grain - LEAST)
+
+
+class Manners:
+    """How each type fares. Each has its own source of chance: another type more or less changes nothing for it."""
+
+    def __init__(self, figures: Iterable[TypeStats], seed: int, *, failures: bool) -> None:
+        """Take what is known."""
+        self._figures = {each.job_type: each for each in figures}
+        self._seed = seed
+        self._failures = failures
+        self._known: dict[str, Manner] = {}
+
+    def of(self, job_type: str) -> Manner:
+        """Return how one type fares."""
+        found = self._known.get(job_type)
+        if found is None:
+            chance = Random(f"{self._seed}:{job_type}")  # noqa: S311 - a story, no secret
+            found = self._known[job_type] = Manner.of(self._figures.get(job_type, UNKNOWN), chance, failures=self._failures)
+        return found
+
+
+class Attempt(msgspec.Struct, order=True):
+    """A simulated handler at work: when it ends, in time that passed, and how."""
+
+    ends: Instant
+    number: int
+    began: Instant
+    job: Claimed
+    outcome: Outcome
+
+
+class SimulatedExecutor:
+    """Implements `rota.ports.executor.Executor`. What is over is handed in by `deliver`, before the worker turns."""
+
+    def __init__(self, equipment: Equipment, clock: SimulatedClock, manners: Manners) -> None:
+        """Take what attempts are drawn from."""
+        self._slots = equipment.slots
+        self._sink = equipment.sink
+        self._clock = clock
+        self._manners = manners
+        self._running: list[Attempt] = []
+        self._waiting: deque[Claimed] = deque()
+
+    def submit(self, jobs: Sequence[Claimed]) -> None:
+        """Start these, or keep them waiting for a slot."""
+        self._waiting.extend(jobs)
+        self._begin()
+
+    def _begin(self) -> None:
+        now = self._clock.passed
+        while self._waiting and len(self._running) < self._slots:
+            job = self._waiting.popleft()
+            lasts, outcome = self._manners.of(job.job_type).draw()
+            limit = round(job.timeout * SECOND)
+            if 0 < limit < lasts:
+                lasts, outcome = limit, TimedOut(job.timeout)
+            heappush(self._running, Attempt(now + lasts, job.number, now, job, outcome))
+
+    def deliver(self) -> None:
+        """Tell of every attempt that is over by now."""
+        while self._running and self._running[0].ends <= self._clock.passed:
+            self._end(heappop(self._running), None)
+        self._begin()
+
+    def _end(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        seconds = (self._clock.passed - attempt.began) / SECOND
+        self._sink.ended(Ended(attempt.job, outcome or attempt.outcome, self._clock.now(), seconds))
+
+    @property
+    def ends(self) -> Instant | None:
+        """When the next attempt is over, in time that passed."""
+        return self._running[0].ends if self._running else None
+
+    def occupied(self) -> int:
+        """Return the slots in use."""
+        return len(self._running)
+
+    def cancel(self, number: int) -> None:
+        """Stop one: nobody asks for it in a simulation, but the contract has it."""
+        for job in [job for job in self._waiting if job.number == number]:
+            self._waiting.remove(job)
+            self._sink.ended(Ended(job, Stopped(), self._clock.now(), 0.0))
+        for attempt in [attempt for attempt in self._running if attempt.number == number]:
+            self._running.remove(attempt)
+            heapify(self._running)
+            self._end(attempt, Stopped())
+
+    def tick(self, monotonic: float) -> float | None:  # noqa: ARG002 - timeouts are drawn at the start
+        """Return when the next attempt is over."""
+        return None if self.ends is None else self.ends / SECOND
+
+    def release(self) -> list[Claimed]:
+        """Give back what has not started."""
+        waiting, self._waiting = list(self._waiting), deque()
+        return waiting
+
+    def interrupt(self) -> None:
+        """Stop what runs."""
+        running, self._running = self._running, []
+        for attempt in sorted(running):
+            self._end(attempt, Interrupted())
+
+    def close(self) -> None:
+        """Have nothing to let go of."""

@@ -1,0 +1,219 @@
+"""The loop of a simulation: real workers turn, the clock goes from event to event, and things go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from rota.engine.registry import Registry
+from rota.model.settings import Settings
+from rota.model.values import SECOND, Instant, TypeStats
+from rota.ports.clock import Ids
+from rota.simulation.clock import SimulatedClock
+from rota.simulation.executor import Manners
+from rota.simulation.faults import ASLEEP, DOWN, STEP, WRONG, Agenda, Fault
+from rota.simulation.fleet import Fleet, Gear, quietly
+from rota.simulation.store import Vanish
+from rota.simulation.words import length
+
+POLL_S = 86_400.0
+"""How often an idle worker looks: nobody else writes to its store, so what it has seen stays true."""
+RECOVERY_S = 30.0
+"""How often a worker looks for dead ones."""
+SET_RIGHT, BACK, LOOK, DEED = "set right", "back", "look", "deed"
+"""What else there is to come: the clock is set right, a worker is back, others look for it, somebody does something."""
+TELL_EVERY = 200
+"""Steps between two words of progress."""
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be simulated."""
+
+    start: Instant
+    end: Instant
+    seed: int = 0
+    workers: int = 1
+    concurrency: int = 8
+    faults: tuple[Fault, ...] = ()
+    faults_per_day: float = 2.0
+    """Of each kind, on average."""
+    failures: bool = False
+    """Jobs fail as often as their types are known to."""
+
+
+class Deed(msgspec.Struct, frozen=True):
+    """Something that somebody does while the simulation runs, at a moment of the right time."""
+
+    at: Instant
+    act: Callable[[], object]
+
+
+class Happened(msgspec.Struct, frozen=True):
+    """Something that happened to the workers or to the clock, at a moment of the right time."""
+
+    at: Instant
+    what: str
+    words: str
+
+
+class Simulation:
+    """One run over a store that is thrown away. `happened` is what befell it; what became of schedules is in the store."""
+
+    def __init__(
+        self,
+        path: Path,
+        order: Order,
+        *,
+        registry: Registry,
+        clock: SimulatedClock,
+        ids: Ids,
+        settings: Settings,
+        figures: tuple[TypeStats, ...],
+    ) -> None:
+        """Take a store that has its definitions, and what workers are made of."""
+        self.order = order
+        self._clock = clock
+        self.happened: list[Happened] = []
+        self.recovered = 0
+        self.surprises: list[str] = []
+        """What the engine did not expect: none, unless it has a fault of its own."""
+        self._deeds: Sequence[Deed] = ()
+        self._agenda = Agenda(order.faults, per_day=order.faults_per_day, seed=order.seed, start=order.start)
+        self._gear = Gear(
+            path,
+            settings,
+            clock=clock,
+            ids=ids,
+            rng=Random(f"{order.seed}:engine"),  # noqa: S311 - a story, no secret
+            registry=registry,
+            manners=Manners(figures, order.seed, failures=order.failures),
+            on_recovered=self._note_recovered,
+        )
+
+    def run(self, progress: Callable[[Instant], object] | None = None, deeds: Sequence[Deed] = ()) -> None:
+        """Live through it."""
+        self._deeds = deeds
+        for number, deed in enumerate(deeds):
+            self._agenda.add(deed.at, DEED, number)
+        order, clock = self.order, self._clock
+        chance = Random(f"{order.seed}:order")  # noqa: S311 - a story, no secret
+        with quietly() as self.surprises:
+            self._fleet = Fleet(self._gear, workers=order.workers, concurrency=order.concurrency, chance=chance)
+            try:
+                steps = 0
+                while (left := order.end - clock.right) > 0:
+                    self._step(left)
+                    steps += 1
+                    if progress is not None and steps % TELL_EVERY == 0:
+                        progress(clock.right)
+                self._come_to_rest()
+            finally:
+                self._fleet.stop()
+
+    def _step(self, left: Instant) -> None:
+        """Let everybody do what can be done now, then let time pass to the next event."""
+        delay = self._fleet.settle(self._vanished)
+        coming = self._agenda.next_at
+        waits = [left, delay, None if coming is None else coming - self._clock.right]
+        self._clock.advance(max(0, min(wait for wait in waits if wait is not None)))
+        while (trouble := self._agenda.due(self._clock.right)) is not None:
+            self._befall(trouble.what, trouble.worker)
+
+    def _come_to_rest(self) -> None:
+        """Set right what is wrong at the end, so that the end can be looked at."""
+        self._set_right()
+        self._fleet.disarm()
+        for number in range(1, self.order.workers + 1):
+            self._start_again(number)
+        self._fleet.settle(self._vanished)
+
+    # ---- what goes wrong --------------------------------------------------------------------------------------
+
+    def _befall(self, what: str, worker: int) -> None:
+        match what:
+            case Fault.CRASH:
+                self._crash()
+            case Fault.CLOCK_STEP:
+                self._step_clock()
+            case Fault.SLEEP:
+                self._sleep()
+            case "set right":
+                self._set_right()
+            case "back":
+                self._start_again(worker)
+            case "deed":
+                self._deeds[worker].act()
+            case _:
+                return  # a look: the turn that follows is all there is to it
+        if what in set(Fault):
+            self._agenda.draw(Fault(what), self._clock.right)
+
+    def _crash(self) -> None:
+        chance = self._agenda.chances[Fault.CRASH]
+        if not self._fleet.hands:
+            return
+        number = chance.choice(sorted(self._fleet.hands))
+        how = chance.choice((None, Vanish.BEFORE, Vanish.AFTER))
+        if how is not None:
+            self._fleet.arm(number, how)
+            return
+        self._fleet.lose(number)
+        self._vanished(number, None)
+
+    def _vanished(self, number: int, how: Vanish | None) -> None:
+        away = self._agenda.between(Fault.CRASH, DOWN)
+        right = self._clock.right
+        self._tell(
+            Fault.CRASH, f"worker {number} vanished{f', in the middle of a write: {how}' if how else ''}; it is away for {length(away)}"
+        )
+        self._agenda.add(right + round(RECOVERY_S * SECOND), LOOK)
+        self._agenda.add(right + away, BACK, number)
+
+    def _start_again(self, number: int) -> None:
+        if number not in self._fleet.hands:
+            self._fleet.start(number)
+            self._tell(BACK, f"worker {number} is back")
+
+    def _step_clock(self) -> None:
+        if self._clock.error:
+            return
+        far = self._agenda.between(Fault.CLOCK_STEP, STEP)
+        back = self._agenda.chances[Fault.CLOCK_STEP].random() < 0.5
+        lasts = self._agenda.between(Fault.CLOCK_STEP, WRONG)
+        self._tell(Fault.CLOCK_STEP, f"the clock jumped {'back' if back else 'ahead'} by {length(far)}, for {length(lasts)}")
+        self._clock.error = -far if back else far
+        self._agenda.add(self._clock.right + lasts, SET_RIGHT)
+
+    def _set_right(self) -> None:
+        if self._clock.error:
+            self._clock.error = 0
+            self._tell(SET_RIGHT, "the clock was set right")
+
+    def _sleep(self) -> None:
+        lasts = min(self._agenda.between(Fault.SLEEP, ASLEEP), max(0, self.order.end - self._clock.right))
+        self._tell(Fault.SLEEP, f"the machine slept for {length(lasts)}")
+        self._clock.sleep(lasts)
+
+    def _note_recovered(self, jobs: int) -> None:
+        self.recovered += jobs
+        self._tell(
+            "recovered",
+            f"{jobs} {'job' if jobs == 1 else 'jobs'} of a lost worker ended, to go on by {'its' if jobs == 1 else 'their'} budget",
+        )
+
+    def _tell(self, what: str, words: str) -> None:
+        self.happened.append(Happened(self._clock.right, what, words))
+
+
+def settings_for(settings: Settings) -> Settings:
+    """Return settings under which a simulation is quick; all that decides what happens is the user's own."""
+    quick = msgspec.structs.replace(
+        settings, synchronous="NORMAL", wal_pages=10_000, prefetch=0.0, retention=0.0, beat=POLL_S, recovery_interval=RECOVERY_S
+    )
+    # Beyond what is sane for a real worker, and so beyond what the settings take.
+    for name in ("poll", "poll_hinted"):
+        msgspec.structs.force_setattr(quick, name, POLL_S)
+    return quick

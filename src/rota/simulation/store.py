@@ -1,0 +1,124 @@
+"""The stores of a simulation: the user's own, which can't be written, and one that is thrown away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from rota.errors import InvalidOption, StoreUnusable
+from rota.model.settings import Settings
+from rota.model.values import Instant
+from rota.ports.store import Ending, Held
+from rota.stores.sqlite import SqliteStore, migrate
+from rota.stores.sqlite.connection import Db
+
+T = TypeVar("T")
+READ_ONLY = "rota-read-only"
+
+
+class _ReadOnly(apsw.VFS):
+    """The system's files, of which none can be written: SQLite itself then refuses every change."""
+
+    def __init__(self) -> None:
+        super().__init__(READ_ONLY, "")
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802 - SQLite's own name
+        if flags[0] & apsw.SQLITE_OPEN_MAIN_DB:
+            flags[0] &= ~(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+            flags[0] |= apsw.SQLITE_OPEN_READONLY
+        return _ReadOnlyFile("", name, flags)
+
+
+class _ReadOnlyFile(apsw.VFSFile):
+    def xLock(self, level: int) -> None:  # noqa: N802 - SQLite's own name
+        if level == apsw.SQLITE_LOCK_EXCLUSIVE:
+            # Who closes last would tidy the log up, and needs this lock for it: not us.
+            raise apsw.BusyError("this file is only read")
+        super().xLock(level)
+
+
+_read_only: _ReadOnly | None = None
+
+
+def open_for_reading(url: str, settings: Settings) -> Theirs | None:
+    """Open the store that a URL or path names so that nothing can change it; None if it is not there yet."""
+    text = url.removeprefix("sqlite:///")
+    if "://" in text:
+        raise InvalidOption(f"{text.partition('://')[0]}:// is not a store that can be simulated: give a path or sqlite:///path")
+    path = Path(text)
+    if not path.exists():
+        return None
+    global _read_only  # noqa: PLW0603 - SQLite keeps file systems by name for the whole process
+    if _read_only is None:
+        _read_only = _ReadOnly()
+    store = Theirs(path, settings, vfs=READ_ONLY)
+    try:
+        store.refuse_old()
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+class Theirs(SqliteStore):
+    """A store that is only read."""
+
+    def refuse_old(self) -> None:
+        """Refuse a schema that would have to be changed before it can be read."""
+        with self._readers.take() as db:
+            found = migrate.version_of(db, self.path)
+        if found < migrate.latest():
+            raise StoreUnusable(
+                f"{self.path} has schema {found}, and a simulation does not change it: `rota stats` brings it up to {migrate.latest()}"
+            )
+
+
+class Vanish(StrEnum):
+    """Where a worker is when its process vanishes."""
+
+    BEFORE = "before the commit"
+    AFTER = "after the commit, before the reply"
+
+
+class Vanished(BaseException):
+    """The process of a simulated worker is gone: nothing may catch this and go on."""
+
+
+class ThrowAway(SqliteStore):
+    """The real store on a file of the simulation's own: one for each worker, as if each were a process."""
+
+    writes = 0
+    """How often it wrote."""
+    vanish: Vanish | None = None
+    """What becomes of the next write."""
+
+    on_recovered: Callable[[int], object] | None = None
+    """Told how many jobs of a dead worker were ended."""
+
+    def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> int:
+        """Write recovery's moves, and tell of them."""
+        changed = super().recover(endings, held, now=now)
+        if changed and self.on_recovered is not None:
+            self.on_recovered(changed)
+        return changed
+
+    def crowd(self, *, crowded: bool) -> None:
+        """Leave no gaps for others: the workers of a simulation take turns."""
+
+    def _write(self, work: Callable[[Db], T], *, patient: bool = False) -> T:
+        self.writes += 1
+        if self.vanish is None:
+            return super()._write(work, patient=patient)
+        if self.vanish is Vanish.AFTER:
+            super()._write(work, patient=patient)
+            raise Vanished
+
+        def cut_short(db: Db) -> T:
+            work(db)
+            raise Vanished
+
+        return super()._write(cut_short, patient=patient)

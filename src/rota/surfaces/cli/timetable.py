@@ -1,0 +1,198 @@
+"""Due times as people read them: in the zone they are meant in, and a forecast as bars and lines."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from rota.model.schedules import Fate
+from rota.model.zones import zone_of
+from rota.surfaces.cli.output import clock_time, console, escaped, one_line, show_table, span, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from rota.surfaces.python.forecasts import Forecast, ForecastItem, ZoneChange
+    from rota.surfaces.python.schedule_views import ScheduleView
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+BARS_MAX = 48
+"""Hours that have a bar of their own each; beyond that each day is one line, with a mark for each of its hours."""
+BAR = 40
+WIDE = 100
+"""Columns from which on there is room for templates."""
+MARKS = "▁▂▃▄▅▆▇█"
+OFTEN = 6
+"""What is due more often than this in a day is one line with its number."""
+
+Views = Mapping[tuple[str, str], "ScheduleView"]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line of a timetable."""
+
+    at: datetime
+    schedule: str
+    template: str = ""
+    zone: str = "UTC"
+    note: str = ""
+    colour: str = "default"
+
+
+def local_time(at: datetime, timezone: str) -> str:
+    """Return a moment as the clocks of a zone show it, with the day of the week and the zone's own word for its offset."""
+    there = at.astimezone(zone_of(timezone))
+    seconds = f":{there:%S}" if there.second else ""
+    return f"{there:%a %Y-%m-%d %H:%M}{seconds} {there:%Z}"
+
+
+def short_time(at: datetime) -> str:
+    """Return a moment in UTC, without seconds where it has none."""
+    return clock_time(at).replace(":00Z", "Z") if at.second == 0 else clock_time(at)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: 1 job, 2 jobs."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def show_timetable(found: Forecast, left_out: Sequence[ForecastItem], views: Views, *, apart: bool, limit: int) -> None:
+    """Print a forecast. `left_out` are due times that are not in it because they will not run: days are marked by them.
+
+    `apart` gives each due time a line of its own, however many there are.
+    """
+    screen = console()
+    fired = [item for item in found if item.fate is Fate.FIRED]
+    names = {(item.organization, item.schedule) for item in fired}
+    screen.print(
+        f"{clock_time(found.start)} to {clock_time(found.end)}: {counted(len(fired), 'job')} of {counted(len(names), 'schedule')}\n",
+        soft_wrap=True,
+    )
+    if fired:
+        _show_density(found)
+    marked = [item for item in left_out if item.fate is not Fate.SKIPPED_PAUSED]
+    often = 0 if apart else OFTEN * max(1, math.ceil((found.end - found.start) / DAY))
+    lines = [*_lines(found, views, often), *_marks(marked, views), *map(_change, found.changes)]
+    lines.sort(key=lambda line: (line.at, line.schedule))
+    _show_lines(lines[:limit])
+    for words in _remarks(found, fired, left_out, more=len(lines) - limit):
+        screen.print(words, soft_wrap=True)
+
+
+# ---- lines ----------------------------------------------------------------------------------------------------------
+
+
+def _lines(items: Iterable[ForecastItem], views: Views, often: int) -> list[Line]:
+    """Return a line for each due time, or one for all of a schedule that are of one fate and more than `often`; 0: never."""
+    same: dict[tuple[str, str, Fate], list[ForecastItem]] = defaultdict(list)
+    for item in items:
+        same[item.organization, item.schedule, item.fate].append(item)
+    lines: list[Line] = []
+    for (organization, schedule, _), group in same.items():
+        view = views.get((organization, schedule))
+        if often and len(group) > often:
+            lines.append(_joined(group, view))
+        else:
+            lines += [_line(item, view) for item in group]
+    return lines
+
+
+def _marks(items: Iterable[ForecastItem], views: Views) -> Iterator[Line]:
+    """Go through what will not run, one line for each schedule, fate and day, days as they are where the schedule is."""
+    same: dict[tuple[str, str, Fate, date], list[ForecastItem]] = defaultdict(list)
+    for item in items:
+        view = views.get((item.organization, item.schedule))
+        same[item.organization, item.schedule, item.fate, item.due_at.astimezone(_zone(view)).date()].append(item)
+    for (organization, schedule, *_), group in same.items():
+        more = f"{len(group):,} times, the last {short_time(group[-1].due_at)}" if len(group) > 1 else ""
+        yield _line(group[0], views.get((organization, schedule)), more)
+
+
+def _line(item: ForecastItem, view: ScheduleView | None, more: str = "") -> Line:
+    fate = "" if item.fate is Fate.FIRED else f"{item.fate}: " if item.note else str(item.fate)
+    waits = f"waits about {span(item.wait_s)}" if item.wait_s >= 1 else ""
+    note = "; ".join(words for words in (more, f"{fate}{item.note or ''}", waits) if words)
+    colour = "yellow" if item.fate is not Fate.FIRED or waits else "default"
+    return Line(item.due_at, item.schedule, item.template, _zone(view).key, note, colour)
+
+
+def _joined(group: Sequence[ForecastItem], view: ScheduleView | None) -> Line:
+    words = f": {view.words}" if view else ""
+    longest = max(group, key=lambda item: item.wait_s)
+    first = _line(longest, view, f"{len(group):,} times, the last {short_time(group[-1].due_at)}{words}")
+    return msgspec.structs.replace(first, at=group[0].due_at)
+
+
+def _zone(view: ScheduleView | None) -> ZoneInfo:
+    return zone_of(view.timezone if view else "UTC")
+
+
+def _change(change: ZoneChange) -> Line:
+    note = f"clocks go from {change.before} to {change.after}"
+    return Line(change.at, ", ".join(change.schedules), zone=change.timezone, note=f"{change.timezone}: {note}", colour="magenta")
+
+
+def _show_lines(lines: Sequence[Line]) -> None:
+    local = any(line.zone != "UTC" for line in lines)
+    wide = console().width >= WIDE
+    made = table("due (UTC)", *(("there",) if local else ()), "schedule", *(("template",) if wide else ()), "", soft=("", "schedule"))
+    for line in lines:
+        there = (f"{line.at.astimezone(zone_of(line.zone)):%a %H:%M %Z}" if line.zone != "UTC" else "",) if local else ()
+        texts = (short_time(line.at), *there, line.schedule, *((line.template,) if wide else ()), one_line(line.note))
+        made.add_row(*map(escaped, texts), style=line.colour)
+    show_table(made, "Nothing is due.")
+
+
+def _remarks(found: Forecast, fired: Sequence[ForecastItem], left_out: Sequence[ForecastItem], *, more: int) -> Iterator[str]:
+    """Say what the lines do not show."""
+    if more > 0:
+        yield f"and {counted(more, 'line')} more: see --limit"
+    if found.cut:
+        yield "There is more than a forecast holds (setting forecast_max): look at fewer hours, or at one --schedule."
+    waiting = [item for item in fired if item.wait_s >= 1]
+    if waiting:
+        longest = max(waiting, key=lambda item: item.wait_s)
+        most = f"{span(longest.wait_s)} at most (schedule {escaped(longest.schedule)}, {clock_time(longest.due_at)})"
+        yield f"Before they start, {counted(len(waiting), 'job')} would wait for a limit or for what they depend on, {most}."
+    skips = Counter(item.schedule for item in left_out if item.fate is Fate.SKIPPED_PAUSED)
+    if skips:
+        names = ", ".join(f"{escaped(name)} ({counted(count, 'due time')})" for name, count in sorted(skips.items()))
+        yield f"Paused, and skipped: {names}."
+
+
+# ---- bars -----------------------------------------------------------------------------------------------------------
+
+
+def _show_density(found: Forecast) -> None:
+    """Print how many jobs each hour has: a bar each or, for many hours, a mark each and a line for each day."""
+    counts = {at.astimezone(UTC): count for at, count in found.density}
+    first = min([*counts, found.start.astimezone(UTC).replace(minute=0, second=0, microsecond=0)])
+    hours = [first + HOUR * step for step in range(math.ceil((found.end - first) / HOUR))]
+    peak = max(counts.values(), default=0) or 1
+    made = _by_hour(hours, counts, peak) if len(hours) <= BARS_MAX else _by_day(hours, counts, peak)
+    show_table(made, "")
+    console().print()
+
+
+def _by_hour(hours: Sequence[datetime], counts: Mapping[datetime, int], peak: int) -> Table:
+    made = table("hour (UTC)", "jobs", "", right=("jobs",))
+    for at in hours:
+        count = counts.get(at, 0)
+        bar = "█" * max(1 if count else 0, round(count / peak * BAR))
+        made.add_row(f"{at:%a %Y-%m-%d %H}h", f"{count:,}" if count else "", f"[cyan]{bar}[/]")
+    return made
+
+
+def _by_day(hours: Sequence[datetime], counts: Mapping[datetime, int], peak: int) -> Table:
+    made = table("day (UTC)", "jobs", "0h    6h    12h   18h", right=("jobs",))
+    for day in sorted({at.date() for at in hours}):
+        own = [counts.get(datetime(day.year, day.month, day.day, hour, tzinfo=UTC), 0) for hour in range(24)]
+        marks = "".join(MARKS[math.ceil(count / peak * len(MARKS)) - 1] if count else " " for count in own)
+        made.add_row(f"{day:%a %Y-%m-%d}", f"{sum(own):,}" if any(own) else "", f"[cyan]{marks}[/]")
+    return made

@@ -1,0 +1,374 @@
+"""Schedules looked at from outside: what will run, whether all that was due got its fate, and what a change would change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from random import Random
+from typing import Any
+
+import msgspec
+
+from rota.engine.due import DueRows
+from rota.errors import InvalidInput, InvalidOption, InvalidSchedule, PermissionDenied, Refused
+from rota.model.checks import whole
+from rota.model.forecast import Ahead, Arrival, Foreseen, Jumps, compare, look_ahead, starts
+from rota.model.gate import Actor, Operation, Scope
+from rota.model.matching import WITH_JOB, Matched, match
+from rota.model.prospects import Outcomes, Prospect
+from rota.model.schedule_options import OPTIONS, with_options
+from rota.model.schedules import Calendar, Fate, Schedule, ScheduleState
+from rota.model.states import Status
+from rota.model.values import LATEST, SECOND, Instant, Job, instant
+from rota.model.words import in_words
+from rota.ports.clock import UuidV7
+from rota.ports.schedules import Ledger, Occurrence, cursor_of
+from rota.ports.store import Store, Where
+from rota.surfaces.python.forecasts import Forecast, ForecastItem, Problem, SchedulePlan, Verified, ZoneChange, at
+from rota.surfaces.python.scheduling import Scheduling
+
+__all__ = ["Forecast", "ForecastItem", "Forecasting", "Problem", "SchedulePlan", "Verified", "ZoneChange"]
+
+HOURS = 24.0
+DAY_US = 86_400 * SECOND
+DAYS_MAX = 36_525
+FURTHEST = LATEST - 400 * DAY_US
+"""Windows end before the calendar does."""
+PAGE = 1000
+TRIES = 20
+"""Looks at one schedule before we say that it is edited all the time."""
+WORDS = {
+    Fate.SKIPPED_PAUSED: "the schedule is paused",
+    Fate.SKIPPED_DEPENDENCY: "what it depends on is not due in time",
+}
+
+
+class Forecasting(Scheduling):
+    """The part of Rota that looks ahead, and back."""
+
+    def forecast(
+        self,
+        hours: float | None = None,
+        *,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        schedule: str | None = None,
+        skipped: bool = False,
+        organization: str | None = None,
+        actor: Actor | str | None = None,
+    ) -> Forecast:
+        """Return what will run in the next hours (24), or between two moments: after `start`, up to and with `end`.
+
+        With `skipped` also what will not: days of calendars, times that a clock jumps over, pauses, dependencies that are not met,
+        templates that take no jobs. It is told by the definitions of now, also of a window in the past, and as if somebody were there
+        at every due time: catching up, overlaps and full queues are not foretold. `starts_at` is an estimate: where max_running of
+        a template or an organization lets jobs wait for each other, by how long jobs of that kind took lately.
+        """
+        now = self._clock.now()
+        after, until = _window(now, hours, start, end)
+        reach = self._in_reach(schedule, organization, actor)
+        everything = self._prospects(reach, now if after >= now else None)
+        shown = everything[: len(reach)]
+        most = self.settings.forecast_max
+        outcomes = Outcomes(everything, wait=round(self.settings.dependency_wait * SECOND), most=most)
+        ahead = look_ahead(shown, after, until, outcomes=outcomes, most=most, skipped=skipped)
+        jumps = Jumps(shown, after, until)
+        return Forecast(
+            self._items(ahead, jumps, self._scope(actor, Operation.READ)),
+            start=at(after),
+            end=at(until),
+            cut=ahead.cut,
+            changes=tuple(_changes(ahead, shown, jumps)),
+        )
+
+    def verify_schedules(
+        self,
+        schedule: str | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        organization: str | None = None,
+        actor: Actor | str | None = None,
+    ) -> Verified:
+        """Say whether every due time after `since`, up to and with `until`, has one fate, and each that fired a job of its own.
+
+        A ledger was written by the definitions of its time. So what is older than a schedule's last edit is not held against its
+        due times of now, only against itself and the jobs. What retention has removed is not missed; what was removed by hand is.
+        """
+        now = self._clock.now()
+        low = 0 if since is None else _instant("since", since)
+        high = now if until is None else _instant("until", until)
+        found = self._in_reach(schedule, organization, actor)
+        problems: list[Problem] = []
+        due = matched = 0
+        for each in found:
+            one = self._match(each, low, high, now)
+            due, matched = due + one.due, matched + one.matched
+            problems += [
+                Problem(schedule=each.name, due_at=None if its.due_at is None else at(its.due_at), what=its.what) for its in one.problems
+            ]
+        return Verified(schedules=len(found), due=due, matched=matched, problems=tuple(problems), since=since, until=at(high))
+
+    def plan_schedule(
+        self, name: str, *, days: int = 90, organization: str | None = None, actor: Actor | str | None = None, **options: Any
+    ) -> SchedulePlan:
+        """Say which due times of the days to come a change would add and remove; options as for `edit_schedule`. Nothing is changed.
+
+        Calendars count, the schedule's state does not: it is told as if it were enabled.
+        """
+        if not options:
+            raise InvalidOption(f"nothing to change: give some of {', '.join(OPTIONS)}")
+        now = self._clock.now()
+        end = min(FURTHEST, now + whole("days", days, least=1, most=DAYS_MAX) * DAY_US)
+        before = msgspec.structs.replace(self._named(name, actor, Operation.READ, organization), state=ScheduleState.ENABLED)
+        after = with_options(before, options, now)
+        self._check_new(after, now, moved=after.timing != before.timing)
+        calendars = dict(self._calendars(before.organization))
+        self._check_around(after, calendars)
+        old, new = (Prospect(schedule=each, calendar=calendars.get(each.calendar or "")) for each in (before, after))
+        change = compare(old, new, now, end, most=self.settings.forecast_max)
+        return SchedulePlan(
+            schedule=before.name,
+            start=at(now),
+            end=at(change.until),
+            added=tuple(map(at, change.added)),
+            removed=tuple(map(at, change.removed)),
+            kept=change.kept,
+            words_before=in_words(before.timing),
+            words_after=in_words(after.timing),
+        )
+
+    # ---- looking ahead ----------------------------------------------------------------------------------------
+
+    def _in_reach(self, schedule: str | None, organization: str | None, actor: Actor | str | None) -> list[Schedule]:
+        """Return the schedules that were asked for and that the actor may read."""
+        if schedule is not None:
+            return [self._named(schedule, actor, Operation.READ, organization)]
+        found = self._open_synced().schedules(scope=self._scope(actor, Operation.READ))
+        return [each for each in found if organization in {None, each.organization}]
+
+    def _prospects(self, reach: Sequence[Schedule], now: Instant | None) -> list[Prospect]:
+        """Return schedules, and after them those they depend on, with what is known of them now.
+
+        Without `now` it is about a time of which nothing is known: definitions alone count. What others depend on may be out of
+        the actor's reach: it decides, and is not shown.
+        """
+        store = self._open_synced()
+        needed = _needed(reach, store.schedules()) if any(each.depends_on for each in reach) else {}
+        known = {each.id for each in reach}
+        calendars = {(organization, calendar.name): calendar for organization, calendar in store.calendars()}
+        already = {} if now is None else self._already(store, now)
+        rows = DueRows(self._registry, UuidV7(Random(0)), Random(0))  # noqa: S311 - made to see what is refused, and thrown away
+        rows.begin()
+        found = []
+        for each in (*reach, *(other for other in needed.values() if other.id not in known)):
+            since, completed_at = now or 0, None
+            if now is not None and each.id in needed:
+                since, completed_at = _history(store, each, now)
+            found.append(
+                Prospect(
+                    schedule=each,
+                    calendar=calendars.get((each.organization, each.calendar or "")),
+                    refused=_why_refused(rows, each, self._clock.now()),
+                    already=frozenset(already.get(each.id, ())),
+                    since=since,
+                    completed_at=completed_at,
+                )
+            )
+        return found
+
+    def _already(self, store: Store, now: Instant) -> dict[str, list[Instant]]:
+        """Return due times to come that have fired, when the clock was ahead: nearly always none."""
+        found: dict[str, list[Instant]] = {}
+        for row in _rows(store, Ledger(fates=tuple(WITH_JOB), since=now + 1)):
+            found.setdefault(row.schedule_id, []).append(row.due_at)
+        return found
+
+    def _items(self, ahead: Ahead, jumps: Jumps, scope: Scope) -> Iterator[ForecastItem]:
+        running = [item for item in ahead.items if item.fate is Fate.FIRED]
+        begun = iter(self._starts(running, scope))
+        for item in ahead.items:
+            start = next(begun) if item.fate is Fate.FIRED else None
+            schedule = item.prospect.schedule
+            yield ForecastItem(
+                schedule=schedule.name,
+                organization=schedule.organization,
+                template=schedule.template,
+                due_at=at(item.due_at),
+                fate=item.fate,
+                note=_note(item, jumps),
+                starts_at=None if start is None else at(start),
+                wait_s=0.0 if start is None else (start - item.due_at) / SECOND,
+            )
+
+    def _starts(self, running: Sequence[Foreseen], scope: Scope) -> list[Instant | None]:
+        """Estimate when jobs start. Only what is shown takes part: nobody's waiting tells of others' jobs."""
+        templates = {item.prospect.schedule.template for item in running}
+        limits: dict[tuple[str, str], int] = {}
+        for name in templates:
+            known = self._registry.find(name)
+            if known is not None and known.force.max_running is not None:
+                limits["template", name] = known.force.max_running
+        for name in {item.prospect.schedule.organization for item in running}:
+            organization = self._registry.organizations.get(name)
+            if organization is not None and organization.max_running is not None:
+                limits["organization", name] = organization.max_running
+        if not limits:
+            return [item.ready_at for item in running]
+        took = self._took(scope)
+        arrivals = [
+            Arrival(
+                item.ready_at, took.get(schedule.template, 0), (("template", schedule.template), ("organization", schedule.organization))
+            )
+            for item in running
+            for schedule in (item.prospect.schedule,)
+        ]
+        return starts(arrivals, limits)
+
+    def _took(self, scope: Scope) -> dict[str, Instant]:
+        stats = self._open().store.stats(now=self._clock.now(), hours=self.settings.stats_hours, scope=scope)
+        return {each.job_type: round(each.average_s * SECOND) for each in stats.by_type if each.average_s is not None}
+
+    # ---- looking back -----------------------------------------------------------------------------------------
+
+    def _match(self, schedule: Schedule, since: Instant, until: Instant, now: Instant) -> Matched:
+        """Match one schedule. It is read first: what is written meanwhile lies beyond its cursor; if it was edited, we begin anew."""
+        store = self._open().store
+        kept = self.settings.retention
+        forgotten = now - round(kept * SECOND) if kept else 0
+        for _ in range(TRIES):
+            rows = list(_rows(store, Ledger(schedule_id=schedule.id, since=since + 1)))
+            found = match(schedule, rows, _jobs(store, schedule.id), since=since, until=until, forgotten_before=forgotten)
+            again = store.schedule(schedule.id)
+            if again is None or (again.version == schedule.version and again.cursor_at >= schedule.cursor_at):
+                return found.without(lambda job_id: self._clock_came_back(store, job_id))
+            schedule = again
+        raise Refused(f"schedule {schedule.name!r} is edited again and again: verify it later")
+
+    def _clock_came_back(self, store: Store, job_id: str) -> bool:
+        """Say whether the clock was ahead when a job was made: a job that was made after it says that it was made before it."""
+        job = store.job(job_id)
+        if job is None:
+            return False
+        grace = round(self.settings.schedule_grace * SECOND)
+        earlier = store.find(Where(created_until=instant(job.created_at) - grace), limit=1)
+        return bool(earlier) and earlier[0][0] > int(job.number.split("-")[2])
+
+    # ---- planning ---------------------------------------------------------------------------------------------
+
+    def _calendars(self, organization: str) -> Iterator[tuple[str, Calendar]]:
+        for _, calendar in self._open().store.calendars(organization=organization):
+            yield calendar.name, calendar
+
+    def _check_around(self, after: Schedule, calendars: dict[str, Calendar]) -> None:
+        """Refuse what the store would refuse."""
+        if after.calendar is not None and after.calendar not in calendars:
+            raise InvalidSchedule(f"calendar={after.calendar!r} is not there: `rota calendar list` shows them")
+        there = {each.name for each in self._open().store.schedules(scope=Scope(after.organization))} if after.depends_on else set()
+        for name in after.depends_on:
+            if name not in there:
+                raise InvalidSchedule(f"depends_on={name!r}: there is no schedule of that name: `rota schedule list` shows them")
+
+
+def _window(now: Instant, hours: float | None, start: datetime | None, end: datetime | None) -> tuple[Instant, Instant]:
+    after = now if start is None else _instant("start", start)
+    if end is not None and hours is not None:
+        raise InvalidOption(f"hours={hours!r} and end are both given: give one of them")
+    if end is not None:
+        until = _instant("end", end)
+    else:
+        length = HOURS if hours is None else hours
+        if isinstance(length, bool) or not 0 < length <= DAYS_MAX * 24:
+            raise InvalidOption(f"hours={hours!r} is not allowed: give more than 0, at most a hundred years")
+        until = min(FURTHEST, after + round(length * 3600 * SECOND))
+    if until <= after:
+        raise InvalidOption(f"the window ends at {at(until).isoformat()}, which is not after its start, {at(after).isoformat()}")
+    return after, until
+
+
+def _instant(name: str, given: datetime) -> Instant:
+    if getattr(given, "tzinfo", None) is None:
+        raise InvalidOption(f"{name}={given!r} is not allowed: give a datetime with a time zone")
+    found = instant(given)
+    if not DAY_US <= found <= FURTHEST:
+        raise InvalidOption(f"{name}={given.isoformat()} is out of range: give a moment between the years 1970 and 9998")
+    return found
+
+
+def _needed(schedules: Sequence[Schedule], everything: Sequence[Schedule]) -> dict[str, Schedule]:
+    """Return, by id, what these schedules depend on, directly or not."""
+    by_name = {(each.organization, each.name): each for each in everything}
+    found: dict[str, Schedule] = {}
+    left = [*schedules]
+    while left:
+        each = left.pop()
+        for other in (by_name.get((each.organization, name)) for name in each.depends_on):
+            if other is not None and other.id not in found:
+                found[other.id] = other
+                left.append(other)
+    return found
+
+
+def _why_refused(rows: DueRows, schedule: Schedule, now: Instant) -> str | None:
+    """Return why no job could be made of a schedule as things stand: the trigger's own words."""
+    try:
+        rows.build(schedule, schedule.params, now=now, run_at=now)
+    except (InvalidInput, PermissionDenied, Refused) as error:
+        return str(error)
+    return None
+
+
+def _history(store: Store, schedule: Schedule, now: Instant) -> tuple[Instant, Instant | None]:
+    """Return up to where a schedule's doings are history, and when its latest chain completed. One that runs is trusted to."""
+    latest = store.find(Where(schedule_id=schedule.id, tails=True), limit=1)
+    job = latest[0][1] if latest else None
+    if job is None:
+        return now, None
+    if not job.status.ended:
+        # One that waits for other schedules has its story still to come.
+        if job.blockers and schedule.depends_on and job.due_at is not None:
+            return instant(job.due_at) - 1, None
+        return now, now
+    return now, instant(job.finished_at) if job.status is Status.COMPLETED and job.finished_at is not None else None
+
+
+def _note(item: Foreseen, jumps: Jumps) -> str | None:
+    schedule = item.prospect.schedule
+    if item.fate is Fate.SKIPPED_CALENDAR:
+        return f"excluded by calendar {schedule.calendar!r}"
+    if item.fate is Fate.SKIPPED_DST_GAP:
+        return f"the clock of {schedule.timing.timezone} jumps over it"
+    if item.fate is Fate.REFUSED:
+        return item.prospect.refused
+    if item.fate is not Fate.FIRED:
+        return WORDS[item.fate]
+    waits = (
+        f"waits for {', '.join(schedule.depends_on)} until {at(item.ready_at):%Y-%m-%d %H:%M} UTC" if item.ready_at > item.due_at else None
+    )
+    jump = jumps.near(item.prospect, item.due_at)
+    return "; ".join(word for word in (waits, None if jump is None else jump.words()) if word) or None
+
+
+def _changes(ahead: Ahead, shown: Sequence[Prospect], jumps: Jumps) -> Iterator[ZoneChange]:
+    """Go through the jumps that concern what is in the forecast, or what is not because of them."""
+    due = {item.prospect.schedule.id for item in ahead.items}
+    last = ahead.items[-1].due_at if ahead.cut and ahead.items else LATEST
+    for jump in jumps.inside():
+        concerned = [each for each in shown if jump.concerns(each.schedule) and (each.schedule.id in due or jump.skips(each))]
+        names = sorted({each.schedule.name for each in concerned})
+        if names and jump.at <= last:
+            yield ZoneChange(at=at(jump.at), timezone=jump.timezone, before=jump.before, after=jump.after, schedules=tuple(names))
+
+
+def _rows(store: Store, ledger: Ledger) -> Iterator[Occurrence]:
+    before = None
+    while page := store.occurrences(ledger, limit=PAGE, before=before):
+        yield from page
+        before = cursor_of(page[-1])
+
+
+def _jobs(store: Store, schedule_id: str) -> Iterator[Job]:
+    before = None
+    while page := store.find(Where(schedule_id=schedule_id), limit=PAGE, before=before):
+        for before, job in page:  # noqa: B007 - the last one is where the next page begins
+            yield job

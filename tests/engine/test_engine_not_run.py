@@ -1,0 +1,144 @@
+"""Who is told when a due time did not run, and how; and what the rules of time zones have to do with it."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rota import NotRun, Rota, testing
+from rota.errors import InvalidSchedule
+from rota.model.schedules import Fate, ScheduleState
+from rota.ports import clock as clocks
+
+START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def app(tmp_path):
+    app = Rota(tmp_path / "unused.db")
+    app.job(name="good")(lambda: None)
+
+    @app.job(max_retries=0)
+    def bad():
+        raise ValueError("no")
+
+    return app
+
+
+@pytest.fixture
+def kit(app):
+    with testing.use(app, at=START) as kit:
+        yield kit
+
+
+@pytest.fixture
+def told(app):
+    news: list[NotRun] = []
+    app.on_not_run(news.append)
+    return news
+
+
+def test_a_due_time_whose_job_is_dead_is_told_with_its_job(app, told, kit):
+    app.schedule("hourly", "bad", every="1h")
+    [job] = kit.drain(until=timedelta(hours=1))
+    [news] = told
+    assert (news.schedule, news.fate, news.job_id, news.due_at) == ("hourly", Fate.FIRED, job.id, START + timedelta(hours=1))
+    assert job.number in (news.reason or "")
+
+
+def test_a_retry_that_is_still_to_come_is_no_news(app, told, kit):
+    @app.job(max_retries=1)
+    def shaky():
+        raise ValueError("again")
+
+    app.schedule("hourly", "shaky", every="1h", overlap="allow")
+    kit.drain(until=timedelta(hours=1))
+    assert told == []
+    kit.drain(until=timedelta(minutes=30))
+    assert [news.fate for news in told] == [Fate.FIRED]
+
+
+def test_missed_due_times_are_told_as_one_span(app, told, kit):
+    app.schedule("hourly", "good", every="1h", catch_up="none")
+    kit.clock.advance(hours=5, minutes=30)
+    kit.drain()
+    [news] = told
+    assert (news.fate, news.count, news.due_at) == (Fate.MISSED, 5, START + timedelta(hours=1))
+    assert news.last_due_at == START + timedelta(hours=5)
+
+
+def test_what_somebody_asked_for_is_no_news(app, told, kit):
+    app.set_calendar("holidays", ["2026-03-02"])
+    app.schedule("off", "good", every="1h", calendar="holidays")
+    app.schedule("still", "good", every="1h")
+    app.pause_schedule("still")
+    kit.clock.advance(hours=3)
+    kit.drain()
+    assert told == []
+    assert {each.fate for each in app.occurrences()} == {Fate.SKIPPED_CALENDAR, Fate.SKIPPED_PAUSED}
+
+
+def test_a_hook_that_fails_keeps_nobody_else_from_hearing(app, kit, caplog):
+    heard = []
+    app.on_not_run(lambda _news: 1 / 0)
+    app.on_not_run(heard.append)
+    app.schedule("hourly", "good", every="1h", catch_up="none")
+    kit.clock.advance(hours=2, minutes=30)
+    with caplog.at_level(logging.WARNING):
+        kit.drain()
+    assert len(heard) == 1
+    assert "an alert hook failed" in caplog.text
+    assert "hourly did not run" in caplog.text
+
+
+def test_what_an_edit_closes_is_told_too(app, told, kit):
+    app.schedule("hourly", "good", every="1h", catch_up="none")
+    kit.clock.advance(hours=3, minutes=30)
+    app.edit_schedule("hourly", every="2h")
+    assert [(news.fate, news.count) for news in told] == [(Fate.MISSED, 3)]
+
+
+def test_an_at_that_is_over_stays_over_when_something_else_of_it_is_edited(app, kit):
+    app.create_schedule("once", "good", at=START + timedelta(hours=1))
+    kit.clock.advance(hours=2)
+    edited = app.edit_schedule("once", description="it was due before this edit")
+    assert (edited.state, edited.next_at) == (ScheduleState.DISABLED, None)
+    assert [each.fate for each in app.occurrences("once")] == [Fate.FIRED]
+
+
+def test_an_at_that_is_moved_when_it_was_just_due_fires_at_both_times(app, kit):
+    app.create_schedule("once", "good", at=START + timedelta(hours=1))
+    kit.clock.advance(hours=2)
+    edited = app.edit_schedule("once", at=START + timedelta(hours=5))
+    assert (edited.state, edited.next_at) == (ScheduleState.ENABLED, START + timedelta(hours=5))
+    kit.drain(until=timedelta(hours=4))
+    assert [each.fate for each in app.occurrences("once")] == [Fate.FIRED, Fate.FIRED]
+
+
+def test_enabling_what_has_no_due_time_left_is_refused(app, kit):
+    app.create_schedule("once", "good", at=START + timedelta(hours=1))
+    kit.drain(until=timedelta(hours=2))
+    with pytest.raises(InvalidSchedule, match="no due time left"):
+        app.enable_schedule("once")
+
+
+def test_due_times_follow_the_rules_of_zones_when_those_are_updated(app, kit, monkeypatch):
+    berlin = app.schedule("berlin", "good", cron="0 12 * * *", timezone="Europe/Berlin")
+    app.schedule("plain", "good", cron="0 12 * * *")
+    store = app._open().store
+    kit.drain()
+    # As if it had been worked out by rules under which Berlin was an hour further west.
+    store._write(lambda db: db.raw.execute("UPDATE schedules SET next_trigger_at = next_trigger_at + 3600000000"))
+    kit.drain()
+    assert app.get_schedule("berlin").next_at == berlin.next_at + timedelta(hours=1), "nothing says that the rules have changed"
+    monkeypatch.setattr("rota.engine.trigger.zone_rules", lambda: 12345)
+    kit.drain()
+    assert app.get_schedule("berlin").next_at == berlin.next_at
+    assert app.get_schedule("plain").next_at == datetime(2026, 3, 2, 13, tzinfo=UTC), "UTC has no rules that could change"
+    assert store.follow_zones(12345) == 0
+
+
+def test_this_machine_can_name_the_rules_it_has():
+    assert clocks.zone_rules() > 0

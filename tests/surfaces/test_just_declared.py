@@ -1,0 +1,14 @@
+"""A schedule that was made a moment ago, on a clock that goes on by itself."""
+
+from __future__ import annotations
+
+from rota import Rota
+
+
+def test_a_schedule_that_was_just_declared_has_no_due_time_without_a_fate(tmp_path):
+    app = Rota(tmp_path / "rota.db")
+    app.job(name="tidy")(lambda: None)
+    app.schedule("declared", "tidy", every="15m")
+    app.create_schedule("created", "tidy", every="15m")
+    assert app.verify_schedules().problems == ()
+    app.close()
