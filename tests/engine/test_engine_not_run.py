@@ -13,6 +13,7 @@ from rota.model.schedules import Fate, ScheduleState
 from rota.ports import clock as clocks
 
 START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
+HOUR = 3600 * 1_000_000
 
 
 @pytest.fixture
@@ -125,19 +126,45 @@ def test_enabling_what_has_no_due_time_left_is_refused(app, kit):
 
 
 def test_due_times_follow_the_rules_of_zones_when_those_are_updated(app, kit, monkeypatch):
-    berlin = app.schedule("berlin", "good", cron="0 12 * * *", timezone="Europe/Berlin")
+    app.schedule("berlin", "good", cron="0 12 * * *", timezone="Europe/Berlin")
     app.schedule("plain", "good", cron="0 12 * * *")
     store = app._open().store
     kit.drain()
+    berlin, plain = (schedule.next_at for schedule in store.schedules())
     # As if it had been worked out by rules under which Berlin was an hour further west.
     store._write(lambda db: db.raw.execute("UPDATE schedules SET next_trigger_at = next_trigger_at + 3600000000"))
     kit.drain()
-    assert app.get_schedule("berlin").next_at == berlin.next_at + timedelta(hours=1), "nothing says that the rules have changed"
+    assert store.schedules()[0].next_at == berlin + HOUR, "nothing says that the rules have changed"
     monkeypatch.setattr("rota.engine.trigger.zone_rules", lambda: 12345)
     kit.drain()
-    assert app.get_schedule("berlin").next_at == berlin.next_at
-    assert app.get_schedule("plain").next_at == datetime(2026, 3, 2, 13, tzinfo=UTC), "UTC has no rules that could change"
+    assert [schedule.next_at for schedule in store.schedules()] == [berlin, plain + HOUR], "UTC has no rules that could change"
     assert store.follow_zones(12345) == 0
+
+
+def test_a_due_time_that_the_clock_jumps_over_is_told_in_its_own_night(app, told, kit):
+    app.schedule("yearly", "good", cron="30 2 29 3 *", timezone="Europe/Berlin")
+    kit.drain(until=datetime(2026, 3, 29, 2, 0, tzinfo=UTC))
+    [news] = told
+    assert (news.fate, news.due_at) == (Fate.SKIPPED_DST_GAP, datetime(2026, 3, 29, 1, 30, tzinfo=UTC))
+    assert app.get_schedule("yearly").next_at == datetime(2027, 3, 29, 0, 30, tzinfo=UTC)
+
+
+def test_a_moment_that_has_passed_is_no_edit(app, kit):
+    app.create_schedule("once", "good", at=START + timedelta(hours=1))
+    with pytest.raises(InvalidSchedule, match="has passed"):
+        app.edit_schedule("once", at=START)
+
+
+def test_an_at_that_fired_and_was_dropped_is_not_made_anew_when_the_program_starts_again(app, kit):
+    said = {"at": START + timedelta(hours=1), "on_completion": "DROP"}
+    first = app.schedule("once", "good", **said)
+    assert len(kit.drain(until=timedelta(days=3))) == 1
+    assert app.schedules() == []
+    again = app.schedule("once", "good", **said)
+    assert again.id == first.id
+    assert app.schedules() == []
+    with pytest.raises(InvalidSchedule, match="has passed"):
+        app.schedule("once", "good", at=START + timedelta(hours=2), on_completion="DROP")
 
 
 def test_this_machine_can_name_the_rules_it_has():

@@ -1,42 +1,56 @@
 """Hundreds of small worlds, each with every fault: whatever happens, every due time has one fate and one job at most.
 
 Each seed is a world of its own (schedules of all kinds, zones, calendars, pauses, limits, dependencies, flaky jobs) that is lived
-through with crashes in and between writes, clocks that jump by minutes to years and come back, and sleep.
+through with crashes in and between writes, clocks that jump by minutes to years and come back, and sleep; in some of them somebody
+edits, pauses, disables, enables, deletes and fires schedules meanwhile. A seed that fails here is all that is needed to see it again.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 import pytest
 
 from rota import Settings
 from rota.simulation import Fault, stage
 from tests.faults import invariants
-from tests.simulation.worlds import order, world
+from tests.simulation.worlds import Meddler, order, world
 
 WORLDS = 20
 """In one test: so that a slow machine is in time."""
 
 
-def live_through(seed, folder, **given):
+def live_through(seed, folder, *, meddled=0, **given):
     folder.mkdir()
-    with stage(world(seed), order(seed, **given), Settings(), folder=folder) as made:
-        told = made.play(limit=100_000)
+    said, wanted = world(seed), order(seed, **given)
+    with stage(said, wanted, Settings(), folder=folder) as made:
+        somebody = Meddler(seed, made, [each.name for each in said.schedules])
+        told = made.play(limit=100_000, deeds=somebody.deeds(wanted, meddled))
+        somebody.rota.close()
         assert told.ok, f"seed {seed}: {told.problems[:5]}"
         invariants.check(made.path)
-    return told
+    return told, somebody.done
 
 
-@pytest.mark.parametrize("first", range(0, 240, WORLDS))
+@pytest.mark.parametrize("first", range(0, 200, WORLDS))
 def test_after_any_trouble_every_due_time_has_one_fate_and_one_job_at_most(first, tmp_path):
     befell = set()
     for seed in range(first, first + WORLDS):
-        told = live_through(seed, tmp_path / str(seed))
+        told, _ = live_through(seed, tmp_path / str(seed))
         befell |= {line.what for line in told.story}
     assert set(Fault) <= befell
 
 
+@pytest.mark.parametrize("first", range(1000, 1120, WORLDS))
+def test_whoever_changes_schedules_meanwhile_every_due_time_has_the_fate_of_its_own_definition(first, tmp_path):
+    done = Counter()
+    for seed in range(first, first + WORLDS):
+        done += live_through(seed, tmp_path / str(seed), meddled=12)[1]
+    assert set(done) == {"edit", "rule", "pause", "enable", "disable", "fire", "delete"}
+
+
 @pytest.mark.parametrize("seed", [3, 7, 11])
 def test_without_faults_nothing_is_late_coalesced_or_missed(seed, tmp_path):
-    told = live_through(seed, tmp_path / "world", faults=(), failures=False)
+    told, _ = live_through(seed, tmp_path / "world", faults=(), failures=False)
     assert not {"COALESCED", "MISSED", "REFUSED"} & set(told.totals.not_run)
     assert told.recovered == 0

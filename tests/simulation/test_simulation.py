@@ -225,6 +225,16 @@ def test_an_administrator_sees_the_schedules_of_its_own_organization_only(shop):
     assert len(told(shop).schedules) == 5
 
 
+def test_a_user_is_known_by_name_without_the_store_being_opened_for_writing(shop):
+    shop.create_organization("acme")
+    shop.add_user("root", role="system_manager")
+    shop.add_user("ada", organization="acme", role="admin")
+    shop.create_schedule("theirs", "sync", every="1h", organization="acme")
+    assert [each.schedule for each in told(shop, actor="ada").schedules] == ["theirs"]
+    with pytest.raises(PermissionDenied, match="'nobody' is no user"):
+        told(shop, actor="nobody")
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [

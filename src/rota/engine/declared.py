@@ -14,7 +14,7 @@ import msgspec
 from rota.errors import ScheduleExists
 from rota.model.gate import Actor, Scope
 from rota.model.schedule_options import TIMES, as_said, with_options
-from rota.model.schedules import Schedule
+from rota.model.schedules import OnCompletion, Schedule
 from rota.model.values import Instant
 from rota.ports.schedules import Decide
 from rota.ports.store import Store
@@ -37,6 +37,8 @@ def declare(
     if found and found[0].declared == words:
         # Not built: its `at` or `ends` may have passed since it was said first.
         return found[0]
+    if not found and _is_done(store, name, words, actor):
+        return store.schedules(scope=Scope(actor.organization), name=name, dropped=True)[-1]
     new = build()
     if not found:
         try:
@@ -53,6 +55,14 @@ def declare(
         return msgspec.structs.replace(with_options(schedule, news(schedule.declared or {}, words), now), declared=words)
 
     return store.change_schedule(found[0].id, change, decide, actor=actor, now=now, definitions=definitions)
+
+
+def _is_done(store: Store, name: str, words: Mapping[str, Any], actor: Actor) -> bool:
+    """Say whether this is an AT that has fired and was not to be kept: it is not made anew when the program starts again."""
+    if words.get("at") is None or str(words.get("on_completion")).upper() != OnCompletion.DROP:
+        return False
+    gone = store.schedules(scope=Scope(actor.organization), name=name, dropped=True)
+    return bool(gone) and gone[-1].declared == words and gone[-1].last_at is not None
 
 
 def news(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

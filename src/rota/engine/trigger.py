@@ -14,7 +14,7 @@ from rota.engine.due import DueRows
 from rota.engine.registry import Registry
 from rota.errors import InvalidInput, InvalidSchedule, PermissionDenied, Refused, StoreBusy, StoreUnavailable
 from rota.model.fates import Fated, Plan, plan, previous_due
-from rota.model.schedules import Fate, Kind, OnCompletion, Overlap, Schedule, ScheduleState
+from rota.model.schedules import Fate, Kind, OnCompletion, Overlap, Schedule, ScheduleState, next_due
 from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant, dashed, instant, moment, undashed
@@ -129,7 +129,7 @@ class Decider:
                 rows.append(_instead(row, Fate.SKIPPED_OVERLAP, f"job {dashed(before)} of an earlier due time is not over"))
                 continue
             try:
-                job = self._job(each, row.due_at, planned.next_at)
+                job = self._job(each, row.due_at)
             except (InvalidInput, PermissionDenied, Refused) as error:
                 rows.append(_instead(row, Fate.REFUSED, str(error)))
                 continue
@@ -141,13 +141,13 @@ class Decider:
             jobs.append(job)
         return rows, jobs
 
-    def _job(self, each: DueSchedule, due_at: Instant, next_at: Instant | None) -> DueJob:
+    def _job(self, each: DueSchedule, due_at: Instant) -> DueJob:
         schedule = each.schedule
         job = DueJob(row=self._rows.row(each, due_at, self._now))
         if schedule.depends_on:
             after = previous_due(schedule, due_at)
             job.awaits = tuple(Awaited(name, after, due_at) for name in schedule.depends_on)
-            job.give_up_at = next_at or self._now + round(self._settings.dependency_wait * SECOND)
+            job.give_up_at = next_due(schedule.timing, self._now) or self._now + round(self._settings.dependency_wait * SECOND)
         return job
 
 

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from rota.model.lattice import Lattice, Run
-from rota.model.schedules import Calendar, CatchUp, Fate, Kind, Schedule, ScheduleState, lattice_of, next_due
+from rota.model.schedules import Calendar, CatchUp, Fate, Kind, Schedule, ScheduleState, lattice_of, next_due, next_look
 from rota.model.values import SECOND, Instant
 from rota.model.zones import zone_of
 
@@ -55,15 +55,15 @@ def plan(
     """Give each due time in (cursor, now] its fate. `already` are those that fired before, when the clock was ahead."""
     timing, after = schedule.timing, schedule.cursor_at
     if schedule.state is ScheduleState.DISABLED or now <= after:
-        next_at = None if schedule.state is ScheduleState.DISABLED else next_due(timing, now)
+        next_at = None if schedule.state is ScheduleState.DISABLED else next_look(timing, now)
         return Plan(rows=(), cursor_at=max(now, after), next_at=next_at)
     first = next_due(timing, after)
     second = None if first is None else next_due(timing, first)
     if first is not None and first <= now and (second is None or second > now) and calendar is None and not already:
         # One due time, as nearly always: there is nothing to count.
-        return _plan_one(schedule, first, second, now, grace)
+        return _plan_one(schedule, first, now, grace)
     lattice = lattice_of(timing)
-    next_at = next_due(timing, now)
+    next_at = next_look(timing, now)
     rows: list[Fated] = list(_gaps(schedule, lattice, after, now))
     runs: list[Run] = []
     for low, high, excluded in stretches(schedule, calendar, after, now):
@@ -79,14 +79,14 @@ def plan(
     return Plan(rows=tuple(rows), cursor_at=now, next_at=next_at)
 
 
-def _plan_one(schedule: Schedule, due_at: Instant, next_at: Instant | None, now: Instant, grace: Instant) -> Plan:
+def _plan_one(schedule: Schedule, due_at: Instant, now: Instant, grace: Instant) -> Plan:
     """Give one due time its fate."""
     lattice, after = lattice_of(schedule.timing), schedule.cursor_at
     rows = _caught_up(schedule, lattice, [Run(due_at, due_at, 1)], now, grace=grace, count_max=1)
     missing = tuple(_gaps(schedule, lattice, after, now))
     if missing:
         rows = sorted((*rows, *missing), key=lambda row: (row.due_at, row.fate))
-    return Plan(rows=tuple(rows), cursor_at=now, next_at=next_at)
+    return Plan(rows=tuple(rows), cursor_at=now, next_at=next_look(schedule.timing, now))
 
 
 def previous_due(schedule: Schedule, due_at: Instant) -> Instant:

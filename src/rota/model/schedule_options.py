@@ -115,11 +115,7 @@ def _timing(before: Timing, options: Mapping[str, Any], now: Instant) -> Timing:
             timing = msgspec.structs.replace(timing, **{field: _moment(name, options[name])})
     if given:
         timing = _kind(timing, given[0], options[given[0]])
-    if (
-        timing.kind is Kind.AT
-        and (timing.starts_at is not None or timing.ends_at is not None)
-        and ("starts" in options or "ends" in options)
-    ):
+    if timing.kind is Kind.AT and any(options.get(name) is not None for name in ("starts", "ends")):
         raise InvalidSchedule("starts and ends say nothing of an `at`: leave them out")
     if timing.kind is Kind.EVERY and timing.starts_at is None:
         timing = msgspec.structs.replace(timing, starts_at=now)

@@ -15,6 +15,8 @@ from rota.model.lattice import Bounds, Every, Lattice, Once, OnCron
 from rota.model.values import SECOND, Instant, moment
 from rota.model.zones import zone_of
 
+YEAR = 366 * 86_400 * SECOND
+
 
 class Kind(StrEnum):
     """What a schedule's due times follow."""
@@ -96,6 +98,16 @@ def lattice_of(timing: Timing) -> Lattice:
 def next_due(timing: Timing, after: Instant) -> Instant | None:
     """Return the first real due time after a moment: schedules of one rule that are due together ask it once."""
     return lattice_of(timing).next(after)
+
+
+@lru_cache(maxsize=100_000)
+def next_look(timing: Timing, after: Instant) -> Instant | None:
+    """Return when a schedule is to be looked at next: at its next due time, or before that at one that its zone's clock jumps over."""
+    real = next_due(timing, after)
+    if timing.kind is not Kind.CRON or timing.timezone == "UTC":
+        return real
+    until = real if real is not None else min(timing.ends_at or after, after + YEAR)
+    return next(lattice_of(timing).gaps(after, until), real)
 
 
 class Calendar(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,6 +61,7 @@ class Firing(msgspec.Struct, kw_only=True, gc=False):
     """One for each FIRED row, in their order."""
     cursor_at: Instant
     next_at: Instant | None
+    """When it is to be looked at next: see `rota.model.schedules.next_look`."""
     last_at: Instant | None = None
     state: ScheduleState | None = None
     """An AT that is over: DISABLED."""
@@ -188,8 +189,10 @@ class Schedules(Protocol):
         Raise NotFound; StillNeeded naming schedules that depend on it.
         """
 
-    def schedules(self, *, scope: Scope = EVERYTHING, name: str | None = None, template: str | None = None) -> list[Schedule]:
-        """Return schedules by organization and name; the scope's owner is who made them."""
+    def schedules(
+        self, *, scope: Scope = EVERYTHING, name: str | None = None, template: str | None = None, dropped: bool = False
+    ) -> list[Schedule]:
+        """Return schedules by organization and name, oldest first; the scope's owner is who made them. With `dropped`: only those."""
 
     def schedule(self, schedule_id: str) -> Schedule | None:
         """Return one schedule by its id, also one that was dropped."""

@@ -10,7 +10,7 @@ import msgspec
 from rota.model.matching import match
 from rota.model.schedules import Fate, Schedule, ScheduleState
 from rota.model.states import Status
-from rota.model.values import SECOND, Instant, Job, instant, moment, undashed
+from rota.model.values import SECOND, Instant, Job, instant, moment
 from rota.model.words import in_words
 from rota.ports.schedules import Ledger, LedgerCursor, Occurrence, cursor_of
 from rota.ports.store import Store, Where
@@ -184,7 +184,7 @@ def _chains(store: Store, schedule: Schedule) -> dict[str, list[Job]]:
     before: int | None = None
     while page := store.find(Where(schedule_id=schedule.id), limit=PAGE, before=before):
         for _, job in page:
-            chains.setdefault(undashed(job.root_id) or "", []).insert(0, job)
+            chains.setdefault(job.root_id.replace("-", ""), []).insert(0, job)
         before = page[-1][0]
         if len(page) < PAGE:
             break

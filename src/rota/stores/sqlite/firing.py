@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from rota.model.fates import Fated
-from rota.model.schedules import Fate, ScheduleState, lattice_of
+from rota.model.schedules import Fate, ScheduleState, next_look
 from rota.model.states import ErrorType, Status
 from rota.model.values import Instant
 from rota.ports.schedules import Awaited, Decide, DueJob, Fired, Firing, Settled
@@ -198,7 +198,7 @@ def _pull_back(db: Db, now: Instant, ahead: Instant, limit: int) -> bool:
     found = schedules.bare_of(db.value("schedules_too_far", now=now, limit=limit))
     for schedule in found:
         ledger.take_back(db, schedule, now)
-        db.change("pull_back_schedule", schedule_id=schedule.id, now=now, next_at=lattice_of(schedule.timing).next(now))
+        db.change("pull_back_schedule", schedule_id=schedule.id, now=now, next_at=next_look(schedule.timing, now))
     if len(found) == limit:
         return True
     db.change("set_clock", now=now)

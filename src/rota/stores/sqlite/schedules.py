@@ -12,7 +12,7 @@ from rota.errors import DependencyCycle, InvalidSchedule, NotFound, ScheduleExis
 from rota.model.dependencies import find_circle
 from rota.model.gate import Actor, Scope
 from rota.model.schedule_options import as_options
-from rota.model.schedules import Calendar, Schedule, ScheduleState, lattice_of
+from rota.model.schedules import Calendar, Schedule, ScheduleState, next_look
 from rota.model.values import Instant, moment
 from rota.ports.schedules import Beat, Change, DueSchedule
 from rota.stores.sqlite.connection import Db
@@ -48,9 +48,10 @@ _rows_of = msgspec.json.Decoder(list[_Read]).decode
 _days = msgspec.json.Decoder(frozenset[date])
 
 
-def schedules(db: Db, scope: Scope, *, name: str | None, template: str | None) -> list[Schedule]:
+def schedules(db: Db, scope: Scope, *, name: str | None, template: str | None, dropped: bool) -> list[Schedule]:
     """Return schedules inside a scope."""
-    text = db.value("schedules", organization_id=scope.organization, owner=scope.owner, name=name, template=template)
+    values = {"organization_id": scope.organization, "owner": scope.owner, "name": name, "template": template}
+    text = db.value("schedules", dropped=int(dropped), **values)
     return [row.value() for row in _rows_of(text)]
 
 
@@ -200,7 +201,7 @@ def _write(db: Db, new: Schedule, now: Instant, *, cursor_at: Instant) -> None:
     if template_id is None:
         raise UnknownTemplate(f"there is no template {new.template!r}: `rota template list` shows them")
     timing = new.timing
-    due_next = None if new.state is ScheduleState.DISABLED else lattice_of(timing).next(cursor_at)
+    due_next = None if new.state is ScheduleState.DISABLED else next_look(timing, cursor_at)
     db.change(
         "put_schedule",
         schedule_id=new.id,
@@ -246,7 +247,7 @@ def follow_zones(db: Db, rules: int) -> int:
     changed = 0
     for each in bare_of(db.value("zoned_schedules")):
         try:
-            next_at = lattice_of(each.timing).next(each.cursor_at)
+            next_at = next_look(each.timing, each.cursor_at)
         except InvalidSchedule:
             # A zone that is gone: the trigger tells of it when it is due by the old rules.
             continue

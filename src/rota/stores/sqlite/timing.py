@@ -47,10 +47,12 @@ class Timing(Base):
         """Close the ledger and take a schedule out of sight."""
         self._write(lambda db: schedules.drop(db, schedule_id, actor, now, close=firing.closing(db, schedule_id, decide, now, definitions)))
 
-    def schedules(self, *, scope: Scope = EVERYTHING, name: str | None = None, template: str | None = None) -> list[Schedule]:
+    def schedules(
+        self, *, scope: Scope = EVERYTHING, name: str | None = None, template: str | None = None, dropped: bool = False
+    ) -> list[Schedule]:
         """Return schedules."""
         with self._readers.take() as db:
-            return schedules.schedules(db, scope, name=name, template=template)
+            return schedules.schedules(db, scope, name=name, template=template, dropped=dropped)
 
     def schedule(self, schedule_id: str) -> Schedule | None:
         """Return one schedule."""

@@ -16,7 +16,7 @@ from rota.model.forecast import Ahead, Arrival, Foreseen, Jumps, compare, look_a
 from rota.model.gate import Actor, Operation, Scope
 from rota.model.matching import WITH_JOB, Matched, match
 from rota.model.prospects import Outcomes, Prospect
-from rota.model.schedule_options import OPTIONS, with_options
+from rota.model.schedule_options import OPTIONS
 from rota.model.schedules import Calendar, Fate, Schedule, ScheduleState
 from rota.model.states import Status
 from rota.model.values import LATEST, SECOND, Instant, Job, instant
@@ -121,8 +121,7 @@ class Forecasting(Scheduling):
         now = self._clock.now()
         end = min(FURTHEST, now + whole("days", days, least=1, most=DAYS_MAX) * DAY_US)
         before = msgspec.structs.replace(self._named(name, actor, Operation.READ, organization), state=ScheduleState.ENABLED)
-        after = with_options(before, options, now)
-        self._check_new(after, now, moved=after.timing != before.timing)
+        after = self._changed(before, options, now)
         calendars = dict(self._calendars(before.organization))
         self._check_around(after, calendars)
         old, new = (Prospect(schedule=each, calendar=calendars.get(each.calendar or "")) for each in (before, after))

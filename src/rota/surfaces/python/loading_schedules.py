@@ -11,7 +11,7 @@ import msgspec
 from rota.errors import DependencyCycle, InvalidInput
 from rota.model.gate import Actor, Operation
 from rota.model.params import decode_params, encode_params
-from rota.model.schedule_options import calendar_of, with_options
+from rota.model.schedule_options import calendar_of
 from rota.model.schedule_order import dependencies_first
 from rota.model.schedules import Calendar, Schedule, ScheduleState, next_due
 from rota.model.values import OrganizationState
@@ -113,10 +113,7 @@ class LoadingSchedules(Defining):
         return _Planned(entry, who, said, state, before, self._in_state(after, state))
 
     def _edited(self, schedule: Schedule, said: dict[str, Any]) -> Schedule:
-        now = self._clock.now()
-        changed = with_options(schedule, said, now)
-        self._check_new(changed, now, moved=changed.timing != schedule.timing)
-        return changed
+        return self._changed(schedule, said, self._clock.now())
 
     def _in_state(self, schedule: Schedule, state: ScheduleState | None) -> Schedule:
         """Return it in the state that the file says. An AT that is over stays disabled: the file may be loaded again after its moment."""

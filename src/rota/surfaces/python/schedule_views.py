@@ -6,9 +6,10 @@ from datetime import datetime
 
 import msgspec
 
-from rota.model.schedules import CatchUp, Fate, Kind, OnCompletion, Overlap, Schedule, ScheduleState
+from rota.errors import InvalidSchedule
+from rota.model.schedules import CatchUp, Fate, Kind, OnCompletion, Overlap, Schedule, ScheduleState, next_due
 from rota.model.states import Status
-from rota.model.values import SECOND, dashed, moment
+from rota.model.values import SECOND, Instant, dashed, moment
 from rota.model.words import in_words
 from rota.ports.schedules import LedgerCursor, Occurrence, cursor_of
 
@@ -104,7 +105,7 @@ def schedule_view(schedule: Schedule) -> ScheduleView:
         depends_on=schedule.depends_on,
         run_as=schedule.run_as,
         description=schedule.description,
-        next_at=moment(schedule.next_at),
+        next_at=None if schedule.state is ScheduleState.DISABLED else moment(_next_due(schedule)),
         last_at=moment(schedule.last_at),
         cursor_at=moment(schedule.cursor_at),
         declared=schedule.declared is not None,
@@ -113,6 +114,14 @@ def schedule_view(schedule: Schedule) -> ScheduleView:
         created_at=schedule.created_at,
         updated_at=schedule.updated_at,
     )
+
+
+def _next_due(schedule: Schedule) -> Instant | None:
+    try:
+        return next_due(schedule.timing, schedule.cursor_at)
+    except InvalidSchedule:
+        # This machine does not know its zone any more: when it would be due stands in the store.
+        return schedule.next_at
 
 
 def occurrence_view(occurrence: Occurrence) -> OccurrenceView:

@@ -95,12 +95,7 @@ class Scheduling(Base):
             raise InvalidOption(f"nothing to change: give some of {', '.join(OPTIONS)}")
         now = self._clock.now()
 
-        def change(schedule: Schedule) -> Schedule:
-            changed = with_options(schedule, options, now)
-            self._check_new(changed, now, moved=changed.timing != schedule.timing)
-            return changed
-
-        return self._change(name, change, organization, actor)
+        return self._change(name, lambda schedule: self._changed(schedule, options, now), organization, actor)
 
     def enable_schedule(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> ScheduleView:
         """Let a schedule fire from now on. What was due while it was disabled is not made up for; what was due in a pause was skipped."""
@@ -267,14 +262,21 @@ class Scheduling(Base):
             created_by=who.name,
         )
         new = with_options(empty, options, now)
-        self._check_new(new, now, moved=True)
+        self._refuse_past(new, now - round(self.settings.schedule_grace * SECOND))
         at = new.timing.at
         # An AT of this very moment is due, not past.
         return msgspec.structs.replace(new, cursor_at=now if at is None else min(now, at - 1))
 
-    def _check_new(self, schedule: Schedule, now: Instant, *, moved: bool) -> None:
+    def _changed(self, schedule: Schedule, options: Mapping[str, Any], now: Instant) -> Schedule:
+        """Return a schedule with these options, or refuse them."""
+        changed = with_options(schedule, options, now)
+        if changed.timing != schedule.timing:
+            self._refuse_past(changed, now)
+        return changed
+
+    def _refuse_past(self, schedule: Schedule, now: Instant) -> None:
         at = schedule.timing.at
-        if moved and at is not None and at < now - round(self.settings.schedule_grace * SECOND):
+        if at is not None and at <= now:
             raise InvalidSchedule(f"at={schedule_view(schedule).at} has passed: give a moment to come, or `enqueue` the job")
 
     def _check_params(self, options: Mapping[str, Any]) -> None:

@@ -78,8 +78,8 @@ UPDATE schedules SET next_trigger_at = :next_at WHERE schedule_id = unhex(:sched
 
 -- name: schedules
 SELECT json_group_array(json_array({schedule_columns}, s.created_at, s.updated_at, s.dropped_at)) FROM (
-    SELECT * FROM schedules WHERE dropped_at IS NULL AND (:organization_id IS NULL OR organization_id = :organization_id)
-       AND (:owner IS NULL OR created_by = :owner) AND (:name IS NULL OR name = :name) ORDER BY organization_id, name) AS s
+    SELECT * FROM schedules WHERE (dropped_at IS NOT NULL) = :dropped AND (:organization_id IS NULL OR organization_id = :organization_id)
+       AND (:owner IS NULL OR created_by = :owner) AND (:name IS NULL OR name = :name) ORDER BY organization_id, name, created_at) AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE :template IS NULL OR t.name = :template;
 
 -- name: schedule

@@ -1,0 +1,157 @@
+"""Schedules that depend on each other, under every order of events: nobody starts too early, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from rota import Rota, Settings
+from rota.errors import RotaError
+from rota.model.values import SECOND
+from tests.faults import invariants
+from tests.support.clock import ManualClock
+
+pytestmark = pytest.mark.timeout(300)
+
+DEPENDS = {"a": (), "b": ("a",), "c": ("b",), "d": ("a", "b")}
+"""Who depends on whom: a line of three, and one that joins."""
+EVERY_M = {"a": 10, "b": 20, "c": 20, "d": 30}
+name = st.sampled_from(sorted(DEPENDS))
+
+
+class Family(RuleBasedStateMachine):
+    """Four schedules whose jobs end as told, by a worker that turns when told."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="rota-family-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+        self.clock = ManualClock(datetime(2026, 3, 1, 12, tzinfo=UTC))
+        self.rota = Rota(self.folder / "rota.db", clock=self.clock, settings=Settings(synchronous="NORMAL", retention=0), seed=7)
+        self.fails: set[str] = set()
+        for each in DEPENDS:
+            self.rota.job(name=each, max_retries=0)(self._handler(each))
+        for each, parents in DEPENDS.items():
+            self.rota.create_schedule(each, each, every=EVERY_M[each] * 60, overlap="allow", depends_on=list(parents))
+
+    def _handler(self, each):
+        def run():
+            if each in self.fails:
+                raise ValueError("told to fail")
+
+        return run
+
+    def teardown(self) -> None:
+        self.rota.close()
+        shutil.rmtree(self.folder)
+
+    @rule(minutes=st.sampled_from([1, 5, 10, 10, 20, 65]))
+    def advance(self, minutes):
+        self.clock.advance(minutes=minutes)
+        self.rota.turn()
+
+    @rule(name=name)
+    def let_it_fail(self, name):
+        self.fails ^= {name}
+
+    @rule(name=name)
+    def hold_its_jobs(self, name):
+        self.rota.pause(template=name)
+
+    @rule(name=name)
+    def let_its_jobs_run(self, name):
+        self.rota.resume(template=name)
+        self.rota.turn()
+
+    @rule(name=name, verb=st.sampled_from(["enable_schedule", "pause_schedule", "disable_schedule"]))
+    def set_state(self, name, verb):
+        getattr(self.rota, verb)(name)
+
+    @rule(name=name)
+    def fire_by_hand(self, name):
+        self.rota.fire(name)
+
+    @rule(name=name, verb=st.sampled_from(["cancel", "retry"]), newest=st.integers(0, 3))
+    def steer(self, name, verb, newest):
+        jobs = [job for job in self.rota.find(limit=500) if job.job_type == name]
+        if len(jobs) > newest:
+            try:
+                getattr(self.rota, verb)(jobs[newest].id)
+            except RotaError:
+                # It has ended, or lives, already.
+                pass
+
+    @rule(minutes=st.sampled_from([0.5, 15, 45]))
+    def step_back(self, minutes):
+        if self.clock.now() - minutes * 60 * SECOND > 1_772_366_400 * SECOND:
+            self.clock.step(minutes=-minutes)
+            self.clock.advance(seconds=1)
+            self.rota.turn()
+
+    @invariant()
+    def the_file_is_whole(self):
+        invariants.check(self.folder / "rota.db")
+
+    @invariant()
+    def every_due_time_has_one_row_and_a_job_if_it_fired(self):
+        with invariants.reading(self.folder / "rota.db") as db:
+            twice = "SELECT schedule_id, due_at FROM occurrences GROUP BY 1, 2 HAVING count(*) > 1"
+            assert list(db.execute(twice)) == []
+            overlap = """SELECT 1 FROM occurrences AS a JOIN occurrences AS b USING (schedule_id)
+                          WHERE a.job_id IS NOT NULL AND b.job_id IS NULL AND a.due_at = b.last_due_at"""
+            assert list(db.execute(overlap)) == []
+            without = """SELECT 1 FROM occurrences AS o LEFT JOIN jobs AS j USING (job_id)
+                          WHERE (o.fate IN ('FIRED', 'SKIPPED_DEPENDENCY')) <> (j.job_id IS NOT NULL)"""
+            assert list(db.execute(without)) == []
+            lost = "SELECT 1 FROM jobs AS j WHERE due_at IS NOT NULL AND attempt = 1 AND NOT EXISTS (SELECT 1 FROM occurrences AS o WHERE o.job_id = j.job_id)"
+            assert list(db.execute(lost)) == []
+
+    @invariant()
+    def nobody_started_before_what_it_depends_on_had_completed(self):
+        """A job of a due time that began had, of each schedule it depends on, a chain that completed since the due time before."""
+        with invariants.reading(self.folder / "rota.db") as db:
+            jobs = "SELECT job_type, due_at, attempt, started_at FROM jobs WHERE due_at IS NOT NULL AND started_at IS NOT NULL"
+            ends: dict[str, list[int]] = {each: [] for each in DEPENDS}
+            for job_type, finished_at in db.execute("SELECT job_type, finished_at FROM jobs WHERE status = 'COMPLETED'"):
+                ends[job_type].append(finished_at)
+            for job_type, due_at, attempt, started_at in db.execute(jobs):
+                since = due_at - EVERY_M[job_type] * 60 * SECOND
+                for parent in DEPENDS[job_type] if attempt == 1 else ():
+                    assert any(since < end for end in ends[parent]), (job_type, due_at, started_at, parent)
+
+    @invariant()
+    def nobody_waits_beyond_its_time(self):
+        with invariants.reading(self.folder / "rota.db") as db:
+            waits = "SELECT child FROM job_edges WHERE resolved_at IS NULL AND source = 'schedule' AND until IS NULL"
+            assert list(db.execute(waits)) == []
+            late = """SELECT 1 FROM job_edges AS e JOIN jobs AS j ON j.number = e.child
+                       WHERE e.resolved_at IS NULL AND e.source = 'schedule' AND j.status <> 'PENDING'"""
+            assert list(db.execute(late)) == []
+
+    @rule()
+    def wait_a_day(self):
+        """After a day without new due times, everything that waited is over."""
+        states = {view.name: view.state for view in self.rota.schedules()}
+        for each in DEPENDS:
+            self.rota.disable_schedule(each)
+            self.rota.resume(template=each)
+        self.rota.turn()
+        self.clock.advance(days=1, minutes=1)
+        self.rota.turn()
+        with invariants.reading(self.folder / "rota.db") as db:
+            assert list(db.execute("SELECT job_type, status FROM jobs WHERE finished_at IS NULL")) == []
+        for each, state in states.items():
+            if state != "DISABLED":
+                self.rota.enable_schedule(each)
+
+
+Family.TestCase.settings = settings(
+    max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True, report_multiple_bugs=False
+)
+test_nobody_starts_too_early_and_nobody_waits_for_ever = Family.TestCase
