@@ -67,4 +67,5 @@ def _simulate(lab: Lab, _systems: Sequence[System]) -> Iterator[Figure]:
     count = lab.scaled(SIMULATED)
     found = lab.ask(TIMED, "simulate", count, DAYS, cap_s=CAP_S, BENCH_ROTA_FILE=FILE)["answer"]
     notes = (f"{found['fired']:,} due times fired and run",)
-    yield Figure(topic="simulation", work=f"{DAYS} days of {count:,} schedules", system="Rota", unit=Unit.SECONDS, values=(found["seconds"],), notes=notes)
+    row = Figure(topic="simulation", work=f"{DAYS} days of {count:,} schedules", system="Rota", unit=Unit.SECONDS)
+    yield replace(row, values=(found["seconds"],), notes=notes)

@@ -169,3 +169,21 @@ def test_an_at_that_fired_and_was_dropped_is_not_made_anew_when_the_program_star
 
 def test_this_machine_can_name_the_rules_it_has():
     assert clocks.zone_rules() > 0
+
+
+def test_a_retry_made_when_the_clock_was_ahead_does_not_keep_its_schedule_silent(app, kit):
+    well = []
+
+    @app.job(max_retries=5)
+    def flaky():
+        if not well:
+            raise ValueError("not yet")
+
+    app.schedule("hourly", "flaky", every="1h")
+    kit.clock.set(datetime(2030, 1, 1, tzinfo=UTC))
+    kit.drain()
+    well.append(True)
+    kit.clock.set(START + timedelta(minutes=30))
+    kit.drain(until=timedelta(hours=3))
+    assert [each.ran for each in app.occurrences("hourly", until=START + timedelta(days=1))] == [True] * 3
+    assert all(job.status == "COMPLETED" for job in kit.jobs("flaky"))

@@ -280,7 +280,9 @@ def refusals(rota):
 
 
 @pytest.mark.parametrize(
-    "why", ["template disabled", "organization suspended", "queue full", "permission", "params", "payload"], ids=lambda why: why.replace(" ", "-")
+    "why",
+    ["template disabled", "organization suspended", "queue full", "permission", "params", "payload"],
+    ids=lambda why: why.replace(" ", "-"),
 )
 def test_a_due_time_that_is_refused_says_why_and_later_ones_fire_again(rota, clock, why):
     rota.create_organization("acme")
@@ -298,6 +300,13 @@ def test_a_due_time_that_is_refused_says_why_and_later_ones_fire_again(rota, clo
     assert len(rota.ran) == 2
 
 
+def test_the_reason_of_a_refusal_has_a_bound(rota, clock):
+    rota.schedule("s", "work", every="5m", params={"x" * 100_000: 1})
+    minutes(rota, clock, 5)
+    (row,) = rota.occurrences()
+    assert (row.fate, len(row.reason)) == ("REFUSED", 1000)
+
+
 def test_what_is_refused_for_another_reason_takes_no_room_in_the_queue(rota, clock):
     rota.create_organization("acme", max_queued=1)
     rota.create_schedule("a", "dies", every="5m", organization="acme")
@@ -313,6 +322,16 @@ def test_room_in_the_queue_is_shared_by_all_that_fire_at_once(rota, clock):
         rota.create_schedule(f"s{index}", "held", every="5m", organization="acme")
     minutes(rota, clock, 5)
     assert sorted(fate for fate, _ in told(rota)) == ["FIRED"] * 3 + ["REFUSED"] * 2
+
+
+def test_room_that_some_have_taken_is_not_taken_again_by_those_who_depend_on_them(rota, clock):
+    rota.create_organization("acme", max_queued=5)
+    for name in ("a", "b"):
+        rota.create_schedule(name, "held", every="5m", organization="acme")
+    for name in ("c", "d"):
+        rota.create_schedule(name, "held", every="5m", organization="acme", depends_on="a")
+    minutes(rota, clock, 5)
+    assert told(rota) == [("FIRED", 1)] * 4
 
 
 def test_a_removed_user_fires_nothing_any_more(rota, clock):
@@ -618,3 +637,21 @@ def test_definitions_that_change_while_a_schedule_is_edited_are_read_again(rota,
     assert rota.edit_schedule("s", every="1h").version == 2
     assert versions[1] > versions[0]
     assert [job.priority for job in jobs(rota)] == [77]
+
+
+# ---- retention ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_ledger_grows_no_longer_than_jobs_are_kept(tmp_path, clock):
+    rota = Rota(tmp_path / "r.db", clock=clock, settings=Settings(synchronous="NORMAL", retention=3600, retention_interval=30))
+    rota.job(name="work")(lambda: None)
+    rota.schedule("s", "work", every=60)
+    rota.create_schedule("gone", "work", at=NOON + timedelta(minutes=5), on_completion="DROP")
+    gone = rota._open().store.schedules(name="gone")[0].id
+    minutes(rota, clock, 200)
+    rows = rota.occurrences(limit=1000)
+    assert {row.schedule for row in rows} == {"s"}
+    assert 60 <= len(rows) <= 63
+    assert all(row.ran for row in rows)
+    assert rota._open().store.schedule(gone) is None
+    rota.close()

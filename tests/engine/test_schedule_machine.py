@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rota import Rota, Settings
+from rota.errors import InvalidSchedule, NotFound
 from rota.model.values import SECOND, instant, moment, undashed
 from rota.ports.schedules import Ledger
 from rota.ports.store import Where
@@ -101,15 +102,15 @@ class Model:
         self.gaps = {at for at in self.gaps if at <= now}
         self.cursor = now
 
-    def settle(self, now: int, *, closing: bool = False) -> bool:
-        """Give due times their fates; say whether there were any. A time that was jumped over is told of with the next real one."""
+    def settle(self, now: int) -> bool:
+        """Give due times their fates; say whether there were any, those that a clock jumped over among them."""
         if self.dropped or self.state == "DISABLED" or now <= self.cursor:
             return False
         points = self.points(self.cursor, now)
         due = sorted(points - self.jobs)
-        if self.view.kind == "CRON" and (points or closing):
-            self.gaps |= cron_gaps(self.view.cron, self.cursor, now)
-        if points:
+        gaps = cron_gaps(self.view.cron, self.cursor, now) if self.view.kind == "CRON" else set()
+        self.gaps |= gaps
+        if points or gaps:
             self.cursor = now
         zone = ZoneInfo(self.view.timezone)
         off = [at for at in due if self.view.calendar and moment(at).astimezone(zone).date() in DAYS_OFF]
@@ -117,7 +118,7 @@ class Model:
         self._decide([at for at in due if at not in off], now)
         if self.view.kind == "AT" and due:
             self.state, self.dropped = ("DISABLED", False) if self.view.on_completion == "PRESERVE" else (self.state, True)
-        return bool(points)
+        return bool(points or gaps)
 
     def _decide(self, due: list[int], now: int) -> None:
         if not due:
@@ -190,7 +191,9 @@ class Machine(RuleBasedStateMachine):
 
     # ---- schedules --------------------------------------------------------------------------------------------
 
-    @rule(name=name, when=TIMES, rules=RULES, template=st.sampled_from(["quick", "broken", "slow"]), calendar=st.sampled_from([None, "off"]))
+    @rule(
+        name=name, when=TIMES, rules=RULES, template=st.sampled_from(["quick", "broken", "slow"]), calendar=st.sampled_from([None, "off"])
+    )
     def create(self, name, when, rules, template, calendar):
         if name not in self.models:
             view = self.rota.create_schedule(name, template, calendar=calendar, **when, **rules)
@@ -229,14 +232,15 @@ class Machine(RuleBasedStateMachine):
             return
         wanted = {"enable": "ENABLED", "disable": "DISABLED", "pause": "PAUSED"}[verb]
         call = {"enable": self.rota.enable_schedule, "disable": self.rota.disable_schedule, "pause": self.rota.pause_schedule}[verb]
-        if wanted != model.state:
+        if (wanted, model.state, model.view.kind) == ("ENABLED", "DISABLED", "AT") and instant(model.view.at) <= self.now:
+            with pytest.raises(InvalidSchedule, match="no due time left"):
+                call(name)
+        elif wanted != model.state:
             self._change(name, lambda: call(name), wanted)
         else:
             call(name)
 
     def _change(self, name, call, wanted=None):
-        from rota.errors import NotFound
-
         model = self.models[name]
         before = self.rota.get_schedule(name).version
         try:
@@ -250,7 +254,7 @@ class Machine(RuleBasedStateMachine):
             return
         if model.cursor > self.now:
             model.take_back(self.now)
-        model.settle(self.now, closing=True)
+        model.settle(self.now)
         model.cursor = self.now
         if (view.kind, view.cron, view.every) != (model.view.kind, model.view.cron, model.view.every):
             model.ruled_at = self.now
@@ -265,7 +269,7 @@ class Machine(RuleBasedStateMachine):
             self.rota.delete_schedule(name)
             if model.cursor > self.now:
                 model.take_back(self.now)
-            model.settle(self.now, closing=True)
+            model.settle(self.now)
             model.dropped = True
             self.gone.append(model)
 
@@ -354,6 +358,10 @@ class Machine(RuleBasedStateMachine):
         assert len([job for job in jobs if job.due_at is None]) == self.by_hand
 
     @invariant()
+    def who_verifies_ledgers_finds_nothing_wrong(self):
+        assert self.rota.verify_schedules().problems == ()
+
+    @invariant()
     def states_and_next_due_times_are_right(self):
         views = {view.name: view for view in self.rota.schedules()}
         assert {name: view.state for name, view in views.items()} == {name: model.state for name, model in self.models.items()}
@@ -367,6 +375,11 @@ class Machine(RuleBasedStateMachine):
 
 
 Machine.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True, report_multiple_bugs=False
+    max_examples=80,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+    report_multiple_bugs=False,
 )
 test_every_due_time_has_one_fate_whatever_happens = Machine.TestCase

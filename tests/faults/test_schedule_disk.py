@@ -98,7 +98,9 @@ def read(path: Path) -> tuple[list[object], ...]:
     invariants.check(path)
     with invariants.reading(path) as db:
         rows = "SELECT s.name, o.due_at, o.last_due_at, o.count, o.fate, o.reason, j.due_at, j.status FROM occurrences AS o"
-        jobs = "SELECT s.name, j.due_at, j.attempt, j.status, j.params FROM jobs AS j JOIN schedules AS s USING (schedule_id) ORDER BY 1, 2, 3"
+        jobs = (
+            "SELECT s.name, j.due_at, j.attempt, j.status, j.params FROM jobs AS j JOIN schedules AS s USING (schedule_id) ORDER BY 1, 2, 3"
+        )
         return (
             list(db.execute(f"{rows} JOIN schedules AS s USING (schedule_id) LEFT JOIN jobs AS j ON j.job_id = o.job_id ORDER BY 1, 2, 5")),
             list(db.execute(jobs)),

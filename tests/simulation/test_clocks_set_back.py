@@ -39,10 +39,46 @@ def test_a_span_that_is_cut_does_not_end_with_a_due_time_that_fired_inside_it(ki
     for hour in range(13, 17):
         at(kit, 1, hour)
     at(kit, -1, 16)
+    # An edit rests on the clock as it is: what was due since has its fates anew when the clock is right again.
+    kit.app.edit_schedule("hourly", description="edited")
     at(kit, 1, 18)
     assert ("COALESCED", 27, 17, 1, 17, 45) in rows(kit)
     at(kit, 1, 15)
     assert ("COALESCED", 27, 17, 1, 12, 44) in rows(kit)
+    assert kit.app.verify_schedules().ok
+
+
+def test_a_clock_that_was_wrong_for_a_while_changes_nothing_of_what_was_told(kit):
+    kit.app.create_schedule("hourly", "work", cron="0 * * * *")
+    at(kit, 1, 13)
+    at(kit, 1, 18)
+    kit.app.pause_schedule("hourly")
+    at(kit, 1, 21)
+    kit.app.enable_schedule("hourly")
+    at(kit, 1, 22)
+    before = rows(kit)
+    assert [row[0] for row in before] == ["FIRED", "SKIPPED_PAUSED", "FIRED", "COALESCED", "FIRED"]
+    for wrong in ((-20, 1), (1, 16), (1, 20)):
+        at(kit, *wrong, minute=5)
+        at(kit, 1, 22)
+        assert rows(kit) == before
+        assert kit.app.verify_schedules().ok
+    at(kit, -5, 3)
+    at(kit, -25, 3)
+    at(kit, 1, 23)
+    assert rows(kit)[1:] == before
+    assert len(kit.jobs("work")) == 4
+
+
+def test_an_hour_on_the_wrong_clock_is_told_as_it_was_and_the_rest_comes_back(kit):
+    kit.app.create_schedule("hourly", "work", cron="0 * * * *", catch_up="none")
+    at(kit, 1, 20)
+    assert rows(kit) == [("MISSED", 1, 13, 1, 20, 8)]
+    at(kit, 1, 16)
+    at(kit, 1, 17, minute=0)
+    assert rows(kit) == [("FIRED", 1, 17, 1, 17, 1), ("MISSED", 1, 13, 1, 16, 4)]
+    at(kit, 1, 20, minute=40)
+    assert rows(kit) == [("MISSED", 1, 18, 1, 20, 3), ("FIRED", 1, 17, 1, 17, 1), ("MISSED", 1, 13, 1, 16, 4)]
     assert kit.app.verify_schedules().ok
 
 
@@ -64,3 +100,17 @@ def test_a_pause_is_one_row_however_often_it_is_looked_at(kit):
     for hour in range(13, 20):
         at(kit, 1, hour)
     assert rows(kit) == [("SKIPPED_PAUSED", 1, 13, 1, 19, 7)]
+
+
+def test_what_has_fired_is_not_excluded_by_a_calendar_that_came_later(kit):
+    kit.app.set_calendar("off", ["2026-03-09"])
+    kit.app.create_schedule("hourly", "work", cron="0 * * * *", calendar="off")
+    at(kit, 2, 9)
+    at(kit, 2, 10)
+    kit.app.set_calendar("off", ["2026-03-02"])
+    at(kit, 1, 12)
+    kit.app.edit_schedule("hourly", description="edited")
+    at(kit, 2, 12)
+    assert ("FIRED", 2, 10, 2, 10, 1) in rows(kit)
+    assert ("SKIPPED_CALENDAR", 2, 0, 2, 12, 11) in rows(kit)
+    assert kit.app.verify_schedules().ok

@@ -13,6 +13,7 @@ import pytest
 
 from rota import Settings
 from rota.simulation import Fault, stage
+from rota.simulation.store import ThrowAway
 from tests.faults import invariants
 from tests.simulation.worlds import Meddler, order, world
 
@@ -54,3 +55,19 @@ def test_without_faults_nothing_is_late_coalesced_or_missed(seed, tmp_path):
     told, _ = live_through(seed, tmp_path / "world", faults=(), failures=False)
     assert not {"COALESCED", "MISSED", "REFUSED"} & set(told.totals.not_run)
     assert told.recovered == 0
+
+
+def test_an_error_that_the_engine_did_not_expect_is_told_and_not_swallowed(tmp_path, monkeypatch):
+    real, calls = ThrowAway.fire, []
+
+    def fire(self, *args, **options):
+        calls.append(args)
+        if len(calls) == 2:
+            raise RuntimeError("out of the blue")
+        return real(self, *args, **options)
+
+    monkeypatch.setattr(ThrowAway, "fire", fire)
+    with stage(world(3), order(3, faults=()), Settings(), folder=tmp_path) as made:
+        told = made.play(limit=10)
+    assert not told.ok
+    assert "out of the blue" in told.problems[0].what

@@ -152,9 +152,14 @@ class Meddler:
             return
         self.done[verb] += 1
 
+    def _was_ahead(self, name: str) -> bool:
+        return bool(self.rota.occurrences(name, since=timedelta(0), limit=1))
+
     def _do(self, verb: str, name: str) -> None:
         rota, chance = self.rota, self._chance
         match verb:
+            case "edit" if self._was_ahead(name):
+                return  # what fired ahead of its time stays, and is no due time of another rule
             case "edit":
                 times = chance.choice([_cron, _every])(chance, self._made.clock)
                 rota.edit_schedule(name, **times)

@@ -5,8 +5,18 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from rota import Settings
-from rota.errors import InvalidInput, InvalidName, InvalidOption, InvalidSchedule, NotFound, PermissionDenied, ScheduleExists, StillNeeded, UnknownTemplate
+from rota import Rota, Settings
+from rota.errors import (
+    InvalidInput,
+    InvalidName,
+    InvalidOption,
+    InvalidSchedule,
+    NotFound,
+    PermissionDenied,
+    ScheduleExists,
+    StillNeeded,
+    UnknownTemplate,
+)
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -129,6 +139,26 @@ def test_a_name_that_is_taken_is_refused_to_people_and_not_to_code(rota):
     with pytest.raises(ScheduleExists, match="edit it, or choose another name"):
         rota.create_schedule("s", "work", every=60)
     assert rota.schedule("s", "work", every=120).declared
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"at": NOON + timedelta(hours=1)},
+        {"at": NOON + timedelta(hours=1), "on_completion": "DROP"},
+        {"every": 60, "ends": NOON + timedelta(hours=1)},
+        {"cron": "* * * * *", "ends": NOON + timedelta(hours=1)},
+    ],
+)
+def test_a_program_that_starts_again_may_say_what_is_over_again(tmp_path, clock, options):
+    for start in range(3):
+        rota = Rota(tmp_path / "again.db", clock=clock, settings=Settings(synchronous="NORMAL"), seed=start)
+        rota.job(name="work")(lambda: None)
+        rota.schedule("s", "work", **options)
+        rota.turn()
+        assert len([row for row in rota.occurrences() if row.fate == "FIRED"]) == (1 if start else 0)
+        rota.close()
+        clock.advance(hours=5)
 
 
 # ---- changing ----------------------------------------------------------------------------------------------------------
@@ -321,8 +351,6 @@ def test_days_that_are_none_are_refused(rota, days):
 
 
 def test_a_calendar_has_a_bound(tmp_path, clock):
-    from rota import Rota
-
     rota = Rota(tmp_path / "small.db", clock=clock, settings=Settings(calendar_max=2))
     with pytest.raises(InvalidSchedule, match="at most 2 are allowed \\(setting calendar_max\\)"):
         rota.set_calendar("off", ["2026-01-01", "2026-01-02", "2026-01-03"])

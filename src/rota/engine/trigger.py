@@ -30,6 +30,8 @@ LOOK_S = 0.2
 """How often a worker that hears of no change still asks when schedules are due."""
 UNREADABLE_S = 60
 """When to look again at a schedule that can't be read, such as one whose time zone this machine does not know."""
+REASON_MAX = 1000
+"""A refusal's reason is cut here: it may repeat a name that is as long as params may be."""
 SURPRISE_S = 1.0
 """Pause after an error nobody expected: jobs go on meanwhile."""
 
@@ -131,7 +133,7 @@ class Decider:
             try:
                 job = self._job(each, row.due_at)
             except (InvalidInput, PermissionDenied, Refused) as error:
-                rows.append(_instead(row, Fate.REFUSED, str(error)))
+                rows.append(_instead(row, Fate.REFUSED, str(error)[:REASON_MAX]))
                 continue
             if before is not None and (each.schedule.overlap is Overlap.QUEUE or jobs):
                 # Several at once are caught up: one after the other, whatever else is allowed.

@@ -237,19 +237,20 @@ class Worker:
             self._doubt = self._more = True
             raise
         self.inbox.hush()
-        self._tell_dead(turn)
+        dead = [self._hold.ended[ending.number].job.job_id for ending in turn.endings if ending.transition.status is Status.DEAD_LETTER]
         self._settle(turned)
         if turned.given_up:
             self._begin_anew()
             return
         if turn.want:
             self._sweep = turned.unfinished
+        self._more = turned.unfinished or turned.definitions != self._know.version
         if turned.definitions != self._know.version:
             self._learn()
-            self._more = True
-        else:
-            self._more = turned.unfinished or (len(turned.claimed) >= turn.want > 0 and self._free() > 0)
         self._submit(turned.claimed)
+        if len(turned.claimed) >= turn.want > 0 and self._free() > 0:
+            self._more = True
+        self.trigger.tell_dead(dead)
         if self._hold.jobs and self._clock.monotonic() - self._peeked >= PEEK_S:
             self._peek()
 
@@ -298,12 +299,6 @@ class Worker:
             log.warning("the result of job %d came late and was refused: its run had been ended by others", number)
         for number, why in turned.refused:
             log.error("job %d: %s", number, why)
-
-    def _tell_dead(self, turn: Turn) -> None:
-        """Tell of due times whose jobs just ended in vain."""
-        for ending in turn.endings:
-            if ending.transition.status is Status.DEAD_LETTER:
-                self.trigger.tell_dead([self._hold.ended[ending.number].job.job_id])
 
     def _submit(self, claimed: list[Claimed]) -> None:
         if claimed:

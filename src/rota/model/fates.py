@@ -71,7 +71,8 @@ def plan(
         if run is None:
             continue
         if excluded:
-            rows.append(_row(run, Fate.SKIPPED_CALENDAR, f"excluded by calendar {schedule.calendar!r}"))
+            left = _without([run], lattice, already)
+            rows += [_row(_joined(left), Fate.SKIPPED_CALENDAR, f"excluded by calendar {schedule.calendar!r}")] if left else []
         else:
             runs.append(run)
     rows += _caught_up(schedule, lattice, _without(runs, lattice, already), now, grace=grace, count_max=count_max)

@@ -1,6 +1,6 @@
 """Simulation: the real engine on a copy of a store's definitions, under a clock that leaps from event to event.
 
-`prepare` makes the throw-away store, `simulate` lives through it and tells. Handlers are not called: each job ends after a while,
+`stage` makes the throw-away store, its `play` lives through it and tells. Handlers are not called: each job ends after a while,
 as its type is known to. The same definitions, start and seed give the same story, byte for byte.
 """
 

@@ -21,7 +21,7 @@ UNKNOWN = TypeStats(job_type="", completed=0, failed=0, failure_rate=0.0, averag
 """How a type is taken to fare of which nothing is known: a second, whatever it does."""
 LEAST: Instant = 1000
 GRAIN: Instant = SECOND
-"""Long durations are whole seconds, less a thousandth: so jobs that begin together often end together, and just before others are due."""
+"""Durations are whole seconds, less a thousandth: so jobs that begin together often end together, and just before others are due."""
 
 
 class Manner(msgspec.Struct):
@@ -49,11 +49,11 @@ class Manner(msgspec.Struct):
 
 
 def _in_grains(seconds: float) -> Instant:
-    """Return a duration to within a half of itself, and of a second."""
-    grain = GRAIN
-    while grain > 2 * LEAST and grain > seconds * SECOND:
+    """Return a duration in grains of a second, or of less where it is short."""
+    grain, lasts = GRAIN, seconds * SECOND
+    while grain > 2 * LEAST and grain > lasts:
         grain //= 2
-    return max(LEAST, round(seconds * SECOND / grain) * grain - LEAST)
+    return max(LEAST, round(lasts / grain) * grain - LEAST)
 
 
 class Manners:

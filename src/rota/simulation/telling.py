@@ -192,7 +192,10 @@ def _chains(store: Store, schedule: Schedule) -> dict[str, list[Job]]:
 
 
 def _doubts(schedule: Schedule, rows: list[Occurrence], chains: dict[str, list[Job]]) -> Iterator[Doubt]:
-    found = match(schedule, rows, (job for chain in chains.values() for job in chain))
+    jobs = [job for chain in chains.values() for job in chain if job.due_at is not None]
+    if schedule.state is ScheduleState.DISABLED and not rows and not jobs:
+        return  # it had no due times
+    found = match(schedule, rows, jobs)
     for each in found.problems:
         yield Doubt(schedule=schedule.name, organization=schedule.organization, due_at=moment(each.due_at), what=each.what)
 

@@ -331,7 +331,8 @@ def test_the_wait_of_a_job_that_was_cancelled_is_over(desk):
     desk.store.cancel(jobs(desk, child)[0], actor=ANNA, now=desk.now, reason=None)
     assert desk.store.beat_of_schedules().next_at == START + 2 * HOUR
     desk.pass_time(3600)
-    assert [(row.fate, row.status) for row in desk.rows(child.id)][0] == ("FIRED", "CANCELLED")
+    first = desk.rows(child.id)[0]
+    assert (first.fate, first.status) == ("FIRED", "CANCELLED")
 
 
 def test_who_waits_for_somebody_given_up_goes_on_waiting_for_the_next(desk):

@@ -553,7 +553,9 @@ def test_a_calendar_that_is_the_same_is_audited_no_more(desk, maker):
     calendar(desk, days=())
     desk.store.drop_calendar("off", organization="default", actor=ANNA, now=desk.now)
     trail = [entry for entry in maker.audit() if entry["subject"] == "calendar"]
-    assert [(entry["action"], entry["before"] and entry["before"]["days"], entry["after"] and entry["after"]["days"]) for entry in trail] == [
+    assert [
+        (entry["action"], entry["before"] and entry["before"]["days"], entry["after"] and entry["after"]["days"]) for entry in trail
+    ] == [
         ("calendar.set", None, ["2026-12-25"]),
         ("calendar.set", ["2026-12-25"], []),
         ("calendar.delete", [], None),

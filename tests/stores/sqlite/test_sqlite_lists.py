@@ -15,7 +15,7 @@ from tests.stores.desk import ANNA, START
 SOURCES = {
     "chain": "jobs_retry (retry_of=?)",
     "group": "jobs_group (group_id=?",
-    "schedule": "jobs_schedule (schedule_id=? AND rowid>? AND rowid<?)",
+    "schedule": "jobs_occurrence (schedule_id=?)",
     "status": "jobs_unhappy (status=? AND rowid>? AND rowid<?)",
     "running": "jobs_running",
     "ready": "jobs_ready",
@@ -29,7 +29,7 @@ SOURCES = {
     "organization": "jobs_org (organization_id=? AND rowid>? AND rowid<?)",
     "all": "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
 }
-IN_ORDER = {"schedule", "status", "organization", "all"}
+IN_ORDER = {"status", "organization", "all"}
 
 
 class Anything(dict):

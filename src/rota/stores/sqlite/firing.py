@@ -37,7 +37,8 @@ def fire(db: Db, decide: Decide, now: Instant, *, limit: int, ahead: Instant, de
     db.change("note_clock", now=now)
     fired.settled += _give_up(db, now, limit)
     found = schedules.due_of(db.value("schedules_due_now", depends=0, now=now, limit=limit))
-    fired.settled += _fire_all(db, found, decide, now)
+    rooms: dict[str, int | None] = {}
+    fired.settled += _fire_all(db, found, decide, now, rooms)
     if len(found) == limit:
         fired.unfinished = True
         return fired
@@ -48,7 +49,7 @@ def fire(db: Db, decide: Decide, now: Instant, *, limit: int, ahead: Instant, de
         if db.rows("due_before_it", names=names, organization_id=each.schedule.organization, now=now):
             fired.unfinished = True
             continue
-        fired.settled += _fire_all(db, [each], decide, now)
+        fired.settled += _fire_all(db, [each], decide, now, rooms)
     fired.unfinished = fired.unfinished or len(dependents) > limit - len(found)
     return fired
 
@@ -62,10 +63,12 @@ def closing(db: Db, schedule_id: str, decide: Decide, now: Instant, definitions:
         for each in found:
             if each.schedule.cursor_at > now:
                 # The clock was ahead, if only by a little: what it said of times to come is for the new definition to say.
-                db.change("note_ahead", furthest=each.schedule.cursor_at)
+                each.ahead_at = max(each.ahead_at or 0, each.schedule.cursor_at)
                 ledger.take_back(db, each.schedule, now)
                 each.schedule = msgspec.structs.replace(each.schedule, cursor_at=now)
-        _fire_all(db, found, decide, now)
+        db.change("rest_on_this_clock", schedule_id=schedule_id, now=now)
+        _fire_all(db, found, decide, now, {})
+        db.change("forget_told", schedule_id=schedule_id)
 
     return close
 
@@ -75,10 +78,14 @@ def _check_definitions(db: Db, definitions: int | None) -> None:
         raise DefinitionsChanged
 
 
-def _fire_all(db: Db, found: list[schedules.Due], decide: Decide, now: Instant) -> list[Settled]:
+def _fire_all(db: Db, found: list[schedules.Due], decide: Decide, now: Instant, rooms: dict[str, int | None]) -> list[Settled]:
     if not found:
         return []
-    decided = [(each.schedule, decide(each)) for each in schedules.surroundings(db, found)]
+    for each in found:
+        if each.told_until is not None and each.told_until <= now:
+            # The clock is back where it was: the lower one was wrong, and what was told up to here holds.
+            each.schedule = ledger.tell_again(db, each.schedule, each.told_until)
+    decided = [(each.schedule, decide(each)) for each in schedules.surroundings(db, found, rooms)]
     for schedule, firing in decided:
         if firing.drop and schedules.depending_on(db, schedule):
             # Who waits for it must find it: it stays as one that is over.
@@ -191,15 +198,16 @@ def _give_up(db: Db, now: Instant, limit: int) -> list[Settled]:
 
 def _pull_back(db: Db, now: Instant, ahead: Instant, limit: int) -> bool:
     """Bring cursors back that a wrong clock has moved far ahead; say whether there may be more."""
-    furthest = db.value("furthest")
-    if furthest <= ahead:
+    if db.value("furthest") <= ahead:
         return False
-    db.change("note_ahead", furthest=furthest)
     found = schedules.bare_of(db.value("schedules_too_far", now=now, limit=limit))
     for schedule in found:
         ledger.take_back(db, schedule, now)
         db.change("pull_back_schedule", schedule_id=schedule.id, now=now, next_at=next_look(schedule.timing, now))
     if len(found) == limit:
         return True
+    # What waits for a time that was reckoned by the wrong clock, a retry's above all, waits as long from now on.
+    db.change("wait_as_long_edges", now=now, ahead=ahead)
+    db.change("wait_as_long", now=now, ahead=ahead)
     db.change("set_clock", now=now)
     return False

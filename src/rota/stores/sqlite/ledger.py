@@ -43,8 +43,35 @@ def _extend(db: Db, schedule: Schedule, row: Fated, now: Instant) -> bool:
     return bool(db.change("extend_occurrence", schedule_id=schedule.id, now=now, **values))
 
 
+def tell_again(db: Db, schedule: Schedule, ahead_at: Instant) -> Schedule:
+    """Bring back what was told of due times after the cursor, before the clock was set back; return the schedule as it then was."""
+    lattice, after = lattice_of(schedule.timing), schedule.cursor_at
+    told = db.rows("told", schedule_id=schedule.id, after=after)
+    # Rows may lie inside others: from the inside out, each has what is left to it.
+    for due_at, last_due_at, count, fate, reason, recorded_at in sorted(told, key=lambda row: (row[1], -row[0])):
+        first = due_at if due_at > after else lattice.next(after)
+        if first is None or first > last_due_at:
+            continue
+        others = 0 if count == 1 else db.value("counted_after", schedule_id=schedule.id, first=first, last_due_at=last_due_at)
+        left = count
+        if others or first != due_at:
+            run = lattice.tally(first - 1, last_due_at)
+            left = max(1, min(count, run.count - others)) if run is not None else count
+        cut = None if first == due_at else db.row("occurrence", schedule_id=schedule.id, due_at=due_at, fate=fate)
+        if cut is not None and lattice.next(cut[0]) == first:
+            # It goes on where it was cut.
+            values = {"due_at": due_at, "last_due_at": last_due_at, "count": left, "fate": fate, "now": recorded_at}
+            db.change("extend_occurrence", schedule_id=schedule.id, **values)
+            continue
+        values = {"due_at": first, "last_due_at": last_due_at, "count": left, "fate": fate, "reason": reason, "recorded_at": recorded_at}
+        db.change("told_again", schedule_id=schedule.id, **values)
+    db.change("forget_told", schedule_id=schedule.id)
+    return msgspec.structs.replace(schedule, cursor_at=ahead_at)
+
+
 def take_back(db: Db, schedule: Schedule, now: Instant) -> None:
-    """Take back the fates of times that have not come after all; what became a job stays."""
+    """Take back the fates of times that have not come after all, for good unless the clock returns; what became a job stays."""
+    db.change("keep_told", schedule_id=schedule.id, now=now)
     db.change("take_back_occurrences", schedule_id=schedule.id, now=now)
     lattice = lattice_of(schedule.timing)
     for due_at, fate, most in db.rows("reaching_occurrences", schedule_id=schedule.id, now=now):
@@ -72,20 +99,23 @@ def occurrences(db: Db, ledger: Ledger, limit: int, before: LedgerCursor | None)
     if scope.organization is not None and organization not in {None, scope.organization}:
         return []
     at, schedule_id, fate = before or (None, None, None)
-    rows = db.rows(
-        "occurrences_everywhere" if ledger.schedule_id is None else "occurrences_of_schedule",
-        **({} if ledger.schedule_id is None else {"schedule_id": ledger.schedule_id}),
-        organization_id=scope.organization or organization,
-        owner=scope.owner,
-        since=ledger.since,
-        latest=min(LATEST if ledger.until is None else ledger.until - 1, LATEST if at is None else at),
-        fates=_encode(ledger.fates).decode(),
-        not_ran=int(ledger.not_ran),
-        before_at=at,
-        before_schedule=schedule_id,
-        before_fate=fate,
-        limit=limit,
-    )
+    latest = min(LATEST if ledger.until is None else ledger.until - 1, LATEST if at is None else at)
+    values = {
+        "organization_id": scope.organization or organization,
+        "owner": scope.owner,
+        "fates": _encode(ledger.fates).decode(),
+        "not_ran": int(ledger.not_ran),
+        "before_at": at,
+        "before_schedule": schedule_id,
+        "before_fate": fate,
+    }
+    own = {} if ledger.schedule_id is None else {"schedule_id": ledger.schedule_id}
+    name = "occurrences_of_schedule" if own else "occurrences_everywhere"
+    rows = db.rows(name, earliest=ledger.since or 0, latest=latest, limit=limit, **own, **values)
+    if ledger.since is not None and len(rows) < limit:
+        # What begins before the time asked for comes last, and only spans can still reach into it.
+        reach = {"since": ledger.since, "earliest": 0, "latest": min(latest, ledger.since - 1)}
+        rows += db.rows("occurrences_reaching", schedule_id=ledger.schedule_id, limit=limit - len(rows), **reach, **values)
     return [_occurrence(row) for row in rows]
 
 

@@ -27,7 +27,8 @@ class Due(msgspec.Struct, array_like=True, gc=False):
     rowid: int
     schedule: Schedule
     has_live: int
-    was_ahead: int
+    ahead_at: Instant | None
+    told_until: Instant | None
 
 
 class _Read(msgspec.Struct, array_like=True):
@@ -51,6 +52,8 @@ _days = msgspec.json.Decoder(frozenset[date])
 def schedules(db: Db, scope: Scope, *, name: str | None, template: str | None, dropped: bool) -> list[Schedule]:
     """Return schedules inside a scope."""
     values = {"organization_id": scope.organization, "owner": scope.owner, "name": name, "template": template}
+    if name is not None and not dropped:
+        return [row.value() for row in _rows_of(db.value("schedules_called", **values))]
     text = db.value("schedules", dropped=int(dropped), **values)
     return [row.value() for row in _rows_of(text)]
 
@@ -67,16 +70,16 @@ def beat(db: Db) -> Beat:
     return Beat(next_at=min((at for at in wants if at is not None), default=None), furthest=furthest)
 
 
-def surroundings(db: Db, found: list[Due]) -> list[DueSchedule]:
-    """Return schedules with what their fates depend on."""
+def surroundings(db: Db, found: list[Due], rooms: dict[str, int | None]) -> list[DueSchedule]:
+    """Return schedules with what their fates depend on. `rooms` are the organizations' as first looked at in this transaction."""
     used = {(each.schedule.organization, each.schedule.calendar) for each in found}
     days = {(organization, name): None if name is None else calendar(db, organization, name) for organization, name in used}
-    rooms = {organization: _room(db, organization) for organization in {organization for organization, _ in used}}
+    rooms |= {organization: _room(db, organization) for organization in {organization for organization, _ in used} - rooms.keys()}
     return [
         DueSchedule(
             schedule=each.schedule,
             live=tuple(row[0] for row in db.rows("live_of", schedule_id=each.schedule.id)) if each.has_live else (),
-            already=_already(db, each.schedule) if each.was_ahead else (),
+            already=_already(db, each.schedule) if each.ahead_at is not None else (),
             calendar=days[each.schedule.organization, each.schedule.calendar],
             room=rooms[each.schedule.organization],
         )
@@ -147,6 +150,7 @@ def drop(db: Db, schedule_id: str, actor: Actor, now: Instant, *, close: Callabl
         raise StillNeeded(f"schedule {before.name!r} can't be deleted: it is needed by {', '.join(map(repr, needing[:5]))}")
     close()
     db.change("drop_schedule", schedule_id=schedule_id, now=now)
+    db.change("forget_told", schedule_id=schedule_id)
     audit(db, actor, now, "schedule.delete", ("schedule", before.name), before=said(before), organization=before.organization)
 
 

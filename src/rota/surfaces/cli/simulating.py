@@ -95,7 +95,7 @@ def _show(told: Simulated) -> None:
     screen = console()
     several = len({each.organization for each in told.schedules}) > 1
     if told.story:
-        made = table("time (UTC)", "schedule", "what", "")
+        made = table("time (UTC)", "schedule", "what", "how", soft=("how",))
         for line in told.story:
             made.add_row(
                 clock_time(line.at), _name(line.schedule, line.organization, several=several), _what(line), escaped(one_line(line.words))
@@ -110,7 +110,7 @@ def _show(told: Simulated) -> None:
 
 def _summary(told: Simulated, *, several: bool) -> Table:
     numbers = ("due", "fired", "completed", "failed", "unfinished", "did not run")
-    made = table("schedule", "when", *numbers, "of these", right=numbers)
+    made = table("schedule", "when", *numbers, "of these", right=numbers, soft=("when", "of these"))
     for each in told.schedules:
         made.add_row(_name(each.schedule, each.organization, several=several), escaped(one_line(each.words, 60)), *_numbers(each.tally))
     made.add_section()

@@ -262,6 +262,7 @@ class Scheduling(Base):
             created_by=who.name,
         )
         new = with_options(empty, options, now)
+        self._refuse_many(new)
         self._refuse_past(new, now - round(self.settings.schedule_grace * SECOND))
         at = new.timing.at
         # An AT of this very moment is due, not past.
@@ -270,9 +271,15 @@ class Scheduling(Base):
     def _changed(self, schedule: Schedule, options: Mapping[str, Any], now: Instant) -> Schedule:
         """Return a schedule with these options, or refuse them."""
         changed = with_options(schedule, options, now)
+        self._refuse_many(changed)
         if changed.timing != schedule.timing:
             self._refuse_past(changed, now)
         return changed
+
+    def _refuse_many(self, schedule: Schedule) -> None:
+        if len(schedule.depends_on) > self.settings.parents_max:
+            count, most = len(schedule.depends_on), self.settings.parents_max
+            raise InvalidSchedule(f"depends_on names {count:,} schedules; at most {most:,} are allowed (setting parents_max)")
 
     def _refuse_past(self, schedule: Schedule, now: Instant) -> None:
         at = schedule.timing.at

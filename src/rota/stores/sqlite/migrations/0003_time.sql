@@ -17,8 +17,25 @@ ALTER TABLE schedules ADD COLUMN declared TEXT CHECK (json_valid(declared));
 -- Those that depend on others are asked for by themselves: they come after them.
 DROP INDEX schedules_due;
 CREATE INDEX schedules_due ON schedules (depends_on IS NOT NULL, next_trigger_at) WHERE state <> 'DISABLED' AND dropped_at IS NULL;
--- The furthest moment up to which fates were given: a clock that was wrong and came back shows as one far ahead of now.
-INSERT INTO meta (key, value) VALUES ('clock', 0), ('was_ahead', 0), ('tzdata', 0);
+-- The furthest moment up to which fates were given: a clock that was set back shows as one far ahead of now.
+INSERT INTO meta (key, value) VALUES ('clock', 0), ('tzdata', 0);
+
+-- Of a schedule whose clock was set back: up to where due times may have fired already, and the stretch of time that was told of before.
+-- Which of the two clocks was wrong shows later: what was told is kept, and comes back if the clock does before anybody edits.
+ALTER TABLE schedules ADD COLUMN ahead_at INTEGER;
+ALTER TABLE schedules ADD COLUMN told_from INTEGER;
+ALTER TABLE schedules ADD COLUMN told_until INTEGER;
+CREATE TABLE occurrences_told (
+    schedule_id  BLOB NOT NULL REFERENCES schedules,
+    due_at       INTEGER NOT NULL,
+    last_due_at  INTEGER NOT NULL,
+    count        INTEGER NOT NULL,
+    fate         TEXT NOT NULL,
+    reason       TEXT,
+    recorded_at  INTEGER NOT NULL,
+    PRIMARY KEY (schedule_id, due_at, fate)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX schedules_called ON schedules (name) WHERE dropped_at IS NULL;
 CREATE INDEX schedules_template ON schedules (template_id) WHERE dropped_at IS NULL;
 -- Retention looks for those that were dropped long ago.
 CREATE INDEX schedules_dropped ON schedules (dropped_at) WHERE dropped_at IS NOT NULL;
@@ -31,6 +48,7 @@ CREATE UNIQUE INDEX jobs_occurrence ON jobs (schedule_id, due_at, attempt) WHERE
 -- What a schedule has under way, for overlaps: as small as what is live.
 CREATE INDEX jobs_schedule_live ON jobs (schedule_id) WHERE schedule_id IS NOT NULL AND finished_at IS NULL;
 
+CREATE INDEX occurrences_spans ON occurrences (last_due_at) WHERE last_due_at > due_at;
 CREATE INDEX occurrences_time ON occurrences (due_at, schedule_id, fate);
 
 -- The source 'schedule': a job that waits for a run of another schedule, at most `until`. Where there is no chain of it to wait for,

@@ -17,6 +17,9 @@ SELECT due_at, fate, reason, last_due_at FROM (
     SELECT * FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at <= :cursor_at ORDER BY due_at DESC LIMIT 1) AS o
  WHERE recorded_at > (SELECT updated_at FROM schedules AS s WHERE s.schedule_id = o.schedule_id);
 
+-- name: occurrence
+SELECT last_due_at FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at = :due_at AND fate = :fate;
+
 -- name: extend_occurrence
 UPDATE occurrences SET last_due_at = max(last_due_at, :last_due_at), count = count + :count, recorded_at = :now
  WHERE schedule_id = unhex(:schedule_id) AND due_at = :due_at AND fate = :fate;
@@ -24,6 +27,32 @@ UPDATE occurrences SET last_due_at = max(last_due_at, :last_due_at), count = cou
 -- name: take_back_occurrences
 -- Fates that were given for times that have not come after all. Where there is a job, there can't be another.
 DELETE FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at > :now AND job_id IS NULL;
+
+-- name: keep_told
+-- What was told of times that have not come after all, as it was told. Where something is kept from before, only what lies before that:
+-- the rest is of a clock that may have been wrong itself.
+INSERT INTO occurrences_told (schedule_id, due_at, last_due_at, count, fate, reason, recorded_at)
+SELECT o.schedule_id, o.due_at, o.last_due_at, o.count, o.fate, o.reason, o.recorded_at
+  FROM schedules AS s CROSS JOIN occurrences AS o ON o.schedule_id = s.schedule_id
+ WHERE s.schedule_id = unhex(:schedule_id) AND o.last_due_at > :now AND o.job_id IS NULL AND (s.told_from IS NULL OR o.last_due_at <= s.told_from)
+    ON CONFLICT (schedule_id, due_at, fate) DO NOTHING;
+
+-- name: told
+SELECT due_at, last_due_at, count, fate, reason, recorded_at FROM occurrences_told
+ WHERE schedule_id = unhex(:schedule_id) AND last_due_at > :after ORDER BY due_at;
+
+-- name: told_again
+INSERT INTO occurrences (schedule_id, due_at, last_due_at, count, fate, reason, recorded_at)
+VALUES (unhex(:schedule_id), :due_at, :last_due_at, :count, :fate, :reason, :recorded_at)
+    ON CONFLICT (schedule_id, due_at, fate) DO NOTHING;
+
+-- name: forget_told
+DELETE FROM occurrences_told WHERE schedule_id = unhex(:schedule_id);
+
+-- name: counted_after
+-- What others have of the due times of a row, from a moment on.
+SELECT coalesce(sum(count), 0) FROM occurrences
+ WHERE schedule_id = unhex(:schedule_id) AND due_at >= :first AND due_at <= :last_due_at AND fate <> 'SKIPPED_DST_GAP';
 
 -- name: reaching_occurrences
 SELECT due_at, fate, count FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at <= :now AND last_due_at > :now ORDER BY due_at DESC;
@@ -115,6 +144,17 @@ SELECT j.number, lower(hex(j.schedule_id)), j.due_at, lower(hex(j.job_id)), json
 UPDATE occurrences SET fate = 'SKIPPED_DEPENDENCY', reason = :reason, recorded_at = :now
  WHERE schedule_id = unhex(:schedule_id) AND due_at = :due_at AND fate = 'FIRED';
 
+-- name: wait_as_long
+-- Retries, and jobs of schedules, that were made when the clock was ahead. What a caller asked for in so many words stays.
+UPDATE jobs SET run_at = :now + max(0, run_at - created_at), expires_at = :now + (expires_at - created_at)
+ WHERE number IN (SELECT number FROM jobs INDEXED BY jobs_due WHERE status = 'PENDING' AND blockers = 0
+                  UNION ALL SELECT number FROM jobs INDEXED BY jobs_blocked WHERE status = 'PENDING' AND blockers > 0)
+   AND created_at > :ahead AND (attempt > 1 OR schedule_id IS NOT NULL);
+
+-- name: wait_as_long_edges
+UPDATE job_edges SET until = :now + max(0, until - (SELECT j.created_at FROM jobs AS j WHERE j.number = job_edges.child))
+ WHERE resolved_at IS NULL AND until IS NOT NULL AND (SELECT j.created_at FROM jobs AS j WHERE j.number = job_edges.child) > :ahead;
+
 -- name: awaited_schedules
 SELECT DISTINCT s.name FROM jobs AS j CROSS JOIN job_edges AS e ON e.child = j.number AND e.source = 'schedule' AND +e.resolved_at IS NULL
  CROSS JOIN schedules AS s ON s.schedule_id = e.parent_root WHERE j.job_id = unhex(:job_id) ORDER BY s.name;
@@ -132,7 +172,7 @@ o.recorded_at
 
 -- name: occurrence_filter
 (:organization_id IS NULL OR s.organization_id = :organization_id) AND (:owner IS NULL OR s.created_by = :owner)
-AND (:since IS NULL OR o.last_due_at >= :since) AND o.due_at <= :latest
+AND o.due_at BETWEEN :earliest AND :latest
 AND (:fates = '[]' OR o.fate IN (SELECT value FROM json_each(:fates)))
 AND (:before_at IS NULL OR (o.due_at, o.schedule_id, o.fate) < (:before_at, unhex(:before_schedule), :before_fate))
 
@@ -149,6 +189,14 @@ SELECT * FROM (
 SELECT * FROM (
     SELECT {occurrence_columns} FROM occurrences AS o CROSS JOIN schedules AS s ON s.schedule_id = o.schedule_id
      WHERE o.schedule_id = unhex(:schedule_id) AND {occurrence_filter} ORDER BY o.due_at DESC, o.fate DESC) AS found
+ WHERE {occurrence_outcome} LIMIT :limit;
+
+-- name: occurrences_reaching
+-- Spans that begin before a moment and reach over it.
+SELECT * FROM (
+    SELECT {occurrence_columns} FROM occurrences AS o INDEXED BY occurrences_spans CROSS JOIN schedules AS s ON s.schedule_id = o.schedule_id
+     WHERE o.last_due_at > o.due_at AND o.last_due_at >= :since AND (:schedule_id IS NULL OR o.schedule_id = unhex(:schedule_id))
+       AND {occurrence_filter} ORDER BY o.due_at DESC, o.schedule_id DESC, o.fate DESC) AS found
  WHERE {occurrence_outcome} LIMIT :limit;
 
 -- name: forget_occurrences

@@ -9,9 +9,9 @@ json_array(lower(hex(s.schedule_id)), s.name, s.organization_id, t.name,
            json(s.declared), s.version, s.created_by)
 
 -- name: due_surroundings
--- Whether it has live chains, and whether due times may have fired beyond its cursor, when the clock was ahead: few have, and are asked for more.
+-- Whether it has live chains, and how far its cursor was before the clock was set back: few have that, and are asked for more.
 EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_schedule_live WHERE schedule_id = s.schedule_id AND schedule_id IS NOT NULL AND finished_at IS NULL),
-s.cursor_at < (SELECT value FROM meta WHERE key = 'was_ahead')
+s.ahead_at, s.told_until
 
 -- name: live_of
 SELECT lower(hex(root_id)) FROM jobs INDEXED BY jobs_schedule_live
@@ -19,9 +19,6 @@ SELECT lower(hex(root_id)) FROM jobs INDEXED BY jobs_schedule_live
 
 -- name: fired_beyond
 SELECT due_at FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at > :cursor_at AND job_id IS NOT NULL;
-
--- name: note_ahead
-UPDATE meta SET value = max(value, :furthest) WHERE key = 'was_ahead';
 
 -- name: schedules_due_now
 SELECT json_group_array(json_array(s.rowid, {schedule_columns}, {due_surroundings})) FROM (
@@ -82,6 +79,12 @@ SELECT json_group_array(json_array({schedule_columns}, s.created_at, s.updated_a
        AND (:owner IS NULL OR created_by = :owner) AND (:name IS NULL OR name = :name) ORDER BY organization_id, name, created_at) AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE :template IS NULL OR t.name = :template;
 
+-- name: schedules_called
+SELECT json_group_array(json_array({schedule_columns}, s.created_at, s.updated_at, s.dropped_at)) FROM (
+    SELECT * FROM schedules INDEXED BY schedules_called WHERE dropped_at IS NULL AND name = :name AND (:organization_id IS NULL OR organization_id = :organization_id)
+       AND (:owner IS NULL OR created_by = :owner) ORDER BY organization_id, name, created_at) AS s
+ CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE :template IS NULL OR t.name = :template;
+
 -- name: schedule
 SELECT json_group_array(json_array({schedule_columns}, s.created_at, s.updated_at, s.dropped_at)) FROM schedules AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE s.schedule_id = unhex(:schedule_id);
@@ -120,17 +123,28 @@ UPDATE schedules SET dropped_at = :now, next_trigger_at = NULL, updated_at = :no
 -- name: advance_schedules
 -- Each row: [rowid, cursor, next, last or null, state or null, dropped].
 UPDATE schedules SET cursor_at = e.value ->> 1, next_trigger_at = e.value ->> 2, last_triggered_at = coalesce(e.value ->> 3, last_triggered_at),
-                     state = coalesce(e.value ->> 4, state), dropped_at = iif(e.value ->> 5, :now, dropped_at)
+                     state = coalesce(e.value ->> 4, state), dropped_at = iif(e.value ->> 5, :now, dropped_at),
+                     ahead_at = iif(ahead_at > e.value ->> 1, ahead_at, NULL), told_until = iif(told_until > e.value ->> 1, told_until, NULL),
+                     told_from = iif(told_until > e.value ->> 1, told_from, NULL)
   FROM json_each(:rows) AS e
  WHERE schedules.rowid = e.value ->> 0;
 
 -- name: advance_alike
 -- Many that were due at one time and are due next at one time: their rowids.
-UPDATE schedules SET cursor_at = :cursor_at, next_trigger_at = :next_at, last_triggered_at = :last_at
+UPDATE schedules SET cursor_at = :cursor_at, next_trigger_at = :next_at, last_triggered_at = :last_at,
+                     ahead_at = iif(ahead_at > :cursor_at, ahead_at, NULL), told_until = iif(told_until > :cursor_at, told_until, NULL),
+                     told_from = iif(told_until > :cursor_at, told_from, NULL)
  WHERE rowid IN (SELECT value FROM json_each(:rowids));
 
 -- name: pull_back_schedule
-UPDATE schedules SET cursor_at = :now, next_trigger_at = :next_at WHERE schedule_id = unhex(:schedule_id);
+UPDATE schedules SET ahead_at = max(coalesce(ahead_at, 0), cursor_at), told_from = min(coalesce(told_from, :now), :now),
+                     told_until = coalesce(told_until, cursor_at), cursor_at = :now, next_trigger_at = :next_at
+ WHERE schedule_id = unhex(:schedule_id);
+
+-- name: rest_on_this_clock
+-- Somebody edits: what was told by a clock that was ahead is not told again.
+UPDATE schedules SET ahead_at = iif(cursor_at > :now, max(coalesce(ahead_at, 0), cursor_at), ahead_at), told_from = NULL, told_until = NULL
+ WHERE schedule_id = unhex(:schedule_id);
 
 -- ---- calendars -----------------------------------------------------------------------------------------------------
 
