@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from random import Random
 from typing import Any
 
@@ -69,7 +68,7 @@ class DueRows:
         cast = self._cast.get(key)
         if cast is None:
             cast = self._cast[key] = self._make_cast(schedule, params)
-        row: NewRow = copy(cast.row)
+        row: NewRow = cast.row.__copy__()
         row.job_id = self._next_id(now)
         row.run_at = run_at
         row.schedule_id = schedule.id

@@ -120,6 +120,8 @@ class Decider:
 
     def _settle(self, each: DueSchedule, planned: Plan) -> tuple[list[Fated], list[DueJob]]:
         """Turn planned firings into jobs, or into what stands in their way."""
+        if not planned.rows:
+            return [], []
         rows: list[Fated] = []
         jobs: list[DueJob] = []
         before = each.live[-1] if each.live else None

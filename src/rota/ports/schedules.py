@@ -22,7 +22,7 @@ class DueSchedule(msgspec.Struct, kw_only=True, gc=False):
     """A schedule whose time has come, and what its fate depends on."""
 
     schedule: Schedule
-    """Without its dates."""
+    """Without its dates, its description and what was declared."""
     live: tuple[str, ...] = ()
     """Roots of its chains that have not ended, oldest first."""
     already: tuple[Instant, ...] = ()

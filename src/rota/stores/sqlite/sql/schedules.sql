@@ -8,6 +8,14 @@ json_array(lower(hex(s.schedule_id)), s.name, s.organization_id, t.name,
            s.jitter, s.calendar, s.on_completion, json(coalesce(s.depends_on, '[]')), s.run_as, s.cursor_at, s.next_trigger_at, s.last_triggered_at,
            json(s.declared), s.version, s.created_by)
 
+-- name: due_columns
+-- The same without what firing has no use for.
+json_array(lower(hex(s.schedule_id)), s.name, s.organization_id, t.name,
+           json_array(s.kind, s.cron_expression, s.at, s.interval_us, s.timezone, s.starts_at, s.ends_at),
+           s.state, NULL, json(coalesce(s.param_overrides, '{}')), s.priority, s.catch_up, s.catch_up_lateness, s.catch_up_count, s.overlap,
+           s.jitter, s.calendar, s.on_completion, json(coalesce(s.depends_on, '[]')), s.run_as, s.cursor_at, s.next_trigger_at, s.last_triggered_at,
+           NULL, s.version, s.created_by)
+
 -- name: due_surroundings
 -- Whether it has live chains, and how far its cursor was before the clock was set back: few have that, and are asked for more.
 EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_schedule_live WHERE schedule_id = s.schedule_id AND schedule_id IS NOT NULL AND finished_at IS NULL),
@@ -21,14 +29,14 @@ SELECT lower(hex(root_id)) FROM jobs INDEXED BY jobs_schedule_live
 SELECT due_at FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at > :cursor_at AND job_id IS NOT NULL;
 
 -- name: schedules_due_now
-SELECT json_group_array(json_array(s.rowid, {schedule_columns}, {due_surroundings})) FROM (
+SELECT json_group_array(json_array(s.rowid, {due_columns}, {due_surroundings})) FROM (
     SELECT rowid, * FROM schedules INDEXED BY schedules_due
      WHERE (depends_on IS NOT NULL) = :depends AND state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at <= :now
      ORDER BY next_trigger_at LIMIT :limit) AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id;
 
 -- name: schedule_due
-SELECT json_group_array(json_array(s.rowid, {schedule_columns}, {due_surroundings})) FROM schedules AS s
+SELECT json_group_array(json_array(s.rowid, {due_columns}, {due_surroundings})) FROM schedules AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE s.schedule_id = unhex(:schedule_id) AND s.dropped_at IS NULL;
 
 -- name: due_before_it
