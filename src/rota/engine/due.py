@@ -68,7 +68,7 @@ class DueRows:
         cast = self._cast.get(key)
         if cast is None:
             cast = self._cast[key] = self._make_cast(schedule, params)
-        row: NewRow = cast.row.__copy__()
+        row: NewRow = cast.row.__copy__()  # type: ignore[attr-defined] # msgspec has it; `copy` would ask around first
         row.job_id = self._next_id(now)
         row.run_at = run_at
         row.schedule_id = schedule.id

@@ -4,7 +4,7 @@ import pytest
 
 from rota.errors import TemplateInUse
 from rota.model.values import Template
-from rota.stores.sqlite import definitions
+from rota.stores.relational import definitions
 from tests.stores.desk import ANNA
 
 

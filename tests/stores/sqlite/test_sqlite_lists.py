@@ -7,9 +7,8 @@ import pytest
 from rota.model.decide import Failed, TimedOut
 from rota.model.values import SECOND
 from rota.ports.store import Adopted, Choice, Where
-from rota.stores.sqlite import lists
-from rota.stores.sqlite.lists import _text
-from rota.stores.sqlite.statements import statements
+from rota.stores.relational import lists
+from rota.stores.sqlite.statements import over_source, statements
 from tests.stores.desk import ANNA, START
 
 SOURCES = {
@@ -55,7 +54,7 @@ def test_every_source_is_known_here():
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_page_is_looked_for_along_its_index(raw, source):
-    plan = plan_of(raw, _text("find", source))
+    plan = plan_of(raw, over_source("find", source))
     assert any(SOURCES[source] in step for step in plan), plan
     assert not any(step.startswith(("SCAN jobs", "SCAN j ")) and "INDEX" not in step for step in plan), plan
     sorts = [step for step in plan if "TEMP B-TREE FOR ORDER BY" in step]
@@ -65,7 +64,7 @@ def test_a_page_is_looked_for_along_its_index(raw, source):
 
 @pytest.mark.parametrize("source", [source for source in SOURCES if source not in {"all", "chain"}])
 def test_a_source_is_counted_without_a_look_at_its_rows(raw, source):
-    text = _text("size", source)
+    text = over_source("size", source)
     plan = plan_of(raw, text)
     assert any(SOURCES[source].split(" ")[0] in step for step in plan), plan
     assert columns_read_from_rows(raw, text) == []

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rota.errors import NotFound, StoreError, TransactionMisuse
+from rota.errors import StoreError, TransactionMisuse
 from rota.model.settings import Settings
-from rota.model.values import Instant, Job, dashed
-from rota.stores.sqlite import forking, migrate, reads
+from rota.model.values import Instant
+from rota.stores.relational import base as relational
+from rota.stores.sqlite import forking, migrate
 from rota.stores.sqlite.connection import Db, Readers, check_path, check_sqlite_version, open_connection, translated
 from rota.stores.sqlite.transaction import Transaction
 from rota.stores.sqlite.writer import Writer
@@ -20,7 +21,7 @@ from rota.stores.sqlite.writer import Writer
 T = TypeVar("T")
 
 
-class Base:
+class Base(relational.Base):
     """One file: a writer, readers, and a watcher of what others commit."""
 
     def __init__(self, path: str | Path, settings: Settings, *, vfs: str | None = None) -> None:
@@ -113,20 +114,15 @@ class Base:
             finally:
                 handle.db = None
 
-    # ---- reading one job ------------------------------------------------------------------------------------
-
-    def job(self, job_id: str, *, transaction: Any = None) -> Job | None:
-        """Return one job."""
-        with self._readers.take() if transaction is None else self._of(transaction) as db:
-            row = db.row("job", job_id=job_id)
-            return None if row is None else reads.job_from(row)
-
     # ---- inside -----------------------------------------------------------------------------------------------
 
     def _write(self, work: Callable[[Db], T], *, patient: bool = False) -> T:
         if self._closed:
             raise StoreError(f"{self.path} is closed")
         return self._writer.run(work, patient=patient)
+
+    def _reading(self) -> AbstractContextManager[Db]:
+        return self._readers.take()
 
     @contextmanager
     def _of(self, transaction: Any) -> Iterator[Db]:
@@ -135,10 +131,3 @@ class Base:
             raise TransactionMisuse("transaction= takes what `with rota.transaction() as tx` gave, of the same Rota")
         with translated(self.path):
             yield transaction.open_db()
-
-    def _verb(self, work: Callable[[Db], str]) -> Job:
-        job_id = self._write(work)
-        job = self.job(job_id)
-        if job is None:
-            raise NotFound(f"{dashed(job_id)} was removed meanwhile")
-        return job

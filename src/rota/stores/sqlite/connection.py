@@ -6,15 +6,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from rota.errors import IllegalMove, InvalidParams, RotaError, StoreBusy, StoreError, StoreUnavailable, StoreUnusable
-from rota.stores.sqlite.statements import statements
+from rota.stores.sqlite.statements import candidates, candidates_slim, over_source, statements
 
+ARMS_MAX = 200
+"""SQLite joins at most 500 SELECTs; more types than this are asked for in several queries."""
 OLDEST_SQLITE = (3, 51, 3)
 OPEN_TIMEOUT_S = 10.0
 """How long opening a file waits for another process that is making it."""
@@ -22,9 +24,11 @@ NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "
 
 
 class Db:
-    """One connection and the named statements on it."""
+    """One connection and the named statements on it: see `rota.stores.relational.db`."""
 
     __slots__ = ("_sql", "raw")
+    conflict: tuple[type[Exception], ...] = (apsw.ConstraintError,)
+    unwritable: tuple[type[Exception], ...] = (apsw.ConstraintError, apsw.SQLError, apsw.TooBigError, ValueError, TypeError, KeyError)
 
     def __init__(self, raw: apsw.Connection) -> None:
         """Wrap an open connection."""
@@ -50,6 +54,38 @@ class Db:
         """Run a named statement and return how many rows it changed."""
         self.raw.execute(self._sql[name], values)
         return self.raw.changes()
+
+    def along(self, name: str, source: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Run a named statement over one of its sources."""
+        return list(self.raw.execute(over_source(name, source), values))
+
+    def added(self, name: str, count: int, /, **values: Any) -> int:
+        """Run a statement that adds jobs; SQLite numbers them one after the other."""
+        self.raw.execute(self._sql[name], values)
+        return self.raw.last_insert_rowid() - count + 1
+
+    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[str]:
+        """Return ready jobs, a part of the types at a time if they are very many."""
+        parts = [types[start : start + ARMS_MAX] for start in range(0, len(types), ARMS_MAX)]
+        text = candidates_slim if slim or len(parts) > 1 else candidates
+        # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
+        return [str(list(self.raw.execute(text(len(part)), (*part, want)))[0][0]) for part in parts]  # noqa: RUF015
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what is written in the block, and only that, if it raises."""
+        self.raw.execute("SAVEPOINT rota_part")
+        try:
+            yield
+        except BaseException:
+            self.raw.execute("ROLLBACK TO rota_part")
+            raise
+        finally:
+            self.raw.execute("RELEASE rota_part")
+
+    def snapshot(self) -> AbstractContextManager[object]:
+        """Let all reads of the block see one moment."""
+        return self.raw
 
 
 def check_sqlite_version() -> None:

@@ -35,6 +35,13 @@ _CLAIMED = {"candidates", "candidates_among", "candidate_direct", "holding", "he
 
 
 @cache
+def over_source(statement: str, source: str) -> str:
+    """Return a statement over one source, put together from the pieces in reads.sql."""
+    text = statements()
+    return text[statement].replace("{source}", text[f"source_{source}"])
+
+
+@cache
 def candidates(types: int) -> str:
     """Return the claim's query for so many job types: parameters are the types in order, then :want."""
     return _with_arms("candidates", types)

@@ -9,9 +9,9 @@ import msgspec
 from rota.errors import NotFound, Refused, UnknownOrganization
 from rota.model.gate import Actor, Role
 from rota.model.values import Held, Instant, Organization, OrganizationState, User, moment
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.limits import offer_again
-from rota.stores.sqlite.verbs import audit
+from rota.stores.relational.db import Db
+from rota.stores.relational.limits import offer_again
+from rota.stores.relational.verbs import audit
 
 DEFAULT = "default"
 _CHANGED = {OrganizationState.ACTIVE: "resume", OrganizationState.SUSPENDED: "suspend", OrganizationState.REMOVED: "remove"}

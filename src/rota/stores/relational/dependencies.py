@@ -11,11 +11,11 @@ from rota.model.dependencies import circle, parent_ended, unknown_parent
 from rota.model.gate import Actor
 from rota.model.states import ErrorType, Status
 from rota.model.values import Instant, NewRow, dashed, number_text
-from rota.stores.sqlite import edges
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.edges import PARENT_RULE_ENDS, Chain, Edge
-from rota.stores.sqlite.endings import end_waiting
-from rota.stores.sqlite.verbs import audit
+from rota.stores.relational import edges
+from rota.stores.relational.db import Db
+from rota.stores.relational.edges import PARENT_RULE_ENDS, Chain, Edge
+from rota.stores.relational.endings import end_waiting
+from rota.stores.relational.verbs import audit
 
 
 class Doom(msgspec.Struct, frozen=True):

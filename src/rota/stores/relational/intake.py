@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-import apsw
 import msgspec
 
 from rota.errors import QueueFull
 from rota.model.values import Enqueued, Instant, NewRow
 from rota.ports.store import DefinitionsChanged
-from rota.stores.sqlite import edges, queue
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.dependencies import Doom, Waits, end_doomed, waits_of
-from rota.stores.sqlite.submissions import Submissions
+from rota.stores.relational import edges, queue
+from rota.stores.relational.db import Db
+from rota.stores.relational.dependencies import Doom, Waits, end_doomed, waits_of
+from rota.stores.relational.submissions import Submissions
 
 
 class Taken(msgspec.Struct):
@@ -88,8 +87,9 @@ class _Intake:
         """Write rows of one shape at once; if one of them turns out to be there already, look at each."""
         waits = self._waits(rows)
         try:
-            self._add(rows, waits)
-        except apsw.ConstraintError:
+            with self._db.savepoint():
+                self._add(rows, waits)
+        except self._db.conflict:
             for row in rows:
                 self._take_one(row)
 

@@ -15,10 +15,10 @@ from rota.model.states import ErrorType, Status
 from rota.model.values import Instant
 from rota.ports.schedules import Awaited, Decide, DueJob, Fired, Firing, Settled
 from rota.ports.store import DefinitionsChanged
-from rota.stores.sqlite import edges, ledger, queue, schedules
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.edges import Edge
-from rota.stores.sqlite.endings import SETTLE_MAX, end_waiting, settle
+from rota.stores.relational import edges, ledger, queue, schedules
+from rota.stores.relational.db import Db
+from rota.stores.relational.edges import Edge
+from rota.stores.relational.endings import SETTLE_MAX, end_waiting, settle
 
 _encode = msgspec.json.Encoder().encode
 
@@ -129,13 +129,13 @@ def _make_jobs(db: Db, jobs: list[DueJob], now: Instant) -> None:
     if not jobs:
         return
     number = db.value("next_number")
-    first = None
+    made: list[int] = []
     for (_, _, _, alone), same in groupby(jobs, key=_shape):
         some = list(same)
-        for each in some if alone else some[:1]:
-            made = _make_waiting(db, each, now, number) if alone else queue.add_due(db, [job.row for job in some], now, number)
-            number, first = None, first or made
-    db.change("insert_fired", first=first, last=db.raw.last_insert_rowid(), now=now)
+        for part in [[job] for job in some] if alone else [some]:
+            made.append(_make_waiting(db, part[0], now, number) if alone else queue.add_due(db, [job.row for job in part], now, number))
+            number = None
+    db.change("insert_fired", first=made[0], last=made[0] + len(jobs) - 1, now=now)
 
 
 def _shape(job: DueJob) -> tuple[Any, ...]:

@@ -8,12 +8,12 @@ from rota.model.groups import Mode, derive
 from rota.model.states import Status
 from rota.model.values import Group, Instant, Member, NewRow, dashed, moment, number_text
 from rota.ports.store import NewGroup
-from rota.stores.sqlite import edges
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.dependencies import Doom, end_doomed
-from rota.stores.sqlite.endings import end_waiting
-from rota.stores.sqlite.intake import Taken, take_in
-from rota.stores.sqlite.verbs import audit
+from rota.stores.relational import edges
+from rota.stores.relational.db import Db
+from rota.stores.relational.dependencies import Doom, end_doomed
+from rota.stores.relational.endings import end_waiting
+from rota.stores.relational.intake import Taken, take_in
+from rota.stores.relational.verbs import audit
 
 
 def add_group(db: Db, group: NewGroup, actor: Actor, now: Instant) -> None:

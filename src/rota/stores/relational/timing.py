@@ -6,8 +6,8 @@ from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.schedules import Calendar, Schedule
 from rota.model.values import Instant
 from rota.ports.schedules import Beat, Change, Decide, Fired, Ledger, LedgerCursor, Occurrence
-from rota.stores.sqlite import firing, ledger, schedules
-from rota.stores.sqlite.base import Base
+from rota.stores.relational import firing, ledger, schedules
+from rota.stores.relational.base import Base
 
 
 class Timing(Base):
@@ -19,12 +19,12 @@ class Timing(Base):
 
     def beat_of_schedules(self) -> Beat:
         """Return when schedules want to be looked at."""
-        with self._readers.take() as db:
+        with self._reading() as db:
             return schedules.beat(db)
 
     def follow_zones(self, rules: int) -> int:
         """Work due times out anew if the rules of zones have changed."""
-        with self._readers.take() as db:
+        with self._reading() as db:
             if db.value("zone_rules") == rules:
                 return 0
         return self._write(lambda db: schedules.follow_zones(db, rules), patient=True)
@@ -51,22 +51,22 @@ class Timing(Base):
         self, *, scope: Scope = EVERYTHING, name: str | None = None, template: str | None = None, dropped: bool = False
     ) -> list[Schedule]:
         """Return schedules."""
-        with self._readers.take() as db:
+        with self._reading() as db:
             return schedules.schedules(db, scope, name=name, template=template, dropped=dropped)
 
     def schedule(self, schedule_id: str) -> Schedule | None:
         """Return one schedule."""
-        with self._readers.take() as db:
+        with self._reading() as db:
             return schedules.schedule(db, schedule_id)
 
     def occurrences(self, ledger_: Ledger, /, *, limit: int, before: LedgerCursor | None = None) -> list[Occurrence]:
         """Return rows of the ledger."""
-        with self._readers.take() as db:
+        with self._reading() as db:
             return ledger.occurrences(db, ledger_, limit, before)
 
     def awaited(self, job_id: str) -> list[str]:
         """Return the schedules that a job waits for."""
-        with self._readers.take() as db:
+        with self._reading() as db:
             return [row[0] for row in db.rows("awaited_schedules", job_id=job_id)]
 
     def put_calendar(self, calendar: Calendar, *, organization: str, actor: Actor, now: Instant) -> None:
@@ -79,5 +79,5 @@ class Timing(Base):
 
     def calendars(self, *, organization: str | None = None) -> list[tuple[str, Calendar]]:
         """Return calendars."""
-        with self._readers.take() as db:
+        with self._reading() as db:
             return schedules.calendars(db, organization)

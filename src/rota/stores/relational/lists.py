@@ -8,7 +8,6 @@ clock has stepped or old jobs were imported: numbers follow the order of making,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from operator import itemgetter
 from typing import Any
 
@@ -17,10 +16,9 @@ import msgspec
 from rota.model.states import TERMINAL, Status
 from rota.model.values import Job
 from rota.ports.store import Where
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.queue import blob
-from rota.stores.sqlite.reads import LAST, job_from
-from rota.stores.sqlite.statements import statements
+from rota.stores.relational.db import Db
+from rota.stores.relational.queue import blob
+from rota.stores.relational.reads import LAST, job_from
 
 PROBE = 20_000
 """A source with fewer rows is read whole and sorted: some milliseconds. So many of the newest are walked over before a larger one is."""
@@ -49,7 +47,7 @@ def find(db: Db, where: Where, limit: int, before: int | None) -> list[tuple[int
         return []
     values |= {"floor": 0, "before": LAST if before is None else before, "limit": limit}
     # One view of the store for all that is asked, whoever writes meanwhile.
-    with db.raw:
+    with db.snapshot():
         rows = _page(db, values, list(_sources(where, values["organization_id"])))
     return [(row[1], job_from(row)) for row in rows]
 
@@ -71,7 +69,7 @@ def _page(db: Db, values: dict[str, Any], sources: list[Source]) -> list[tuple[A
 def _along(db: Db, values: dict[str, Any], source: Source) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for name, status in source.arms:
-        rows += db.raw.execute(_text("find", name), values | {"status": status})
+        rows += db.along("find", name, **values, status=status)
     rows.sort(key=itemgetter(1), reverse=True)
     return rows[: values["limit"]]
 
@@ -106,7 +104,7 @@ def _fewest(db: Db, values: dict[str, Any], sources: list[Source], most: int) ->
         size = 0
         for name, status in source.arms:
             if size < fewest:
-                rows = list(db.raw.execute(_text("size", name), values | {"status": status, "limit": fewest - size}))
+                rows = db.along("size", name, **(values | {"status": status, "limit": fewest - size}))
                 size += rows[0][0]
         if size < fewest:
             best, fewest = source, size
@@ -143,10 +141,3 @@ def _by_state(statuses: frozenset[Status], of_type: str) -> Iterator[tuple[str, 
         yield ("running", None)
     if statuses & TERMINAL:
         yield (f"ended{of_type}", None)
-
-
-@cache
-def _text(statement: str, source: str) -> str:
-    """Return a statement over one source, put together from the pieces in reads.sql."""
-    text = statements()
-    return text[statement].replace("{source}", text[f"source_{source}"])

@@ -10,10 +10,10 @@ from rota.model.decide import CRASH_ERROR, Transition
 from rota.model.states import ErrorType, RunStatus, Status
 from rota.model.values import Claimed, Instant, NewRow, WorkerInfo, moment
 from rota.ports.store import Ending, Held, Reservation, Turned
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.endings import SETTLE_MAX, after_chain_ends, after_runs, end_waiting, finish, settle
-from rota.stores.sqlite.intake import enqueue
-from rota.stores.sqlite.turn import active_reservation
+from rota.stores.relational.db import Db
+from rota.stores.relational.endings import SETTLE_MAX, after_chain_ends, after_runs, end_waiting, finish, settle
+from rota.stores.relational.intake import enqueue
+from rota.stores.relational.turn import active_reservation
 
 _held = msgspec.json.Decoder(list[tuple[Claimed, int, str | None, str, int | None]])
 _types = msgspec.json.Decoder(tuple[str, ...])

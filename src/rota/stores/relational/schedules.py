@@ -15,8 +15,8 @@ from rota.model.schedule_options import as_options
 from rota.model.schedules import Calendar, Schedule, ScheduleState, next_look
 from rota.model.values import Instant, moment
 from rota.ports.schedules import Beat, Change, DueSchedule
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.verbs import audit
+from rota.stores.relational.db import Db
+from rota.stores.relational.verbs import audit
 
 _encode = msgspec.json.Encoder().encode
 

@@ -8,9 +8,9 @@ from rota.model.figures import Fared, together
 from rota.model.gate import Scope
 from rota.model.states import Status
 from rota.model.values import Instant, Stats
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.queue import numbers_json
-from rota.stores.sqlite.reads import lines
+from rota.stores.relational.db import Db
+from rota.stores.relational.queue import numbers_json
+from rota.stores.relational.reads import lines
 
 HOUR: Instant = 3_600_000_000
 HEADS = 50
@@ -37,7 +37,7 @@ def untally(db: Db, numbers: Sequence[int]) -> None:
 def stats(db: Db, now: Instant, hours: int, scope: Scope) -> Stats:
     """Return counts and ages of what is inside the scope, and how types fared in the last hours."""
     # One view of the store for all counts, so that they add up whoever writes meanwhile.
-    with db.raw:
+    with db.snapshot():
         found = _look(db, now, hours, scope)
     return found  # noqa: RET504 - a context manager may swallow an error, for all that mypy knows
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rota.model.gate import Actor
 from rota.model.values import Instant, Organization, OrganizationState, Template, TemplateState, User
-from rota.stores.sqlite import definitions, organizations
-from rota.stores.sqlite.base import Base
+from rota.stores.relational import definitions, organizations
+from rota.stores.relational.base import Base
 
 
 class Defining(Base):
@@ -15,7 +15,7 @@ class Defining(Base):
 
     def definitions(self) -> int:
         """Return the version of the definitions."""
-        with self._readers.take() as db:
+        with self._reading() as db:
             return int(db.value("definitions_version"))
 
     def put_templates(self, templates: Sequence[Template], *, actor: Actor, now: Instant) -> None:
@@ -34,13 +34,13 @@ class Defining(Base):
 
     def drop_template(self, name: str, *, actor: Actor, now: Instant) -> None:
         """Remove a template that has no jobs."""
-        with self._readers.take() as db:
+        with self._reading() as db:
             newest = definitions.look_for_jobs(db, name)
         self._write(lambda db: definitions.drop_template(db, name, actor, now, newest=newest))
 
     def templates(self) -> list[Template]:
         """Return every template."""
-        with self._readers.take() as db:
+        with self._reading() as db:
             return definitions.templates(db)
 
     def pause(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
@@ -53,7 +53,7 @@ class Defining(Base):
 
     def pauses(self) -> list[tuple[str, str]]:
         """Return what is paused."""
-        with self._readers.take() as db:
+        with self._reading() as db:
             return [(row[0], row[1]) for row in db.rows("pauses")]
 
     def put_organization(self, organization: Organization, *, actor: Actor, now: Instant) -> None:
@@ -66,7 +66,7 @@ class Defining(Base):
 
     def organizations(self) -> list[Organization]:
         """Return every organization."""
-        with self._readers.take() as db:
+        with self._reading() as db:
             return organizations.organizations(db)
 
     def put_user(self, user: User, *, actor: Actor, now: Instant) -> None:
@@ -79,5 +79,5 @@ class Defining(Base):
 
     def users(self) -> list[User]:
         """Return every user."""
-        with self._readers.take() as db:
+        with self._reading() as db:
             return organizations.users(db)

@@ -13,7 +13,7 @@ from rota.model.gate import Scope
 from rota.model.params import decode, decode_params
 from rota.model.states import ErrorType, RunStatus, Status
 from rota.model.values import Audited, Instant, Job, LogEntry, Run, dashed, moment, number_text
-from rota.stores.sqlite.connection import Db
+from rota.stores.relational.db import Db
 
 _strings = msgspec.json.Decoder(list[str])
 

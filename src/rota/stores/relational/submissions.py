@@ -8,9 +8,9 @@ import msgspec
 
 from rota.errors import DuplicateJob, RateLimited
 from rota.model.values import SECOND, Instant, NewRow, dashed, moment
-from rota.stores.sqlite import edges
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.queue import blob
+from rota.stores.relational import edges
+from rota.stores.relational.db import Db
+from rota.stores.relational.queue import blob
 
 
 class Counted(msgspec.Struct):

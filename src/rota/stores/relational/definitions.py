@@ -10,9 +10,9 @@ import msgspec
 from rota.errors import TemplateInUse, UnknownTemplate
 from rota.model.gate import Actor
 from rota.model.values import Held, Instant, Template, TemplateState, moment
-from rota.stores.sqlite import limits
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.verbs import audit
+from rota.stores.relational import limits
+from rota.stores.relational.db import Db
+from rota.stores.relational.verbs import audit
 
 
 def put_templates(db: Db, templates: Sequence[Template], actor: Actor, now: Instant) -> None:

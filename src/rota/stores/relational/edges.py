@@ -13,8 +13,8 @@ import msgspec
 from rota.model.dependencies import circle, find_circle, parent_ended
 from rota.model.states import CHAIN_ENDS, Status
 from rota.model.values import Instant, number_text
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.queue import numbers_json
+from rota.stores.relational.db import Db
+from rota.stores.relational.queue import numbers_json
 
 _encode = msgspec.json.Encoder().encode
 _numbers = msgspec.json.Decoder(list[int])

@@ -13,7 +13,7 @@ from rota.model.schedules import Fate, Schedule, lattice_of
 from rota.model.states import Status
 from rota.model.values import LATEST, Instant
 from rota.ports.schedules import Firing, Ledger, LedgerCursor, Occurrence
-from rota.stores.sqlite.connection import Db
+from rota.stores.relational.db import Db
 
 _encode = msgspec.json.Encoder().encode
 

@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 
 from rota.model.values import Claimed, Held, Instant
 from rota.ports.executor import Report
 from rota.ports.store import Choice, Reservation, Turn, Turned, Usage
-from rota.stores.sqlite import limits
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.endings import UNWRITABLE, expire, finish, finish_plain, settle
-from rota.stores.sqlite.queue import numbers_json, promote
-from rota.stores.sqlite.statements import candidates, candidates_slim
+from rota.stores.relational import limits
+from rota.stores.relational.db import Db
+from rota.stores.relational.endings import expire, finish, finish_plain, settle
+from rota.stores.relational.queue import numbers_json, promote
 
 _encode = msgspec.json.Encoder().encode
 _claimed = msgspec.json.Decoder(list[Claimed])
 
-ARMS_MAX = 200
-"""SQLite joins at most 500 SELECTs; more types than this are asked for in several queries."""
 RUN_LEAST, RUN_MAX = 50, 1000
 """Where so many rows of one kind were parked in one round, those that follow among the next so many are parked with them."""
 ROUNDS_MAX = 8
@@ -59,7 +55,7 @@ def keep(db: Db, reports: Sequence[Report]) -> None:
     """Write what running handlers reported. A run that has ended meanwhile keeps what it has."""
     for report in reports:
         # What can't be written is dropped: it was news on the way, and the wheel must not stand still for it.
-        with suppress(*UNWRITABLE):
+        with suppress(*db.unwritable), db.savepoint():
             _keep(db, report)
 
 
@@ -137,22 +133,14 @@ def _ready(db: Db, types: tuple[str, ...], want: int, *, slim: bool = False) -> 
     """Return the first of these types; slim ones lack what may be large, and are only looked at."""
     if not types:
         return []
-    if len(types) <= ARMS_MAX:
-        text = (candidates_slim if slim else candidates)(len(types))
-        return _claimed.decode(_single(db.raw.execute(text, (*types, want))))
-    offered: list[Claimed] = []
-    for start in range(0, len(types), ARMS_MAX):
-        some = types[start : start + ARMS_MAX]
-        offered += _claimed.decode(_single(db.raw.execute(candidates_slim(len(some)), (*some, want))))
-    return _whole(db, offered, want)
+    answers = [_claimed.decode(text) for text in db.candidates(types, want, slim=slim)]
+    if len(answers) == 1:
+        return answers[0]
+    return _whole(db, [job for offered in answers for job in offered], want)
 
 
 def _whole(db: Db, jobs: list[Claimed], want: int) -> list[Claimed]:
     return _claimed.decode(db.value("candidates_among", numbers=numbers_json(job.number for job in jobs), want=want)) if jobs else []
-
-
-def _single(cursor: Any) -> str:
-    return str(list(cursor)[0][0])  # noqa: RUF015 - read to the end, so that the statement goes back to the cache
 
 
 def _direct_candidate(db: Db, reservation: Reservation, types: tuple[str, ...]) -> list[Claimed]:

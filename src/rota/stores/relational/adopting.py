@@ -10,10 +10,10 @@ import msgspec
 from rota.model.gate import Actor
 from rota.model.values import Enqueued, Instant
 from rota.ports.store import Adopted, Ending, Turned
-from rota.stores.sqlite import intake
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.endings import finish
-from rota.stores.sqlite.verbs import audit
+from rota.stores.relational import intake
+from rota.stores.relational.db import Db
+from rota.stores.relational.endings import finish
+from rota.stores.relational.verbs import audit
 
 _encode = msgspec.json.Encoder().encode
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from rota.model.values import Dependency, Graph, Job, dashed, moment
-from rota.stores.sqlite import reads
-from rota.stores.sqlite.connection import Db
+from rota.stores.relational import reads
+from rota.stores.relational.db import Db
 
 _encode = msgspec.json.Encoder().encode
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import apsw
 import msgspec
 
 from rota.errors import DuplicateId
 from rota.model.ordering import GAP
 from rota.model.values import Enqueued, Held, Instant, NewRow, Origin
-from rota.stores.sqlite.connection import Db
+from rota.stores.relational.db import Db
 
 _encode = msgspec.json.Encoder().encode
 
@@ -34,7 +33,7 @@ def add_at_once(db: Db, row: NewRow, now: Instant, definitions: int) -> Enqueued
             queued_at=now,
             **_columns(row),
         )
-    except apsw.ConstraintError:
+    except db.conflict:
         # It is there already, most likely: the way that looks at each will say.
         return None
     return Enqueued(row.job_id, row.job_id, added[0][0], "QUEUED", added[0][1], existing=False) if added else None
@@ -144,8 +143,9 @@ def add(
         number = add_due(db, rows, now, number, blockers=blockers)
         return [Enqueued(first.job_id, first.job_id, number, status, position, existing=False)]
     many = len(rows) > 1
-    db.change(
+    start = db.added(
         "insert_jobs" if many else "insert_job",
+        len(rows),
         ids=bytes.fromhex("".join([row.job_id for row in rows])) if many else bytes.fromhex(first.job_id),
         params=f"[{','.join([row.params for row in rows])}]" if many else first.params,
         number=number,
@@ -158,7 +158,6 @@ def add(
         queued_at=None if waits else now,
         **_columns(first),
     )
-    start = db.raw.last_insert_rowid() - len(rows) + 1
     gap = 0 if waits else GAP
     return [
         Enqueued(row.job_id, row.job_id, start + index, status, position + gap * index, existing=False) for index, row in enumerate(rows)
@@ -170,8 +169,9 @@ def add_due(db: Db, rows: list[NewRow], now: Instant, number: int | None = None,
     first = rows[0]
     waits = first.run_at > now or blockers > 0
     position = 0 if waits else position_after(db, first.organization_id, first.policy.priority) + GAP
-    db.change(
+    return db.added(
         "insert_jobs_due",
+        len(rows),
         ids=bytes.fromhex("".join([row.job_id for row in rows])),
         schedules=bytes.fromhex("".join([row.schedule_id or "" for row in rows])),
         params=f"[{','.join([row.params for row in rows])}]",
@@ -187,7 +187,6 @@ def add_due(db: Db, rows: list[NewRow], now: Instant, number: int | None = None,
         queued_at=None if waits else now,
         **_columns(first),
     )
-    return db.raw.last_insert_rowid() - len(rows) + 1
 
 
 def _columns(row: NewRow) -> dict[str, Any]:

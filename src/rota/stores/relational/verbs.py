@@ -12,10 +12,10 @@ from rota.model.ordering import GAP, Room, make_room
 from rota.model.params import decode_params
 from rota.model.states import RETRYABLE_ENDS, Status
 from rota.model.values import Instant, dashed, moment
-from rota.stores.sqlite import edges, limits
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.endings import end_waiting
-from rota.stores.sqlite.queue import position_after
+from rota.stores.relational import edges, limits
+from rota.stores.relational.db import Db
+from rota.stores.relational.endings import end_waiting
+from rota.stores.relational.queue import position_after
 
 WINDOW = 64
 """How many neighbours a move looks at first; it doubles until there is room."""

@@ -10,10 +10,10 @@ from rota.errors import NotFound, StillLive, StillNeeded
 from rota.model.gate import Actor
 from rota.model.states import CHAIN_ENDS, Status
 from rota.model.values import Instant, PurgeCursor, Purged, dashed, number_text
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.queue import numbers_json
-from rota.stores.sqlite.stats import untally
-from rota.stores.sqlite.verbs import audit
+from rota.stores.relational.db import Db
+from rota.stores.relational.queue import numbers_json
+from rota.stores.relational.stats import untally
+from rota.stores.relational.verbs import audit
 
 START: PurgeCursor = (0, 0, 0)
 NAMED_MAX = 5
@@ -48,7 +48,7 @@ def purge(db: Db, before: Instant, limit: int, now: Instant, cursor: PurgeCursor
 
 def look(db: Db, before: Instant, limit: int, cursor: PurgeCursor | None) -> Purged:
     """Count what `purge` would remove."""
-    with db.raw:
+    with db.snapshot():
         plan = _plan(db, before, limit, cursor)
     plan.run_ids = []
     return plan.purged()

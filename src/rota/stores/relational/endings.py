@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
 from rota.model.decide import Transition
@@ -13,9 +12,9 @@ from rota.model.groups import PREDECESSOR_FAILED, REST_ENDS, OnFailure
 from rota.model.states import RUN_END, ErrorType, Status
 from rota.model.values import Instant
 from rota.ports.store import Ending, Turn, Turned
-from rota.stores.sqlite import edges, limits, stats
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.queue import numbers_json
+from rota.stores.relational import edges, limits, stats
+from rota.stores.relational.db import Db
+from rota.stores.relational.queue import numbers_json
 
 _encode = msgspec.json.Encoder().encode
 _open_endings = msgspec.json.Decoder(list[tuple[int, int, str, str | None]])
@@ -25,8 +24,6 @@ SETTLE_MAX = 500
 """How many who wait for an ended chain are told in the move that ends it; the rest is told turn by turn."""
 SHARES_MAX = 32
 """How many ended chains are told of side by side."""
-UNWRITABLE = (apsw.ConstraintError, apsw.SQLError, apsw.TooBigError, ValueError, TypeError, KeyError)
-"""What a text, a number or a move that the store can't hold raises: it spoils its own row and no other."""
 
 
 def finish_plain(db: Db, request: Turn, turned: Turned) -> None:
@@ -52,28 +49,24 @@ def finish_plain(db: Db, request: Turn, turned: Turned) -> None:
 def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, worker_id: bytes) -> None:
     """End attempts with all that belongs to each. If one can't be written, the batch is replayed one by one."""
     late = list(turned.late)
-    db.raw.execute("SAVEPOINT endings")
     try:
-        _finish_batch(db, endings, now, turned, worker_id)
-    except UNWRITABLE:
-        db.raw.execute("ROLLBACK TO endings")
+        with db.savepoint():
+            _finish_batch(db, endings, now, turned, worker_id)
+    except db.unwritable:
         turned.late = late
         for ending in endings:
             _finish_alone(db, ending, now, turned, worker_id)
-    db.raw.execute("RELEASE endings")
 
 
 def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_id: bytes) -> None:
-    db.raw.execute("SAVEPOINT ending")
     try:
-        _finish_batch(db, [ending], now, turned, worker_id)
-    except UNWRITABLE as error:
-        db.raw.execute("ROLLBACK TO ending")
+        with db.savepoint():
+            _finish_batch(db, [ending], now, turned, worker_id)
+    except db.unwritable as error:
         text = f"result could not be stored: {type(error).__name__}".encode(errors="replace").decode()
         turned.refused.append((ending.number, text))
         end = Transition(Status.DEAD_LETTER, error=text, error_type=ErrorType.PERMANENT)
         _finish_batch(db, [Ending(ending.number, ending.at, end, end, ending.successor_id)], now, turned, worker_id)
-    db.raw.execute("RELEASE ending")
 
 
 def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, worker_id: bytes) -> None:

@@ -17,8 +17,8 @@ import msgspec
 from rota.model.templates import Rate
 from rota.model.values import Claimed, Held, Instant
 from rota.ports.store import Counting, Starts, Usage
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.queue import numbers_json
+from rota.stores.relational.db import Db
+from rota.stores.relational.queue import numbers_json
 
 OFFER_MAX = 500
 """How many rows of a lane are offered again at once where no count bounds them; the rest follows turn by turn."""

@@ -1,0 +1,45 @@
+"""What the shared verbs ask of a connection. Each dialect has the statements under the same names, and this around them."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+
+class Db(Protocol):
+    """One connection and the named statements on it."""
+
+    conflict: tuple[type[Exception], ...]
+    """What a broken constraint raises: the row is there already, most likely."""
+    unwritable: tuple[type[Exception], ...]
+    """What a text, a number or a move that the store can't hold raises: it spoils its own row and no other."""
+
+    def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Run a named statement and return its rows."""
+
+    def row(self, name: str, /, **values: Any) -> tuple[Any, ...] | None:
+        """Run a named statement and return its first row."""
+
+    def value(self, name: str, /, **values: Any) -> Any:
+        """Run a named statement and return the first column of its first row."""
+
+    def change(self, name: str, /, **values: Any) -> int:
+        """Run a named statement and return how many rows it changed."""
+
+    def along(self, name: str, source: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Run a named statement over one of its sources, `source_` and this word, and return its rows."""
+
+    def added(self, name: str, count: int, /, **values: Any) -> int:
+        """Run a named statement that adds so many jobs, and return the number of the first: theirs follow each other."""
+
+    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[str]:
+        """Return the first ready jobs of these types, in the queue's order, as JSON arrays; slim ones lack what may be large.
+
+        Where one query can't ask for all types, each of several answers by itself, and all of them slim.
+        """
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """Undo what is written in the block, and only that, if it raises."""
+
+    def snapshot(self) -> AbstractContextManager[object]:
+        """Let all reads of the block see the store at one moment, whoever writes meanwhile."""

@@ -1,0 +1,224 @@
+"""The store on a relational database: every verb of the port, over the modules beside this one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from rota.errors import NotFound
+from rota.model.gate import EVERYTHING, Actor, Scope
+from rota.model.values import Claimed, Enqueued, Group, Instant, Job, NewRow, PurgeCursor, Purged, WorkerInfo, dashed
+from rota.ports.store import Adopted, Ending, Held, NewGroup, Peek, Reservation, Turn, Turned
+from rota.stores.relational import adopting, dependencies, groups, intake, recovery, retention, turn, verbs
+from rota.stores.relational.db import Db
+from rota.stores.relational.defining import Defining
+from rota.stores.relational.reading import Reading
+from rota.stores.relational.timing import Timing
+
+_numbers = msgspec.json.Decoder(tuple[int, ...])
+
+
+class RelationalStore(Reading, Defining, Timing):
+    """Implements `rota.ports.store.Store`, but for how a dialect opens, writes, reads and hears of others."""
+
+    # ---- the queue --------------------------------------------------------------------------------------------
+
+    def enqueue(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None) -> list[Enqueued]:
+        """Add jobs, all or none."""
+        if transaction is None:
+            return self._write(lambda db: intake.enqueue(db, rows, now, definitions))
+        # A savepoint: a caller who catches the refusal and goes on keeps nothing of a batch that was refused.
+        with self._of(transaction) as db, transaction.savepoint():
+            return intake.enqueue(db, rows, now, definitions)
+
+    def adopt(self, jobs: Sequence[Adopted], *, adopter_id: str, actor: Actor, now: Instant) -> list[Enqueued]:
+        """Take in what another system has begun."""
+        return self._write(lambda db: adopting.adopt(db, jobs, adopter_id, actor, now))
+
+    def turn(self, turn_: Turn) -> Turned:
+        """Make one turn."""
+        return self._write(lambda db: turn.turn(db, turn_), patient=True)
+
+    def peek(self, *, types: tuple[str, ...], worker_id: str) -> Peek:
+        """Look whether a turn is worth its commit."""
+        with self._reading() as db:
+            due = [earliest for _, earliest in db.rows("due_priorities")]
+            expiry = db.value("next_expiry")
+            if db.value("any_ended"):
+                # Some wait to be told that a chain has ended, and a turn tells them.
+                due.append(0)
+            return Peek(
+                ready=bool(db.value("is_ready", types=msgspec.json.encode(types).decode())) or db.row("active_reservation") is not None,
+                next_due=min(due + ([expiry] if expiry is not None else []), default=None),
+                cancelling=_numbers.decode(db.value("cancelling", worker_id=bytes.fromhex(worker_id))),
+                definitions=db.value("definitions_version"),
+                parked=bool(db.value("any_parked")),
+            )
+
+    def holding(self, worker_id: str) -> list[Claimed]:
+        """Return what a worker holds."""
+        with self._reading() as db:
+            return recovery.holding(db, worker_id)
+
+    def cancel(self, job_id: str, *, actor: Actor, now: Instant, reason: str | None = None) -> Job:
+        """Cancel a chain."""
+        return self._verb(lambda db: verbs.cancel(db, job_id, actor, now, reason))
+
+    def change(
+        self,
+        job_id: str,
+        *,
+        actor: Actor,
+        now: Instant,
+        priority: int | None = None,
+        params: str | None = None,
+        run_at: Instant | None = None,
+    ) -> Job:
+        """Change a waiting job."""
+        return self._verb(lambda db: verbs.change(db, job_id, actor, now, priority=priority, params=params, run_at=run_at))
+
+    def move(
+        self, job_id: str, *, actor: Actor, now: Instant, before: str | None = None, after: str | None = None, front: bool = False
+    ) -> Job:
+        """Reorder a QUEUED job."""
+        return self._verb(lambda db: verbs.move(db, job_id, actor, now, before=before, after=after, front=front))
+
+    def retry(self, job_id: str, *, new_id: str, actor: Actor, now: Instant) -> Job:
+        """Add a successor to an ended chain."""
+        return self._verb(lambda db: verbs.retry(db, job_id, new_id, actor, now))
+
+    def add_dependencies(self, job_id: str, parents: Sequence[str], *, on_failure: str, actor: Actor, now: Instant) -> Job:
+        """Let a waiting job wait for more."""
+        return self._verb(lambda db: dependencies.add_dependencies(db, job_id, parents, on_failure, actor, now))
+
+    def discard(self, job_id: str, *, actor: Actor, now: Instant) -> Purged:
+        """Remove one ended chain."""
+        return self._write(lambda db: retention.discard(db, job_id, actor, now))
+
+    def purge(
+        self,
+        *,
+        before: Instant,
+        limit: int,
+        now: Instant,
+        dry_run: bool,
+        cursor: PurgeCursor | None = None,
+        figures_before: Instant | None = None,
+    ) -> Purged:
+        """Remove what is old and not needed."""
+        if dry_run:
+            with self._reading() as db:
+                return retention.look(db, before, limit, cursor)
+        return self._write(lambda db: retention.purge(db, before, limit, now, cursor, figures_before=figures_before), patient=True)
+
+    # ---- groups -----------------------------------------------------------------------------------------------
+
+    def add_group(self, group: NewGroup, *, actor: Actor, now: Instant) -> Group:
+        """Make a group."""
+        self._write(lambda db: groups.add_group(db, group, actor, now))
+        return self._group(group.group_id)
+
+    def cancel_group(self, group_id: str, *, actor: Actor, now: Instant) -> Group:
+        """Cancel a group's chains."""
+        self._write(lambda db: groups.cancel_group(db, group_id, actor, now))
+        return self._group(group_id)
+
+    def group(self, group_id: str) -> Group | None:
+        """Return a group."""
+        with self._reading() as db:
+            return groups.read_group(db, group_id)
+
+    def groups(self, *, limit: int, scope: Scope = EVERYTHING) -> list[Group]:
+        """Return the newest groups."""
+        with self._reading() as db:
+            rows = db.rows("groups", limit=limit, organization_id=scope.organization, owner=scope.owner)
+            found = (groups.read_group(db, row[0]) for row in rows)
+            return [group for group in found if group is not None]
+
+    # ---- direct execution -------------------------------------------------------------------------------------
+
+    def reserve(
+        self, row: NewRow, *, reservation_id: str, reserved_by: str, worker_id: str, now: Instant, expires_at: Instant
+    ) -> Reservation | None:
+        """Make a direct job and its reservation."""
+        return self._write(
+            lambda db: recovery.reserve(
+                db, row, now, reservation_id=reservation_id, reserved_by=reserved_by, worker_id=worker_id, expires_at=expires_at
+            )
+        )
+
+    def reservation(self) -> Reservation | None:
+        """Return the ACTIVE reservation."""
+        with self._reading() as db:
+            return turn.active_reservation(db)
+
+    def give_up(self, reservation_id: str, *, now: Instant, stop_running: bool) -> bool:
+        """End a reservation and its job."""
+        return self._write(lambda db: recovery.give_up(db, reservation_id, now, stop_running=stop_running))
+
+    def give_up_waiting(self, reservation_id: str, *, now: Instant) -> bool:
+        """Give up a direct execution that has not started."""
+        return self._write(lambda db: recovery.give_up_waiting(db, reservation_id, now))
+
+    # ---- workers and recovery ---------------------------------------------------------------------------------
+
+    def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant) -> None:
+        """Record a worker."""
+        types = msgspec.json.encode(list(job_types)).decode()
+        self._write(lambda db: db.change("register", worker_id=worker_id, host=host, kind=kind, job_types=types, now=now))
+
+    def beat(self, worker_id: str, *, job_types: Sequence[str]) -> None:
+        """Advance a worker's beat."""
+        types = msgspec.json.encode(list(job_types)).decode()
+        self._write(lambda db: db.change("beat", worker_id=worker_id, job_types=types))
+
+    def stopping(self, worker_id: str, *, now: Instant) -> None:
+        """Record the beginning of a shutdown."""
+        self._write(lambda db: db.change("stopping", worker_id=worker_id, now=now))
+
+    def end_worker(self, worker_id: str, *, now: Instant) -> None:
+        """Record the end of a worker."""
+        self._write(lambda db: db.change("end_worker", worker_id=worker_id, now=now))
+
+    def workers(self, *, live: bool = True) -> list[WorkerInfo]:
+        """Return workers."""
+        with self._reading() as db:
+            return recovery.workers(db, ended=not live)
+
+    def held_by(self, worker_id: str, *, limit: int) -> list[Held]:
+        """Return what a lost worker held."""
+        with self._reading() as db:
+            return recovery.held_by(db, worker_id, limit)
+
+    def repair(self, *, since: Instant) -> list[Held]:
+        """Return attempts that lack their successor."""
+        with self._reading() as db:
+            return recovery.failed_without_successor(db, since)
+
+    def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> int:
+        """Write recovery's moves."""
+        return self._write(lambda db: recovery.recover(db, endings, held, now))
+
+    def add_successors(self, endings: Sequence[Ending], *, now: Instant) -> int:
+        """Give failed attempts the successors they lack."""
+        return self._write(lambda db: recovery.add_successors(db, endings, now))
+
+    def recovered(self, *, now: Instant) -> Instant:
+        """Record a finished recovery."""
+
+        def work(db: Db) -> Instant:
+            before = db.value("recovered_at")
+            db.change("set_recovered_at", now=now)
+            return int(before)
+
+        return self._write(work)
+
+    # ---- inside ---------------------------------------------------------------------------------------------------
+
+    def _group(self, group_id: str) -> Group:
+        group = self.group(group_id)
+        if group is None:
+            raise NotFound(f"there is no group {dashed(group_id)} in this store")
+        return group
