@@ -23,7 +23,7 @@ from rota.errors import (
 )
 from rota.model.gate import Role
 from rota.model.settings import Settings
-from rota.ports.store import Turn
+from rota.ports.turns import Turn
 from tests.faults import invariants
 from tests.stores.desk import Desk, inside
 

@@ -6,7 +6,7 @@ from rota.engine.dispatch import Dispatcher, Slots, runnable_types
 from rota.engine.predicates import PREDICATES, InUse, Waiting, World, first_block
 from rota.model.templates import Rate
 from rota.model.values import Claimed
-from rota.ports.store import Reservation, Starts, Usage
+from rota.ports.turns import Reservation, Starts, Usage
 
 
 def candidate(number, **fields):

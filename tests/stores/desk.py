@@ -13,7 +13,8 @@ from rota.model.gate import Actor, Role
 from rota.model.groups import Mode, OnFailure
 from rota.model.values import SECOND, Claimed, Enqueued, Group, Job, NewRow, Policy, dashed, undashed
 from rota.ports.clock import UuidV7
-from rota.ports.store import Choice, Ending, Held, NewGroup, Reservation, Store, Turn, Turned, Usage, Where
+from rota.ports.store import Held, NewGroup, Store, Where
+from rota.ports.turns import Choice, Ending, Reservation, Turn, Turned, Usage
 
 START = 1_772_366_400 * SECOND
 EXACT = msgspec.json.encode(Backoff(base=60, factor=2, cap=86_400, jitter=0)).decode()

@@ -15,7 +15,8 @@ from rota.errors import AlreadyEnded, IllegalMove, KeyTaken, StillLive
 from rota.model.decide import Completed, Crashed, Failed, Interrupted, Released, Skipped, Snoozed, Stopped, TimedOut
 from rota.model.states import RUN_END, Status
 from rota.model.values import SECOND, instant
-from rota.ports.store import Choice, Where
+from rota.ports.store import Where
+from rota.ports.turns import Choice
 from tests.stores.desk import ANNA, Desk, inside
 from tests.stores.makers import SqliteMaker
 from tests.stores.queue_model import LIVE, WAITING, ModelJob, Queue

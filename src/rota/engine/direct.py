@@ -16,7 +16,8 @@ from rota.model.states import Status
 from rota.model.values import SECOND, NewRow, Run, dashed
 from rota.ports.clock import Clock, Ids
 from rota.ports.liveness import Life, Liveness
-from rota.ports.store import Reservation, Store
+from rota.ports.store import Store
+from rota.ports.turns import Reservation
 
 LOOK_S = 0.01
 

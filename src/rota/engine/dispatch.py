@@ -8,7 +8,7 @@ import msgspec
 
 from rota.engine.predicates import LIMITS, OPEN, Limit, Predicate, Waiting, World, first_block, in_use
 from rota.model.values import Claimed
-from rota.ports.store import Choice, Reservation, Usage
+from rota.ports.turns import Choice, Reservation, Usage
 
 
 class Slots(msgspec.Struct, kw_only=True):

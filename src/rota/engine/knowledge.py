@@ -13,7 +13,8 @@ from rota.model.decide import Failed
 from rota.model.gate import Actor, may_use
 from rota.model.handler import Handler
 from rota.model.values import Claimed, Held, Instant, OrganizationState
-from rota.ports.store import Counting, Store
+from rota.ports.store import Store
+from rota.ports.turns import Counting
 
 ORGANIZATION_GONE = "Organization not found"
 

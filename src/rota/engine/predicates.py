@@ -13,7 +13,7 @@ import msgspec
 
 from rota.model.templates import Rate
 from rota.model.values import Held
-from rota.ports.store import Reservation, Starts, Usage
+from rota.ports.turns import Reservation, Starts, Usage
 
 
 class Waiting(msgspec.Struct, frozen=True):

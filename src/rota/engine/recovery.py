@@ -14,7 +14,8 @@ from rota.model.states import Status
 from rota.model.values import Claimed, Instant, WorkerInfo
 from rota.ports.clock import Clock, Ids
 from rota.ports.liveness import Life, Liveness
-from rota.ports.store import Ending, Held, Store
+from rota.ports.store import Held, Store
+from rota.ports.turns import Ending
 
 log = logging.getLogger("rota.recovery")
 

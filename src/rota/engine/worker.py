@@ -19,7 +19,7 @@ from rota.model.decide import Completed, Interrupted, Limits, Released, decide, 
 from rota.model.states import Status
 from rota.model.values import Claimed, Instant
 from rota.ports.executor import Ended, Report
-from rota.ports.store import Ending, Turn, Turned
+from rota.ports.turns import Ending, Turn, Turned
 
 log = logging.getLogger("rota.worker")
 

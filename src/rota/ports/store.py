@@ -11,7 +11,7 @@ Rules for every verb:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -20,7 +20,6 @@ import msgspec
 from rota.model.decide import Transition
 from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.groups import Mode, OnFailure
-from rota.model.templates import Rate
 from rota.model.values import (
     Audited,
     Claimed,
@@ -42,24 +41,12 @@ from rota.model.values import (
     User,
     WorkerInfo,
 )
-from rota.ports.executor import Report
 from rota.ports.schedules import Schedules
+from rota.ports.turns import Counting, Ending, Peek, Reservation, Turn, Turned, Usage
 
 
 class DefinitionsChanged(Exception):  # noqa: N818 - a signal to the caller, not an error of anybody
     """Templates, pauses or organizations have changed since the caller read them: read them anew and call again."""
-
-
-class Ending(msgspec.Struct):
-    """The end of one attempt that this worker holds, decided but not yet written."""
-
-    number: int
-    at: Instant
-    transition: Transition
-    if_cancelled: Transition
-    """Written instead if, inside the transaction, a cancel request is found on the job."""
-    successor_id: str
-    log_path: str | None = None
 
 
 class Past(msgspec.Struct, kw_only=True):
@@ -79,123 +66,6 @@ class Adopted(msgspec.Struct, kw_only=True):
     row: NewRow
     created_at: Instant
     past: Past | None = None
-
-
-class Reservation(msgspec.Struct, frozen=True):
-    """A direct execution's claim on the next slot."""
-
-    id: str
-    reserved_by: str
-    worker_id: str
-    job_id: str
-    job_number: int
-    reserved_at: Instant
-    expires_at: Instant
-
-
-class Choice(msgspec.Struct):
-    """What the dispatcher makes of the candidates: which to take now, which to park, and under which word."""
-
-    take: list[Claimed]
-    park: list[tuple[int, str]]
-    """What blocks a row is shared by all of its type and organization: the store may park more of them."""
-    leave: frozenset[str] = frozenset()
-    """Job types of which nothing more can start in this turn: they need not be offered again."""
-    again: bool = False
-    """Others were in the way and there is room left: offer more. A chooser that asks for it heeds its own room."""
-
-
-class Counting(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store is to count inside the turn's transaction, because some limit rests on it."""
-
-    running: bool
-    """RUNNING rows by organization and job type."""
-    limits: dict[str, int] = msgspec.field(default_factory=dict)
-    """How many may run, by the word under which a row beyond that is parked: `template-limit:mail`."""
-    rates: dict[str, Rate] = msgspec.field(default_factory=dict)
-    """How many may start inside a window, by job type."""
-    closed: frozenset[str] = frozenset()
-    """Words under which rows stay parked whatever is counted: of organizations that are paused or suspended."""
-    sweep: bool = False
-    """Look at every word that rows are parked under, and offer again what has room: the net under all else."""
-
-
-class Starts(msgspec.Struct, frozen=True):
-    """The starts of one rate-limited job type inside its window."""
-
-    count: int
-    next_at: Instant | None = None
-    """When the next may start; None: now."""
-
-
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in use at this moment of the transaction: nothing can start between the count and the claim."""
-
-    running: dict[tuple[str, str], int] = msgspec.field(default_factory=dict)
-    """RUNNING rows by (organization, job type)."""
-    starts: dict[str, Starts] = msgspec.field(default_factory=dict)
-    """By rate-limited job type."""
-    waiting: frozenset[str] = frozenset()
-    """Limited job types that have rows parked by a limit of their own."""
-
-
-Chooser = Callable[[list[Claimed], "Reservation | None", Usage], Choice]
-
-
-class Turn(msgspec.Struct, kw_only=True):
-    """One turn of the wheel: end what is over, keep what was reported, promote what is due, claim."""
-
-    now: Instant
-    worker_id: str
-    done: list[tuple[int, Instant]] = msgspec.field(default_factory=list)
-    """Plain completions (no result, no log): number and moment. The fast path of `endings`."""
-    endings: list[Ending] = msgspec.field(default_factory=list)
-    reports: list[Report] = msgspec.field(default_factory=list)
-    limit: int = 500
-    """Bound on promotions and expiries in this turn, and on what is offered to `choose` after its first round."""
-    types: tuple[str, ...] = ()
-    want: int = 0
-    """How many ready jobs to offer to `choose` at first; 0 claims nothing."""
-    choose: Chooser | None = None
-    run_ids: list[str] = msgspec.field(default_factory=list)
-    """At least `want` + 1 fresh ids."""
-    definitions: int = 0
-    """The version of the definitions that `types` and `choose` rest on: nothing is claimed if it has advanced."""
-    counting: Counting | None = None
-    """None: nothing is limited, and nothing is counted."""
-
-
-class Turned(msgspec.Struct, kw_only=True):
-    """What came of a turn."""
-
-    claimed: list[Claimed] = msgspec.field(default_factory=list)
-    late: list[int] = msgspec.field(default_factory=list)
-    """Endings refused because the run had already been ended by somebody else; counted in the store."""
-    refused: list[tuple[int, str]] = msgspec.field(default_factory=list)
-    """Endings the store could not write, with the reason; their runs ended FAILED, 'result could not be stored'."""
-    chains_ended: bool = False
-    next_due: Instant | None = None
-    """When the earliest PENDING job wants to be promoted, expires, or a rate limit has room again, as of this turn."""
-    room_at: Instant | None = None
-    """When a rate limit that keeps jobs waiting has room again."""
-    unfinished: bool = False
-    """Bounds were met: edges to resolve or rows to offer are left, so that another turn is worth making at once."""
-    definitions: int = 0
-    """The version of the definitions, as of this turn."""
-    given_up: bool = False
-    """Others have recorded this worker as ended: it claims nothing any more and must begin anew under another id."""
-
-
-class Peek(msgspec.Struct, frozen=True, kw_only=True):
-    """A look without a lock: is a turn worth its commit?"""
-
-    ready: bool
-    next_due: Instant | None
-    cancelling: tuple[int, ...]
-    """Numbers of this worker's RUNNING jobs that were asked to stop."""
-    definitions: int
-    parked: bool = False
-    """Rows are parked for another reason than direct execution."""
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True):

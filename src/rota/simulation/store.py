@@ -12,7 +12,8 @@ import apsw
 from rota.errors import InvalidOption, StoreUnusable
 from rota.model.settings import Settings
 from rota.model.values import Instant
-from rota.ports.store import Ending, Held
+from rota.ports.store import Held
+from rota.ports.turns import Ending
 from rota.stores.sqlite import SqliteStore, migrate
 from rota.stores.sqlite.connection import Db
 

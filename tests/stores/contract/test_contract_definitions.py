@@ -5,7 +5,7 @@ import pytest
 from rota.errors import TemplateInUse, UnknownTemplate
 from rota.model.decide import Completed
 from rota.model.values import Template, TemplateState
-from rota.ports.store import Choice
+from rota.ports.turns import Choice
 from tests.stores.desk import ANNA
 
 

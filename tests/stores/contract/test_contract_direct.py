@@ -4,7 +4,7 @@ import pytest
 
 from rota.model.decide import Completed, Crashed, Failed
 from rota.model.values import SECOND
-from rota.ports.store import Choice
+from rota.ports.turns import Choice
 from tests.stores.desk import ANNA, inside
 
 

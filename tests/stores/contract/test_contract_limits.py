@@ -19,7 +19,7 @@ from rota.engine.predicates import World
 from rota.model.decide import Completed, Crashed, Failed, Interrupted, Released
 from rota.model.templates import Rate
 from rota.model.values import SECOND
-from rota.ports.store import Counting, Starts
+from rota.ports.turns import Counting, Starts
 from tests.stores.desk import ANNA, Desk, inside
 from tests.stores.makers import SqliteMaker
 

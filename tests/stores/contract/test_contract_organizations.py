@@ -5,7 +5,7 @@ import pytest
 from rota.errors import NotFound, Refused, UnknownOrganization
 from rota.model.gate import Role, Scope
 from rota.model.values import Organization, OrganizationState, User
-from rota.ports.store import Choice
+from rota.ports.turns import Choice
 from tests.stores.desk import ANNA, inside
 
 ACME = Organization(name="acme", display_name="Acme", max_running=2, max_queued=10, max_priority=75)

@@ -12,7 +12,8 @@ from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.states import Status
 from rota.model.values import SECOND, instant
 from rota.ports.clock import UuidV7
-from rota.ports.store import Choice, Where
+from rota.ports.store import Where
+from rota.ports.turns import Choice
 from tests.stores.desk import ANNA, START, Desk, inside
 
 

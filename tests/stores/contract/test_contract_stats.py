@@ -6,7 +6,7 @@ from rota.model.decide import Completed, Crashed, Failed, Interrupted, Released,
 from rota.model.gate import Scope
 from rota.model.states import Status
 from rota.model.values import SECOND
-from rota.ports.store import Choice
+from rota.ports.turns import Choice
 from tests.stores.desk import ANNA, inside
 
 

@@ -21,7 +21,7 @@ from rota.model.decide import (
 from rota.model.states import Status
 from rota.model.values import SECOND, instant
 from rota.ports.executor import Report
-from rota.ports.store import Choice, Ending
+from rota.ports.turns import Choice, Ending
 from tests.stores.desk import ANNA, Desk, inside
 
 # ---- claim (X1, X2) --------------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ import pytest
 
 from rota.model.decide import Failed, TimedOut
 from rota.model.values import SECOND
-from rota.ports.store import Adopted, Choice, Where
+from rota.ports.store import Adopted, Where
+from rota.ports.turns import Choice
 from rota.stores.relational import lists
 from rota.stores.sqlite.statements import over_source, statements
 from tests.stores.desk import ANNA, START

@@ -9,7 +9,8 @@ import msgspec
 
 from rota.model.gate import Actor
 from rota.model.values import Enqueued, Instant
-from rota.ports.store import Adopted, Ending, Turned
+from rota.ports.store import Adopted
+from rota.ports.turns import Ending, Turned
 from rota.stores.relational import intake
 from rota.stores.relational.db import Db
 from rota.stores.relational.endings import finish

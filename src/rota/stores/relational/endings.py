@@ -11,7 +11,7 @@ from rota.model.decide import Transition
 from rota.model.groups import PREDECESSOR_FAILED, REST_ENDS, OnFailure
 from rota.model.states import RUN_END, ErrorType, Status
 from rota.model.values import Instant
-from rota.ports.store import Ending, Turn, Turned
+from rota.ports.turns import Ending, Turn, Turned
 from rota.stores.relational import edges, limits, stats
 from rota.stores.relational.db import Db
 from rota.stores.relational.queue import numbers_json

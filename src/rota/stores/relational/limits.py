@@ -16,7 +16,7 @@ import msgspec
 
 from rota.model.templates import Rate
 from rota.model.values import Claimed, Held, Instant
-from rota.ports.store import Counting, Starts, Usage
+from rota.ports.turns import Counting, Starts, Usage
 from rota.stores.relational.db import Db
 from rota.stores.relational.queue import numbers_json
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rota.model.gate import EVERYTHING, Scope
 from rota.model.values import Audited, Graph, Instant, Job, LogEntry, Run, Stats
-from rota.ports.store import Counting, Usage, Where
+from rota.ports.store import Where
+from rota.ports.turns import Counting, Usage
 from rota.stores.relational import graph, limits, lists, reads, stats
 from rota.stores.relational.base import Base
 

@@ -9,7 +9,8 @@ import msgspec
 from rota.model.decide import CRASH_ERROR, Transition
 from rota.model.states import ErrorType, RunStatus, Status
 from rota.model.values import Claimed, Instant, NewRow, WorkerInfo, moment
-from rota.ports.store import Ending, Held, Reservation, Turned
+from rota.ports.store import Held
+from rota.ports.turns import Ending, Reservation, Turned
 from rota.stores.relational.db import Db
 from rota.stores.relational.endings import SETTLE_MAX, after_chain_ends, after_runs, end_waiting, finish, settle
 from rota.stores.relational.intake import enqueue

@@ -10,7 +10,8 @@ import msgspec
 from rota.errors import NotFound
 from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.values import Claimed, Enqueued, Group, Instant, Job, NewRow, PurgeCursor, Purged, WorkerInfo, dashed
-from rota.ports.store import Adopted, Ending, Held, NewGroup, Peek, Reservation, Turn, Turned
+from rota.ports.store import Adopted, Held, NewGroup
+from rota.ports.turns import Ending, Peek, Reservation, Turn, Turned
 from rota.stores.relational import adopting, dependencies, groups, intake, recovery, retention, turn, verbs
 from rota.stores.relational.db import Db
 from rota.stores.relational.defining import Defining

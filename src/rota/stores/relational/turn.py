@@ -10,7 +10,7 @@ import msgspec
 
 from rota.model.values import Claimed, Held, Instant
 from rota.ports.executor import Report
-from rota.ports.store import Choice, Reservation, Turn, Turned, Usage
+from rota.ports.turns import Choice, Reservation, Turn, Turned, Usage
 from rota.stores.relational import limits
 from rota.stores.relational.db import Db
 from rota.stores.relational.endings import expire, finish, finish_plain, settle
