@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from rota.model.fates import Fated
-from rota.model.schedules import Fate, ScheduleState, next_look
+from rota.model.schedules import Fate, ScheduleState
 from rota.model.states import ErrorType, Status
 from rota.model.values import Instant
 from rota.ports.schedules import Awaited, Decide, DueJob, Fired, Firing, Settled
@@ -82,9 +82,9 @@ def _fire_all(db: Db, found: list[schedules.Due], decide: Decide, now: Instant, 
     if not found:
         return []
     for each in found:
-        if each.told_until is not None and each.told_until <= now:
+        if each.told_from is not None and each.told_until is not None and each.told_until <= now:
             # The clock is back where it was: the lower one was wrong, and what was told up to here holds.
-            each.schedule = ledger.tell_again(db, each.schedule, each.told_until)
+            each.schedule = ledger.tell_again(db, each.schedule, each.told_from, each.told_until)
     decided = [(each.schedule, decide(each)) for each in schedules.surroundings(db, found, rooms)]
     for schedule, firing in decided:
         if firing.drop and schedules.depending_on(db, schedule):
@@ -202,8 +202,7 @@ def _pull_back(db: Db, now: Instant, ahead: Instant, limit: int) -> bool:
         return False
     found = schedules.bare_of(db.value("schedules_too_far", now=now, limit=limit))
     for schedule in found:
-        ledger.take_back(db, schedule, now)
-        db.change("pull_back_schedule", schedule_id=schedule.id, now=now, next_at=next_look(schedule.timing, now))
+        ledger.pull_back(db, schedule, now)
     if len(found) == limit:
         return True
     # What waits for a time that was reckoned by the wrong clock, a retry's above all, waits as long from now on.

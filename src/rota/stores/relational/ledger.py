@@ -9,7 +9,7 @@ import msgspec
 
 from rota.model.fates import Fated
 from rota.model.lattice import Run
-from rota.model.schedules import Fate, Schedule, lattice_of
+from rota.model.schedules import Fate, Schedule, lattice_of, next_look
 from rota.model.states import Status
 from rota.model.values import LATEST, Instant
 from rota.ports.schedules import Firing, Ledger, LedgerCursor, Occurrence
@@ -43,35 +43,39 @@ def _extend(db: Db, schedule: Schedule, row: Fated, now: Instant) -> bool:
     return bool(db.change("extend_occurrence", schedule_id=schedule.id, now=now, **values))
 
 
-def tell_again(db: Db, schedule: Schedule, ahead_at: Instant) -> Schedule:
-    """Bring back what was told of due times after the cursor, before the clock was set back; return the schedule as it then was."""
-    lattice, after = lattice_of(schedule.timing), schedule.cursor_at
-    told = db.rows("told", schedule_id=schedule.id, after=after)
-    # Rows may lie inside others: from the inside out, each has what is left to it.
-    for due_at, last_due_at, count, fate, reason, recorded_at in sorted(told, key=lambda row: (row[1], -row[0])):
-        first = due_at if due_at > after else lattice.next(after)
-        if first is None or first > last_due_at:
-            continue
-        others = 0 if count == 1 else db.value("counted_after", schedule_id=schedule.id, first=first, last_due_at=last_due_at)
-        left = count
-        if others or first != due_at:
-            run = lattice.tally(first - 1, last_due_at)
-            left = max(1, min(count, run.count - others)) if run is not None else count
-        cut = None if first == due_at else db.row("occurrence", schedule_id=schedule.id, due_at=due_at, fate=fate)
-        if cut is not None and lattice.next(cut[0]) == first:
-            # It goes on where it was cut.
-            values = {"due_at": due_at, "last_due_at": last_due_at, "count": left, "fate": fate, "now": recorded_at}
-            db.change("extend_occurrence", schedule_id=schedule.id, **values)
-            continue
-        values = {"due_at": first, "last_due_at": last_due_at, "count": left, "fate": fate, "reason": reason, "recorded_at": recorded_at}
-        db.change("told_again", schedule_id=schedule.id, **values)
+def tell_again(db: Db, schedule: Schedule, told_from: Instant, told_until: Instant) -> Schedule:
+    """Bring back what was told before the clock was set back, as far as that is simple; return the schedule with its cursor there.
+
+    Where a row reaches over what was told of on the lower clock, nothing comes back: what is due since then has its fates anew.
+    """
+    after = schedule.cursor_at
+    rows = db.rows("told", schedule_id=schedule.id, after=told_from)
+    if lattice_of(schedule.timing).tally(told_from, after) is not None:
+        if any(due_at <= after < last_due_at for due_at, last_due_at, *_ in rows):
+            rows, told_until = [], after
+        rows = [row for row in rows if row[0] > after]
+    for due_at, last_due_at, count, fate, reason, recorded_at in rows:
+        values = {"due_at": due_at, "last_due_at": last_due_at, "count": count, "fate": fate, "reason": reason}
+        db.change("told_again", schedule_id=schedule.id, recorded_at=recorded_at, **values)
     db.change("forget_told", schedule_id=schedule.id)
-    return msgspec.structs.replace(schedule, cursor_at=ahead_at)
+    return msgspec.structs.replace(schedule, cursor_at=told_until)
+
+
+def pull_back(db: Db, schedule: Schedule, now: Instant) -> None:
+    """Bring a cursor back to now, with what is told beyond it: for good, unless the clock returns to where it was."""
+    told_from = db.value("told_from", schedule_id=schedule.id)
+    told = told_from is None or lattice_of(schedule.timing).tally(told_from, schedule.cursor_at) is None
+    if told:
+        db.change("keep_told", schedule_id=schedule.id, now=now)
+    else:
+        # Set back once more, after something was due on the lower clock: two pasts can't be told apart any more.
+        db.change("forget_told", schedule_id=schedule.id)
+    take_back(db, schedule, now)
+    db.change("pull_back_schedule", schedule_id=schedule.id, now=now, next_at=next_look(schedule.timing, now), told=int(told))
 
 
 def take_back(db: Db, schedule: Schedule, now: Instant) -> None:
-    """Take back the fates of times that have not come after all, for good unless the clock returns; what became a job stays."""
-    db.change("keep_told", schedule_id=schedule.id, now=now)
+    """Take back the fates of times that have not come after all; what became a job stays."""
     db.change("take_back_occurrences", schedule_id=schedule.id, now=now)
     lattice = lattice_of(schedule.timing)
     for due_at, fate, most in db.rows("reaching_occurrences", schedule_id=schedule.id, now=now):

@@ -28,6 +28,7 @@ class Due(msgspec.Struct, array_like=True, gc=False):
     schedule: Schedule
     has_live: int
     ahead_at: Instant | None
+    told_from: Instant | None
     told_until: Instant | None
 
 

@@ -17,9 +17,6 @@ SELECT due_at, fate, reason, last_due_at FROM (
     SELECT * FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at <= :cursor_at ORDER BY due_at DESC LIMIT 1) AS o
  WHERE recorded_at > (SELECT updated_at FROM schedules AS s WHERE s.schedule_id = o.schedule_id);
 
--- name: occurrence
-SELECT last_due_at FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at = :due_at AND fate = :fate;
-
 -- name: extend_occurrence
 UPDATE occurrences SET last_due_at = max(last_due_at, :last_due_at), count = count + :count, recorded_at = :now
  WHERE schedule_id = unhex(:schedule_id) AND due_at = :due_at AND fate = :fate;
@@ -41,18 +38,16 @@ SELECT o.schedule_id, o.due_at, o.last_due_at, o.count, o.fate, o.reason, o.reco
 SELECT due_at, last_due_at, count, fate, reason, recorded_at FROM occurrences_told
  WHERE schedule_id = unhex(:schedule_id) AND last_due_at > :after ORDER BY due_at;
 
+-- name: told_from
+SELECT told_from FROM schedules WHERE schedule_id = unhex(:schedule_id);
+
 -- name: told_again
-INSERT INTO occurrences (schedule_id, due_at, last_due_at, count, fate, reason, recorded_at)
-VALUES (unhex(:schedule_id), :due_at, :last_due_at, :count, :fate, :reason, :recorded_at)
-    ON CONFLICT (schedule_id, due_at, fate) DO NOTHING;
+-- What was cut of it goes on where it was.
+INSERT OR REPLACE INTO occurrences (schedule_id, due_at, last_due_at, count, fate, reason, recorded_at)
+VALUES (unhex(:schedule_id), :due_at, :last_due_at, :count, :fate, :reason, :recorded_at);
 
 -- name: forget_told
 DELETE FROM occurrences_told WHERE schedule_id = unhex(:schedule_id);
-
--- name: counted_after
--- What others have of the due times of a row, from a moment on.
-SELECT coalesce(sum(count), 0) FROM occurrences
- WHERE schedule_id = unhex(:schedule_id) AND due_at >= :first AND due_at <= :last_due_at AND fate <> 'SKIPPED_DST_GAP';
 
 -- name: reaching_occurrences
 SELECT due_at, fate, count FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at <= :now AND last_due_at > :now ORDER BY due_at DESC;

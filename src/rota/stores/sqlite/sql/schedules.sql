@@ -19,7 +19,7 @@ json_array(lower(hex(s.schedule_id)), s.name, s.organization_id, t.name,
 -- name: due_surroundings
 -- Whether it has live chains, and how far its cursor was before the clock was set back: few have that, and are asked for more.
 EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_schedule_live WHERE schedule_id = s.schedule_id AND schedule_id IS NOT NULL AND finished_at IS NULL),
-s.ahead_at, s.told_until
+s.ahead_at, s.told_from, s.told_until
 
 -- name: live_of
 SELECT lower(hex(root_id)) FROM jobs INDEXED BY jobs_schedule_live
@@ -145,8 +145,8 @@ UPDATE schedules SET cursor_at = :cursor_at, next_trigger_at = :next_at, last_tr
  WHERE rowid IN (SELECT value FROM json_each(:rowids));
 
 -- name: pull_back_schedule
-UPDATE schedules SET ahead_at = max(coalesce(ahead_at, 0), cursor_at), told_from = min(coalesce(told_from, :now), :now),
-                     told_until = coalesce(told_until, cursor_at), cursor_at = :now, next_trigger_at = :next_at
+UPDATE schedules SET ahead_at = max(coalesce(ahead_at, 0), cursor_at), told_from = iif(:told, :now, NULL),
+                     told_until = iif(:told, coalesce(told_until, cursor_at), NULL), cursor_at = :now, next_trigger_at = :next_at
  WHERE schedule_id = unhex(:schedule_id);
 
 -- name: rest_on_this_clock
