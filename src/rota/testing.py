@@ -29,7 +29,7 @@ from rota.model.checks import whole
 from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.templates import FIELDS
-from rota.model.values import SECOND, Instant, Job, instant, moment, undashed
+from rota.model.values import SECOND, Instant, Job, instant, moment, moment_of, undashed
 from rota.ports.store import Where
 from rota.surfaces.python import Rota
 
@@ -60,9 +60,7 @@ class Clock:
     @property
     def at(self) -> datetime:
         """The moment it shows."""
-        shown = moment(self._now)
-        assert shown is not None  # noqa: S101 - a moment
-        return shown
+        return moment_of(self._now)
 
     def advance(self, **duration: float) -> None:
         """Let time pass, in the words of timedelta: minutes=5."""

@@ -17,7 +17,7 @@ from rota.model.fates import Fated, Plan, plan, previous_due
 from rota.model.schedules import Fate, Kind, OnCompletion, Overlap, Schedule, ScheduleState, next_due
 from rota.model.settings import Settings
 from rota.model.states import Status
-from rota.model.values import SECOND, Instant, dashed, instant, moment, undashed
+from rota.model.values import SECOND, Instant, dashed, instant, moment_of, undashed
 from rota.ports.clock import Clock, Ids, zone_rules
 from rota.ports.schedules import Awaited, Beat, DueJob, DueSchedule, Firing
 from rota.ports.store import DefinitionsChanged, Store
@@ -269,14 +269,11 @@ class Trigger:
 
 
 def _news(schedule: Schedule, row: Fated, job_id: str | None = None) -> NotRun:
-    due_at, last_due_at = moment(row.due_at), moment(row.last_due_at)
-    assert due_at is not None  # noqa: S101 - a moment
-    assert last_due_at is not None  # noqa: S101 - a moment
     return NotRun(
         schedule=schedule.name,
         organization=schedule.organization,
-        due_at=due_at,
-        last_due_at=last_due_at,
+        due_at=moment_of(row.due_at),
+        last_due_at=moment_of(row.last_due_at),
         count=row.count,
         fate=row.fate,
         reason=row.reason,

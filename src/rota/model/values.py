@@ -420,8 +420,13 @@ def undashed(text: str) -> str | None:
 
 
 def moment(instant: Instant | None) -> datetime | None:
-    """Return an instant as an aware UTC datetime."""
-    return None if instant is None else _EPOCH + timedelta(microseconds=instant)
+    """Return an instant as an aware datetime, None for None."""
+    return None if instant is None else moment_of(instant)
+
+
+def moment_of(instant: Instant) -> datetime:
+    """Return an instant as an aware datetime."""
+    return _EPOCH + timedelta(microseconds=instant)
 
 
 def log_path(log_dir: str, run_id: str) -> str:
