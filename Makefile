@@ -22,7 +22,7 @@ help: ## List these commands
 run: .venv/.run ## Start Rota with the example application on ./rota.db
 	@exec $(BIN)/rota up --app examples.tour:rota --demo $(ARGS)
 
-test: .venv/.dev ## Run the tests: two at a time, then those marked serial alone
+test: .venv/.dev .venv/.servers ## Run the tests: two at a time, then those marked serial alone
 	@log=$$(mktemp -d)
 	trap 'rm -rf "$$log"' EXIT
 	if [ -t 1 ]; then colour=yes; else colour=auto; fi
@@ -98,6 +98,22 @@ clean: ## Remove .venv, caches and builds; databases stay
 .venv/.dev: .venv/.run requirements-dev.lock
 	@echo 'Installing the development tools into .venv'
 	$(INSTALL) --require-hashes -r requirements-dev.lock
+	touch $@
+
+# The servers that tests start for themselves, as Debian ships them: their programs only, no service.
+.venv/.servers: .venv/.python
+	@if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && ! command -v initdb >/dev/null; then
+	    if [ "$$(id -u)" = 0 ]; then root=; else root=sudo; fi
+	    command -v apt-get >/dev/null && { [ -z "$$root" ] || command -v sudo >/dev/null; } || {
+	        echo "PostgreSQL's server is missing, which the tests start: install it (on Debian: apt install postgresql) and run make again"
+	        exit 1
+	    }
+	    echo 'Installing PostgreSQL'
+	    # Without this the package makes a cluster of its own and starts it.
+	    $$root mkdir -p /etc/postgresql-common/createcluster.d
+	    echo 'create_main_cluster = false' | $$root tee /etc/postgresql-common/createcluster.d/no-cluster.conf >/dev/null
+	    $$root apt-get install -y -qq postgresql || { $$root apt-get update -qq && $$root apt-get install -y -qq postgresql; }
+	fi
 	touch $@
 
 .venv/.python:

@@ -11,16 +11,18 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from harness import compare, history, rota_only, schedules, soak, tenants
+from harness import compare, depth, history, profile, rota_only, schedules, soak, soak_postgres, tenants
 from harness.children import Children, NotMeasured
 from harness.figures import Figure, as_json, table
-from harness.install import install_node, install_python
-from harness.lab import FULL, QUICK, ROTA, SYSTEMS, Lab, System
+from harness.install import PINS, install_node, install_python
+from harness.lab import FULL, LONG, OWN, POSTGRES, PREFIX, QUICK, ROTA, ROTA_PG, SQLITE, SYSTEMS, Lab, Scale, System
 from harness.postgres import serving
 
 BENCH = Path(__file__).resolve().parent
@@ -30,6 +32,7 @@ MEASUREMENTS: dict[str, Callable[[Lab, Sequence[System]], Iterator[Figure]]] = {
     "bulk": compare.bulk,
     "drain": compare.drain,
     "idle": compare.idle,
+    "depth": depth.depth,
     "backlog": rota_only.backlog,
     "million": rota_only.million,
     "limits": tenants.limits,
@@ -41,7 +44,10 @@ MEASUREMENTS: dict[str, Callable[[Lab, Sequence[System]], Iterator[Figure]]] = {
     "start": rota_only.start,
 }
 NAMES = ", ".join([*(system.name for system in SYSTEMS), *MEASUREMENTS])
-ROTA_ALONE = {"backlog", "million", "limits", "quiet", "blocked", "history", "schedules", "process", "start"}
+ALONE = {"depth": ROTA_PG} | dict.fromkeys(
+    ["backlog", "million", "limits", "quiet", "blocked", "history", "schedules", "process", "start"], ROTA
+)
+"""Measurements of Rota alone, and on which store."""
 
 
 def main() -> int:
@@ -67,10 +73,19 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench/run.py", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small counts, one run of each, SQLite peers only")
+    parser.add_argument("--quick", action="store_true", help="small counts, one run of each; without --store on SQLite only")
+    parser.add_argument("--long", action="store_true", help="`depth` with a million waiting and five million ended jobs: half an hour more")
+    parser.add_argument("--store", choices=list(PREFIX), help="only what is on this kind of store")
     parser.add_argument("--only", metavar="NAME,…", help=f"systems and/or measurements: {NAMES}")
-    parser.add_argument("--soak", action="store_true", help=f"instead: {soak.JOBS:,} jobs through one worker, its memory over time")
-    parser.add_argument("--jobs", type=int, default=soak.JOBS, help="jobs of the soak")
+    parser.add_argument("--waiting", type=int, metavar="N", help="waiting jobs of `depth` and `backlog`")
+    parser.add_argument("--ended", type=int, metavar="N", help="ended jobs of `depth`")
+    parser.add_argument(
+        "--soak",
+        action="store_true",
+        help=f"instead: {soak.JOBS:,} jobs through one worker, its memory over time; with --store postgres the sizes of tables and indexes",
+    )
+    parser.add_argument("--profile", action="store_true", help="instead: where the time of Rota's drain on PostgreSQL goes, by statement")
+    parser.add_argument("--jobs", type=int, metavar="N", help="jobs of the soak or of the profile")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write every run's figure there")
     parser.add_argument("--no-node", action="store_true", help="leave out the Node peers")
     return parser.parse_args()
@@ -80,9 +95,9 @@ def _run(stack: ExitStack, options: argparse.Namespace, names: set[str]) -> int:
     load_before = os.getloadavg()[0]
     lab = _lab(stack, options)
     _probe_own(lab)
-    if options.soak:
-        return _soak(lab, options.jobs)
-    systems, measurements = _selected(names, quick=options.quick)
+    if options.soak or options.profile:
+        return _instead(stack, lab, options)
+    systems, measurements = _selected(names, store=options.store, quick=options.quick)
     _install(stack, lab, systems, no_node=options.no_node)
     figures = _measure(lab, systems, measurements)
     descriptions = [_describe(lab, system) for system in systems]
@@ -94,22 +109,28 @@ def _run(stack: ExitStack, options: argparse.Namespace, names: set[str]) -> int:
     return 0
 
 
-def _soak(lab: Lab, jobs: int) -> int:
+def _instead(stack: ExitStack, lab: Lab, options: argparse.Namespace) -> int:
     try:
-        soak.soak(lab, jobs)
+        if options.profile:
+            _start_postgres(stack, lab, profile.SETTINGS)
+            profile.profile(lab, options.jobs or profile.JOBS)
+        elif options.store == POSTGRES:
+            _start_postgres(stack, lab)
+            soak_postgres.soak(lab, options.jobs or soak.JOBS)
+        else:
+            soak.soak(lab, options.jobs or soak.JOBS)
     except NotMeasured as error:
         print(f"not measured: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _selected(names: set[str], *, quick: bool) -> tuple[list[System], list[str]]:
-    asked = [system for system in SYSTEMS if system.name in names] or list(SYSTEMS)
-    systems = [system for system in asked if not (quick and system.store == "postgres")]
+def _selected(names: set[str], *, store: str | None, quick: bool) -> tuple[list[System], list[str]]:
+    asked = [system for system in SYSTEMS if system.name in names]
+    kinds = {store} if store else {SQLITE} if quick and not asked else set(PREFIX)
+    systems = [system for system in asked or SYSTEMS if system.store in kinds]
     measurements = [name for name in MEASUREMENTS if name in names] or list(MEASUREMENTS)
-    if ROTA not in systems:
-        measurements = [name for name in measurements if name not in ROTA_ALONE]
-    return systems, measurements
+    return systems, [name for name in measurements if name not in ALONE or ALONE[name] in systems]
 
 
 def _measure(lab: Lab, systems: Sequence[System], measurements: Sequence[str]) -> list[Figure]:
@@ -135,7 +156,14 @@ def _lab(stack: ExitStack, options: argparse.Namespace) -> Lab:
     source = os.pathsep.join([str(BENCH.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"BENCH_COUNTERS": str(counters), "BENCH_STORES": str(folder), "PYTHONPATH": source}
     children = stack.enter_context(Children(environment, log))
-    return Lab(children, BENCH, KIT / "node/peers", counters, folder, QUICK if options.quick else FULL)
+    return Lab(children, BENCH, KIT / "node/peers", counters, folder, _scale(options))
+
+
+def _scale(options: argparse.Namespace) -> Scale:
+    scale = QUICK if options.quick else LONG if options.long else FULL
+    if options.waiting is not None:
+        scale = replace(scale, waiting=options.waiting, waiting_pg=options.waiting)
+    return scale if options.ended is None else replace(scale, ended_pg=options.ended)
 
 
 def _disk() -> str:
@@ -158,7 +186,7 @@ def _filesystem(path: str) -> str:
 
 def _probe_own(lab: Lab) -> None:
     """See whether this interpreter, which stands for the user's, has what Rota's side needs."""
-    for runtime, statement in (("yardstick", "import apsw"), ("rota", "from rota import Rota")):
+    for runtime, statement in OWN.items():
         try:
             lab.children.call([sys.executable, "-c", statement], cap_s=30)
         except NotMeasured as error:
@@ -168,13 +196,13 @@ def _probe_own(lab: Lab) -> None:
 
 def _install(stack: ExitStack, lab: Lab, systems: Sequence[System], *, no_node: bool) -> None:
     needed = {system.runtime for system in systems}
-    if "python" in needed:
-        _try(lab, "python", lambda: install_python(lab.children, BENCH, KIT))
+    for runtime in [name for name in PINS if name in needed]:
+        _try(lab, runtime, partial(install_python, lab.children, BENCH, KIT, PINS[runtime]))
     if "node" in needed and no_node:
         lab.missing["node"] = "left out by --no-node"
     elif "node" in needed:
         _try(lab, "node", lambda: install_node(lab.children, BENCH, KIT))
-    if any(system.store == "postgres" and not lab.why_not(system) for system in systems):
+    if any(system.store == POSTGRES and not lab.why_not(system) for system in systems):
         _start_postgres(stack, lab)
 
 
@@ -187,16 +215,16 @@ def _try(lab: Lab, runtime: str, install: Callable[[], Path]) -> None:
         lab.say(lab.missing[runtime])
 
 
-def _start_postgres(stack: ExitStack, lab: Lab) -> None:
+def _start_postgres(stack: ExitStack, lab: Lab, more: Mapping[str, str] | None = None) -> None:
     try:
-        server = stack.enter_context(serving(lab.children, Path(_disk()), KIT / "postgres"))
+        server = stack.enter_context(serving(lab.children, Path(_disk()), KIT / "postgres", more or {}))
     except NotMeasured as error:
-        lab.missing["postgres"] = str(error)
+        lab.missing[POSTGRES] = str(error)
         lab.say(f"no PostgreSQL: {error}")
         return
     lab.environment["BENCH_POSTGRES"] = server.url
     lab.server_pid = server.process.pid
-    lab.say(f"PostgreSQL {server.version} at {server.url}, fsync and synchronous_commit on")
+    lab.say(f"PostgreSQL {server.version} at {server.url}, {server.settings}")
 
 
 # ---- around the table ----------------------------------------------------------------------------------------------

@@ -4,64 +4,64 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 
-from peers.common import LATENCY, read_delays, read_starts
+from peers.common import LATENCY, read_delays
 
 from harness import usage
 from harness.children import Child, NotMeasured
+from harness.draining import Reading, describe_load, drain_rate
 from harness.figures import Figure, Unit, number
-from harness.lab import ROTA, Lab, System
+from harness.lab import POSTGRES, PREFIX, ROTA, ROTA_PG, Lab, System, by_store
 
-DRAIN_CAP_S = 45.0
 SETTLE_S = 3.0
 GAP_S = 0.05
 THREADS = 8
-
-
-class Reading(NamedTuple):
-    """One run's figure, and what is to be said about it."""
-
-    value: float
-    note: str = ""
+ROTAS = (ROTA, ROTA_PG)
 
 
 def enqueue(lab: Lab, systems: Sequence[System]) -> Iterator[Figure]:
     """Enqueue one by one from one process; for Rota also from eight threads at once, and with a unique key each."""
-    taking_part = [system for system in systems if system.enqueue]
-    topic = "enqueue one by one"
-    yield from _in_turns(lab, taking_part, topic, lambda system: f"{lab.scaled(system.enqueue):,} jobs", _enqueue_rate)
-    if ROTA in systems:
-        jobs = lab.scaled(ROTA.enqueue)
-        yield _rota_variant(lab, topic, f"{jobs:,} jobs, {THREADS} threads", f"Rota, {THREADS} threads", _threads_rate)
-        yield _rota_variant(lab, topic, f"{jobs:,} jobs, a unique_key each", "Rota, unique_key", _keyed_rate)
+    for store, members in by_store([system for system in systems if system.enqueue]):
+        topic = f"{PREFIX[store]}enqueue one by one"
+        series = _in_turns(lab, members, topic, _enqueue_rate)
+        yield from (_figure(one, topic, f"{lab.scaled(one.system.enqueue):,} jobs") for one in series)
+        for rota in [system for system in members if system in ROTAS]:
+            jobs = lab.scaled(rota.enqueue)
+            yield _rota_variant(lab, rota, topic, f"{jobs:,} jobs, {THREADS} threads", f"Rota, {THREADS} threads", _threads_rate)
+            yield _rota_variant(lab, rota, topic, f"{jobs:,} jobs, a unique_key each", "Rota, unique_key", _keyed_rate)
 
 
 def bulk(lab: Lab, systems: Sequence[System]) -> Iterator[Figure]:
     """Enqueue many at once: Rota from a generator, the others in chunks of 1,000, plain SQLite in transactions of 100."""
-    taking_part = [system for system in systems if system.bulk]
-    yield from _in_turns(lab, taking_part, "enqueue in bulk", lambda system: f"{lab.scaled(system.bulk):,} jobs", _bulk_rate)
+    for store, members in by_store([system for system in systems if system.bulk]):
+        topic = f"{PREFIX[store]}enqueue in bulk"
+        series = _in_turns(lab, members, topic, _bulk_rate)
+        yield from (_figure(one, topic, f"{lab.scaled(one.system.bulk):,} jobs") for one in series)
 
 
 def drain(lab: Lab, systems: Sequence[System]) -> Iterator[Figure]:
-    """Run no-op jobs with one and with two worker processes."""
-    taking_part = [system for system in systems if system.drain]
-    for workers in (1, 2):
-        topic = f"drain, {workers} worker process{'es' if workers > 1 else ''}"
-        measure = _drain_with(workers)
-        yield from _in_turns(lab, taking_part, topic, lambda system: f"{lab.scaled(system.drain):,} no-op jobs", measure)
+    """Run no-op jobs with one and with two worker processes; where there is a server, say who was busy."""
+    for store, members in by_store([system for system in systems if system.drain]):
+        costs: list[Figure] = []
+        for workers in (1, 2):
+            topic = f"{PREFIX[store]}drain, {workers} worker process{'es' if workers > 1 else ''}"
+            series = _in_turns(lab, members, topic, _drain_with(workers))
+            yield from (_figure(one, topic, f"{lab.scaled(one.system.drain):,} no-op jobs") for one in series)
+            if workers == 1:
+                costs = [*(_cpu_figure(lab, one, store) for one in series), *(_memory_figure(lab, one, store) for one in series)]
+        yield from costs
 
 
 def idle(lab: Lab, systems: Sequence[System]) -> Iterator[Figure]:
     """An idle worker: its CPU, and the delay from enqueue in another process to the handler's start."""
-    rows: list[Figure] = []
-    for system in (system for system in systems if system.drain):
-        rows += _idle_of(lab, system)
-    if ROTA in systems:
-        rows += _idle_inside(lab)
-    for topic in dict.fromkeys(row.topic for row in rows):
-        yield from (row for row in rows if row.topic == topic)
+    for store, members in by_store([system for system in systems if system.drain]):
+        rows = [row for system in members for row in _idle_of(lab, system)]
+        for rota in [system for system in members if system in ROTAS]:
+            rows += _idle_inside(lab, rota)
+        for topic in dict.fromkeys(row.topic for row in rows):
+            yield from (replace(row, topic=f"{PREFIX[store]}{topic}") for row in rows if row.topic == topic)
 
 
 # ---- taking turns ----------------------------------------------------------------------------------------------
@@ -69,74 +69,104 @@ def idle(lab: Lab, systems: Sequence[System]) -> Iterator[Figure]:
 Measure = Callable[[Lab, System], Reading]
 
 
-def _in_turns(lab: Lab, systems: Sequence[System], topic: str, work: Callable[[System], str], measure: Measure) -> list[Figure]:
+@dataclass
+class Series:
+    """What the runs of one system gave, and why some gave nothing."""
+
+    system: System
+    readings: list[Reading] = field(default_factory=list)
+    reason: str | None = None
+
+
+def _in_turns(lab: Lab, systems: Sequence[System], topic: str, measure: Measure) -> list[Series]:
     """Measure each system once, then each again: a slow minute of the machine hits all of them."""
-    reasons = {system.name: reason for system in systems if (reason := lab.why_not(system))}
-    readings: dict[str, list[Reading]] = {system.name: [] for system in systems}
+    series = [Series(system, reason=lab.why_not(system)) for system in systems]
     for run in range(lab.scale.runs):
-        for system in systems:
-            if system.name in reasons:
+        for one in series:
+            if one.reason:
                 continue
+            title = one.system.title
             try:
-                reading = measure(lab, system)
+                reading = measure(lab, one.system)
             except NotMeasured as error:
-                reasons[system.name] = str(error)
-                lab.say(f"{topic} · {system.title} · not measured: {error}")
+                one.reason = str(error)
+                lab.say(f"{topic} · {title} · not measured: {error}")
                 continue
-            readings[system.name].append(reading)
-            rate = f"{number(reading.value, Unit.PER_SECOND)}/s {reading.note}"
-            lab.say(f"{topic} · {system.title} · run {run + 1} of {lab.scale.runs}: {rate}")
-    return [_figure(system.title, topic, work(system), readings[system.name], reasons.get(system.name)) for system in systems]
+            one.readings.append(reading)
+            about = f"{reading.note} {reading.cpu} {describe_load([reading.load] if reading.load else [])}".strip()
+            lab.say(f"{topic} · {title} · run {run + 1} of {lab.scale.runs}: {number(reading.value, Unit.PER_SECOND)}/s {about}")
+    return series
 
 
-def _figure(title: str, topic: str, work: str, readings: Sequence[Reading], reason: str | None, baseline: str | None = None) -> Figure:
+def _figure(series: Series, topic: str, work: str, title: str | None = None, baseline: str | None = None) -> Figure:
+    readings, reason = series.readings, series.reason
     notes = [reading.note for reading in readings if reading.note]
+    notes += filter(None, [describe_load([reading.load for reading in readings if reading.load]), readings[-1].cpu if readings else ""])
     if readings and reason:
         notes.append(f"only {len(readings)} of the runs: {reason}")
     values = tuple(reading.value for reading in readings)
-    missing = reason if not readings else None
-    return Figure(
-        topic=topic, work=work, system=title, unit=Unit.PER_SECOND, values=values, notes=tuple(notes), missing=missing, baseline=baseline
-    )
+    row = Figure(topic=topic, work=work, system=title or series.system.title, unit=Unit.PER_SECOND, baseline=baseline)
+    return replace(row, values=values, notes=tuple(notes), missing=None if readings else reason)
 
 
-def _rota_variant(lab: Lab, topic: str, work: str, title: str, measure: Measure) -> Figure:
-    readings: list[Reading] = []
-    reason = lab.why_not(ROTA)
+def _cpu_figure(lab: Lab, series: Series, store: str) -> Figure:
+    loads = [reading.load for reading in series.readings if reading.load]
+    row = Figure(topic=f"{PREFIX[store]}CPU of a job", work=_drained(lab, series), system=series.system.title, unit=Unit.US)
+    if store == POSTGRES and loads:
+        worker, server = (fmean(load.cpu_us[part] for load in loads) for part in (0, 1))
+        row = replace(row, notes=(f"worker {worker:.0f}, PostgreSQL {server:.0f}",))
+    return replace(row, values=tuple(sum(load.cpu_us) for load in loads), missing=None if loads else series.reason or "no run")
+
+
+def _drained(lab: Lab, series: Series) -> str:
+    return f"draining {lab.scaled(series.system.drain):,} no-op jobs"
+
+
+def _memory_figure(lab: Lab, series: Series, store: str) -> Figure:
+    values = tuple(reading.load.peak_mib for reading in series.readings if reading.load)
+    row = Figure(topic=f"{PREFIX[store]}peak memory of one worker", work=_drained(lab, series), system=series.system.title, unit=Unit.MIB)
+    return replace(row, values=values, missing=None if values else series.reason or "no run")
+
+
+def _rota_variant(lab: Lab, rota: System, topic: str, work: str, title: str, measure: Measure) -> Figure:
+    series = Series(rota, reason=lab.why_not(rota))
     try:
-        while not reason and len(readings) < lab.scale.runs:
-            readings.append(measure(lab, ROTA))
-            lab.say(f"{topic} · {title}: {number(readings[-1].value, Unit.PER_SECOND)}/s")
+        while not series.reason and len(series.readings) < lab.scale.runs:
+            series.readings.append(measure(lab, rota))
+            lab.say(f"{topic} · {title}: {number(series.readings[-1].value, Unit.PER_SECOND)}/s")
     except NotMeasured as error:
-        reason = str(error)
-    return _figure(title, topic, work, readings, reason, baseline=ROTA.title)
+        series.reason = str(error)
+    return _figure(series, topic, work, title, baseline=rota.title)
 
 
 # ---- rates -----------------------------------------------------------------------------------------------------
 
 
 def _enqueue_rate(lab: Lab, system: System) -> Reading:
-    lab.ask(system, "reset")
-    jobs = lab.scaled(system.enqueue)
-    return Reading(jobs / lab.ask(system, "enqueue", jobs)["seconds"])
+    return _call_rate(lab, system, "enqueue", system.enqueue)
 
 
 def _threads_rate(lab: Lab, system: System) -> Reading:
-    lab.ask(system, "reset")
-    jobs = lab.scaled(system.enqueue)
-    return Reading(jobs / lab.ask(system, "enqueue_threads", jobs, THREADS)["seconds"])
+    return _call_rate(lab, system, "enqueue_threads", system.enqueue, THREADS)
 
 
 def _keyed_rate(lab: Lab, system: System) -> Reading:
-    lab.ask(system, "reset")
-    jobs = lab.scaled(system.enqueue)
-    return Reading(jobs / lab.ask(system, "enqueue_keyed", jobs)["seconds"])
+    return _call_rate(lab, system, "enqueue_keyed", system.enqueue)
 
 
 def _bulk_rate(lab: Lab, system: System) -> Reading:
+    return _call_rate(lab, system, "bulk", system.bulk)
+
+
+def _call_rate(lab: Lab, system: System, command: str, count: int, *words: object) -> Reading:
     lab.ask(system, "reset")
-    jobs = lab.scaled(system.bulk)
-    return Reading(jobs / lab.ask(system, "bulk", jobs)["seconds"])
+    jobs = lab.scaled(count)
+    server = lab.server_pid if system.store == POSTGRES else None
+    before = usage.cpu_s(server) if server else 0.0
+    answer = lab.ask(system, command, jobs, *words)
+    seconds, own, its = answer["seconds"], answer["cpu_s"], usage.cpu_s(server) - before if server else 0.0
+    note = f"CPU of a job: caller {1e6 * own / jobs:.0f}, PostgreSQL {1e6 * its / jobs:.0f} µs" if server else ""
+    return Reading(jobs / seconds, cpu=note)
 
 
 def _drain_with(workers: int) -> Measure:
@@ -147,30 +177,6 @@ def _drain_with(workers: int) -> Measure:
         return drain_rate(lab, system, jobs, watch=("watch", jobs), workers=workers)
 
     return measure
-
-
-def drain_rate(lab: Lab, system: System, jobs: int, *, watch: tuple[object, ...], workers: int = 1, **extra: str) -> Reading:
-    """Let workers run what is loaded; the rate is over the time from the first handler's start until the store says none is left."""
-    lab.clear()
-    watcher = lab.start(system, str(watch[0]), *watch[1:], **extra)
-    time.sleep(1.0)  # it has imported what it needs by then, and does not compete with the workers
-    with lab.working(system, workers, **extra) as crew:
-        try:
-            end = lab.answer(watcher, cap_s=DRAIN_CAP_S)["answer"]
-        except NotMeasured:
-            return _cut(lab, crew)
-    starts = read_starts(lab.counters)
-    note = f"{starts.jobs:,} starts for {jobs:,} jobs" if starts.jobs < jobs else ""
-    return Reading(jobs / (end - starts.first), note)
-
-
-def _cut(lab: Lab, crew: Sequence[Child]) -> Reading:
-    """Make do with what ran until the cap: its rate, marked."""
-    starts = read_starts(lab.counters)
-    if starts.jobs < 2:
-        ended = [child.returncode for child in crew if child.poll() is not None]
-        raise NotMeasured(f"the worker ended with {ended[0]}" if ended else f"no progress in {DRAIN_CAP_S:.0f} s")
-    return Reading((starts.jobs - 1) / (starts.last - starts.first), f"cut after {starts.jobs:,} starts")
 
 
 # ---- idle ------------------------------------------------------------------------------------------------------
@@ -197,21 +203,21 @@ def _idle_of(lab: Lab, system: System) -> list[Figure]:
         return [row, replace(row, topic=P99), replace(row, topic=CPU, unit=Unit.CPU)]
 
 
-def _idle_inside(lab: Lab) -> list[Figure]:
+def _idle_inside(lab: Lab, rota: System) -> list[Figure]:
     title = "Rota, same process"
     try:
-        if reason := lab.why_not(ROTA):
+        if reason := lab.why_not(rota):
             raise NotMeasured(reason)
-        lab.ask(ROTA, "reset")
+        lab.ask(rota, "reset")
         lab.clear()
-        lab.ask(ROTA, "pace_inside", lab.scale.paced, GAP_S)
-        return _delay_figures(lab, title, "worker in the enqueuing process", read_delays(lab.counters, LATENCY), baseline=ROTA.title)
+        lab.ask(rota, "pace_inside", lab.scale.paced, GAP_S)
+        return _delay_figures(lab, title, "worker in the enqueuing process", read_delays(lab.counters, LATENCY), baseline=rota.title)
     except NotMeasured as error:
         return [Figure(topic=topic, work="", system=title, unit=Unit.MS, missing=str(error)) for topic in (P50, P99)]
 
 
 def _idle_cpu(lab: Lab, system: System, worker: Child) -> Figure:
-    begun, server = usage.cpu_s(worker.pid), lab.server_pid if system.store == "postgres" else None
+    begun, server = usage.cpu_s(worker.pid), lab.server_pid if system.store == POSTGRES else None
     server_begun = usage.cpu_s(server) if server else 0.0
     time.sleep(lab.scale.idle_s)
     share = 100 * (usage.cpu_s(worker.pid) - begun) / lab.scale.idle_s

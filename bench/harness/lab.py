@@ -6,15 +6,17 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from harness.children import Child, Children, NotMeasured
 
 CALL_CAP_S = 90.0
+OWN = {"yardstick": "import apsw", "rota": "import rota", "rota-postgres": "import psycopg, rota"}
+"""What runs on this very interpreter, which stands for the user's, and what must be there for it."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +34,43 @@ class System:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
-ROTA = System("rota", "Rota", "rota_sqlite.py", "rota", "sqlite", 10_000, 100_000, 100_000)
-PLAIN = System("sqlite", "plain SQLite", "plain_sqlite.py", "yardstick", "sqlite", 10_000, 200_000)
+SQLITE, POSTGRES = "sqlite", "postgres"
+ROTA = System("rota", "Rota", "rota_sqlite.py", "rota", SQLITE, 10_000, 100_000, 100_000)
+ROTA_PG = System("rota-pg", "Rota", "rota_postgres.py", "rota-postgres", POSTGRES, 3_000, 100_000, 100_000, {"BENCH_ROTA_DATABASE": "rota"})
+PLAIN = System("sqlite", "plain SQLite", "plain_sqlite.py", "yardstick", SQLITE, 10_000, 200_000)
 SYSTEMS = (
     PLAIN,
     ROTA,
-    System("huey", "Huey", "huey_sqlite.py", "python", "sqlite", 5_000, 0, 10_000),
-    System("plainjob", "plainjob", "plainjob_sqlite.mjs", "node", "sqlite", 20_000, 100_000, 30_000),
-    System("plainjob-full", "plainjob, synced", "plainjob_sqlite.mjs", "node", "sqlite", 5_000, extra={"BENCH_PLAINJOB_SYNC": "FULL"}),
-    System("graphile-worker", "graphile-worker", "graphile_pg.mjs", "node", "postgres", 1_500, 50_000, 60_000),
-    System("pg-boss", "pg-boss", "pgboss_pg.mjs", "node", "postgres", 1_500, 50_000, 60_000),
+    System("huey", "Huey", "huey_sqlite.py", "python", SQLITE, 5_000, 0, 10_000),
+    System("plainjob", "plainjob", "plainjob_sqlite.mjs", "node", SQLITE, 20_000, 100_000, 30_000),
+    System("plainjob-full", "plainjob, synced", "plainjob_sqlite.mjs", "node", SQLITE, 5_000, extra={"BENCH_PLAINJOB_SYNC": "FULL"}),
+    ROTA_PG,
+    System("pgqueuer", "PgQueuer", "pgqueuer_pg.py", "python-postgres", POSTGRES, 3_000, 100_000, 50_000),
+    System("procrastinate", "Procrastinate", "procrastinate_pg.py", "python-postgres", POSTGRES, 2_000, 30_000, 5_000),
+    System("oban", "Oban for Python", "oban_pg.py", "python-oban", POSTGRES, 2_000, 30_000, 10_000),
+    System("chancy", "Chancy", "chancy_pg.py", "python-postgres", POSTGRES, 2_000, 30_000, 10_000),
+    System(
+        "chancy-2000",
+        "Chancy, 2,000 at once",
+        "chancy_pg.py",
+        "python-postgres",
+        POSTGRES,
+        drain=20_000,
+        extra={"BENCH_CHANCY_CONCURRENCY": "2000"},
+    ),
+    System("dbos", "DBOS", "dbos_pg.py", "python-postgres", POSTGRES, 1_000, 5_000, 3_000),
+    System("graphile-worker", "graphile-worker", "graphile_pg.mjs", "node", POSTGRES, 1_500, 50_000, 60_000),
+    System("pg-boss", "pg-boss", "pgboss_pg.mjs", "node", POSTGRES, 1_500, 50_000, 60_000),
 )
+PREFIX = {SQLITE: "", POSTGRES: "PostgreSQL: "}
+"""What stands before the topic of a row: systems are compared with those on the same kind of store."""
+
+
+def by_store(systems: Sequence[System]) -> Iterator[tuple[str, list[System]]]:
+    """Yield the kinds of store that these systems have, each with its systems."""
+    for store in PREFIX:
+        if members := [system for system in systems if system.store == store]:
+            yield store, members
 
 
 @dataclass(frozen=True)
@@ -55,10 +83,13 @@ class Scale:
     front: int
     paced: int
     idle_s: float
+    waiting_pg: int
+    ended_pg: int
 
 
-FULL = Scale(runs=3, divisor=1, waiting=1_000_000, front=20_000, paced=200, idle_s=10.0)
-QUICK = Scale(runs=1, divisor=10, waiting=50_000, front=5_000, paced=50, idle_s=3.0)
+FULL = Scale(runs=3, divisor=1, waiting=1_000_000, front=20_000, paced=200, idle_s=10.0, waiting_pg=200_000, ended_pg=200_000)
+LONG = replace(FULL, waiting_pg=1_000_000, ended_pg=5_000_000)
+QUICK = Scale(runs=1, divisor=10, waiting=50_000, front=5_000, paced=50, idle_s=3.0, waiting_pg=20_000, ended_pg=20_000)
 
 
 @dataclass
@@ -72,7 +103,7 @@ class Lab:
     stores: Path
     scale: Scale
     started_at: float = field(default_factory=time.monotonic)
-    runtimes: dict[str, Path] = field(default_factory=lambda: {"rota": Path(sys.executable), "yardstick": Path(sys.executable)})
+    runtimes: dict[str, Path] = field(default_factory=lambda: dict.fromkeys(OWN, Path(sys.executable)))
     missing: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     server_pid: int | None = None

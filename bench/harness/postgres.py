@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,23 +23,26 @@ _SETTINGS = {
     "unix_socket_directories": "",
     "fsync": "on",
     "synchronous_commit": "on",
+    "shared_buffers": "512MB",
     "max_connections": "200",
 }
+_TOLD = ("fsync", "synchronous_commit", "shared_buffers")
 _START_CAP_S = 30.0
 _UNPACK_CAP_S = 300.0
 
 
 class Server(NamedTuple):
-    """A running PostgreSQL: where it listens, its version, and its main process."""
+    """A running PostgreSQL: where it listens, its version, what was set, and its main process."""
 
     url: str
     version: str
+    settings: str
     process: Child
 
 
 @contextmanager
-def serving(children: Children, base: Path, unpacked: Path) -> Iterator[Server]:
-    """Run a fresh server with its data under `base`; NotMeasured says why there can be none."""
+def serving(children: Children, base: Path, unpacked: Path, more: Mapping[str, str]) -> Iterator[Server]:
+    """Run a fresh server with its data under `base` and these settings more; NotMeasured says why there can be none."""
     binaries = _binaries(Path("/usr/lib/postgresql")) or _unpack_debian(children, unpacked)
     folder = Path(tempfile.mkdtemp(prefix="rota-bench-pg-", dir=base))
     identity = _identity(folder)
@@ -49,11 +52,12 @@ def serving(children: Children, base: Path, unpacked: Path) -> Iterator[Server]:
         initdb = [str(binaries / "initdb"), "-D", str(folder / "data"), "-A", "trust", "-U", "postgres", "--locale=C", "-E", "UTF8"]
         children.collect(children.start(initdb, environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, **identity), cap_s=60)
         port = _free_port()
-        flags = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        flags = [part for name, value in (_SETTINGS | dict(more)).items() for part in ("-c", f"{name}={value}")]
         process = children.start([str(binaries / "postgres"), "-D", str(folder / "data"), "-p", str(port), *flags], environment, **identity)
         _wait_until_ready(children, binaries, port, process)
         version = children.call([str(binaries / "postgres"), "--version"], environment, cap_s=10).split()[2]
-        yield Server(f"postgresql://postgres@127.0.0.1:{port}", version, process)
+        said = ", ".join(f"{name}={_SETTINGS[name]}" for name in _TOLD)
+        yield Server(f"postgresql://postgres@127.0.0.1:{port}", version, said, process)
     finally:
         if process is not None:
             children.stop(process, first=signal.SIGINT)  # "fast": sessions are ended, nothing is lost

@@ -12,7 +12,8 @@ from peers.common import LATENCY, PROCESS, read_delays, read_starts, remove_sqli
 
 from harness import usage
 from harness.children import NotMeasured
-from harness.compare import GAP_S, drain_rate, percentile
+from harness.compare import GAP_S, percentile
+from harness.draining import drain_rate
 from harness.figures import Figure, Unit
 from harness.lab import ROTA, Lab, System
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from peers.common import LATENCY, read_delays, remove_sqlite
 
 from harness.children import NotMeasured
-from harness.compare import DRAIN_CAP_S, drain_rate
+from harness.draining import DRAIN_CAP_S, drain_rate
 from harness.figures import Figure, Unit, number
 from harness.lab import ROTA, Lab, System
 

@@ -111,7 +111,9 @@ export async function main(peer) {
   if (command !== "reset" && command !== "left" && command !== "watch") await peer.open();
   const own = { enqueue, pace, watch }[command];
   const begun = now();
+  const cpuBegun = process.cpuUsage();
   const answer = own ? await own(peer, ...numbers) : await peer[command](...numbers);
-  console.log(JSON.stringify({ seconds: now() - begun, answer: answer ?? null }));
+  const { user, system } = process.cpuUsage(cpuBegun);
+  console.log(JSON.stringify({ seconds: now() - begun, cpu_s: (user + system) / 1e6, answer: answer ?? null }));
   process.exit(0);
 }

@@ -2,7 +2,7 @@
 
 A peer is a class with the methods of `Peer`; its file ends in `main(ThatPeer())` and is run as a process of its own:
 
-    python huey_sqlite.py enqueue 5000        prints {"seconds": 1.8, "peak_kib": 31000}
+    python huey_sqlite.py enqueue 5000        prints {"seconds": 1.8, "cpu_s": 0.9, "peak_kib": 31000}
 
 Handlers call `started(payload)` first thing. Starts are counted in a 24-byte memory-mapped file per process, so that
 counting costs about a microsecond and the harness can read it from outside at any time. Standard library only.
@@ -128,6 +128,8 @@ class Peer:
 
     settings = ""
     """How it is set up here, for the reader of the table."""
+    unopened: tuple[str, ...] = ("reset",)
+    """Commands that want no `open` before them."""
 
     def version(self) -> str:
         """Return the system's own version."""
@@ -168,10 +170,15 @@ class Peer:
 
 def pace(send: Callable[[Payload], object], jobs: int, gap_s: float, kind: str = LATENCY) -> None:
     """Call `send` with fresh payloads, `gap_s` apart on average."""
-    rng = random.Random(jobs)  # spreads moments, guards nothing
-    for number in range(jobs):
-        time.sleep(gap_s * rng.uniform(0.5, 1.5))
+    for number, pause_s in enumerate(uneven(jobs, gap_s)):
+        time.sleep(pause_s)
         send(payload(number, kind))
+
+
+def uneven(count: int, gap_s: float) -> Iterator[float]:
+    """Yield so many pauses, `gap_s` on average and the same in each run."""
+    rng = random.Random(count)  # spreads moments, guards nothing
+    return (gap_s * rng.uniform(0.5, 1.5) for _ in range(count))
 
 
 def watch(left: Callable[[], int], jobs: int) -> float:
@@ -205,13 +212,14 @@ def main(peer: Peer) -> None:
         print(json.dumps({"version": peer.version(), "settings": peer.settings, "bulk": hasattr(peer, "bulk")}))
         return
     arguments = [_value(text) for text in rest]
-    if command != "reset":
+    if command not in peer.unopened:
         peer.open()
     before_kib = peak_kib()
-    begun = time.monotonic()
+    begun, cpu_begun = time.monotonic(), time.process_time()
     answer = getattr(peer, command)(*arguments)
-    seconds = time.monotonic() - begun
-    print(json.dumps({"seconds": seconds, "before_kib": before_kib, "peak_kib": peak_kib(), "answer": answer}), flush=True)
+    seconds, cpu_s = time.monotonic() - begun, time.process_time() - cpu_begun
+    known = {"seconds": seconds, "cpu_s": cpu_s, "before_kib": before_kib, "peak_kib": peak_kib()}
+    print(json.dumps(known | {"answer": answer}), flush=True)
 
 
 def _value(text: str) -> int | float | str:

@@ -10,9 +10,11 @@ from common import STORES, started
 from rota import Rota
 
 FILE = STORES / os.environ.get("BENCH_ROTA_FILE", "rota.db")
+DATABASE = os.environ.get("BENCH_ROTA_DATABASE", "")
+"""Where there is one, Rota is on the run's PostgreSQL and not in a file."""
 OPENED = time.monotonic()
 """When the store was opened, for the time until ready."""
-rota = Rota(str(FILE))
+rota = Rota(f"{os.environ.get('BENCH_POSTGRES')}/{DATABASE}" if DATABASE else str(FILE))
 
 
 @rota.job()

@@ -11,16 +11,20 @@ from random import Random
 import msgspec
 
 from rota.engine.parts import Parts
+from rota.engine.promoting import Place
 from rota.engine.registry import Registry
 from rota.engine.trigger import Alert
 from rota.engine.worker import Worker
-from rota.errors import InvalidOption
+from rota.errors import InvalidOption, StoreMoved
 from rota.executors import build, check_handler
 from rota.model.settings import Settings
+from rota.model.urls import StoreUrl
+from rota.model.values import Instant
 from rota.ports.clock import Clock, Ids
 from rota.ports.liveness import Liveness
 from rota.ports.store import Store
 from rota.ports.wakeup import Wakeup
+from rota.stores.locks import FileLocks
 
 DEFAULT_STORE = "rota.db"
 
@@ -32,27 +36,90 @@ class Opened(msgspec.Struct, frozen=True):
     liveness: Liveness
     log_dir: str
     wakeup: Callable[[], Wakeup] | None = None
+    time: Callable[[], Instant] | None = None
+    """The store's own clock, where it has one that all of its machines can see."""
 
 
-def store_url(given: str | os.PathLike[str] | None, environment: Mapping[str, str]) -> str:
+def store_url(given: str | os.PathLike[str] | None, environment: Mapping[str, str]) -> StoreUrl:
     """Return which store is meant: what was given, else $ROTA_STORE, else ./rota.db."""
-    return os.fspath(given) if given is not None else environment.get("ROTA_STORE") or DEFAULT_STORE
+    return StoreUrl(os.fspath(given) if given is not None else environment.get("ROTA_STORE") or DEFAULT_STORE)
 
 
-def open_store(url: str, settings: Settings, clock: Clock) -> Opened:
-    """Open the store that a URL or path names, and bring its schema up to date."""
-    path = _sqlite_path(url)
+def open_store(url: str, settings: Settings, clock: Clock, *, moved: bool = False) -> Opened:
+    """Open the store that a URL or path names, and bring its schema up to date. One that was moved is refused unless asked for."""
+    if is_postgres(url):
+        return _open_postgres(url, settings, clock, moved=moved)
+    return _open_sqlite(_sqlite_path(url), settings, clock, moved=moved)
+
+
+def open_place(url: str, settings: Settings) -> Place:
+    """Take the store that a URL or path names as a whole, to be copied or to be a copy."""
+    if is_postgres(url):
+        _import_postgres()
+        from rota.stores.postgres import places  # noqa: PLC0415 - a store is imported when it is used
+        from rota.stores.postgres.address import address  # noqa: PLC0415
+        from rota.stores.postgres.copying import PostgresDepot  # noqa: PLC0415
+
+        where = address(url, settings.schema)
+        log_dir = settings.log_dir or str(places.log_folder(where))
+        return Place(PostgresDepot(url, settings), FileLocks(places.workers_folder(where)), log_dir)
+    from rota.stores.sqlite.copying import SqliteDepot  # noqa: PLC0415 - a store is imported when it is used
+
+    depot = SqliteDepot(_sqlite_path(url), settings)
+    return Place(depot, FileLocks(Path(f"{depot.url}.workers")), settings.log_dir or f"{depot.url}.logs")
+
+
+def is_postgres(url: str) -> bool:
+    """Say whether a URL names a PostgreSQL database."""
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+def _open_sqlite(path: Path, settings: Settings, clock: Clock, *, moved: bool) -> Opened:
     from rota.stores.sqlite import SqliteStore  # noqa: PLC0415 - a store is imported when it is used
-    from rota.stores.sqlite.locks import FileLocks  # noqa: PLC0415
     from rota.stores.sqlite.watch import LogWatch  # noqa: PLC0415
 
     store = SqliteStore(path, settings)
+    _migrate(store, clock, moved=moved)
+    log_dir = settings.log_dir or f"{store.path}.logs"
+    return Opened(store, FileLocks(store.workers_folder), log_dir, partial(LogWatch, store.path))
+
+
+def _open_postgres(url: str, settings: Settings, clock: Clock, *, moved: bool) -> Opened:
+    _import_postgres()
+    from rota.stores.postgres import PostgresStore, places  # noqa: PLC0415 - a store is imported when it is used
+    from rota.stores.postgres.hints import Listener  # noqa: PLC0415
+
+    store = PostgresStore(url, settings)
+    _migrate(store, clock, moved=moved)
+    log_dir = settings.log_dir or str(places.log_folder(store.address))
+    locks, hints = FileLocks(places.workers_folder(store.address)), partial(Listener, store.address, settings)
+    return Opened(store, locks, log_dir, hints, store.time)
+
+
+def _import_postgres() -> None:
+    try:
+        import rota.stores.postgres  # noqa: F401, PLC0415 - a store is imported when it is used
+    except ImportError as error:
+        raise InvalidOption(f"a PostgreSQL store needs the driver ({error}): install rota[postgres]") from error
+
+
+def grants_for(url: str, settings: Settings, role: str, *, kind: str) -> list[str]:
+    """Return the statements that let a role of the database use its store."""
+    if not is_postgres(url):
+        raise InvalidOption("a SQLite store has no roles: who may write its file may do everything. Grants are for postgresql://…")
+    from rota.stores.postgres import grants  # noqa: PLC0415 - a store is imported when it is used
+
+    return grants.statements(kind, role, settings.schema)
+
+
+def _migrate(store: Store, clock: Clock, *, moved: bool) -> None:
     try:
         store.migrate(now=clock.now())
-    except BaseException:
+    except BaseException as error:
+        if moved and isinstance(error, StoreMoved):
+            return
         store.close()
         raise
-    return Opened(store, FileLocks(store.path), f"{store.path}.logs", partial(LogWatch, store.path))
 
 
 def make_worker(
@@ -67,6 +134,7 @@ def make_worker(
     inline: bool = False,
     alerts: Sequence[Alert] = (),
     fires: bool = True,
+    check_clock: Callable[[], object] | None = None,
 ) -> Worker:
     """Build a worker on an open store."""
     parts = Parts(
@@ -84,6 +152,7 @@ def make_worker(
         inline=inline,
         alerts=alerts,
         fires=fires,
+        check_clock=check_clock,
     )
     return Worker(parts, concurrency=concurrency)
 
@@ -103,7 +172,9 @@ def _sqlite_path(url: str) -> Path:
         return Path(url.removeprefix("sqlite:///"))
     scheme, found, _ = url.partition("://")
     if found:
-        raise InvalidOption(f"{scheme}:// is not a store this Rota can open: give a path or sqlite:///path")
+        raise InvalidOption(
+            f"{scheme}:// is not a store this Rota can open: give a path, sqlite:///path or postgresql://user@host/database"
+        )
     if not url:
         raise InvalidOption("the store's path is empty: give a path such as rota.db")
     return Path(url)

@@ -33,10 +33,12 @@
     │   ├── StillNeeded         a chain that others wait for can't be discarded
     │   ├── GroupRefused        a job that cannot join this group
     │   ├── ResourceBusy        direct execution found no slot in time; names the holder
+    │   ├── CopyRefused         a store that can't be copied as it stands, or not to there
     │   └── TransactionMisuse   a transaction used where it cannot be
     ├── WaitTimeout             the chain had not ended when the wait was over (also a TimeoutError)
     └── StoreError              the store itself
         ├── StoreUnusable       wrong file, no permission, made by a newer Rota
+        │   └── StoreMoved      what it held was moved elsewhere; says where
         ├── StoreBusy           another process held the write lock for too long
         └── StoreUnavailable    disk full, I/O error: nothing was written
 
@@ -263,8 +265,14 @@ class ResourceBusy(Refused):
     code = "resource_busy"
 
 
+class CopyRefused(Refused):
+    """The store can't be copied as it stands, or not to there; nothing was changed on either side."""
+
+    code = "copy_refused"
+
+
 class TransactionMisuse(Refused):
-    """A transaction was used where it can't be: closed, of another store, or not passed on."""
+    """A transaction was used where it can't be: closed, of another store, not passed on; or there is none."""
 
     code = "transaction_misuse"
 
@@ -285,6 +293,12 @@ class StoreUnusable(StoreError):
     """The store can't be opened as it is; nothing in it was changed."""
 
     code = "store_unusable"
+
+
+class StoreMoved(StoreUnusable):
+    """Everything in this store was moved to another place, which the message names; this one is closed."""
+
+    code = "store_moved"
 
 
 class StoreBusy(StoreError):

@@ -67,12 +67,67 @@ def test_a_worker_without_a_lock_here_is_given_up_when_its_beat_stood_still_for_
     job = rota.enqueue("act")
     lost_worker(rota, 1, lock="none")
     rota.turn()
-    clock.advance(seconds=29)
-    rota.turn()
+    pass_time(rota, clock, 29)
     assert statuses(rota, job) == ["RUNNING"]
-    clock.advance(seconds=2)
-    rota.turn()
+    pass_time(rota, clock, 2)
     assert statuses(rota, job)[0] == "FAILED"
+
+
+def pass_time(rota, clock, seconds):
+    """Let time pass while a worker turns, as workers do."""
+    for _ in range(seconds):
+        clock.advance(seconds=1)
+        rota.turn()
+
+
+def test_an_observer_that_could_not_beat_itself_gives_nobody_up_until_it_has_beaten_for_the_whole_lease(rota, clock, act):
+    job = rota.enqueue("act")
+    lost_worker(rota, 1, lock="none")
+    rota.turn()
+    # Everybody was away from the store for a while: who comes back first must not judge the others.
+    clock.advance(seconds=40)
+    rota.turn()
+    pass_time(rota, clock, 29)
+    assert statuses(rota, job) == ["RUNNING"]
+    pass_time(rota, clock, 2)
+    assert statuses(rota, job)[0] == "FAILED"
+
+
+def test_a_worker_that_beats_in_the_very_moment_it_is_given_up_is_left_alone(rota, clock, act, monkeypatch):
+    job = rota.enqueue("act")
+    desk = lost_worker(rota, 1, lock="none")
+    rota.turn()
+    pass_time(rota, clock, 29)
+    store = rota._open().store
+    give_up = type(store).give_up_worker
+
+    def beaten_first(self, worker_id, **given):
+        desk.store.beat(desk.worker, job_types=["act"])
+        return give_up(self, worker_id, **given)
+
+    monkeypatch.setattr(type(store), "give_up_worker", beaten_first)
+    pass_time(rota, clock, 20)
+    assert statuses(rota, job) == ["RUNNING"]
+
+
+def test_what_a_worker_held_that_was_given_up_by_one_who_died_then_is_ended_by_the_next_who_looks(rota, clock, act):
+    job = rota.enqueue("act")
+    desk = lost_worker(rota, 1, lock="none")
+    assert desk.store.give_up_worker(desk.worker, beat=0, now=clock.now())
+    assert [worker.running for worker in rota.workers()] == [1]
+    rota.turn()
+    assert statuses(rota, job) == ["FAILED", "COMPLETED"]
+    assert desk.worker not in {worker.id for worker in rota.workers()}
+
+
+def test_a_recovery_by_hand_gives_nobody_up_who_can_only_be_judged_by_a_beat(rota, clock, act):
+    job = rota.enqueue("act")
+    lost_worker(rota, 1, lock="none")
+    recovery = rota._recovery(rota._open())
+    for _ in range(10):
+        recovery.sweep(None)
+        clock.advance(seconds=10)
+    assert statuses(rota, job) == ["RUNNING"]
 
 
 def test_a_worker_whose_beat_goes_on_is_never_given_up(rota, clock, act):

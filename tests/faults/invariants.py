@@ -1,32 +1,18 @@
-"""What must hold of a store file whatever happened to the processes that used it. Reads the file raw: Rota has no say here."""
+"""What must hold of a store whatever happened to the processes that used it. Reads it raw: Rota has no say here."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
-import apsw
-
 from rota.model.states import CHAIN_ENDS, RUN_END, Status
+from tests.faults.raw import Database, damage, locks_folder, reading
 
 ENDED = {status.value for status in Status if status.ended}
 ATTEMPT_ENDS = ENDED - {status.value for status in CHAIN_ENDS}
-
-
-@contextmanager
-def reading(database: Path) -> Iterator[apsw.Connection]:
-    """One snapshot of the file, on a connection of our own that can't write."""
-    connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
-    connection.set_busy_timeout(10_000)
-    try:
-        connection.execute("BEGIN")
-        yield connection
-    finally:
-        connection.close()
 
 
 def lines(path: Path) -> list[str]:
@@ -35,15 +21,14 @@ def lines(path: Path) -> list[str]:
     return [line for line in text.split("\n")[:-1] if line]
 
 
-def check(database: Path, *, accepted: Iterable[str] = (), executed: Iterable[str] = ()) -> Counter[str]:
+def check(database: Database, *, accepted: Iterable[str] = (), executed: Iterable[str] = ()) -> Counter[str]:
     """Fail, naming everything that is wrong; return how many jobs there are of each status.
 
     `accepted`: ids that enqueue returned. `executed`: a job id for each time that a handler was entered. Read both
     before this is called: what came later is in the file, what came before must be.
     """
     with reading(database) as db:
-        wrong = [f"integrity_check: {row[0]}" for row in db.execute("PRAGMA integrity_check") if row[0] != "ok"]
-        wrong += [f"foreign_key_check: {row}" for row in db.execute("PRAGMA foreign_key_check")]
+        wrong = damage(database, db)
         jobs = list(
             db.execute(
                 "SELECT lower(hex(j.job_id)), lower(hex(j.root_id)), nullif(lower(hex(j.retry_of)), ''), j.attempt, j.status,"
@@ -73,20 +58,20 @@ def check(database: Path, *, accepted: Iterable[str] = (), executed: Iterable[st
     return Counter(row[4] for row in jobs)
 
 
-def tails(database: Path) -> dict[str, str]:
+def tails(database: Database) -> dict[str, str]:
     """The status of the last job of each chain, by the chain's root."""
     with reading(database) as db:
-        rows = db.execute("SELECT lower(hex(root_id)), status, max(attempt) FROM jobs GROUP BY root_id")
-        return {root: status for root, status, _ in rows}
+        return dict(db.execute("SELECT lower(hex(root_id)), status FROM jobs ORDER BY attempt"))
 
 
-def any_live(database: Path) -> bool:
+def any_live(database: Database) -> bool:
     """Whether a chain waits or runs."""
     with reading(database) as db:
-        return bool(list(db.execute("SELECT 1 FROM jobs WHERE finished_at IS NULL LIMIT 1")))
+        live = "jobs WHERE finished_at IS NULL" if isinstance(database, Path) else "job_live"
+        return bool(list(db.execute(f"SELECT 1 FROM {live} LIMIT 1")))
 
 
-def line(database: Path) -> list[str]:
+def line(database: Database) -> list[str]:
     """The chains that wait or run, in the order of the queue."""
     with reading(database) as db:
         rows = db.execute(
@@ -96,22 +81,22 @@ def line(database: Path) -> list[str]:
         return [row[0] for row in rows]
 
 
-def held_by_the_dead(database: Path) -> int:
+def held_by_the_dead(database: Database) -> int:
     """RUNNING jobs whose worker is recorded as ended, unknown, or has let go of its lock: recovery has yet to see them."""
     with reading(database) as db:
         rows = list(
             db.execute(
                 "SELECT lower(hex(j.worker_id)), count(*), w.ended_at IS NULL AND w.worker_id IS NOT NULL FROM jobs AS j"
-                " LEFT JOIN workers AS w USING (worker_id) WHERE j.status = 'RUNNING' GROUP BY j.worker_id"
+                " LEFT JOIN workers AS w ON w.worker_id = j.worker_id WHERE j.status = 'RUNNING' GROUP BY j.worker_id, w.worker_id"
             )
         )
     return sum(count for worker_id, count, registered in rows if not registered or not lock_is_held(database, worker_id))
 
 
-def lock_is_held(database: Path, worker_id: str) -> bool:
+def lock_is_held(database: Database, worker_id: str) -> bool:
     """Whether the kernel says that this worker, or a child that inherited its lock, lives."""
     try:
-        fd = os.open(database.with_name(f"{database.name}.workers") / f"{worker_id}.lock", os.O_RDWR)
+        fd = os.open(locks_folder(database) / f"{worker_id}.lock", os.O_RDWR)
     except FileNotFoundError:
         return False
     try:
@@ -123,7 +108,7 @@ def lock_is_held(database: Path, worker_id: str) -> bool:
     return False
 
 
-def errors(database: Path) -> Counter[tuple[str, str]]:
+def errors(database: Database) -> Counter[tuple[str, str]]:
     """How many runs ended with each kind of error and text."""
     with reading(database) as db:
         rows = db.execute("SELECT error_type, error, count(*) FROM job_runs WHERE error_type IS NOT NULL GROUP BY 1, 2")

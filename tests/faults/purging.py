@@ -10,7 +10,7 @@ from pathlib import Path
 from rota import Backoff, Rota, Settings
 from rota.compose import Opened
 from rota.stores.sqlite import SqliteStore
-from rota.stores.sqlite.locks import FileLocks
+from rota.stores.locks import FileLocks
 from tests.faults import invariants
 from tests.support.clock import ManualClock
 
@@ -55,7 +55,7 @@ def opened(path: Path, *, vfs: str | None = None) -> Iterator[Rota]:
     rota = Rota(path, clock=clock, settings=SETTINGS)
     register(rota)
     store = SqliteStore(path, SETTINGS, vfs=vfs)
-    rota._opened = Opened(store, FileLocks(store.path), f"{path}.logs")
+    rota._opened = Opened(store, FileLocks(store.workers_folder), f"{path}.logs")
     try:
         yield rota
     finally:

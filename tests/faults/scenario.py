@@ -15,7 +15,7 @@ from rota.model.values import Origin
 from rota.ports.store import NewGroup
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.connection import translated
-from rota.stores.sqlite.locks import FileLocks
+from rota.stores.locks import FileLocks
 from tests.support.clock import ManualClock
 
 SETTINGS = Settings(wal_pages=12, busy_timeout=1.0)
@@ -36,7 +36,7 @@ class Scenario:
         self.ack = ack
         register(self.rota)
         store = SqliteStore(path, SETTINGS, vfs=vfs)
-        self.rota._opened = Opened(store, FileLocks(store.path), None)
+        self.rota._opened = Opened(store, FileLocks(store.workers_folder), None)
         self.store = store
 
     def steps(self) -> Iterator[tuple[str, Callable[[], None]]]:

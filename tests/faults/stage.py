@@ -1,4 +1,4 @@
-"""Real processes on a real file: started here, and ended here by their own pids."""
+"""Real processes on a real store: started here, and ended here by their own pids."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
 import psutil
 
-from tests.faults import invariants
+from tests.faults import invariants, raw
 from tests.support.waiting import eventually
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -67,11 +68,11 @@ class Program:
 
 
 class Stage:
-    """A database, its processes, and the two ledgers kept outside of it: what was accepted, what was executed."""
+    """A store, its processes, and the two ledgers kept outside of it: what was accepted, what was executed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, database: raw.Database) -> None:
         self.folder = folder
-        self.database = folder / "rota.db"
+        self.database = database
         self.accepted_file = folder / "accepted"
         self.executed_file = folder / "executed"
         self.settings: dict[str, object] = {"recovery_interval": 0.1, "max_crashes": 1000}
@@ -79,11 +80,12 @@ class Stage:
 
     # ---- processes ----------------------------------------------------------------------------------------
 
-    def start(self, program: str, *args: object, prefix: tuple[str, ...] = (), database: Path | None = None, **settings: object) -> Program:
+    def start(self, program: str, *args: object, prefix: tuple[str, ...] = (), database: raw.Database | None = None, **settings: object) -> Program:
         out = self.folder / f"{len(self._programs)}-{program}.out"
         environment = os.environ | {
             "FAULTS_DB": str(database or self.database),
             "FAULTS_EXECUTED": str(self.executed_file),
+            "FAULTS_LOCKS": str(self.locks),
             "PYTHONPATH": str(SOURCE),
             "PYTHONUNBUFFERED": "1",
             **{f"ROTA_{name.upper()}": str(value) for name, value in (self.settings | settings).items()},
@@ -111,6 +113,18 @@ class Stage:
     def producer(self, count: int, *kinds: str, pause_ms: float = 0) -> Program:
         return self.start("producer", self.accepted_file, count, pause_ms, *kinds)
 
+    def freeze(self, program: Program) -> None:
+        """SIGSTOP a program outside of a write: one stopped inside would keep the others out, which is another story."""
+        while True:
+            program.send(signal.SIGSTOP)
+            eventually(lambda: psutil.Process(program.pid).status() == psutil.STATUS_STOPPED, what="the stop")
+            try:
+                with raw.locked(self.database, wait_s=0):
+                    return
+            except raw.BUSY:
+                program.send(signal.SIGCONT)
+                time.sleep(0.01)
+
     def close(self) -> None:
         for program in self._programs:
             if program.alive:
@@ -121,6 +135,11 @@ class Stage:
                     # Only what this program started, and only if its pid is still that very process.
                     if each.is_running():
                         each.kill()
+
+    @property
+    def locks(self) -> Path:
+        """Where workers keep their lock files."""
+        return raw.locks_folder(self.database)
 
     # ---- ledgers ------------------------------------------------------------------------------------------
 
@@ -138,7 +157,7 @@ class Stage:
         return [job_id for job_id, _, _ in self.entries]
 
     def check(self) -> Counter[str]:
-        """Check the file against the ledgers, which are read first."""
+        """Check the store against the ledgers, which are read first."""
         return invariants.check(self.database, accepted=self.accepted, executed=self.executed)
 
     def recovered(self, *, within: float = 20.0) -> None:

@@ -300,8 +300,8 @@ def test_callers_that_share_a_commit_share_its_fate(tmp_path, disk, prepared):
 
 
 @pytest.mark.parametrize(("kind", "step", "begin"), [("crash", 2, "prepared"), ("torn crash", 2, "prepared"), ("crash", 2, "nothing")])
-def test_a_process_that_dies_at_any_write_leaves_a_file_that_goes_on(stage, tmp_path, prepared, kind, step, begin):
-    program = stage.start("crash_disk", tmp_path, kind, step, prepared if begin == "prepared" else "-")
+def test_a_process_that_dies_at_any_write_leaves_a_file_that_goes_on(file_stage, tmp_path, prepared, kind, step, begin):
+    program = file_stage.start("crash_disk", tmp_path, kind, step, prepared if begin == "prepared" else "-")
     assert program.ends(within=50) == 0, program.text[-3000:]
     assert "violation" not in program.text, program.text[:3000]
     assert int(program.says("died")) > 60

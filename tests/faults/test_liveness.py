@@ -53,20 +53,6 @@ def worker_of(rota, job):
     return rota.get(job.id).worker_id.replace("-", "")
 
 
-def stop(stage, worker):
-    """SIGSTOP a worker outside of a write: one stopped inside would keep SQLite's write lock, which is another story."""
-    with closing(apsw.Connection(str(stage.database))) as other:
-        while True:
-            worker.send(signal.SIGSTOP)
-            eventually(lambda: psutil.Process(worker.popen.pid).status() == psutil.STATUS_STOPPED, what="the stop")
-            try:
-                other.execute("BEGIN IMMEDIATE; ROLLBACK")
-                return
-            except apsw.BusyError:
-                worker.send(signal.SIGCONT)
-                time.sleep(0.01)
-
-
 def untouched(rota, jobs):
     for job in jobs:
         [only] = rota.chain(job.id)
@@ -110,7 +96,7 @@ def test_a_worker_that_is_started_again_is_a_new_worker(stage, rota, gate):
 def test_a_stopped_worker_is_not_given_up_however_long_its_beat_stands_still(stage, rota, gate):
     stopped = stage.worker(1, beat=0.1)
     [job] = hold(stage, rota, gate)
-    stop(stage, stopped)
+    stage.freeze(stopped)
     other = stage.worker(1, lease_ttl=1, beat=0.1)
     before = beats(rota)[other.worker_id]
     eventually(lambda: beats(rota)[other.worker_id] > before + 15, what="twice the lease")
@@ -127,7 +113,7 @@ def test_a_stopped_worker_is_not_given_up_however_long_its_beat_stands_still(sta
 def test_a_stopped_worker_that_is_killed_is_given_up(stage, rota, gate):
     stopped = stage.worker(1)
     [job] = hold(stage, rota, gate)
-    stop(stage, stopped)
+    stage.freeze(stopped)
     stopped.kill()
     gate.touch()
     stage.worker(1)
@@ -166,7 +152,7 @@ def test_no_pid_is_kept_anywhere_so_a_reused_one_means_nothing(stage, rota, gate
         [row] = db.execute("SELECT * FROM workers")
     assert not any("pid" in name for name in columns)
     assert worker.pid not in row
-    [lock] = stage.database.with_name("rota.db.workers").iterdir()
+    [lock] = stage.locks.iterdir()
     assert str(worker.pid) not in lock.read_text()
 
 
@@ -176,6 +162,8 @@ def test_a_handler_process_that_outlives_its_worker_for_a_moment_keeps_it_alive(
     handler = psutil.Process(int(stage.entries[0][2]))
     handler.suspend()
     try:
+        # A stop is not there with the signal: each thread has to come by first.
+        eventually(lambda: handler.status() == psutil.STATUS_STOPPED, what="the stop")
         worker.kill()
         sweeps(rota)
         untouched(rota, [job])
@@ -210,7 +198,7 @@ def test_a_copy_of_the_process_that_a_handler_forked_does_not_keep_its_dead_work
 def test_a_worker_whose_lock_file_was_deleted_lives_by_its_beat_and_is_given_up_when_that_stands_still(stage, rota, gate):
     nameless = stage.worker(1, beat=0.1)
     [job] = hold(stage, rota, gate)
-    (stage.database.with_name("rota.db.workers") / f"{nameless.worker_id}.lock").unlink()
+    (stage.locks / f"{nameless.worker_id}.lock").unlink()
     other = stage.worker(1, lease_ttl=1, beat=0.1)
     before = beats(rota)[other.worker_id]
     eventually(lambda: beats(rota)[other.worker_id] > before + 15, what="longer than the lease")
@@ -228,8 +216,8 @@ def test_a_worker_whose_lock_file_was_deleted_lives_by_its_beat_and_is_given_up_
 def test_a_worker_that_was_given_up_and_comes_back_holds_nothing_that_nobody_would_recover(stage, rota, gate):
     lost = stage.worker(1, beat=0.1)
     [first] = hold(stage, rota, gate)
-    (stage.database.with_name("rota.db.workers") / f"{lost.worker_id}.lock").unlink()
-    stop(stage, lost)
+    (stage.locks / f"{lost.worker_id}.lock").unlink()
+    stage.freeze(lost)
     other = stage.worker(1, lease_ttl=1)
     eventually(lambda: len(rota.chain(first.id)) == 2, what="the end of its lease")
     gate.touch()
@@ -275,7 +263,7 @@ def test_a_worker_recorded_on_a_folder_that_was_restored_without_its_locks_is_re
     worker = stage.worker(1)
     [job] = hold(stage, rota, gate)
     worker.kill()
-    shutil.rmtree(stage.database.with_name("rota.db.workers"))
+    shutil.rmtree(stage.locks)
     stage.worker(1, lease_ttl=1)
     gate.touch()
     assert rota.wait(job.id, timeout=20).status == "COMPLETED"

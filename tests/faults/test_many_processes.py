@@ -1,4 +1,4 @@
-"""Several processes on one file: each job once, nobody starves, a lock held long delays and does no more."""
+"""Several processes on one store: each job once, nobody starves, a lock held long delays and does no more."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_write_lock_held_for_two_seconds_delays_and_loses_nothing(stage):
     workers = [stage.worker(4), stage.worker(4)]
     producer = stage.producer(1_000_000, "work:1", pause_ms=2)
     eventually(lambda: len(stage.entries) > 100, within=20, what="work under way")
-    locker = stage.start("locker", stage.database, 2.0)
+    locker = stage.start("locker", 2.0)
     locker.says("locked")
     with invariants.reading(stage.database) as db:
         [[before]] = db.execute("SELECT count(*) FROM jobs")
@@ -114,7 +114,7 @@ def test_a_worker_whose_turns_find_the_store_busy_keeps_its_outcomes_and_goes_on
     gate = stage.folder / "gate"
     jobs = [rota.enqueue("hold", {"gate": str(gate)}) for _ in range(2)]
     eventually(lambda: len(stage.entries) == 2, what="handlers at work")
-    locker = stage.start("locker", stage.database, 1.5)
+    locker = stage.start("locker", 1.5)
     locker.says("locked")
     gate.touch()
     assert locker.ends() == 0
@@ -131,7 +131,7 @@ def test_a_caller_that_can_wait_no_longer_is_told_so_and_nothing_is_written(stag
         rota.job(name="work")(lambda ctx, ms=0: None)
         kept = rota.enqueue("work", {})
         key = stage.folder / "key"
-        locker = stage.start("locker", stage.database, key)
+        locker = stage.start("locker", key)
         locker.says("locked")
         with pytest.raises(StoreBusy, match="busy_timeout"):
             rota.enqueue("work", {})

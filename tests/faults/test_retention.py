@@ -34,8 +34,8 @@ def template(folder):
 
 
 @pytest.mark.parametrize(("kind", "step"), [("crash", 1), ("torn crash", 3)])
-def test_a_purge_that_is_killed_at_any_write_leaves_a_whole_store_and_goes_on_later(stage, folder, template, kind, step):
-    program = stage.start("crash_purge", folder, kind, step, template)
+def test_a_purge_that_is_killed_at_any_write_leaves_a_whole_store_and_goes_on_later(file_stage, folder, template, kind, step):
+    program = file_stage.start("crash_purge", folder, kind, step, template)
     died = program.says("died", within=55.0)
     assert "violation" not in program.text, program.text
     assert int(died) * step > 30

@@ -10,8 +10,6 @@ from collections import Counter
 from contextlib import closing
 from itertools import pairwise
 
-import apsw
-import psutil
 import pytest
 
 from rota import Rota, Settings
@@ -41,7 +39,7 @@ def some_fired(stage, more):
 
 
 class Ledger:
-    """What stands in the file of one schedule, read raw."""
+    """What stands in the store of one schedule, read raw."""
 
     def __init__(self, stage, name: str) -> None:
         with invariants.reading(stage.database) as db:
@@ -149,7 +147,7 @@ def test_a_worker_that_is_stopped_leaves_the_firing_to_others_and_repeats_nothin
     workers = [stage.worker(2), stage.worker(2)]
     names = every_second(rota, 5)
     some_fired(stage, 5)
-    stop(stage, workers[0])
+    stage.freeze(workers[0])
     some_fired(stage, 8)
     workers[0].send(signal.SIGCONT)
     some_fired(stage, 5)
@@ -158,20 +156,6 @@ def test_a_worker_that_is_stopped_leaves_the_firing_to_others_and_repeats_nothin
         worker.ends()
     assert set(check_all(stage, names)) <= {"FIRED", "COALESCED"}
     stage.check()
-
-
-def stop(stage, worker):
-    """SIGSTOP a worker outside of a write: one stopped inside would keep SQLite's write lock."""
-    with closing(apsw.Connection(str(stage.database))) as other:
-        while True:
-            worker.send(signal.SIGSTOP)
-            eventually(lambda: psutil.Process(worker.pid).status() == psutil.STATUS_STOPPED, what="the stop")
-            try:
-                other.execute("BEGIN IMMEDIATE; ROLLBACK")
-                return
-            except apsw.BusyError:
-                worker.send(signal.SIGCONT)
-                time.sleep(0.01)
 
 
 def test_in_a_storm_of_edits_every_due_time_follows_one_definition_or_the_other(stage, rota):
@@ -241,7 +225,7 @@ def test_a_locked_database_delays_a_firing_and_loses_none(stage, rota):
     worker = stage.worker(2, busy_timeout=0.2)
     names = every_second(rota, 3)
     some_fired(stage, 3)
-    locker = stage.start("locker", stage.database, 1.5)
+    locker = stage.start("locker", 1.5)
     locker.says("locked")
     with closing(Rota(stage.database, settings=Settings(busy_timeout=0.1))) as impatient, pytest.raises(StoreBusy):
         impatient.pause_schedule("s0")

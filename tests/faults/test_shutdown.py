@@ -6,7 +6,6 @@ import signal
 import threading
 from contextlib import closing
 
-import apsw
 import pytest
 
 from rota import Rota
@@ -52,7 +51,7 @@ def test_sigterm_stops_claiming_lets_running_jobs_finish_and_exits_0(stage, rota
     assert [rota.get(job.id).status for job in running] == ["COMPLETED"] * 2
     assert [rota.get(job.id).status for job in [*waiting, late]] == ["QUEUED"] * 4
     assert rota.workers() == []
-    assert not list(stage.database.with_name("rota.db.workers").iterdir())
+    assert not list(stage.locks.iterdir())
     stage.check()
 
 
@@ -67,9 +66,8 @@ def test_a_sigterm_that_comes_while_the_worker_starts_is_obeyed_all_the_same(sta
     rota.enqueue_many([("work", {"ms": 5})] * 50)
     for _ in range(3):
         worker = stage.start("worker", 2)
-        with closing(apsw.Connection(str(stage.database), flags=apsw.SQLITE_OPEN_READONLY)) as look:
-            while not list(look.execute("SELECT 1 FROM workers WHERE ended_at IS NULL")):
-                assert worker.alive, worker.text
+        while not rota.workers():
+            assert worker.alive, worker.text
         worker.send(signal.SIGTERM)
         assert worker.ends() == 0
         assert rota.workers() == []
@@ -179,7 +177,7 @@ def test_a_sigterm_that_meets_a_locked_database_waits_for_it_and_loses_nothing(s
     worker = stage.worker(2, busy_timeout=0.2, shutdown_grace=0.5)
     jobs = hold(stage, rota, gate, 2)
     key = stage.folder / "key"
-    locker = stage.start("locker", stage.database, key)
+    locker = stage.start("locker", key)
     locker.says("locked")
     gate.touch()
     worker.send(signal.SIGTERM)
@@ -197,7 +195,7 @@ def test_a_worker_that_could_not_write_its_last_words_is_seen_to_be_dead_at_once
     worker = stage.worker(2, busy_timeout=0.2, shutdown_grace=0.5, kill_grace=0.2)
     hold(stage, rota, gate, 2)
     key = stage.folder / "key"
-    locker = stage.start("locker", stage.database, key)
+    locker = stage.start("locker", key)
     locker.says("locked")
     worker.send(signal.SIGTERM)
     worker.ends()
@@ -214,7 +212,7 @@ def test_a_worker_that_could_not_write_its_last_words_is_seen_to_be_dead_at_once
 def test_a_shutdown_that_began_while_the_store_was_busy_is_recorded_when_it_is_not(stage, rota, gate):
     worker = stage.worker(2, busy_timeout=0.1, shutdown_grace=1000)
     hold(stage, rota, gate, 2)
-    locker = stage.start("locker", stage.database, 1.0)
+    locker = stage.start("locker", 1.0)
     locker.says("locked")
     worker.send(signal.SIGTERM)
     assert locker.ends() == 0

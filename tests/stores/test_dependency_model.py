@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rota.errors import AlreadyEnded, DependencyCycle, IllegalMove, StillLive
 from rota.model.decide import Completed, Failed, Skipped
 from tests.stores.desk import ANNA, Desk
-from tests.stores.makers import SqliteMaker
+from tests.stores.makers import MAKERS
 
 ENDS = {"complete": Completed(), "fail": Failed("x"), "die": Failed("x", permanent=True), "skip itself": Skipped("x")}
 RULE_ENDS = {"skip": "SKIPPED", "cancel": "CANCELLED"}
@@ -189,11 +189,12 @@ class Story:
             chain.later = False
 
 
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.name)
 @settings(max_examples=150, deadline=None)
 @given(steps=st.lists(STEPS, min_size=5, max_size=40))
-def test_whatever_becomes_of_parents_every_child_is_where_the_model_says(steps):
+def test_whatever_becomes_of_parents_every_child_is_where_the_model_says(make, steps):
     with tempfile.TemporaryDirectory(prefix="rota-web-") as folder:
-        maker = SqliteMaker(Path(folder))
+        maker = make(Path(folder))
         try:
             story = Story(Desk(maker.open()))
             for step in steps:

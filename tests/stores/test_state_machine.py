@@ -18,7 +18,7 @@ from rota.model.values import SECOND, instant
 from rota.ports.store import Where
 from rota.ports.turns import Choice
 from tests.stores.desk import ANNA, Desk, inside
-from tests.stores.makers import SqliteMaker
+from tests.stores.makers import PostgresMaker, SqliteMaker
 from tests.stores.queue_model import LIVE, WAITING, ModelJob, Queue
 
 PICK = st.integers(0, 10_000)
@@ -59,10 +59,12 @@ def a_row():
 class QueueMachine(RuleBasedStateMachine):
     """One caller, one worker after another, and a clock that is moved."""
 
+    makes = SqliteMaker
+
     def __init__(self):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="rota-machine-"))
-        self.maker = SqliteMaker(self.folder)
+        self.maker = self.makes(self.folder)
         self.desk = Desk(self.maker.open())
         self.model = Queue()
         self.held = {}
@@ -276,7 +278,7 @@ class QueueMachine(RuleBasedStateMachine):
         """The process dies; another one opens the store, recovers, and goes on as a new worker."""
         lost, self.held = self.desk.worker, {}
         order = self.desk.order()
-        self.maker.close()
+        self.desk.store.close()
         self.desk.store = self.maker.open()
         assert self.desk.order() == order
         outcome = Interrupted() if stopping else Crashed()
@@ -423,7 +425,14 @@ def _model_facts(job):
     )
 
 
+class PostgresQueueMachine(QueueMachine):
+    """The same on the other store."""
+
+    makes = PostgresMaker
+
+
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(
+TestPostgresQueueMachine = PostgresQueueMachine.TestCase
+TestQueueMachine.settings = TestPostgresQueueMachine.settings = settings(
     max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from rota import Rota
+from rota import Rota, Settings
+from tests.stores.makers import PostgresMaker
 
 
 @pytest.fixture
@@ -27,3 +31,32 @@ def shared(rota: Rota) -> Rota:
     ]:
         rota.add_user(name, organization=organization, role=role)
     return rota
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[PostgresMaker]:
+    """A PostgreSQL database that has orders in it, and an empty store."""
+    made = PostgresMaker(tmp_path)
+    made._raw.execute("DROP TABLE IF EXISTS public.orders; CREATE TABLE public.orders (id integer PRIMARY KEY)")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def shop(database: PostgresMaker, settings: Settings) -> Iterator[Rota]:
+    """A Rota on that database, and the real clock."""
+    made = Rota(database.server.url(), settings=settings)
+
+    @made.job
+    def ship(order: int) -> int:
+        return order
+
+    @made.job
+    def once(order: int) -> int:
+        return order
+
+    # Templates are there from now on, and the clock of this priority has gone on from its beginning.
+    made.enqueue("ship", {"order": 0})
+    made.turn()
+    yield made
+    made.close()

@@ -112,6 +112,7 @@ class Pool:
             ("enqueue", "job_id"): st.one_of(st.none(), self.id),
             ("enqueue", "name"): st.sampled_from(TEMPLATES[:2]),
             ("load_definitions", "path"): st.just(__file__),
+            ("promote", "target"): st.just("/nowhere/rota.db"),
             ("set_template", "name"): st.sampled_from(TEMPLATES),
             ("add_user", "organization"): self.organization,
             ("change_user", "organization"): self.organization,

@@ -185,8 +185,10 @@ def test_pauses_of_an_organization_are_its_admins_and_all_others_the_managers(sh
         lambda rota, actor: rota.run(actor=actor),
         lambda rota, actor: rota.running(actor=actor).__enter__(),
         lambda rota, actor: rota.transaction(actor=actor).__enter__(),
+        lambda rota, actor: rota.promote("/nowhere/rota.db", actor=actor),
+        lambda rota, actor: rota.reopen(actor=actor),
     ],
-    ids=["workers", "recover", "turn", "start", "run", "running", "transaction"],
+    ids=["workers", "recover", "turn", "start", "run", "running", "transaction", "promote", "reopen"],
 )
 def test_what_serves_all_is_for_system_managers(shared: Rota, act):
     for actor in ("ada", "bob"):

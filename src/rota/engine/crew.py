@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections.abc import Sequence
+
 from rota.engine.parts import Parts
 from rota.model.values import Claimed
 from rota.ports.executor import Equipment, Executor, Sink
 from rota.ports.liveness import Lease
 
+log = logging.getLogger("rota.worker")
+
 
 class Crew:
-    """One executor for each place that handlers run in. Belongs to the worker's thread."""
+    """One executor for each place that handlers run in. Belongs to the worker's thread, but for `renew` and `cut`."""
 
     def __init__(self, parts: Parts, sink: Sink, *, slots: int) -> None:
         """Take what executors are built from."""
@@ -19,6 +25,9 @@ class Crew:
         self._executors: dict[str, Executor] = {}
         self.lease: Lease | None = None
         """The worker's sign of life, which handler processes inherit."""
+        self._until: float | None = None
+        self._grace_s = 0.0
+        self._cut = threading.Event()
 
     def at(self, place: str) -> Executor:
         """Return the executor of a place."""
@@ -36,7 +45,19 @@ class Crew:
                 lock_fd=self.lease.fd if self.lease else None,
             )
             executor = self._executors[place] = self._parts.build_executor(place, equipment)
+            if self._until is not None:
+                executor.renew(self._until)
         return executor
+
+    def submit(self, place: str, jobs: Sequence[Claimed]) -> bool:
+        """Start these; False: the crew is cut off and starts nothing."""
+        if self._cut.is_set():
+            return False
+        executor = self.at(place)
+        executor.submit(jobs)
+        if self._cut.is_set():
+            executor.cut(self._grace_s)  # it came between: whoever cut the others may not have seen this one
+        return True
 
     def occupied(self) -> int:
         """Return the slots in use."""
@@ -56,8 +77,28 @@ class Crew:
         for executor in self._executors.values():
             executor.interrupt()
 
+    def renew(self, until: float | None) -> None:
+        """Let handlers run until this monotonic moment; None: for as long as they like. From any thread."""
+        self._until = until
+        for executor in tuple(self._executors.values()):
+            executor.renew(until)
+
+    def cut(self, grace_s: float) -> tuple[Executor, ...]:
+        """Stop every handler and start none until closed; return who may still be running some. From any thread."""
+        self._grace_s = grace_s
+        self._cut.set()
+        executors = tuple(self._executors.values())
+        for executor in executors:
+            try:
+                executor.cut(grace_s)
+            except Exception:
+                log.exception("handlers could not be told to stop; the process ends if they don't")
+        return executors
+
     def close(self) -> None:
         """Let go of threads, loop and processes; what is needed again is built anew."""
         for executor in self._executors.values():
             executor.close()
         self._executors.clear()
+        self._until = None
+        self._cut.clear()

@@ -83,7 +83,8 @@ class Direct(msgspec.Struct, kw_only=True, frozen=True):
         return f"resource busy: {other.reserved_by} holds the next slot for job {dashed(other.job_id)}; try again when it has ended"
 
     def _any_worker(self) -> bool:
-        return any(worker.kind == "worker" and worker.id != self.idle_id and self._lives(worker.id) for worker in self.store.workers())
+        found = (worker for worker in self.store.workers() if worker.kind == "worker" and worker.ended_at is None)
+        return any(worker.id != self.idle_id and self._lives(worker.id) for worker in found)
 
     def _lives(self, worker_id: str) -> bool:
         with self.liveness.seize(worker_id) as life:

@@ -34,6 +34,7 @@ class Driver:
     def start(self) -> None:
         """Register the worker, recover, and begin to turn."""
         self.worker.start()
+        self.worker.standing.watch()
         self._thread.start()
 
     def stop(self, *, grace_s: float | None = None) -> None:

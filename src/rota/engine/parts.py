@@ -36,6 +36,8 @@ class Parts(msgspec.Struct, kw_only=True, frozen=True):
     """Told of due times that did not run."""
     fires: bool = True
     """Fire schedules: a worker that is there for one job alone does not."""
+    check_clock: Callable[[], object] | None = None
+    """Compares the clock with the store's own, where it follows that."""
     wakeup: Callable[[], Wakeup] | None = None
     """Makes the hints that other processes have committed."""
     inline: bool = False

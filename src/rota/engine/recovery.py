@@ -8,6 +8,7 @@ from random import Random
 
 import msgspec
 
+from rota.engine.lease import Renewal
 from rota.model.decide import Crashed, Failed, Interrupted, Limits, Outcome, TimedOut, decide, decide_cancelled
 from rota.model.settings import Settings
 from rota.model.states import Status
@@ -47,15 +48,20 @@ class Recovery:
         ids: Ids,
         rng: Random,
         settings: Settings,
+        renewal: Renewal | None = None,
         tell_dead: Callable[[Sequence[str]], object] | None = None,
     ) -> None:
-        """Take what it watches with; `tell_dead` hears of jobs that ended for good."""
+        """Take what it watches with; `tell_dead` hears of jobs that ended for good.
+
+        Without a lease of its own (`renewal`) it leaves alone whom only a beat can judge.
+        """
         self._store = store
         self._liveness = liveness
         self._clock = clock
         self._ids = ids
         self._rng = rng
         self._settings = settings
+        self._renewal = renewal
         self._tell_dead = tell_dead
         self._beats: dict[str, tuple[int, float]] = {}
 
@@ -82,7 +88,7 @@ class Recovery:
 
     def _look(self, worker: WorkerInfo, done: Recovered) -> None:
         with self._liveness.seize(worker.id) as life:
-            if life is Life.ALIVE or (life is Life.UNKNOWN and not self._stood_still(worker)):
+            if worker.ended_at is None and not self._is_gone(worker, life):
                 return
             outcome: Outcome = Interrupted() if worker.stopping_at is not None else Crashed()
             jobs = self._end_all(worker.id, outcome)
@@ -94,14 +100,24 @@ class Recovery:
         done.jobs += jobs
         log.warning("worker %s is gone: %d of its jobs were ended and go on by their budgets", worker.id, jobs)
 
+    def _is_gone(self, worker: WorkerInfo, life: Life) -> bool:
+        if life is not Life.UNKNOWN:
+            return life is Life.DEAD
+        if self._renewal is not None and worker.kind == "worker":
+            # It sees no lock of ours either.
+            self._renewal.watched = True
+        # The record comes first here: one that wakes up in this moment claims nothing, or has beaten before and is left alone.
+        return self._stood_still(worker) and self._store.give_up_worker(worker.id, beat=worker.beat, now=self._clock.now())
+
     def _stood_still(self, worker: WorkerInfo) -> bool:
-        """Say whether we have ourselves seen the same beat for the whole lease."""
+        """Say whether we have seen the same beat for the whole lease, while our own was renewed: it is not we who are cut off."""
         now = self._clock.monotonic()
         beat, since = self._beats.get(worker.id, (None, now))
         if beat != worker.beat:
             self._beats[worker.id] = (worker.beat, now)
             return False
-        return now - since >= self._settings.lease_ttl
+        ttl = self._settings.lease_ttl
+        return now - since >= ttl and self._renewal is not None and self._renewal.steady_s >= ttl
 
     def _end_all(self, worker_id: str, outcome: Outcome) -> int:
         ended = 0

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-import socket
 
 from rota.engine.crew import Crew
 from rota.engine.dispatch import Dispatcher, Slots
 from rota.engine.holding import Holding
 from rota.engine.knowledge import Knowledge
+from rota.engine.pace import Pace
 from rota.engine.parts import Parts
 from rota.engine.recovery import Recovery
 from rota.engine.retention import Retention
 from rota.engine.sink import Inbox
+from rota.engine.standing import Standing
 from rota.engine.trigger import Trigger
 from rota.errors import StoreBusy, StoreUnavailable
 from rota.model.decide import Completed, Interrupted, Limits, Released, decide, decide_cancelled
@@ -25,10 +26,6 @@ log = logging.getLogger("rota.worker")
 
 PEEK_S = 0.2
 """A worker that is busy turning still looks this often for cancel requests."""
-TROUBLE_S = (0.05, 1.0)
-"""Shortest and longest pause after the store failed."""
-HINT_S = 0.2
-"""How long after a hint its commit is looked for."""
 STALL_S = 0.5
 """Work claimed ahead should wait 50 ms; when nothing has moved for this long it is given back."""
 
@@ -43,7 +40,6 @@ class Worker:
         self._clock = parts.clock
         self._settings = parts.settings
         self.concurrency = concurrency
-        self.id = parts.ids.take(1, parts.clock.now())[0]
         self.inbox = Inbox(parts.wakeup() if parts.wakeup is not None else None)
         self.retention = Retention(parts.store, clock=parts.clock, settings=parts.settings, log_dir=parts.log_dir)
         self.trigger = Trigger(
@@ -55,6 +51,8 @@ class Worker:
             settings=parts.settings,
             alerts=parts.alerts,
         )
+        self._crew = Crew(parts, self.inbox, slots=concurrency)
+        self.standing = Standing(parts, self._crew, self.inbox.poke)
         self.recovery = Recovery(
             parts.store,
             parts.liveness,
@@ -62,11 +60,12 @@ class Worker:
             ids=parts.ids,
             rng=parts.rng,
             settings=parts.settings,
+            renewal=self.standing.renewal,
             tell_dead=self.trigger.tell_dead,
         )
         self._limits = Limits(parts.settings.snooze_floor, parts.settings.max_snoozes)
-        self._crew = Crew(parts, self.inbox, slots=concurrency)
         self._hold = Holding(concurrency, parts.settings)
+        self._pace = Pace(self.inbox, parts.clock, parts.settings)
         self._cancelling: set[int] = set()
         self._unkept: list[Report] = []
         self._know = Knowledge(parts.store, parts.registry, parts.handlers)
@@ -84,10 +83,7 @@ class Worker:
         """When something last ended or was submitted."""
         self._stalled = False
         """Work that was claimed ahead waited far too long: nothing more is claimed ahead until something ends."""
-        self._trouble_s = 0.0
-        self._hint_at = -HINT_S
         self._peeked = -PEEK_S
-        self._beaten = parts.clock.monotonic()
         self._swept = parts.clock.monotonic()
         self._stopping = False
         self._untold = False
@@ -96,17 +92,16 @@ class Worker:
 
     def start(self) -> None:
         """Show a sign of life, register, and end what dead workers left behind."""
-        self._register()
+        self.standing.begin(self.id)
         self.recovery.sweep(self.id)
         self.recovery.repair()
         for place in {handler.executor for handler in self._parts.handlers.values()}:
             self._crew.at(place)
 
-    def _register(self) -> None:
-        self._crew.lease = self._parts.liveness.take(self.id)
-        self._store.register(
-            self.id, host=socket.gethostname(), kind="worker", job_types=sorted(self._parts.handlers), now=self._clock.now()
-        )
+    @property
+    def id(self) -> str:
+        """Return the id that others know this worker by; another one after it was given up."""
+        return self.standing.id
 
     def poke(self) -> None:
         """Wake the worker: something may be ready."""
@@ -146,12 +141,11 @@ class Worker:
         """Write the last ends, record this worker's own end and let go."""
         self.turn()
         self._crew.close()
+        self.standing.rest()
         clean = not self.holding
         if clean:
             self._store.end_worker(self.id, now=self._clock.now())
-        if self._crew.lease is not None:
-            self._crew.lease.release(clean=clean)
-            self._crew.lease = None
+        self.standing.let_go(clean=clean)
         self.inbox.close()
 
     # ---- the wheel --------------------------------------------------------------------------------------------
@@ -163,6 +157,8 @@ class Worker:
         deadline = self._crew.tick(monotonic)
         if self._hold.ahead and monotonic - self._moved > STALL_S:
             self._give_back()
+        if self.standing.guard.tripped:
+            self._sit_out()
         try:
             self._housekeep(monotonic)
             if self._untold:
@@ -171,9 +167,9 @@ class Worker:
                 self._more = True
             if self._is_due():
                 self._turn_once()
-            self._trouble_s = 0.0
+            self._pace.well()
         except (StoreBusy, StoreUnavailable) as error:
-            return self._in_trouble(error)
+            return self._pace.trouble_s(error)
         return self._delay(deadline)
 
     def _collect(self) -> None:
@@ -262,7 +258,7 @@ class Worker:
             else:
                 turn.endings.append(self._ending(each, now))
         turn.reports = self._unkept
-        if not self._stopping:
+        if not self._stopping and not self.standing.guard.tripped:
             self._prepare_claim(turn)
         return turn
 
@@ -318,7 +314,10 @@ class Worker:
                 self._hold.end(Ended(job, barred, self._clock.now(), 0.0))
                 self._more = True
         for place, jobs in by_place.items():
-            self._crew.at(place).submit(jobs)
+            if not self._crew.submit(place, jobs):
+                for job in jobs:
+                    self._hold.end(Ended(job, Released(), self._clock.now(), 0.0))
+                self._more = True
 
     # ---- room -------------------------------------------------------------------------------------------------
 
@@ -332,13 +331,14 @@ class Worker:
     # ---- beside the wheel -------------------------------------------------------------------------------------
 
     def _housekeep(self, monotonic: float) -> None:
-        if monotonic - self._beaten >= self._settings.beat:
-            self._beaten = monotonic
-            self._store.beat(self.id, job_types=sorted(self._parts.handlers))
+        self.standing.beat_if_due(monotonic)
+        if self.standing.renewal.lost:
+            self._begin_anew()
         if monotonic - self._swept >= self._settings.recovery_interval:
             self._swept = monotonic
             if self.recovery.sweep(self.id):
                 self._more = True
+            self.standing.notice()
             self._look_at_parked()
         self.retention.tick(monotonic)
 
@@ -355,20 +355,27 @@ class Worker:
         self._know.learn(self._clock.now())
         self._sweep = True
         if len(self._parts.handlers) != types:
-            self._beaten -= self._settings.beat  # shows what it can run now, and does not wait for its next beat
+            self.standing.beat_soon()  # it can run more now
 
     def _begin_anew(self) -> None:
         """Go on as another worker: this one was given up while it could not beat, and what it held was ended by others."""
         log.warning("worker %s was given up by others while it could not be seen; it goes on under another id", self.id)
-        self._crew.interrupt()
-        # Built anew when needed: handler processes inherit the lock of the worker that they belong to.
-        self._crew.close()
+        self.standing.renewal.lost = True  # until it has another id: nothing is claimed under this one
+        self.standing.halt()
+        # What has ended by now is written, to be refused and counted; the rest is not heard any more.
+        self._collect()
         self._hold.lose()
-        if self._crew.lease is not None:
-            self._crew.lease.release(clean=True)
-        self.id = self._parts.ids.take(1, self._clock.now())[0]
-        self._register()
+        self.standing.begin_anew()
         self._more = True
+
+    def _sit_out(self) -> None:
+        """Be cut off: give back what has not started; go on when the lease is renewed and every handler that was stopped is over."""
+        self._release()
+        if self.standing.renewal.left_s > 0 and not self._hold.jobs and not self._crew.occupied():
+            log.warning("the store has acknowledged a beat again: the worker goes on")
+            self._crew.close()
+            self.standing.guard.mended()
+            self._more = True
 
     def _adopt(self) -> None:
         """Take up jobs that a turn claimed although its reply was lost."""
@@ -383,38 +390,10 @@ class Worker:
         if job is not None:
             self._crew.at(job.executor).cancel(number)
 
-    def _in_trouble(self, error: Exception) -> float:
-        shortest, longest = TROUBLE_S
-        if not self._trouble_s:
-            log.warning("the store can't be used now; outcomes are kept and nothing is claimed until it can: %s", error)
-        self._trouble_s = min(longest, max(shortest, self._trouble_s * 2))
-        return self._trouble_s
-
     def _delay(self, deadline: float | None) -> float:
-        if self._more:
-            return 0.0
-        ahead = self._hold.ahead
-        self.inbox.listens = not ahead
-        self.inbox.threshold = max(1, len(self._hold.jobs) // 2) if ahead else 1
-        delay = self._settings.linger if ahead else self._poll_s()
-        if deadline is not None:
-            delay = min(delay, max(0.0, deadline - self._clock.monotonic()))
-        if self._next_due is not None:
-            delay = min(delay, max(0.0, (self._next_due - self._clock.now()) / 1e6))
-        if self._parts.fires and self.trigger.next_at is not None:
-            delay = min(delay, max(0.0, (self.trigger.next_at - self._clock.now()) / 1e6))
-        return delay
-
-    def _poll_s(self) -> float:
-        """Return how long to sleep without a hint. Just after one, look again soon: the log is written before the commit is."""
-        if not self.inbox.hinted:
-            return self._settings.poll
-        since_hint = self._clock.monotonic() - self._hint_at
-        if since_hint < HINT_S:
-            return min(self._settings.poll, max(0.001, since_hint / 2))
-        return self._settings.poll_hinted
+        due = [self._next_due, self.trigger.next_at if self._parts.fires else None]
+        return 0.0 if self._more else self._pace.delay_s(self._hold, deadline=deadline, due=due)
 
     def wait(self, seconds: float) -> None:
         """Sleep until something arrives, at most so long."""
-        if self.inbox.wait(seconds):
-            self._hint_at = self._clock.monotonic()
+        self._pace.wait(seconds)

@@ -53,7 +53,7 @@ class AsyncExecutor:
         self._tasks: dict[int, _Running] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
-        self._closed = False
+        self._closed = self._cut = False
 
     def submit(self, jobs: Sequence[Claimed]) -> None:
         """Hand these to the loop with one call."""
@@ -102,6 +102,15 @@ class AsyncExecutor:
         self._interrupt()
         self._post(self._interrupt)  # for those the loop was just starting
 
+    def renew(self, until: float | None) -> None:
+        """Have nothing that outlives its worker."""
+
+    def cut(self, grace_s: float) -> None:
+        """Cancel every task, and start no more; one that does not end is not given up here."""
+        del grace_s
+        self._cut = True
+        self._post(self._stop_all)
+
     def close(self) -> None:
         """Cancel what is left, unheard, and stop the loop."""
         self._closed = True
@@ -146,9 +155,15 @@ class AsyncExecutor:
         with suppress(BaseException):
             loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+        self._tasks.clear()  # whoever did not heed its cancellation is not called any more
+
+    def _stop_all(self) -> None:
+        for running in tuple(self._running.values()):
+            if running.reason is None:
+                self._stop(running, StopReason.LEASE, None)
 
     def _fill(self) -> None:
-        while len(self._tasks) < self._equipment.slots:
+        while len(self._tasks) < self._equipment.slots and not self._cut:
             try:
                 job = self._waiting.popleft()
             except IndexError:

@@ -1,7 +1,8 @@
 """A handler process: runs one handler at a time on its main thread, and does not outlive its worker.
 
 The worker's end of the socket closing means that the worker is gone: then this process and everything it started die at
-once. A second thread watches for that, takes the worker's messages and collects what handlers print.
+once. So they do when a lease that the worker gave was not renewed in time: it is stopped, or cut off, and others are about
+to take over. A second thread watches for both, takes the worker's messages and collects what handlers print.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from rota.executors.wire import (
     Exit,
     FromChild,
     Init,
+    Lapsed,
+    Lease,
     Note,
     Ready,
     Start,
@@ -47,7 +50,7 @@ from rota.model.decide import Failed, Outcome, Stopped
 from rota.model.handler import Handler, Place, inspect_handler
 from rota.model.settings import Settings
 from rota.model.signals import Cancelled
-from rota.ports.clock import SystemClock
+from rota.ports.clock import StoreClock
 from rota.ports.executor import Ended, Equipment, Report
 
 PR_SET_PDEATHSIG = 1
@@ -81,6 +84,8 @@ class Child:
         self._main = threading.main_thread()
         self._capture = Capture()
         self._orders: SimpleQueue[ToChild] = SimpleQueue()
+        self._clock = StoreClock()
+        self._until: float | None = None
         self._equipment: Equipment | None = None
         self._handlers: dict[Address, Handler] = {}
         self._main_error: BaseException | None = None
@@ -108,7 +113,7 @@ class Child:
 
     def _prepare(self, init: Init) -> None:
         self._equipment = Equipment(
-            handlers={}, sink=_Wire(self.send), clock=SystemClock(), settings=init.settings, slots=1, log_dir=init.log_dir, lock_fd=None
+            handlers={}, sink=_Wire(self.send), clock=self._clock, settings=init.settings, slots=1, log_dir=init.log_dir, lock_fd=None
         )
         # What can't be imported is said by the job that needs it.
         try:
@@ -123,6 +128,7 @@ class Child:
         equipment = self._equipment
         if equipment is None:
             raise RuntimeError("a job came before the introduction")
+        self._clock.set(start.now)
         attempt = Attempt(start.job, equipment)
         attempt.log.before = self._capture.drain
         signal.signal(signal.SIGTERM, self.on_term)
@@ -236,7 +242,7 @@ class Child:
             selector.register(self._sock, selectors.EVENT_READ)
             selector.register(self._capture.reader, selectors.EVENT_READ)
             while True:
-                ready = [key.fileobj for key, _ in selector.select(WATCH_S)]
+                ready = [key.fileobj for key, _ in selector.select(self._patience())]
                 if os.getppid() != self._parent:
                     _die()
                 if self._capture.reader in ready:
@@ -248,12 +254,29 @@ class Child:
                     for message in frames.feed(data):
                         self._obey(message)
                 attempt = self._attempt
-                if attempt is not None and self._equipment is not None:
-                    attempt.flush(self._equipment.clock.monotonic())
+                if attempt is not None:
+                    attempt.flush(self._clock.monotonic())
+                    if self._until is not None and self._clock.monotonic() >= self._until:
+                        self._lapse()
         finally:
             _die()
 
+    def _patience(self) -> float:
+        if self._until is None or self._attempt is None:
+            return WATCH_S
+        return min(WATCH_S, max(0.0, self._until - self._clock.monotonic()))
+
+    def _lapse(self) -> None:
+        """Say why, if the worker can be told without waiting for it, and die."""
+        if self._sending.acquire(timeout=0.05):
+            with contextlib.suppress(OSError):
+                self._sock.send(frame(Lapsed()), socket.MSG_DONTWAIT)
+        _die()
+
     def _obey(self, message: ToChild) -> None:
+        if isinstance(message, Lease):
+            self._until = message.until
+            return
         if not isinstance(message, Stop):
             self._orders.put(message)
             return

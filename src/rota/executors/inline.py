@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from rota.executors.attempt import Attempt
 from rota.executors.invoke import enter_handlers, leave_handlers, run, unknown
-from rota.model.decide import Outcome, TimedOut
+from rota.executors.settle import settle
+from rota.model.decide import Outcome, Released, TimedOut
 from rota.model.handler import Handler
 from rota.model.values import Claimed
-from rota.ports.executor import Ended, Equipment
+from rota.ports.executor import Ended, Equipment, StopReason
 
 
 class InlineExecutor:
@@ -19,11 +20,15 @@ class InlineExecutor:
         """Take what handlers need."""
         self._equipment = equipment
         self._running: dict[int, Attempt] = {}
+        self._cut = False
 
     def submit(self, jobs: Sequence[Claimed]) -> None:
         """Run these, one after the other."""
         for job in jobs:
-            self._execute(job)
+            if self._cut:
+                self._equipment.sink.ended(Ended(job, Released(), self._equipment.clock.now(), 0.0))
+            else:
+                self._execute(job)
 
     def occupied(self) -> int:
         """Return how many handlers are on the stack."""
@@ -44,8 +49,17 @@ class InlineExecutor:
 
     def interrupt(self) -> None:
         """Tell the handlers on the stack."""
-        for attempt in self._running.values():
+        for attempt in tuple(self._running.values()):
             attempt.stop()
+
+    def renew(self, until: float | None) -> None:
+        """Have nothing that outlives its worker."""
+
+    def cut(self, grace_s: float) -> None:
+        """Tell the handlers on the stack, and start no more."""
+        del grace_s
+        self._cut = True
+        self.interrupt()
 
     def close(self) -> None:
         """Have nothing to let go of."""
@@ -64,6 +78,8 @@ class InlineExecutor:
         seconds = equipment.clock.monotonic() - started
         if 0 < job.timeout < seconds:
             outcome = TimedOut(job.timeout)
+        elif self._cut:
+            outcome = settle(job, outcome, reason=StopReason.LEASE, reached=True, seconds=seconds)
         equipment.sink.ended(Ended(job, outcome, equipment.clock.now(), seconds, path))
 
     def _call(self, handler: Handler | None, job: Claimed, attempt: Attempt) -> Outcome:

@@ -15,7 +15,7 @@ from rota.executors.invoke import unknown
 from rota.executors.locate import check_importable, locate
 from rota.executors.settle import forced, settle
 from rota.executors.spawning import Process, describe_exit, introduction, spawn
-from rota.executors.wire import Address, Done, Exit, FromChild, Note, Ready, Start, Started, Stop, unpack_outcome
+from rota.executors.wire import Address, Done, Exit, FromChild, Lapsed, Lease, Note, Ready, Start, Started, Stop, unpack_outcome
 from rota.model.decide import Crashed, Failed, Outcome, Released
 from rota.model.handler import Handler
 from rota.model.values import Claimed, log_path
@@ -71,7 +71,8 @@ class Keeper:
         self._addresses: dict[str, tuple[Handler, Address]] = {}
         self._false_starts = 0
         self._start_after = 0.0
-        self._closed = False
+        self._closed = self._cut = False
+        self._lease: Lease | None = None
         self._bell, self._ringer = socket.socketpair()
         self._bell.settimeout(0)
         self._ringer.settimeout(0)
@@ -129,6 +130,24 @@ class Keeper:
             self._hear(running.process)
             running.process.kill()
 
+    def renew(self, until: float | None) -> None:
+        """Tell every process how long its handlers may run."""
+        if until is None and self._lease is None:
+            return
+        self._lease = Lease(until)
+        for process in self._processes:
+            self._send(process, self._lease)
+
+    def cut(self, grace_s: float) -> None:
+        """Start nothing more, ask every handler to stop, and let the grace be the rest of their processes' lives."""
+        self._cut = True
+        end = self._clock.monotonic() + grace_s
+        for running in self.running.values():
+            if running.reason is None:
+                running.reason = StopReason.LEASE
+                self._send(running.process, Stop(running.job.number))
+            running.kill_at = running.process.exit_by = end
+
     def _is_current(self, running: Running) -> bool:
         return self.running.get(running.job.number) is running
 
@@ -165,7 +184,7 @@ class Keeper:
         staying = [process for process in self._processes if process.exit_by is None]
         starting = sum(not process.ready for process in staying)
         wanted = min(self._equipment.slots, len(self.running) + len(self.waiting) + SPARE)
-        if self._clock.monotonic() < self._start_after:
+        if self._cut or self._clock.monotonic() < self._start_after:
             return
         for _ in range(min(wanted - len(staying), STARTING_MAX - starting)):
             try:
@@ -176,6 +195,8 @@ class Keeper:
             self._processes.add(process)
             self._watch(process)
             process.send(introduction(self._equipment))
+            if self._lease is not None:
+                process.send(self._lease)
 
     def _watch(self, process: Process) -> None:
         self._selector.register(process.sock, selectors.EVENT_READ, lambda: self._serve(process))
@@ -196,7 +217,7 @@ class Keeper:
     # ---- giving -------------------------------------------------------------------------------------------
 
     def _give(self) -> None:
-        while self._idle and self.waiting and len(self.running) < self._equipment.slots and not self._closed:
+        while self._idle and self.waiting and len(self.running) < self._equipment.slots and not (self._closed or self._cut):
             try:
                 job = self.waiting.popleft()
             except IndexError:
@@ -208,7 +229,7 @@ class Keeper:
             process = self._idle.pop()
             process.running = job.number
             self.running[job.number] = Running(job, process, self._clock.monotonic())
-            self._send(process, Start(job, address))
+            self._send(process, Start(job, address, self._clock.now()))
 
     def _address(self, job: Claimed) -> Address | Failed:
         handler = self._equipment.handlers.get(job.job_type)
@@ -225,7 +246,7 @@ class Keeper:
         self._addresses[job.job_type] = (handler, address)
         return address
 
-    def _send(self, process: Process, message: Start | Stop | Exit) -> None:
+    def _send(self, process: Process, message: Start | Stop | Lease | Exit) -> None:
         process.send(message)
         self._await_room(process)
 
@@ -262,6 +283,10 @@ class Keeper:
                 if running := self.running.get(number):
                     running.started = self._clock.monotonic()
                     running.entered = True
+            case Lapsed():
+                running = None if process.running is None else self.running.get(process.running)
+                if running is not None and running.reason is None:
+                    running.reason = StopReason.LEASE
             case Note(report=report):
                 if report.number in self.running:
                     self._equipment.sink.report(report)

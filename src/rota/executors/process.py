@@ -80,6 +80,14 @@ class ProcessExecutor:
         self._interrupt()
         self._keeper.post(self._interrupt)  # for those the keeper is just starting
 
+    def renew(self, until: float | None) -> None:
+        """Pass the lease on to every process, those still to be started included."""
+        self._keeper.post(lambda: self._keeper.renew(until))
+
+    def cut(self, grace_s: float) -> None:
+        """Send TERM to every handler; the keeper itself kills those that are not over within the grace."""
+        self._keeper.post(lambda: self._keeper.cut(grace_s))
+
     def close(self) -> None:
         """End idle processes, kill the others with all they started, and report nothing more."""
         self._keeper.shut()

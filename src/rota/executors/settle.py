@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from rota.model.decide import Completed, Interrupted, Outcome, Stopped, TimedOut
+from rota.model.decide import CUT_OFF_ERROR, Completed, Interrupted, Outcome, Released, Stopped, TimedOut
 from rota.model.values import Claimed
 from rota.ports.executor import StopReason
 
@@ -18,6 +18,8 @@ def settle(job: Claimed, outcome: Outcome, *, reason: StopReason | None, reached
             return TimedOut(job.timeout) if reached or seconds >= job.timeout else outcome
         case StopReason.SHUTDOWN:
             return Interrupted() if reached and not isinstance(outcome, Completed) else outcome
+        case StopReason.LEASE:
+            return Interrupted(CUT_OFF_ERROR) if reached and not isinstance(outcome, Completed | Released) else outcome
         case _:
             assert_never(reason)
 
@@ -31,5 +33,7 @@ def forced(job: Claimed, reason: StopReason) -> Outcome:
             return TimedOut(job.timeout)
         case StopReason.SHUTDOWN:
             return Interrupted()
+        case StopReason.LEASE:
+            return Interrupted(CUT_OFF_ERROR)
         case _:
             assert_never(reason)

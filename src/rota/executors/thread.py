@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 from rota.executors.attempt import Attempt
 from rota.executors.invoke import enter_handlers, outcome_of, run, unknown, wants_attempt
+from rota.executors.settle import settle
 from rota.executors.waiting import take_all, take_one
 from rota.model.decide import Interrupted, Outcome, Released, Stopped, TimedOut
 from rota.model.values import Claimed
-from rota.ports.executor import Ended, Equipment
+from rota.ports.executor import Ended, Equipment, StopReason
 
 LOOK_S = 0.0007
 """How long the lookout lets woken threads try before it wakes others."""
@@ -62,7 +63,7 @@ class ThreadExecutor:
         self._call = Event()
         self._submitted = 0
         self._asked: dict[int, float] = {}
-        self._halted = False
+        self._halted = self._cut = False
         self._alert = False
         """Whether a thread that took a job must look at `_asked` and `_halted`: one test instead of two."""
 
@@ -125,6 +126,19 @@ class ThreadExecutor:
             current = slot.current
             if current is not None:
                 self._give_up(current, Interrupted(), monotonic)
+
+    def renew(self, until: float | None) -> None:
+        """Have nothing that outlives its worker."""
+
+    def cut(self, grace_s: float) -> None:
+        """Tell every running handler; jobs being taken in this instant are never entered."""
+        del grace_s
+        self._cut = True
+        self._halted = self._alert = True
+        for slot in tuple(self._slots):
+            current = slot.current
+            if current is not None and current.attempt is not None:
+                current.attempt.stop()
 
     def close(self) -> None:
         """Let idle threads end; those still inside a handler end with it and are not heard."""
@@ -224,6 +238,8 @@ class ThreadExecutor:
             finished = monotonic()
             slot.current = None
             if leave(job.number, None) is not None:
+                if self._cut:
+                    outcome = settle(job, outcome, reason=StopReason.LEASE, reached=True, seconds=finished - started)
                 path = None if attempt is None else attempt.end()
                 ended(Ended(job, outcome, now(), finished - started, path))
             started = finished

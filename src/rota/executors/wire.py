@@ -48,12 +48,20 @@ class Start(msgspec.Struct, tag="start"):
 
     job: Claimed
     address: Address
+    now: Instant
+    """What the worker's clock shows: the handler's goes on from there."""
 
 
 class Stop(msgspec.Struct, tag="stop"):
     """To a child: raise Cancelled into this job, if it still runs."""
 
     number: int
+
+
+class Lease(msgspec.Struct, tag="lease"):
+    """To a child: run handlers until this monotonic moment, which all processes of a machine share; None: for ever."""
+
+    until: float | None
 
 
 class Exit(msgspec.Struct, tag="exit"):
@@ -68,6 +76,10 @@ class Started(msgspec.Struct, tag="started"):
     """From a child: the handler is about to be entered. Before this, its job can still be given to another."""
 
     number: int
+
+
+class Lapsed(msgspec.Struct, tag="lapsed"):
+    """From a child: its lease was not renewed, and it ends itself. Its last word."""
 
 
 class Note(msgspec.Struct, tag="note"):
@@ -88,8 +100,8 @@ class Done(msgspec.Struct, tag="done"):
     reached: bool
 
 
-ToChild: TypeAlias = Init | Start | Stop | Exit
-FromChild: TypeAlias = Ready | Started | Note | Done
+ToChild: TypeAlias = Init | Start | Stop | Lease | Exit
+FromChild: TypeAlias = Ready | Started | Lapsed | Note | Done
 Message = TypeVar("Message")
 
 FRAME_MAX = 128 * MIB

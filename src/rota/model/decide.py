@@ -17,6 +17,7 @@ from rota.model.values import SECOND, Claimed, Instant, Origin
 
 CRASH_ERROR = "Scheduler crash recovery"
 INTERRUPTED_ERROR = "Interrupted by shutdown"
+CUT_OFF_ERROR = "Interrupted: its worker could not renew its lease"
 
 
 class Completed(msgspec.Struct):
@@ -50,7 +51,9 @@ class Crashed(msgspec.Struct):
 
 
 class Interrupted(msgspec.Struct):
-    """The worker shut down and the grace period was over."""
+    """The worker stopped the handler: the grace period of its shutdown was over, or it was cut off from the store."""
+
+    error: str = INTERRUPTED_ERROR
 
 
 class Released(msgspec.Struct):
@@ -124,8 +127,8 @@ def decide(job: Claimed, outcome: Outcome, now: Instant, rng: Random, limits: Li
             return _timed_out(job, after_s, now, rng)
         case Crashed():
             return _crashed(job, outcome, now)
-        case Interrupted():
-            return _interrupted(job, now)
+        case Interrupted(error=error):
+            return _interrupted(job, error, now)
         case Released():
             return _released(job, now)
         case Snoozed():
@@ -180,8 +183,8 @@ def _crashed(job: Claimed, crashed: Crashed, now: Instant) -> Transition:
     return end
 
 
-def _interrupted(job: Claimed, now: Instant) -> Transition:
-    end = Transition(Status.DEAD_LETTER, error=INTERRUPTED_ERROR, error_type=ErrorType.INTERRUPTED)
+def _interrupted(job: Claimed, error: str, now: Instant) -> Transition:
+    end = Transition(Status.DEAD_LETTER, error=error, error_type=ErrorType.INTERRUPTED)
     if job.max_retries > 0 and not _is_direct(job):
         end.status = Status.FAILED
         end.successor = _in_place(job, now, crashes=job.crashes)

@@ -45,14 +45,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     batch: Annotated[int, Doc("jobs claimed, promoted or ended in one turn, at most", 1, 10_000)] = 500
     linger: Annotated[float, Doc("how long a turn waits for more outcomes while claimed work remains", 0, 1)] = 0.004
     poll: Annotated[float, Doc("how often an idle worker looks for others' jobs where the system gives no hints", 0.001, 60)] = 0.025
-    poll_hinted: Annotated[float, Doc("the same where the system does (inotify): a lost hint costs this much", 0.001, 60)] = 0.25
+    poll_hinted: Annotated[float, Doc("the same where the system does (inotify, LISTEN): a lost hint costs this much", 0.001, 60)] = 0.25
     suspect_patience: Annotated[float, Doc("how long a suspect waits for its worker to be idle before claims stop", 0)] = 10.0
 
     shutdown_grace: Annotated[float, Doc("how long running jobs may finish after SIGTERM", 0)] = 30.0
     kill_grace: Annotated[float, Doc("between TERM and KILL of a handler process that is cancelled", 0)] = 2.0
     timeout_grace: Annotated[float, Doc("between TERM and KILL of a handler that is over its timeout", 0)] = 0.5
-    beat: Annotated[float, Doc("how often a worker shows that it lives", 0.1)] = 10.0
+    beat: Annotated[
+        float, Doc("how often a worker shows that it lives, at least; three times in lease_guard if that is more often", 0.1)
+    ] = 10.0
     lease_ttl: Annotated[float, Doc("a worker whose lock can't be found is given up when its beat has stood still this long", 1)] = 30.0
+    lease_guard: Annotated[
+        float,
+        Doc(
+            "a worker that can't show for so long that it lives stops its handlers, before others take over; 0: two thirds of lease_ttl", 0
+        ),
+    ] = 0.0
     recovery_interval: Annotated[float, Doc("how often a worker looks for dead ones", 0.05)] = 1.0
     reservation_ttl: Annotated[float, Doc("longest life of a direct execution's reservation", 1)] = 600.0
     direct_wait: Annotated[float, Doc("how long a direct execution waits for a slot", 0)] = 300.0
@@ -96,12 +104,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str, Doc("SQLite durability: FULL survives power loss, NORMAL may lose the last commits", words=("FULL", "NORMAL"))
     ] = "FULL"
     busy_timeout: Annotated[float, Doc("how long a caller waits for another process's write lock", 0)] = 30.0
+    log_dir: Annotated[
+        str, Doc("folder of the runs' logs; empty: beside the SQLite file, or for PostgreSQL in the user's state folder of each machine")
+    ] = ""
+    schema: Annotated[str, Doc("PostgreSQL: the schema that holds Rota's tables; it is made if it is not there")] = "rota"
+    pool_size: Annotated[int, Doc("PostgreSQL: connections one process has at most, beside the one that hears hints", 2, 1000)] = 10
     wal_pages: Annotated[int, Doc("pages in SQLite's write-ahead log before it is checkpointed", 1)] = 1000
 
     def __post_init__(self) -> None:
         """Refuse values out of range, naming the setting and what it takes."""
         for name, doc in DOCS.items():
             _check(name, getattr(self, name), doc)
+        if self.lease_guard >= self.lease_ttl:
+            raise InvalidOption(
+                f"setting lease_guard={self.lease_guard:g} is not below lease_ttl={self.lease_ttl:g}: handlers must have stopped"
+                " before others take over. Give less, or 0 for two thirds of lease_ttl"
+            )
+
+    @property
+    def guard_s(self) -> float:
+        """How long a worker goes on without a beat that the store acknowledged."""
+        return self.lease_guard or self.lease_ttl * 2 / 3
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], **given: object) -> Settings:

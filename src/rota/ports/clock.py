@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import threading
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -13,7 +15,17 @@ from typing import Protocol
 from zlib import crc32
 from zoneinfo import TZPATH
 
-from rota.model.values import Instant
+from rota.errors import RotaError
+from rota.model.values import SECOND, Instant
+
+log = logging.getLogger("rota.clock")
+
+CHECK_S = 10.0
+"""How often a clock that follows another is compared with it, at most."""
+STEP_S = 1.0
+"""The machine's own clock has stepped, or the machine has slept, when it and the monotonic one differ by so much."""
+SKEW_S = 1.0
+"""From here on a machine's clock is so wrong that somebody should be told."""
 
 
 class Clock(Protocol):
@@ -36,6 +48,92 @@ class SystemClock:
     def monotonic(self) -> float:
         """Return seconds that never go back."""
         return time.monotonic()
+
+
+class StoreClock:
+    """The machine's clock, until it is set by another: by the store's own, where it has one. Then all machines share one time.
+
+    Between two comparisons it goes on by monotonic time, so the machine's clock may be wrong, or be set, as it likes. It is changed
+    only if it was proven wrong: an answer that took a while says that little about the time.
+    """
+
+    def __init__(self, own: Clock | None = None, *, begin: Callable[[], object] | None = None) -> None:
+        """Begin by the machine's clock. `begin` is called when the time is first asked for, and lets this clock follow another."""
+        self._own = own or SystemClock()
+        self._begin = begin
+        self._ask: Callable[[], Instant] | None = None
+        self._set: tuple[Instant, float] | None = None
+        """What it was set to, and when, in monotonic time."""
+        self._looked: tuple[Instant, float] | None = None
+        """When it was last compared, by both clocks of the machine."""
+        self._told = False
+
+    def now(self) -> Instant:
+        """Return microseconds since 1970 UTC."""
+        if self._begin is not None:
+            self._begin_once(self._begin)
+        if self._set is None:
+            return self._own.now()
+        at, monotonic = self._set
+        return at + round((self._own.monotonic() - monotonic) * SECOND)
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back."""
+        return self._own.monotonic()
+
+    @property
+    def skew_s(self) -> float:
+        """Return how far the machine's clock is ahead of this one; behind, if negative."""
+        return (self._own.now() - self.now()) / SECOND
+
+    def set(self, now: Instant) -> None:
+        """Go on from this moment."""
+        self._set = now, self._own.monotonic()
+
+    def follow(self, ask: Callable[[], Instant] | None) -> None:
+        """Be set by another clock from now on, if there is one; whoever asks may be refused, and asks again later."""
+        self._begin = None
+        self._ask, self._looked = ask, None
+        if ask is None:
+            self._set = None
+        self.check()
+
+    def check(self) -> None:
+        """Compare with the clock that is followed, if that is due."""
+        own, monotonic = self._own.now(), self._own.monotonic()
+        if self._ask is None or not self._is_due(own, monotonic):
+            return
+        self._looked = own, monotonic
+        try:
+            answer = self._ask()
+        except RotaError:
+            # It is away. Monotonic time goes on meanwhile, and is right enough for hours.
+            return
+        self._heed(answer, round((self._own.monotonic() - monotonic) * SECOND))
+
+    def _begin_once(self, begin: Callable[[], object]) -> None:
+        self._begin = None
+        try:
+            begin()
+        except BaseException:
+            self._begin = begin
+            raise
+
+    def _is_due(self, own: Instant, monotonic: float) -> bool:
+        if self._looked is None:
+            return True
+        looked, since = self._looked
+        passed = monotonic - since
+        return passed >= CHECK_S or abs((own - looked) / SECOND - passed) > STEP_S
+
+    def _heed(self, answer: Instant, took: Instant) -> None:
+        """Take in an answer: the other clock shows something between it and so much more by now."""
+        if self._set is None or not answer <= self.now() <= answer + took:
+            self.set(answer + took // 2)
+        if abs(self.skew_s) > SKEW_S and not self._told:
+            self._told = True
+            word = "ahead of" if self.skew_s > 0 else "behind"
+            log.warning("this machine's clock is %.1f s %s the store's, which is followed: set it right", abs(self.skew_s), word)
 
 
 class Ids(Protocol):

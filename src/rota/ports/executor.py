@@ -2,7 +2,8 @@
 
 An executor calls handlers. It never sees the store: it is given `Claimed` values and gives back `Ended` ones.
 A handler's failure is a value (an `Outcome`), never an exception of the executor. Every method is called from the
-engine's thread only, except those of `Sink`, which executors may call from any thread.
+engine's thread only, except `cut`, `renew` and `occupied`, which the guard calls from its own while the engine's may be
+blocked, and those of `Sink`, which executors may call from any thread.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class StopReason(StrEnum):
     CANCEL = "cancel"
     TIMEOUT = "timeout"
     SHUTDOWN = "shutdown"
+    LEASE = "lease"
+    """The worker could not show others that it lives, and they are about to take over what it runs."""
 
 
 class Sink(Protocol):
@@ -104,6 +107,20 @@ class Executor(Protocol):
         """Stop every running handler now (shutdown grace is over): each is reported as `Interrupted`.
 
         A handler that returned before it could be stopped keeps its own outcome.
+        """
+
+    def renew(self, until: float | None) -> None:
+        """Let handlers run until this monotonic moment unless it is renewed again; None: for as long as they like.
+
+        For processes, which may outlive a worker that is stopped: each ends itself, with all it started, when its time is over.
+        """
+
+    def cut(self, grace_s: float) -> None:
+        """Stop every handler and start none any more: the worker is cut off, and others are about to take over.
+
+        Processes are told, and killed with all they started when the grace is over; async tasks are cancelled; threads and inline
+        handlers are told through their Context. What ends by that is reported as `Interrupted`, what returned in time keeps its
+        outcome, and what does not end at all stays `occupied`, also after `close`. Again: nothing more.
         """
 
     def close(self) -> None:

@@ -11,13 +11,14 @@ Rules for every verb:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import msgspec
 
 from rota.model.decide import Transition
+from rota.model.findings import Finding
 from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.groups import Mode, OnFailure
 from rota.model.values import (
@@ -120,6 +121,13 @@ class Store(Schedules, Protocol):
     def close(self) -> None:
         """Let go of every connection. Closing twice is harmless."""
 
+    def checkup(self, *, now: Instant, machine: Callable[[], Instant], full: bool) -> list[Finding]:
+        """Look at the store itself (its file or server, its schema, its settings, its clock) and return what was found.
+
+        Changes nothing, and raises nothing for what it can't look at: that is a finding too. `machine` reads this machine's own clock,
+        to be compared with the store's. `full`: also what takes long.
+        """
+
     def changed(self) -> bool:
         """Say, cheaply, whether another connection or process may have committed since the last call."""
 
@@ -133,6 +141,14 @@ class Store(Schedules, Protocol):
         """Open the caller's own transaction, committed at the end of the block, undone on an exception.
 
         What it yields has `execute` for the caller's own statements and `savepoint()`, a block that is undone by itself.
+        """
+
+    def join(self, transaction: Any) -> Any:
+        """Return a handle on the caller's own transaction that `transaction=` takes.
+
+        What `transaction` yielded will do, what this returned, and whatever else the store can take part in. An asynchronous
+        one is joined on its event loop and used on a thread. Raise TransactionMisuse for what is none of these. The handle has
+        `savepoint()`, and `stop()` for those who can't wait any more: a statement that may take long is broken off, if one is.
         """
 
     # ---- the queue ----------------------------------------------------------------------------------------
@@ -268,8 +284,8 @@ class Store(Schedules, Protocol):
     def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant) -> None:
         """Record a worker incarnation. Its lock is already held."""
 
-    def beat(self, worker_id: str, *, job_types: Sequence[str]) -> None:
-        """Advance the worker's beat."""
+    def beat(self, worker_id: str, *, job_types: Sequence[str]) -> bool:
+        """Advance the worker's beat. False: it is recorded as ended, and nothing was changed."""
 
     def stopping(self, worker_id: str, *, now: Instant) -> None:
         """Record that the worker began to shut down: what it loses from now on was interrupted, not crashed."""
@@ -277,8 +293,14 @@ class Store(Schedules, Protocol):
     def end_worker(self, worker_id: str, *, now: Instant) -> None:
         """Record that the worker is gone. It must hold nothing."""
 
+    def give_up_worker(self, worker_id: str, *, beat: int, now: Instant) -> bool:
+        """Record that the worker is gone although it may hold something, if its beat is still this one. Return whether it was.
+
+        From now on it claims nothing, whatever becomes of whoever called this: what it held is left to be ended by anybody.
+        """
+
     def workers(self, *, live: bool = True) -> list[WorkerInfo]:
-        """Return workers, by default those not recorded as ended."""
+        """Return workers, by default those not recorded as ended, and those that were and still hold something."""
 
     def held_by(self, worker_id: str, *, limit: int) -> list[Held]:
         """Return RUNNING jobs of a worker, also those whose run is missing or already ended."""

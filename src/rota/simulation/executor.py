@@ -156,5 +156,13 @@ class SimulatedExecutor:
         for attempt in sorted(running):
             self._end(attempt, Interrupted())
 
+    def renew(self, until: float | None) -> None:
+        """Have nothing that outlives its worker."""
+
+    def cut(self, grace_s: float) -> None:
+        """Stop what runs: no worker of a simulation is cut off, but the contract has it."""
+        del grace_s
+        self.interrupt()
+
     def close(self) -> None:
         """Have nothing to let go of."""

@@ -14,6 +14,7 @@ from rota.model.settings import Settings
 from rota.model.values import Instant
 from rota.ports.store import Held
 from rota.ports.turns import Ending
+from rota.stores.relational.base import Hold
 from rota.stores.sqlite import SqliteStore, migrate
 from rota.stores.sqlite.connection import Db
 
@@ -110,7 +111,8 @@ class ThrowAway(SqliteStore):
     def crowd(self, *, crowded: bool) -> None:
         """Leave no gaps for others: the workers of a simulation take turns."""
 
-    def _write(self, work: Callable[[Db], T], *, patient: bool = False) -> T:
+    def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False) -> T:
+        del hold
         self.writes += 1
         if self.vanish is None:
             return super()._write(work, patient=patient)

@@ -9,6 +9,8 @@ from pathlib import Path
 import limits  # noqa: F401 - ends this program after a while, whatever happens
 from jobs import rota
 
+LOCKS = Path(os.environ["FAULTS_LOCKS"])
+
 
 def say(*words: object) -> None:
     """One write to a line: both sides speak into the same file."""
@@ -128,7 +130,7 @@ def child_closes_the_callers_sign() -> None:
     say(
         "same",
         mine in [each.id for each in rota.workers()],
-        Path(f"{rota.url}.workers", f"{mine.replace('-', '')}.lock").exists(),
+        (LOCKS / f"{mine.replace('-', '')}.lock").exists(),
     )
     rota.close()
 
@@ -159,7 +161,7 @@ def client_of_direct() -> None:
     say("parent", rota.direct("work", timeout=10).status)
     [mine] = [each.id for each in rota.workers() if each.kind == "client"]
     join(in_child(story))
-    say("same", mine in [each.id for each in rota.workers()], Path(f"{rota.url}.workers", f"{mine.replace('-', '')}.lock").exists())
+    say("same", mine in [each.id for each in rota.workers()], (LOCKS / f"{mine.replace('-', '')}.lock").exists())
     say("after", rota.direct("work", timeout=10).status)
     rota.close()
 

@@ -224,6 +224,37 @@ def test_a_worker_is_registered_beats_stops_and_ends(desk):
     assert store.workers(live=False) == [ended]
 
 
+def test_a_beat_says_whether_the_worker_is_still_in_the_record(desk):
+    desk.store.register(desk.worker, host="h", kind="worker", job_types=[], now=desk.now)
+    assert desk.store.beat(desk.worker, job_types=[]) is True
+    desk.store.end_worker(desk.worker, now=desk.now)
+    assert desk.store.beat(desk.worker, job_types=[]) is False
+    assert desk.store.beat(desk.id(), job_types=[]) is False
+
+
+def test_a_worker_is_given_up_only_while_its_beat_is_the_one_that_was_seen(desk):
+    desk.store.register(desk.worker, host="h", kind="worker", job_types=["a"], now=desk.now)
+    desk.store.beat(desk.worker, job_types=["a"])
+    assert not desk.store.give_up_worker(desk.worker, beat=0, now=desk.now)
+    assert desk.store.beat(desk.worker, job_types=["a"])
+    assert desk.store.give_up_worker(desk.worker, beat=2, now=desk.now)
+    assert not desk.store.give_up_worker(desk.worker, beat=2, now=desk.now)
+    assert not desk.store.beat(desk.worker, job_types=["a"])
+
+
+def test_a_worker_that_was_given_up_claims_nothing_and_is_seen_for_as_long_as_it_holds_something(desk):
+    desk.several(2, "a")
+    desk.store.register(desk.worker, host="h", kind="worker", job_types=["a"], now=desk.now)
+    (job,) = desk.claim(1, types=("a",))
+    assert desk.store.give_up_worker(desk.worker, beat=0, now=desk.now)
+    assert desk.claim(1, types=("a",)) == []
+    (seen,) = desk.store.workers()
+    assert (seen.id, seen.running, instant(seen.ended_at)) == (desk.worker, 1, desk.now)
+    desk.recover(desk.worker, Crashed())
+    assert desk.store.workers() == []
+    assert desk.store.job(job.job_id).status == "FAILED"
+
+
 def test_registering_again_changes_nothing(desk):
     desk.store.register(desk.worker, host="h", kind="worker", job_types=["a"], now=desk.now)
     desk.store.beat(desk.worker, job_types=["a"])

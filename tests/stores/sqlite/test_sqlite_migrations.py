@@ -242,7 +242,7 @@ def test_a_folder_that_can_not_be_written_is_refused_because_the_log_stands_besi
 
 
 def test_a_network_file_system_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("rota.stores.sqlite.connection._file_system", lambda _: "nfs4")
+    monkeypatch.setattr("rota.stores.sqlite.connection.file_system", lambda _: "nfs4")
     assert "nfs4" in NETWORK_FILE_SYSTEMS
     with pytest.raises(StoreUnusable, match=r"network file system \(nfs4\)"):
         check_path(tmp_path / "rota.db")

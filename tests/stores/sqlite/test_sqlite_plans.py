@@ -335,10 +335,11 @@ SMALL_INDEXES = {
     "running_by_kind",  # limits count what runs: as many rows as there are slots; see above
     "wait_as_long",  # of what is PENDING, and only when the clock has come back
     "zoned_schedules",  # of schedules, and only when the zones' own rules have changed
+    "queue_order",  # the whole line, at the end of a copy
 }
 FRAGMENTS = {
     *("candidates", "candidates_slim", "candidates_arm", "claimed_columns", "claimed_head", "claimed_rest", "checkpoint_before"),
-    *("job_columns", "new_columns", "new_values", "template_columns", "this_template", "find", "size", "made", "matching"),
+    *("job_columns", "worker_columns", "new_columns", "new_values", "template_columns", "this_template", "find", "size", "made", "matching"),
     *("schedule_columns", "due_columns", "due_surroundings", "occurrence_columns", "occurrence_filter", "occurrence_outcome"),
 }
 

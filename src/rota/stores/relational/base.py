@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from enum import Enum
 from typing import Any, TypeVar
 
 from rota.errors import NotFound
@@ -15,11 +16,26 @@ from rota.stores.relational.db import Db
 T = TypeVar("T")
 
 
+class Hold(Enum):
+    """How much of the store a piece of work keeps others out of. A dialect with one writer keeps everybody out of everything."""
+
+    NOTHING = "nothing"
+    """It touches rows that nobody else's work depends on."""
+    DOOR = "door"
+    """It adds plain jobs: many may do so at once, also while a turn is made."""
+    WHEEL = "wheel"
+    """It is a turn: one at a time."""
+    ALL = "all"
+    """It reads, decides and writes: nobody else does meanwhile."""
+    STILL = "still"
+    """As ALL, and no caller's own transaction is open that has added jobs, which nobody sees yet."""
+
+
 class Base(ABC):
     """A dialect fills this in."""
 
     @abstractmethod
-    def _write(self, work: Callable[[Db], T], *, patient: bool = False) -> T:
+    def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False) -> T:
         """Do one piece of work in a transaction of its own. Patient: others may go first."""
 
     @abstractmethod

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
+
+from rota.model.values import Claimed
 
 
 class Db(Protocol):
@@ -29,14 +32,17 @@ class Db(Protocol):
     def along(self, name: str, source: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run a named statement over one of its sources, `source_` and this word, and return its rows."""
 
-    def added(self, name: str, count: int, /, **values: Any) -> int:
-        """Run a named statement that adds so many jobs, and return the number of the first: theirs follow each other."""
+    def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
+        """Run a named statement that adds so many jobs, and return their numbers, which ascend."""
 
-    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[str]:
-        """Return the first ready jobs of these types, in the queue's order, as JSON arrays; slim ones lack what may be large.
+    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
+        """Return the first ready jobs of these types, in the queue's order; slim ones lack what may be large.
 
         Where one query can't ask for all types, each of several answers by itself, and all of them slim.
         """
+
+    def tally(self, numbers: str) -> None:
+        """Count these jobs, a JSON array of the numbers of some that have just ended, into the figures: the hour's and the total."""
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Undo what is written in the block, and only that, if it raises."""

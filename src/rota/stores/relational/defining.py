@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rota.model.gate import Actor
 from rota.model.values import Instant, Organization, OrganizationState, Template, TemplateState, User
 from rota.stores.relational import definitions, organizations
-from rota.stores.relational.base import Base
+from rota.stores.relational.base import Base, Hold
 
 
 class Defining(Base):
@@ -20,7 +20,11 @@ class Defining(Base):
 
     def put_templates(self, templates: Sequence[Template], *, actor: Actor, now: Instant) -> None:
         """Make or update templates."""
-        self._write(lambda db: definitions.put_templates(db, templates, actor, now))
+        with self._reading() as db:
+            news = definitions.news(db, templates)
+        # Most processes say what is there already: that needs no lock, and no right to write.
+        if news:
+            self._write(lambda db: definitions.put_templates(db, news, actor, now))
 
     def set_template(
         self, template: Template, *, actor: Actor, now: Instant, overrides: dict[str, object], unset: Sequence[str] = ()
@@ -36,7 +40,7 @@ class Defining(Base):
         """Remove a template that has no jobs."""
         with self._reading() as db:
             newest = definitions.look_for_jobs(db, name)
-        self._write(lambda db: definitions.drop_template(db, name, actor, now, newest=newest))
+        self._write(lambda db: definitions.drop_template(db, name, actor, now, newest=newest), hold=Hold.STILL)
 
     def templates(self) -> list[Template]:
         """Return every template."""

@@ -15,6 +15,12 @@ from rota.stores.relational.db import Db
 from rota.stores.relational.verbs import audit
 
 
+def news(db: Db, present: Sequence[Template]) -> list[Template]:
+    """Return those of which the store does not know what the code says."""
+    known = {each.name: each for each in templates(db)}
+    return [each for each in present if each.name not in known or _said(each) != _said(known[each.name])]
+
+
 def put_templates(db: Db, templates: Sequence[Template], actor: Actor, now: Instant) -> None:
     """Record what the code says, by name; templates of which it says the same change nothing."""
     changed = [template.name for template in templates if _put(db, template, actor, now)]
@@ -141,6 +147,10 @@ def _template(row: tuple[Any, ...]) -> Template:
         created_at=moment(row[7]),
         updated_at=moment(row[8]),
     )
+
+
+def _said(template: Template) -> tuple[str, str]:
+    return template.job_type, _object(template.defaults)
 
 
 def _object(value: dict[str, object]) -> str:

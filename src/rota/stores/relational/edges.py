@@ -90,7 +90,7 @@ def refuse_circle(db: Db, root_id: str) -> None:
 class Ended(msgspec.Struct):
     """A chain that ended and has not yet told all who wait for it."""
 
-    root_id: bytes
+    root_id: bytes | str
     status: Status
 
 
@@ -155,6 +155,6 @@ def why_doomed(db: Db, ended: Ended) -> str:
     return parent_ended("a parent" if root is None else number_text(root[0], root[1], 1), ended.status)
 
 
-def forget_ended(db: Db, root_id: bytes) -> None:
+def forget_ended(db: Db, root_id: bytes | str) -> None:
     """Forget an end: everybody has been told of it, or it is one no more."""
     db.change("forget_ended", root_id=root_id)

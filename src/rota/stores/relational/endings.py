@@ -42,8 +42,15 @@ def finish_plain(db: Db, request: Turn, turned: Turned) -> None:
         fresh = _numbers.decode(db.value("open_runs", numbers=numbers_json(done)))
     db.change("finish_runs_plain", done=text)
     turned.chains_ended = True
-    after_runs(db, fresh)
-    after_chain_ends(db, [], list(done), request.now)
+    stats.tally(db, fresh)
+    # Mostly nobody was parked, nobody waits and nothing is reserved: one look says so.
+    over_limit, waited_for, reserved = db.rows("what_follows")[0]
+    if over_limit:
+        limits.freed(db, fresh)
+    if waited_for:
+        edges.note_ended(db, list(done))
+    if reserved:
+        db.change("release_for", numbers=numbers_json(done), now=request.now)
 
 
 def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, worker_id: bytes) -> None:

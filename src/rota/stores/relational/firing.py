@@ -133,9 +133,10 @@ def _make_jobs(db: Db, jobs: list[DueJob], now: Instant) -> None:
     for (_, _, _, alone), same in groupby(jobs, key=_shape):
         some = list(same)
         for part in [[job] for job in some] if alone else [some]:
-            made.append(_make_waiting(db, part[0], now, number) if alone else queue.add_due(db, [job.row for job in part], now, number))
+            made += [_make_waiting(db, part[0], now, number)] if alone else queue.add_due(db, [job.row for job in part], now, number)
             number = None
-    db.change("insert_fired", first=made[0], last=made[0] + len(jobs) - 1, now=now)
+    # Nobody else adds jobs meanwhile: firing holds the whole store.
+    db.change("insert_fired", first=made[0], last=made[-1], now=now)
 
 
 def _shape(job: DueJob) -> tuple[Any, ...]:
@@ -147,7 +148,7 @@ def _make_waiting(db: Db, job: DueJob, now: Instant, number: int | None) -> int:
     """Write a job that waits: for the chain before it, or for other schedules."""
     parents = [(parent, met) for each in job.awaits for parent, met in _parent(db, each, job.row.organization_id, now)]
     blockers = sum(not met for _, met in parents) + (job.row.after is not None)
-    child = queue.add_due(db, [job.row], now, number, blockers=blockers)
+    (child,) = queue.add_due(db, [job.row], now, number, blockers=blockers)
     if job.row.after is not None:
         edges.add(db, [child], [Edge(job.row.after, "end", "cancel", "overlap", met=False)], now)
     for parent, met in parents:

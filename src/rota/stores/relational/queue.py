@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -48,16 +48,12 @@ def position_after(db: Db, organization_id: str, priority: int) -> int:
     return int(base)
 
 
-def promote(db: Db, now: Instant, limit: int) -> Instant | None:
-    """Queue what is due, highest priority first; return when the next one is due."""
-    waiting = db.rows("due_priorities")
+def promote(db: Db, now: Instant, limit: int) -> None:
+    """Queue what is due, highest priority first."""
     moved = 0
-    for priority, earliest in waiting:
+    for priority, earliest in db.rows("due_priorities"):
         if earliest <= now and moved < limit:
             moved += _promote_priority(db, priority, now, limit - moved)
-    if moved:
-        waiting = db.rows("due_priorities")
-    return min((earliest for _, earliest in waiting), default=None)
 
 
 def _promote_priority(db: Db, priority: int, now: Instant, limit: int) -> int:
@@ -83,16 +79,16 @@ def is_plain(row: NewRow) -> bool:
 
 def is_uniform(row: NewRow) -> bool:
     """Say whether rows like this one, of one shape, can be written together."""
-    return not (
-        row.unique_key
-        or row.after
-        or row.group_id
-        or row.chosen
-        or row.job_hash
-        or row.submit_limit is not None
-        or row.schedule_id
-        or row.origin == Origin.DIRECT
-    )
+    return not (row.unique_key or row.chosen or _is_tied(row))
+
+
+def stands_alone(row: NewRow) -> bool:
+    """Say whether nothing but one with the same id or key can stand in a row's way."""
+    return not (row.depends_on or _is_tied(row))
+
+
+def _is_tied(row: NewRow) -> bool:
+    return bool(row.after or row.group_id or row.job_hash or row.submit_limit is not None or row.schedule_id or row.origin == Origin.DIRECT)
 
 
 def shape(row: NewRow) -> tuple[Any, ...]:
@@ -134,16 +130,16 @@ def _existing(row: tuple[Any, ...]) -> Enqueued:
 def add(
     db: Db, rows: list[NewRow], now: Instant, number: int | None = None, *, base: int | None = None, blockers: int = 0
 ) -> list[Enqueued]:
-    """Write rows of one shape and return their numbers, which follow each other, from `number` on if that is given."""
+    """Write rows of one shape and return what became of them; their numbers ascend, from `number` on if that is given."""
     first = rows[0]
     waits = first.run_at > now or blockers > 0
     status = "PENDING" if waits else "QUEUED"
     position = 0 if waits else (base or position_after(db, first.organization_id, first.policy.priority)) + GAP
     if first.schedule_id is not None:
-        number = add_due(db, rows, now, number, blockers=blockers)
-        return [Enqueued(first.job_id, first.job_id, number, status, position, existing=False)]
+        (due_number,) = add_due(db, rows, now, number, blockers=blockers)
+        return [Enqueued(first.job_id, first.job_id, due_number, status, position, existing=False)]
     many = len(rows) > 1
-    start = db.added(
+    numbers = db.added(
         "insert_jobs" if many else "insert_job",
         len(rows),
         ids=bytes.fromhex("".join([row.job_id for row in rows])) if many else bytes.fromhex(first.job_id),
@@ -160,12 +156,13 @@ def add(
     )
     gap = 0 if waits else GAP
     return [
-        Enqueued(row.job_id, row.job_id, start + index, status, position + gap * index, existing=False) for index, row in enumerate(rows)
+        Enqueued(row.job_id, row.job_id, own, status, position + gap * index, existing=False)
+        for index, (row, own) in enumerate(zip(rows, numbers, strict=True))
     ]
 
 
-def add_due(db: Db, rows: list[NewRow], now: Instant, number: int | None = None, *, blockers: int = 0) -> int:
-    """Write jobs of schedules, of one shape and due time, as `add` does others; return the number of the first."""
+def add_due(db: Db, rows: list[NewRow], now: Instant, number: int | None = None, *, blockers: int = 0) -> Sequence[int]:
+    """Write jobs of schedules, of one shape and due time, as `add` does others; return their numbers."""
     first = rows[0]
     waits = first.run_at > now or blockers > 0
     position = 0 if waits else position_after(db, first.organization_id, first.policy.priority) + GAP

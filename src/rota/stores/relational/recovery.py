@@ -87,7 +87,7 @@ def workers(db: Db, *, ended: bool) -> list[WorkerInfo]:
             ended_at=moment(row[7]),
             running=row[8],
         )
-        for row in db.rows("workers", ended=int(ended))
+        for row in db.rows("all_workers" if ended else "workers")
     ]
 
 

@@ -21,11 +21,8 @@ TYPES_MAX = 50
 
 def tally(db: Db, numbers: Sequence[int]) -> None:
     """Count jobs that have just ended: in the hour of their end, and among all that are here."""
-    if not numbers:
-        return
-    ends = db.value("ends", numbers=numbers_json(numbers))
-    db.change("tally_hourly", ends=ends)
-    db.change("tally_total", ends=ends)
+    if numbers:
+        db.tally(numbers_json(numbers))
 
 
 def untally(db: Db, numbers: Sequence[int]) -> None:

@@ -12,7 +12,8 @@ from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.values import Claimed, Enqueued, Group, Instant, Job, NewRow, PurgeCursor, Purged, WorkerInfo, dashed
 from rota.ports.store import Adopted, Held, NewGroup
 from rota.ports.turns import Ending, Peek, Reservation, Turn, Turned
-from rota.stores.relational import adopting, dependencies, groups, intake, recovery, retention, turn, verbs
+from rota.stores.relational import adopting, dependencies, groups, intake, queue, recovery, retention, turn, verbs
+from rota.stores.relational.base import Hold
 from rota.stores.relational.db import Db
 from rota.stores.relational.defining import Defining
 from rota.stores.relational.reading import Reading
@@ -29,7 +30,8 @@ class RelationalStore(Reading, Defining, Timing):
     def enqueue(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None) -> list[Enqueued]:
         """Add jobs, all or none."""
         if transaction is None:
-            return self._write(lambda db: intake.enqueue(db, rows, now, definitions))
+            hold = Hold.DOOR if all(map(queue.is_plain, rows)) else Hold.ALL
+            return self._write(lambda db: intake.enqueue(db, rows, now, definitions), hold=hold)
         # A savepoint: a caller who catches the refusal and goes on keeps nothing of a batch that was refused.
         with self._of(transaction) as db, transaction.savepoint():
             return intake.enqueue(db, rows, now, definitions)
@@ -40,22 +42,22 @@ class RelationalStore(Reading, Defining, Timing):
 
     def turn(self, turn_: Turn) -> Turned:
         """Make one turn."""
-        return self._write(lambda db: turn.turn(db, turn_), patient=True)
+        return self._write(lambda db: turn.turn(db, turn_), hold=Hold.WHEEL, patient=True)
 
     def peek(self, *, types: tuple[str, ...], worker_id: str) -> Peek:
         """Look whether a turn is worth its commit."""
         with self._reading() as db:
-            due = [earliest for _, earliest in db.rows("due_priorities")]
-            expiry = db.value("next_expiry")
-            if db.value("any_ended"):
-                # Some wait to be told that a chain has ended, and a turn tells them.
-                due.append(0)
+            ((definitions, ready, reserved, parked, ended, expires_at, due_at, cancelling),) = db.rows(
+                "peek", types=msgspec.json.encode(types).decode(), worker_id=bytes.fromhex(worker_id)
+            )
+            # Where some wait to be told that a chain has ended, a turn tells them.
+            due = [0] if ended else [at for at in (expires_at, due_at) if at is not None]
             return Peek(
-                ready=bool(db.value("is_ready", types=msgspec.json.encode(types).decode())) or db.row("active_reservation") is not None,
-                next_due=min(due + ([expiry] if expiry is not None else []), default=None),
-                cancelling=_numbers.decode(db.value("cancelling", worker_id=bytes.fromhex(worker_id))),
-                definitions=db.value("definitions_version"),
-                parked=bool(db.value("any_parked")),
+                ready=bool(ready or reserved),
+                next_due=min(due, default=None),
+                cancelling=_numbers.decode(cancelling),
+                definitions=definitions,
+                parked=bool(parked),
             )
 
     def holding(self, worker_id: str) -> list[Claimed]:
@@ -168,20 +170,26 @@ class RelationalStore(Reading, Defining, Timing):
     def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant) -> None:
         """Record a worker."""
         types = msgspec.json.encode(list(job_types)).decode()
-        self._write(lambda db: db.change("register", worker_id=worker_id, host=host, kind=kind, job_types=types, now=now))
+        self._write(
+            lambda db: db.change("register", worker_id=worker_id, host=host, kind=kind, job_types=types, now=now), hold=Hold.NOTHING
+        )
 
-    def beat(self, worker_id: str, *, job_types: Sequence[str]) -> None:
+    def beat(self, worker_id: str, *, job_types: Sequence[str]) -> bool:
         """Advance a worker's beat."""
         types = msgspec.json.encode(list(job_types)).decode()
-        self._write(lambda db: db.change("beat", worker_id=worker_id, job_types=types))
+        return bool(self._write(lambda db: db.change("beat", worker_id=worker_id, job_types=types), hold=Hold.NOTHING))
 
     def stopping(self, worker_id: str, *, now: Instant) -> None:
         """Record the beginning of a shutdown."""
-        self._write(lambda db: db.change("stopping", worker_id=worker_id, now=now))
+        self._write(lambda db: db.change("stopping", worker_id=worker_id, now=now), hold=Hold.NOTHING)
 
     def end_worker(self, worker_id: str, *, now: Instant) -> None:
         """Record the end of a worker."""
         self._write(lambda db: db.change("end_worker", worker_id=worker_id, now=now))
+
+    def give_up_worker(self, worker_id: str, *, beat: int, now: Instant) -> bool:
+        """Record the end of a worker whose beat has stood still."""
+        return bool(self._write(lambda db: db.change("give_up_worker", worker_id=worker_id, beat=beat, now=now)))
 
     def workers(self, *, live: bool = True) -> list[WorkerInfo]:
         """Return workers."""

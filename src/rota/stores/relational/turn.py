@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 
@@ -34,14 +35,45 @@ def turn(db: Db, request: Turn) -> Turned:
         finish_plain(db, request, turned)
     if request.endings:
         finish(db, request.endings, request.now, turned, worker_id=bytes.fromhex(request.worker_id))
-    expire(db, request.now, request.limit)
-    turned.unfinished = settle(db, request.now, request.limit)
-    turned.next_due = _earliest(promote(db, request.now, request.limit), db.value("next_expiry"))
-    turned.definitions = db.value("definitions_version")
-    turned.given_up = bool(db.value("is_given_up", worker_id=bytes.fromhex(request.worker_id)))
+    look = _bring_forward(db, request, turned)
+    turned.next_due = _earliest(look.due_at, look.expires_at)
+    turned.definitions = look.definitions
+    turned.given_up = bool(look.given_up)
     if request.want and request.choose and turned.definitions == request.definitions and not turned.given_up:
         _claim(db, request, turned)
     return turned
+
+
+class _Look(NamedTuple):
+    """What a turn asks first of the whole store, in one statement: mostly there is nothing to do but claims."""
+
+    definitions: int
+    given_up: bool
+    any_ended: bool
+    expires_at: Instant | None
+    due_at: Instant | None
+
+
+def _bring_forward(db: Db, request: Turn, turned: Turned) -> _Look:
+    """Expire what is over, tell who waits for what ended, queue what is due; return what there is to look forward to."""
+
+    def look() -> _Look:
+        return _Look(*db.rows("turn_look", worker_id=bytes.fromhex(request.worker_id))[0])
+
+    def has_come(at: Instant | None) -> bool:
+        return at is not None and at <= request.now
+
+    found = look()
+    expired = has_come(found.expires_at)
+    if expired:
+        expire(db, request.now, request.limit)
+    if expired or found.any_ended:
+        turned.unfinished = settle(db, request.now, request.limit)
+        found = look()
+    if has_come(found.due_at):
+        promote(db, request.now, request.limit)
+        found = look()
+    return found
 
 
 def _earliest(one: Instant | None, other: Instant | None) -> Instant | None:
@@ -133,7 +165,7 @@ def _ready(db: Db, types: tuple[str, ...], want: int, *, slim: bool = False) -> 
     """Return the first of these types; slim ones lack what may be large, and are only looked at."""
     if not types:
         return []
-    answers = [_claimed.decode(text) for text in db.candidates(types, want, slim=slim)]
+    answers = db.candidates(types, want, slim=slim)
     if len(answers) == 1:
         return answers[0]
     return _whole(db, [job for offered in answers for job in offered], want)

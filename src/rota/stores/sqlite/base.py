@@ -13,6 +13,7 @@ from rota.errors import StoreError, TransactionMisuse
 from rota.model.settings import Settings
 from rota.model.values import Instant
 from rota.stores.relational import base as relational
+from rota.stores.relational import copying
 from rota.stores.sqlite import forking, migrate
 from rota.stores.sqlite.connection import Db, Readers, check_path, check_sqlite_version, open_connection, translated
 from rota.stores.sqlite.transaction import Transaction
@@ -28,7 +29,9 @@ class Base(relational.Base):
         """Open the file, making it if it is not there. `vfs` is for tests that break the disk."""
         check_sqlite_version()
         self.path = Path(path).absolute()
+        self._settings = settings
         self.url = f"sqlite:///{self.path}"
+        self.workers_folder = self.path.with_name(f"{self.path.name}.workers")
         check_path(self.path)
         self._open = partial(
             open_connection,
@@ -53,6 +56,8 @@ class Base(relational.Base):
         del now
         with self._readers.take() as db:
             current = migrate.version_of(db, self.path)
+            if current:
+                copying.refuse_moved(db, str(self.path))
         if current < migrate.latest():
             self._write(lambda db: migrate.migrate(db, self.path))
 
@@ -114,9 +119,16 @@ class Base(relational.Base):
             finally:
                 handle.db = None
 
+    def join(self, transaction: Any) -> Transaction:
+        """Return the handle on the caller's transaction, which must be of this store."""
+        if not isinstance(transaction, Transaction) or transaction.store is not self:
+            raise TransactionMisuse("transaction= takes what `with rota.transaction() as tx` gave, of the same Rota")
+        return transaction
+
     # ---- inside -----------------------------------------------------------------------------------------------
 
-    def _write(self, work: Callable[[Db], T], *, patient: bool = False) -> T:
+    def _write(self, work: Callable[[Db], T], *, hold: relational.Hold = relational.Hold.ALL, patient: bool = False) -> T:
+        del hold
         if self._closed:
             raise StoreError(f"{self.path} is closed")
         return self._writer.run(work, patient=patient)
@@ -127,7 +139,5 @@ class Base(relational.Base):
     @contextmanager
     def _of(self, transaction: Any) -> Iterator[Db]:
         """Lend the connection of the caller's own transaction."""
-        if not isinstance(transaction, Transaction) or transaction.store is not self:
-            raise TransactionMisuse("transaction= takes what `with rota.transaction() as tx` gave, of the same Rota")
         with translated(self.path):
-            yield transaction.open_db()
+            yield self.join(transaction).open_db()

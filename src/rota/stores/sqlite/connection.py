@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 
-from rota.errors import IllegalMove, InvalidParams, RotaError, StoreBusy, StoreError, StoreUnavailable, StoreUnusable
+from rota.errors import IllegalMove, InvalidParams, RotaError, StoreBusy, StoreError, StoreMoved, StoreUnavailable, StoreUnusable
+from rota.model.values import Claimed
+from rota.stores.relational.copying import WORDS
 from rota.stores.sqlite.statements import candidates, candidates_slim, over_source, statements
 
 ARMS_MAX = 200
@@ -21,6 +24,9 @@ OLDEST_SQLITE = (3, 51, 3)
 OPEN_TIMEOUT_S = 10.0
 """How long opening a file waits for another process that is making it."""
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.glusterfs"}
+
+
+_claimed = msgspec.json.Decoder(list[Claimed])
 
 
 class Db:
@@ -59,17 +65,24 @@ class Db:
         """Run a named statement over one of its sources."""
         return list(self.raw.execute(over_source(name, source), values))
 
-    def added(self, name: str, count: int, /, **values: Any) -> int:
+    def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
         """Run a statement that adds jobs; SQLite numbers them one after the other."""
         self.raw.execute(self._sql[name], values)
-        return self.raw.last_insert_rowid() - count + 1
+        last = self.raw.last_insert_rowid()
+        return range(last - count + 1, last + 1)
 
-    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[str]:
+    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
         """Return ready jobs, a part of the types at a time if they are very many."""
         parts = [types[start : start + ARMS_MAX] for start in range(0, len(types), ARMS_MAX)]
         text = candidates_slim if slim or len(parts) > 1 else candidates
         # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
-        return [str(list(self.raw.execute(text(len(part)), (*part, want)))[0][0]) for part in parts]  # noqa: RUF015
+        return [_claimed.decode(list(self.raw.execute(text(len(part)), (*part, want)))[0][0]) for part in parts]  # noqa: RUF015
+
+    def tally(self, numbers: str) -> None:
+        """Count ended jobs: they are looked at once, and written into two tables."""
+        ends = self.value("ends", numbers=numbers)
+        self.change("tally_hourly", ends=ends)
+        self.change("tally_total", ends=ends)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -109,7 +122,7 @@ def check_path(path: Path) -> None:
         raise StoreUnusable(
             f"{folder} is not writable, and SQLite keeps its log beside the file: change its permissions or give another path"
         )
-    kind = _file_system(folder)
+    kind = file_system(folder)
     if kind in NETWORK_FILE_SYSTEMS:
         raise StoreUnusable(f"{folder} is on a network file system ({kind}), where SQLite's locks can't be trusted: use a local disk")
 
@@ -239,6 +252,8 @@ def translate(error: apsw.Error, path: Path | None = None) -> RotaError:
         return StoreUnusable(f"the store is damaged{where}: {error}. Restore it from a backup")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return StoreBusy(f"the store is locked by another process{where}: {error}")
+    if isinstance(error, apsw.ConstraintError) and WORDS in str(error):
+        return StoreMoved(str(error).removeprefix("ConstraintError: "))
     if isinstance(error, apsw.ConstraintError):
         return IllegalMove(str(error).removeprefix("ConstraintError: "))
     if isinstance(error, apsw.SQLError) and "malformed JSON" in str(error):
@@ -250,7 +265,7 @@ def translate(error: apsw.Error, path: Path | None = None) -> RotaError:
     return StoreError(f"{type(error).__name__}: {error}")
 
 
-def _file_system(folder: Path) -> str | None:
+def file_system(folder: Path) -> str | None:
     """Return the type of the file system a folder is on, where the system tells."""
     best, kind = "", None
     try:

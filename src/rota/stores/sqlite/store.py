@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from rota.model.findings import Finding
 from rota.model.values import Enqueued, Instant, NewRow
 from rota.stores.relational import queue
 from rota.stores.relational.store import RelationalStore
 from rota.stores.sqlite.base import Base
+from rota.stores.sqlite.checkup import checkup
 
 
 class SqliteStore(Base, RelationalStore):
     """Implements `rota.ports.store.Store` on one file."""
+
+    def checkup(self, *, now: Instant, machine: Callable[[], Instant], full: bool) -> list[Finding]:
+        """Look at the file."""
+        del machine  # it is the store's own
+        with self._readers.take() as db:
+            return checkup(db, self.path, self._settings, now, full=full)
 
     def enqueue(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None) -> list[Enqueued]:
         """Add jobs, all or none; a lone plain one by one statement that is its own transaction."""

@@ -40,6 +40,9 @@ class Transaction:
         finally:
             self.execute("RELEASE rota_block")
 
+    def stop(self) -> None:
+        """Let what is under way end by itself: nothing in it waits."""
+
     def open_db(self) -> Db:
         """Return the connection while the block lasts."""
         if self.db is None:

@@ -8,10 +8,12 @@ import typer
 from typer.core import TyperGroup
 
 from rota.errors import RotaError
+from rota.model.urls import hide
 from rota.surfaces.cli import (
     audit,
     calendars,
     dead,
+    doctor,
     enqueue,
     forecasting,
     graph,
@@ -20,6 +22,7 @@ from rota.surfaces.cli import (
     jobs,
     occurrences,
     overview,
+    promoting,
     purge,
     schedules,
     simulating,
@@ -31,10 +34,19 @@ from rota.surfaces.cli import (
 )
 from rota.surfaces.cli.acting import act_as_somebody
 from rota.surfaces.cli.exits import report
+from rota.surfaces.cli.session import warn_of_passwords
+
+UsageError: Any = typer.BadParameter.__base__
+"""Whatever is wrong with a command line: typer has no name of its own for it."""
 
 
 class Commands(TyperGroup):
     """The root: turns what Rota refuses into one line and an exit code."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Look at the whole command line once."""
+        warn_of_passwords(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -42,6 +54,9 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except RotaError as error:
             raise typer.Exit(report(error)) from None
+        except UsageError as error:
+            error.message = hide(error.message)
+            raise
 
 
 app = typer.Typer(
@@ -90,10 +105,12 @@ dead.register(dead_app)
 app.add_typer(dead_app, name="dead", rich_help_panel="Jobs")
 
 overview.register(app)
+doctor.register(app)
 forecasting.register(app)
 audit.register(app)
 steering.register(app)
 purge.register(app)
+promoting.register(app)
 simulating.register(app)
 
 organization_app = typer.Typer(help="Tenants: who shares this store, and how much of it each may use.", no_args_is_help=True)

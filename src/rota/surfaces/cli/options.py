@@ -97,7 +97,9 @@ def _value(text: str) -> Any:
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="PATH", help="The store: a path or sqlite:///path. Else $ROTA_STORE, else ./rota.db."),
+    typer.Option(
+        "--store", metavar="PATH", help="The store: a path, sqlite:///path or postgresql://user@host/db. Else $ROTA_STORE, else ./rota.db."
+    ),
 ]
 AppOption = Annotated[
     str | None,

@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from rota.model.states import Status
+from rota.model.urls import hide
 from rota.model.values import Job, Run
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def show_next(cursor: int | None) -> None:
 
 def show_error(message: str, code: str) -> None:
     """Say on stderr, in one line, what was refused or failed, with its stable code."""
-    typer.echo(f"error: {' '.join(message.split())} ({code})", err=True)
+    typer.echo(f"error: {hide(' '.join(message.split()))} ({code})", err=True)
 
 
 def with_run(job: Job, run: Run | None) -> dict[str, Any]:

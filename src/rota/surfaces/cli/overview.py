@@ -151,12 +151,13 @@ def version(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
         "sqlite": apsw.sqlite_lib_version(),
         "platform": platform.platform(),
         "store": str(path.absolute()) if path is not None else Rota(store).url,
-        "store_exists": path is not None and Path(path).exists(),
+        # Whether a server is there is for `rota doctor` to say.
+        "store_exists": None if path is None else Path(path).exists(),
     }
     if as_json:
         return show_json(found)
     typer.echo(f"rota {found['rota']}, Python {found['python']}, SQLite {found['sqlite']}, {found['platform']}")
-    return typer.echo(f"store {found['store']}{'' if found['store_exists'] else ' (not there yet)'}")
+    return typer.echo(f"store {found['store']}{' (not there yet)' if found['store_exists'] is False else ''}")
 
 
 def pause_text(kind: str, name: str) -> str:

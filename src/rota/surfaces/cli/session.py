@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
@@ -14,8 +14,11 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 
+import typer
+
 from rota.errors import InvalidOption, NotFound
 from rota.model.gate import LOCAL, Actor, Role
+from rota.model.urls import has_password
 from rota.surfaces.python import Rota
 
 DEFAULT_ATTRIBUTE = "rota"
@@ -33,6 +36,16 @@ def session(store: str | None, *, app: str | None = None, make: bool = False) ->
         yield rota
     finally:
         rota.close()
+
+
+def warn_of_passwords(arguments: Iterable[str]) -> None:
+    """Say that everybody on this machine can read a password that stands on the command line."""
+    if any(map(has_password, arguments)):
+        typer.echo(
+            "warning: a password on the command line can be read by everybody on this machine (ps): "
+            "give the URL in $ROTA_STORE, and the password in ~/.pgpass",
+            err=True,
+        )
 
 
 def load(app: str, store: str | None) -> Rota:

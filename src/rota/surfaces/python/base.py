@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from rota.compose import Opened, import_named, make_worker, open_store, store_url
+from rota.compose import Opened, import_named, is_postgres, make_worker, open_store, store_url
 from rota.engine.driver import Driver
+from rota.engine.lease import Renewal
+from rota.engine.pulse import Pulse
 from rota.engine.registry import Registry
 from rota.engine.submit import Submitter
 from rota.engine.trigger import Alert
@@ -21,7 +23,7 @@ from rota.model.dependencies import unknown_parent
 from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Operation, Role, Scope, act_in, scope_of
 from rota.model.settings import Settings
 from rota.model.values import Group, Job, OrganizationState, dashed, undashed
-from rota.ports.clock import Clock, Ids, SystemClock, UuidV7
+from rota.ports.clock import Clock, Ids, StoreClock, UuidV7
 from rota.ports.liveness import Lease
 
 
@@ -37,10 +39,12 @@ class Base:
         ids: Ids | None = None,
         seed: int | None = None,
     ) -> None:
-        """Name the store: a path, sqlite:///path, or None for $ROTA_STORE, else ./rota.db."""
+        """Name the store: a path, sqlite:///path, postgresql://user@host/database, or None for $ROTA_STORE, else ./rota.db."""
         self.settings = settings or Settings.from_environment(os.environ)
-        self.url = store_url(store, os.environ)
-        self._clock: Clock = clock or SystemClock()
+        self._url = store_url(store, os.environ)
+        self._follows = StoreClock(begin=self._open if is_postgres(self._url) else None) if clock is None else None
+        """The clock, where nobody gave one: it follows the store's own, if that has one."""
+        self._clock: Clock = clock or self._follows or StoreClock()
         self._rng = Random(seed)  # noqa: S311 - jitter, not secrets
         self._ids: Ids = ids or UuidV7(None if seed is None else self._rng)
         self._registry = Registry(self.settings, self._ids)
@@ -54,20 +58,32 @@ class Base:
         self._client_id: str | None = None
         self._lease: Lease | None = None
 
+    @property
+    def url(self) -> str:
+        """Which store is meant, without the password that may belong to it."""
+        return str(self._url)
+
+    @url.setter
+    def url(self, store: str | os.PathLike[str]) -> None:
+        self._url = store_url(store, os.environ)
+
     def close(self) -> None:
         """Stop local workers and let go of the store. It opens again when it is used again."""
         self._see_fork()
         for driver in list(self._drivers):
             self._stop(driver)
         with self._lock:
-            if self._inline is not None:
-                self._inline.begin_stop()
-                self._inline.finish()
-                self._inline = None
+            inline, self._inline = self._inline, None
             opened, self._opened = self._opened, None
-            if opened is not None:
-                self._end_client(opened)
-                opened.store.close()
+            try:
+                if inline is not None:
+                    inline.begin_stop()
+                    inline.finish()
+                if opened is not None:
+                    self._end_client(opened)
+            finally:
+                if opened is not None:
+                    opened.store.close()
 
     def _open(self) -> Opened:
         self._see_fork()
@@ -75,8 +91,19 @@ class Base:
         if opened is None:
             with self._lock:
                 if self._opened is None:
-                    self._opened = open_store(self.url, self.settings, self._clock)
+                    self._opened = self._open_on_time()
                 opened = self._opened
+        if self._follows is not None:
+            self._follows.check()
+        return opened
+
+    def _open_on_time(self) -> Opened:
+        """Open the store, and let the clock follow the store's own; to open it, the machine's is good enough."""
+        if self._follows is None:
+            return open_store(self._url, self.settings, self._clock)
+        self._follows.follow(None)
+        opened = open_store(self._url, self.settings, self._clock)
+        self._follows.follow(opened.time)
         return opened
 
     def _see_fork(self) -> None:
@@ -104,6 +131,7 @@ class Base:
             inline=inline,
             alerts=self._alerts,
             fires=fires,
+            check_clock=None if self._follows is None else self._follows.check,
         )
 
     @contextmanager
@@ -111,24 +139,45 @@ class Base:
         """Lend a worker that runs here; it fires schedules only if it is asked to."""
         worker = self._make_worker(self._open(), 1, inline=True, fires=fires)
         worker.start()
+        if worker.standing.renewal.watched and self._follows is not None:
+            # A handler may take long. Nothing repeats a direct execution, so nobody has to be stopped before others take over.
+            worker.standing.watch(guarded=False)
         try:
             yield worker
         finally:
             worker.begin_stop()
             worker.finish()
 
-    def _owner_id(self, opened: Opened) -> str:
-        """Return the row whose lock shows that this process lives: a local worker's, or one of its own."""
+    @contextmanager
+    def _owning(self, opened: Opened) -> Iterator[str]:
+        """Lend the id of the row that shows that this process lives: a local worker's, or one of its own, which beats meanwhile."""
         with self._lock:
-            if self._drivers:
-                return self._drivers[0].worker.id
-            if self._client_id is None:
-                now = self._clock.now()
-                client_id = self._ids.take(1, now)[0]
-                self._lease = opened.liveness.take(client_id)
-                opened.store.register(client_id, host=os.uname().nodename, kind="client", job_types=(), now=now)
-                self._client_id = client_id
-            return self._client_id
+            local = self._drivers[0].worker.id if self._drivers else None
+        if local is not None:
+            yield local
+            return
+        client_id = self._known_client(opened)
+        pulse = Pulse(lambda: opened.store.beat(client_id, job_types=()), every_s=Renewal(self._clock, self.settings).every_s)
+        pulse.start()
+        try:
+            yield client_id
+        finally:
+            pulse.stop()
+
+    def _known_client(self, opened: Opened) -> str:
+        """Return the row of this process, made anew if others have given it up while it had nothing to say."""
+        with self._lock:
+            if self._client_id is not None and opened.store.beat(self._client_id, job_types=()):
+                return self._client_id
+            lease, self._lease, self._client_id = self._lease, None, None
+            if lease is not None:
+                lease.release(clean=True)
+            now = self._clock.now()
+            client_id = self._ids.take(1, now)[0]
+            self._lease = opened.liveness.take(client_id)
+            opened.store.register(client_id, host=os.uname().nodename, kind="client", job_types=(), now=now)
+            self._client_id = client_id
+            return client_id
 
     def _stop(self, driver: Driver) -> None:
         driver.stop()

@@ -89,9 +89,12 @@ class Running(Base):
         with self._lock:
             if self._inline is None:
                 self._registry.sync(opened.store, self._clock.now())
-                self._inline = self._make_worker(opened, self.settings.concurrency, inline=True)
-                self._inline.start()
+                inline = self._make_worker(opened, self.settings.concurrency, inline=True)
+                inline.start()
+                self._inline = inline
             worker = self._inline
+            if worker.standing.renewal.watched and self._follows is not None:
+                worker.standing.watch()
             worker.poke()
             while worker.turn() == 0.0 or worker.holding:
                 pass
@@ -126,21 +129,22 @@ class Running(Base):
         ttl = self.settings.reservation_ttl
         limit = min(row.policy.timeout, ttl) if row.policy.timeout else ttl
         row.policy = msgspec.structs.replace(row.policy, timeout=limit)
-        direct = Direct(
-            store=opened.store,
-            liveness=opened.liveness,
-            clock=self._clock,
-            ids=self._ids,
-            settings=self.settings,
-            owner_id=self._owner_id(opened),
-            idle_id=self._inline.id if self._inline is not None else None,
-            owner=f"{who.name}@{os.uname().nodename}",
-            scope=scope_of(who, Operation.READ),
-            poke=self._poke,
-            sweep=partial(self._recovery(opened).sweep, None),
-            inline_worker=self._inline_worker if name in self._registry.handlers else None,
-        )
-        return direct.run(row, wait_s=wait_s)
+        with self._owning(opened) as owner_id:
+            direct = Direct(
+                store=opened.store,
+                liveness=opened.liveness,
+                clock=self._clock,
+                ids=self._ids,
+                settings=self.settings,
+                owner_id=owner_id,
+                idle_id=self._inline.id if self._inline is not None else None,
+                owner=f"{who.name}@{os.uname().nodename}",
+                scope=scope_of(who, Operation.READ),
+                poke=self._poke,
+                sweep=partial(self._recovery(opened).sweep, None),
+                inline_worker=self._inline_worker if name in self._registry.handlers else None,
+            )
+            return direct.run(row, wait_s=wait_s)
 
 
 def _hears(heard: SimpleQueue[int], seconds: float) -> bool:

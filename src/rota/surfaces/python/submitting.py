@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -21,6 +22,7 @@ from rota.surfaces.python.declaring import Declaring
 from rota.surfaces.python.results import Bulk, ids_of, job_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Result = TypeVar("Result")
 Span: TypeAlias = float | str | timedelta
 """A length of time: seconds, "5m", or a timedelta."""
 RateLike: TypeAlias = str | tuple[int, float] | Rate
@@ -124,6 +126,8 @@ class Submitting(Declaring):
                 job_id=job_id,
             )
             build = partial(self._submit.one, new, store, who)
+        if transaction is not None:
+            transaction = store.join(transaction)
         row, now, enqueued = self._enqueue(build, store, transaction, who)
         if transaction is None:
             self._poke()
@@ -151,9 +155,15 @@ class Submitting(Declaring):
         """Accept one job without blocking the event loop."""
         import asyncio  # noqa: PLC0415 - its import takes 40 ms, which only async programs need
 
-        if options.get("transaction") is None and self._open().store.transacting():
-            raise TransactionMisuse("this thread is inside `with rota.transaction() as tx`: pass transaction=tx, or await after the block")
-        return await asyncio.to_thread(self.enqueue, name, params, actor=actor, **options)
+        store, given = self._open().store, options.get("transaction")
+        if given is None:
+            if store.transacting():
+                raise TransactionMisuse(
+                    "this thread is inside `with rota.transaction() as tx`: pass transaction=tx, or await after the block"
+                )
+            return await asyncio.to_thread(self.enqueue, name, params, actor=actor, **options)
+        options["transaction"] = handle = store.join(given)
+        return await _undivided(partial(self.enqueue, name, params, actor=actor, **options), handle.stop)
 
     def enqueue_many(
         self, jobs: Iterable[Any], *, organization: str | None = None, actor: Actor | str | None = None, transaction: Any = None
@@ -165,7 +175,10 @@ class Submitting(Declaring):
         store, who = self._open().store, self._acts(actor, Operation.SUBMIT, organization)
         if self._registry.undeclared:
             self._declare_scheduled()
-        with nullcontext() if transaction is None else transaction.savepoint():
+        if transaction is None:
+            return self._enqueue_chunks(jobs, store, who, None)
+        transaction = store.join(transaction)
+        with transaction.savepoint():
             return self._enqueue_chunks(jobs, store, who, transaction)
 
     def _enqueue_chunks(self, jobs: Iterable[Any], store: Store, actor: Actor, transaction: Any) -> Bulk:
@@ -205,7 +218,7 @@ class Submitting(Declaring):
 
     @contextmanager
     def transaction(self, *, actor: Actor | str | None = None) -> Iterator[Any]:
-        """Open a transaction on the store's file for the caller's own writes and enqueues: all happen, or none."""
+        """Open a transaction on the store for the caller's own writes and enqueues: all happen, or none."""
         self._scope(actor, Operation.OPERATE)
         store = self._open().store
         self._registry.sync(store, self._clock.now())
@@ -232,6 +245,28 @@ class Submitting(Declaring):
             raise KeyTaken(f"unique key {row.unique_key!r} is held by a job that {who.name!r} may not read: nothing was added")
         job.existing = True
         return job
+
+
+async def _undivided(work: Callable[[], Result], stop: Callable[[], None]) -> Result:
+    """Do work on a thread of its own, and return only when it is over: a caller who is cancelled goes on to use its connection.
+
+    Not on one of the threads that all share: those may all wait for what this caller's transaction holds.
+    """
+    import asyncio  # noqa: PLC0415 - see aenqueue
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    pool = ThreadPoolExecutor(1)
+    done = asyncio.get_running_loop().run_in_executor(pool, copy_context().run, work)
+    pool.shutdown(wait=False)
+    try:
+        return await asyncio.shield(done)
+    except asyncio.CancelledError:
+        stop()
+        while not done.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({done})
+        done.cancelled() or done.exception()  # looked at: it is not news any more
+        raise
 
 
 def _placed(error: RotaError, where: str, accepted: int, *, kept: bool) -> RotaError:

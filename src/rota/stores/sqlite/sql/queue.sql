@@ -81,6 +81,17 @@ WITH RECURSIVE step (priority) AS (
 SELECT priority, (SELECT min(run_at) FROM jobs WHERE status = 'PENDING' AND blockers = 0 AND priority = step.priority)
   FROM step WHERE priority IS NOT NULL;
 
+-- name: next_due
+SELECT min(earliest) FROM (
+    WITH RECURSIVE step (priority) AS (
+        SELECT max(priority) FROM jobs WHERE status = 'PENDING' AND blockers = 0
+        UNION ALL
+        SELECT (SELECT max(priority) FROM jobs WHERE status = 'PENDING' AND blockers = 0 AND priority < step.priority)
+          FROM step WHERE step.priority IS NOT NULL
+    )
+    SELECT (SELECT min(run_at) FROM jobs WHERE status = 'PENDING' AND blockers = 0 AND priority = step.priority) AS earliest
+      FROM step WHERE priority IS NOT NULL);
+
 -- name: due_jobs
 SELECT json_group_array(json_array(number, organization_id)) FROM (
     SELECT number, organization_id FROM jobs

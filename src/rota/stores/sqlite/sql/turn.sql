@@ -164,6 +164,29 @@ UPDATE job_runs SET checkpoint = :checkpoint WHERE job_number = :number AND stat
 UPDATE job_runs SET artifacts = json_insert(artifacts, '$[#]', :artifact)
  WHERE job_number = :number AND status IS NULL AND NOT EXISTS (SELECT 1 FROM json_each(artifacts) WHERE value = :artifact);
 
+-- name: turn_look
+-- What a turn asks first, in one statement.
+SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
+       ({is_given_up}),
+       ({any_ended}),
+       ({next_expiry}),
+       ({next_due});
+
+-- name: peek
+-- Whether a turn is worth its commit, in one statement.
+SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
+       ({is_ready}),
+       EXISTS (SELECT 1 FROM direct_reservations WHERE status = 'ACTIVE'),
+       ({any_parked}),
+       ({any_ended}),
+       ({next_expiry}),
+       ({next_due}),
+       ({cancelling});
+
+-- name: what_follows
+-- Whether the end of plain jobs means anything to others.
+SELECT ({any_over_limit}), ({any_open_edges}), EXISTS (SELECT 1 FROM direct_reservations WHERE status = 'ACTIVE');
+
 -- name: count_late
 UPDATE meta SET value = value + :count WHERE key = 'late_results';
 

@@ -13,10 +13,24 @@ UPDATE workers SET stopping_at = :now WHERE worker_id = unhex(:worker_id) AND st
 -- name: end_worker
 UPDATE workers SET ended_at = :now WHERE worker_id = unhex(:worker_id) AND ended_at IS NULL;
 
+-- name: give_up_worker
+-- Its own beat, should it come after all, finds it ended: one of the two comes first.
+UPDATE workers SET ended_at = :now WHERE worker_id = unhex(:worker_id) AND ended_at IS NULL AND beat = :beat;
+
+-- name: worker_columns
+lower(hex(worker_id)), host, kind, beat, job_types, started_at, stopping_at, ended_at,
+(SELECT count(*) FROM jobs WHERE jobs.worker_id = workers.worker_id AND status = 'RUNNING')
+
 -- name: workers
-SELECT lower(hex(worker_id)), host, kind, beat, job_types, started_at, stopping_at, ended_at,
-       (SELECT count(*) FROM jobs WHERE jobs.worker_id = workers.worker_id AND status = 'RUNNING')
-  FROM workers WHERE ended_at IS NULL OR :ended ORDER BY worker_id;
+-- Those that were given up and still hold something are here too: whoever gave them up may be gone itself.
+SELECT {worker_columns} FROM workers WHERE ended_at IS NULL
+ UNION ALL
+SELECT {worker_columns} FROM workers
+ WHERE ended_at IS NOT NULL AND worker_id IN (SELECT worker_id FROM jobs WHERE status = 'RUNNING')
+ ORDER BY 1;
+
+-- name: all_workers
+SELECT {worker_columns} FROM workers ORDER BY worker_id;
 
 -- name: held_by
 SELECT json_group_array(json_array(json_array({columns}), r.run_id IS NULL, r.status, lower(hex(r.run_id)), r.started_at))

@@ -1,4 +1,4 @@
-"""Lock files beside the database: the kernel lets go of one when the last process that holds it is gone."""
+"""Lock files: the kernel lets go of one when the last process that holds it is gone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FileLease:
         """Make the file and lock it."""
         self._path = path
         try:
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(exist_ok=True, parents=True)
             self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StoreUnusable(f"workers keep their lock files in {path.parent}, which can't be written: {error}") from error
@@ -54,9 +54,9 @@ os.register_at_fork(after_in_child=_drop_in_child)
 class FileLocks:
     """Implements `rota.ports.liveness.Liveness` with flock, which knows neither pids nor namespaces."""
 
-    def __init__(self, database: Path) -> None:
-        """Keep the lock files in a folder named after the database."""
-        self._folder = database.with_name(f"{database.name}.workers")
+    def __init__(self, folder: Path) -> None:
+        """Keep the lock files in this folder, which is made when the first is taken."""
+        self._folder = folder
 
     def take(self, worker_id: str) -> FileLease:
         """Lock a new file of this worker's own."""

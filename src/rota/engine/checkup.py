@@ -1,0 +1,125 @@
+"""What `doctor` looks at beyond the store itself: workers, whom they serve, what they left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from rota.errors import RotaError
+from rota.model.findings import Finding, advice, look_at, ok, problem
+from rota.model.settings import Settings
+from rota.model.states import Status
+from rota.model.values import Stats, WorkerInfo
+from rota.ports.clock import Clock
+from rota.ports.liveness import Life, Liveness
+from rota.ports.store import Store
+
+BEATS = 1.5
+"""A worker is silent if its beat stands still for so many times the time between two."""
+LOOK_S = 0.1
+SHOWN = 5
+
+
+class Doctor:
+    """Looks at a store and at those who work on it. Changes nothing."""
+
+    def __init__(
+        self, store: Store, liveness: Liveness, *, clock: Clock, machine: Clock, settings: Settings, pause: Callable[[float], object]
+    ) -> None:
+        """Take what it looks with; `machine` is this machine's own clock, `pause` waits between two looks at a beat."""
+        self._store = store
+        self._liveness = liveness
+        self._clock = clock
+        self._machine = machine
+        self._settings = settings
+        self._pause = pause
+
+    def findings(self, *, full: bool) -> list[Finding]:
+        """Look at everything. Beats of workers on other machines are watched for a moment, where there are any."""
+        found = self._store.checkup(now=self._clock.now(), machine=self._machine.now, full=full)
+        return found + look_at(
+            {
+                "workers": self._workers,
+                "left behind": self._left_behind,
+                "queue": self._queue,
+                "pauses": self._pauses,
+                "dead letters": self._dead_letters,
+            },
+            (RotaError,),
+        )
+
+    def _workers(self) -> Iterator[Finding]:
+        live = [worker for worker in self._store.workers() if worker.ended_at is None]
+        lives = {worker.id: self._life(worker) for worker in live}
+        dead = [worker for worker in live if lives[worker.id] is Life.DEAD]
+        silent = self._silent([worker for worker in live if lives[worker.id] is Life.UNKNOWN])
+        for worker in dead:
+            yield _lost(worker, "is gone and was not ended", "any worker does so within a second: start one, or call rota.recover()")
+        for worker in silent:
+            remedy = f"see that machine and its network; a worker gives it up after {self._settings.lease_ttl:g} s: see that one runs"
+            yield _lost(worker, "has not shown a sign of life", remedy)
+        well = [worker for worker in live if worker not in dead and worker not in silent and worker.kind == "worker"]
+        if not well:
+            yield advice("workers", "none is running", "start one: `rota worker --app MODULE:ATTR`")
+        else:
+            hosts = {worker.host for worker in well}
+            yield ok("workers", f"{len(well)} on {len(hosts)} {'host' if len(hosts) == 1 else 'hosts'} are alive")
+
+    def _life(self, worker: WorkerInfo) -> Life:
+        with self._liveness.seize(worker.id) as life:
+            return life
+
+    def _silent(self, watched: Sequence[WorkerInfo]) -> list[WorkerInfo]:
+        """Return those whose beat stands still while we look. Clocks are not asked: only the counter."""
+        still = {worker.id: worker for worker in watched}
+        for _ in range(round(self._settings.beat * BEATS / LOOK_S)):
+            if not still:
+                break
+            self._pause(LOOK_S)
+            now = {worker.id: worker.beat for worker in self._store.workers() if worker.ended_at is None}
+            still = {key: worker for key, worker in still.items() if now.get(key) == worker.beat}
+        return list(still.values())
+
+    def _left_behind(self) -> Iterator[Finding]:
+        left = [worker for worker in self._store.workers(live=False) if worker.ended_at is not None and worker.running]
+        jobs = sum(worker.running for worker in left)
+        if jobs:
+            text = f"{jobs:,} jobs are RUNNING under workers that have ended"
+            yield problem("left behind", text, "any worker ends them within a second: start one, or call rota.recover()")
+        else:
+            yield ok("left behind", "no job is RUNNING under a worker that has ended")
+
+    def _queue(self) -> Iterator[Finding]:
+        stats = self._stats()
+        served = {name for worker in self._store.workers() if worker.ended_at is None for name in worker.job_types}
+        alone = {name: count for name, count in stats.waiting_by_type.items() if name not in served}
+        if alone:
+            said = ", ".join(f"{name} ({count:,})" for name, count in list(alone.items())[:SHOWN])
+            text = f"no live worker has the handler of {said}{', …' if len(alone) > SHOWN else ''}: these jobs wait"
+            yield problem("queue", text, "start a worker with the application that has it, or cancel them: `rota job list --status QUEUED`")
+        else:
+            waiting = stats.by_status.get(Status.QUEUED, 0)
+            yield ok("queue", f"{waiting:,} jobs wait, each for a handler that a live worker has" if waiting else "nobody waits")
+
+    def _pauses(self) -> Iterator[Finding]:
+        paused = ["everything" if kind == "all" else f"{kind} {name}" for kind, name in self._store.pauses()]
+        if paused:
+            yield advice("pauses", f"paused: {', '.join(paused[:SHOWN])}", "`rota resume` lets it run again, if it was forgotten")
+        else:
+            yield ok("pauses", "nothing is paused")
+
+    def _dead_letters(self) -> Iterator[Finding]:
+        count = self._stats().by_status.get(Status.DEAD_LETTER, 0)
+        if count:
+            yield advice(
+                "dead letters", f"{count:,} jobs ended DEAD_LETTER", "`rota dead list` says what of; `rota dead retry` tries them again"
+            )
+        else:
+            yield ok("dead letters", "there are none")
+
+    def _stats(self) -> Stats:
+        return self._store.stats(now=self._clock.now())
+
+
+def _lost(worker: WorkerInfo, what: str, remedy: str) -> Finding:
+    text = f"{worker.kind} {worker.id} on {worker.host} {what}; it holds {worker.running:,} jobs"
+    return (problem if worker.running else advice)("workers", text, remedy)

@@ -1,0 +1,288 @@
+"""Moving a store, whole and verified, to another place: from a file to a fleet, and back.
+
+The source is only read, under a lock that keeps writers waiting; the target is there whole or not at all. Both are then read back
+and compared, table by table and in the queue's order; and only when they are the same is the source closed with a mark that says
+where it went. So no job can be accepted by a store that nobody works on any more. See decision 0027.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+import msgspec
+
+from rota.engine.summing import Batch, batches
+from rota.errors import CopyRefused, StoreError
+from rota.model.settings import Settings
+from rota.model.values import WorkerInfo, moment_of
+from rota.ports.clock import Clock
+from rota.ports.copying import Depot, Guard, Moved, Reading, Row, Table, Writing
+from rota.ports.liveness import Life, Liveness
+
+LOOK_S = 0.1
+PASSING = frozenset({"meta", "workers", "queue_clock"})
+"""Tables whose rows are no reason to keep a store."""
+BORN_WITH = {"organizations": 1}
+WATCHING, COPYING, VERIFYING, COMMITTING, CLOSING = "watching", "copying", "verifying", "committing", "closing"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A store as a whole, and what belongs to it on this machine."""
+
+    depot: Depot
+    liveness: Liveness
+    log_dir: str
+
+
+class Summed(msgspec.Struct, frozen=True):
+    """What a table came to: its rows, and a digest of all of them in their order."""
+
+    rows: int
+    digest: str
+
+
+class Step(msgspec.Struct, frozen=True):
+    """How far it is: what is done, to which table, and how many rows of all."""
+
+    what: str
+    table: str = ""
+    done: int = 0
+    total: int = 0
+
+
+Tell: TypeAlias = Callable[[Step], object]
+
+
+class Promoted(msgspec.Struct, kw_only=True):
+    """What was found to be the same on both sides, and how the source was left."""
+
+    source: str
+    target: str
+    already: bool
+    """The target held the same before."""
+    closed: bool
+    """Whoever opens the source is told where it went."""
+    tables: dict[str, Summed]
+    queue: Summed
+    mended: int = 0
+    """Texts in which a character was replaced that the target can't hold."""
+    left_out: list[str] = msgspec.field(default_factory=list)
+    """Tables beside Rota's."""
+    logs: str | None = None
+    """Where the logs of runs still are; None if the target looks for them there as well."""
+
+
+class Promotion:
+    """One copy of one store."""
+
+    def __init__(
+        self,
+        source: Place,
+        target: Place,
+        *,
+        clock: Clock,
+        settings: Settings,
+        keep: bool = False,
+        replace: bool = False,
+        mend: bool = False,
+        tell: Tell = lambda _: None,
+    ) -> None:
+        """Take both places. Keep: leave the source open. Replace: throw away what the target holds. Mend: replace NULs."""
+        self._source, self._target = source, target
+        self._clock, self._settings = clock, settings
+        self._keep, self._replace, self._mend = keep, replace, mend
+        self._tell = tell
+        self._done = self._total = self._mended = 0
+
+    def run(self) -> Promoted:
+        """Copy, verify, close. Repeated, it finds the same at the target, says so, and closes a source that was left open."""
+        source, target = self._source.depot, self._target.depot
+        for depot in (source, target):
+            depot.prepare(now=self._clock.now())
+        if source.identity() == target.identity():
+            raise CopyRefused(f"{source.url} and {target.url} are the same store: give another target")
+        moved = source.moved()
+        seen = self._refuse_living(self._source)
+        if target.exists():
+            self._refuse_living(self._target)
+        with self._guarded(moved) as guard, source.snapshot() as reading:
+            self._refuse_newcomers(reading, seen)
+            done = self._compare(reading, moved) or self._copy(reading, guard)
+            if guard is not None:
+                self._tell(Step(CLOSING))
+                guard.close_store(Moved(self._clock.now(), target.url))
+        done.closed = guard is not None or moved is not None
+        return done
+
+    @contextmanager
+    def _guarded(self, moved: Moved | None) -> Iterator[Guard | None]:
+        """Keep writers out of the source, unless it stays open or is closed already."""
+        if self._keep or moved is not None:
+            yield None
+            return
+        with self._source.depot.hold() as guard:
+            yield guard
+
+    # ---- who is there -----------------------------------------------------------------------------------------
+
+    def _refuse_living(self, place: Place) -> dict[str, int]:
+        """Refuse a store that somebody works on; return the beats of those who have not ended and are dead nevertheless."""
+        end = time.monotonic() + self._settings.lease_ttl
+        first: dict[str, int] = {}
+        while True:
+            with place.depot.snapshot() as reading:
+                workers = _concerned(reading)
+            beats = {worker.id: worker.beat for worker in workers}
+            first = beats | first
+            lives = {worker.id: _life(place.liveness, worker.id) for worker in workers}
+            alive = [worker for worker in workers if lives[worker.id] is Life.ALIVE or beats[worker.id] != first[worker.id]]
+            if alive:
+                raise CopyRefused(_living_words(alive, place.depot.url))
+            # No lock file to be seen: only its beat, watched as long as recovery would, shows that a worker is dead.
+            if Life.UNKNOWN not in lives.values() or time.monotonic() >= end:
+                return beats
+            self._tell(Step(WATCHING, workers[0].id))
+            time.sleep(LOOK_S)
+
+    def _refuse_newcomers(self, reading: Reading, seen: dict[str, int]) -> None:
+        """Refuse those who have begun, or have shown that they live, since they were looked for."""
+        alive = [worker for worker in _concerned(reading) if seen.get(worker.id) != worker.beat]
+        if alive:
+            raise CopyRefused(_living_words(alive, self._source.depot.url))
+
+    # ---- the same already? ------------------------------------------------------------------------------------
+
+    def _compare(self, reading: Reading, moved: Moved | None) -> Promoted | None:
+        """Return what both sides hold if it is the same; None if the target is to be written. Refuse everything else."""
+        source, target = self._source.depot, self._target.depot
+        held: dict[str, int] = {}
+        same, was_moved = None, None
+        if target.exists():
+            was_moved = target.moved()
+            with target.snapshot() as there:
+                held = _holds(there, target)
+                same = self._same(reading, there) if held else None
+        if same is not None:
+            if was_moved is not None and moved is None:
+                # What had gone from there comes back as it was.
+                target.reopen()
+            return same
+        if moved is not None:
+            raise CopyRefused(
+                f"{source.url} was moved to {moved.to} on {moment_of(moved.at):%Y-%m-%d %H:%M}Z, and {target.url} does not hold the same "
+                "(any more): promote the store that is worked on, or `rota reopen` this one first if that is lost; nothing was changed"
+            )
+        if held and not self._replace and was_moved is None:
+            raise CopyRefused(
+                f"{target.url} holds {_told(held)} that are not those of {source.url}: give an empty one, or throw away what it holds "
+                "(replace=True, --replace); nothing was changed"
+            )
+        return None
+
+    def _same(self, reading: Reading, there: Reading) -> Promoted | None:
+        tables = self._source.depot.tables
+        counts = {table.name: reading.count(table) for table in tables}
+        if any(there.count(table) != counts[table.name] for table in tables):
+            return None
+        self._done, self._total = 0, 2 * sum(counts.values())
+        found = {}
+        for table in tables:
+            found[table.name] = self._sum(reading.rows(table), table)
+            if self._sum(there.rows(table), table) != found[table.name]:
+                return None
+        queue = self._sum(reading.order())
+        return None if self._sum(there.order()) != queue else self._promoted(found, queue, already=True)
+
+    # ---- the copy ---------------------------------------------------------------------------------------------
+
+    def _copy(self, reading: Reading, guard: Guard | None) -> Promoted:
+        source, target = self._source.depot, self._target.depot
+        self._mended, self._done = 0, 0
+        self._total = 2 * sum(reading.count(table) for table in source.tables)
+        with target.writing() as writing:
+            # It may have been empty when it was looked at, and not any more.
+            held = _holds(writing, target)
+            if held and not self._replace and target.moved() is None:
+                raise CopyRefused(f"{target.url} holds {_told(held)} by now: somebody works on it; nothing was changed")
+            writing.clear()
+            sums = {table.name: self._sum(reading.rows(table), table, writing) for table in source.tables}
+            writing.finish()
+            queue = self._verify(reading, writing, sums)
+            if guard is not None:
+                guard.check()
+            self._tell(Step(COMMITTING))
+        return self._promoted(sums, queue, already=False)
+
+    def _verify(self, reading: Reading, writing: Writing, sums: dict[str, Summed]) -> Summed:
+        for table in self._source.depot.tables:
+            self._refuse_difference(table.name, sums[table.name], self._sum(writing.rows(table), table))
+        queue = self._sum(reading.order())
+        self._refuse_difference("the queue's order", queue, self._sum(writing.order()))
+        return queue
+
+    def _refuse_difference(self, what: str, here: Summed, there: Summed) -> None:
+        if here != there:
+            raise StoreError(
+                f"the copy is not the same in {what}: {here.rows:,} rows, {here.digest}, at {self._source.depot.url}, "
+                f"but {there.rows:,} rows, {there.digest}, at {self._target.depot.url}. Nothing was changed; please report this"
+            )
+
+    def _sum(self, rows: Iterator[Row], table: Table | None = None, writing: Writing | None = None) -> Summed:
+        """Go through rows and digest them; write them as well if there is something to write to."""
+        what = COPYING if writing is not None else VERIFYING
+        summing = Batch(table, takes_nul=self._target.depot.takes_nul, mend=self._mend)
+        for batch in batches(rows, summing):
+            if writing is not None and table is not None:
+                writing.write(table, batch)
+            if table is not None:
+                self._done += len(batch)
+                self._tell(Step(what, table.name, self._done, self._total))
+        self._mended += summing.mended if writing is not None else 0
+        return Summed(summing.rows, summing.digest())
+
+    def _promoted(self, tables: dict[str, Summed], queue: Summed, *, already: bool) -> Promoted:
+        source, target = self._source, self._target
+        return Promoted(
+            source=source.depot.url,
+            target=target.depot.url,
+            already=already,
+            closed=False,
+            tables=tables,
+            queue=queue,
+            mended=self._mended,
+            left_out=source.depot.others(),
+            logs=None if source.log_dir == target.log_dir else source.log_dir,
+        )
+
+
+def _concerned(reading: Reading) -> list[WorkerInfo]:
+    """Return those whose work a copy would tear apart: workers, and who waits for a direct execution."""
+    waits = reading.direct()
+    return [worker for worker in reading.workers() if worker.kind == "worker" or worker.id == waits]
+
+
+def _life(liveness: Liveness, worker_id: str) -> Life:
+    with liveness.seize(worker_id) as life:
+        return life
+
+
+def _living_words(alive: list[WorkerInfo], url: str) -> str:
+    names = ", ".join(f"{worker.id} on {worker.host}" for worker in alive[:5]) + (f" and {len(alive) - 5} more" if len(alive) > 5 else "")
+    one = len(alive) == 1
+    return (
+        f"{'worker' if one else 'workers'} {names} {'is' if one else 'are'} alive on {url}: stop {'it' if one else 'them'} first, with "
+        "SIGTERM or Ctrl-C (`rota workers` lists who is there); nothing was changed"
+    )
+
+
+def _holds(reading: Reading, depot: Depot) -> dict[str, int]:
+    """Return what there is in a store that somebody could miss."""
+    counts = {table.name: reading.count(table) - BORN_WITH.get(table.name, 0) for table in depot.tables if table.name not in PASSING}
+    return {name: count for name, count in counts.items() if count > 0}
+
+
+def _told(held: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in list(held.items())[:4]) + (" and more" if len(held) > 4 else "")

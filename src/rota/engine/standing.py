@@ -1,0 +1,121 @@
+"""How a worker stands with the others of its store: registered, beating, and guarded.
+
+Where a driver turns the worker, beats have a thread of their own, and the guard has one. Without a driver beats are sent between
+two turns, where no handler runs that would have to be stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+
+from rota.engine.crew import Crew
+from rota.engine.guard import Guard
+from rota.engine.lease import Renewal
+from rota.engine.parts import Parts
+from rota.engine.pulse import Pulse
+
+log = logging.getLogger("rota.worker")
+
+
+class Standing:
+    """One worker's id, lease and guard. Belongs to the worker's thread, but for what its pulse does."""
+
+    def __init__(self, parts: Parts, crew: Crew, poke: Callable[[], None]) -> None:
+        """Prepare; nobody knows of this worker before `begin`."""
+        self._parts = parts
+        self._crew = crew
+        self._poke = poke
+        self.id = parts.ids.take(1, parts.clock.now())[0]
+        self.renewal = Renewal(parts.clock, parts.settings)
+        self.guard = Guard(self.renewal, crew, parts.clock)
+        self._pulse = Pulse(self._beat, every_s=self.renewal.every_s)
+        self._tried = parts.clock.monotonic()
+        self._noticed = self._resting = False
+
+    # ---- life -------------------------------------------------------------------------------------------------
+
+    def begin(self, worker_id: str) -> None:
+        """Show a sign of life, and register."""
+        parts = self._parts
+        self._crew.lease = parts.liveness.take(worker_id)
+        sent = parts.clock.monotonic()
+        try:
+            parts.store.register(
+                worker_id, host=socket.gethostname(), kind="worker", job_types=sorted(parts.handlers), now=parts.clock.now()
+            )
+        except BaseException:
+            self.let_go(clean=True)
+            raise
+        self.id, self._tried = worker_id, sent
+        self.renewal.begin(sent)
+
+    def halt(self) -> None:
+        """Stop every handler: others have taken over what they do."""
+        if self.renewal.watched:
+            # They are seen off, too, whatever becomes of the executors.
+            self.guard.trip()
+        self._crew.interrupt()
+
+    def begin_anew(self) -> None:
+        """Go on under another id, after this one was given up: with another sign of life, too."""
+        # Built anew when needed: handler processes inherit the lock of the worker that they belong to.
+        self._crew.close()
+        self.let_go(clean=True)
+        self.begin(self._parts.ids.take(1, self._parts.clock.now())[0])
+        self.guard.mended()
+
+    def let_go(self, *, clean: bool) -> None:
+        """Take back the sign of life."""
+        lease, self._crew.lease = self._crew.lease, None
+        if lease is not None:
+            lease.release(clean=clean)
+
+    def watch(self, *, guarded: bool = True) -> None:
+        """Send beats and watch the lease on threads of their own, from now on."""
+        if not self._pulse.beats:
+            self._pulse.start()
+            if guarded:
+                self.guard.start()
+
+    def rest(self) -> None:
+        """End these threads: the worker is on its way out."""
+        self._resting = True
+        self.guard.stop()
+        self._pulse.stop()
+
+    # ---- beats ------------------------------------------------------------------------------------------------
+
+    def notice(self) -> None:
+        """Heed it if others are there now that can only see our beat: handler processes are given their time, too."""
+        if self.renewal.watched and not self._noticed:
+            self._noticed = True
+            self.beat_soon()
+            self.guard.look()
+
+    def beat_soon(self) -> None:
+        """Show what has changed, and do not wait for the next beat."""
+        self._tried -= self.renewal.every_s
+        self._pulse.soon()
+
+    def beat_if_due(self, monotonic: float) -> None:
+        """Beat between two turns, where no thread does."""
+        if not self._pulse.beats and monotonic - self._tried >= self.renewal.every_s:
+            self._beat()
+
+    def _beat(self) -> None:
+        """Send one beat, and take note of the answer."""
+        parts, worker_id = self._parts, self.id
+        sent = self._tried = parts.clock.monotonic()
+        lives = parts.store.beat(worker_id, job_types=sorted(parts.handlers))
+        if worker_id != self.id or self._resting:
+            return
+        if lives:
+            self.renewal.acknowledged(sent)
+            self._crew.renew(self.renewal.end_at if self.renewal.watched else None)
+        else:
+            self.renewal.lost = True
+            self._poke()
+        if parts.check_clock is not None:
+            parts.check_clock()

@@ -1,0 +1,108 @@
+"""Where a database is: what a URL says, and what of it may be shown."""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from itertools import zip_longest
+
+import msgspec
+from psycopg import conninfo
+
+from rota.errors import InvalidOption
+from rota.model.urls import is_ambiguous
+
+PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+DOOR, WHEEL, MIGRATION, GUESTS = 1, 2, 3, 4
+"""The advisory locks of a schema: see `rota.stores.postgres.base`."""
+UNREADABLE = "the store's URL can't be read: give postgresql://user@host:5432/database, special characters in it percent-encoded"
+
+# What a connection has where the URL and the environment say nothing. A host that has gone silent is given up after 15 s: before
+# others give up this worker.
+USUAL: dict[str, str | int | None] = {
+    "connect_timeout": 10,
+    "application_name": "rota",
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 15_000,
+}
+VARIABLES = {"connect_timeout": "PGCONNECT_TIMEOUT", "application_name": "PGAPPNAME", "target_session_attrs": "PGTARGETSESSIONATTRS"}
+
+
+class Address(msgspec.Struct, frozen=True):
+    """One schema of one database."""
+
+    secret: str
+    """What the driver is given; it may hold a password and is never shown."""
+    shown: str
+    """The same as people may see it."""
+    schema: str
+    options: str = ""
+    password: str = ""
+
+    def __repr__(self) -> str:
+        """Return what may be shown: frames and logs print it."""
+        return f"Address({self.shown!r}, schema={self.schema!r})"
+
+    @property
+    def schema_quoted(self) -> str:
+        """Return the schema's name as SQL has it, also where it is one of SQL's own words."""
+        return f'"{self.schema}"'
+
+    @property
+    def search_path(self) -> str:
+        """Return where names are looked up: here, and not in temporary tables that are called like ours."""
+        return f"{self.schema_quoted}, pg_temp"
+
+    def key(self, lock: int) -> tuple[int, int]:
+        """Return the numbers of one of the schema's advisory locks: the schema's own, and which."""
+        own = zlib.crc32(f"rota:{self.schema}".encode())
+        return own - (1 << 32 if own >= 1 << 31 else 0), lock
+
+    def without_password(self, text: str) -> str:
+        """Return what a driver said without the password, should it ever repeat it."""
+        return text.replace(self.password, "…") if self.password and self.password not in self.shown else text
+
+
+def address(url: str, schema: str) -> Address:
+    """Read a URL. The schema is a plain name, which can be said anywhere."""
+    if not PLAIN_NAME.fullmatch(schema) or schema.startswith("pg_"):
+        raise InvalidOption(
+            f"setting schema={schema!r} is not a plain name: small letters, digits and _, at most 63, no digit and no pg_ first"
+        )
+    parts = _read(url)
+    options = str(parts.pop("options", "") or "")
+    # Of several servers the one that can be written is meant; which one that is may change.
+    several = {"target_session_attrs": "read-write"} if "," in str(parts.get("host") or "") else {}
+    usual = {name: value for name, value in (USUAL | several).items() if VARIABLES.get(name, "") not in os.environ}
+    parts = usual | parts | {"client_encoding": "utf8"}
+    return Address(
+        secret=conninfo.make_conninfo("", **parts),
+        shown=_shown(parts),
+        schema=schema,
+        options=options,
+        password=str(parts.get("password") or ""),
+    )
+
+
+def _read(url: str) -> dict[str, str | int | None]:
+    """Return the parts of a URL. Nothing of one that can't be read is repeated: any part of it may be a password's."""
+    if is_ambiguous(url):
+        raise InvalidOption(UNREADABLE)
+    try:
+        parts: dict[str, str | int | None] = dict(conninfo.conninfo_to_dict(url))
+    except Exception:  # noqa: BLE001 - whatever the driver says may hold the password
+        parts = {"port": "unreadable"}
+    if not re.fullmatch(r"[0-9,]*", str(parts.get("port") or "")):
+        raise InvalidOption(UNREADABLE)
+    return parts
+
+
+def _shown(parts: dict[str, str | int | None]) -> str:
+    user = f"{parts['user']}@" if parts.get("user") else ""
+    hosts, ports = (str(parts.get(name) or "").split(",") for name in ("host", "port"))
+    places = [f"{host}:{port}" if port else host for host, port in zip_longest(hosts, ports[: len(hosts)], fillvalue=ports[0])]
+    service = f"?service={parts['service']}" if parts.get("service") else ""
+    return f"postgresql://{user}{','.join(places)}/{parts.get('dbname') or ''}{service}"

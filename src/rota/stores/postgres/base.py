@@ -1,0 +1,230 @@
+"""What every part of the PostgreSQL store stands on: its pool, its locks, and its transactions.
+
+Verbs are written as if nobody else wrote meanwhile, and here is what makes that so: advisory locks, taken in the first statement
+of a transaction, before anything is read. Plain enqueues share the door; a turn shares the door and has the wheel; all other
+verbs have the door to themselves, and so the store. A lock is let go with its transaction, whatever ends that. See decision 0026.
+A caller's own transaction may last: it passes no door unless it must, and is a guest until it ends.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+from psycopg import errors, pq
+
+from rota.errors import StoreError, TransactionMisuse
+from rota.model.settings import Settings
+from rota.model.values import Instant
+from rota.stores.postgres import migrate
+from rota.stores.postgres.address import DOOR, GUESTS, WHEEL, Address, address
+from rota.stores.postgres.borrowed import Borrowed
+from rota.stores.postgres.connection import Db, open_connection
+from rota.stores.postgres.errors import is_lost, translate, translated
+from rota.stores.postgres.guest import Lent
+from rota.stores.postgres.lending import Lending
+from rota.stores.postgres.pool import Pool
+from rota.stores.postgres.transaction import Transaction
+from rota.stores.relational import base as relational
+from rota.stores.relational import copying
+from rota.stores.relational.base import Hold
+
+T = TypeVar("T")
+Handle: TypeAlias = Transaction | Borrowed
+"""The caller's own transaction, here or on a connection of the caller's."""
+
+TRIES = 5
+"""How often a piece of work is begun again after the server undid it: a deadlock, or a connection that was dead already."""
+ASIDE = 2
+"""Connections for what keeps nobody out of anything: beats above all."""
+
+
+class Base(relational.Base):
+    """One schema of one database."""
+
+    def __init__(self, url: str, settings: Settings) -> None:
+        """Take where it is; connections are opened when needed."""
+        self.address: Address = address(url, settings.schema)
+        self.url = self.address.shown
+        self._settings = settings
+        self._pool = Pool(partial(open_connection, self.address, settings), size=settings.pool_size, wait_s=settings.busy_timeout)
+        # Beats wait for nobody: not for a lock, and not for a connection that others of this process wait for a lock on.
+        self._aside = Pool(partial(open_connection, self.address, settings), size=ASIDE, wait_s=settings.busy_timeout)
+        self._begin = {hold: _beginning(self.address, hold, silence_s=settings.guard_s) for hold in Hold}
+        # A turn sees itself what it has made ready, and what nobody depends on wakes nobody.
+        hint = f"NOTIFY {self.address.schema_quoted}; COMMIT"
+        self._commit = {Hold.NOTHING: "COMMIT", Hold.DOOR: hint, Hold.WHEEL: "COMMIT", Hold.ALL: hint, Hold.STILL: hint}
+        self._lending = Lending(self.address, wait_s=settings.busy_timeout, place=self._place)
+        self._own = threading.local()
+        self._seen = ""
+        self._closed = False
+
+    # ---- life -------------------------------------------------------------------------------------------------
+
+    def migrate(self, *, now: Instant) -> None:
+        """Bring the schema up to date. Two processes may start at once: one migrates, the other finds it done."""
+        del now
+        with self._pool.take() as db, translated(self.address):
+            migrate.migrate(db, self.address)
+            copying.refuse_moved(db, self.address.shown)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        self._pool.close()
+        self._aside.close()
+
+    def changed(self) -> bool:
+        """Say whether anybody in this database has committed since the last call."""
+        with self._reading() as db:
+            snapshot = str(db.value("snapshot_now"))
+        if snapshot == self._seen:
+            return False
+        self._seen = snapshot
+        return True
+
+    def time(self) -> Instant:
+        """Return what the server's clock shows: the one clock that all who use the store can see."""
+        with self._reading() as db:
+            return int(db.value("clock_now"))
+
+    def transacting(self) -> bool:
+        """Say whether this thread is inside its own transaction."""
+        return getattr(self._own, "open", False)
+
+    def crowd(self, *, crowded: bool) -> None:
+        """Leave the order of those who wait to the server, which is fair."""
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Open the caller's own transaction."""
+        if self.transacting():
+            raise TransactionMisuse("a transaction is open in this thread already: use it, or close it first")
+        with self._pool.take() as db, translated(self.address):
+            db.execute("BEGIN")
+            handle = Transaction(self, Lent(db.raw))
+            self._own.open = True
+            try:
+                yield handle
+            except BaseException:
+                _rollback(db)
+                raise
+            else:
+                db.execute(self._commit[Hold.ALL])
+            finally:
+                self._own.open = False
+                handle.db = None
+
+    def join(self, transaction: Any) -> Handle:
+        """Make a handle on the caller's transaction: one opened here, or any on a connection of the caller's own."""
+        if not isinstance(transaction, Transaction | Borrowed):
+            return Borrowed(self, transaction, self._lending)
+        if transaction.store is not self:
+            raise TransactionMisuse("transaction= takes what `with rota.transaction() as tx` gave, of the same Rota")
+        return transaction
+
+    # ---- inside -----------------------------------------------------------------------------------------------
+
+    def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False) -> T:
+        del patient
+        if self._closed:
+            raise StoreError(f"{self.url} is closed")
+        if self.transacting():
+            raise TransactionMisuse(
+                "this thread is inside `with rota.transaction() as tx`: pass transaction=tx, or do this after the block"
+            )
+        for left in reversed(range(TRIES)):
+            try:
+                return self._write_once(work, hold)
+            except _Again as again:
+                if not left:
+                    raise translate(again.error, self.address) from again.error
+        raise AssertionError
+
+    def _write_once(self, work: Callable[[Db], T], hold: Hold) -> T:
+        pool = self._aside if hold is Hold.NOTHING else self._pool
+        with pool.take() as db:
+            try:
+                db.execute(self._begin[hold])
+                value = work(db)
+            except psycopg.Error as error:
+                _rollback(db)
+                if is_lost(error, db.raw):
+                    pool.stale()
+                    raise _Again(error) from error
+                # What is there already was in a guest's hand when it was looked for, and can be seen now.
+                if isinstance(error, errors.DeadlockDetected | errors.SerializationFailure | errors.UniqueViolation):
+                    raise _Again(error) from error
+                raise translate(error, self.address) from error
+            except BaseException:
+                _rollback(db)
+                raise
+            # From here on nobody can say whether it was written, should the answer be lost: so it is not begun again.
+            with translated(self.address):
+                db.execute(self._commit[hold])
+            return value
+
+    @contextmanager
+    def _reading(self) -> Iterator[Db]:
+        with self._pool.take() as db, translated(self.address):
+            try:
+                yield db
+            except psycopg.Error as error:
+                if is_lost(error, db.raw):
+                    self._pool.stale()
+                raise
+
+    @contextmanager
+    def _of(self, transaction: Any) -> Iterator[Lent]:
+        """Lend the connection of the caller's own transaction for reading."""
+        with translated(self.address), self._lent(self.join(transaction), Hold.NOTHING) as db:
+            yield db
+
+    def _lent(self, handle: Handle, hold: Hold) -> AbstractContextManager[Lent]:
+        return handle.lent(_asked_of_guests(self.address, hold), hint=hold is not Hold.NOTHING)
+
+    def _place(self) -> tuple[str, str]:
+        with self._reading() as db:
+            database, started = db.rows("place")[0]
+            return database, started
+
+
+class _Again(Exception):  # noqa: N818 - a word to the caller, not an error of anybody
+    def __init__(self, error: psycopg.Error) -> None:
+        self.error = error
+
+
+def _beginning(where: Address, hold: Hold, *, silence_s: float) -> str:
+    # Whoever is stopped or cut off inside a transaction keeps everybody else out: the server ends one that says nothing for so long.
+    begin = f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {max(1, round(silence_s * 1000))}"
+    shared = "SELECT pg_advisory_xact_lock_shared({}, {})".format(*where.key(DOOR))
+    alone = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(DOOR))
+    wheel = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(WHEEL))
+    guests = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(GUESTS))
+    return {
+        Hold.NOTHING: "BEGIN",
+        Hold.DOOR: f"{begin}; {shared}",
+        Hold.WHEEL: f"{begin}; {shared}; {wheel}",
+        Hold.ALL: f"{begin}; {alone}",
+        Hold.STILL: f"{begin}; {guests}; {alone}",
+    }[hold]
+
+
+def _asked_of_guests(where: Address, hold: Hold) -> str:
+    """Return what a verb in the caller's own transaction locks, until that ends. Its jobs come at some later moment: turns don't mind."""
+    guest = "SELECT pg_advisory_xact_lock_shared({}, {})".format(*where.key(GUESTS))
+    alone = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(DOOR))
+    return {Hold.NOTHING: "", Hold.DOOR: guest, Hold.ALL: f"{guest}; {alone}"}[hold]
+
+
+def _rollback(db: Db) -> None:
+    if db.raw.info.transaction_status in {pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR, pq.TransactionStatus.ACTIVE}:
+        try:
+            db.execute("ROLLBACK")
+        except psycopg.Error:
+            # The server rolls back by itself what it has lost sight of; the pool throws the connection away.
+            return

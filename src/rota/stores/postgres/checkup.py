@@ -1,0 +1,222 @@
+"""What `rota doctor` looks at in a PostgreSQL store: the server, who else is in it, and time. What Rota made there: see `upkeep`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import msgspec
+import psycopg
+
+from rota.model.findings import Finding, advice, look_at, ok, problem, span_text
+from rota.model.settings import Settings
+from rota.model.values import SECOND, Instant
+from rota.stores.postgres import upkeep
+from rota.stores.postgres.address import Address
+from rota.stores.postgres.connection import Db
+from rota.stores.relational import checkup as shared
+
+LOSING = {
+    "fsync": ("off", "a crash of the machine can destroy the whole database"),
+    "full_page_writes": ("off", "a crash of the machine can destroy pages"),
+    "synchronous_commit": ("off", "a crash of the server loses jobs that were acknowledged"),
+}
+READ = "default_transaction_isolation default_transaction_read_only statement_timeout session_replication_role autovacuum track_counts"
+ROOM = "max_connections superuser_reserved_connections reserved_connections"
+CROWDED_SHARE = 0.8
+IDLE_S = 60.0
+"""A transaction that is open and idle this long is forgotten, most likely."""
+HOLDING_S = 10.0
+"""Nobody holds the store's own locks this long: verbs and turns take milliseconds."""
+LONG_S = 3600.0
+"""A transaction this old keeps vacuum from removing what has changed since."""
+SESSIONS_MAX = 10
+AGE_ADVICE, AGE_PROBLEM = 500_000_000, 1_500_000_000
+"""Transactions since rows were last frozen; at two thousand million the server stops."""
+SKEW_S = 1.0
+LOCAL = ("", "localhost", "127.0.0.1", "::1")
+
+
+def checkup(db: Db, where: Address, settings: Settings, now: Instant, *, machine: Callable[[], Instant]) -> list[Finding]:
+    """Look at everything; nothing is changed."""
+    checks: dict[str, Callable[[], Iterator[Finding]]] = {
+        "server": partial(_server, db),
+        "durability": partial(_durability, db),
+        "connections": partial(_connections, db, settings),
+        "encryption": partial(_encryption, db),
+        "session": partial(_session, db),
+        "transactions": partial(_transactions, db, where),
+        "prepared transactions": partial(_prepared, db),
+        "replication slots": partial(_slots, db),
+        "transaction ids": partial(_ages, db),
+        "clock": partial(_clock, db, machine),
+        "schema": partial(upkeep.schema, db, where),
+        "indexes": partial(upkeep.indexes, db, where),
+        "triggers": partial(upkeep.triggers, db, where),
+        "vacuum": partial(upkeep.vacuum, db, where),
+        "size": partial(upkeep.sizes, db, where),
+        "rights": partial(upkeep.rights, db, where),
+        "due jobs": partial(shared.overdue, db, now),
+        "outbox": partial(shared.outbox, db, now),
+    }
+    return look_at(checks, (psycopg.Error,))
+
+
+class State(msgspec.Struct, frozen=True, array_like=True):
+    """What the server says of itself, this database and this role."""
+
+    version: str
+    in_recovery: bool
+    role: str
+    age: int
+    multi_age: int
+    size: int
+    database_limit: int
+    role_limit: int
+    connections: int
+
+
+def _state(db: Db) -> State:
+    return State(*db.rows("server_state")[0])
+
+
+def settings_of(db: Db, names: str) -> dict[str, tuple[str, str]]:
+    """Return settings of the server: as they are in this session, and as they would be without what Rota sets."""
+    rows = db.rows("server_settings", names=msgspec.json.encode(names.split()).decode())
+    return {name: (value, reset) for name, value, reset in rows}
+
+
+def _server(db: Db) -> Iterator[Finding]:
+    state = _state(db)
+    if state.in_recovery:
+        yield problem(
+            "server", f"PostgreSQL {state.version} is a standby and takes no writes", "promote it, or name the primary in the URL"
+        )
+    else:
+        yield ok("server", f"PostgreSQL {state.version}")
+
+
+def _durability(db: Db) -> Iterator[Finding]:
+    found = settings_of(db, " ".join(LOSING))
+    bad = [name for name, (value, _) in LOSING.items() if found[name][0] == value]
+    for name in bad:
+        yield problem("durability", f"{name} is off: {LOSING[name][1]}", f"set {name} = on for the server, this database and this role")
+    if not bad:
+        yield ok("durability", f"what is acknowledged is on disk (synchronous_commit is {found['synchronous_commit'][0]})")
+
+
+def _connections(db: Db, settings: Settings) -> Iterator[Finding]:
+    state, found = _state(db), {name: int(value) for name, (value, _) in settings_of(db, ROOM).items()}
+    room = found.pop("max_connections") - sum(found.values())
+    limits = [limit for limit in (state.database_limit, state.role_limit) if limit >= 0]
+    most = min([room, *limits])
+    workers = int(db.value("count_workers"))
+    need = workers * (settings.pool_size + 1)
+    text = f"{state.connections} in use, room for {most}; {workers} live workers open {need} at most ({settings.pool_size} + 1 each)"
+    if need > most:
+        yield problem("connections", text, "raise max_connections (or the limit of this role or database), or lower the setting pool_size")
+    elif state.connections > CROWDED_SHARE * room:
+        yield advice("connections", text, "raise max_connections before the last ones are taken")
+    else:
+        yield ok("connections", text)
+
+
+def _encryption(db: Db) -> Iterator[Finding]:
+    host = db.raw.info.host
+    if db.raw.pgconn.ssl_in_use:
+        yield ok("encryption", "this connection is encrypted")
+    elif host in LOCAL or host.startswith("/"):
+        yield ok("encryption", "this connection does not leave the machine")
+    else:
+        yield advice(
+            "encryption", f"the connection to {host} is not encrypted: params can be read on the way", "give sslmode=verify-full in the URL"
+        )
+
+
+def _session(db: Db) -> Iterator[Finding]:
+    found = settings_of(db, READ)
+    if found["session_replication_role"][0] != "origin":
+        yield problem(
+            "session",
+            "session_replication_role is not origin: triggers that refuse illegal moves are off",
+            "take that setting from this role",
+        )
+    if found["default_transaction_read_only"][0] == "on":
+        yield problem(
+            "session", "default_transaction_read_only is on: nothing can be written", "take that setting from this role or database"
+        )
+    if found["statement_timeout"][0] != "0":
+        text = f"statement_timeout is {int(found['statement_timeout'][0]) / 1000:g} s: long purges and migrations are broken off"
+        yield advice("session", text, "set it to 0 for this role, or long enough")
+    default = found["default_transaction_isolation"][1]
+    if default != "read committed":
+        text = (
+            f"default_transaction_isolation is {default!r}: enqueueing in a transaction of the caller's own may fail and has to be repeated"
+        )
+        yield advice("session", text, "set it to 'read committed' for this role; Rota's own connections are not concerned")
+    if found["session_replication_role"][0] == "origin" and found["default_transaction_read_only"][0] == "off":
+        yield ok("session", "settings of this role stand in nobody's way")
+
+
+def _transactions(db: Db, where: Address) -> Iterator[Finding]:
+    rows = db.rows("open_transactions", key=where.key(0)[0] & 0xFFFFFFFF, limit=SESSIONS_MAX)
+    seen = 0
+    for pid, user, program, state, open_s, holds in rows:
+        who = f"session {pid} ({user}{f', {program}' if program else ''})"
+        ending = f"find out what it waits for; SELECT pg_terminate_backend({pid}) ends it"
+        if holds and open_s > HOLDING_S:
+            yield problem("transactions", f"{who} holds a lock of this store for {span_text(open_s)}: others wait for it", ending)
+        elif str(state).startswith("idle in transaction") and open_s > IDLE_S:
+            yield advice("transactions", f"{who} is idle in a transaction for {span_text(open_s)}: vacuum can't tidy up behind it", ending)
+        elif open_s > LONG_S:
+            yield advice("transactions", f"{who} has a transaction open for {span_text(open_s)}: vacuum can't tidy up behind it", ending)
+        else:
+            continue
+        seen += 1
+    if not seen:
+        yield ok("transactions", "none that this role can see is held open for long")
+
+
+def _prepared(db: Db) -> Iterator[Finding]:
+    old = [(gid, age) for gid, age in db.rows("prepared_transactions") if age > IDLE_S]
+    for gid, age in old:
+        text = f"a prepared transaction {gid!r} is {span_text(age)} old: it holds its locks, and vacuum back"
+        yield problem("prepared transactions", text, f"COMMIT PREPARED '{gid}' or ROLLBACK PREPARED '{gid}'")
+    if not old:
+        yield ok("prepared transactions", "none is forgotten")
+
+
+def _slots(db: Db) -> Iterator[Finding]:
+    idle = [name for (name,) in db.rows("idle_slots")]
+    if idle:
+        text = f"nobody reads {', '.join(idle)}: the server keeps its log until somebody does, and the disk fills up"
+        yield advice("replication slots", text, f"start the replica, or SELECT pg_drop_replication_slot('{idle[0]}')")
+    else:
+        yield ok("replication slots", "none is left behind")
+
+
+def _ages(db: Db) -> Iterator[Finding]:
+    state = _state(db)
+    age = max(state.age, state.multi_age)
+    text = f"the oldest is {age / 1e6:,.0f} million back; the server stops at 2,000 million"
+    if age >= AGE_PROBLEM:
+        yield problem("transaction ids", text, "VACUUM the whole database now (vacuumdb --all), and see what holds vacuum back")
+    elif age >= AGE_ADVICE:
+        yield advice("transaction ids", text, "see that autovacuum comes through: long transactions, prepared ones, idle slots")
+    else:
+        yield ok("transaction ids", text)
+
+
+def _clock(db: Db, machine: Callable[[], Instant]) -> Iterator[Finding]:
+    db.value("server_clock")  # the second answer is not held up by preparing the question
+    before = machine()
+    there = int(db.value("server_clock"))
+    after = machine()
+    ahead_s, unsure_s = ((before + after) / 2 - there) / SECOND, (after - before) / 2 / SECOND
+    way = "ahead of" if ahead_s > 0 else "behind"
+    text = f"this machine's is {span_text(abs(ahead_s))} {way} the server's (give or take {span_text(unsure_s)})"
+    if abs(ahead_s) - unsure_s > SKEW_S:
+        remedy = "set it by NTP: Rota itself goes by the server's clock on every machine, but log lines and handlers go by this one"
+        yield advice("clock", text, remedy)
+    else:
+        yield ok("clock", text)

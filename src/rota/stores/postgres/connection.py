@@ -1,0 +1,192 @@
+"""Connections to one PostgreSQL database: how they are opened, and the named statements on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Buffer, Dumper
+from psycopg.types.numeric import Int8Dumper
+
+from rota.errors import StoreUnusable
+from rota.model.settings import Settings
+from rota.model.values import Claimed
+from rota.stores.postgres.address import Address
+from rota.stores.postgres.errors import refused, translated
+from rota.stores.postgres.parameters import PACKED, PARAMETERS, packed
+from rota.stores.postgres.statements import Statement, candidates, over_source, statement
+
+ARMS_MAX = 200
+"""More types than this are asked for in several queries: the plan of one grows with them."""
+PREPARED_MAX = 1000
+OLDEST_SERVER = 130000
+
+# A plan is made once, and is the one for which the indexes are there: it depends neither on values nor on statistics, which for a
+# queue are wrong most of the time. Joins go row by row along an index, as a turn's batches ask for.
+PLANS = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+    "max_parallel_workers_per_gather": "0",
+}
+SESSION = PLANS | {
+    "default_transaction_isolation": "read committed",
+    "client_min_messages": "warning",
+    "idle_in_transaction_session_timeout": "0",
+    # A machine that is gone without a word does not keep its sessions for hours.
+    "tcp_keepalives_idle": "60",
+    "tcp_keepalives_interval": "15",
+    "tcp_keepalives_count": "4",
+}
+
+
+class HexDumper(Dumper):
+    """Bytes as hexadecimal text: ids and digests, which the statements turn into what they are."""
+
+    oid = 0
+
+    def dump(self, obj: bytes) -> Buffer:
+        """Return the text."""
+        return obj.hex().encode()
+
+
+class Db:
+    """One connection and the named statements on it: see `rota.stores.relational.db`."""
+
+    __slots__ = ("_cursor", "raw")
+    prepares = True
+    conflict: tuple[type[Exception], ...] = (psycopg.IntegrityError,)
+    unwritable: tuple[type[Exception], ...] = (psycopg.IntegrityError, psycopg.DataError, ValueError, TypeError, KeyError)
+
+    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+        """Wrap an open connection."""
+        self.raw = raw
+        self._cursor = psycopg.RawCursor(raw)
+        # Ours alone: the caller's own connection keeps its ways.
+        self._cursor.adapters.register_dumper(int, Int8Dumper)
+        self._cursor.adapters.register_dumper(bytes, HexDumper)
+
+    def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Run a named statement and return its rows."""
+        return self._run(statement(name), values).fetchall()
+
+    def row(self, name: str, /, **values: Any) -> tuple[Any, ...] | None:
+        """Run a named statement and return its first row."""
+        return self._run(statement(name), values).fetchone()
+
+    def value(self, name: str, /, **values: Any) -> Any:
+        """Run a named statement and return the first column of its first row."""
+        row = self._run(statement(name), values).fetchone()
+        return None if row is None else row[0]
+
+    def change(self, name: str, /, **values: Any) -> int:
+        """Run a named statement and return how many rows it changed."""
+        return self._run(statement(name), values).rowcount
+
+    def along(self, name: str, source: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Run a named statement over one of its sources."""
+        return self._run(over_source(name, source), values).fetchall()
+
+    def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
+        """Run a statement that adds jobs and returns their numbers."""
+        del count
+        return [row[0] for row in self._run(statement(name), values).fetchall()]
+
+    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
+        """Return ready jobs, a part of the types at a time if they are very many."""
+        parts = [types[start : start + ARMS_MAX] for start in range(0, len(types), ARMS_MAX)]
+        slim = slim or len(parts) > 1
+        return [self._offered(part, want, slim=slim) for part in parts]
+
+    def _offered(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[Claimed]:
+        values: dict[str, Any] = {f"type_{index}": name for index, name in enumerate(types)}
+        # Rows, and not one JSON text as elsewhere: that would be half of what a claim costs the server.
+        return [Claimed(*row) for row in self._run(candidates(len(types), slim=slim), values | {"want": want}).fetchall()]
+
+    def _run(self, what: Statement, values: dict[str, Any]) -> psycopg.RawCursor[tuple[Any, ...]]:
+        if what.packs:
+            packs = (name for name in what.names if PARAMETERS.get(name) == PACKED and isinstance(values[name], bytes))
+            values |= {name: packed(values[name]) for name in packs}
+        return self._cursor.execute(what.text, [values[name] for name in what.names], prepare=self.prepares)
+
+    def execute(self, text: str) -> None:
+        """Run a fixed text of one or more commands that have no values."""
+        self._cursor.execute(text, prepare=False)
+
+    def tally(self, numbers: str) -> None:
+        """Count ended jobs, in one statement."""
+        self.change("tally", numbers=numbers)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what is written in the block, and only that, if it raises."""
+        self.execute("SAVEPOINT rota_part")
+        try:
+            yield
+        except BaseException:
+            self.undo_part()
+            raise
+        self.execute("RELEASE rota_part")
+
+    def undo_part(self) -> None:
+        """Undo what was written since the savepoint, unless the connection is gone and all is undone anyway."""
+        if self.raw.info.transaction_status != pq.TransactionStatus.UNKNOWN:
+            self.execute("ROLLBACK TO rota_part; RELEASE rota_part")
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let all reads of the block see one moment."""
+        self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            yield
+        finally:
+            if self.raw.info.transaction_status != pq.TransactionStatus.UNKNOWN:
+                # Nothing was written; and after a ROLLBACK psycopg would forget every statement that it has prepared.
+                self.execute("COMMIT")
+
+
+def open_connection(address: Address, settings: Settings) -> psycopg.Connection[Any]:
+    """Open a connection with what every one of this store has."""
+    raw = _connect(address)
+    try:
+        _check_server(raw, address)
+        wait_ms = max(1, round(settings.busy_timeout * 1000))
+        session = SESSION | {"search_path": address.search_path, "lock_timeout": f"{wait_ms}ms"}
+        with translated(address):
+            # Said in the session, not at its start: a pooler between us and the server takes nothing else.
+            raw.execute("SELECT " + ", ".join(["set_config(%s, %s, false)"] * len(session)), [*chain(*session.items())])
+    except BaseException:
+        raw.close()
+        raise
+    raw.prepare_threshold = 0
+    raw.prepared_max = PREPARED_MAX
+    return raw
+
+
+def _connect(address: Address) -> psycopg.Connection[Any]:
+    try:
+        return psycopg.connect(address.secret, autocommit=True, options=address.options)
+    except psycopg.Error as error:
+        failed = refused(error, address)
+    # Not from inside the `except`: the driver's error and its frames hold the password.
+    raise failed
+
+
+def _check_server(raw: psycopg.Connection[Any], address: Address) -> None:
+    found = raw.info.server_version
+    if found < OLDEST_SERVER:
+        raise StoreUnusable(
+            f"{address.shown} is PostgreSQL {found // 10000}; Rota needs {OLDEST_SERVER // 10000} or later: upgrade the server"
+        )
+    encoding = raw.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreUnusable(
+            f"{address.shown} keeps texts as {encoding}, which can't hold every letter: give a database with the encoding UTF8"
+        )

@@ -1,0 +1,90 @@
+"""What a role of the database needs, by what it is for. The one place that says so: docs, `rota grants` and `rota doctor` read it here.
+
+The owner of the schema needs none of this, and alone can bring it up to date and manage users, organizations and pauses. Roles keep
+programs apart; users and organizations keep people apart, and are Rota's own.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from rota.errors import InvalidOption
+from rota.stores.postgres.expected import expected
+
+PLAIN_ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_$-]{0,62}")
+KINDS = ("worker", "submitter", "reader")
+ALL = "*"
+"""Every table and view of the schema."""
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """Rights on tables, views or a sequence, or on some columns of them."""
+
+    rights: str
+    on: str
+    columns: str = ""
+    kind: str = "table"
+
+    @property
+    def names(self) -> list[str]:
+        """Return what it is about."""
+        return sorted(expected().tables | expected().views) if self.on == ALL else self.on.split()
+
+
+NUMBERS = Grant("USAGE", "job_numbers", kind="sequence")
+RIGHTS = {
+    "worker": (
+        Grant("SELECT", ALL),
+        Grant("INSERT, UPDATE, DELETE", "job_facts job_live job_runs job_edges job_groups ended_roots direct_reservations dedup rate_log"),
+        Grant("INSERT, UPDATE, DELETE", "outbox queue_clock stats_hourly stats_total schedules occurrences occurrences_told workers"),
+        Grant("INSERT, DELETE", "job_ends"),
+        Grant("INSERT, UPDATE", "templates"),
+        Grant("INSERT", "audit"),
+        Grant("UPDATE", "meta"),
+        NUMBERS,
+    ),
+    # Through the view `jobs` it sees jobs without their params; it can neither change nor end one.
+    "submitter": (
+        Grant("SELECT", "meta organizations users templates pauses jobs job_live job_ends job_edges queue_clock"),
+        Grant(
+            "SELECT",
+            "job_facts",
+            columns="number job_id organization_id template_id job_type origin root_id retry_of attempt unique_key schedule_id created_at",
+        ),
+        Grant("INSERT", "job_facts job_live job_edges"),
+        Grant("UPDATE", "job_edges", columns="needs on_failure source resolved_at"),
+        Grant("SELECT, INSERT, UPDATE, DELETE", "dedup rate_log"),
+        Grant("DELETE", "queue_clock"),
+        NUMBERS,
+    ),
+    "reader": (Grant("SELECT", ALL),),
+}
+
+
+def statements(kind: str, role: str, schema: str) -> list[str]:
+    """Return the GRANTs that let a role be a worker, a submitter or a reader. Given twice they change nothing more."""
+    if kind not in KINDS:
+        raise InvalidOption(f"{kind!r} is no kind of role: give {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+    if not PLAIN_ROLE.fullmatch(role):
+        raise InvalidOption(f"{role!r} is not the name of a role: letters, digits, _, $ and -, at most 63, no digit first")
+    return [f'GRANT USAGE ON SCHEMA "{schema}" TO "{role}";', *(_statement(grant, role, schema) for grant in RIGHTS[kind])]
+
+
+def _statement(grant: Grant, role: str, schema: str) -> str:
+    columns = f" ({', '.join(grant.columns.split())})" if grant.columns else ""
+    what = "SEQUENCE " if grant.kind == "sequence" else ""
+    places = ", ".join(f'"{schema}".{name}' for name in grant.names)
+    return f'GRANT {grant.rights}{columns} ON {what}{places} TO "{role}";'
+
+
+def wanted(kind: str) -> list[tuple[str, str, str, str | None]]:
+    """Return every single right as (kind of thing, its name, right, column): what a role is asked for."""
+    return [
+        (grant.kind, name, right, column)
+        for grant in RIGHTS[kind]
+        for name in grant.names
+        for right in grant.rights.split(", ")
+        for column in (grant.columns.split() if grant.columns else (None,))
+    ]

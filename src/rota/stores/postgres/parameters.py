@@ -1,0 +1,53 @@
+"""What type each parameter of a statement has, by its name: the only place that says so.
+
+PostgreSQL wants to know before it sees a value. A statement may say otherwise where it uses one: `:until::uuid`.
+Ids come as hexadecimal text, or as bytes that the connection turns into that; lists come as JSON, and many ids packed into
+bytes (`PACKED`) as an array of them: a slice of a long text would be sought from its beginning each time.
+"""
+
+from __future__ import annotations
+
+WHOLE = "{}::bigint"
+FLAG = "({}::bigint <> 0)"
+REAL = "{}::double precision"
+TEXT = "{}::text"
+ID = "{}::uuid"
+# Nobody's id is empty text: recovery, which is no worker, has none.
+PERHAPS_ID = "nullif({}::text, '')::uuid"
+DIGEST = "decode({}::text, 'hex')"
+NUMBERS = "translate({}::text, '[]', '{{}}')::bigint[]"
+WORDS = "ARRAY(SELECT json_array_elements_text({}::json))"
+IDS = "ARRAY(SELECT json_array_elements_text({}::json)::uuid)"
+PACKED = "{}::uuid[]"
+
+_NAMES = {
+    WHOLE: (
+        "after ahead at beat before before_at before_id blockers catch_up_count catch_up_lateness child count created_at created_from"
+        " created_until cursor_at definitions due_at earliest ends_at exit_code expires_at few first floor gap interval jitter job_number"
+        " last last_at last_due_at latest limit look made max_crashes max_priority max_queued max_retries max_running moved newest next_at"
+        " now number position priority progress queued_at recorded_at requested_at resolved_at rules run_at sequence_number since span"
+        " starts_at step times until version want"
+    ),
+    FLAG: "depends dropped ended failed not_ran told",
+    REAL: "timeout",
+    ID: "adopter_id group_id job_id new_id parent reservation_id root_id run_id schedule_id",
+    PERHAPS_ID: "before_schedule template_id worker_id",
+    DIGEST: "hash job_hash",
+    NUMBERS: "children numbers rowids tails",
+    WORDS: "fates names statuses types",
+    IDS: "groups roots",
+    PACKED: "ids schedules",
+}
+
+PARAMETERS: dict[str, str] = {name: template for template, names in _NAMES.items() for name in names.split()}
+
+
+def typed(name: str, place: int) -> str:
+    """Return a parameter's place in a statement, with its type."""
+    return PARAMETERS.get(name, TEXT).format(f"${place}")
+
+
+def packed(ids: bytes) -> str:
+    """Return ids of 16 bytes each as the array that a statement takes."""
+    digits = ids.hex()
+    return f"{{{','.join([digits[start : start + 32] for start in range(0, len(digits), 32)])}}}"

@@ -1,0 +1,101 @@
+-- Templates, pauses, and the version that every change to them advances.
+
+-- name: definitions_version
+SELECT value FROM meta WHERE key = 'definitions_version';
+
+-- name: advance_definitions
+UPDATE meta SET value = value + 1 WHERE key = 'definitions_version';
+
+-- name: put_template
+INSERT INTO templates AS t (template_id, name, job_type, defaults, created_by, created_at, updated_at)
+VALUES (:template_id, :name, :job_type, :defaults, :actor, :now, :now)
+ON CONFLICT (coalesce(organization_id, ''), name) WHERE dropped_at IS NULL
+DO UPDATE SET defaults = excluded.defaults, job_type = excluded.job_type, version = t.version + 1, updated_at = excluded.updated_at
+ WHERE t.defaults <> excluded.defaults OR t.job_type <> excluded.job_type;
+
+-- name: template_columns
+hex(template_id), name, job_type, state, version, defaults, overrides, created_at, updated_at
+
+-- name: templates
+SELECT {template_columns} FROM templates WHERE dropped_at IS NULL ORDER BY name;
+
+-- name: template
+SELECT {template_columns} FROM templates WHERE {this_template};
+
+-- name: this_template
+-- A shared template by its name: as the index on names has it.
+coalesce(organization_id, '') = '' AND name = :name AND dropped_at IS NULL
+
+-- name: add_template
+INSERT INTO templates (template_id, name, job_type, state, defaults, created_by, created_at, updated_at)
+VALUES (:template_id, :name, :job_type, :state, :defaults, :actor, :now, :now);
+
+-- name: set_overrides
+UPDATE templates SET overrides = :overrides, version = version + :step, updated_at = :now WHERE {this_template};
+
+-- name: set_template_state
+UPDATE templates SET state = :state, version = version + 1, updated_at = :now WHERE {this_template} AND state <> :state;
+
+-- name: drop_template
+UPDATE templates SET dropped_at = :now, updated_at = :now WHERE {this_template};
+
+-- name: show_what_is_said
+-- What code and people say together, for those who read with SQL. One word wins whole, the last one; a null that people set takes the
+-- code's word away. It is json and not jsonb, which refuses what params may well have in them (a \u0000) and orders their keys anew.
+WITH said AS MATERIALIZED (
+    SELECT template_id AS id, (SELECT json_object_agg(word.key, word.value ORDER BY word.turn)
+                                 FROM (SELECT 1 AS turn, key, value FROM json_each(defaults::json)
+                                       UNION ALL
+                                       SELECT 2, key, value FROM json_each(overrides::json)) AS word) AS spec
+      FROM templates WHERE {this_template}
+)
+UPDATE templates
+   SET display_name        = said.spec ->> 'display_name',
+       description         = said.spec ->> 'description',
+       requires_permission = said.spec ->> 'requires_permission',
+       max_running         = (said.spec ->> 'max_running')::bigint,
+       concurrency         = (said.spec ->> 'concurrency')::bigint,
+       payload_max         = (said.spec ->> 'payload_max')::bigint,
+       rate_limit          = (said.spec #>> '{rate_limit,count}')::bigint,
+       rate_window         = round((said.spec #>> '{rate_limit,seconds}')::numeric * 1000000)::bigint,
+       submit_limit        = (said.spec #>> '{submit_limit,count}')::bigint,
+       submit_window       = round((said.spec #>> '{submit_limit,seconds}')::numeric * 1000000)::bigint,
+       queue_ttl           = CASE WHEN said.spec ->> 'queue_ttl' IS NOT NULL
+                                  THEN greatest(1, round((said.spec ->> 'queue_ttl')::numeric * 1000000)::bigint) END,
+       dedup_window        = round((said.spec ->> 'dedup_window')::numeric * 1000000)::bigint,
+       default_params      = coalesce(nullif((said.spec -> 'default_params')::text, 'null'), '{}')
+  FROM said
+ WHERE template_id = ANY (ARRAY[said.id]);
+
+-- name: template_limits
+SELECT max_running, rate_limit, rate_window FROM templates WHERE {this_template};
+
+-- name: live_job_of_type
+-- Jobs of a type among those that have not ended: each arm walks one partial index, and none of them history.
+SELECT EXISTS (SELECT 1 FROM job_live WHERE job_type = :job_type AND status = 'QUEUED' AND held IS NULL)
+    OR EXISTS (SELECT 1 FROM job_live WHERE status = 'RUNNING' AND job_type = :job_type)
+    OR EXISTS (SELECT 1 FROM job_live WHERE status = 'QUEUED' AND held IS NOT NULL AND job_type = :job_type)
+    OR EXISTS (SELECT 1 FROM job_live WHERE status = 'PENDING' AND blockers = 0 AND job_type = :job_type)
+    OR EXISTS (SELECT 1 FROM job_live WHERE status = 'PENDING' AND blockers > 0 AND job_type = :job_type);
+
+-- name: ended_job_of_type
+SELECT EXISTS (SELECT 1 FROM job_ends WHERE job_type = :job_type);
+
+-- name: newest_job
+-- Some thousands back: those who enqueue share the door, so a lower number may be committed after a higher one.
+SELECT coalesce((SELECT number FROM job_facts ORDER BY number DESC LIMIT 1) - 10000, 0);
+
+-- name: newer_job_of_type
+SELECT EXISTS (SELECT 1 FROM job_facts WHERE number > :newest AND job_type = :job_type);
+
+-- name: schedule_of_template
+SELECT EXISTS (SELECT 1 FROM schedules WHERE template_id = :template_id::uuid AND dropped_at IS NULL);
+
+-- name: pause
+INSERT INTO pauses (kind, name, paused_at, paused_by) VALUES (:kind, :name, :now, :actor) ON CONFLICT DO NOTHING;
+
+-- name: resume
+DELETE FROM pauses WHERE kind = :kind AND name = :name;
+
+-- name: pauses
+SELECT kind, name FROM pauses ORDER BY kind, name;

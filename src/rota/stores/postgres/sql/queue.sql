@@ -1,0 +1,120 @@
+-- Entering the queue. Rows come as one JSON array and are written by one statement: see decision 0008.
+-- Why some joins are `= ANY (ARRAY[...])`, and some conditions expressions: see edges.sql. For the same reason the highest of a line is the
+-- first from behind, and not its max().
+
+-- name: position_base
+-- The highest position that counts for a newcomer: its organization's own tail or, while anything is queued at this
+-- priority, the clock (the highest position claimed there). NULL: nothing is queued at this priority.
+SELECT CASE WHEN EXISTS (SELECT 1 FROM job_live WHERE status = 'QUEUED' AND priority = :priority)
+            THEN greatest((SELECT position FROM job_live WHERE status = 'QUEUED' AND priority = :priority AND organization_id = :organization_id
+                            ORDER BY position DESC LIMIT 1),
+                          (SELECT position FROM queue_clock WHERE priority = :priority), 0)
+       END
+
+-- name: clock_reset
+DELETE FROM queue_clock WHERE priority = :priority;
+
+-- name: clock_advance
+INSERT INTO queue_clock AS c (priority, position) VALUES (:priority, :position)
+ON CONFLICT (priority) DO UPDATE SET position = excluded.position WHERE c.position < excluded.position;
+
+-- name: insert_jobs
+-- Many jobs of one shape: :ids holds an id for each, :params is a JSON array of their params.
+WITH new AS MATERIALIZED (
+    SELECT nextval('job_numbers') AS number, (:ids)[e.key] AS job_id, e.value::text AS params,
+           :position + :gap * (e.key - 1) AS position
+      FROM json_array_elements(:params::json) WITH ORDINALITY AS e (value, key)
+), facts AS (
+    INSERT INTO job_facts (number, job_id, root_id, params, {new_facts})
+    SELECT number, job_id, job_id, params, {new_facts_values} FROM new
+)
+INSERT INTO job_live (number, job_id, root_id, attempt, position, {new_live})
+SELECT number, job_id, job_id, 1, position, {new_live_values} FROM new
+RETURNING number;
+
+-- name: insert_job
+WITH new AS MATERIALIZED (
+    SELECT nextval('job_numbers') AS number, (:ids)[1] AS job_id
+), facts AS (
+    INSERT INTO job_facts (number, job_id, root_id, params, {new_facts})
+    SELECT number, job_id, job_id, :params, {new_facts_values} FROM new
+)
+INSERT INTO job_live (number, job_id, root_id, attempt, position, {new_live})
+SELECT number, job_id, job_id, 1, :position, {new_live_values} FROM new
+RETURNING number;
+
+-- name: new_facts
+organization_id, template_id, job_type, origin, unique_key, job_hash, group_id, sequence_number, owner, max_retries, max_crashes, backoff,
+timeout, executor, meta, created_at
+
+-- name: new_facts_values
+:organization_id, :template_id, :job_type, :origin, :unique_key, :job_hash, :group_id, :sequence_number, :owner, :max_retries, :max_crashes,
+:backoff, :timeout, :executor, :meta, :now
+
+-- name: new_live
+organization_id, job_type, created_at, unique_key, status, held, blockers, priority, run_at, expires_at, queued_at
+
+-- name: new_live_values
+:organization_id, :job_type, :now, :unique_key, :status, :held, :blockers, :priority, :run_at, :expires_at, :queued_at
+
+-- name: key_holder
+SELECT hex(l.job_id), hex(l.root_id), l.number, l.status, l.position FROM job_live AS l
+ WHERE l.unique_key IS NOT NULL AND l.organization_id = :organization_id AND l.job_type = :job_type AND md5(l.unique_key) = md5(:unique_key);
+
+-- name: same_id
+SELECT hex(job_id), hex(root_id), number, status, position, job_type, organization_id FROM jobs WHERE job_id = :job_id;
+
+-- name: enqueue_gate
+-- What every enqueue asks first, in one statement. The last column would be a number to go on with: a sequence needs none.
+SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
+       (SELECT max_queued FROM organizations WHERE organization_id = :organization_id),
+       EXISTS (SELECT 1 FROM job_facts WHERE job_id = :first::uuid) OR EXISTS (SELECT 1 FROM job_facts WHERE job_id = :last::uuid),
+       ({position_base}),
+       NULL;
+
+-- name: max_queued
+SELECT max_queued FROM organizations WHERE organization_id = :organization_id;
+
+-- name: queued_count
+SELECT count(*) FROM job_live WHERE status = 'QUEUED' AND organization_id = :organization_id;
+
+-- name: due_priorities
+-- Each priority that has PENDING jobs free of edges, with its earliest run_at: a hop from priority to priority, not a scan.
+WITH RECURSIVE step (priority) AS (
+    (SELECT priority FROM job_live WHERE status = 'PENDING' AND blockers = 0 ORDER BY priority DESC LIMIT 1)
+    UNION ALL
+    SELECT (SELECT l.priority FROM job_live AS l WHERE l.status = 'PENDING' AND l.blockers = 0 AND l.priority < step.priority
+             ORDER BY l.priority DESC LIMIT 1)
+      FROM step WHERE step.priority IS NOT NULL
+)
+SELECT priority, (SELECT l.run_at FROM job_live AS l WHERE l.status = 'PENDING' AND l.blockers = 0 AND l.priority = step.priority
+                   ORDER BY l.run_at LIMIT 1)
+  FROM step WHERE priority IS NOT NULL;
+
+-- name: next_due
+WITH RECURSIVE step (priority) AS (
+    SELECT max(priority) FROM job_live WHERE status = 'PENDING' AND blockers = 0
+    UNION ALL
+    SELECT (SELECT max(priority) FROM job_live WHERE status = 'PENDING' AND blockers = 0 AND priority < step.priority)
+      FROM step WHERE step.priority IS NOT NULL
+)
+SELECT min((SELECT min(run_at) FROM job_live WHERE status = 'PENDING' AND blockers = 0 AND priority = step.priority))
+  FROM step WHERE priority IS NOT NULL;
+
+-- name: due_jobs
+SELECT coalesce(json_agg(json_build_array(number, organization_id) ORDER BY run_at, number), '[]')::text FROM (
+    SELECT number, organization_id, run_at FROM job_live
+     WHERE status = 'PENDING' AND blockers = 0 AND priority = :priority AND run_at <= :now
+     ORDER BY run_at, number LIMIT :limit) AS due;
+
+-- name: queue_jobs
+-- :positions is a JSON object of number to position.
+UPDATE job_live SET status = 'QUEUED', queued_at = :now, position = e.value::bigint
+  FROM json_each_text(:positions::json) AS e
+ WHERE number = ANY (ARRAY[e.key::bigint]) AND status || '' = 'PENDING';
+
+-- name: expired_jobs
+SELECT coalesce(json_agg(number), '[]')::text FROM (
+    SELECT number FROM job_live
+     WHERE expires_at IS NOT NULL AND started_at IS NULL AND expires_at <= :now
+     ORDER BY expires_at LIMIT :limit) AS late;

@@ -1,0 +1,187 @@
+-- Schedules and their calendars: defined, read, and when they are to be looked at.
+-- Why joins are `= ANY (ARRAY[...])`, and some conditions expressions: see edges.sql.
+
+-- name: schedule_columns
+-- In the order of rota.model.schedules.Schedule, but for its dates.
+json_build_array(hex(s.schedule_id), s.name, s.organization_id, t.name,
+                 json_build_array(s.kind, s.cron_expression, s.at, s.interval_us, s.timezone, s.starts_at, s.ends_at),
+                 s.state, s.description, coalesce(s.param_overrides, '{}')::json, s.priority, s.catch_up, s.catch_up_lateness, s.catch_up_count,
+                 s.overlap, s.jitter, s.calendar, s.on_completion, coalesce(s.depends_on, '[]')::json, s.run_as, s.cursor_at, s.next_trigger_at,
+                 s.last_triggered_at, s.declared::json, s.version, s.created_by)
+
+-- name: due_columns
+-- The same without what firing has no use for.
+json_build_array(hex(s.schedule_id), s.name, s.organization_id, t.name,
+                 json_build_array(s.kind, s.cron_expression, s.at, s.interval_us, s.timezone, s.starts_at, s.ends_at),
+                 s.state, NULL, coalesce(s.param_overrides, '{}')::json, s.priority, s.catch_up, s.catch_up_lateness, s.catch_up_count,
+                 s.overlap, s.jitter, s.calendar, s.on_completion, coalesce(s.depends_on, '[]')::json, s.run_as, s.cursor_at, s.next_trigger_at,
+                 s.last_triggered_at, NULL, s.version, s.created_by)
+
+-- name: due_surroundings
+-- Whether it has live chains, and how far its cursor was before the clock was set back: few have that, and are asked for more.
+coalesce((SELECT 1 FROM job_live AS l WHERE l.schedule_id = s.schedule_id LIMIT 1), 0), s.ahead_at, s.told_from, s.told_until
+
+-- name: live_of
+SELECT hex(root_id) FROM job_live WHERE schedule_id = :schedule_id ORDER BY number + 0;
+
+-- name: fired_beyond
+SELECT due_at FROM occurrences WHERE schedule_id = :schedule_id AND due_at > :cursor_at AND job_id IS NOT NULL;
+
+-- name: schedules_due_now
+SELECT coalesce(json_agg(json_build_array(s.row_id, {due_columns}, {due_surroundings}) ORDER BY s.next_trigger_at, s.row_id), '[]')::text FROM (
+    SELECT * FROM schedules
+     WHERE (depends_on IS NOT NULL) = :depends AND state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at <= :now
+     ORDER BY next_trigger_at, row_id LIMIT :limit) AS s
+  JOIN templates AS t ON t.template_id = ANY (ARRAY[s.template_id]);
+
+-- name: schedule_due
+SELECT coalesce(json_agg(json_build_array(s.row_id, {due_columns}, {due_surroundings})), '[]')::text
+  FROM schedules AS s JOIN templates AS t ON t.template_id = ANY (ARRAY[s.template_id]) WHERE s.schedule_id = :schedule_id AND s.dropped_at + 0 IS NULL;
+
+-- name: due_before_it
+-- The schedules among these names that are due themselves and have not fired yet.
+SELECT name FROM schedules
+ WHERE organization_id = :organization_id AND name = ANY(:names) AND dropped_at IS NULL AND state <> 'DISABLED' AND next_trigger_at <= :now;
+
+-- name: schedules_too_far
+-- The clock was ahead when these were last looked at, and has come back: a scan, but a rare one.
+SELECT coalesce(json_agg({schedule_columns}), '[]')::text FROM (
+    SELECT * FROM schedules WHERE state <> 'DISABLED' AND dropped_at IS NULL AND cursor_at > :now LIMIT :limit) AS s
+  JOIN templates AS t ON t.template_id = ANY (ARRAY[s.template_id]);
+
+-- name: furthest
+SELECT value FROM meta WHERE key = 'clock';
+
+-- name: note_clock
+UPDATE meta SET value = :now WHERE key = 'clock' AND value < :now;
+
+-- name: set_clock
+UPDATE meta SET value = :now WHERE key = 'clock';
+
+-- name: beat_of_schedules
+-- `(SELECT false)` hides from the planner what it would make of the bare word: a condition that the index does not know.
+SELECT (SELECT next_trigger_at FROM schedules WHERE (depends_on IS NOT NULL) = (SELECT false) AND {may_be_due} ORDER BY next_trigger_at LIMIT 1),
+       (SELECT next_trigger_at FROM schedules WHERE (depends_on IS NOT NULL) = (SELECT true) AND {may_be_due} ORDER BY next_trigger_at LIMIT 1),
+       (SELECT until FROM job_edges WHERE resolved_at IS NULL AND until IS NOT NULL ORDER BY until LIMIT 1),
+       ({furthest});
+
+-- name: may_be_due
+state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at IS NOT NULL
+
+-- name: zone_rules
+SELECT value FROM meta WHERE key = 'tzdata';
+
+-- name: set_zone_rules
+UPDATE meta SET value = :rules WHERE key = 'tzdata';
+
+-- name: zoned_schedules
+SELECT coalesce(json_agg({schedule_columns}), '[]')::text FROM schedules AS s JOIN templates AS t ON t.template_id = ANY (ARRAY[s.template_id])
+ WHERE s.kind = 'CRON' AND s.timezone <> 'UTC' AND s.state <> 'DISABLED' AND s.dropped_at IS NULL;
+
+-- name: set_next
+UPDATE schedules SET next_trigger_at = :next_at WHERE schedule_id = :schedule_id;
+
+-- name: schedules
+SELECT coalesce(json_agg({read_schedule} ORDER BY {schedules_order}), '[]')::text
+  FROM schedules AS s JOIN templates AS t ON t.template_id = ANY (ARRAY[s.template_id])
+ WHERE (s.dropped_at IS NOT NULL) = :dropped AND (:name IS NULL OR s.name = :name) AND {schedules_asked_for};
+
+-- name: schedules_called
+SELECT coalesce(json_agg({read_schedule} ORDER BY {schedules_order}), '[]')::text
+  FROM schedules AS s JOIN templates AS t ON t.template_id = ANY (ARRAY[s.template_id])
+ WHERE s.dropped_at IS NULL AND s.name = :name AND {schedules_asked_for};
+
+-- name: schedule
+SELECT coalesce(json_agg({read_schedule}), '[]')::text FROM schedules AS s JOIN templates AS t ON t.template_id = ANY (ARRAY[s.template_id])
+ WHERE s.schedule_id = :schedule_id;
+
+-- name: read_schedule
+json_build_array({schedule_columns}, s.created_at, s.updated_at, s.dropped_at)
+
+-- name: schedules_order
+s.organization_id, s.name, s.created_at
+
+-- name: schedules_asked_for
+(:organization_id IS NULL OR s.organization_id = :organization_id) AND (:owner IS NULL OR s.created_by = :owner)
+AND (:template IS NULL OR t.name = :template)
+
+-- name: schedule_named
+SELECT hex(schedule_id) FROM schedules WHERE organization_id = :organization_id AND name = :name AND dropped_at IS NULL;
+
+-- name: template_named
+SELECT hex(template_id) FROM templates WHERE {this_template};
+
+-- name: all_depending
+-- Every schedule of an organization that depends on others.
+SELECT name, depends_on FROM schedules WHERE organization_id = :organization_id AND dropped_at IS NULL AND depends_on IS NOT NULL;
+
+-- name: put_schedule
+-- Make or overwrite a schedule: one statement, so that no column is forgotten in one of two.
+INSERT INTO schedules (schedule_id, organization_id, template_id, name, description, kind, cron_expression, at, interval_us, timezone, starts_at, ends_at,
+                       state, param_overrides, priority, catch_up, catch_up_lateness, catch_up_count, overlap, jitter, calendar, on_completion,
+                       depends_on, run_as, cursor_at, next_trigger_at, declared, version, created_by, created_at, updated_at)
+VALUES (:schedule_id, :organization_id, :template_id, :name, :description, :kind, :cron, :at, :interval, :timezone, :starts_at, :ends_at,
+        :state, :params, :priority, :catch_up, :catch_up_lateness, :catch_up_count, :overlap, :jitter, :calendar, :on_completion,
+        :depends_on, :run_as, :cursor_at, :next_at, :declared, 1, :created_by, :now, :now)
+    ON CONFLICT (schedule_id) DO UPDATE
+   SET template_id = excluded.template_id, description = excluded.description, kind = excluded.kind, cron_expression = excluded.cron_expression,
+       at = excluded.at, interval_us = excluded.interval_us, timezone = excluded.timezone, starts_at = excluded.starts_at,
+       ends_at = excluded.ends_at, state = excluded.state, param_overrides = excluded.param_overrides, priority = excluded.priority,
+       catch_up = excluded.catch_up, catch_up_lateness = excluded.catch_up_lateness, catch_up_count = excluded.catch_up_count,
+       overlap = excluded.overlap, jitter = excluded.jitter, calendar = excluded.calendar, on_completion = excluded.on_completion,
+       depends_on = excluded.depends_on, run_as = excluded.run_as, cursor_at = excluded.cursor_at, next_trigger_at = excluded.next_trigger_at,
+       declared = excluded.declared, version = schedules.version + 1, updated_at = excluded.updated_at;
+
+-- name: drop_schedule
+UPDATE schedules SET dropped_at = :now, next_trigger_at = NULL, updated_at = :now WHERE schedule_id = :schedule_id AND dropped_at + 0 IS NULL;
+
+-- name: advance_schedules
+-- Each row: [row_id, cursor, next, last or null, state or null, dropped].
+UPDATE schedules SET cursor_at = e.cursor_at, next_trigger_at = e.next_at, last_triggered_at = coalesce(e.last_at, last_triggered_at),
+                     state = coalesce(e.state, schedules.state), dropped_at = CASE WHEN e.dropped THEN :now ELSE dropped_at END,
+                     ahead_at = CASE WHEN ahead_at > e.cursor_at THEN ahead_at END,
+                     told_until = CASE WHEN told_until > e.cursor_at THEN told_until END,
+                     told_from = CASE WHEN told_until > e.cursor_at THEN told_from END
+  FROM (SELECT (value ->> 0)::bigint AS row_id, (value ->> 1)::bigint AS cursor_at, (value ->> 2)::bigint AS next_at, (value ->> 3)::bigint AS last_at,
+               value ->> 4 AS state, value ->> 5 = '1' AS dropped
+          FROM json_array_elements(:rows::json) AS r (value)) AS e
+ WHERE schedules.row_id = ANY (ARRAY[e.row_id]);
+
+-- name: advance_alike
+-- Many that were due at one time and are due next at one time: their row_ids.
+UPDATE schedules SET cursor_at = :cursor_at, next_trigger_at = :next_at, last_triggered_at = :last_at,
+                     ahead_at = CASE WHEN ahead_at > :cursor_at THEN ahead_at END,
+                     told_until = CASE WHEN told_until > :cursor_at THEN told_until END,
+                     told_from = CASE WHEN told_until > :cursor_at THEN told_from END
+ WHERE row_id = ANY(:rowids);
+
+-- name: pull_back_schedule
+UPDATE schedules SET ahead_at = greatest(ahead_at, cursor_at), told_from = CASE WHEN :told THEN :now END,
+                     told_until = CASE WHEN :told THEN coalesce(told_until, cursor_at) END, cursor_at = :now, next_trigger_at = :next_at
+ WHERE schedule_id = :schedule_id;
+
+-- name: rest_on_this_clock
+-- Somebody edits: what was told by a clock that was ahead is not told again.
+UPDATE schedules SET ahead_at = CASE WHEN cursor_at > :now THEN greatest(ahead_at, cursor_at) ELSE ahead_at END, told_from = NULL, told_until = NULL
+ WHERE schedule_id = :schedule_id;
+
+-- ---- calendars -----------------------------------------------------------------------------------------------------
+
+-- name: calendar
+SELECT days, description FROM calendars WHERE organization_id = :organization_id AND name = :name;
+
+-- name: calendars
+SELECT organization_id, name, days, description FROM calendars
+ WHERE :organization_id IS NULL OR organization_id = :organization_id ORDER BY organization_id, name;
+
+-- name: put_calendar
+INSERT INTO calendars AS c (organization_id, name, description, days, created_by, created_at, updated_at)
+VALUES (:organization_id, :name, :description, :days, :actor, :now, :now)
+    ON CONFLICT (organization_id, name) DO UPDATE SET description = excluded.description, days = excluded.days, updated_at = excluded.updated_at
+ WHERE (c.description, c.days) IS DISTINCT FROM (excluded.description, excluded.days);
+
+-- name: drop_calendar
+DELETE FROM calendars WHERE organization_id = :organization_id AND name = :name;
+
+-- name: users_of_calendar
+SELECT name FROM schedules WHERE organization_id = :organization_id AND calendar = :name AND dropped_at IS NULL ORDER BY name || '';

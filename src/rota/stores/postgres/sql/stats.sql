@@ -1,0 +1,81 @@
+-- Figures: counted as jobs end, so that none of these reads walks over history.
+-- Why some joins are `= ANY (ARRAY[...])`: see edges.sql.
+
+-- name: tally
+-- Jobs that have just ended, counted by what the figures tell apart. A bucket is an eighth of an octave of the run's microseconds;
+-- a power of two begins one, which a logarithm may miss by its last digit.
+WITH ended AS MATERIALIZED (
+    SELECT e.finished_at - e.finished_at % 3600000000 AS hour, f.organization_id, e.job_type, e.status,
+           CASE WHEN e.started_at IS NULL THEN -1
+                ELSE trunc(8 * ln(greatest(e.finished_at - e.started_at, 1)::double precision) / ln(2::double precision) + 3e-13)::integer END AS bucket,
+           count(*) AS count,
+           sum(CASE WHEN e.started_at IS NULL THEN 0 ELSE greatest(e.finished_at - e.started_at, 0) END)::bigint AS total_us
+      FROM job_ends AS e JOIN job_facts AS f ON f.number = ANY (ARRAY[e.number])
+     WHERE e.number = ANY (:numbers)
+     GROUP BY bucket, e.status, e.job_type, f.organization_id, hour
+), hourly AS (
+    INSERT INTO stats_hourly AS s (hour, organization_id, job_type, status, bucket, count, total_us)
+    SELECT hour, organization_id, job_type, status, bucket, count, total_us FROM ended
+        ON CONFLICT (hour, organization_id, job_type, status, bucket)
+        DO UPDATE SET count = s.count + excluded.count, total_us = s.total_us + excluded.total_us
+)
+INSERT INTO stats_total AS s (organization_id, job_type, status, count)
+SELECT organization_id, job_type, status, sum(count)::bigint FROM ended GROUP BY 1, 2, 3
+    ON CONFLICT (organization_id, job_type, status) DO UPDATE SET count = s.count + excluded.count;
+
+-- name: untally
+-- Jobs that are about to be removed: they are in the store no longer, but what happened in their hours did happen.
+UPDATE stats_total SET count = stats_total.count - gone.jobs
+  FROM (SELECT f.organization_id, e.job_type, e.status, count(*) AS jobs
+          FROM job_ends AS e JOIN job_facts AS f ON f.number = ANY (ARRAY[e.number]) WHERE e.number = ANY (:numbers) GROUP BY 1, 2, 3) AS gone
+ WHERE stats_total.organization_id = ANY (ARRAY[gone.organization_id]) AND stats_total.job_type = ANY (ARRAY[gone.job_type])
+   AND stats_total.status = ANY (ARRAY[gone.status]);
+
+-- name: forget_zeros
+DELETE FROM stats_total WHERE count = 0;
+
+-- name: count_ended
+SELECT status, sum(count)::bigint FROM stats_total WHERE :organization_id IS NULL OR organization_id = :organization_id GROUP BY status;
+
+-- name: count_running
+SELECT count(*) FROM job_live WHERE status = 'RUNNING' AND (:organization_id IS NULL OR organization_id = :organization_id);
+
+-- name: count_pending
+SELECT (SELECT count(*) FROM job_live WHERE status = 'PENDING' AND blockers = 0)
+     + (SELECT count(*) FROM job_live WHERE status = 'PENDING' AND blockers > 0);
+
+-- name: count_pending_of
+SELECT (SELECT count(*) FROM job_live WHERE status = 'PENDING' AND blockers = 0 AND organization_id = :organization_id)
+     + (SELECT count(*) FROM job_live WHERE status = 'PENDING' AND blockers > 0 AND organization_id = :organization_id);
+
+-- name: count_line
+-- One line of the queue: how long it is, and since when its first few wait. Positions are given in the order of time, so the
+-- longest wait is there, unless more than :few were moved to the front.
+SELECT (SELECT count(*) FROM job_live WHERE status = 'QUEUED' AND priority = :priority AND organization_id = :organization_id),
+       (SELECT min(queued_at) FROM (SELECT queued_at FROM job_live
+                                     WHERE status = 'QUEUED' AND priority = :priority AND organization_id = :organization_id
+                                     ORDER BY position LIMIT :few) AS first);
+
+-- name: count_types
+SELECT job_type, sum(jobs)::bigint FROM (
+    SELECT job_type, count(*) AS jobs FROM job_live WHERE status = 'QUEUED' AND held IS NULL GROUP BY job_type
+    UNION ALL
+    SELECT job_type, count(*) FROM job_live WHERE status = 'QUEUED' AND held IS NOT NULL GROUP BY job_type) AS queued
+ GROUP BY job_type ORDER BY 2 DESC, 1 LIMIT :limit;
+
+-- name: count_types_of_line
+SELECT job_type, count(*) FROM job_live
+ WHERE status = 'QUEUED' AND priority = :priority AND organization_id = :organization_id GROUP BY job_type;
+
+-- name: fared
+-- How types fared since an hour began: completed runs by bucket, and how many attempts failed.
+SELECT job_type, bucket, status = 'COMPLETED', sum(count)::bigint, sum(total_us)::bigint FROM stats_hourly
+ WHERE hour >= :since AND (:organization_id IS NULL OR organization_id = :organization_id)
+   AND status IN ('COMPLETED', 'FAILED', 'TIMED_OUT', 'DEAD_LETTER')
+ GROUP BY job_type, bucket, status = 'COMPLETED' ORDER BY job_type, bucket;
+
+-- name: late_results
+SELECT value FROM meta WHERE key = 'late_results';
+
+-- name: count_workers
+SELECT count(*) FROM workers WHERE ended_at IS NULL AND kind = 'worker';

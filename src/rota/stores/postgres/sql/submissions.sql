@@ -1,0 +1,27 @@
+-- What templates allow of submissions: the same params once in a window, so many jobs in a window.
+
+-- name: duplicate_of
+SELECT hex(job_id), expires_at FROM dedup
+ WHERE organization_id = :organization_id AND template_id = {template_or_none} AND hash = :hash AND expires_at > :now;
+
+-- name: remember_hash
+INSERT INTO dedup (organization_id, template_id, hash, job_id, expires_at)
+VALUES (:organization_id, {template_or_none}, :hash, :job_id, :expires_at)
+ON CONFLICT (organization_id, template_id, hash) DO UPDATE SET job_id = excluded.job_id, expires_at = excluded.expires_at;
+
+-- name: template_or_none
+-- A type that is no template yet has no id, and a key takes no NULL.
+coalesce(:template_id, '00000000-0000-0000-0000-000000000000')
+
+-- name: submitted
+SELECT coalesce(sum(count), 0)::bigint FROM rate_log WHERE key = :key AND at > :since;
+
+-- name: submissions
+SELECT at, count FROM rate_log WHERE key = :key AND at > :since ORDER BY at;
+
+-- name: log_submissions
+INSERT INTO rate_log AS r (key, at, count) VALUES (:key, :now, :count)
+ON CONFLICT (key, at) DO UPDATE SET count = r.count + excluded.count;
+
+-- name: forget_submissions
+DELETE FROM rate_log WHERE key = :key AND at <= :since;

@@ -1,0 +1,257 @@
+-- One turn of the wheel: end, keep, claim. What changes is job_live; what has ended goes over to job_ends in the same statement.
+-- Why some joins are `= ANY (ARRAY[...])`, and some conditions expressions: see edges.sql.
+
+-- name: candidates
+-- {arms} is one `candidates_arm` per job type, joined by UNION ALL: PostgreSQL merges them along live_ready and stops at :want.
+SELECT {columns}
+  FROM ({arms} ORDER BY priority DESC, position, created_at, job_id LIMIT :want) AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
+ ORDER BY l.priority DESC, l.position, l.created_at, l.job_id;
+
+-- name: candidates_slim
+-- The same without what may be large, for rows that are only looked at.
+SELECT {claimed_head}, '', {claimed_rest}, NULL, f.owner
+  FROM ({arms} ORDER BY priority DESC, position, created_at, job_id LIMIT :want) AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
+ ORDER BY l.priority DESC, l.position, l.created_at, l.job_id;
+
+-- name: candidates_arm
+-- Each has a LIMIT of its own: should PostgreSQL sort them rather than merge, it is these few.
+SELECT * FROM (SELECT number, priority, position, created_at, job_id FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type = :type
+                ORDER BY priority DESC, position, created_at, job_id LIMIT :want) AS first
+
+-- name: candidates_among
+-- The first of those that several queries offered.
+SELECT coalesce(json_agg(json_build_array({columns}) ORDER BY l.priority DESC, l.position, l.created_at, l.job_id), '[]')::text
+  FROM (SELECT * FROM job_live WHERE number = ANY (:numbers) ORDER BY priority DESC, position, created_at, job_id LIMIT :want) AS l
+  JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number]);
+
+-- name: candidate_direct
+SELECT coalesce(json_agg(json_build_array({columns})), '[]')::text FROM job_live AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
+ WHERE l.number = :number AND l.status || '' = 'QUEUED' AND l.held = 'direct';
+
+-- name: claimed_columns
+-- In the order of rota.model.values.Claimed. run_id and started_at are filled in by the caller.
+{claimed_head}, f.params, {claimed_rest},
+{checkpoint_before},
+f.owner
+
+-- name: claimed_head
+f.number, hex(f.job_id), hex(f.root_id),
+CASE WHEN f.attempt = 1 THEN f.number ELSE (SELECT r.number FROM job_facts AS r WHERE r.job_id = f.root_id) END,
+'', f.job_type, f.origin, f.organization_id
+
+-- name: claimed_rest
+l.priority, l.position, f.attempt, f.failures, f.crashes, f.snoozes, f.max_retries, f.max_crashes, f.backoff, f.timeout, f.executor, 0
+
+-- name: checkpoint_before
+-- What the chain's last run before this attempt left behind. An attempt that ended without a run is passed over.
+CASE WHEN f.attempt > 1 THEN (
+    WITH RECURSIVE line (job_id) AS (
+        SELECT f.retry_of
+        UNION ALL
+        SELECT o.retry_of FROM line JOIN job_facts AS o ON o.job_id = ANY (ARRAY[line.job_id])
+         WHERE o.attempt > 1 AND (SELECT p.run_id FROM job_runs AS p WHERE p.job_number = o.number) IS NULL
+    )
+    SELECT p.checkpoint FROM line JOIN job_facts AS o ON o.job_id = ANY (ARRAY[line.job_id])
+      JOIN job_runs AS p ON p.job_number = ANY (ARRAY[o.number])
+) END
+
+-- name: insert_runs
+-- :ids holds each run's id, in the order of :numbers. The run comes first: no job is RUNNING without one.
+-- A run starts with the checkpoint of the one before: if it makes none of its own, its successor still has it.
+INSERT INTO job_runs (job_number, run_id, template_id, started_at, checkpoint)
+SELECT e.number, e.run_id, f.template_id, :now,
+       {checkpoint_before}
+  FROM unnest(:numbers, :ids) AS e (number, run_id) JOIN job_facts AS f ON f.number = ANY (ARRAY[e.number]);
+
+-- name: start_jobs
+UPDATE job_live SET status = 'RUNNING', started_at = :now, worker_id = :worker_id, held = NULL
+ WHERE number = ANY (:numbers) AND status || '' = 'QUEUED';
+
+-- name: park_jobs
+-- :parked is a JSON object of number to the word of its blocker.
+-- Parking takes a row out of the ready index; a direct job was never in it and keeps its own word.
+UPDATE job_live SET held = e.value FROM json_each_text(:parked::json) AS e
+ WHERE number = ANY (ARRAY[e.key::bigint]) AND status || '' = 'QUEUED' AND held IS NULL;
+
+-- name: park_run
+UPDATE job_live SET held = :held
+ WHERE number = ANY (ARRAY(
+    SELECT number FROM (SELECT number, organization_id FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type = :job_type
+                         ORDER BY priority DESC, position, created_at, job_id LIMIT :limit) AS first
+     WHERE organization_id = :organization_id));
+
+-- name: finish_runs_plain
+-- :done is a JSON object of number to moment.
+UPDATE job_runs SET status = 'COMPLETED', finished_at = e.value::bigint
+  FROM json_each_text(:done::json) AS e
+ WHERE job_number = ANY (ARRAY[e.key::bigint]) AND status IS NULL;
+
+-- name: open_runs
+SELECT coalesce(json_agg(job_number), '[]')::text FROM job_runs WHERE job_number = ANY (:numbers) AND status IS NULL;
+
+-- name: ending_columns
+number, job_type, status, created_at, finished_at, held, priority, position, run_at, expires_at, queued_at, started_at, worker_id,
+cancel_requested_at, cancel_requested_by, ended_by, reason, error_type
+
+-- name: finish_jobs_plain
+WITH gone AS (
+    DELETE FROM job_live AS l USING json_each_text(:done::json) AS e
+     WHERE l.number = ANY (ARRAY[e.key::bigint]) AND l.status || '' = 'RUNNING' AND l.worker_id = :worker_id
+    RETURNING l.*, e.value::bigint AS finished_at
+)
+INSERT INTO job_ends ({ending_columns})
+SELECT number, job_type, 'COMPLETED', created_at, finished_at, held, priority, position, run_at, expires_at, queued_at, started_at, worker_id,
+       cancel_requested_at, cancel_requested_by, 'system', NULL, NULL
+  FROM gone;
+
+-- name: open_endings
+-- What this worker still runs of these (recovery, with no id of its own: whoever does), and what the endings must know of it.
+SELECT coalesce(json_agg(json_build_array(l.number, (l.cancel_requested_at IS NOT NULL)::integer, hex(l.root_id), hex(f.group_id))), '[]')::text
+  FROM job_live AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
+ WHERE l.number = ANY (:numbers) AND l.status || '' = 'RUNNING' AND (:worker_id IS NULL OR l.worker_id = :worker_id);
+
+-- name: ended_as
+SELECT number, finished_at, worker_id = :worker_id FROM jobs WHERE number = ANY (:numbers);
+
+-- name: finish_runs
+-- Each row: [number, at, run status, error, error_type, error_code, traceback, exit_code, result, log_path].
+UPDATE job_runs SET finished_at = (e.value ->> 1)::bigint, status = e.value ->> 2, error = e.value ->> 3, error_type = e.value ->> 4,
+                    error_code = e.value ->> 5, traceback = e.value ->> 6, exit_code = (e.value ->> 7)::integer, result = e.value ->> 8,
+                    log_path = coalesce(log_path, e.value ->> 9)
+  FROM json_array_elements(:rows::json) AS e (value)
+ WHERE job_number = ANY (ARRAY[(e.value ->> 0)::bigint]) AND status IS NULL;
+
+-- name: finish_jobs
+-- Each row: [number, at, status, error_type, reason]. The reason of a cancel request stands if that is how it ends.
+WITH gone AS (
+    DELETE FROM job_live AS l USING json_array_elements(:rows::json) AS e (value)
+     WHERE l.number = ANY (ARRAY[(e.value ->> 0)::bigint]) AND l.status || '' = 'RUNNING'
+    RETURNING l.*, e.value AS ending
+)
+INSERT INTO job_ends ({ending_columns})
+SELECT number, job_type, ending ->> 2, created_at, (ending ->> 1)::bigint, held, priority, position, run_at, expires_at, queued_at, started_at,
+       worker_id, cancel_requested_at, cancel_requested_by,
+       CASE WHEN ending ->> 2 = 'CANCELLED' THEN coalesce(cancel_requested_by, 'system') ELSE 'system' END,
+       CASE WHEN ending ->> 2 = 'CANCELLED' THEN coalesce(reason, ending ->> 4) ELSE ending ->> 4 END,
+       ending ->> 3
+  FROM gone;
+
+-- name: insert_successors
+-- Each row: [number of the one before, id, status, run_at, failures, crashes, snoozes, keeps its place, keeps its expiry].
+-- A place beyond the clock was given before its priority was empty and counted anew: now it is before those who came since.
+WITH next AS MATERIALIZED (
+    SELECT nextval('job_numbers') AS number, (e.value ->> 1)::uuid AS job_id, o.number AS before, e.value ->> 2 AS status,
+           (e.value ->> 3)::bigint AS run_at, (e.value ->> 4)::integer AS failures, (e.value ->> 5)::integer AS crashes,
+           (e.value ->> 6)::integer AS snoozes, (e.value ->> 7)::boolean AS in_place, (e.value ->> 8)::boolean AS keeps_expiry
+      FROM json_array_elements(:rows::json) AS e (value) JOIN job_facts AS o ON o.number = ANY (ARRAY[(e.value ->> 0)::bigint])
+     WHERE (SELECT s.number FROM job_facts AS s WHERE s.retry_of = o.job_id) IS NULL
+), facts AS (
+    INSERT INTO job_facts (number, job_id, root_id, retry_of, attempt, organization_id, template_id, job_type, origin, failures, crashes, snoozes,
+                           unique_key, job_hash, params, schedule_id, due_at, group_id, sequence_number, owner, run_as, max_retries, max_crashes,
+                           backoff, timeout, executor, target_node, shard, meta, created_at)
+    SELECT n.number, n.job_id, o.root_id, o.job_id, o.attempt + 1, o.organization_id, o.template_id, o.job_type, o.origin, n.failures, n.crashes,
+           n.snoozes, o.unique_key, o.job_hash, o.params, o.schedule_id, o.due_at, o.group_id, o.sequence_number, o.owner, o.run_as, o.max_retries,
+           o.max_crashes, o.backoff, o.timeout, o.executor, o.target_node, o.shard, o.meta, :now
+      FROM next AS n JOIN job_facts AS o ON o.number = ANY (ARRAY[n.before])
+)
+INSERT INTO job_live (number, job_id, root_id, attempt, organization_id, job_type, created_at, schedule_id, unique_key, status, priority, position,
+                      run_at, expires_at, queued_at)
+SELECT n.number, n.job_id, o.root_id, o.attempt + 1, o.organization_id, o.job_type, :now, o.schedule_id, o.unique_key, n.status, b.priority,
+       CASE WHEN n.in_place AND b.position <= coalesce((SELECT c.position FROM queue_clock AS c WHERE c.priority = b.priority), 0)
+            THEN b.position ELSE 0 END,
+       n.run_at, CASE WHEN n.keeps_expiry THEN b.expires_at END, CASE WHEN n.in_place THEN :now END
+  FROM next AS n JOIN job_facts AS o ON o.number = ANY (ARRAY[n.before]) JOIN job_ends AS b ON b.number = ANY (ARRAY[n.before]);
+
+-- name: group_rule
+-- The rule of a group, and the place after which it applies: in a sequence, after the first that ended badly.
+SELECT on_failure,
+       CASE WHEN mode = 'sequential'
+            THEN (SELECT min(f.sequence_number) FROM job_ends AS e JOIN job_facts AS f ON f.number = ANY (ARRAY[e.number])
+                   WHERE e.number = ANY (:numbers) AND e.status || '' IN ('DEAD_LETTER', 'CANCELLED')
+                     AND coalesce(hex(f.group_id), '') = hex(:group_id))
+            ELSE 0 END
+  FROM job_groups WHERE group_id = :group_id;
+
+-- name: end_rest_of_group
+-- Members whose chains have not started: still in their first attempt, still waiting.
+WITH gone AS (
+    DELETE FROM job_live
+     WHERE number = ANY (ARRAY(SELECT number FROM job_facts WHERE group_id = :group_id AND sequence_number > :after AND attempt = 1))
+       AND status IN ('PENDING', 'QUEUED')
+    RETURNING *
+)
+INSERT INTO job_ends ({ending_columns})
+SELECT number, job_type, :status, created_at, :now, held, priority, position, run_at, expires_at, queued_at, started_at, worker_id,
+       cancel_requested_at, cancel_requested_by, 'system', :reason, NULL
+  FROM gone
+RETURNING number;
+
+-- name: end_waiting
+-- Waiting jobs that end without a run. Returns their numbers and groups.
+WITH gone AS (
+    DELETE FROM job_live WHERE number = ANY (:numbers) AND status IN ('PENDING', 'QUEUED') RETURNING *
+), ended AS (
+    INSERT INTO job_ends ({ending_columns})
+    SELECT number, job_type, :status, created_at, :now, held, priority, position, run_at, expires_at, queued_at, started_at, worker_id,
+           :requested_at, :requested_by, :actor, :reason, :error_type
+      FROM gone
+    RETURNING number
+)
+SELECT f.number, hex(f.group_id) FROM ended JOIN job_facts AS f ON f.number = ANY (ARRAY[ended.number]);
+
+-- name: keep_progress
+UPDATE job_runs SET progress = greatest(coalesce(progress, 0), :progress), progress_message = coalesce(:message, progress_message)
+ WHERE job_number = :number AND status IS NULL;
+
+-- name: keep_checkpoint
+UPDATE job_runs SET checkpoint = :checkpoint WHERE job_number = :number AND status IS NULL;
+
+-- name: keep_artifact
+UPDATE job_runs SET artifacts = CASE WHEN artifacts = '[]' THEN '[' ELSE left(artifacts, -1) || ',' END || to_json(:artifact)::text || ']'
+ WHERE job_number = :number AND status IS NULL
+   AND NOT EXISTS (SELECT 1 FROM json_array_elements_text(artifacts::json) AS a (value) WHERE a.value = :artifact);
+
+-- name: turn_look
+-- What a turn asks first, in one statement.
+SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
+       ({is_given_up}),
+       ({any_ended}),
+       ({next_expiry}),
+       ({next_due});
+
+-- name: peek
+-- Whether a turn is worth its commit, in one statement.
+SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
+       ({is_ready}),
+       EXISTS (SELECT 1 FROM direct_reservations WHERE status = 'ACTIVE'),
+       ({any_parked}),
+       ({any_ended}),
+       ({next_expiry}),
+       ({next_due}),
+       ({cancelling});
+
+-- name: what_follows
+-- Whether the end of plain jobs means anything to others.
+SELECT ({any_over_limit}), ({any_open_edges}), EXISTS (SELECT 1 FROM direct_reservations WHERE status = 'ACTIVE');
+
+-- name: count_late
+UPDATE meta SET value = value + :count WHERE key = 'late_results';
+
+-- name: is_ready
+SELECT EXISTS (SELECT 1 FROM unnest(:types) AS t (name)
+                WHERE (SELECT number FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type = t.name
+                        ORDER BY priority DESC, position, created_at, job_id LIMIT 1) IS NOT NULL);
+
+-- name: cancelling
+SELECT coalesce(json_agg(number), '[]')::text FROM job_live WHERE worker_id = :worker_id AND status = 'RUNNING' AND cancel_requested_at IS NOT NULL;
+
+-- name: next_expiry
+SELECT min(expires_at) FROM job_live WHERE expires_at IS NOT NULL AND started_at IS NULL;
+
+-- name: holding
+SELECT coalesce(json_agg(json_build_array({columns})), '[]')::text FROM job_live AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
+ WHERE l.worker_id = :worker_id AND l.status = 'RUNNING';
+
+-- name: run_ids
+SELECT l.number, hex(r.run_id), r.started_at FROM job_live AS l JOIN job_runs AS r ON r.job_number = ANY (ARRAY[l.number])
+ WHERE l.worker_id = :worker_id AND l.status = 'RUNNING';

@@ -1,0 +1,98 @@
+-- Workers, recovery, direct reservations.
+-- Why joins are `= ANY (ARRAY[...])`, and some conditions expressions: see edges.sql.
+
+-- name: register
+INSERT INTO workers (worker_id, host, kind, job_types, started_at) VALUES (:worker_id, :host, :kind, :job_types, :now)
+ON CONFLICT (worker_id) DO NOTHING;
+
+-- name: beat
+UPDATE workers SET beat = beat + 1, job_types = :job_types WHERE worker_id = :worker_id AND ended_at IS NULL;
+
+-- name: stopping
+UPDATE workers SET stopping_at = :now WHERE worker_id = :worker_id AND stopping_at IS NULL AND ended_at IS NULL;
+
+-- name: end_worker
+UPDATE workers SET ended_at = :now WHERE worker_id = :worker_id AND ended_at IS NULL;
+
+-- name: give_up_worker
+-- Its own beat, should it come after all, finds it ended: one of the two comes first.
+UPDATE workers SET ended_at = :now WHERE worker_id = :worker_id AND ended_at IS NULL AND beat = :beat;
+
+-- name: worker_columns
+hex(w.worker_id), w.host, w.kind, w.beat, w.job_types, w.started_at, w.stopping_at, w.ended_at,
+(SELECT count(*) FROM job_live AS l WHERE l.worker_id = w.worker_id AND l.status = 'RUNNING')
+
+-- name: workers
+-- Those that were given up and still hold something are here too: whoever gave them up may be gone itself.
+SELECT {worker_columns} FROM workers AS w WHERE w.ended_at IS NULL
+ UNION ALL
+SELECT {worker_columns} FROM workers AS w
+ WHERE w.ended_at IS NOT NULL AND w.worker_id = ANY(ARRAY(SELECT DISTINCT l.worker_id FROM job_live AS l WHERE l.status = 'RUNNING'))
+ ORDER BY 1;
+
+-- name: all_workers
+SELECT {worker_columns} FROM workers AS w ORDER BY w.worker_id;
+
+-- name: held_by
+SELECT coalesce(json_agg(json_build_array(json_build_array({columns}), (r.run_id IS NULL)::integer, r.status, coalesce(hex(r.run_id), ''), r.started_at)
+                         ORDER BY f.number), '[]')::text
+  FROM (SELECT * FROM job_live WHERE worker_id = :worker_id AND status = 'RUNNING' ORDER BY number + 0 LIMIT :limit) AS l
+  JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number]) LEFT JOIN job_runs AS r ON r.job_number = ANY (ARRAY[l.number]);
+
+-- name: failed_without_successor
+-- A stretch of time, though it has no end, is taken to be short: of "from then on" a plan expects a third of all ends, and reads them all.
+SELECT coalesce(json_agg(json_build_array(json_build_array({columns}), 0, l.status, coalesce(hex(r.run_id), ''), r.started_at)), '[]')::text
+  FROM (SELECT * FROM job_ends WHERE status IN ('FAILED', 'TIMED_OUT') AND finished_at BETWEEN :since AND 9223372036854775807 ORDER BY finished_at) AS l
+  JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number]) LEFT JOIN job_runs AS r ON r.job_number = ANY (ARRAY[l.number])
+ WHERE {no_successor};
+
+-- name: insert_missing_run
+INSERT INTO job_runs (job_number, run_id, template_id, started_at)
+SELECT l.number, :run_id, f.template_id, l.started_at FROM job_live AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number]) WHERE l.number = :number
+ON CONFLICT (job_number) DO NOTHING;
+
+-- name: close_job_as
+-- The run ended but its job did not: only the job is closed. One that was asked to stop and failed is CANCELLED.
+WITH gone AS (
+    DELETE FROM job_live WHERE number = :number AND status || '' = 'RUNNING' RETURNING *
+), ended AS (
+    INSERT INTO job_ends ({ending_columns})
+    SELECT number, job_type, CASE WHEN :failed AND cancel_requested_at IS NOT NULL THEN 'CANCELLED' ELSE :status END, created_at,
+           coalesce((SELECT r.finished_at FROM job_runs AS r WHERE r.job_number = gone.number), :now), held, priority, position, run_at,
+           expires_at, queued_at, started_at, worker_id, cancel_requested_at, cancel_requested_by,
+           CASE WHEN :status = 'CANCELLED' OR :failed THEN coalesce(cancel_requested_by, 'system') ELSE 'system' END, reason, :error_type
+      FROM gone
+    RETURNING number, status
+)
+SELECT ended.status, hex(f.root_id), hex(f.group_id) FROM ended JOIN job_facts AS f ON f.number = ANY (ARRAY[ended.number]);
+
+-- name: recovered_at
+SELECT value FROM meta WHERE key = 'recovered_at';
+
+-- name: set_recovered_at
+UPDATE meta SET value = :now WHERE key = 'recovered_at';
+
+-- name: reservation_columns
+hex(reservation_id), reserved_by, hex(worker_id), hex(job_id), job_number, reserved_at, expires_at
+
+-- name: active_reservation
+SELECT {reservation_columns} FROM direct_reservations WHERE status = 'ACTIVE';
+
+-- name: reservation_by_id
+SELECT {reservation_columns} FROM direct_reservations WHERE reservation_id = :reservation_id;
+
+-- name: insert_reservation
+INSERT INTO direct_reservations (reservation_id, reserved_at, reserved_by, status, expires_at, job_id, job_number, worker_id)
+VALUES (:reservation_id, :now, :reserved_by, 'ACTIVE', :expires_at, :job_id, :job_number, :worker_id);
+
+-- name: end_reservation
+UPDATE direct_reservations SET status = :status, released_at = :now WHERE reservation_id = :reservation_id AND status = 'ACTIVE';
+
+-- name: release_for
+UPDATE direct_reservations SET status = 'RELEASED', released_at = :now WHERE status = 'ACTIVE' AND job_number = ANY(:numbers);
+
+-- name: is_waiting
+SELECT 1 FROM job_live WHERE number = :number AND status IN ('PENDING', 'QUEUED');
+
+-- name: is_given_up
+SELECT EXISTS (SELECT 1 FROM workers WHERE worker_id = :worker_id AND ended_at IS NOT NULL);

@@ -1,0 +1,64 @@
+"""The SQL of this store, by name, from the `.sql` files beside this module, with its parameters numbered and typed."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import msgspec
+
+from rota.stores.postgres.parameters import PACKED, PARAMETERS, typed
+from rota.stores.relational.statements import load
+
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)(::)?")
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """One statement as the server takes it, and the names of its values in order."""
+
+    text: str
+    names: tuple[str, ...]
+    packs: bool
+    """Some of the values are many ids in one."""
+
+
+def compiled(text: str) -> Statement:
+    """Give the parameters of a text numbers, the same name the same number, and types."""
+    names: list[str] = []
+
+    def place(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in names:
+            names.append(name)
+        number = names.index(name) + 1
+        # A type that stands there is the statement's own word.
+        return f"${number}::" if match[2] else typed(name, number)
+
+    whole = _PARAMETER.sub(place, text)
+    return Statement(whole, tuple(names), any(PARAMETERS.get(name) == PACKED for name in names))
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Return every text by its name, pieces put in."""
+    return load(__package__)
+
+
+@cache
+def statement(name: str) -> Statement:
+    """Return a statement by its name."""
+    return compiled(texts()[name])
+
+
+@cache
+def over_source(name: str, source: str) -> Statement:
+    """Return a statement over one source, put together from the pieces in reads.sql."""
+    return compiled(texts()[name].replace("{source}", texts()[f"source_{source}"]))
+
+
+@cache
+def candidates(types: int, *, slim: bool) -> Statement:
+    """Return the claim's query for so many job types: parameters are `type_0` and so on, then `want`."""
+    arm = texts()["candidates_arm"]
+    arms = " UNION ALL ".join(arm.replace(":type", f":type_{index}") for index in range(types))
+    return compiled(texts()["candidates_slim" if slim else "candidates"].replace("{arms}", arms))

@@ -1,0 +1,114 @@
+"""Every table in the form that all stores share: what a copy of a store consists of.
+
+A job is one row here, as on SQLite and in PostgreSQL's view `jobs`; how a dialect keeps it is the dialect's matter. Counters that
+belong to one store alone (its schema version, for one) are no part of it; the highest number ever given to a job is, as the
+counter `numbers`. A test compares this list with the schemas of all dialects.
+"""
+
+from __future__ import annotations
+
+from rota.ports.copying import Column, Kind, Table
+
+
+def _table(name: str, key: str, **columns: str) -> Table:
+    kinds = {column: Kind(kind) for kind, names in columns.items() for column in names.split()}
+    return Table(name, tuple(Column(column, kind) for column, kind in kinds.items()), tuple(key.split()))
+
+
+META = _table("meta", "key", text="key", whole="value")
+
+JOBS = _table(
+    "jobs",
+    "number",
+    id="job_id template_id root_id retry_of schedule_id group_id worker_id",
+    digest="job_hash",
+    whole="number attempt failures crashes snoozes blockers priority position run_at expires_at due_at sequence_number max_retries"
+    " max_crashes created_at queued_at started_at finished_at cancel_requested_at",
+    real="timeout",
+    text="organization_id job_type origin status held unique_key params owner run_as backoff executor target_node shard meta"
+    " cancel_requested_by ended_by reason error_type",
+)
+
+# In this order: those first that others refer to.
+TABLES: tuple[Table, ...] = (
+    META,
+    _table(
+        "organizations",
+        "organization_id",
+        text="organization_id display_name state",
+        whole="max_running max_queued max_priority created_at",
+    ),
+    _table("users", "name", text="name organization_id role permissions state created_by", whole="created_at updated_at"),
+    _table(
+        "templates",
+        "template_id",
+        id="template_id",
+        text="organization_id name display_name description kind job_type body default_params defaults overrides state requires_permission"
+        " job_class partition_strategy partition_shard partition_expression run_as created_by",
+        whole="max_running concurrency rate_limit rate_window submit_limit submit_window queue_ttl payload_max dedup_window version"
+        " created_at updated_at dropped_at",
+    ),
+    _table("calendars", "organization_id name", text="organization_id name description days created_by", whole="created_at updated_at"),
+    _table(
+        "schedules",
+        "schedule_id",
+        id="schedule_id template_id",
+        text="organization_id name description kind cron_expression timezone state param_overrides catch_up overlap calendar on_completion"
+        " depends_on run_as declared created_by",
+        whole="at interval_us starts_at ends_at priority catch_up_lateness catch_up_count jitter cursor_at last_triggered_at"
+        " next_trigger_at ahead_at told_from told_until version created_at updated_at dropped_at",
+    ),
+    _table(
+        "occurrences",
+        "schedule_id due_at fate",
+        id="schedule_id job_id",
+        whole="due_at last_due_at count recorded_at",
+        text="fate reason",
+    ),
+    _table(
+        "occurrences_told",
+        "schedule_id due_at fate",
+        id="schedule_id",
+        whole="due_at last_due_at count recorded_at",
+        text="fate reason",
+    ),
+    _table("job_groups", "group_id", id="group_id", text="organization_id name mode on_failure created_by", whole="created_at"),
+    _table("workers", "worker_id", id="worker_id", text="host kind job_types", whole="beat started_at stopping_at ended_at"),
+    JOBS,
+    _table(
+        "job_runs",
+        "job_number",
+        id="run_id template_id",
+        whole="job_number started_at finished_at exit_code rows_affected progress",
+        text="status error error_type error_code traceback result result_message output_reference artifacts log_path progress_message"
+        " checkpoint",
+    ),
+    _table("job_edges", "child parent_root", id="parent_root", whole="child resolved_at until", text="needs on_failure source"),
+    _table("ended_roots", "root_id", id="root_id", text="status"),
+    _table(
+        "direct_reservations",
+        "reservation_id",
+        id="reservation_id job_id worker_id",
+        text="reserved_by status",
+        whole="reserved_at expires_at job_number released_at",
+    ),
+    _table("dedup", "organization_id template_id hash", id="template_id job_id", digest="hash", text="organization_id", whole="expires_at"),
+    _table("rate_log", "key at", text="key", whole="at count"),
+    _table("audit", "audit_id", whole="audit_id at", text="actor organization_id action subject subject_id before after"),
+    _table(
+        "outbox",
+        "outbox_id",
+        id="job_id run_id",
+        whole="outbox_id attempts next_attempt_at created_at delivered_at",
+        text="event target payload last_error",
+    ),
+    _table(
+        "stats_hourly",
+        "hour organization_id job_type status bucket",
+        whole="hour bucket count total_us",
+        text="organization_id job_type status",
+    ),
+    _table("stats_total", "organization_id job_type status", text="organization_id job_type status", whole="count"),
+    _table("pauses", "kind name", text="kind name paused_by", whole="paused_at"),
+    _table("queue_clock", "priority", whole="priority position"),
+)

@@ -1,0 +1,159 @@
+"""`rota promote` and `rota reopen`: a store moves to another place, whole, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from rota.engine.promoting import COMMITTING, COPYING, VERIFYING, WATCHING, Promoted, Step
+from rota.surfaces.cli.options import JsonOption, StoreOption, examples
+from rota.surfaces.cli.output import console, show_json, show_table, table
+from rota.surfaces.cli.session import actor, refuse_missing
+from rota.surfaces.python import Rota
+
+WORDS = {
+    WATCHING: "watching whether worker {table} still beats (setting lease_ttl)",
+    COPYING: "copying {table}",
+    VERIFYING: "verifying {table}",
+    COMMITTING: "committing",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(
+        "promote",
+        rich_help_panel="Steer",
+        epilog=examples(
+            "rota promote rota.db postgresql://shop@db.example.org/shop",
+            "rota promote postgresql://shop@db.example.org/shop rota.db",
+            "rota promote rota.db postgresql://shop@db.example.org/rehearsal --keep",
+        ),
+    )(promote)
+    app.command("reopen", rich_help_panel="Steer", epilog=examples("rota reopen --store rota.db"))(reopen)
+
+
+def promote(
+    stores: Annotated[
+        list[str],
+        typer.Argument(metavar="[SOURCE] TARGET", help="From where and to where: paths or URLs. One alone is the target, of --store."),
+    ],
+    *,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the source open: for a rehearsal, or a copy to look at.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Throw away what the target holds.")] = False,
+    mend: Annotated[
+        bool, typer.Option("--mend", help="In texts put U+FFFD where there is a NUL character, which PostgreSQL can't hold.")
+    ] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Move everything to another store, from a file to a fleet or back, and verify that it is the same there.
+
+    No worker may be alive meanwhile. When both sides are the same the source is closed: whoever opens it is told where it went.
+    Interrupted at any point it has changed nothing; repeated, it finishes what is left to do.
+    """
+    source, target = _both(stores, store)
+    rota = Rota(source)
+    refuse_missing(rota)
+    try:
+        with _progress() as tell:
+            done = rota.promote(target, keep=keep, replace=replace, mend=mend, progress=tell, actor=actor())
+    finally:
+        rota.close()
+    if as_json:
+        show_json(done)
+    else:
+        _show(done)
+
+
+def reopen(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Open a store again that was moved, as it was then.
+
+    For when the place it went to is lost: what happened there since does not come back.
+    """
+    rota = Rota(store)
+    refuse_missing(rota)
+    try:
+        rota.reopen(actor=actor())
+    finally:
+        rota.close()
+    if as_json:
+        show_json({"store": str(rota.url), "open": True})
+    else:
+        typer.echo(f"{rota.url} is open again, as it was when it was moved.")
+
+
+def _both(stores: list[str], store: str | None) -> tuple[str | None, str]:
+    if len(stores) == 1:
+        return store, stores[0]
+    if len(stores) != 2:
+        raise typer.BadParameter("give a source and a target, or a target alone")
+    if store is not None:
+        raise typer.BadParameter("the source is named twice: as SOURCE and by --store")
+    return stores[0], stores[1]
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Step], object]]:
+    """Show a bar while a terminal is there to see it, a line for each table elsewhere."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield _lines()
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - see output
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=screen, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def tell(step: Step) -> None:
+            bar.update(task, description=_words(step), completed=step.done or None, total=step.total or None)
+
+        yield tell
+
+
+def _lines() -> Callable[[Step], object]:
+    last = ""
+
+    def tell(step: Step) -> None:
+        nonlocal last
+        words = _words(step)
+        if words != last:
+            last = words
+            typer.echo(words + (f" ({step.done:,} of {step.total:,} rows)" if step.total else ""), err=True)
+
+    return tell
+
+
+def _words(step: Step) -> str:
+    return WORDS.get(step.what, "closing the source").format(table=step.table)
+
+
+def _show(done: Promoted) -> None:
+    made = table("table", "rows", "digest on both sides", right=("rows",))
+    for name, summed in done.tables.items():
+        if summed.rows:
+            made.add_row(name, f"{summed.rows:,}", summed.digest)
+    made.add_row("order of the queue", f"{done.queue.rows:,}", done.queue.digest)
+    show_table(made, "")
+    verb = "held the same already" if done.already else f"has everything that {done.source} held"
+    typer.echo(f"{done.target} {verb}: all {len(done.tables)} tables and the order of the queue are the same on both sides.")
+    if done.closed:
+        typer.echo(f"{done.source} is closed: whoever opens it or writes to it is told where it went. Nothing was enqueued there since.")
+        typer.echo(f"Start workers and programs on the new store: ROTA_STORE={done.target.partition(' ')[0]}")
+    else:
+        typer.echo(f"{done.source} stays open, so the same jobs stand in both: let workers run on one of them only.")
+    for line in _remarks(done):
+        typer.echo(line)
+
+
+def _remarks(done: Promoted) -> Iterator[str]:
+    if done.mended:
+        yield f"NUL characters were replaced in {done.mended:,} texts."
+    if done.left_out:
+        yield f"Tables beside Rota's were not copied: {', '.join(done.left_out)}."
+    if done.logs is not None:
+        yield f"The logs of runs are files and stay in {done.logs}: set log_dir (ROTA_LOG_DIR) to it to go on reading them."

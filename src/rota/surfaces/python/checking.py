@@ -1,0 +1,33 @@
+"""Check-up: what is wrong with a store, and what would help."""
+
+from __future__ import annotations
+
+import time
+
+from rota.compose import grants_for
+from rota.engine.checkup import Doctor
+from rota.model.findings import Finding
+from rota.model.gate import Actor, Operation
+from rota.ports.clock import SystemClock
+from rota.surfaces.python.base import Base
+
+
+class Checking(Base):
+    """The part of Rota that looks at itself."""
+
+    def doctor(self, *, full: bool = False, actor: Actor | str | None = None) -> list[Finding]:
+        """Look at the store, its server or file, and its workers; return what was found. `full`: also what takes long on a large file.
+
+        Changes nothing. Workers of other machines are watched for up to one and a half beats.
+        """
+        self._scope(actor, Operation.OPERATE)
+        opened = self._open()
+        # Where nobody gave a clock, ours follows the store's: what the machine's own shows is the question.
+        machine = self._clock if self._follows is None else SystemClock()
+        looks = Doctor(opened.store, opened.liveness, clock=self._clock, machine=machine, settings=self.settings, pause=time.sleep)
+        return looks.findings(full=full)
+
+    def grants(self, name: str, *, kind: str = "worker", actor: Actor | str | None = None) -> list[str]:
+        """Return the GRANT statements that let a role of PostgreSQL be a worker, a submitter or a reader of this store."""
+        self._scope(actor, Operation.OPERATE)
+        return grants_for(self._url, self.settings, name, kind=kind)

@@ -1,0 +1,440 @@
+"""What must never be is refused by the schema itself, whoever asks (X3, X4, X5)."""
+
+import psycopg
+import pytest
+
+from rota.model.decide import Completed, Failed, Skipped, Stopped, TimedOut
+from rota.model.states import BORN, Status, is_legal
+from rota.ports.executor import Report
+from tests.stores.desk import ANNA
+from tests.stores.timekeeper import Timekeeper
+
+OUTCOMES = {
+    "COMPLETED": Completed('"ok"'),
+    "FAILED": Failed("x"),
+    "TIMED_OUT": TimedOut(1.0),
+    "DEAD_LETTER": Failed("x", permanent=True),
+    "SKIPPED": Skipped("x"),
+    "CANCELLED": Stopped(),
+}
+ENDED = sorted(OUTCOMES)
+REFUSED = (psycopg.IntegrityError, psycopg.DataError, psycopg.ProgrammingError)
+
+
+def in_state(desk, status):
+    """Make a job of this status by legal moves; return its number."""
+    (made,) = desk.put(desk.row(delay=60 if status == "PENDING" else 0))
+    if status not in {"PENDING", "QUEUED"}:
+        job = desk.claim_one()
+        if status != "RUNNING":
+            desk.end(job, OUTCOMES[status])
+    assert desk.status(made.job_id) == status
+    return made.number
+
+
+def refused(raw, words, statement, *values):
+    with pytest.raises(psycopg.IntegrityError) as refusal:
+        raw.execute(statement, values)
+    assert words in str(refusal.value)
+
+
+END = """
+WITH gone AS (DELETE FROM job_live WHERE number = %s RETURNING *)
+INSERT INTO job_ends (number, job_type, status, created_at, finished_at, priority, position, run_at, queued_at, started_at, worker_id)
+SELECT number, job_type, %s, created_at, 9, priority, position, run_at, queued_at, started_at, worker_id FROM gone RETURNING number"""
+
+
+def move(raw, number, status):
+    """Try a move as raw SQL would, with everything else that the state needs; say whether it was made."""
+    try:
+        with raw.transaction(force_rollback=True):
+            if status == "RUNNING":
+                run = "INSERT INTO job_runs (job_number, run_id, started_at) VALUES (%s, gen_random_uuid(), 5) ON CONFLICT DO NOTHING"
+                raw.execute(run, (number,))
+                text = "UPDATE job_live SET status = 'RUNNING', started_at = 5, worker_id = gen_random_uuid() WHERE number = %s"
+                done = raw.execute(text, (number,))
+            elif status == "QUEUED":
+                done = raw.execute("UPDATE job_live SET status = 'QUEUED', queued_at = 5 WHERE number = %s", (number,))
+            elif status == "PENDING":
+                done = raw.execute("UPDATE job_live SET status = 'PENDING' WHERE number = %s", (number,))
+            else:
+                done = raw.execute(END, (number, status))
+            return done.rowcount == 1
+    except psycopg.IntegrityError:
+        return False
+
+
+@pytest.mark.parametrize("before", Status)
+def test_the_schema_allows_exactly_the_moves_of_the_table(desk, raw, before):
+    number = in_state(desk, before)
+    allowed = {str(after) for after in Status if after != before and move(raw, number, str(after))}
+    assert allowed == {str(after) for after in Status if is_legal(before, after)}
+
+
+FACTS = "number, job_id, root_id, organization_id, job_type, owner, max_retries, max_crashes, backoff, timeout, executor, created_at"
+NEW = f"""
+WITH new AS (SELECT nextval('job_numbers') AS number, %s::uuid AS id),
+facts AS (INSERT INTO job_facts ({FACTS}) SELECT number, id, id, 'default', 't', 'x', 3, 3, '{{}}', 1, 'thread', 0 FROM new)
+INSERT INTO job_live (number, job_id, root_id, attempt, organization_id, job_type, created_at, status, priority, run_at, queued_at,
+                      started_at, worker_id)
+SELECT number, id, id, 1, 'default', 't', 0, %s, 50, 0, 1, %s, gen_random_uuid() FROM new"""
+
+
+@pytest.mark.parametrize("status", Status)
+def test_a_job_is_born_only_where_the_table_says(desk, raw, status):
+    values = (desk.id(), str(status), 1 if status == "RUNNING" else None)
+    if status in BORN:
+        raw.execute(NEW, values)
+    else:
+        refused(raw, "born", NEW, *values)
+
+
+@pytest.mark.parametrize("status", ENDED)
+def test_an_ended_job_and_its_run_can_not_change_in_any_column(desk, raw, status):
+    number = in_state(desk, status)
+    refused(raw, "Cannot modify params after dispatch", "UPDATE job_facts SET params = '{\"a\":1}' WHERE number = %s", number)
+    for column in ("priority", "position", "reason", "finished_at", "held", "cancel_requested_at", "ended_by", "status"):
+        value = "'CANCELLED'" if column == "status" else "'7'"
+        refused(raw, "ended", f"UPDATE job_ends SET {column} = {value} WHERE number = %s", number)
+    for column in ("status", "error", "result", "finished_at", "artifacts", "log_path", "progress", "checkpoint", "exit_code"):
+        value = {"status": "'FAILED'", "artifacts": "'[\"x\"]'"}.get(column, "'7'")
+        refused(raw, "ended", f"UPDATE job_runs SET {column} = {value} WHERE job_number = %s", number)
+
+
+@pytest.mark.parametrize("before", [None, *ENDED])
+@pytest.mark.parametrize("after", ["COMPLETED", "FAILED", "SKIPPED", "CANCELLED", None])
+def test_a_run_ends_once(desk, raw, before, after):
+    number = in_state(desk, "RUNNING" if before is None else before)
+    statement = "UPDATE job_runs SET status = %s, finished_at = %s WHERE job_number = %s"
+    if before is not None:
+        refused(raw, "ended", statement, after, None if after is None else 5, number)
+    elif after is not None:
+        raw.execute(statement, (after, 5, number))
+
+
+def test_a_run_has_an_end_exactly_if_it_has_a_status(desk, raw):
+    number = in_state(desk, "RUNNING")
+    refused(raw, "check", "UPDATE job_runs SET status = 'COMPLETED' WHERE job_number = %s", number)
+    refused(raw, "check", "UPDATE job_runs SET finished_at = 5 WHERE job_number = %s", number)
+    refused(raw, "check", "UPDATE job_runs SET status = 'TIMED_OUT', finished_at = 5 WHERE job_number = %s", number)
+
+
+def test_params_can_not_change_after_dispatch(desk, raw):
+    number = in_state(desk, "RUNNING")
+    refused(raw, "Cannot modify params after dispatch", "UPDATE job_facts SET params = '{\"a\":1}' WHERE number = %s", number)
+    for status in ("PENDING", "QUEUED"):
+        raw.execute("UPDATE job_facts SET params = '{\"a\":1}' WHERE number = %s", (in_state(desk, status),))
+
+
+def test_a_job_can_not_be_running_without_a_run(desk, raw):
+    number = in_state(desk, "QUEUED")
+    text = "UPDATE job_live SET status = 'RUNNING', started_at = 1, worker_id = gen_random_uuid() WHERE number = %s"
+    refused(raw, "without a run", text, number)
+
+
+def test_a_run_can_not_be_without_its_job(desk, raw):
+    refused(raw, "without its job", "INSERT INTO job_runs (job_number, run_id, started_at) VALUES (999, gen_random_uuid(), 1)")
+
+
+def test_an_edge_can_not_be_without_its_job(desk, raw):
+    refused(
+        raw,
+        "without its job",
+        "INSERT INTO job_edges (child, parent_root, needs, on_failure, source) VALUES (999, gen_random_uuid(), 'end', 'wait', 'user')",
+    )
+
+
+def test_a_running_job_needs_a_worker_and_a_start(desk, raw):
+    number = in_state(desk, "QUEUED")
+    raw.execute("INSERT INTO job_runs (job_number, run_id, started_at) VALUES (%s, gen_random_uuid(), 1)", (number,))
+    refused(raw, "check", "UPDATE job_live SET status = 'RUNNING' WHERE number = %s", number)
+
+
+REMOVE = """
+WITH runs AS (DELETE FROM job_runs WHERE job_number = ANY(%(numbers)s)), ends AS (DELETE FROM job_ends WHERE number = ANY(%(numbers)s))
+DELETE FROM job_facts WHERE number = ANY(%(numbers)s)"""
+
+
+@pytest.mark.parametrize("status", Status)
+def test_ended_jobs_can_be_deleted_whole_and_others_can_not(desk, raw, status):
+    number = in_state(desk, status)
+    if status.ended and status not in {"FAILED", "TIMED_OUT"}:
+        raw.execute(REMOVE, {"numbers": [number]})
+        assert raw.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
+        return
+    with pytest.raises(psycopg.IntegrityError):
+        # of one that has a successor, the chain goes whole
+        raw.execute(REMOVE, {"numbers": [number]})
+    if status.ended:
+        return
+    refused(raw, "has not ended", "DELETE FROM job_live WHERE number = %s", number)
+    if status == "RUNNING":
+        refused(raw, "has not ended", "DELETE FROM job_runs WHERE job_number = %s", number)
+
+
+def test_no_part_of_a_job_goes_without_the_others(desk, raw):
+    number = in_state(desk, "COMPLETED")
+    refused(raw, "goes with", "DELETE FROM job_ends WHERE number = %s", number)
+    refused(raw, "goes with", "DELETE FROM job_facts WHERE number = %s", number)
+    live = in_state(desk, "QUEUED")
+    refused(raw, "has not ended", "DELETE FROM job_facts WHERE number = %s", live)
+
+
+def test_a_job_is_live_or_has_ended_and_never_both_or_neither(desk, raw):
+    ended, number = in_state(desk, "DEAD_LETTER"), in_state(desk, "QUEUED")
+    both = "INSERT INTO job_ends (number, job_type, status, created_at, finished_at, priority, position, run_at)"
+    refused(raw, "live no longer", f"{both} VALUES (%s, 't', 'CANCELLED', 0, 0, 50, 0, 0)", number)
+    refused(raw, "live no longer", f"{both} VALUES (%s, 't', 'CANCELLED', 0, 0, 50, 0, 0)", 999)
+    copied = "number, job_id, root_id, attempt, organization_id, job_type, created_at"
+    live = f"INSERT INTO job_live ({copied}, status, priority, run_at)"
+    refused(raw, "written together", f"{live} VALUES (999, gen_random_uuid(), gen_random_uuid(), 1, 'default', 't', 0, 'PENDING', 50, 0)")
+    refused(raw, "written together", f"{live} SELECT {copied}, 'PENDING', 50, 0 FROM job_facts WHERE number = %s", ended)
+    new = "SELECT 999, id, id, 'default', 't', 'x', 3, 3, '{}', 1, 'thread', 0 FROM (SELECT gen_random_uuid() AS id) AS new"
+    refused(raw, "written together", f"INSERT INTO job_facts ({FACTS}) {new}")
+
+
+IDENTITY = "number job_id organization_id template_id job_type origin root_id retry_of attempt schedule_id due_at created_at unique_key"
+
+
+@pytest.mark.parametrize("column", IDENTITY.split())
+def test_identity_and_origin_of_a_job_can_not_change(desk, raw, column):
+    number = in_state(desk, "QUEUED")
+    value = "gen_random_uuid()" if column in {"job_id", "template_id", "root_id", "retry_of", "schedule_id"} else "'7'"
+    refused(raw, "identity", f"UPDATE job_facts SET {column} = {value} WHERE number = %s", number)
+    if column not in {"template_id", "origin", "retry_of", "due_at"}:
+        refused(raw, "identity", f"UPDATE job_live SET {column} = {value} WHERE number = %s", number)
+
+
+def test_the_owner_of_a_job_can_not_change(desk, raw):
+    refused(raw, "owner", "UPDATE job_facts SET owner = 'me' WHERE number = %s", in_state(desk, "QUEUED"))
+
+
+def test_the_view_of_jobs_is_for_reading(desk, raw):
+    number = in_state(desk, "QUEUED")
+    for statement in ("UPDATE jobs SET priority = 1 WHERE number = %s", "DELETE FROM jobs WHERE number = %s"):
+        with pytest.raises(psycopg.Error, match=r"cannot (update|delete from) view"):
+            raw.execute(statement, (number,))
+
+
+@pytest.mark.parametrize("column", ["job_number", "run_id", "template_id", "started_at"])
+def test_identity_and_start_of_a_run_can_not_change(desk, raw, column):
+    number = in_state(desk, "RUNNING")
+    value = "gen_random_uuid()" if column.endswith("_id") else "7"
+    refused(raw, "identity", f"UPDATE job_runs SET {column} = {value} WHERE job_number = %s", number)
+
+
+def test_a_job_starts_once(desk, raw):
+    number = in_state(desk, "RUNNING")
+    refused(raw, "starts once", "UPDATE job_live SET started_at = 7 WHERE number = %s", number)
+    refused(raw, "starts once", "UPDATE job_live SET worker_id = gen_random_uuid() WHERE number = %s", number)
+
+
+def test_artifacts_only_grow(desk, raw):
+    number = in_state(desk, "RUNNING")
+    desk.turn(reports=[Report(number, artifact="a"), Report(number, artifact="b")])
+    for shrunk in ("[]", '["a"]', '["b","a"]', '["a","c"]', ""):
+        refused(raw, "only grow", "UPDATE job_runs SET artifacts = %s WHERE job_number = %s", shrunk, number)
+    raw.execute("UPDATE job_runs SET artifacts = %s WHERE job_number = %s", ('["a","b","c"]', number))
+
+
+def test_log_path_is_written_once(desk, raw):
+    number = in_state(desk, "RUNNING")
+    raw.execute("UPDATE job_runs SET log_path = 'one' WHERE job_number = %s", (number,))
+    raw.execute("UPDATE job_runs SET log_path = 'one' WHERE job_number = %s", (number,))
+    refused(raw, "written once", "UPDATE job_runs SET log_path = 'two' WHERE job_number = %s", number)
+    refused(raw, "written once", "UPDATE job_runs SET log_path = NULL WHERE job_number = %s", number)
+
+
+def test_a_job_joins_one_group_once(desk, raw):
+    group = desk.grouped([desk.row()], "parallel")
+    other = desk.grouped([desk.row()], "parallel")
+    refused(
+        raw,
+        "joins one group",
+        "UPDATE job_facts SET group_id = %s WHERE job_id = %s",
+        other.id,
+        group.members[0].root_id,
+    )
+
+
+SUCCESSOR = """
+WITH new AS (SELECT nextval('job_numbers') AS number, gen_random_uuid() AS id),
+facts AS (
+    INSERT INTO job_facts (number, job_id, root_id, retry_of, attempt, organization_id, job_type, owner, max_retries, max_crashes, backoff,
+                           timeout, executor, created_at)
+    SELECT new.number, new.id, root_id, job_id, attempt + %(step)s, organization_id, job_type, 'x', 3, 3, '{}', 1, 'thread', 0
+      FROM new, job_facts WHERE job_facts.number = %(number)s RETURNING *)
+INSERT INTO job_live (number, job_id, root_id, attempt, organization_id, job_type, created_at, status, priority, run_at)
+SELECT number, job_id, root_id, attempt, organization_id, job_type, 0, 'PENDING', 50, 0 FROM facts"""
+
+
+@pytest.mark.parametrize("status", ["PENDING", "QUEUED", "RUNNING"])
+def test_a_chain_has_one_live_job(desk, raw, status):
+    number = in_state(desk, status)
+    with pytest.raises(psycopg.IntegrityError):
+        raw.execute(SUCCESSOR, {"number": number, "step": 1})
+
+
+def test_an_attempt_has_one_successor(desk, raw):
+    number = in_state(desk, "FAILED")
+    with pytest.raises(psycopg.IntegrityError):
+        raw.execute(SUCCESSOR, {"number": number, "step": 1})
+    tail = in_state(desk, "DEAD_LETTER")
+    raw.execute(SUCCESSOR, {"number": tail, "step": 1})
+    with pytest.raises(psycopg.IntegrityError):
+        raw.execute(SUCCESSOR, {"number": tail, "step": 1})
+
+
+@pytest.mark.parametrize("step", [-1, 0, 2, 7])
+def test_a_successor_is_the_next_attempt(desk, raw, step):
+    number = in_state(desk, "DEAD_LETTER")
+    with pytest.raises(psycopg.IntegrityError):
+        raw.execute(SUCCESSOR, {"number": number, "step": step})
+
+
+def test_a_successor_follows_the_tail_of_its_own_chain(desk, raw):
+    number = in_state(desk, "DEAD_LETTER")
+    other = SUCCESSOR.replace("new.id, root_id, job_id,", "new.id, gen_random_uuid(), job_id,")
+    with pytest.raises(psycopg.IntegrityError, match="own chain"):
+        raw.execute(other, {"number": number, "step": 1})
+
+
+def test_one_unique_key_has_one_live_holder(desk, raw):
+    desk.add(unique_key="k")
+    refused(
+        raw,
+        "live_unique",
+        NEW.replace("facts AS (INSERT INTO job_facts (", "facts AS (INSERT INTO job_facts (unique_key, ")
+        .replace("SELECT number, id, id, 'default', 't', 'x'", "SELECT 'k', number, id, id, 'default', 't', 'x'")
+        .replace("INSERT INTO job_live (", "INSERT INTO job_live (unique_key, ")
+        .replace("SELECT number, id, id, 1,", "SELECT 'k', number, id, id, 1,"),
+        desk.id(),
+        "QUEUED",
+        None,
+    )
+
+
+def test_keys_of_a_thousand_letters_are_told_apart(desk):
+    long = "\N{PILE OF POO}" * 1023
+    first, second = desk.add(unique_key=f"{long}a"), desk.add(unique_key=f"{long}b")
+    assert first != second
+    assert desk.put(desk.row(unique_key=f"{long}a"))[0].job_id == first
+
+
+def test_one_reservation_is_active(desk, raw):
+    desk.reserve()
+    refused(
+        raw,
+        "reservations_active",
+        """INSERT INTO direct_reservations (reservation_id, reserved_at, reserved_by, status, expires_at, job_id, job_number, worker_id)
+           VALUES (gen_random_uuid(), 0, 'x', 'ACTIVE', 0, gen_random_uuid(), 1, gen_random_uuid())""",
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("live", "priority", 101),
+        ("live", "priority", -1),
+        ("live", "priority", "'high'"),
+        ("live", "position", "'x'"),
+        ("live", "blockers", -1),
+        ("live", "blockers", 1),
+        ("live", "queued_at", "NULL"),
+        ("live", "status", "'ODD'"),
+        ("live", "status", "'COMPLETED'"),
+        ("facts", "timeout", -1),
+        ("facts", "max_retries", -1),
+        ("facts", "max_crashes", 0),
+        ("facts", "sequence_number", 1),
+    ],
+)
+def test_a_value_out_of_its_range_is_refused(desk, raw, table, column, value):
+    number = in_state(desk, "QUEUED")
+    with pytest.raises(REFUSED):
+        raw.execute(f"UPDATE job_{table} SET {column} = {value} WHERE number = %s", (number,))
+
+
+@pytest.mark.parametrize("value", [-1, 101])
+def test_progress_is_a_percentage(desk, raw, value):
+    number = in_state(desk, "RUNNING")
+    refused(raw, "check", "UPDATE job_runs SET progress = %s WHERE job_number = %s", value, number)
+
+
+def test_a_number_is_not_given_again_after_the_newest_job_was_deleted(desk, raw):
+    numbers = [desk.put(desk.row())[0].number for _ in range(3)]
+    for job in desk.store.queue(limit=10):
+        desk.store.cancel(job.id.replace("-", ""), actor=ANNA, now=desk.now)
+    raw.execute(REMOVE, {"numbers": numbers})
+    assert [each.number for each in desk.put(desk.row())] == [numbers[-1] + 1]
+    assert [each.number for each in desk.put(desk.row(), desk.row())] == [numbers[-1] + 2, numbers[-1] + 3]
+
+
+def test_the_rules_hold_for_somebody_with_another_search_path(desk, raw, maker):
+    number = in_state(desk, "QUEUED")
+    with maker.server.connect() as other:
+        refused(other, "has not ended", f"DELETE FROM {maker.schema}.job_live WHERE number = %s", number)
+        text = f"UPDATE {maker.schema}.job_live SET status = 'RUNNING', started_at = 1, worker_id = gen_random_uuid() WHERE number = %s"
+        refused(other, "without a run", text, number)
+
+
+# ---- schedules ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fired(store):
+    """A schedule that has fired once."""
+    desk = Timekeeper(store)
+    desk.schedule()
+    desk.pass_time(60)
+    return desk
+
+
+def test_a_due_time_has_one_job_whoever_writes_it(fired, raw):
+    every = raw.execute("SELECT column_name FROM information_schema.columns WHERE table_schema = 'rota' AND table_name = 'job_facts'")
+    columns = [name for (name,) in every if name not in {"number", "job_id", "root_id"}]
+    again = f"INSERT INTO job_facts (job_id, root_id, {', '.join(columns)}) SELECT %(id)s, %(id)s, {', '.join(columns)} FROM job_facts"
+    with pytest.raises(psycopg.IntegrityError, match="facts_occurrence"):
+        raw.execute(again, {"id": fired.id()})
+
+
+@pytest.mark.parametrize("change", ["fate = 'LOST'", "count = 0", "schedule_id = gen_random_uuid()", "due_at = NULL", "due_at = 'soon'"])
+def test_a_row_of_the_ledger_is_of_a_schedule_counts_something_and_has_a_known_fate(fired, raw, change):
+    with pytest.raises(REFUSED):
+        raw.execute(f"UPDATE occurrences SET {change}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "state = 'ASLEEP'",
+        "kind = 'SOMETIMES'",
+        "catch_up = 'some'",
+        "overlap = 'maybe'",
+        "interval_us = 0",
+        "priority = 101",
+        "jitter = -1",
+        "param_overrides = '{'",
+        "depends_on = '['",
+        "declared = 'x'",
+        "template_id = gen_random_uuid()",
+        "organization_id = 'nobody'",
+        "name = ''",
+    ],
+)
+def test_a_schedule_says_only_what_can_be_said(fired, raw, change):
+    with pytest.raises(REFUSED):
+        raw.execute(f"UPDATE schedules SET {change}")
+
+
+def test_a_name_belongs_to_one_schedule_that_is_there(fired, raw):
+    other = fired.schedule("other")
+    with pytest.raises(psycopg.IntegrityError, match="name"):
+        raw.execute("UPDATE schedules SET name = 's' WHERE name = 'other'")
+    fired.drop(other.id)
+    raw.execute("UPDATE schedules SET name = 's' WHERE name = 'other'")
+
+
+def test_a_schedule_with_rows_of_the_ledger_can_not_be_deleted(fired, raw):
+    with pytest.raises(psycopg.IntegrityError, match="foreign key"):
+        raw.execute("DELETE FROM schedules")

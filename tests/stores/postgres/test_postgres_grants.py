@@ -1,0 +1,299 @@
+"""Least privilege: a worker, a submitter and a reader, each with exactly the rights that `rota grants` prints."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from rota import NewJob, Rota, Settings, Status
+from rota.errors import DuplicateJob, InvalidOption, RateLimited, StoreUnusable
+from rota.stores.postgres.expected import expected
+from rota.stores.postgres.grants import KINDS, statements, wanted
+from tests.support.postgres import shared_server
+from tests.support.waiting import eventually
+
+SETTINGS = Settings(backoff_base=0.01, backoff_jitter=0, recovery_interval=0.05, retention=0, beat=0.1)
+
+
+@pytest.fixture(scope="module")
+def database():
+    server, name = shared_server(), "least"
+    with server.connect() as raw:
+        raw.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        for kind in KINDS:
+            raw.execute(f"DROP ROLE IF EXISTS the_{kind}")
+            raw.execute(f"CREATE ROLE the_{kind} LOGIN")
+        raw.execute(f"CREATE DATABASE {name}")
+    owner = Rota(server.url(name))
+    register(owner)
+    owner.enqueue("echo", {"text": "the owner's secret"})
+    owner.turn()
+    owner.close()
+    with server.connect(name) as raw:
+        for kind in KINDS:
+            for statement in statements(kind, f"the_{kind}", "rota"):
+                raw.execute(statement)
+    yield name
+    with server.connect() as raw:
+        raw.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        for kind in KINDS:
+            raw.execute(f"DROP ROLE the_{kind}")
+
+
+@pytest.fixture
+def as_role(database):
+    """Makes a Rota that speaks as a role of the database."""
+    made = []
+
+    def make(kind, settings=SETTINGS):
+        made.append(Rota(shared_server().url(database, f"the_{kind}"), settings=settings))
+        return made[-1]
+
+    yield make
+    for rota in made:
+        rota.close()
+
+
+@pytest.fixture
+def raw_as(database):
+    def connect(kind):
+        return psycopg.connect(shared_server().url(database, f"the_{kind}"), autocommit=True, options="-c search_path=rota")
+
+    return connect
+
+
+def register(rota):
+    @rota.job(max_retries=2)
+    def echo(text=""):
+        return text
+
+    @rota.job(max_retries=1)
+    def fails():
+        raise ValueError("no")
+
+    @rota.job(dedup_window=60)
+    def once(n):
+        return n
+
+    @rota.job(submit_limit="2/60s")
+    def few():
+        pass
+
+    @rota.job(rate_limit="100/1s", max_running=1)
+    def limited():
+        pass
+
+
+# ---- a worker -------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_works_with_its_rights_alone(as_role):
+    rota = as_role("worker")
+    register(rota)
+    with rota.running(concurrency=2):
+        plain = rota.enqueue("echo", {"text": "a"})
+        assert rota.wait(plain.id, timeout=20).result == "a"
+        bad = rota.enqueue("fails")
+        rota.wait(bad.id, timeout=20)
+        assert [job.status for job in rota.chain(bad.id)] == [Status.FAILED, Status.DEAD_LETTER]
+        child = rota.enqueue("echo", {"text": "c"}, depends_on=[rota.enqueue("limited").id])
+        assert rota.wait(child.id, timeout=20).result == "c"
+        group = rota.group([("echo", {}), ("echo", {})])
+        eventually(lambda: rota.get_group(group.id).status == "COMPLETED")
+        assert rota.direct("echo", {"text": "d"}).result == "d"
+    assert rota.stats().by_status["COMPLETED"] >= 6
+
+
+def test_a_worker_keeps_the_time_of_schedules(as_role):
+    rota = as_role("worker")
+    register(rota)
+    rota.schedule("often", "echo", every=1, params={"text": "tick"})
+    with rota.running():
+        eventually(lambda: len(rota.occurrences(schedule="often", fate="FIRED")) >= 2)
+    rota.pause_schedule("often")
+    rota.delete_schedule("often")
+
+
+def test_a_worker_steers_jobs_and_clears_up(as_role):
+    rota = as_role("worker", Settings(retention=0))
+    register(rota)
+    first, second, third = (rota.enqueue("echo") for _ in range(3))
+    rota.move(third.id, front=True)
+    rota.change(second.id, priority=80, params={"text": "x"})
+    rota.cancel(first.id)
+    rota.retry(first.id)
+    rota.turn()
+    assert rota.chain(first.id)[-1].status is Status.COMPLETED
+    rota.discard(second.id)
+    assert rota.purge(older_than=0).chains >= 1
+    rota.recover()
+
+
+def test_a_worker_manages_nobody(as_role):
+    rota = as_role("worker")
+    for forbidden in (
+        lambda: rota.create_organization("acme"),
+        lambda: rota.add_user("root", role="system_manager"),
+        rota.pause,
+        lambda: rota.set_calendar("days", ["2026-12-25"]),
+    ):
+        with pytest.raises(StoreUnusable, match=r"permission denied.*rota grants"):
+            forbidden()
+
+
+def test_a_worker_can_not_rewrite_what_was_audited_or_how_a_job_ended(raw_as):
+    with raw_as("worker") as raw:
+        for statement in (
+            "UPDATE audit SET actor = 'x'",
+            "DELETE FROM audit",
+            "UPDATE job_ends SET status = 'COMPLETED'",
+            "TRUNCATE job_ends",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                raw.execute(statement)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            raw.execute("DROP TABLE outbox")
+
+
+# ---- a submitter ----------------------------------------------------------------------------------------------------
+
+
+def test_a_submitter_enqueues_in_every_way(as_role):
+    rota = as_role("submitter")
+    job = rota.enqueue("echo", {"text": "mine"}, priority="high")
+    assert job.status is Status.QUEUED
+    assert rota.enqueue("echo", run_at=job.created_at.replace(year=2099)).status is Status.PENDING
+    assert rota.enqueue("echo", depends_on=[job.id]).status is Status.PENDING
+    kept = rota.enqueue("echo", {"text": "k"}, unique_key="k")
+    assert rota.enqueue("echo", {"text": "again"}, unique_key="k").id == kept.id
+    assert rota.enqueue_many([("echo", {"text": str(n)}) for n in range(50)] + [NewJob(name="echo", unique_key="k")]).accepted == 50
+    rota.enqueue("once", {"n": 1})
+    with pytest.raises(DuplicateJob):
+        rota.enqueue("once", {"n": 1})
+    rota.enqueue_many(["few", "few"])
+    with pytest.raises(RateLimited):
+        rota.enqueue("few")
+    with rota.transaction() as tx:
+        rota.enqueue("echo", transaction=tx)
+
+
+def test_a_submitter_whose_code_is_what_the_store_knows_changes_nothing(as_role):
+    rota = as_role("submitter")
+    register(rota)
+    assert rota.enqueue("echo").status is Status.QUEUED
+
+
+def test_a_submitter_can_not_bring_a_new_template(as_role):
+    rota = as_role("submitter")
+
+    @rota.job
+    def unheard_of():
+        pass
+
+    with pytest.raises(StoreUnusable, match="permission denied for table templates"):
+        rota.enqueue("unheard_of")
+
+
+def test_a_submitter_sees_jobs_without_their_params(as_role, raw_as):
+    worker, submitter = as_role("worker"), as_role("submitter")
+    register(worker)
+    job = worker.enqueue("echo", {"text": "the worker's secret"})
+    assert worker.get(job.id).params == {"text": "the worker's secret"}
+    assert submitter.get(job.id).params == {}
+    assert submitter.get(job.id).status is Status.QUEUED
+    with raw_as("submitter") as raw:
+        for statement in (
+            "SELECT params FROM job_facts",
+            "SELECT job_hash FROM job_facts",
+            "SELECT * FROM job_facts",
+            "SELECT result FROM job_runs",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                raw.execute(statement)
+        assert {row[0] for row in raw.execute("SELECT params FROM jobs")} == {"{}"}
+
+
+def test_a_submitter_ends_and_changes_nothing(as_role, raw_as):
+    worker, submitter = as_role("worker"), as_role("submitter")
+    register(worker)
+    job = worker.enqueue("echo")
+    for forbidden in (
+        lambda: submitter.cancel(job.id),
+        lambda: submitter.change(job.id, priority=1),
+        submitter.turn,
+        submitter.pause,
+        lambda: submitter.purge(older_than=0),
+    ):
+        with pytest.raises(StoreUnusable, match="permission denied"):
+            forbidden()
+    with raw_as("submitter") as raw:
+        for statement in (
+            "DELETE FROM job_live",
+            "UPDATE job_live SET priority = 1",
+            "UPDATE job_facts SET params = '{}'",
+            "DELETE FROM job_facts",
+            "INSERT INTO job_ends (number) VALUES (1)",
+            "UPDATE job_edges SET child = 1",
+            "DELETE FROM job_edges",
+            "UPDATE meta SET value = 0",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                raw.execute(statement)
+    assert worker.get(job.id).status is Status.QUEUED
+
+
+# ---- a reader -------------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_reads_everything_and_writes_nothing(as_role, raw_as):
+    worker, rota = as_role("worker"), as_role("reader")
+    register(worker)
+    done = worker.enqueue("echo", {"text": "the worker's secret"})
+    worker.turn()
+    assert rota.get(done.id).params == {"text": "the worker's secret"}
+    assert rota.run_of(done.id) is not None
+    assert rota.stats().by_status
+    assert rota.workers() is not None
+    with pytest.raises(StoreUnusable, match="permission denied"):
+        rota.enqueue("echo")
+    with raw_as("reader") as raw:
+        for table in sorted(expected().tables):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                raw.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
+
+
+def test_the_doctor_knows_what_each_is_for(as_role):
+    said = {kind: next(each for each in as_role(kind).doctor() if each.name == "rights") for kind in KINDS}
+    assert said["worker"].state == "ok"
+    assert "can submit;" in said["submitter"].text
+    assert "can read;" in said["reader"].text
+
+
+# ---- the statements -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_name_in_the_grants_is_in_the_schema(kind, database):
+    with shared_server().connect(database) as raw:
+        columns = set(raw.execute("SELECT table_name::text, column_name::text FROM information_schema.columns WHERE table_schema = 'rota'"))
+    known = expected().tables | expected().views | {"job_numbers"}
+    assert {name for _, name, _, _ in wanted(kind)} <= known
+    assert {(name, column) for _, name, _, column in wanted(kind) if column} <= columns
+
+
+def test_a_submitter_knows_no_column_that_holds_what_is_in_a_job():
+    known = {column for _, name, _, column in wanted("submitter") if name == "job_facts" and column}
+    assert known & {"params", "job_hash", "meta"} == set()
+    assert ("table", "job_facts", "SELECT", None) not in wanted("submitter")
+
+
+@pytest.mark.parametrize("role", ["", "a b", 'a"b', "1a", "a;DROP TABLE x", "x" * 64])
+def test_a_role_has_a_plain_name(role):
+    with pytest.raises(InvalidOption, match="not the name of a role"):
+        statements("worker", role, "rota")
+
+
+def test_there_are_three_kinds():
+    with pytest.raises(InvalidOption, match="worker, submitter or reader"):
+        statements("boss", "ada", "rota")

@@ -1,0 +1,216 @@
+"""Two at once: what one reads is true until it has written. Each of these goes wrong without its lock, and that is shown too."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from random import Random
+from threading import Event
+
+import pytest
+
+from rota.errors import StoreBusy
+from rota.model.decide import Failed
+from rota.model.settings import Settings
+from rota.ports.clock import UuidV7
+from rota.ports.turns import Choice, Counting
+from rota.stores.postgres import PostgresStore
+from rota.stores.relational.base import Hold
+from tests.stores.desk import Desk, take_all
+from tests.support.waiting import eventually
+
+PAUSE_S = 0.4
+
+
+@pytest.fixture
+def two(maker):
+    """Two processes as good as: each with a pool of its own."""
+    one, other = Desk(maker.open()), Desk(maker.open())
+    other.ids = UuidV7(Random(99))
+    with ThreadPoolExecutor(2) as pool:
+        yield one, other, pool
+
+
+def unlocked(monkeypatch, *desks):
+    """Take the locks away, and nothing else."""
+    for desk in desks:
+        monkeypatch.setattr(desk.store, "_begin", dict.fromkeys(Hold, "BEGIN"))
+
+
+class Slow:
+    """A chooser that stands still inside its transaction until it is told to go on, or for a while."""
+
+    def __init__(self, choose=take_all) -> None:
+        self.reached, self.go_on = Event(), Event()
+        self._choose = choose
+
+    def __call__(self, candidates, reservation, usage):
+        self.reached.set()
+        self.go_on.wait(PAUSE_S)
+        return self._choose(candidates, reservation, usage)
+
+
+def up_to(limit):
+    """Be a chooser that keeps a template's limit by what it was told runs."""
+
+    def choose(candidates, _reservation, usage):
+        room = max(0, limit - sum(usage.running.values()))
+        return Choice(take=candidates[:room], park=[])
+
+    return choose
+
+
+def admitted(two):
+    """Let two turns count and claim at once, each of its own type, under one limit of 3; return how many run."""
+    one, other, pool = two
+    one.several(5, "t")
+    one.several(5, "u")
+    counting = Counting(limits={"organization-limit:default": 3}, running=True)
+    turns = [
+        pool.submit(desk.turn, 5, types=(name,), choose=Slow(up_to(3)), counting=counting, worker=desk.id())
+        for desk, name in ((one, "t"), (other, "u"))
+    ]
+    return sum(len(turn.result().claimed) for turn in turns)
+
+
+def test_a_limit_holds_when_two_count_at_once(two):
+    assert admitted(two) == 3
+
+
+def test_without_the_wheel_two_counts_admit_twice_as_many(two, monkeypatch):
+    unlocked(monkeypatch, *two[:2])
+    assert admitted(two) == 6
+
+
+def test_a_reservation_waits_for_the_claim_in_flight(two):
+    one, other, pool = two
+    one.several(3)
+    slow = Slow()
+    claim = pool.submit(one.turn, 3, choose=slow)
+    slow.reached.wait()
+    reservation = pool.submit(other.reserve)
+    with pytest.raises(TimeoutError):
+        reservation.result(PAUSE_S / 4)
+    slow.go_on.set()
+    assert len(claim.result().claimed) == 3
+    assert reservation.result() is not None
+    # From here on nothing but the direct job is claimed.
+    later = one.several(2)
+    assert not {job.job_id for job in one.claim(5)} & set(later)
+
+
+def test_without_its_lock_a_reservation_is_made_while_a_claim_goes_on(two, monkeypatch):
+    one, other, pool = two
+    unlocked(monkeypatch, one, other)
+    one.several(3)
+    slow = Slow()
+    claim = pool.submit(one.turn, 3, choose=slow)
+    slow.reached.wait()
+    assert pool.submit(other.reserve).result(PAUSE_S) is not None
+    slow.go_on.set()
+    assert len(claim.result().claimed) == 3
+
+
+def child_of_one_that_ends(two):
+    """Add a child while the turn that ends its parent is on its way; return what the child's status is in the end."""
+    one, other, pool = two
+    parent = one.add()
+    job = one.claim_one()
+    one.add("other")
+    slow = Slow()
+    end = pool.submit(one.turn, 1, types=("other",), choose=slow, done=[(job.number, one.now)])
+    slow.reached.wait()
+    child = pool.submit(other.add, depends_on=(parent,))
+    with suppress(TimeoutError):
+        child.result(PAUSE_S / 4)
+    slow.go_on.set()
+    end.result()
+    job_id = child.result()
+    one.turn()
+    one.turn()
+    return one.status(job_id)
+
+
+def test_a_child_that_is_added_while_its_parent_ends_is_told(two):
+    assert child_of_one_that_ends(two) == "QUEUED"
+
+
+def test_without_the_door_such_a_child_waits_for_ever(two, monkeypatch):
+    unlocked(monkeypatch, *two[:2])
+    assert child_of_one_that_ends(two) == "PENDING"
+
+
+def key_across_the_retry(two):
+    """Ask for a key while the turn that retries its holder is on its way; return the chain's root and what came back."""
+    one, other, pool = two
+    (made,) = one.put(one.row(unique_key="k"))
+    job = one.claim_one()
+    one.add("other")
+    slow = Slow()
+    end = pool.submit(one.turn, 1, types=("other",), choose=slow, endings=[one.ending(job, Failed("x"))])
+    slow.reached.wait()
+    asked = pool.submit(other.put, other.row(unique_key="k"))
+    slow.go_on.wait(PAUSE_S / 4)
+    slow.go_on.set()
+    end.result()
+    (found,) = asked.result()
+    return made.root_id, found
+
+
+def test_a_key_stays_with_its_chain_across_the_retry(two):
+    root_id, found = key_across_the_retry(two)
+    assert (found.existing, found.root_id, found.status) == (True, root_id, "PENDING")
+
+
+def test_without_the_door_the_key_is_answered_with_one_that_has_ended(two, monkeypatch):
+    unlocked(monkeypatch, *two[:2])
+    root_id, found = key_across_the_retry(two)
+    assert (found.root_id, found.status) == (root_id, "RUNNING")
+
+
+def test_plain_jobs_are_added_while_a_turn_is_made(two):
+    one, other, pool = two
+    one.several(3)
+    slow = Slow()
+    claim = pool.submit(one.turn, 3, choose=slow)
+    slow.reached.wait()
+    assert pool.submit(other.several, 5).result(PAUSE_S / 2)
+    slow.go_on.set()
+    assert len(claim.result().claimed) == 3
+
+
+def test_a_beat_waits_for_nobody(two, maker):
+    one, other, pool = two
+    one.store.register(one.worker, host="h", kind="worker", job_types=(), now=one.now)
+    with maker.server.connect() as raw, raw.transaction():
+        raw.execute("SELECT pg_advisory_xact_lock(%s, %s)", one.store.address.key(1))
+        raw.execute("SELECT pg_advisory_xact_lock(%s, %s)", one.store.address.key(2))
+        pool.submit(other.store.beat, one.worker, job_types=()).result(PAUSE_S)
+
+
+def test_who_waits_too_long_is_told_so(maker):
+    maker.open()
+    store = PostgresStore(maker.server.url(), Settings(schema=maker.schema, busy_timeout=0.1))
+    desk = Desk(store)
+    with maker.server.connect() as raw, raw.transaction():
+        raw.execute("SELECT pg_advisory_xact_lock(%s, %s)", store.address.key(1))
+        with pytest.raises(StoreBusy, match="busy_timeout"):
+            desk.put(desk.row())
+    store.close()
+
+
+def test_a_deadlock_is_begun_again_and_nobody_hears_of_it(two, maker):
+    """Another hand has a row that a turn wants, and wants one that the turn has: the server undoes the turn, which begins again."""
+    one, _, pool = two
+    claimed = one.claim(2) if one.several(2) else []
+    first, second = (job.number for job in claimed)
+    with maker.server.connect(options=f"-c search_path={maker.schema} -c deadlock_timeout=20s") as raw, raw.transaction():
+        raw.execute("SELECT 1 FROM job_runs WHERE job_number = %s FOR UPDATE", (second,))
+        done = pool.submit(one.done, *claimed)
+        eventually(lambda: waits_for_a_row(maker), what="the turn waits")
+        raw.execute("SELECT 1 FROM job_live WHERE number = %s FOR UPDATE", (first,))
+    done.result()
+    assert [one.status(job.job_id) for job in claimed] == ["COMPLETED"] * 2
+
+
+def waits_for_a_row(maker):
+    with maker.server.connect() as raw:
+        return raw.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype IN ('tuple', 'transactionid')").fetchone()[0]

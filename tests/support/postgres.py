@@ -1,0 +1,142 @@
+"""A PostgreSQL of the tests' own: made in a temporary folder, on loopback, never as root, stopped and thrown away at the end.
+
+One server serves a whole test process. Nothing here looks for a server that is there already: a missing package is a failure.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+TUNED = {
+    # What is under test is our SQL; what survives a crash is tested by servers of their own.
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "autovacuum_naptime": "5s",
+    "log_min_messages": "error",
+}
+
+
+class Server:
+    """One cluster of our own."""
+
+    def __init__(self, folder: Path, **tuned: str) -> None:
+        """Make the cluster; `start` starts it."""
+        self.folder = folder
+        self.data = folder / "data"
+        self.port = free_port()
+        self.tuned = tuned
+        self.host = tuned.get("listen_addresses", "127.0.0.1").split(",")[0]
+        # A server does not run as root: where the tests do, it runs as the package's own user.
+        self.user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+        if os.geteuid() == 0:
+            shutil.chown(folder, self.user)
+        self.run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "--locale=C", "-E", "UTF8", "--no-sync")
+
+    def start(self) -> None:
+        """Start it and wait until it takes connections."""
+        given = {"port": str(self.port), "listen_addresses": "127.0.0.1", "unix_socket_directories": "", **self.tuned}
+        options = " ".join(f"-c {name}={value or chr(39) * 2}" for name, value in given.items())
+        self.run("pg_ctl", "-D", str(self.data), "-l", str(self.folder / "log"), "-w", "-t", "60", "-o", options, "start")
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop it: fast, or immediate as if the power went."""
+        self.run("pg_ctl", "-D", str(self.data), "-w", "-m", mode, "stop", check=False)
+
+    def throw_away(self) -> None:
+        """Stop it and remove the folder."""
+        self.stop("immediate")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def allow(self, *lines: str) -> None:
+        """Take connections as these lines of pg_hba.conf say, and no others; passwords are asked for where they say so."""
+        (self.data / "pg_hba.conf").write_text("\n".join([*lines, ""]))
+        self.run("pg_ctl", "-D", str(self.data), "reload")
+
+    def url(self, database: str = "postgres", user: str = "postgres") -> str:
+        """Return the address that a client uses."""
+        return f"postgresql://{user}@{self.host}:{self.port}/{database}"
+
+    def connect(self, database: str = "postgres", **options: Any) -> psycopg.Connection[Any]:
+        """Connect as the superuser, each statement its own transaction."""
+        return psycopg.connect(self.url(database), autocommit=True, **options)
+
+    def run(self, program: str, *arguments: str, check: bool = True) -> None:
+        """Run one of PostgreSQL's own programs as the server's user."""
+        done = subprocess.run(
+            [str(binaries() / program), *arguments],
+            user=self.user if os.geteuid() == 0 else None,
+            cwd=self.folder,
+            env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        if check and done.returncode:
+            log = self.folder / "log"
+            said = done.stdout.decode(errors="replace") + (log.read_text(errors="replace")[-2000:] if log.exists() else "")
+            raise AssertionError(f"{program} ended with {done.returncode}: {said}")
+
+
+def make_server(**tuned: str) -> Server:
+    """Make and start a server in a folder of its own; the caller throws it away."""
+    folder = Path(tempfile.mkdtemp(prefix="rota-postgres-"))
+    folder.chmod(0o755)
+    server = Server(folder, **tuned)
+    server.start()
+    return server
+
+
+@cache
+def shared_server() -> Server:
+    """Return the server that all tests of this process share; it goes when the process does."""
+    server = make_server(**TUNED)
+    atexit.register(server.throw_away)
+    return server
+
+
+@contextmanager
+def fresh_database() -> Iterator[str]:
+    """Make a database of its own on the shared server for the time of a block; return its address."""
+    server, name = shared_server(), f"fresh_{next(_numbers)}"
+    with server.connect() as raw:
+        raw.execute(f"CREATE DATABASE {name}".encode())
+        yield server.url(name)
+        raw.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+_numbers = count(1)
+
+
+@cache
+def binaries() -> Path:
+    """Return where the server's programs are; Debian keeps them out of the path."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if found:
+        return found[-1].parent
+    initdb = shutil.which("initdb")
+    assert initdb, "PostgreSQL's server is not installed: `make test` installs it (on Debian: apt install postgresql)"
+    return Path(initdb).resolve().parent
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,631 @@
+"""From a file to a fleet and back: everything arrives, in its order, and no job is left where nobody works any more."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+
+import apsw
+import pytest
+
+from rota import Rota, Settings
+from rota.compose import open_place
+from rota.errors import CopyRefused, IllegalMove, NotFound, PermissionDenied, StoreBusy, StoreMoved, StoreUnusable
+from rota.model.states import Status
+from rota.stores.relational.tables import TABLES
+from tests.support.postgres import shared_server
+from tests.support.waiting import eventually
+from tests.support.whole import LONG, ODD, content, fill, neutral, schema
+from tests.surfaces.cli_support import Cli
+
+SCHEMA = "promoted"
+SETTINGS = Settings(schema=SCHEMA, lease_ttl=1)
+STATES = {str(status) for status in Status}
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    path = tmp_path_factory.mktemp("filled") / "rota.db"
+    fill(path)
+    return path
+
+
+@pytest.fixture
+def file(filled, tmp_path):
+    """A store with something in every table, as a worker left it that was killed on this machine."""
+    path = shutil.copy(filled, tmp_path / "rota.db")
+    place = open_place(str(path), SETTINGS)
+    with place.depot.snapshot() as reading:
+        for worker in reading.workers():
+            place.liveness.take(worker.id).release(clean=False)
+    return path
+
+
+@pytest.fixture
+def database(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    yield shared_server().url()
+    with shared_server().connect() as raw:
+        raw.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A store with three jobs."""
+    path = tmp_path / "small.db"
+    rota = opened(path)
+    for number in range(3):
+        rota.enqueue("note", {"n": number})
+    rota.close()
+    return path
+
+
+_opened = []
+
+
+@pytest.fixture(autouse=True)
+def closes():
+    yield
+    while _opened:
+        _opened.pop().close()
+
+
+def plain(url, **options):
+    """A Rota that is closed when its test ends."""
+    _opened.append(Rota(url, **{"settings": SETTINGS, **options}))
+    return _opened[-1]
+
+
+def opened(url, **options):
+    """A Rota with a handler that writes down what it is given."""
+    rota = plain(url, **options)
+    rota.noted = []
+
+    @rota.job
+    def note(n: int = 0, text: str = "") -> None:
+        rota.noted.append(n)
+
+    return rota
+
+
+def promoted(source, target, **options):
+    return plain(source).promote(target, **options)
+
+
+# ---- the same on both sides ---------------------------------------------------------------------------------------
+
+
+def test_the_store_of_these_tests_has_every_table_and_every_state(file):
+    found = content(file)
+    assert [table.name for table in TABLES if not found[table.name]] == []
+    assert {row[0] for row in apsw.Connection(str(file)).execute("SELECT status FROM jobs")} == STATES
+    values = {value for rows in found.values() for row in rows for value in row}
+    assert ODD in values
+    assert any(LONG in value for value in values if isinstance(value, str))
+
+
+def test_there_and_back_everything_is_the_same(file, database, tmp_path):
+    before, same = content(file), neutral(file, SETTINGS)
+    there = promoted(file, database)
+    assert neutral(database, SETTINGS) == same
+    back = promoted(database, tmp_path / "back.db")
+    assert (there.tables, there.queue) == (back.tables, back.queue)
+    assert content(tmp_path / "back.db") == before
+
+
+def test_a_copy_counts_every_row_and_has_a_digest_of_every_table(file, database):
+    done = promoted(file, database)
+    assert {name: summed.rows for name, summed in done.tables.items()} == {
+        name: len(rows) for name, rows in neutral(file, SETTINGS).items() if name in done.tables
+    }
+    assert len({summed.digest for summed in done.tables.values()}) == len(TABLES)
+    assert done.queue.rows == len(neutral(file, SETTINGS)["order of the queue"])
+
+
+def test_a_file_that_came_back_is_made_like_any_other(file, database, tmp_path):
+    fresh = schema(file)
+    promoted(file, database)
+    promoted(database, tmp_path / "back.db")
+    assert schema(tmp_path / "back.db") == fresh
+    promoted(tmp_path / "back.db", tmp_path / "copy.db", keep=True)
+    assert schema(tmp_path / "copy.db") == fresh
+
+
+def test_a_store_can_be_moved_between_files(file, tmp_path):
+    before = content(file)
+    promoted(file, tmp_path / "other.db")
+    assert content(tmp_path / "other.db") == before
+
+
+def test_rows_are_digested_alike_however_they_are_batched(small, tmp_path, monkeypatch):
+    whole = promoted(small, tmp_path / "a.db", keep=True)
+    monkeypatch.setattr("rota.engine.summing.BATCH_ROWS", 1)
+    assert promoted(small, tmp_path / "b.db", keep=True).tables == whole.tables
+
+
+# ---- work goes on -------------------------------------------------------------------------------------------------
+
+
+def test_workers_go_on_in_the_order_of_the_queue(tmp_path, database):
+    rota = opened(tmp_path / "rota.db")
+    ids = [rota.enqueue("note", {"n": number}, priority=50 + number % 3 * 10) for number in range(9)]
+    rota.move(ids[8].id, front=True)
+    expected = [job.params["n"] for job in rota.queue()]
+    rota.promote(database)
+    with opened(database).running(concurrency=1) as moved:
+        eventually(lambda: len(moved.noted) == 9, what="nine jobs at the target")
+    moved.close()
+    assert moved.noted == expected
+
+
+def test_numbers_go_on_after_the_highest_that_was_ever_given(file, database, tmp_path):
+    floor = next(iter(apsw.Connection(str(file)).execute("SELECT value FROM meta WHERE key = 'number_floor'")))[0]
+    promoted(file, database)
+    for place, number in ((database, floor + 1), (tmp_path / "back.db", floor + 2)):
+        rota = opened(place)
+        assert rota.enqueue("note").number.endswith(f"-{number:05d}")
+        rota.close()
+        if place == database:
+            promoted(database, tmp_path / "back.db")
+
+
+def test_what_people_change_goes_on_being_audited(file, database):
+    promoted(file, database)
+    rota = opened(database)
+    before = len(rota.audit(limit=100))
+    rota.set_template("note", timeout=5)
+    assert len(rota.audit(limit=100)) > before
+    rota.close()
+
+
+def test_a_job_of_a_dead_worker_is_recovered_where_it_arrived(file, database):
+    promoted(file, database)
+    rota = opened(database, settings=Settings(schema=SCHEMA, lease_ttl=1, beat=0.1, recovery_interval=0.1))
+    (held,) = rota.find(status="RUNNING")
+    with rota.running():
+        eventually(lambda: rota.get(held.id).status is Status.FAILED, what="the end of what a dead worker held")
+    assert [job.attempt for job in rota.chain(held.id)] == [1, 2]
+
+
+def test_rules_are_in_force_at_the_target(small, database, tmp_path):
+    promoted(small, database)
+    rota = opened(database)
+    rota.turn()
+    with pytest.raises(IllegalMove, match="ended cannot change"), rota.transaction() as tx:
+        tx.execute("UPDATE job_ends SET reason = 'x'")
+    rota.close()
+    promoted(database, tmp_path / "back.db")
+    with pytest.raises(apsw.ConstraintError, match="ended cannot change"):
+        apsw.Connection(str(tmp_path / "back.db")).execute("UPDATE jobs SET reason = 'x'")
+
+
+# ---- the source is closed -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("there", ["file", "database"])
+def test_a_store_that_was_moved_says_where_it_went(small, database, tmp_path, there):
+    promoted(small, database)
+    source, target = (small, database) if there == "file" else (database, tmp_path / "back.db")
+    if there == "database":
+        promoted(source, target)
+    with pytest.raises(StoreMoved, match=rf"was moved to .*{'postgresql' if there == 'file' else 'back.db'}.*give that as the store"):
+        plain(source).stats()
+
+
+def test_who_has_the_store_open_is_told_as_well_and_no_job_is_lost(small, database):
+    program = opened(small)
+    program.enqueue("note", {"n": 3})
+    promoted(small, database)
+    with pytest.raises(StoreMoved, match="this store was moved to postgresql://"):
+        program.enqueue("note", {"n": 4})
+    with pytest.raises(StoreMoved):
+        program.enqueue_many([("note", {"n": 5}), ("note", {"n": 6})])
+    with pytest.raises(StoreMoved):
+        program.pause()
+    program.close()
+    moved = opened(database)
+    moved.turn()
+    moved.close()
+    assert moved.noted == [0, 1, 2, 3]
+
+
+def test_who_has_a_database_open_is_told_as_well(small, database, tmp_path):
+    promoted(small, database)
+    program = opened(database)
+    program.enqueue("note", {"n": 3})
+    promoted(database, tmp_path / "back.db")
+    for work in (lambda: program.enqueue("note"), lambda: program.enqueue("note", unique_key="k"), program.pause):
+        with pytest.raises(StoreMoved, match=r"this store was moved to .*back\.db"):
+            work()
+    program.close()
+
+
+def test_a_store_that_comes_back_takes_the_place_of_what_it_left(small, database):
+    promoted(small, database)
+    moved = opened(database)
+    moved.enqueue("note", {"n": 3})
+    moved.turn()
+    moved.close()
+    assert not promoted(database, small).already
+    back = opened(small)
+    back.enqueue("note", {"n": 4})
+    back.turn()
+    back.close()
+    assert back.noted == [4]
+    assert len(content(small)["jobs"]) == 5
+    with pytest.raises(StoreMoved):
+        plain(database).stats()
+
+
+def test_a_store_that_comes_straight_back_is_opened_again(small, database):
+    before = neutral(small, SETTINGS)
+    promoted(small, database)
+    done = promoted(database, small)
+    assert (done.already, done.closed) == (True, True)
+    rota = opened(small)
+    rota.turn()
+    rota.close()
+    assert rota.noted == [0, 1, 2]
+    assert len(before["jobs"]) == 3
+
+
+def test_with_keep_the_source_stays_open(small, database):
+    done = promoted(small, database, keep=True)
+    assert not done.closed
+    rota = opened(small)
+    rota.turn()
+    rota.close()
+    assert rota.noted == [0, 1, 2]
+
+
+def test_a_store_whose_new_place_is_lost_can_be_reopened(small, database):
+    promoted(small, database)
+    rota = opened(small)
+    rota.reopen()
+    rota.turn()
+    rota.close()
+    assert rota.noted == [0, 1, 2]
+    with pytest.raises(CopyRefused, match="was not moved anywhere"):
+        rota.reopen()
+
+
+def test_a_database_can_be_reopened(small, database, tmp_path):
+    promoted(small, database)
+    promoted(database, tmp_path / "back.db")
+    rota = opened(database)
+    rota.reopen()
+    rota.turn()
+    rota.close()
+    assert rota.noted == [0, 1, 2]
+
+
+# ---- again --------------------------------------------------------------------------------------------------------
+
+
+def test_repeated_it_finds_the_same_and_says_so(small, database):
+    first = promoted(small, database)
+    again = promoted(small, database)
+    assert (first.already, again.already, again.closed) == (False, True, True)
+    assert (again.tables, again.queue) == (first.tables, first.queue)
+
+
+def test_repeated_after_the_new_store_has_gone_on_it_changes_nothing(small, database):
+    promoted(small, database)
+    moved = opened(database)
+    moved.turn()
+    moved.close()
+    for options in ({}, {"replace": True}):
+        with pytest.raises(CopyRefused, match=r"was moved to postgresql://.* on .*does not hold the same"):
+            promoted(small, database, **options)
+    assert len(moved.noted) == 3
+    with pytest.raises(CopyRefused, match="was moved to postgresql://"):
+        promoted(small, small.with_name("third.db"))
+
+
+def test_after_a_rehearsal_the_target_is_written_anew_only_if_asked(small, database):
+    promoted(small, database, keep=True)
+    rota = opened(small)
+    rota.enqueue("note", {"n": 3})
+    rota.close()
+    with pytest.raises(CopyRefused, match=r"holds 3 jobs|holds 1 templates, 3 jobs"):
+        promoted(small, database)
+    assert len(neutral(database, SETTINGS)["jobs"]) == 3
+    assert not promoted(small, database, replace=True).already
+    assert len(neutral(database, SETTINGS)["jobs"]) == 4
+
+
+# ---- what is refused ----------------------------------------------------------------------------------------------
+
+
+def test_a_target_that_holds_other_jobs_is_refused(small, tmp_path):
+    other = opened(tmp_path / "other.db")
+    other.enqueue("note")
+    other.close()
+    before = content(tmp_path / "other.db")
+    with pytest.raises(CopyRefused, match=r"other\.db holds 1 templates, 1 jobs that are not those of .*small\.db"):
+        promoted(small, tmp_path / "other.db")
+    assert content(tmp_path / "other.db") == before
+    plain(small).stats()
+
+
+def test_an_empty_store_that_is_there_is_written_to(small, database, tmp_path):
+    for place in (database, tmp_path / "empty.db"):
+        rota = plain(place)
+        rota.stats()
+        rota.close()
+        assert not promoted(small, place, keep=True).already
+        assert neutral(place, SETTINGS) == neutral(small, SETTINGS)
+
+
+def test_a_store_with_a_live_worker_is_refused(small, database):
+    rota = opened(small)
+    with rota.running():
+        worker = rota.workers()[0]
+        with pytest.raises(CopyRefused, match=rf"worker {worker.id} on {worker.host} is alive on .*small\.db: stop it first"):
+            promoted(small, database)
+    rota.close()
+    assert not promoted(small, database).already
+
+
+def test_a_target_with_a_live_worker_is_refused(small, database):
+    rota = opened(database)
+    with rota.running(), pytest.raises(CopyRefused, match="is alive on postgresql://"):
+        promoted(small, database)
+    rota.close()
+
+
+def test_a_worker_elsewhere_is_seen_by_its_beat(small, database):
+    rota = opened(small)
+    store = rota._open().store
+    worker = rota._ids.take(1, rota._clock.now())[0]
+    store.register(worker, host="far.example", kind="worker", job_types=(), now=1)
+    seen = []
+
+    def beat(step):
+        seen.append(step.what)
+        if len(seen) == 2:
+            store.beat(worker, job_types=())
+
+    with pytest.raises(CopyRefused, match=rf"worker {worker} on far\.example is alive"):
+        plain(small).promote(database, progress=beat)
+    assert set(seen) == {"watching"}
+    rota.close()
+
+
+def test_a_worker_of_this_rota_that_only_turns_when_told_is_ended(small, database):
+    rota = opened(small)
+    rota.turn()
+    rota.promote(database)
+    assert rota.noted == [0, 1, 2]
+
+
+def test_the_same_store_twice_is_refused(small, database, tmp_path):
+    (tmp_path / "link.db").symlink_to(small)
+    with pytest.raises(CopyRefused, match="are the same store"):
+        promoted(small, tmp_path / "link.db")
+    promoted(small, database)
+    with pytest.raises(CopyRefused, match="are the same store"):
+        promoted(database, database.replace("127.0.0.1", "localhost"))
+
+
+def test_a_source_that_is_not_there_is_refused(database, tmp_path):
+    for source, target in ((tmp_path / "none.db", database), (database, tmp_path / "none.db")):
+        with pytest.raises(NotFound, match="there is no store at"):
+            promoted(source, target)
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_target_that_can_not_be_is_refused(small, tmp_path):
+    with pytest.raises(StoreUnusable, match="does not exist: make it first"):
+        promoted(small, tmp_path / "nowhere" / "x.db")
+
+
+def test_a_text_that_postgresql_can_not_hold_is_named_before_anything_is_written(small, database):
+    rota = opened(small)
+    job = rota.enqueue("note", {"text": "\0 in params is JSON's matter"})
+    rota.cancel(job.id, reason="not \0 this")
+    rota.close()
+    with pytest.raises(CopyRefused, match=r"table jobs, number 4: reason has a NUL character.*--mend"):
+        promoted(small, database)
+    assert neutral(database, SETTINGS)["jobs"] == []
+    done = promoted(small, database, mend=True)
+    assert done.mended == 1
+    moved = plain(database)
+    assert moved.get(job.id).reason == "not \N{REPLACEMENT CHARACTER} this"
+    assert moved.get(job.id).params == {"text": "\0 in params is JSON's matter"}
+    moved.close()
+
+
+def test_between_files_a_nul_is_just_a_character(small, tmp_path):
+    rota = opened(small)
+    rota.cancel(rota.enqueue("note").id, reason="not \0 this")
+    rota.close()
+    before = content(small)
+    promoted(small, tmp_path / "other.db")
+    assert content(tmp_path / "other.db") == before
+
+
+def test_a_copy_that_is_not_the_same_is_not_kept(small, database, monkeypatch):
+    from rota.stores.postgres.copying import Writing
+
+    write = Writing.write
+
+    def forgetful(self, table, rows):
+        write(self, table, rows[:-1] if table.name == "jobs" else rows)
+
+    monkeypatch.setattr(Writing, "write", forgetful)
+    with pytest.raises(Exception, match=r"the copy is not the same in jobs: 3 rows, .* but 2 rows"):
+        promoted(small, database)
+    assert neutral(database, SETTINGS)["jobs"] == []
+    plain(small).stats()
+
+
+def test_tables_of_others_stay_where_they_are_and_are_named(small, tmp_path):
+    apsw.Connection(str(small)).execute("CREATE TABLE orders (id INTEGER); INSERT INTO orders VALUES (7)")
+    done = promoted(small, tmp_path / "other.db")
+    assert done.left_out == ["orders"]
+    promoted(tmp_path / "other.db", small)
+    assert list(apsw.Connection(str(small)).execute("SELECT id FROM orders")) == [(7,)]
+
+
+# ---- others meanwhile ---------------------------------------------------------------------------------------------
+
+
+def test_who_enqueues_while_a_store_is_moved_waits_and_is_told(small, database):
+    program = opened(small)
+    program.enqueue("note", {"n": 3})
+    outcome = []
+
+    def enqueue():
+        try:
+            outcome.append(program.enqueue("note", {"n": 4}))
+        except StoreMoved as error:
+            outcome.append(error)
+
+    late = threading.Thread(target=enqueue)
+
+    def begin(step):
+        if step.what == "copying" and not late.ident:
+            late.start()
+            late.join(0.3)
+            assert late.is_alive()
+
+    done = plain(small).promote(database, progress=begin)
+    late.join(20)
+    assert isinstance(outcome[0], StoreMoved)
+    assert done.tables["jobs"].rows == 4
+    program.close()
+
+
+def test_who_enqueues_while_a_store_is_only_copied_does_not_wait(small, database):
+    program = opened(small)
+    program.enqueue("note", {"n": 3})
+
+    def enqueue(step):
+        if step.what in {"copying", "verifying"}:
+            program.enqueue("note", {"n": 4})
+
+    done = plain(small).promote(database, keep=True, progress=enqueue)
+    assert done.tables["jobs"].rows == 4
+    assert len(neutral(database, SETTINGS)["jobs"]) == 4
+    assert len(content(small)["jobs"]) > 4
+    program.close()
+
+
+def test_who_has_the_store_in_a_transaction_is_waited_for(small, database):
+    program = opened(small)
+    impatient = Settings(schema=SCHEMA, lease_ttl=1, busy_timeout=0.2)
+    with program.transaction() as tx:
+        program.enqueue("note", transaction=tx)
+        with pytest.raises(StoreBusy):
+            Rota(small, settings=impatient).promote(database)
+    program.close()
+    assert promoted(small, database).tables["jobs"].rows == 4
+
+
+# ---- who may, and how it is told ----------------------------------------------------------------------------------
+
+
+def test_only_a_system_manager_may(small, database):
+    rota = opened(small)
+    rota.add_user("root", role="system_manager")
+    rota.add_user("ada", role="admin")
+    rota.close()
+    with pytest.raises(PermissionDenied, match="'ada'"):
+        promoted(small, database, actor="ada")
+    promoted(small, database, actor="root")
+    with pytest.raises(PermissionDenied, match="'ada'"):
+        plain(small).reopen(actor="ada")
+    with pytest.raises(PermissionDenied, match="'ada'"):
+        promoted(small, database, actor="ada")
+    assert promoted(small, database, actor="root").already
+
+
+def test_the_target_asks_its_own_gate_before_it_is_replaced(small, tmp_path):
+    other = opened(tmp_path / "other.db")
+    other.add_user("owner", role="system_manager")
+    other.close()
+    with pytest.raises(PermissionDenied, match="'root' is no user of this store"):
+        promoted(small, tmp_path / "other.db", replace=True, actor="root")
+
+
+@pytest.fixture
+def cli(tmp_path, small, database):
+    made = Cli(tmp_path)
+    made.env |= {"ROTA_SCHEMA": SCHEMA, "ROTA_LEASE_TTL": "1"}
+    yield made
+    made.close()
+
+
+def test_the_command_says_what_it_did_and_what_to_do_next(cli, small, database):
+    result = cli("promote", str(small), database)
+    assert result.exit_code == 0
+    words = " ".join(result.stdout.split())
+    assert f"has everything that {small} held: all {len(TABLES)} tables and the order of the queue are the same on both sides" in words
+    assert f"{small} is closed" in words
+    assert f"ROTA_STORE={database}" in words
+    assert "copying jobs" in result.stderr
+    assert "verifying jobs" in result.stderr
+    assert "held the same already" in cli.ok("promote", str(small), database)
+
+
+def test_the_command_goes_back_and_has_json(cli, small, database):
+    cli.ok("promote", str(small), database)
+    told = cli.json("promote", database, str(small))
+    assert (told["already"], told["closed"], told["tables"]["jobs"]["rows"]) == (True, True, 3)
+    assert told["target"] == str(small)
+
+
+def test_with_one_store_named_the_source_is_the_usual_one(cli, small, database):
+    told = cli.json("promote", database, "--store", str(small), "--keep")
+    assert (told["source"], told["closed"]) == (str(small), False)
+    assert "stays open" in cli.ok("promote", str(small), database, "--keep")
+
+
+def test_the_command_refuses_in_one_line(cli, small, database, tmp_path):
+    for arguments, code, words in (
+        (("promote", str(tmp_path / "none.db"), database), 3, "there is no store at"),
+        (("promote", "a", "b", "c"), 2, "give a source and a target"),
+        (("promote", "a", "b", "--store", "c"), 2, "named twice"),
+        (("promote", str(small), str(small)), 1, "are the same store"),
+        (("promote", str(small), "mysql://x"), 1, "mysql:// is not a store"),
+    ):
+        result = cli(*arguments)
+        assert result.exit_code == code, result.output
+        assert words in " ".join(result.stderr.split())
+
+
+def test_a_moved_store_is_one_line_for_every_command_until_it_is_reopened(cli, small, database):
+    cli.ok("promote", str(small), database)
+    result = cli("stats", "--store", str(small))
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert "(store_moved)" in result.stderr
+    assert "is open again" in cli.ok("reopen", "--store", str(small))
+    cli.ok("stats", "--store", str(small))
+
+
+def test_on_a_terminal_there_is_a_bar(cli, small, database):
+    pty = pytest.importorskip("pty")
+    import os
+
+    ours, theirs = pty.openpty()
+    environment = cli.environment() | {"TERM": "xterm"}
+    command = [sys.executable, "-m", "rota", "promote", str(small), database]
+    done = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    os.close(ours)
+    assert done.wait(30) == 0
+    done.stdout.close()
+    assert "━".encode() in shown
