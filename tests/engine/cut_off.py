@@ -32,8 +32,8 @@ def heedful(ctx, path):
 async def awaiting(ctx, path):
     note(path, f"begin async {ctx.attempt}")
     try:
-        while ctx.attempt == 1:
-            await asyncio.sleep(0.005)
+        if ctx.attempt == 1:
+            await asyncio.Event().wait()
     finally:
         note(path, f"end async {ctx.attempt}")
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from rota.compose import Opened
 from rota.engine.driver import Driver
 from rota.engine.guard import EXIT_CUT_OFF
 from rota.errors import InvalidOption, StoreUnavailable
-from rota.model.decide import CUT_OFF_ERROR
+from rota.model.decide import CUT_OFF_ERROR, Crashed
 from rota.ports.liveness import Life
 from tests.engine import cut_off
 from tests.engine.cut_off import notes
@@ -97,11 +98,9 @@ class Rig:
         self.worker = self.driver.worker
         self.left = []
         self.guard._leave = self.left.append
-        self.other = None
         if watched:
-            self.other = self.real.store
-            self.other_id = self.rota._ids.take(1, self.rota._clock.now())[0]
-            self.other.register(self.other_id, host="elsewhere", kind="worker", job_types=[], now=self.rota._clock.now())
+            now = self.rota._clock.now()
+            self.real.store.register(self.rota._ids.take(1, now)[0], host="elsewhere", kind="worker", job_types=[], now=now)
         self.driver.start()
 
     @property
@@ -122,8 +121,7 @@ class Rig:
 
     def close(self):
         self.line.mend()
-        with open(self.go, "w"):
-            pass
+        Path(self.go).touch()
         self.driver.stop(grace_s=2)
         self.rota.close()
 
@@ -174,7 +172,7 @@ def test_a_worker_that_nobody_elsewhere_watches_lets_its_handlers_go_on(make_rig
     rig.line.cut()
     time.sleep(1.5)
     assert not rig.guard.tripped
-    open(rig.go, "w").close()
+    Path(rig.go).touch()
     rig.until_noted("end deaf 1")
     rig.line.mend()
     eventually(lambda: rig.chain(job) == ["COMPLETED"], what="its end")
@@ -202,7 +200,7 @@ def test_beats_wait_for_no_turn(make_rig):
     rig.worker.poke()
     time.sleep(2.5)
     assert not rig.guard.tripped
-    open(rig.go, "w").close()
+    Path(rig.go).touch()
     rig.line.mend()
     eventually(lambda: rig.chain(jobs[0]) == ["COMPLETED"], what="its end")
 
@@ -235,8 +233,6 @@ def test_one_that_was_given_up_meanwhile_goes_on_under_another_id_and_its_late_r
     assert store.give_up_worker(before, beat=seen.beat, now=now)
     desk = Desk(store)
     desk.ids, desk.now, desk.worker = rig.rota._ids, now, before
-    from rota.model.decide import Crashed
-
     desk.recover(before, Crashed())
     rig.line.mend()
     eventually(lambda: rig.worker.id != before, what="another id")
@@ -251,7 +247,6 @@ def test_one_that_was_given_up_while_a_handler_runs_learns_it_from_its_beat_and_
     rig.until_noted("begin thread 1")
     before = rig.worker.id
     eventually(lambda: rig.worker.standing.renewal.watched, what="that others are seen")
-    (seen,) = [worker for worker in rig.real.store.workers() if worker.id == before]
     eventually(
         lambda: any(
             rig.real.store.give_up_worker(before, beat=worker.beat, now=rig.rota._clock.now())

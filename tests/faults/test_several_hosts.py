@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from contextlib import closing
 from datetime import timedelta
+from itertools import pairwise
 
 import psutil
 import pytest
@@ -16,6 +18,7 @@ from rota.engine.guard import EXIT_CUT_OFF
 from rota.model.decide import CUT_OFF_ERROR
 from rota.model.values import SECOND
 from rota.ports.clock import SystemClock
+from rota.stores.postgres.address import DOOR
 from tests.faults.hosts import SMALL, WATCHFUL, Hosts, Network
 from tests.support.postgres import TUNED, make_server
 from tests.support.waiting import eventually
@@ -218,6 +221,28 @@ def test_a_process_that_is_stopped_inside_a_transaction_keeps_nobody_out_for_lon
         os.waitpid(pid, 0)
 
 
+def test_a_beat_waits_neither_for_the_stores_door_nor_for_a_connection_that_others_wait_with(hosts, server):
+    settings = Settings(**(SMALL | {"pool_size": 2, "busy_timeout": 20}))
+    with closing(Rota(hosts.url, settings=settings)) as rota:
+        store = rota._open().store
+        rota.job(lambda: None, name="act")
+        rota.enqueue("act")
+        worker, now = rota._ids.take(1, rota._clock.now())[0], rota._clock.now()
+        store.register(worker, host="h", kind="worker", job_types=[], now=now)
+        with server.connect() as other:
+            other.execute("SELECT pg_advisory_lock(%s, %s)", store.address.key(DOOR))
+            waiting = [threading.Thread(target=rota.enqueue, args=("act",)) for _ in range(3)]
+            for thread in waiting:
+                thread.start()
+            time.sleep(0.3)
+            began = time.monotonic()
+            assert store.beat(worker, job_types=[])
+            assert time.monotonic() - began < 1
+            assert all(thread.is_alive() for thread in waiting)
+        for thread in waiting:
+            thread.join(10)
+
+
 # ---- clocks --------------------------------------------------------------------------------------------------------
 
 
@@ -237,7 +262,7 @@ def test_machines_whose_clocks_are_an_hour_apart_fire_every_due_time_once_and_gi
     assert {str(each.fate) for each in found} == {"FIRED"}
     at = sorted(each.due_at for each in found)
     assert len(at) == len(set(at))
-    assert {later - sooner for sooner, later in zip(at, at[1:], strict=False)} == {timedelta(seconds=1)}
+    assert {later - sooner for sooner, later in pairwise(at)} == {timedelta(seconds=1)}
     assert rota.verify_schedules().problems == ()
     assert set(beats(rota)) == {early.worker_id, late.worker_id}
     assert "is gone" not in early.text + late.text

@@ -237,3 +237,25 @@ CALLERS = [
     SqlalchemyAsyncConnection,
     Django,
 ]
+
+
+def shipped(shop):
+    """Return the orders that there are jobs of."""
+    return sorted(job.params["order"] for job in shop.find() if job.params["order"])
+
+
+def orders(database):
+    """Return the orders that are committed."""
+    return [row[0] for row in database._raw.execute("SELECT id FROM public.orders ORDER BY id")]
+
+
+def state_of(caller):
+    """Return everything about a session that a guest could leave behind."""
+    # Those of the language that triggers are written in come with the first trigger of anybody.
+    settings = {
+        row["name"]: row["setting"] for row in caller.execute("SELECT name, setting FROM pg_settings WHERE name NOT LIKE 'plpgsql.%'")
+    }
+    prepared = caller.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%job_live%'")
+    tables = caller.execute("SELECT to_regclass('job_live') IS NULL AS unseen, to_regclass('orders') IS NULL AS gone")
+    raw = caller.raw
+    return settings, prepared, tables, raw.autocommit, raw.row_factory, raw.cursor_factory, raw.prepare_threshold, raw.info.pipeline_status

@@ -13,12 +13,13 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 
 TUNED = {
@@ -35,8 +36,8 @@ TUNED = {
 class Server:
     """One cluster of our own."""
 
-    def __init__(self, folder: Path, **tuned: str) -> None:
-        """Make the cluster; `start` starts it."""
+    def __init__(self, folder: Path, *, replica_of: Server | None = None, **tuned: str) -> None:
+        """Make the cluster; `start` starts it. A replica is given everything that the other has, and follows it from then on."""
         self.folder = folder
         self.data = folder / "data"
         self.port = free_port()
@@ -46,7 +47,10 @@ class Server:
         self.user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
         if os.geteuid() == 0:
             shutil.chown(folder, self.user)
-        self.run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "--locale=C", "-E", "UTF8", "--no-sync")
+        if replica_of is None:
+            self.run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "--locale=C", "-E", "UTF8", "--no-sync")
+        else:
+            self.run("pg_basebackup", "-d", replica_of.url(), "-D", str(self.data), "-R", "-c", "fast", "--no-sync")
 
     def start(self) -> None:
         """Start it and wait until it takes connections."""
@@ -57,6 +61,23 @@ class Server:
     def stop(self, mode: str = "fast") -> None:
         """Stop it: fast, or immediate as if the power went."""
         self.run("pg_ctl", "-D", str(self.data), "-w", "-m", mode, "stop", check=False)
+
+    def kill(self) -> None:
+        """Kill every process of it at once, as if the machine was gone."""
+        first = psutil.Process(int((self.data / "postmaster.pid").read_text().split("\n")[0]))
+        for process in [first, *first.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def promote(self) -> None:
+        """Make a replica the one that is written."""
+        self.run("pg_ctl", "-D", str(self.data), "-w", "promote")
+
+    def set(self, name: str, value: str | None) -> None:
+        """Change a setting of the running server; None: back to what it was."""
+        with self.connect() as raw:
+            raw.execute((f"ALTER SYSTEM RESET {name}" if value is None else f"ALTER SYSTEM SET {name} = '{value}'").encode())
+            raw.execute(b"SELECT pg_reload_conf()")
 
     def throw_away(self) -> None:
         """Stop it and remove the folder."""
@@ -94,11 +115,11 @@ class Server:
             raise AssertionError(f"{program} ended with {done.returncode}: {said}")
 
 
-def make_server(**tuned: str) -> Server:
+def make_server(replica_of: Server | None = None, **tuned: str) -> Server:
     """Make and start a server in a folder of its own; the caller throws it away."""
     folder = Path(tempfile.mkdtemp(prefix="rota-postgres-"))
     folder.chmod(0o755)
-    server = Server(folder, **tuned)
+    server = Server(folder, replica_of=replica_of, **tuned)
     server.start()
     return server
 
@@ -112,12 +133,13 @@ def shared_server() -> Server:
 
 
 @contextmanager
-def fresh_database() -> Iterator[str]:
-    """Make a database of its own on the shared server for the time of a block; return its address."""
-    server, name = shared_server(), f"fresh_{next(_numbers)}"
+def fresh_database(server: Server | None = None) -> Iterator[str]:
+    """Make a database of its own for the time of a block, on the shared server unless another is named; return its address."""
+    server, name = server or shared_server(), f"fresh_{next(_numbers)}"
     with server.connect() as raw:
         raw.execute(f"CREATE DATABASE {name}".encode())
-        yield server.url(name)
+    yield server.url(name)
+    with server.connect() as raw:
         raw.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 

@@ -130,7 +130,7 @@ def test_what_is_refused_is_one_line_with_its_code_and_exit_code_1(cli):
     for args, code in [
         (("enqueue", "nosuch"), "unknown_template"),
         (("enqueue", "greet", "--priority", "101"), "invalid_option"),
-        (("enqueue", "greet", "--store", "postgresql://there"), "invalid_option"),
+        (("enqueue", "greet", "--store", "redis://there"), "invalid_option"),
     ]:
         result = cli(*args)
         assert (result.exit_code, result.stdout) == (1, "")

@@ -88,7 +88,7 @@ def test_a_worker_whose_lock_is_free_is_gone(doctor, desk):
     desk.store.register(desk.worker, host="here", kind="worker", job_types=["t"], now=desk.now)
     lease.release(clean=False)
     gone, _ = doctor("workers")
-    one([gone], State.ADVICE, desk.worker, "is gone", "holds 0 jobs", "recover()")
+    one([gone], State.ADVICE, desk.worker, "is gone", "holds 0 jobs", "rota recover")
     desk.add()
     desk.claim_one()
     gone, _ = doctor("workers")
@@ -126,7 +126,7 @@ def test_jobs_that_run_under_a_worker_that_has_ended(doctor, desk):
     desk.claim_one()
     one(doctor("left behind"), State.OK)
     desk.store.end_worker(desk.worker, now=desk.now)
-    one(doctor("left behind"), State.PROBLEM, "1 jobs are RUNNING under workers that have ended", "recover()")
+    one(doctor("left behind"), State.PROBLEM, "1 jobs are RUNNING under workers that have ended", "rota recover")
 
 
 def test_a_job_that_was_due_long_ago(doctor, desk):

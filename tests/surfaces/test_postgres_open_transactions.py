@@ -11,8 +11,9 @@ import pytest
 from rota import Settings
 from rota.errors import NotFound, StoreBusy, TemplateInUse, UnknownParent
 from rota.stores.postgres.connection import Db
+from rota.stores.postgres.copying import PostgresDepot
 from rota.stores.postgres.guest import Lent
-from tests.support.callers import Psycopg, PsycopgAsync
+from tests.support.callers import Psycopg, PsycopgAsync, shipped
 from tests.support.waiting import eventually
 
 IMPATIENT = Settings(busy_timeout=2.0)
@@ -147,6 +148,25 @@ def test_a_job_with_parents_has_the_store_to_itself_until_the_commit(caller, sho
     assert asked.result(20)
 
 
+def test_of_two_callers_who_wait_for_each_other_one_is_told_and_keeps_its_transaction(caller, shop, pool, database):
+    """One has a row that the other wants, and wants the store, which the other has."""
+    parent = shop.enqueue("ship", {"order": 1})
+    with closing(Psycopg()) as other:
+        caller.execute("SET deadlock_timeout = '100ms'")
+        other.execute("SET deadlock_timeout = '20s'")
+        caller.execute("INSERT INTO orders VALUES (1)")
+        other.enqueue(shop, "ship", {"order": 2}, depends_on=[parent])
+        theirs = pool.submit(other.execute, "INSERT INTO orders VALUES (1)")
+        eventually(lambda: waits(database, "transactionid"), what="the other waits")
+        with pytest.raises(StoreBusy, match="in each other's way"):
+            caller.enqueue(shop, "ship", {"order": 3}, depends_on=[parent])
+        assert caller.execute("SELECT id FROM orders") == [{"id": 1}]
+        caller.rollback()
+        theirs.result(20)
+        other.commit()
+    assert len(shop.find(status="PENDING")) == 1
+
+
 def test_what_a_refused_job_with_parents_locked_is_free_again(caller, shop):
     with pytest.raises(UnknownParent):
         caller.enqueue(shop, "ship", {"order": 2}, depends_on=["01a1df78-391a-7000-801e-bf0e68a814c6"])
@@ -160,3 +180,15 @@ def test_a_template_is_not_deleted_while_a_guest_may_have_jobs_of_it(caller, sho
     caller.commit()
     with pytest.raises(TemplateInUse):
         asked.result(20)
+
+
+def test_a_store_is_not_copied_while_a_guest_may_have_jobs_in_it(caller, shop, pool, database, settings):
+    def hold():
+        with PostgresDepot(database.server.url(), settings).hold():
+            return shipped(shop)
+
+    caller.enqueue(shop, "ship", {"order": 1})
+    copied = pool.submit(hold)
+    eventually(lambda: waits(database, "advisory"), what="the copy waits")
+    caller.commit()
+    assert copied.result(20) == [1]

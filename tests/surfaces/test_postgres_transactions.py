@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from contextlib import closing
 from decimal import Decimal
 
 import psycopg
 import pytest
-import sqlalchemy as sa
-from django.db.utils import ConnectionHandler
 from psycopg.types.numeric import IntDumper
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
-from sqlalchemy.pool import NullPool
+from sqlalchemy.orm import scoped_session, sessionmaker
 
 from rota import NewJob, Settings
-from rota.errors import DuplicateJob, InvalidParams, QueueFull, StoreBusy, StoreUnusable, TransactionMisuse
-from tests.support.callers import CALLERS, Django, Psycopg, PsycopgAsync, SqlalchemyConnection, SqlalchemySession, configure_django
-from tests.support.postgres import make_server
+from rota.errors import DuplicateJob, InvalidParams, TransactionMisuse
+from tests.support.callers import CALLERS, Django, Psycopg, PsycopgAsync, SqlalchemySession, orders, shipped, state_of
 from tests.support.waiting import eventually
 
 
@@ -28,15 +23,6 @@ def caller(request, shop):
     made.begin()
     yield made
     made.close()
-
-
-def shipped(shop):
-    """Return the orders that there are jobs of."""
-    return sorted(job.params["order"] for job in shop.find() if job.params["order"])
-
-
-def orders(database):
-    return [row[0] for row in database._raw.execute("SELECT id FROM public.orders ORDER BY id")]
 
 
 def test_order_and_job_are_there_after_the_commit_and_not_before(caller, shop, database):
@@ -75,6 +61,18 @@ def test_a_refusal_leaves_the_transaction_as_it_was(caller, shop, database):
     assert (shipped(shop), orders(database)) == ([1, 2], [1, 2])
 
 
+def test_a_transaction_that_has_failed_is_refused_until_it_is_rolled_back(caller, shop):
+    with pytest.raises(Exception, match="division by zero"):
+        caller.execute("SELECT 1 / 0")
+    with pytest.raises(TransactionMisuse, match="roll back"):
+        caller.enqueue(shop, "ship", {"order": 1})
+    caller.rollback()
+    caller.begin()
+    caller.enqueue(shop, "ship", {"order": 1})
+    caller.commit()
+    assert shipped(shop) == [1]
+
+
 def test_a_key_taken_in_the_same_transaction_names_its_holder(caller, shop):
     first = caller.enqueue(shop, "ship", {"order": 1}, unique_key="one")
     again = caller.enqueue(shop, "ship", {"order": 1}, unique_key="one")
@@ -91,18 +89,6 @@ def test_a_child_waits_for_a_parent_of_the_same_transaction(caller, shop):
     assert (str(child.status), child.blockers) == ("PENDING", 1)
     caller.commit()
     assert [str(shop.get(job.id).status) for job in (parent, child)] == ["QUEUED", "PENDING"]
-
-
-def state_of(caller):
-    """Return everything about a session that a guest could leave behind."""
-    # Those of the language that triggers are written in come with the first trigger of anybody.
-    settings = {
-        row["name"]: row["setting"] for row in caller.execute("SELECT name, setting FROM pg_settings WHERE name NOT LIKE 'plpgsql.%'")
-    }
-    prepared = caller.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%job_live%'")
-    tables = caller.execute("SELECT to_regclass('job_live') IS NULL AS unseen, to_regclass('orders') IS NULL AS gone")
-    raw = caller.raw
-    return settings, prepared, tables, raw.autocommit, raw.row_factory, raw.cursor_factory, raw.prepare_threshold, raw.info.pipeline_status
 
 
 @pytest.mark.parametrize("local", ["", "LOCAL"])
@@ -188,137 +174,6 @@ def test_items_may_be_read_from_the_same_connection_meanwhile(shop):
     assert shipped(shop) == [1, 2, 3, 4, 5]
 
 
-# ---- what is refused -------------------------------------------------------------------------------------------------
-
-
-def test_a_limit_refuses_and_the_transaction_goes_on(shop, database):
-    shop.create_organization("acme", max_queued=1)
-    with closing(Psycopg()) as caller:
-        caller.enqueue(shop, "ship", {"order": 1}, organization="acme")
-        with pytest.raises(QueueFull):
-            caller.enqueue(shop, "ship", {"order": 2}, organization="acme")
-        caller.execute("INSERT INTO orders VALUES (1)")
-        caller.commit()
-    assert (shipped(shop), orders(database)) == ([1], [1])
-
-
-@pytest.mark.parametrize("kind", [Psycopg, SqlalchemyConnection, PsycopgAsync])
-def test_a_connection_in_autocommit_mode_needs_a_transaction(kind, shop):
-    with closing(kind()) as caller:
-        if kind is SqlalchemyConnection:
-            caller.handle.execution_options(isolation_level="AUTOCOMMIT")
-        elif kind is PsycopgAsync:
-            caller.run(caller.handle.set_autocommit(True))
-        else:
-            caller.handle.autocommit = True
-        with pytest.raises(TransactionMisuse, match=r"autocommit mode and in no transaction.*with connection.transaction"):
-            caller.enqueue(shop, "ship", {"order": 1})
-    assert shipped(shop) == []
-
-
-def test_django_outside_of_an_atomic_block_is_in_autocommit_mode(shop):
-    with closing(Django()) as caller, pytest.raises(TransactionMisuse, match=r"with transaction\.atomic"):
-        caller.enqueue(shop, "ship", {"order": 1})
-
-
-@pytest.mark.parametrize("kind", [Psycopg, PsycopgAsync, SqlalchemyConnection])
-def test_a_closed_connection_is_refused(kind, shop):
-    caller = kind()
-    if kind is PsycopgAsync:
-        caller.run(caller.handle.close())
-    else:
-        caller.close()
-    with pytest.raises(TransactionMisuse, match="is closed"):
-        caller.enqueue(shop, "ship", {"order": 1})
-    caller.close()
-
-
-def test_a_transaction_that_has_failed_is_refused_until_it_is_rolled_back(caller, shop):
-    with pytest.raises(Exception, match="division by zero"):
-        caller.execute("SELECT 1 / 0")
-    with pytest.raises(TransactionMisuse, match="roll back"):
-        caller.enqueue(shop, "ship", {"order": 1})
-    caller.rollback()
-    caller.begin()
-    caller.enqueue(shop, "ship", {"order": 1})
-    caller.commit()
-    assert shipped(shop) == [1]
-
-
-def test_a_connection_in_a_pipeline_is_refused(shop):
-    with closing(Psycopg()) as caller, caller.raw.pipeline(), pytest.raises(TransactionMisuse, match="pipeline"):
-        caller.enqueue(shop, "ship", {"order": 1})
-
-
-def test_a_connection_in_the_middle_of_a_copy_is_refused(shop):
-    with closing(Psycopg()) as caller, caller.raw.cursor().copy("COPY orders FROM STDIN"), pytest.raises(TransactionMisuse, match="COPY"):
-        caller.enqueue(shop, "ship", {"order": 1})
-
-
-def test_a_read_only_transaction_is_refused(shop):
-    with closing(Psycopg()) as caller:
-        caller.execute("SET TRANSACTION READ ONLY")
-        with pytest.raises(TransactionMisuse, match="READ ONLY"):
-            caller.enqueue(shop, "ship", {"order": 1})
-
-
-def test_a_connection_that_speaks_another_encoding_is_refused(shop):
-    with closing(Psycopg()) as caller:
-        caller.execute("SET client_encoding = 'LATIN1'")
-        with pytest.raises(TransactionMisuse, match=r"LATIN1.*client_encoding=UTF8"):
-            caller.enqueue(shop, "ship", {"order": 1})
-
-
-def test_a_connection_to_another_database_is_refused(shop, database):
-    with (
-        psycopg.connect(database.server.url("template1")) as other,
-        pytest.raises(TransactionMisuse, match="to database 'template1', and jobs"),
-    ):
-        shop.enqueue("ship", {"order": 1}, transaction=other)
-
-
-def test_a_database_of_the_same_name_on_another_server_is_refused(shop):
-    server = make_server(fsync="off")
-    try:
-        with psycopg.connect(server.url()) as other, pytest.raises(TransactionMisuse, match="of another server"):
-            shop.enqueue("ship", {"order": 1}, transaction=other)
-    finally:
-        server.throw_away()
-
-
-def test_a_role_without_rights_is_told_which_and_has_enough_with_a_submitters(shop, database):
-    database._raw.execute("DROP ROLE IF EXISTS clerk; CREATE ROLE clerk LOGIN")
-    with psycopg.connect(database.server.url(user="clerk")) as theirs:
-        with pytest.raises(StoreUnusable, match=r"role 'clerk'.*`rota grants clerk --kind submitter`"):
-            shop.enqueue("ship", {"order": 1}, transaction=theirs)
-        theirs.rollback()
-        for grant in shop.grants("clerk", kind="submitter"):
-            database._raw.execute(grant)
-        parent = shop.enqueue("ship", {"order": 1}, transaction=theirs, unique_key="k")
-        shop.enqueue_many([("ship", {"order": 2}), ("ship", {"order": 3})], transaction=theirs)
-        shop.enqueue("ship", {"order": 4}, transaction=theirs, depends_on=[parent])
-        theirs.commit()
-    database._raw.execute("DROP OWNED BY clerk; DROP ROLE clerk")
-    assert shipped(shop) == [1, 2, 3, 4]
-
-
-def test_what_has_no_psycopg_connection_is_refused_saying_what_is_taken(shop, tmp_path):
-    engine = sa.create_engine("sqlite://", poolclass=NullPool)
-    configure_django()
-    django = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "d.db")}})["default"]
-    with closing(sqlite3.connect(":memory:")) as plain, Session(engine) as session, closing(django):
-        for given, driver in [(plain, "sqlite3.Connection"), (session, "driven by sqlite3.Connection"), (django, "django.*driven by")]:
-            with pytest.raises(TransactionMisuse, match=f"takes what `with rota.transaction.*psycopg Connection.*{driver}"):
-                shop.enqueue("ship", {"order": 1}, transaction=given)
-        with pytest.raises(TransactionMisuse, match=r"this is builtins\.str"):
-            shop.enqueue("ship", {"order": 1}, transaction="BEGIN")
-
-
-def test_a_store_on_a_file_takes_only_its_own_transactions(rota):
-    with closing(Psycopg()) as caller, pytest.raises(TransactionMisuse, match="of the same Rota"):
-        rota.enqueue("ship", transaction=caller.handle)
-
-
 # ---- asynchronous ones -----------------------------------------------------------------------------------------------
 
 
@@ -402,33 +257,3 @@ def test_a_program_that_ends_while_one_waits_is_not_held_up(shut, database):
     assert asked.cancelled()
     connection.pgconn.finish()
     assert shipped(shut) == []
-
-
-# ---- isolation -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-def test_a_transaction_that_sees_one_moment_takes_plain_jobs_and_no_others(shop, level):
-    with closing(Psycopg()) as caller:
-        caller.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
-        caller.execute("SELECT 1")
-        caller.enqueue(shop, "ship", {"order": 1})
-        with pytest.raises(TransactionMisuse, match="READ COMMITTED"):
-            caller.enqueue(shop, "ship", {"order": 2}, unique_key="k")
-        with pytest.raises(TransactionMisuse, match="READ COMMITTED"):
-            caller.enqueue(shop, "ship", {"order": 2}, depends_on=[shop.find()[0]])
-        caller.commit()
-    assert shipped(shop) == [1]
-
-
-def test_templates_that_changed_after_that_moment_are_an_error_and_not_an_endless_loop(shop):
-    with closing(Psycopg()) as caller:
-        caller.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        caller.execute("SELECT 1")
-        shop.set_template("ship", max_retries=1)
-        with pytest.raises(StoreBusy, match="begin it again"):
-            caller.enqueue(shop, "ship", {"order": 1})
-        caller.rollback()
-        caller.enqueue(shop, "ship", {"order": 1})
-        caller.commit()
-    assert shipped(shop) == [1]

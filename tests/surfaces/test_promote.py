@@ -12,7 +12,7 @@ import pytest
 
 from rota import Rota, Settings
 from rota.compose import open_place
-from rota.errors import CopyRefused, IllegalMove, NotFound, PermissionDenied, StoreBusy, StoreMoved, StoreUnusable
+from rota.errors import CopyRefused, IllegalMove, NotFound, PermissionDenied, StoreBusy, StoreMoved, StoreUnavailable, StoreUnusable
 from rota.model.states import Status
 from rota.stores.relational.tables import TABLES
 from tests.support.postgres import shared_server
@@ -525,6 +525,56 @@ def test_who_has_the_store_in_a_transaction_is_waited_for(small, database):
     assert promoted(small, database).tables["jobs"].rows == 4
 
 
+@pytest.mark.parametrize("step", ["copying", "verifying"])
+@pytest.mark.parametrize("back", [False, True], ids=["there", "back"])
+def test_a_connection_that_is_lost_on_the_way_leaves_both_sides_as_they_were(small, database, tmp_path, step, back):
+    promoted(small, database) if back else None
+    source, target = (database, tmp_path / "back.db") if back else (small, database)
+    before = neutral(source, SETTINGS)
+
+    def cut(now):
+        if (now.what, now.table) == (step, "jobs"):
+            with shared_server().connect() as raw:
+                # All of them: who reads, who writes, and who keeps others out.
+                raw.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rota'")
+
+    with pytest.raises(StoreUnavailable):
+        promoted(source, target, progress=cut)
+    assert not (tmp_path / "back.db").exists()
+    assert back or neutral(database, SETTINGS)["jobs"] == []
+    assert neutral(source, SETTINGS) == before
+    assert not promoted(source, target).already
+
+
+def test_a_lock_that_is_lost_on_the_way_is_noticed_before_the_copy_is_kept(small, database, tmp_path):
+    promoted(small, database)
+
+    def cut(now):
+        if (now.what, now.table) == ("verifying", "jobs"):
+            with shared_server().connect() as raw:
+                raw.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted")
+
+    with pytest.raises(StoreUnavailable):
+        promoted(database, tmp_path / "back.db", progress=cut)
+    assert not (tmp_path / "back.db").exists()
+    opened(database).enqueue("note")
+
+
+@pytest.mark.parametrize("there", ["file", "database"])
+def test_a_worker_that_wakes_up_after_the_move_can_not_renew_its_lease(small, database, tmp_path, there):
+    if there == "database":
+        promoted(small, database)
+    source, target = (small, database) if there == "file" else (database, tmp_path / "back.db")
+    rota = opened(source)
+    store = rota._open().store
+    worker = rota._ids.take(1, 1)[0]
+    store.register(worker, host="far.example", kind="worker", job_types=(), now=1)
+    promoted(source, target)
+    with pytest.raises(StoreMoved):
+        store.beat(worker, job_types=())
+    store.end_worker(worker, now=2)
+
+
 # ---- who may, and how it is told ----------------------------------------------------------------------------------
 
 
@@ -595,6 +645,16 @@ def test_the_command_refuses_in_one_line(cli, small, database, tmp_path):
         result = cli(*arguments)
         assert result.exit_code == code, result.output
         assert words in " ".join(result.stderr.split())
+
+
+def test_no_password_is_shown_or_kept(cli, small, database):
+    secret = database.replace("postgres@", "postgres:hush-hush@")
+    shown = cli("promote", str(small), secret)
+    assert shown.exit_code == 0
+    again = cli("promote", str(small), secret, "--json")
+    refused = cli("stats", "--store", str(small))
+    assert "hush-hush" not in shown.output + again.output + refused.output
+    assert "hush-hush" not in repr(neutral(small, SETTINGS)) + repr(content(small))
 
 
 def test_a_moved_store_is_one_line_for_every_command_until_it_is_reopened(cli, small, database):

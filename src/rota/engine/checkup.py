@@ -53,7 +53,7 @@ class Doctor:
         dead = [worker for worker in live if lives[worker.id] is Life.DEAD]
         silent = self._silent([worker for worker in live if lives[worker.id] is Life.UNKNOWN])
         for worker in dead:
-            yield _lost(worker, "is gone and was not ended", "any worker does so within a second: start one, or call rota.recover()")
+            yield _lost(worker, "is gone and was not ended", "any worker does so within a second: start one, or `rota recover`")
         for worker in silent:
             remedy = f"see that machine and its network; a worker gives it up after {self._settings.lease_ttl:g} s: see that one runs"
             yield _lost(worker, "has not shown a sign of life", remedy)
@@ -84,7 +84,7 @@ class Doctor:
         jobs = sum(worker.running for worker in left)
         if jobs:
             text = f"{jobs:,} jobs are RUNNING under workers that have ended"
-            yield problem("left behind", text, "any worker ends them within a second: start one, or call rota.recover()")
+            yield problem("left behind", text, "any worker ends them within a second: start one, or `rota recover`")
         else:
             yield ok("left behind", "no job is RUNNING under a worker that has ended")
 

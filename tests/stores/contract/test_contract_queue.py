@@ -473,6 +473,19 @@ def test_a_transaction_is_over_with_its_block(desk):
         desk.store.enqueue([desk.row()], now=desk.now, transaction=tx)
 
 
+def test_a_transaction_is_joined_as_often_as_you_like(desk):
+    kept, undone = desk.row(), desk.row()
+    with desk.store.transaction() as tx:
+        handle = desk.store.join(tx)
+        assert desk.store.join(handle) is handle
+        desk.store.enqueue([kept], now=desk.now, transaction=handle)
+        with pytest.raises(ZeroDivisionError), handle.savepoint():  # noqa: PT012 - the block is the subject
+            desk.store.enqueue([undone], now=desk.now, transaction=handle)
+            _ = 1 / 0
+        handle.stop()
+    assert desk.order() == [kept.job_id]
+
+
 def test_a_transaction_of_another_store_is_refused(desk, maker):
     other = maker.open()
     with other.transaction() as tx, pytest.raises(TransactionMisuse, match="of the same Rota"):

@@ -166,6 +166,24 @@ def test_without_the_door_the_key_is_answered_with_one_that_has_ended(two, monke
     assert (found.root_id, found.status) == (root_id, "RUNNING")
 
 
+def test_a_bounded_queue_is_not_overfilled_by_two_who_add_at_once(two, maker):
+    one, other, pool = two
+    maker.limit_queue("default", 3)
+    with maker.server.connect(options=f"-c search_path={maker.schema}") as raw, raw.transaction():
+        # Both are held up behind the same lock, and let go at once.
+        raw.execute("SELECT pg_advisory_xact_lock(%s, %s)", one.store.address.key(1))
+        adds = [pool.submit(desk.several, 2) for desk in (one, other)]
+        eventually(lambda: waiting(maker) == 2, what="both wait at the door")
+    refused = [type(add.exception()).__name__ for add in adds if add.exception() is not None]
+    assert refused == ["QueueFull"]
+    assert len(one.order()) == 2
+
+
+def waiting(maker):
+    with maker.server.connect() as raw:
+        return raw.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'").fetchone()[0]
+
+
 def test_plain_jobs_are_added_while_a_turn_is_made(two):
     one, other, pool = two
     one.several(3)
@@ -197,8 +215,8 @@ def test_who_waits_too_long_is_told_so(maker):
     store.close()
 
 
-def test_a_deadlock_is_begun_again_and_nobody_hears_of_it(two, maker):
-    """Another hand has a row that a turn wants, and wants one that the turn has: the server undoes the turn, which begins again."""
+def test_a_turn_that_the_server_undid_can_be_made_again(two, maker):
+    """Another hand has a row that a turn wants, and wants one that the turn has: the server undoes the turn, whole."""
     one, _, pool = two
     claimed = one.claim(2) if one.several(2) else []
     first, second = (job.number for job in claimed)
@@ -207,7 +225,10 @@ def test_a_deadlock_is_begun_again_and_nobody_hears_of_it(two, maker):
         done = pool.submit(one.done, *claimed)
         eventually(lambda: waits_for_a_row(maker), what="the turn waits")
         raw.execute("SELECT 1 FROM job_live WHERE number = %s FOR UPDATE", (first,))
-    done.result()
+    with pytest.raises(StoreBusy, match="Repeat it"):
+        done.result()
+    assert [one.status(job.job_id) for job in claimed] == ["RUNNING"] * 2
+    one.done(*claimed)
     assert [one.status(job.job_id) for job in claimed] == ["COMPLETED"] * 2
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import psycopg
 import pytest
 
-from rota.errors import InvalidOption, StoreUnavailable, StoreUnusable
+from rota.errors import InvalidOption, StoreBusy, StoreUnavailable, StoreUnusable
 from rota.model.settings import Settings
 from rota.stores.postgres import PostgresStore, connection, expected
 from rota.stores.postgres.address import address
@@ -318,6 +318,54 @@ def ready(database, **settings):
 
 def everything(raw):
     return raw.execute("SELECT oid, relname FROM pg_class WHERE relnamespace = 'rota'::regnamespace ORDER BY oid").fetchall()
+
+
+# ---- on a connection that was there ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def open_store(database):
+    store = PostgresStore(shared_server().url(database), Settings(busy_timeout=0.2))
+    store.migrate(now=0)
+    yield store
+    store.close()
+
+
+def test_a_table_that_somebody_has_dropped(open_store, raw):
+    raw.execute("DROP TABLE rota.pauses")
+    with pytest.raises(StoreUnusable, match=r"not what Rota made.*pauses.*`rota doctor`"):
+        open_store.pauses()
+
+
+def test_a_pooler_that_hands_sessions_on(open_store):
+    open_store.definitions()
+    with open_store._pool.take() as db:
+        db.raw.pgconn.exec_(b"DEALLOCATE ALL")
+    with pytest.raises(StoreUnusable, match="pool_mode = session"):
+        open_store.definitions()
+
+
+def test_somebody_who_holds_the_store_for_too_long(open_store, raw):
+    with raw.transaction():
+        raw.execute("SELECT pg_advisory_xact_lock(%s::int, %s::int)", open_store.address.key(1))
+        with pytest.raises(StoreBusy, match="busy_timeout"):
+            open_store.recovered(now=1)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [("default_transaction_read_only = on", "takes no writes now"), ("statement_timeout = '50ms'", "statement_timeout of this role")],
+)
+def test_a_server_that_breaks_off_may_do_better_later(database, open_store, raw, setting, words):
+    raw.execute(f"ALTER DATABASE {database} SET {setting}")
+    fresh = PostgresStore(shared_server().url(database), Settings(busy_timeout=5))
+    with raw.transaction():
+        raw.execute(
+            "SELECT pg_advisory_xact_lock(%s::int, %s::int)" if "timeout" in setting else "SELECT %s + %s", open_store.address.key(1)
+        )
+        with pytest.raises(StoreUnavailable, match=words):
+            fresh.recovered(now=1)
+    fresh.close()
 
 
 # ---- passwords ------------------------------------------------------------------------------------------------------

@@ -336,6 +336,7 @@ SMALL_INDEXES = {
     "wait_as_long",  # of what is PENDING, and only when the clock has come back
     "zoned_schedules",  # of schedules, and only when the zones' own rules have changed
     "queue_order",  # the whole line, at the end of a copy
+    "workers",  # of what runs: as many rows as there are slots
 }
 FRAGMENTS = {
     *("candidates", "candidates_slim", "candidates_arm", "claimed_columns", "claimed_head", "claimed_rest", "checkpoint_before"),

@@ -24,7 +24,7 @@ from rota.stores.postgres import migrate
 from rota.stores.postgres.address import DOOR, GUESTS, WHEEL, Address, address
 from rota.stores.postgres.borrowed import Borrowed
 from rota.stores.postgres.connection import Db, open_connection
-from rota.stores.postgres.errors import is_lost, translate, translated
+from rota.stores.postgres.errors import answer_lost, is_lost, translate, translated
 from rota.stores.postgres.guest import Lent
 from rota.stores.postgres.lending import Lending
 from rota.stores.postgres.pool import Pool
@@ -45,6 +45,8 @@ ASIDE = 2
 
 class Base(relational.Base):
     """One schema of one database."""
+
+    _shares = True
 
     def __init__(self, url: str, settings: Settings) -> None:
         """Take where it is; connections are opened when needed."""
@@ -114,7 +116,7 @@ class Base(relational.Base):
                 _rollback(db)
                 raise
             else:
-                db.execute(self._commit[Hold.ALL])
+                self._end(db, self._commit[Hold.ALL])
             finally:
                 self._own.open = False
                 handle.db = None
@@ -141,32 +143,42 @@ class Base(relational.Base):
             try:
                 return self._write_once(work, hold)
             except _Again as again:
-                if not left:
+                # A worker has chosen for the moment in which its turn was made: its next turn chooses anew.
+                if not left or (hold is Hold.WHEEL and again.begun):
                     raise translate(again.error, self.address) from again.error
         raise AssertionError
 
     def _write_once(self, work: Callable[[Db], T], hold: Hold) -> T:
         pool = self._aside if hold is Hold.NOTHING else self._pool
         with pool.take() as db:
+            begun = False
             try:
                 db.execute(self._begin[hold])
+                begun = True
                 value = work(db)
             except psycopg.Error as error:
                 _rollback(db)
                 if is_lost(error, db.raw):
                     pool.stale()
-                    raise _Again(error) from error
+                    raise _Again(error, begun=begun) from error
                 # What is there already was in a guest's hand when it was looked for, and can be seen now.
                 if isinstance(error, errors.DeadlockDetected | errors.SerializationFailure | errors.UniqueViolation):
-                    raise _Again(error) from error
+                    raise _Again(error, begun=begun) from error
                 raise translate(error, self.address) from error
             except BaseException:
                 _rollback(db)
                 raise
-            # From here on nobody can say whether it was written, should the answer be lost: so it is not begun again.
-            with translated(self.address):
-                db.execute(self._commit[hold])
+            self._end(db, self._commit[hold], value)
             return value
+
+    def _end(self, db: Db, commit: str, value: object = None) -> None:
+        """Commit. Should the answer be lost nobody can say whether it was written: so it is not begun again here."""
+        try:
+            db.execute(commit)
+        except psycopg.Error as error:
+            if is_lost(error, db.raw):
+                raise answer_lost(error, self.address, value) from error
+            raise translate(error, self.address) from error
 
     @contextmanager
     def _reading(self) -> Iterator[Db]:
@@ -194,8 +206,10 @@ class Base(relational.Base):
 
 
 class _Again(Exception):  # noqa: N818 - a word to the caller, not an error of anybody
-    def __init__(self, error: psycopg.Error) -> None:
+    def __init__(self, error: psycopg.Error, *, begun: bool) -> None:
         self.error = error
+        self.begun = begun
+        """The work had begun: what it was told may be true no longer."""
 
 
 def _beginning(where: Address, hold: Hold, *, silence_s: float) -> str:

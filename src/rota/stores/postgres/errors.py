@@ -18,6 +18,13 @@ from rota.stores.postgres.address import Address
 from rota.stores.relational.copying import WORDS
 
 
+class AnswerLost(StoreUnavailable):
+    """The connection broke while a COMMIT was under way: whether it was written is not known."""
+
+    value: object = None
+    """What the work has returned: true if it was written."""
+
+
 class Case(msgspec.Struct, frozen=True):
     """One way in which a connection is refused: how it is told by, and what is to be done."""
 
@@ -102,20 +109,46 @@ def translate(error: psycopg.Error, address: Address) -> RotaError:
     match error:
         case errors.LockNotAvailable():
             return StoreBusy(f"others have held {where} for too long (setting busy_timeout): {said}")
+        case errors.DeadlockDetected() | errors.SerializationFailure():
+            return StoreBusy(f"this and another transaction in {where} stood in each other's way: {said}. Repeat it")
         case errors.IntegrityError() if WORDS in said:
             return StoreMoved(said)
         case errors.IntegrityError():
             return IllegalMove(said)
         case errors.StatementTooComplex():
             return InvalidParams("params are nested too deeply: at most 1,000 levels")
-        case errors.InsufficientPrivilege():
-            return StoreUnusable(f"this role may not do that in {where}: {said}. `rota grants` prints what a role needs")
+        case errors.InsufficientPrivilege() | errors.DuplicatePreparedStatement() | errors.InvalidSqlStatementName():
+            return StoreUnusable(_wrong(error, said, address))
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.UndefinedFunction() | errors.UndefinedObject():
-            return StoreUnusable(f"schema {address.schema!r} of {where} is not what Rota made: {said}. `rota doctor` says what is missing")
+            return StoreUnusable(_wrong(error, said, address))
         case errors.ReadOnlySqlTransaction() | psycopg.OperationalError() | psycopg.InterfaceError():
             return StoreUnavailable(_trouble(error, said, where))
         case _:
             return StoreError(f"{type(error).__name__}: {said}")
+
+
+def answer_lost(error: psycopg.Error, address: Address, value: object = None) -> AnswerLost:
+    """Return our error for a COMMIT that nobody has answered."""
+    said = address.without_password(first_line(error))
+    lost = AnswerLost(
+        f"{address.shown} was lost before it had answered a COMMIT, and what it was about may be written or not: {said}. "
+        "Look, or do it again: with the same id nothing is done twice"
+    )
+    lost.value = value
+    return lost
+
+
+def _wrong(error: psycopg.Error, said: str, address: Address) -> str:
+    match error:
+        case errors.InsufficientPrivilege():
+            return f"this role may not do that in {address.shown}: {said}. `rota grants` prints what a role needs"
+        case errors.DuplicatePreparedStatement() | errors.InvalidSqlStatementName():
+            return (
+                f"{address.shown} is a pooler that hands a session on after each transaction, most likely ({said}): "
+                "let it pool sessions (pool_mode = session), or name the server itself"
+            )
+        case _:
+            return f"schema {address.schema!r} of {address.shown} is not what Rota made: {said}. `rota doctor` says what is missing"
 
 
 def _trouble(error: psycopg.Error, said: str, where: str) -> str:

@@ -23,10 +23,7 @@ class Lending:
         self.where = where
         self._place = place
         self._own: tuple[str, str] | None = None
-        self._settings = PLANS | {
-            "search_path": where.search_path,
-            "lock_timeout": f"{round(wait_s * 1000)}ms",
-        }
+        self._settings = PLANS | {"search_path": where.search_path, "lock_timeout": f"{max(1, round(wait_s * 1000))}ms"}
         usable = f"coalesce(has_schema_privilege(to_regnamespace('{where.schema}'), 'USAGE'), false)::text, current_user"
         state = "current_setting('transaction_isolation'), current_setting('transaction_read_only')"
         old = ", ".join(f"current_setting('{name}')" for name in self._settings)

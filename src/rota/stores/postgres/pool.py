@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -63,7 +64,16 @@ class Pool:
             if self._closed:
                 raise StoreError("the store is closed")
             self._lent += 1
-            return self._idle.pop() if self._idle else None
+            return self._idle_one()
+
+    def _idle_one(self) -> Db | None:
+        """Return the one that was used last and is still there. A server that speaks without being asked says that it hangs up."""
+        while self._idle:
+            db = self._idle.pop()
+            if not _is_rung(db):
+                return db
+            _close(db)
+        return None
 
     def _take_back(self, db: Db | None) -> None:
         with self._change:
@@ -90,6 +100,12 @@ class Pool:
 
 
 _not_ours: list[Db] = []
+
+
+def _is_rung(db: Db) -> bool:
+    poll = select.poll()
+    poll.register(db.raw.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _close(db: Db) -> None:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from psycopg import errors
 
-from rota.errors import StoreBusy, TransactionMisuse
+from rota.errors import StoreBusy, StoreUnavailable, TransactionMisuse
 from rota.model.findings import Finding
-from rota.model.values import Enqueued, Instant, NewRow
+from rota.model.values import Claimed, Enqueued, Instant, NewRow
 from rota.ports.store import DefinitionsChanged
 from rota.stores.postgres.base import TRIES, Base, Handle
 from rota.stores.postgres.checkup import checkup
-from rota.stores.postgres.errors import translated
-from rota.stores.relational import intake, queue
+from rota.stores.postgres.connection import Db
+from rota.stores.postgres.errors import AnswerLost, translated
+from rota.stores.relational import intake, queue, recovery
 from rota.stores.relational.base import Hold
 from rota.stores.relational.store import RelationalStore
+
+T = TypeVar("T")
+ASK_S = (0.05, 1.0)
+"""Shortest and longest pause between two questions whether something was written after all."""
 
 
 class PostgresStore(Base, RelationalStore):
@@ -31,7 +38,7 @@ class PostgresStore(Base, RelationalStore):
     def enqueue(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None) -> list[Enqueued]:
         """Add jobs, all or none; in the caller's own transaction without keeping others waiting until it ends, where that can be."""
         if transaction is None:
-            return super().enqueue(rows, now=now, definitions=definitions)
+            return self._enqueue_surely(rows, now=now, definitions=definitions)
         handle = self.join(transaction)
         with translated(self.address):
             for left in reversed(range(TRIES)):
@@ -43,18 +50,61 @@ class PostgresStore(Base, RelationalStore):
                         raise
         raise AssertionError
 
+    def _enqueue_surely(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None) -> list[Enqueued]:
+        """Add jobs. Where the answer to the commit was lost, see whether they are there, and begin again if they are not."""
+        end = time.monotonic() + self._settings.busy_timeout
+        while True:
+            try:
+                return super().enqueue(rows, now=now, definitions=definitions)
+            except AnswerLost as lost:
+                enqueued: list[Enqueued] = lost.value  # type: ignore[assignment] # what enqueue has returned
+                if self._is_written(enqueued, lost, end):
+                    return enqueued
+
+    def _is_written(self, enqueued: Sequence[Enqueued], lost: AnswerLost, end: float) -> bool:
+        """Say whether a commit was made, as soon as the server can; if it can't in time, say that nobody knows."""
+        added = next((each.job_id for each in enqueued if not each.existing), None)
+        if added is None:
+            return True
+        pause, longest = ASK_S
+        while True:
+            try:
+                # With the store to itself: a commit that is still under way holds the door.
+                return self._write(lambda db: _for_certain(db, bool(db.rows("same_id", job_id=added))))
+            except (StoreBusy, StoreUnavailable):
+                if time.monotonic() + pause > end:
+                    raise lost from None
+            time.sleep(pause)
+            pause = min(pause * 2, longest)
+
+    def holding(self, worker_id: str) -> list[Claimed]:
+        """Return what a worker holds. A turn of its own whose connection was lost may still be under way: that is waited for."""
+        return self._write(lambda db: _for_certain(db, recovery.holding(db, worker_id)), hold=Hold.WHEEL)
+
     def _enqueue_lent(self, handle: Handle, rows: Sequence[NewRow], *, now: Instant, definitions: int | None) -> list[Enqueued]:
-        with self._lent(handle, Hold.DOOR if all(map(queue.stands_alone, rows)) else Hold.ALL) as db:
+        if all(map(queue.stands_alone, rows)):
+            with suppress(intake.MustBeAlone):
+                return self._enqueue_held(handle, rows, Hold.DOOR, now=now, definitions=definitions)
+        return self._enqueue_held(handle, rows, Hold.ALL, now=now, definitions=definitions)
+
+    def _enqueue_held(self, handle: Handle, rows: Sequence[NewRow], hold: Hold, *, now: Instant, definitions: int | None) -> list[Enqueued]:
+        with self._lent(handle, hold) as db:
             if db.isolated and not all(map(queue.is_plain, rows)):
                 raise TransactionMisuse(
                     "this transaction sees the moment of its first statement (REPEATABLE READ or SERIALIZABLE), and a job with a key, "
                     "parents or limits must see what others have done since: enqueue it in a READ COMMITTED one, or after the commit"
                 )
             try:
-                return intake.enqueue(db, rows, now, definitions)
+                return intake.enqueue(db, rows, now, definitions, alone=hold is Hold.ALL)
             except DefinitionsChanged:
                 if db.isolated and self.definitions() == definitions:
                     raise StoreBusy(
                         "templates or organizations have changed since this transaction's first statement: begin it again"
                     ) from None
                 raise
+
+
+def _for_certain(db: Db, value: T) -> T:
+    """Let this commit wait for the standbys, as the one whose answer was lost may not have: what it wrote can be seen, and yet be lost."""
+    db.rows("mark")
+    return value

@@ -34,6 +34,9 @@ class Hold(Enum):
 class Base(ABC):
     """A dialect fills this in."""
 
+    _shares = False
+    """Several may write at once where `Hold` lets them."""
+
     @abstractmethod
     def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False) -> T:
         """Do one piece of work in a transaction of its own. Patient: others may go first."""

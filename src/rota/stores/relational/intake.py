@@ -23,9 +23,13 @@ class Taken(msgspec.Struct):
     doomed: list[tuple[Doom, list[int]]] = msgspec.field(default_factory=list)
 
 
-def enqueue(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | None = None) -> list[Enqueued]:
+class MustBeAlone(Exception):  # noqa: N818 - a signal to the caller, not an error of anybody
+    """What is waiting has to be counted, and nobody may add to it meanwhile: call again with the store to yourself."""
+
+
+def enqueue(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | None = None, *, alone: bool = True) -> list[Enqueued]:
     """Write new jobs, in the order given. Those that are there already come back as they are."""
-    taken = take_in(db, rows, now, definitions)
+    taken = take_in(db, rows, now, definitions, alone=alone)
     if taken.doomed:
         end_doomed(db, taken.doomed, now)
         # One that ended may have taken others of this call with it.
@@ -35,7 +39,7 @@ def enqueue(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | Non
     return taken.enqueued
 
 
-def take_in(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | None = None) -> Taken:
+def take_in(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | None = None, *, alone: bool = True) -> Taken:
     """Write new jobs; those that must end at once are left to the caller, who may have more of their group to write."""
     if not rows:
         return Taken()
@@ -53,6 +57,8 @@ def take_in(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | Non
         if definitions is not None and version != definitions:
             raise DefinitionsChanged
         if max_queued is not None:
+            if not alone:
+                raise MustBeAlone
             _refuse_overflow(db, organization_id, own, max_queued)
         repeated = repeated or bool(known)
     if len(rows) == 1 and not repeated and queue.is_plain(rows[0]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -30,8 +31,10 @@ class RelationalStore(Reading, Defining, Timing):
     def enqueue(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None) -> list[Enqueued]:
         """Add jobs, all or none."""
         if transaction is None:
-            hold = Hold.DOOR if all(map(queue.is_plain, rows)) else Hold.ALL
-            return self._write(lambda db: intake.enqueue(db, rows, now, definitions), hold=hold)
+            if self._shares and all(map(queue.is_plain, rows)):
+                with suppress(intake.MustBeAlone):
+                    return self._write(lambda db: intake.enqueue(db, rows, now, definitions, alone=False), hold=Hold.DOOR)
+            return self._write(lambda db: intake.enqueue(db, rows, now, definitions))
         # A savepoint: a caller who catches the refusal and goes on keeps nothing of a batch that was refused.
         with self._of(transaction) as db, transaction.savepoint():
             return intake.enqueue(db, rows, now, definitions)

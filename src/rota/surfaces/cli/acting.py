@@ -11,7 +11,7 @@ import typer
 
 from rota.surfaces.cli.session import named
 
-WITHOUT = frozenset({"settings", "version"})
+WITHOUT = frozenset({"grants", "settings", "version"})
 """Commands that ask nothing of a store."""
 
 AsOption = Annotated[

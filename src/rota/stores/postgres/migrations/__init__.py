@@ -1,1 +1,1 @@
-"""Numbered migrations. A fresh store and a migrated one are the same: a test compares them."""
+"""Numbered migrations. A step only adds: processes of the version before it go on with what they know (docs/operations/postgresql.md)."""

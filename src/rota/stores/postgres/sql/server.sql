@@ -23,6 +23,10 @@ SELECT pg_current_snapshot()::text;
 -- Which database of which server: a name, and a moment that no two servers share.
 SELECT current_database()::text, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint::text;
 
+-- name: mark
+-- Something to write, so that the commit is one that standbys acknowledge.
+SELECT pg_logical_emit_message(true, 'rota', '');
+
 -- name: schema_version
 SELECT value FROM meta WHERE key = 'schema';
 

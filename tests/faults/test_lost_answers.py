@@ -1,0 +1,213 @@
+"""A connection to PostgreSQL that breaks while a COMMIT is under way: nobody has heard whether it was made, and it comes out all the same.
+
+A standby that never comes holds commits up for as long as a test likes: they are on the server's disk by then, and not acknowledged.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rota import Settings
+from rota.errors import StoreUnavailable
+from rota.stores.postgres import PostgresStore
+from rota.stores.postgres.errors import AnswerLost
+from tests.stores.desk import Desk
+from tests.support.postgres import TUNED, fresh_database, make_server
+from tests.support.waiting import eventually
+
+WAITING = "SELECT pid FROM pg_stat_activity WHERE application_name = 'rota' AND (wait_event = 'SyncRep' OR wait_event_type = 'Lock')"
+
+
+@pytest.fixture(scope="module")
+def server():
+    made = make_server(**TUNED)
+    yield made
+    made.throw_away()
+
+
+@pytest.fixture
+def desk(server):
+    with fresh_database(server) as url:
+        store = PostgresStore(url, Settings(pool_size=2, busy_timeout=20))
+        store.migrate(now=0)
+        made = Desk(store)
+        store.register(made.worker, host="h", kind="worker", job_types=["t"], now=made.now)
+        yield made
+        store.close()
+
+
+@pytest.fixture
+def standby(server, desk):
+    """From `miss` on commits wait, until it `comes`."""
+    made = Standby(server)
+    yield made
+    made.comes()
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(2) as made:
+        yield made
+
+
+class Standby:
+    def __init__(self, server) -> None:
+        self._server = server
+        self._set(None)
+
+    def miss(self) -> None:
+        self._set("nobody")
+
+    def comes(self) -> None:
+        self._set(None)
+
+    def waiting(self) -> list[int]:
+        """The sessions that wait for it, or for one that does."""
+        with self._server.connect() as raw:
+            return [row[0] for row in raw.execute(WAITING)]
+
+    def _set(self, name) -> None:
+        self._server.set("synchronous_standby_names", name)
+        with self._server.connect() as raw:
+            eventually(lambda: raw.execute("SHOW synchronous_standby_names").fetchone()[0] == (name or ""), what="the setting")
+
+
+def cut(server, desk, pid):
+    """Let the client hang up: the server goes on, and notices when it has something to say."""
+    # Lent to the one verb that is under way: everything else lies idle.
+    [db] = desk.opened
+    with socket.socket(fileno=os.dup(db.raw.fileno())) as line:
+        line.shutdown(socket.SHUT_RDWR)
+
+
+def terminate(server, desk, pid):
+    """Let the server end the session: what it has written to its own disk stays, whether a standby has it or not."""
+    with server.connect() as raw:
+        raw.execute("SELECT pg_terminate_backend(%s)", (pid,))
+
+
+@pytest.fixture
+def broken(server, desk, standby, pool, monkeypatch):
+    """Begin a verb and break its connection when it waits for its COMMIT; `how` is one of the two above."""
+    desk.opened = []
+    take = desk.store._pool._idle_one
+
+    def noted():
+        # What is in use when a commit waits is what was taken last.
+        desk.opened[:] = [db for db in [take()] if db is not None]
+        return desk.opened[0] if desk.opened else None
+
+    monkeypatch.setattr(desk.store._pool, "_idle_one", noted)
+
+    def begin(how, verb):
+        desk.store.definitions()  # a connection lies idle
+        standby.miss()
+        under_way = pool.submit(verb)
+        [pid] = eventually(standby.waiting, what="a commit that waits")
+        how(server, desk, pid)
+        return under_way, pid
+
+    return begin
+
+
+def count(desk):
+    return len(desk.store.queue(limit=100))
+
+
+@pytest.mark.parametrize("how", [cut, terminate])
+def test_an_enqueue_whose_answer_was_lost_returns_when_it_is_certain_and_has_made_one_job(desk, standby, broken, how):
+    row = desk.row()
+    under_way, pid = broken(how, lambda: desk.put(row))
+
+    # It asks, and is kept waiting for what would be lost if this server was: its answer must be true of the standby, too.
+    eventually(lambda: set(standby.waiting()) - {pid}, what="the question whether it is there")
+    assert not under_way.done()
+    standby.comes()
+
+    [enqueued] = under_way.result(20)
+    assert (enqueued.job_id, enqueued.existing) == (row.job_id, False)
+    assert count(desk) == 1
+
+
+def test_an_enqueue_that_was_undone_with_its_connection_is_made_again(desk, standby, broken, monkeypatch):
+    """The server never got to its COMMIT."""
+    said = desk.store._commit
+    monkeypatch.setattr(desk.store, "_commit", said | {hold: f"SELECT pg_sleep(60); {text}" for hold, text in said.items()})
+    monkeypatch.setattr("tests.faults.test_lost_answers.WAITING", WAITING.replace("wait_event = 'SyncRep'", "wait_event = 'PgSleep'"))
+
+    def how(server, desk, pid):
+        standby.comes()
+        monkeypatch.setattr(desk.store, "_commit", said)
+        terminate(server, desk, pid)
+
+    under_way, _ = broken(how, lambda: desk.put(desk.row()))
+    [enqueued] = under_way.result(20)
+    assert not enqueued.existing
+    assert count(desk) == 1
+
+
+def test_where_the_server_does_not_come_back_in_time_the_caller_is_told_that_nobody_knows_and_may_repeat_it(
+    server, desk, standby, broken, monkeypatch
+):
+    monkeypatch.setattr(desk.store, "_settings", Settings(busy_timeout=0.3))
+    row = desk.row()
+
+    def how(server, desk, pid):
+        server.stop("immediate")
+
+    under_way, _ = broken(how, lambda: desk.put(row))
+    with pytest.raises(AnswerLost, match="may be written or not"):
+        under_way.result(20)
+    with pytest.raises(StoreUnavailable, match="can't be reached"):
+        desk.put(row)
+    server.start()
+    standby.comes()
+    [enqueued] = desk.put(row)
+    assert enqueued.existing  # it was on the server's disk
+    assert count(desk) == 1
+
+
+@pytest.mark.parametrize("how", [cut, terminate])
+def test_a_claim_whose_commit_is_under_way_when_its_connection_breaks_is_found_by_asking(desk, standby, broken, pool, how):
+    job_id = desk.add()
+    desk.turn()
+    request = desk.request(1)
+    under_way, pid = broken(how, lambda: desk.store.turn(request))
+    with pytest.raises(StoreUnavailable):
+        under_way.result(20)
+
+    asked = pool.submit(desk.store.holding, desk.worker)
+    eventually(lambda: set(standby.waiting()) - {pid}, what="the question")
+    assert not asked.done(), "a claim that the next moment makes would be nobody's"
+    standby.comes()
+    assert [job.job_id for job in asked.result(20)] == [job_id]
+
+
+def test_a_turn_that_was_undone_is_not_made_again_with_a_choice_of_another_moment(desk, server):
+    """The worker makes another, and counts anew."""
+    desk.add()
+    asked = []
+
+    def choose(candidates, reservation, usage):
+        asked.append(candidates)
+        with server.connect() as raw:
+            raw.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rota'")
+        return desk.request(1).choose(candidates, reservation, usage)
+
+    request = desk.request(1, choose=choose)
+    with pytest.raises(StoreUnavailable):
+        desk.store.turn(request)
+    assert len(asked) == 1
+    assert len(desk.claim(1)) == 1
+
+
+def test_a_connection_that_was_closed_while_it_lay_idle_is_not_used(desk, server):
+    desk.store.definitions()
+    server.stop()
+    server.start()
+    assert desk.store.definitions()
+    assert desk.add()
