@@ -168,6 +168,9 @@ class Stage:
         try:
             eventually(lambda: not invariants.any_live(self.database), within=within, what="the end of every chain")
         except AssertionError as error:
-            said = "\n".join(f"--- {program.popen.args} {program.popen.poll()}\n{program.text[-2000:]}" for program in self._programs[-4:])
-            raise AssertionError(f"{error}\n{Counter(invariants.tails(self.database).values())}\n{said}") from None
+            raise AssertionError(f"{error}\n{Counter(invariants.tails(self.database).values())}\n{self.said()}") from None
         return invariants.tails(self.database)
+
+    def said(self) -> str:
+        """The last words of the programs that were started last."""
+        return "\n".join(f"--- {program.popen.args} {program.popen.poll()}\n{program.text[-2000:]}" for program in self._programs[-4:])

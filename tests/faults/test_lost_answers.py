@@ -76,39 +76,43 @@ class Standby:
             eventually(lambda: raw.execute("SHOW synchronous_standby_names").fetchone()[0] == (name or ""), what="the setting")
 
 
-def cut(server, desk, pid):
+def cut(server, db, pid):
     """Let the client hang up: the server goes on, and notices when it has something to say."""
-    # Lent to the one verb that is under way: everything else lies idle.
-    [db] = desk.opened
+    hang_up(db)
+
+
+def hang_up(db):
     with socket.socket(fileno=os.dup(db.raw.fileno())) as line:
         line.shutdown(socket.SHUT_RDWR)
 
 
-def terminate(server, desk, pid):
+def terminate(server, db, pid):
     """Let the server end the session: what it has written to its own disk stays, whether a standby has it or not."""
     with server.connect() as raw:
         raw.execute("SELECT pg_terminate_backend(%s)", (pid,))
 
 
+def stop(server, db, pid):
+    server.stop("immediate")
+
+
 @pytest.fixture
 def broken(server, desk, standby, pool, monkeypatch):
-    """Begin a verb and break its connection when it waits for its COMMIT; `how` is one of the two above."""
-    desk.opened = []
-    take = desk.store._pool._idle_one
+    """Begin a verb and break its connection when it waits for its COMMIT; `how` is one of the three above."""
+    committing = []
+    end = desk.store._end
 
-    def noted():
-        # What is in use when a commit waits is what was taken last.
-        desk.opened[:] = [db for db in [take()] if db is not None]
-        return desk.opened[0] if desk.opened else None
+    def noted(db, *words):
+        committing.append(db)
+        end(db, *words)
 
-    monkeypatch.setattr(desk.store._pool, "_idle_one", noted)
+    monkeypatch.setattr(desk.store, "_end", noted)
 
     def begin(how, verb):
-        desk.store.definitions()  # a connection lies idle
         standby.miss()
         under_way = pool.submit(verb)
         [pid] = eventually(standby.waiting, what="a commit that waits")
-        how(server, desk, pid)
+        how(server, committing[-1], pid)
         return under_way, pid
 
     return begin
@@ -133,19 +137,18 @@ def test_an_enqueue_whose_answer_was_lost_returns_when_it_is_certain_and_has_mad
     assert count(desk) == 1
 
 
-def test_an_enqueue_that_was_undone_with_its_connection_is_made_again(desk, standby, broken, monkeypatch):
-    """The server never got to its COMMIT."""
-    said = desk.store._commit
-    monkeypatch.setattr(desk.store, "_commit", said | {hold: f"SELECT pg_sleep(60); {text}" for hold, text in said.items()})
-    monkeypatch.setattr("tests.faults.test_lost_answers.WAITING", WAITING.replace("wait_event = 'SyncRep'", "wait_event = 'PgSleep'"))
+def test_an_enqueue_whose_commit_never_reached_the_server_is_made_again(desk, monkeypatch):
+    tries = []
+    end = desk.store._end
 
-    def how(server, desk, pid):
-        standby.comes()
-        monkeypatch.setattr(desk.store, "_commit", said)
-        terminate(server, desk, pid)
+    def without_a_word(db, *words):
+        tries.append(db)
+        if len(tries) == 1:
+            hang_up(db)
+        end(db, *words)
 
-    under_way, _ = broken(how, lambda: desk.put(desk.row()))
-    [enqueued] = under_way.result(20)
+    monkeypatch.setattr(desk.store, "_end", without_a_word)
+    [enqueued] = desk.put(desk.row())
     assert not enqueued.existing
     assert count(desk) == 1
 
@@ -155,11 +158,7 @@ def test_where_the_server_does_not_come_back_in_time_the_caller_is_told_that_nob
 ):
     monkeypatch.setattr(desk.store, "_settings", Settings(busy_timeout=0.3))
     row = desk.row()
-
-    def how(server, desk, pid):
-        server.stop("immediate")
-
-    under_way, _ = broken(how, lambda: desk.put(row))
+    under_way, _ = broken(stop, lambda: desk.put(row))
     with pytest.raises(AnswerLost, match="may be written or not"):
         under_way.result(20)
     with pytest.raises(StoreUnavailable, match="can't be reached"):

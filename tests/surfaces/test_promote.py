@@ -12,7 +12,17 @@ import pytest
 
 from rota import Rota, Settings
 from rota.compose import open_place
-from rota.errors import CopyRefused, IllegalMove, NotFound, PermissionDenied, StoreBusy, StoreMoved, StoreUnavailable, StoreUnusable
+from rota.errors import (
+    CopyRefused,
+    IllegalMove,
+    NotFound,
+    PermissionDenied,
+    StoreBusy,
+    StoreError,
+    StoreMoved,
+    StoreUnavailable,
+    StoreUnusable,
+)
 from rota.model.states import Status
 from rota.stores.relational.tables import TABLES
 from tests.support.postgres import shared_server
@@ -436,6 +446,18 @@ def test_a_text_that_postgresql_can_not_hold_is_named_before_anything_is_written
     assert moved.get(job.id).reason == "not \N{REPLACEMENT CHARACTER} this"
     assert moved.get(job.id).params == {"text": "\0 in params is JSON's matter"}
     moved.close()
+
+
+def test_a_text_that_is_no_text_is_named_and_a_number_that_does_not_fit_is_noticed(small, database):
+    raw = apsw.Connection(str(small))
+    raw.execute("UPDATE jobs SET reason = CAST(x'ff41' AS TEXT) WHERE number = 2")
+    with pytest.raises(CopyRefused, match="table jobs, row 2 in the order of number: a text in it is not UTF-8"):
+        promoted(small, database)
+    raw.execute("UPDATE jobs SET reason = NULL, snoozes = 5000000000 WHERE number = 2")
+    with pytest.raises(StoreError, match="the copy is not the same in jobs"):
+        promoted(small, database)
+    assert neutral(database, SETTINGS)["jobs"] == []
+    raw.close()
 
 
 def test_between_files_a_nul_is_just_a_character(small, tmp_path):

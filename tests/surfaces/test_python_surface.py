@@ -323,7 +323,7 @@ def test_a_move_says_exactly_one_place(echo: Rota, given):
         echo.move(job.id, **given)
 
 
-@pytest.mark.parametrize("url", ["postgresql://localhost/x", "mongodb://localhost/x", "redis://x"])
+@pytest.mark.parametrize("url", ["mysql://localhost/x", "mongodb://localhost/x", "redis://x"])
 def test_a_store_that_is_not_there_yet_is_refused_by_name(url):
     with pytest.raises(InvalidOption, match=url.partition(":")[0]):
         Rota(url).stats()

@@ -9,15 +9,16 @@ import signal
 import sys
 import time
 from itertools import count, cycle, islice
-from uuid import uuid4
 
 import limits  # noqa: F401 - ends this program after a while, whatever happens
 from jobs import rota
 
 from rota import NewJob
 from rota.errors import StoreBusy, StoreUnavailable
+from rota.ports.clock import UuidV7
 
 PAUSE_S = 0.02
+ids = UuidV7()
 asked: list[int] = []
 refused: list[str] = []
 
@@ -32,16 +33,20 @@ def patiently(call):
             time.sleep(PAUSE_S)
 
 
+def an_id():
+    return ids.take(1, time.time_ns() // 1000)[0]
+
+
 def accepted(turn, kinds):
     """By turns one under an id of its own, one under an id of ours, and a handful."""
     if turn % 3 == 0:
         name, params = next(kinds)
-        job_id = uuid4().hex
+        job_id = an_id()
         return [patiently(lambda: rota.enqueue(name, params, job_id=job_id)).id]
     if turn % 3 == 1:
         name, params = next(kinds)
         return [patiently(lambda: rota.enqueue(name, params)).id]
-    some = [NewJob(name=name, params=params, job_id=uuid4().hex) for name, params in islice(kinds, 5)]
+    some = [NewJob(name=name, params=params, job_id=an_id()) for name, params in islice(kinds, 5)]
     return patiently(lambda: rota.enqueue_many(some)).ids
 
 

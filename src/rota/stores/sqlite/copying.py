@@ -165,7 +165,15 @@ class Reading(copying.Reading):
 
     def _rows(self, table: Table) -> Iterator[Row]:
         query = f"SELECT {_columns(table)} FROM {table.name} ORDER BY {', '.join(table.key)}"  # noqa: S608 - our own names
-        return self._db.raw.execute(query)
+        count = 0
+        try:
+            for count, row in enumerate(self._db.raw.execute(query), 1):  # noqa: B007 - how far it came
+                yield row
+        except UnicodeDecodeError as error:
+            raise CopyRefused(
+                f"table {table.name}, row {count + 1} in the order of {', '.join(table.key)}: a text in it is not UTF-8, as only raw "
+                "SQL can put it there: correct it, or remove what it is a part of; nothing was changed"
+            ) from error
 
 
 class Writing(Reading):

@@ -1,0 +1,109 @@
+"""What befalls the server: restarts, crashes, sessions that are ended, a failover, an impatient administrator. Nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from contextlib import closing
+
+import pytest
+
+from rota import Rota, Settings
+from tests.faults import invariants
+from tests.faults.stage import Stage
+from tests.support.postgres import fresh_database, make_server
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.serial
+
+SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'rota' AND datname = %s"
+
+
+@pytest.fixture(scope="module")
+def server():
+    """One that keeps what it has acknowledged, unlike the one that other tests share."""
+    made = make_server()
+    yield made
+    made.throw_away()
+
+
+@pytest.fixture
+def stage(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with fresh_database(server) as url:
+        made = Stage(tmp_path, url)
+        yield made
+        made.close()
+
+
+def patient(stage, *kinds):
+    """A producer that calls again where the store is away."""
+    return stage.start("patient", stage.accepted_file, 10, *kinds)
+
+
+def some_executions(stage, more):
+    before = len(stage.entries)
+    eventually(lambda: len(stage.entries) >= before + more, within=30, what=f"{more} more executions\n{stage.said()}")
+
+
+def comes_out_even(stage, producer, workers):
+    """Everything that was accepted ran, once, on the workers that were there all the time; and nothing else is there."""
+    producer.send(signal.SIGTERM)
+    assert producer.ends(within=30) == 0
+    assert set(stage.drained().values()) == {"COMPLETED"}
+    stage.check()
+    assert sorted(invariants.tails(stage.database)) == sorted(stage.accepted)
+    assert Counter(stage.executed) == Counter(stage.accepted)
+    assert invariants.errors(stage.database) == {}
+    with closing(Rota(stage.database)) as rota:
+        assert sorted(worker.id for worker in rota.workers()) == sorted(worker.worker_id for worker in workers)
+    for worker in workers:
+        worker.send(signal.SIGTERM)
+    assert [worker.ends() for worker in workers] == [0] * len(workers)
+
+
+def quiet(programs, *, warnings):
+    """A word when the store goes away, and not a traceback for each try."""
+    for program in programs:
+        assert "Traceback" not in program.text, program.text
+        said = [line for line in program.text.splitlines() if line.startswith("the store can't be used now")]
+        assert len(said) <= warnings, program.text
+
+
+def test_a_server_that_is_restarted_and_crashes_again_and_again_under_load_loses_nothing(stage, server):
+    rng = random.Random(7)
+    workers = [stage.worker(4), stage.worker(4)]
+    producer = patient(stage, "work:2", "work", "work:20")
+    modes = ["fast", "immediate"] * 3
+    for mode in modes:
+        some_executions(stage, 10)
+        time.sleep(rng.random() * 0.3)
+        server.stop(mode)
+        server.start()
+    some_executions(stage, 20)
+    comes_out_even(stage, producer, workers)
+    quiet(workers, warnings=2 * len(modes))
+
+
+def test_sessions_that_are_ended_again_and_again_cost_a_moment_and_hints_work_when_it_is_over(stage, server):
+    """Here only hints wake a worker that is idle: it would look by itself in a minute."""
+    workers = [stage.worker(4, poll_hinted=60), stage.worker(4, poll_hinted=60)]
+    producer = patient(stage, "work:2", "work", "work:20")
+    database = stage.database.rpartition("/")[2]
+    ended = 0
+    with server.connect() as raw:
+        for _ in range(15):
+            some_executions(stage, 3)
+            ended += len(raw.execute(f"SELECT pg_terminate_backend(pid) FROM ({SESSIONS}) AS theirs", (database,)).fetchall())
+        some_executions(stage, 20)
+        assert ended > 45
+        eventually(lambda: len(raw.execute(f"{SESSIONS} AND query LIKE 'LISTEN%%'", (database,)).fetchall()) == 2, what="two that listen")
+    with closing(Rota(stage.database)) as rota:
+        for _ in range(3):
+            assert rota.wait(rota.enqueue("work").id, timeout=5).status == "COMPLETED"
+            stage.accepted_file.open("a").write(f"{rota.find(limit=1)[0].id}\n")
+    comes_out_even(stage, producer, workers)
+    quiet(workers, warnings=15)
