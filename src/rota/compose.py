@@ -107,6 +107,7 @@ def grants_for(url: str, settings: Settings, role: str, *, kind: str) -> list[st
     """Return the statements that let a role of the database use its store."""
     if not is_postgres(url):
         raise InvalidOption("a SQLite store has no roles: who may write its file may do everything. Grants are for postgresql://…")
+    _import_postgres()
     from rota.stores.postgres import grants  # noqa: PLC0415 - a store is imported when it is used
 
     return grants.statements(kind, role, settings.schema)

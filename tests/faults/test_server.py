@@ -44,6 +44,11 @@ def patient(stage, *kinds):
     return stage.start("patient", stage.accepted_file, 10, *kinds)
 
 
+def note(stage, job_id):
+    with stage.accepted_file.open("a") as file:
+        file.write(f"{job_id}\n")
+
+
 def some_executions(stage, more):
     before = len(stage.entries)
     eventually(lambda: len(stage.entries) >= before + more, within=30, what=f"{more} more executions\n{stage.said()}")
@@ -51,7 +56,8 @@ def some_executions(stage, more):
 
 def comes_out_even(stage, producer, workers):
     """Everything that was accepted ran, once, on the workers that were there all the time; and nothing else is there."""
-    producer.send(signal.SIGTERM)
+    if producer.alive:
+        producer.send(signal.SIGTERM)
     assert producer.ends(within=30) == 0
     assert set(stage.drained().values()) == {"COMPLETED"}
     stage.check()
@@ -100,10 +106,78 @@ def test_sessions_that_are_ended_again_and_again_cost_a_moment_and_hints_work_wh
             ended += len(raw.execute(f"SELECT pg_terminate_backend(pid) FROM ({SESSIONS}) AS theirs", (database,)).fetchall())
         some_executions(stage, 20)
         assert ended > 45
+        producer.send(signal.SIGTERM)
+        stage.drained()
         eventually(lambda: len(raw.execute(f"{SESSIONS} AND query LIKE 'LISTEN%%'", (database,)).fetchall()) == 2, what="two that listen")
     with closing(Rota(stage.database)) as rota:
+        rota.job(name="work")(lambda ctx, ms=0: None)
         for _ in range(3):
-            assert rota.wait(rota.enqueue("work").id, timeout=5).status == "COMPLETED"
-            stage.accepted_file.open("a").write(f"{rota.find(limit=1)[0].id}\n")
+            job = rota.enqueue("work")
+            note(stage, job.id)
+            assert rota.wait(job.id, timeout=5).status == "COMPLETED"
     comes_out_even(stage, producer, workers)
     quiet(workers, warnings=15)
+
+
+# ---- failover ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair():
+    """A server, and a replica that acknowledges each commit before it counts."""
+    primary = make_server()
+    replica = make_server(replica_of=primary)
+    primary.set("synchronous_standby_names", "*")
+    with primary.connect() as raw:
+        eventually(lambda: raw.execute("SELECT sync_state FROM pg_stat_replication").fetchall() == [("sync",)], what="the replica in step")
+    yield primary, replica
+    primary.throw_away()
+    replica.throw_away()
+
+
+def test_when_the_server_is_gone_and_its_replica_takes_over_nothing_acknowledged_is_lost_and_workers_go_on_there(pair, tmp_path, monkeypatch):
+    primary, replica = pair
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    places = f"postgresql://postgres@127.0.0.1:{primary.port},127.0.0.1:{replica.port}/postgres"
+    url = f"{places}?target_session_attrs=read-write"
+    with closing(Stage(tmp_path, url)) as stage:
+        workers = [stage.worker(4), stage.worker(4)]
+        producer = patient(stage, "work:2", "work", "work:20")
+        some_executions(stage, 200)
+        primary.kill()
+        before = len(stage.accepted)
+        eventually(lambda: all("the store can't be used now" in worker.text for worker in workers), what="that they notice")
+        replica.promote()
+        some_executions(stage, 50)
+        assert len(stage.accepted) > before
+        comes_out_even(stage, producer, workers)
+        quiet(workers, warnings=2)
+        assert Rota(url).url == places
+
+
+# ---- an impatient administrator --------------------------------------------------------------------------------------
+
+
+def test_statements_that_an_administrator_lets_be_broken_off_are_made_again_and_nothing_is_lost(stage, server):
+    with closing(Rota(stage.database)) as rota:
+        rota.stats()
+    limits = {"statement_timeout": "100ms", "lock_timeout": "1ms", "idle_session_timeout": "500ms"}
+    with server.connect() as raw:
+        if raw.info.server_version < 140000:
+            del limits["idle_session_timeout"]
+        for name, value in limits.items():
+            raw.execute(f"ALTER ROLE postgres SET {name} = '{value}'")
+        try:
+            workers = [stage.worker(4), stage.worker(4)]
+            producer = patient(stage, "work:2", "work", "work:20")
+            for _ in range(4):
+                some_executions(stage, 20)
+                locker = stage.start("locker", 0.4)
+                locker.ends()
+            some_executions(stage, 20)
+            comes_out_even(stage, producer, workers)
+        finally:
+            raw.execute("ALTER ROLE postgres RESET ALL")
+    said = [program.text for program in [*workers, producer]]
+    assert any("broke off a statement" in each and "statement_timeout" in each for each in said), said
+    quiet(workers, warnings=8)

@@ -51,15 +51,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     shutdown_grace: Annotated[float, Doc("how long running jobs may finish after SIGTERM", 0)] = 30.0
     kill_grace: Annotated[float, Doc("between TERM and KILL of a handler process that is cancelled", 0)] = 2.0
     timeout_grace: Annotated[float, Doc("between TERM and KILL of a handler that is over its timeout", 0)] = 0.5
-    beat: Annotated[
-        float, Doc("how often a worker shows that it lives, at least; three times in lease_guard if that is more often", 0.1)
-    ] = 10.0
+    beat: Annotated[float, Doc("how often a worker shows that it lives; three times in lease_guard if that is more often", 0.1)] = 10.0
     lease_ttl: Annotated[float, Doc("a worker whose lock can't be found is given up when its beat has stood still this long", 1)] = 30.0
     lease_guard: Annotated[
         float,
-        Doc(
-            "a worker that can't show for so long that it lives stops its handlers, before others take over; 0: two thirds of lease_ttl", 0
-        ),
+        Doc("a worker that could not show for so long that it lives stops its handlers; below lease_ttl; 0: two thirds of it", 0),
     ] = 0.0
     recovery_interval: Annotated[float, Doc("how often a worker looks for dead ones", 0.05)] = 1.0
     reservation_ttl: Annotated[float, Doc("longest life of a direct execution's reservation", 1)] = 600.0
@@ -108,7 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str, Doc("folder of the runs' logs; empty: beside the SQLite file, or for PostgreSQL in the user's state folder of each machine")
     ] = ""
     schema: Annotated[str, Doc("PostgreSQL: the schema that holds Rota's tables; it is made if it is not there")] = "rota"
-    pool_size: Annotated[int, Doc("PostgreSQL: connections one process has at most, beside the one that hears hints", 2, 1000)] = 10
+    pool_size: Annotated[int, Doc("PostgreSQL: connections one process has at most, beside three for hints and beats", 2, 1000)] = 10
     wal_pages: Annotated[int, Doc("pages in SQLite's write-ahead log before it is checkpointed", 1)] = 1000
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ from rota.stores.postgres.connection import Db, open_connection
 from rota.stores.postgres.errors import answer_lost, is_lost, translate, translated
 from rota.stores.postgres.guest import Lent
 from rota.stores.postgres.lending import Lending
-from rota.stores.postgres.pool import Pool
+from rota.stores.postgres.pool import ASIDE, Pool
 from rota.stores.postgres.transaction import Transaction
 from rota.stores.relational import base as relational
 from rota.stores.relational import copying
@@ -39,8 +39,6 @@ Handle: TypeAlias = Transaction | Borrowed
 
 TRIES = 5
 """How often a piece of work is begun again after the server undid it: a deadlock, or a connection that was dead already."""
-ASIDE = 2
-"""Connections for what keeps nobody out of anything: beats above all."""
 
 
 class Base(relational.Base):
@@ -56,7 +54,7 @@ class Base(relational.Base):
         self._pool = Pool(partial(open_connection, self.address, settings), size=settings.pool_size, wait_s=settings.busy_timeout)
         # Beats wait for nobody: not for a lock, and not for a connection that others of this process wait for a lock on.
         self._aside = Pool(partial(open_connection, self.address, settings), size=ASIDE, wait_s=settings.busy_timeout)
-        self._begin = {hold: _beginning(self.address, hold, silence_s=settings.guard_s) for hold in Hold}
+        self._begin = {hold: _beginning(self.address, hold, silence_s=max(1.0, settings.guard_s)) for hold in Hold}
         # A turn sees itself what it has made ready, and what nobody depends on wakes nobody.
         hint = f"NOTIFY {self.address.schema_quoted}; COMMIT"
         self._commit = {Hold.NOTHING: "COMMIT", Hold.DOOR: hint, Hold.WHEEL: "COMMIT", Hold.ALL: hint, Hold.STILL: hint}
@@ -214,7 +212,7 @@ class _Again(Exception):  # noqa: N818 - a word to the caller, not an error of a
 
 def _beginning(where: Address, hold: Hold, *, silence_s: float) -> str:
     # Whoever is stopped or cut off inside a transaction keeps everybody else out: the server ends one that says nothing for so long.
-    begin = f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {max(1, round(silence_s * 1000))}"
+    begin = f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {round(silence_s * 1000)}"
     shared = "SELECT pg_advisory_xact_lock_shared({}, {})".format(*where.key(DOOR))
     alone = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(DOOR))
     wheel = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(WHEEL))

@@ -14,6 +14,7 @@ from rota.model.values import SECOND, Instant
 from rota.stores.postgres import upkeep
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.connection import Db
+from rota.stores.postgres.pool import ASIDE
 from rota.stores.relational import checkup as shared
 
 LOSING = {
@@ -111,8 +112,8 @@ def _connections(db: Db, settings: Settings) -> Iterator[Finding]:
     limits = [limit for limit in (state.database_limit, state.role_limit) if limit >= 0]
     most = min([room, *limits])
     workers = int(db.value("count_workers"))
-    need = workers * (settings.pool_size + 1)
-    text = f"{state.connections} in use, room for {most}; {workers} live workers open {need} at most ({settings.pool_size} + 1 each)"
+    need = workers * (settings.pool_size + ASIDE + 1)
+    text = f"{state.connections} in use, room for {most}; {workers} live workers open {need} at most ({settings.pool_size} + {ASIDE + 1} each)"
     if need > most:
         yield problem("connections", text, "raise max_connections (or the limit of this role or database), or lower the setting pool_size")
     elif state.connections > CROWDED_SHARE * room:

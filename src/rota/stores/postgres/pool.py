@@ -16,6 +16,9 @@ from psycopg import pq
 from rota.errors import StoreBusy, StoreError
 from rota.stores.postgres.connection import Db
 
+ASIDE = 2
+"""Connections of each process beside its pool, for what keeps nobody out of anything: beats above all."""
+
 
 class Pool:
     """At most `size` connections of one process."""

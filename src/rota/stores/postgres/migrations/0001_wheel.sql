@@ -344,7 +344,7 @@ CREATE TABLE job_runs (
     progress_message text,
     checkpoint       text,
     CHECK ((status IS NULL) = (finished_at IS NULL))
-) WITH (fillfactor = 60);
+) WITH (fillfactor = 45);
 
 CREATE TABLE job_edges (
     child       bigint NOT NULL,
