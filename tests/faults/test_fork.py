@@ -1,4 +1,4 @@
-"""os.fork: a Rota used before it works on both sides, each with a connection of its own, and the file is not harmed."""
+"""os.fork: a Rota used before it works on both sides, each with a connection of its own, and the store is not harmed."""
 
 from __future__ import annotations
 
@@ -75,6 +75,7 @@ def test_a_child_that_calls_directly_is_another_caller_than_its_parent(fork):
     assert told(program, "same") == ["True True"]
 
 
+@pytest.mark.parametrize("stage", ["file"], indirect=True)
 def test_what_a_child_accepts_after_its_parent_has_closed_is_there(fork):
     program = fork("child_outlives_its_parents_connection")
     assert len(told(program, "accepted")) == 3

@@ -148,8 +148,9 @@ def test_no_pid_is_kept_anywhere_so_a_reused_one_means_nothing(stage, rota, gate
     gate.touch()
     stage.drained()
     with invariants.reading(stage.database) as db:
-        columns = {row[1] for row in db.execute("PRAGMA table_info(workers)")}
-        [row] = db.execute("SELECT * FROM workers")
+        found = db.execute("SELECT * FROM workers")
+        columns = {column[0] for column in found.description}
+        [row] = found
     assert not any("pid" in name for name in columns)
     assert worker.pid not in row
     [lock] = stage.locks.iterdir()
@@ -239,6 +240,7 @@ def test_a_worker_that_was_given_up_and_comes_back_holds_nothing_that_nobody_wou
     stage.check()
 
 
+@pytest.mark.parametrize("stage", ["file"], indirect=True)
 def test_a_copied_database_is_recovered_when_the_lease_is_over_and_the_original_is_left_alone(stage, rota, gate):
     stage.worker(1)
     [job] = hold(stage, rota, gate)

@@ -27,7 +27,9 @@ def shares(stage):
     return Counter(pid for _, _, pid in stage.entries)
 
 
-@pytest.mark.parametrize(("workers", "jobs"), [(2, 6000), (4, 4000), (8, 4000)])
+@pytest.mark.parametrize(
+    ("stage", "workers", "jobs"), [("file", 2, 6000), ("file", 4, 4000), ("file", 8, 4000), ("server", 4, 3000)], indirect=["stage"]
+)
 def test_every_job_is_executed_once_and_all_processes_make_progress(stage, workers, jobs):
     producers = [stage.producer(jobs // 2, "work"), stage.producer(jobs // 2, "work:0.2")]
     started = [stage.start("worker", 4) for _ in range(workers)]

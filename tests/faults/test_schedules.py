@@ -97,7 +97,7 @@ def test_a_schedule_made_in_another_process_fires_within_a_poll(stage, rota):
     assert worker.alive
 
 
-@pytest.mark.parametrize("processes", [2, 4, 8])
+@pytest.mark.parametrize(("stage", "processes"), [("file", 2), ("file", 4), ("file", 8), ("server", 4)], indirect=["stage"])
 def test_any_number_of_processes_fire_every_due_time_once(stage, rota, processes):
     workers = [stage.start("worker", 2) for _ in range(processes)]
     for worker in workers:

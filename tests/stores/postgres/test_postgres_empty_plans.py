@@ -67,7 +67,7 @@ def named_in(*parts):
     return sorted(set(names) - pieces() - {"candidates", "candidates_slim", "candidates_arm"})
 
 
-FIRST_OR_FEW = {"any_open_edges", "lanes", "next_expiry", "peek", "running_by_kind", "turn_look", "what_follows"}
+FIRST_OR_FEW = {"any_open_edges", "lanes", "next_expiry", "peek", "running_by_kind", "turn_look"}
 """Statements that ask for an index's first entry, or for all of one that holds what is under way."""
 
 

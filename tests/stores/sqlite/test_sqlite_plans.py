@@ -200,7 +200,7 @@ HOT = {
     "first_in_line": ["jobs_tail (priority=? AND organization_id=?)"],
     "neighbours_ahead": ["jobs_tail (priority=? AND organization_id=? AND position<?)"],
     "neighbours_behind": ["jobs_tail (priority=? AND organization_id=? AND position>?)"],
-    "open_runs": [f"job_runs {BY_NUMBER}"],
+    "open_runs": [f"r {BY_NUMBER}", f"j {BY_NUMBER}"],
     "ends": [f"j {BY_NUMBER}"],
     "log": ["jobs_retry (retry_of=?)", "(job_id=?)"],
     "old_ends": [

@@ -113,7 +113,8 @@ def _connections(db: Db, settings: Settings) -> Iterator[Finding]:
     most = min([room, *limits])
     workers = int(db.value("count_workers"))
     need = workers * (settings.pool_size + ASIDE + 1)
-    text = f"{state.connections} in use, room for {most}; {workers} live workers open {need} at most ({settings.pool_size} + {ASIDE + 1} each)"
+    each = f"{settings.pool_size} + {ASIDE + 1} each"
+    text = f"{state.connections} in use, room for {most}; {workers} live workers open {need} at most ({each})"
     if need > most:
         yield problem("connections", text, "raise max_connections (or the limit of this role or database), or lower the setting pool_size")
     elif state.connections > CROWDED_SHARE * room:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
+import msgspec
 import psycopg
 from psycopg import pq
 from psycopg.adapt import Buffer, Dumper
@@ -14,7 +15,7 @@ from psycopg.types.numeric import Int8Dumper
 
 from rota.errors import StoreUnusable
 from rota.model.settings import Settings
-from rota.model.values import Claimed
+from rota.model.values import Claimed, Instant
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.errors import refused, translated
 from rota.stores.postgres.parameters import PACKED, PARAMETERS, packed
@@ -45,6 +46,10 @@ SESSION = PLANS | {
     "tcp_keepalives_interval": "15",
     "tcp_keepalives_count": "4",
 }
+
+
+_encode = msgspec.json.Encoder().encode
+_numbers = msgspec.json.Decoder(list[int])
 
 
 class HexDumper(Dumper):
@@ -119,6 +124,14 @@ class Db:
     def execute(self, text: str) -> None:
         """Run a fixed text of one or more commands that have no values."""
         self._cursor.execute(text, prepare=False)
+
+    def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> list[int]:
+        """Complete jobs, end their runs and count them, in one statement."""
+        return _numbers.decode(self.value("end_plain", done=_encode(done).decode(), worker_id=worker_id))
+
+    def start(self, numbers: str, ids: bytes, clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
+        """Make runs, start their jobs and move the clocks on, in one statement."""
+        self.change("start", numbers=numbers, ids=ids, clocks=_encode(clocks).decode(), now=now, worker_id=worker_id)
 
     def tally(self, numbers: str) -> None:
         """Count ended jobs, in one statement."""

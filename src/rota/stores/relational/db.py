@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from rota.model.values import Claimed
+from rota.model.values import Claimed, Instant
 
 
 class Db(Protocol):
@@ -40,6 +40,12 @@ class Db(Protocol):
 
         Where one query can't ask for all types, each of several answers by itself, and all of them slim.
         """
+
+    def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> list[int]:
+        """Complete jobs and their runs, by number and moment, as far as this worker still runs them; count and return those."""
+
+    def start(self, numbers: str, ids: bytes, clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
+        """Start these jobs, a JSON array of numbers, each with a run of the id in its place; move the clocks of their priorities on."""
 
     def tally(self, numbers: str) -> None:
         """Count these jobs, a JSON array of the numbers of some that have just ended, into the figures: the hour's and the total."""

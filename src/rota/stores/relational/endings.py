@@ -26,31 +26,34 @@ SHARES_MAX = 32
 """How many ended chains are told of side by side."""
 
 
-def finish_plain(db: Db, request: Turn, turned: Turned) -> None:
-    """End completions that left nothing behind: two statements for all of them."""
+class Finished(msgspec.Struct):
+    """Completions that were ended, by their numbers, and what is still to be done about them."""
+
+    fresh: list[int]
+    """Ended just now. One that was ended before, and whose reply was lost, is not counted again."""
+    done: list[int]
+
+    def follow(self, db: Db, now: Instant, *, over_limit: bool, waited_for: bool, reserved: bool) -> None:
+        """Do what their end means to others: to who was parked, to who waits for them, to a direct execution."""
+        if over_limit:
+            limits.freed(db, self.fresh)
+        if waited_for:
+            edges.note_ended(db, self.done)
+        if reserved:
+            db.change("release_for", numbers=numbers_json(self.done), now=now)
+
+
+def finish_plain(db: Db, request: Turn, turned: Turned) -> Finished:
+    """End completions that left nothing behind, all of them at once."""
     done = dict(request.done)
-    text = _encode(done).decode()
     worker_id = bytes.fromhex(request.worker_id)
-    changed = db.change("finish_jobs_plain", done=text, worker_id=worker_id)
-    fresh = list(done)
-    if changed != len(done):
+    fresh = db.end_plain(done, worker_id)
+    if len(fresh) != len(done):
         # A late one ends nothing: not its run, not the wait of others for its chain.
         for number in _note_late(db, done, worker_id, turned):
             del done[number]
-        text = _encode(done).decode()
-        # One that was ended before, and whose reply was lost, is not counted again: its run has ended already.
-        fresh = _numbers.decode(db.value("open_runs", numbers=numbers_json(done)))
-    db.change("finish_runs_plain", done=text)
     turned.chains_ended = True
-    stats.tally(db, fresh)
-    # Mostly nobody was parked, nobody waits and nothing is reserved: one look says so.
-    over_limit, waited_for, reserved = db.rows("what_follows")[0]
-    if over_limit:
-        limits.freed(db, fresh)
-    if waited_for:
-        edges.note_ended(db, list(done))
-    if reserved:
-        db.change("release_for", numbers=numbers_json(done), now=request.now)
+    return Finished(fresh, list(done))
 
 
 def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, worker_id: bytes) -> None:

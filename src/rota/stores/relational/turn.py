@@ -14,7 +14,7 @@ from rota.ports.executor import Report
 from rota.ports.turns import Choice, Reservation, Turn, Turned, Usage
 from rota.stores.relational import limits
 from rota.stores.relational.db import Db
-from rota.stores.relational.endings import expire, finish, finish_plain, settle
+from rota.stores.relational.endings import Finished, expire, finish, finish_plain, settle
 from rota.stores.relational.queue import numbers_json, promote
 
 _encode = msgspec.json.Encoder().encode
@@ -31,16 +31,15 @@ def turn(db: Db, request: Turn) -> Turned:
     turned = Turned()
     if request.reports:
         keep(db, request.reports)
-    if request.done:
-        finish_plain(db, request, turned)
+    finished = finish_plain(db, request, turned) if request.done else None
     if request.endings:
         finish(db, request.endings, request.now, turned, worker_id=bytes.fromhex(request.worker_id))
-    look = _bring_forward(db, request, turned)
+    look = _bring_forward(db, request, turned, finished)
     turned.next_due = _earliest(look.due_at, look.expires_at)
     turned.definitions = look.definitions
     turned.given_up = bool(look.given_up)
     if request.want and request.choose and turned.definitions == request.definitions and not turned.given_up:
-        _claim(db, request, turned)
+        _claim(db, request, turned, active_reservation(db) if look.reserved else None)
     return turned
 
 
@@ -52,9 +51,17 @@ class _Look(NamedTuple):
     any_ended: bool
     expires_at: Instant | None
     due_at: Instant | None
+    over_limit: bool
+    waited_for: bool
+    reserved: bool
+
+    @property
+    def means_something(self) -> bool:
+        """Say whether the end of a plain job means anything to others."""
+        return bool(self.over_limit or self.waited_for or self.reserved)
 
 
-def _bring_forward(db: Db, request: Turn, turned: Turned) -> _Look:
+def _bring_forward(db: Db, request: Turn, turned: Turned, finished: Finished | None) -> _Look:
     """Expire what is over, tell who waits for what ended, queue what is due; return what there is to look forward to."""
 
     def look() -> _Look:
@@ -64,6 +71,10 @@ def _bring_forward(db: Db, request: Turn, turned: Turned) -> _Look:
         return at is not None and at <= request.now
 
     found = look()
+    if finished is not None and found.means_something:
+        flags = {"over_limit": found.over_limit, "waited_for": found.waited_for, "reserved": found.reserved}
+        finished.follow(db, request.now, **flags)
+        found = look()
     expired = has_come(found.expires_at)
     if expired:
         expire(db, request.now, request.limit)
@@ -103,21 +114,20 @@ def _keep(db: Db, report: Report) -> None:
 # ---- claim -----------------------------------------------------------------------------------------------------------
 
 
-def _claim(db: Db, request: Turn, turned: Turned) -> None:
+def _claim(db: Db, request: Turn, turned: Turned, reservation: Reservation | None) -> None:
     rooms = limits.Rooms(db, request.counting, request.now, bound=request.limit) if request.counting else None
     if rooms is not None and rooms.offer():
         turned.unfinished = True
-    _pick(db, request, turned, rooms)
+    _pick(db, request, turned, rooms, reservation)
     if rooms is not None:
         turned.room_at = rooms.room_at()
         turned.next_due = _earliest(turned.next_due, turned.room_at)
 
 
-def _pick(db: Db, request: Turn, turned: Turned, rooms: limits.Rooms | None) -> None:
+def _pick(db: Db, request: Turn, turned: Turned, rooms: limits.Rooms | None, reservation: Reservation | None) -> None:
     """Offer candidates, take and park. Where parked rows were in the way, offer the next ones."""
     assert request.choose is not None  # noqa: S101 - the caller looked
     usage = Usage() if rooms is None else rooms.usage
-    reservation = active_reservation(db)
     if reservation is not None:
         choice = request.choose(_direct_candidate(db, reservation, request.types), reservation, usage)
         _start(db, choice.take, request, turned, rooms)
@@ -183,18 +193,15 @@ def _direct_candidate(db: Db, reservation: Reservation, types: tuple[str, ...]) 
 def _start(db: Db, jobs: list[Claimed], request: Turn, turned: Turned, rooms: limits.Rooms | None) -> None:
     if not jobs:
         return
-    numbers = numbers_json(job.number for job in jobs)
     ids = request.run_ids[len(turned.claimed) : len(turned.claimed) + len(jobs)]
-    db.change("insert_runs", numbers=numbers, ids=bytes.fromhex("".join(ids)), now=request.now)
-    db.change("start_jobs", numbers=numbers, now=request.now, worker_id=bytes.fromhex(request.worker_id))
     clocks: dict[int, int] = {}
     for job, run_id in zip(jobs, ids, strict=True):
         job.run_id = run_id
         job.started_at = request.now
         if job.position > clocks.get(job.priority, 0):
             clocks[job.priority] = job.position
-    for priority, position in clocks.items():
-        db.change("clock_advance", priority=priority, position=position)
+    numbers = numbers_json(job.number for job in jobs)
+    db.start(numbers, bytes.fromhex("".join(ids)), clocks, now=request.now, worker_id=bytes.fromhex(request.worker_id))
     turned.claimed += jobs
     if rooms is not None:
         rooms.took(jobs)

@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from rota.errors import IllegalMove, InvalidParams, RotaError, StoreBusy, StoreError, StoreMoved, StoreUnavailable, StoreUnusable
-from rota.model.values import Claimed
+from rota.model.values import Claimed, Instant
 from rota.stores.relational.copying import WORDS
 from rota.stores.sqlite.statements import candidates, candidates_slim, over_source, statements
 
@@ -26,7 +26,9 @@ OPEN_TIMEOUT_S = 10.0
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.glusterfs"}
 
 
+_encode = msgspec.json.Encoder().encode
 _claimed = msgspec.json.Decoder(list[Claimed])
+_numbers = msgspec.json.Decoder(list[int])
 
 
 class Db:
@@ -77,6 +79,25 @@ class Db:
         text = candidates_slim if slim or len(parts) > 1 else candidates
         # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
         return [_claimed.decode(list(self.raw.execute(text(len(part)), (*part, want)))[0][0]) for part in parts]  # noqa: RUF015
+
+    def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> list[int]:
+        """Complete jobs, then their runs."""
+        text = _encode(done).decode()
+        fresh = list(done)
+        if self.change("finish_jobs_plain", done=text, worker_id=worker_id) != len(done):
+            fresh = _numbers.decode(self.value("open_runs", numbers=_encode(fresh).decode(), worker_id=worker_id))
+            text = _encode({number: done[number] for number in fresh}).decode()
+        self.change("finish_runs_plain", done=text)
+        if fresh:
+            self.tally(_encode(fresh).decode())
+        return fresh
+
+    def start(self, numbers: str, ids: bytes, clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
+        """Make runs, start their jobs, and move the clocks on."""
+        self.change("insert_runs", numbers=numbers, ids=ids, now=now)
+        self.change("start_jobs", numbers=numbers, now=now, worker_id=worker_id)
+        for priority, position in clocks.items():
+            self.change("clock_advance", priority=priority, position=position)
 
     def tally(self, numbers: str) -> None:
         """Count ended jobs: they are looked at once, and written into two tables."""

@@ -2,26 +2,38 @@
 -- Why some joins are `= ANY (ARRAY[...])`: see edges.sql.
 
 -- name: tally
--- Jobs that have just ended, counted by what the figures tell apart. A bucket is an eighth of an octave of the run's microseconds;
--- a power of two begins one, which a logarithm may miss by its last digit.
+-- Jobs that have just ended, counted by what the figures tell apart.
 WITH ended AS MATERIALIZED (
-    SELECT e.finished_at - e.finished_at % 3600000000 AS hour, f.organization_id, e.job_type, e.status,
-           CASE WHEN e.started_at IS NULL THEN -1
-                ELSE trunc(8 * ln(greatest(e.finished_at - e.started_at, 1)::double precision) / ln(2::double precision) + 3e-13)::integer END AS bucket,
-           count(*) AS count,
-           sum(CASE WHEN e.started_at IS NULL THEN 0 ELSE greatest(e.finished_at - e.started_at, 0) END)::bigint AS total_us
+    SELECT {hour_of} AS hour, f.organization_id, e.job_type, e.status, {bucket_of} AS bucket, count(*) AS count, {spent_in} AS total_us
       FROM job_ends AS e JOIN job_facts AS f ON f.number = ANY (ARRAY[e.number])
      WHERE e.number = ANY (:numbers)
      GROUP BY bucket, e.status, e.job_type, f.organization_id, hour
-), hourly AS (
+), {counted}
+SELECT;
+
+-- name: hour_of
+finished_at - finished_at % 3600000000
+
+-- name: bucket_of
+-- An eighth of an octave of the run's microseconds; a power of two begins one, which a logarithm may miss by its last digit.
+CASE WHEN started_at IS NULL THEN -1
+     ELSE trunc(8 * ln(greatest(finished_at - started_at, 1)::double precision) / ln(2::double precision) + 3e-13)::integer END
+
+-- name: spent_in
+sum(CASE WHEN started_at IS NULL THEN 0 ELSE greatest(finished_at - started_at, 0) END)::bigint
+
+-- name: counted
+-- What `ended` has, added to the figures.
+hourly AS (
     INSERT INTO stats_hourly AS s (hour, organization_id, job_type, status, bucket, count, total_us)
     SELECT hour, organization_id, job_type, status, bucket, count, total_us FROM ended
         ON CONFLICT (hour, organization_id, job_type, status, bucket)
         DO UPDATE SET count = s.count + excluded.count, total_us = s.total_us + excluded.total_us
+), totals AS (
+    INSERT INTO stats_total AS s (organization_id, job_type, status, count)
+    SELECT organization_id, job_type, status, sum(count)::bigint FROM ended GROUP BY 1, 2, 3
+        ON CONFLICT (organization_id, job_type, status) DO UPDATE SET count = s.count + excluded.count
 )
-INSERT INTO stats_total AS s (organization_id, job_type, status, count)
-SELECT organization_id, job_type, status, sum(count)::bigint FROM ended GROUP BY 1, 2, 3
-    ON CONFLICT (organization_id, job_type, status) DO UPDATE SET count = s.count + excluded.count;
 
 -- name: untally
 -- Jobs that are about to be removed: they are in the store no longer, but what happened in their hours did happen.

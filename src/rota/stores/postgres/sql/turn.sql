@@ -55,15 +55,19 @@ CASE WHEN f.attempt > 1 THEN (
       JOIN job_runs AS p ON p.job_number = ANY (ARRAY[o.number])
 ) END
 
--- name: insert_runs
--- :ids holds each run's id, in the order of :numbers. The run comes first: no job is RUNNING without one.
+-- name: start
+-- :ids holds each run's id, in the order of :numbers; :clocks is a JSON object of priority to position. No job is RUNNING without a run.
 -- A run starts with the checkpoint of the one before: if it makes none of its own, its successor still has it.
-INSERT INTO job_runs (job_number, run_id, template_id, started_at, checkpoint)
-SELECT e.number, e.run_id, f.template_id, :now,
-       {checkpoint_before}
-  FROM unnest(:numbers, :ids) AS e (number, run_id) JOIN job_facts AS f ON f.number = ANY (ARRAY[e.number]);
-
--- name: start_jobs
+WITH runs AS (
+    INSERT INTO job_runs (job_number, run_id, template_id, started_at, checkpoint)
+    SELECT e.number, e.run_id, f.template_id, :now,
+           {checkpoint_before}
+      FROM unnest(:numbers, :ids) AS e (number, run_id) JOIN job_facts AS f ON f.number = ANY (ARRAY[e.number])
+), clocks AS (
+    INSERT INTO queue_clock AS c (priority, position)
+    SELECT e.key::integer, e.value::bigint FROM json_each_text(:clocks::json) AS e
+        ON CONFLICT (priority) DO UPDATE SET position = excluded.position WHERE c.position < excluded.position
+)
 UPDATE job_live SET status = 'RUNNING', started_at = :now, worker_id = :worker_id, held = NULL
  WHERE number = ANY (:numbers) AND status || '' = 'QUEUED';
 
@@ -80,29 +84,29 @@ UPDATE job_live SET held = :held
                          ORDER BY priority DESC, position, created_at, job_id LIMIT :limit) AS first
      WHERE organization_id = :organization_id));
 
--- name: finish_runs_plain
--- :done is a JSON object of number to moment.
-UPDATE job_runs SET status = 'COMPLETED', finished_at = e.value::bigint
-  FROM json_each_text(:done::json) AS e
- WHERE job_number = ANY (ARRAY[e.key::bigint]) AND status IS NULL;
-
--- name: open_runs
-SELECT coalesce(json_agg(job_number), '[]')::text FROM job_runs WHERE job_number = ANY (:numbers) AND status IS NULL;
-
 -- name: ending_columns
 number, job_type, status, created_at, finished_at, held, priority, position, run_at, expires_at, queued_at, started_at, worker_id,
 cancel_requested_at, cancel_requested_by, ended_by, reason, error_type
 
--- name: finish_jobs_plain
+-- name: end_plain
+-- Completions that left nothing behind, with their runs and the figures; :done is a JSON object of number to moment.
 WITH gone AS (
     DELETE FROM job_live AS l USING json_each_text(:done::json) AS e
      WHERE l.number = ANY (ARRAY[e.key::bigint]) AND l.status || '' = 'RUNNING' AND l.worker_id = :worker_id
-    RETURNING l.*, e.value::bigint AS finished_at
-)
-INSERT INTO job_ends ({ending_columns})
-SELECT number, job_type, 'COMPLETED', created_at, finished_at, held, priority, position, run_at, expires_at, queued_at, started_at, worker_id,
-       cancel_requested_at, cancel_requested_by, 'system', NULL, NULL
-  FROM gone;
+    RETURNING l.*, e.value::bigint AS finished_at, 'COMPLETED' AS ended
+), ends AS (
+    INSERT INTO job_ends ({ending_columns})
+    SELECT number, job_type, ended, created_at, finished_at, held, priority, position, run_at, expires_at, queued_at, started_at, worker_id,
+           cancel_requested_at, cancel_requested_by, 'system', NULL, NULL
+      FROM gone
+), runs AS (
+    UPDATE job_runs AS r SET status = ended, finished_at = gone.finished_at FROM gone
+     WHERE r.job_number = ANY (ARRAY[gone.number]) AND r.status IS NULL
+), ended AS (
+    SELECT {hour_of} AS hour, organization_id, job_type, ended AS status, {bucket_of} AS bucket, count(*) AS count, {spent_in} AS total_us
+      FROM gone GROUP BY bucket, ended, job_type, organization_id, hour
+), {counted}
+SELECT coalesce(json_agg(number), '[]')::text FROM gone;
 
 -- name: open_endings
 -- What this worker still runs of these (recovery, with no id of its own: whoever does), and what the endings must know of it.
@@ -217,7 +221,10 @@ SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
        ({is_given_up}),
        ({any_ended}),
        ({next_expiry}),
-       ({next_due});
+       ({next_due}),
+       ({any_over_limit}),
+       ({any_open_edges}),
+       EXISTS (SELECT 1 FROM direct_reservations WHERE status = 'ACTIVE');
 
 -- name: peek
 -- Whether a turn is worth its commit, in one statement.
@@ -229,10 +236,6 @@ SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
        ({next_expiry}),
        ({next_due}),
        ({cancelling});
-
--- name: what_follows
--- Whether the end of plain jobs means anything to others.
-SELECT ({any_over_limit}), ({any_open_edges}), EXISTS (SELECT 1 FROM direct_reservations WHERE status = 'ACTIVE');
 
 -- name: count_late
 UPDATE meta SET value = value + :count WHERE key = 'late_results';
