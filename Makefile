@@ -114,6 +114,16 @@ clean: ## Remove .venv, caches and builds; databases stay
 	    echo 'create_main_cluster = false' | $$root tee /etc/postgresql-common/createcluster.d/no-cluster.conf >/dev/null
 	    $$root apt-get install -y -qq postgresql || { $$root apt-get update -qq && $$root apt-get install -y -qq postgresql; }
 	fi
+	# A test cuts a worker off in a network namespace.
+	if ! PATH="$$PATH:/usr/sbin:/sbin" command -v ip >/dev/null; then
+	    if [ "$$(id -u)" = 0 ]; then root=; else root=sudo; fi
+	    command -v apt-get >/dev/null && { [ -z "$$root" ] || command -v sudo >/dev/null; } || {
+	        echo "ip is missing, which a test cuts the network with: install it (on Debian: apt install iproute2) and run make again"
+	        exit 1
+	    }
+	    echo 'Installing iproute2'
+	    $$root apt-get install -y -qq iproute2 || { $$root apt-get update -qq && $$root apt-get install -y -qq iproute2; }
+	fi
 	touch $@
 
 .venv/.python:

@@ -77,6 +77,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--long", action="store_true", help="`depth` with a million waiting and five million ended jobs: half an hour more")
     parser.add_argument("--store", choices=list(PREFIX), help="only what is on this kind of store")
     parser.add_argument("--only", metavar="NAME,…", help=f"systems and/or measurements: {NAMES}")
+    parser.add_argument("--runs", type=int, metavar="N", help="how often each figure is taken (three times; --quick: once)")
     parser.add_argument("--waiting", type=int, metavar="N", help="waiting jobs of `depth` and `backlog`")
     parser.add_argument("--ended", type=int, metavar="N", help="ended jobs of `depth`")
     parser.add_argument(
@@ -161,6 +162,8 @@ def _lab(stack: ExitStack, options: argparse.Namespace) -> Lab:
 
 def _scale(options: argparse.Namespace) -> Scale:
     scale = QUICK if options.quick else LONG if options.long else FULL
+    if options.runs is not None:
+        scale = replace(scale, runs=max(1, options.runs))
     if options.waiting is not None:
         scale = replace(scale, waiting=options.waiting, waiting_pg=options.waiting)
     return scale if options.ended is None else replace(scale, ended_pg=options.ended)

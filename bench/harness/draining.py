@@ -84,6 +84,8 @@ def _limit(worker: float, server: float, workers: int, others: float) -> str:
         return "the worker is the limit"
     if server >= BUSY:
         return "PostgreSQL is the limit"
+    if worker + server >= BUSY:
+        return "the two take turns, neither works while the other does"
     return "commits and round trips are the limit"
 
 

@@ -40,7 +40,8 @@
         ├── StoreUnusable       wrong file, no permission, made by a newer Rota
         │   └── StoreMoved      what it held was moved elsewhere; says where
         ├── StoreBusy           another process held the write lock for too long
-        └── StoreUnavailable    disk full, I/O error: nothing was written
+        └── StoreUnavailable    disk full, I/O error, a server that is away: nothing was written
+            └── AnswerLost      the server was lost during a commit: it may be written or not
 
 What a *handler* raises to steer its own end is not an error of ours and stands in `rota.model.signals`.
 Each class has a `code`, stable across releases; `docs/reference/errors.md` is tested against this tree.
@@ -308,6 +309,12 @@ class StoreBusy(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store could not be read or written (disk full, I/O error); nothing was half-written."""
+    """The store could not be read or written (disk full, I/O error, a server that is away); nothing was half-written."""
 
     code = "store_unavailable"
+
+
+class AnswerLost(StoreUnavailable):
+    """The connection broke while a COMMIT was under way: whether it was written is not known."""
+
+    code = "answer_lost"

@@ -19,6 +19,8 @@ from tests.engine.cut_off import notes
 from tests.stores.desk import Desk
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.serial
+
 SMALL = {"lease_ttl": 2.0, "lease_guard": 0.8, "beat": 0.1, "recovery_interval": 0.05}
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from rota.model.decide import CUT_OFF_ERROR, Completed, Interrupted, Released
 
+pytestmark = pytest.mark.serial
+
 CUT_OFF = Interrupted(CUT_OFF_ERROR)
 CONCURRENT = ["thread", "async", "process"]
 

@@ -31,11 +31,30 @@ class Line(NamedTuple):
     pid: int
 
 
+class Worker(Program):
+    """A worker's process, which may have been started through others: signals go to the worker itself."""
+
+    inner = 0
+
+    @property
+    def pid(self) -> int:
+        return self.inner or self.popen.pid
+
+    def send(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        self.popen.wait(10)
+
+
 class Network:
     """A network of two: this machine, and a namespace at the other end of a pair of virtual wires."""
 
     def __init__(self) -> None:
-        assert shutil.which("ip"), "a machine can't be cut off here: `ip` is missing (on Debian: apt install iproute2)"
+        # Debian keeps it where only root looks.
+        found = shutil.which("ip", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+        assert found, "a machine can't be cut off here: `ip` is missing (on Debian: apt install iproute2)"
         # Addresses that are nobody's, four for each test process that may run here at once.
         first = os.getpid() % 64 * 4
         self.here, self.there = f"192.0.2.{first + 1}", f"192.0.2.{first + 2}"
@@ -58,22 +77,31 @@ class Network:
 
     def remove(self) -> None:
         as_root("ip", "netns", "delete", self.name)
-        subprocess.run(("ip", "link", "delete", self._near), check=False, capture_output=True)
+        # The pair goes with the namespace, but not at once.
+        subprocess.run((*_root(), "ip", "link", "delete", self._near), check=False, capture_output=True)
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """What a program is started with to be at the other end."""
-        return (*_root(), "ip", "netns", "exec", self.name)
+        """What a program is started with to be at the other end, as ourselves."""
+        enter = (*_root(), "ip", "netns", "exec", self.name)
+        if os.geteuid() == 0:
+            return enter
+        own = (f"--reuid={os.geteuid()}", f"--regid={os.getegid()}", "--clear-groups")
+        return (*enter, "setpriv", *own, "env", f"PYTHONPATH={SOURCE}")
 
     def _inside(self, *arguments: str) -> None:
         as_root("ip", "-netns", self.name, *arguments)
 
 
 def as_root(*command: str) -> None:
-    done = subprocess.run((*_root(), *command), check=False, capture_output=True, text=True)
-    assert not done.returncode, (
-        f"a machine can't be cut off here: `{' '.join(command)}` ended with {done.returncode} ({done.stderr.strip()}). "
-        "It needs root, or sudo without a password, and a kernel with network namespaces"
+    try:
+        done = subprocess.run((*_root(), *command), check=False, capture_output=True, text=True)
+        code, said = done.returncode, done.stderr.strip()
+    except FileNotFoundError as error:
+        code, said = 127, str(error)
+    assert not code, (
+        f"a machine can't be cut off here: `{' '.join(command)}` ended with {code} ({said}). "
+        "It needs root, or sudo without a password, and a kernel with network namespaces and veth"
     )
 
 
@@ -89,9 +117,9 @@ class Hosts:
         self.url = url
         self.written = folder / "written"
         self.gate = folder / "gate"
-        self._programs: list[Program] = []
+        self._programs: list[Worker] = []
 
-    def worker(self, host: str, *, prefix: Sequence[str] = (), clock_s: float = 0, concurrency: int = 8, **settings: object) -> Program:
+    def worker(self, host: str, *, prefix: Sequence[str] = (), clock_s: float = 0, concurrency: int = 8, **settings: object) -> Worker:
         """Start a worker on a machine of this name and wait until it is registered."""
         out, locks = self.folder / f"{host}.out", self.folder / f"{host}.run"
         locks.mkdir(exist_ok=True)
@@ -114,9 +142,10 @@ class Hosts:
                 stderr=subprocess.STDOUT,
                 env=environment,
             )
-        started = Program(popen, out)
+        started = Worker(popen, out)
         self._programs.append(started)
         started.worker_id = started.says("registered")
+        started.inner = int(started.says("pid"))
         return started
 
     @property

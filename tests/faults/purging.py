@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rota import Backoff, Rota, Settings
 from rota.compose import Opened
-from rota.stores.sqlite import SqliteStore
 from rota.stores.locks import FileLocks
+from rota.stores.sqlite import SqliteStore
 from tests.faults import invariants
 from tests.support.clock import ManualClock
 

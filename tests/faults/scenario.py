@@ -13,9 +13,9 @@ from rota.model.gate import LOCAL
 from rota.model.groups import Mode, OnFailure
 from rota.model.values import Origin
 from rota.ports.store import NewGroup
+from rota.stores.locks import FileLocks
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.connection import translated
-from rota.stores.locks import FileLocks
 from tests.support.clock import ManualClock
 
 SETTINGS = Settings(wal_pages=12, busy_timeout=1.0)

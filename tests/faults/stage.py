@@ -80,7 +80,9 @@ class Stage:
 
     # ---- processes ----------------------------------------------------------------------------------------
 
-    def start(self, program: str, *args: object, prefix: tuple[str, ...] = (), database: raw.Database | None = None, **settings: object) -> Program:
+    def start(
+        self, program: str, *args: object, prefix: tuple[str, ...] = (), database: raw.Database | None = None, **settings: object
+    ) -> Program:
         out = self.folder / f"{len(self._programs)}-{program}.out"
         environment = os.environ | {
             "FAULTS_DB": str(database or self.database),

@@ -1,4 +1,4 @@
-"""What befalls the server: restarts, crashes, sessions that are ended, a failover, an impatient administrator. Nothing acknowledged is lost."""
+"""What befalls the server: restarts, crashes, ended sessions, a failover, an impatient administrator. Nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from rota import Rota, Settings
+from rota import Rota
 from tests.faults import invariants
 from tests.faults.stage import Stage
 from tests.support.postgres import fresh_database, make_server
@@ -119,6 +119,27 @@ def test_sessions_that_are_ended_again_and_again_cost_a_moment_and_hints_work_wh
     quiet(workers, warnings=15)
 
 
+def test_workers_that_are_told_to_end_while_the_server_is_away_keep_what_they_have_to_write_and_write_it_when_it_is_back(stage, server):
+    busy, gate = stage.worker(2), stage.folder / "gate"
+    with closing(Rota(stage.database)) as rota:
+        for _ in range(2):
+            note(stage, rota.enqueue("hold", {"gate": str(gate)}).id)
+    eventually(lambda: len(stage.entries) == 2, what="handlers at work")
+    idle = stage.worker(2)
+    server.stop()
+    gate.touch()
+    for worker in (busy, idle):
+        worker.send(signal.SIGTERM)
+    assert idle.ends() == 0
+    assert "could not say goodbye" in idle.text
+    assert busy.alive
+    server.start()
+    assert busy.ends() == 0
+    assert set(stage.drained().values()) == {"COMPLETED"}
+    assert Counter(stage.executed) == Counter(stage.accepted)
+    quiet([busy, idle], warnings=1)
+
+
 # ---- failover ------------------------------------------------------------------------------------------------------
 
 
@@ -135,7 +156,9 @@ def pair():
     replica.throw_away()
 
 
-def test_when_the_server_is_gone_and_its_replica_takes_over_nothing_acknowledged_is_lost_and_workers_go_on_there(pair, tmp_path, monkeypatch):
+def test_when_the_server_is_gone_and_its_replica_takes_over_nothing_acknowledged_is_lost_and_workers_go_on_there(
+    pair, tmp_path, monkeypatch
+):
     primary, replica = pair
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     places = f"postgresql://postgres@127.0.0.1:{primary.port},127.0.0.1:{replica.port}/postgres"

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from rota.engine.worker import Worker
+from rota.errors import StoreBusy, StoreUnavailable
 from rota.model.settings import Settings
 from rota.ports.clock import Clock
 
@@ -83,5 +84,7 @@ class Driver:
     def _guarded(self, step: Callable[[], None]) -> None:
         try:
             step()
+        except (StoreBusy, StoreUnavailable) as error:
+            log.warning("the worker could not say goodbye to its store, where others will end what it held: %s", error)
         except Exception:
             log.exception("the worker could not be brought home cleanly; recovery will end what it held")

@@ -113,16 +113,14 @@ class Worker:
         return len(self._hold)
 
     def begin_stop(self) -> None:
-        """Claim nothing more and give back what has not started."""
+        """Claim nothing more and give back what has not started. The next turn records it."""
         if self._stopping:
             return
-        self._stopping = True
+        self._stopping = self._untold = True
         self._release()
-        self._tell_stopping()
 
     def _tell_stopping(self) -> None:
         """Record the shutdown, or try again in the next turn: what is lost from now on was interrupted, not crashed."""
-        self._untold = True
         self._store.stopping(self.id, now=self._clock.now())
         self._untold = False
 
@@ -160,9 +158,9 @@ class Worker:
         if self.standing.guard.tripped:
             self._sit_out()
         try:
-            self._housekeep(monotonic)
             if self._untold:
                 self._tell_stopping()
+            self._housekeep(monotonic)
             if self._parts.fires and not self._stopping and self.trigger.tick():
                 self._more = True
             if self._is_due():

@@ -103,12 +103,14 @@ class StoreClock:
         own, monotonic = self._own.now(), self._own.monotonic()
         if self._ask is None or not self._is_due(own, monotonic):
             return
-        self._looked = own, monotonic
+        if self._set is not None:
+            # Asked in vain, it is asked again later: monotonic time goes on meanwhile, and is right enough for hours.
+            self._looked = own, monotonic
         try:
             answer = self._ask()
         except RotaError:
-            # It is away. Monotonic time goes on meanwhile, and is right enough for hours.
             return
+        self._looked = own, monotonic
         self._heed(answer, round((self._own.monotonic() - monotonic) * SECOND))
 
     def _begin_once(self, begin: Callable[[], object]) -> None:

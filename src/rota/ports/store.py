@@ -6,7 +6,8 @@ Rules for every verb:
 - *A move is atomic*: a job, its run, its successor, its key, the edges it resolves, its group's rule. A batch of moves is
   written in one transaction where the store can, but callers must not rely on more than moves being whole.
 - *Repeating is harmless.* A reply can be lost after the write; the same call again changes nothing more and says the same.
-- *Errors are ours* (`rota.errors`), the driver's as the cause. `StoreBusy` and `StoreUnavailable` mean: nothing was written.
+- *Errors are ours* (`rota.errors`), the driver's as the cause. `StoreBusy` and `StoreUnavailable` mean: nothing was written; only of
+  `AnswerLost`, one of the latter, nobody knows.
 """
 
 from __future__ import annotations

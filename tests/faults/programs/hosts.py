@@ -85,6 +85,7 @@ def quick(ctx: Context, gate: str = ""):
 def introduce() -> None:
     while not rota._drivers:
         time.sleep(0.005)
+    print("pid", os.getpid(), flush=True)
     print("registered", rota._drivers[0].worker.id, flush=True)
 
 

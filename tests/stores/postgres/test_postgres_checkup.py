@@ -158,8 +158,8 @@ def test_settings_of_a_role_or_database_are_seen(server, look, database, setting
 def test_more_workers_than_connections(store, look):
     desk = Desk(store)
     store.register(desk.worker, host="here", kind="worker", job_types=["t"], now=desk.now)
-    one(look("connections"), State.OK, "room for 97", "1 live workers open 11")
-    one(look("connections", pool_size=200), State.PROBLEM, "open 201", "pool_size")
+    one(look("connections"), State.OK, "room for 97", "1 live workers open 13")
+    one(look("connections", pool_size=200), State.PROBLEM, "open 203", "pool_size")
 
 
 def test_the_limit_of_a_database_counts(server, store, look, database):

@@ -340,7 +340,8 @@ SMALL_INDEXES = {
 }
 FRAGMENTS = {
     *("candidates", "candidates_slim", "candidates_arm", "claimed_columns", "claimed_head", "claimed_rest", "checkpoint_before"),
-    *("job_columns", "worker_columns", "new_columns", "new_values", "template_columns", "this_template", "find", "size", "made", "matching"),
+    *("job_columns", "worker_columns"),
+    *("new_columns", "new_values", "template_columns", "this_template", "find", "size", "made", "matching"),
     *("schedule_columns", "due_columns", "due_surroundings", "occurrence_columns", "occurrence_filter", "occurrence_outcome"),
 }
 

@@ -24,7 +24,7 @@ from rota.stores.postgres import migrate
 from rota.stores.postgres.address import DOOR, GUESTS, WHEEL, Address, address
 from rota.stores.postgres.borrowed import Borrowed
 from rota.stores.postgres.connection import Db, open_connection
-from rota.stores.postgres.errors import answer_lost, is_lost, translate, translated
+from rota.stores.postgres.errors import is_lost, translate, translated, unanswered
 from rota.stores.postgres.guest import Lent
 from rota.stores.postgres.lending import Lending
 from rota.stores.postgres.pool import ASIDE, Pool
@@ -90,7 +90,7 @@ class Base(relational.Base):
     def time(self) -> Instant:
         """Return what the server's clock shows: the one clock that all who use the store can see."""
         with self._reading() as db:
-            return int(db.value("clock_now"))
+            return int(db.value("server_clock"))
 
     def transacting(self) -> bool:
         """Say whether this thread is inside its own transaction."""
@@ -175,7 +175,7 @@ class Base(relational.Base):
             db.execute(commit)
         except psycopg.Error as error:
             if is_lost(error, db.raw):
-                raise answer_lost(error, self.address, value) from error
+                raise unanswered(error, self.address, value) from error
             raise translate(error, self.address) from error
 
     @contextmanager

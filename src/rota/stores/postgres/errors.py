@@ -13,16 +13,25 @@ import msgspec
 import psycopg
 from psycopg import errors
 
-from rota.errors import IllegalMove, InvalidParams, RotaError, StoreBusy, StoreError, StoreMoved, StoreUnavailable, StoreUnusable
+from rota.errors import (
+    AnswerLost,
+    IllegalMove,
+    InvalidParams,
+    RotaError,
+    StoreBusy,
+    StoreError,
+    StoreMoved,
+    StoreUnavailable,
+    StoreUnusable,
+)
 from rota.stores.postgres.address import Address
 from rota.stores.relational.copying import WORDS
 
 
-class AnswerLost(StoreUnavailable):
-    """The connection broke while a COMMIT was under way: whether it was written is not known."""
+class Unanswered(AnswerLost):
+    """A commit whose answer was lost, with what its work has returned, which is true if it was made."""
 
     value: object = None
-    """What the work has returned: true if it was written."""
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -127,10 +136,10 @@ def translate(error: psycopg.Error, address: Address) -> RotaError:
             return StoreError(f"{type(error).__name__}: {said}")
 
 
-def answer_lost(error: psycopg.Error, address: Address, value: object = None) -> AnswerLost:
+def unanswered(error: psycopg.Error, address: Address, value: object = None) -> Unanswered:
     """Return our error for a COMMIT that nobody has answered."""
     said = address.without_password(first_line(error))
-    lost = AnswerLost(
+    lost = Unanswered(
         f"{address.shown} was lost before it had answered a COMMIT, and what it was about may be written or not: {said}. "
         "Look, or do it again: with the same id nothing is done twice"
     )

@@ -16,7 +16,7 @@ from rota.ports.store import DefinitionsChanged
 from rota.stores.postgres.base import TRIES, Base, Handle
 from rota.stores.postgres.checkup import checkup
 from rota.stores.postgres.connection import Db
-from rota.stores.postgres.errors import AnswerLost, translated
+from rota.stores.postgres.errors import Unanswered, translated
 from rota.stores.relational import intake, queue, recovery
 from rota.stores.relational.base import Hold
 from rota.stores.relational.store import RelationalStore
@@ -56,12 +56,12 @@ class PostgresStore(Base, RelationalStore):
         while True:
             try:
                 return super().enqueue(rows, now=now, definitions=definitions)
-            except AnswerLost as lost:
+            except Unanswered as lost:
                 enqueued: list[Enqueued] = lost.value  # type: ignore[assignment] # what enqueue has returned
                 if self._is_written(enqueued, lost, end):
                     return enqueued
 
-    def _is_written(self, enqueued: Sequence[Enqueued], lost: AnswerLost, end: float) -> bool:
+    def _is_written(self, enqueued: Sequence[Enqueued], lost: Unanswered, end: float) -> bool:
         """Say whether a commit was made, as soon as the server can; if it can't in time, say that nobody knows."""
         added = next((each.job_id for each in enqueued if not each.existing), None)
         if added is None:

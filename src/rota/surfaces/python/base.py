@@ -42,9 +42,10 @@ class Base:
         """Name the store: a path, sqlite:///path, postgresql://user@host/database, or None for $ROTA_STORE, else ./rota.db."""
         self.settings = settings or Settings.from_environment(os.environ)
         self._url = store_url(store, os.environ)
-        self._follows = StoreClock(begin=self._open if is_postgres(self._url) else None) if clock is None else None
+        follows = StoreClock(begin=self._open if is_postgres(self._url) else None)
+        self._clock: Clock = clock or follows
+        self._follows = follows if clock is None else None
         """The clock, where nobody gave one: it follows the store's own, if that has one."""
-        self._clock: Clock = clock or self._follows or StoreClock()
         self._rng = Random(seed)  # noqa: S311 - jitter, not secrets
         self._ids: Ids = ids or UuidV7(None if seed is None else self._rng)
         self._registry = Registry(self.settings, self._ids)

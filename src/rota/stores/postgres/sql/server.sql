@@ -12,9 +12,6 @@ SELECT current_user::text, n.oid IS NOT NULL, has_schema_privilege(n.oid, 'USAGE
        (SELECT pg_has_role(c.relowner, 'USAGE') FROM pg_catalog.pg_class AS c WHERE c.relnamespace = n.oid AND c.relname = 'meta')
   FROM (SELECT 1) AS one LEFT JOIN pg_catalog.pg_namespace AS n ON n.nspname = :schema;
 
--- name: clock_now
-SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
-
 -- name: snapshot_now
 -- Which transactions are over: another text means that somebody has begun or committed one that writes.
 SELECT pg_current_snapshot()::text;
