@@ -123,9 +123,11 @@ def _drained(lab: Lab, series: Series) -> str:
 
 
 def _memory_figure(lab: Lab, series: Series, store: str) -> Figure:
-    values = tuple(reading.load.peak_mib for reading in series.readings if reading.load)
+    loads = [reading.load for reading in series.readings if reading.load]
     row = Figure(topic=f"{PREFIX[store]}peak memory of one worker", work=_drained(lab, series), system=series.system.title, unit=Unit.MIB)
-    return replace(row, values=values, missing=None if values else series.reason or "no run")
+    if any(load.alone_mib < load.peak_mib for load in loads):
+        row = replace(row, notes=(f"with its children; without them {fmean(load.alone_mib for load in loads):.0f}",))
+    return replace(row, values=tuple(load.peak_mib for load in loads), missing=None if loads else series.reason or "no run")
 
 
 def _rota_variant(lab: Lab, rota: System, topic: str, work: str, title: str, measure: Measure) -> Figure:

@@ -31,6 +31,9 @@ class Load:
     cpu_us: tuple[float, float]
     """Of workers and of the server, for each job."""
     peak_mib: float
+    """Of the workers with their children, what these share counting for each."""
+    alone_mib: float
+    """Of the workers without them."""
     others: float = 0.0
     """Cores that everybody else on the machine had meanwhile."""
 
@@ -115,10 +118,15 @@ class _Meter:
             return None
         passed, crew, server, machine = (now - before for now, before in zip(self._now(), self._begun, strict=True))
         jobs = max(1, read_starts(self._lab.counters).jobs - self._started)
-        peak = sum(usage.family_peak_mib(child.pid) for child in self._crew)
-        cores = crew / passed / len(self._crew), server / passed if self._server else None
-        others = max(0.0, machine - crew - server) / passed
-        return Load(*cores, len(self._crew), (1e6 * crew / jobs, 1e6 * server / jobs), peak, others)
+        return Load(
+            worker=crew / passed / len(self._crew),
+            server=server / passed if self._server else None,
+            workers=len(self._crew),
+            cpu_us=(1e6 * crew / jobs, 1e6 * server / jobs),
+            peak_mib=sum(usage.family_peak_mib(child.pid) for child in self._crew),
+            alone_mib=sum(usage.peak_mib(child.pid) for child in self._crew),
+            others=max(0.0, machine - crew - server) / passed,
+        )
 
     def _now(self) -> tuple[float, float, float, float]:
         crew = sum(usage.cpu_s(child.pid) for child in self._crew)

@@ -16,6 +16,8 @@ from rota import Rota
 from tests.faults import invariants
 from tests.support.waiting import eventually
 
+ON_A_FILE = pytest.mark.parametrize("stage", ["file"], indirect=True)
+
 
 @pytest.fixture
 def gate(stage):
@@ -121,6 +123,7 @@ def test_a_stopped_worker_that_is_killed_is_given_up(stage, rota, gate):
     assert [each.status for each in rota.chain(job.id)] == ["FAILED", "COMPLETED"]
 
 
+@ON_A_FILE
 def test_a_worker_in_another_pid_namespace_is_judged_by_its_lock_although_its_pid_is_ours_too(stage, rota, gate):
     apart = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
     if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode:
@@ -142,15 +145,15 @@ def test_a_worker_in_another_pid_namespace_is_judged_by_its_lock_although_its_pi
     stage.check()
 
 
+@ON_A_FILE
 def test_no_pid_is_kept_anywhere_so_a_reused_one_means_nothing(stage, rota, gate):
     worker = stage.worker(1)
     hold(stage, rota, gate)
     gate.touch()
     stage.drained()
     with invariants.reading(stage.database) as db:
-        found = db.execute("SELECT * FROM workers")
-        columns = {column[0] for column in found.description}
-        [row] = found
+        columns = {row[1] for row in db.execute("PRAGMA table_info(workers)")}
+        [row] = db.execute("SELECT * FROM workers")
     assert not any("pid" in name for name in columns)
     assert worker.pid not in row
     [lock] = stage.locks.iterdir()
@@ -240,7 +243,7 @@ def test_a_worker_that_was_given_up_and_comes_back_holds_nothing_that_nobody_wou
     stage.check()
 
 
-@pytest.mark.parametrize("stage", ["file"], indirect=True)
+@ON_A_FILE
 def test_a_copied_database_is_recovered_when_the_lease_is_over_and_the_original_is_left_alone(stage, rota, gate):
     stage.worker(1)
     [job] = hold(stage, rota, gate)
@@ -261,6 +264,7 @@ def test_a_copied_database_is_recovered_when_the_lease_is_over_and_the_original_
     invariants.check(stage.database)
 
 
+@ON_A_FILE
 def test_a_worker_recorded_on_a_folder_that_was_restored_without_its_locks_is_recovered(stage, rota, gate):
     worker = stage.worker(1)
     [job] = hold(stage, rota, gate)
