@@ -231,15 +231,17 @@ class Readers:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Wait for those that are lent, close them all, and lend none while the block lasts."""
+        """Wait for those that are lent, close them all, and lend none while the block lasts.
+
+        The lock is held all the time: in a forked child nobody would ever give back what another thread has.
+        """
         with self._change:
             self._still = True
             self._change.wait_for(lambda: not self._lent)
             self._close_idle()
-        try:
-            yield
-        finally:
-            with self._change:
+            try:
+                yield
+            finally:
                 self._still = False
                 self._change.notify_all()
 

@@ -120,7 +120,9 @@ class Writer:
                 self._waiting.remove(place)
         self.close()
         try:
-            yield
+            # In a forked child nobody would ever give back what another thread has.
+            with self._mutex:
+                yield
         finally:
             self._hand_over()
 
