@@ -22,7 +22,7 @@ help: ## List these commands
 run: .venv/.run ## Start Rota with the example application on ./rota.db
 	@exec $(BIN)/rota up --app examples.tour:rota --demo $(ARGS)
 
-test: .venv/.dev .venv/.servers ## Run the tests: two at a time, then those marked serial alone
+test: .venv/.dev .venv/.servers ## Run the tests: three at a time, then those marked serial alone
 	@log=$$(mktemp -d)
 	trap 'rm -rf "$$log"' EXIT
 	if [ -t 1 ]; then colour=yes; else colour=auto; fi
@@ -36,7 +36,8 @@ test: .venv/.dev .venv/.servers ## Run the tests: two at a time, then those mark
 	    $(BIN)/python -m pytest --color=$$colour "$$@" $(ARGS) 2>&1 | tee "$$log/$$name" || code=$$?
 	    case $$code in 0) ;; 5) empty=$$((empty + 1)) ;; *) failed=1 ;; esac
 	}
-	suite parallel -n 2 -m 'not serial'
+	# Three on two cores: there is always one that waits for a process, a server or the disk.
+	suite parallel -n 3 -m 'not serial'
 	suite serial -n 0 -m serial
 	[ $$empty -lt 2 ] || { echo 'make test: FAILED, there are no tests'; exit 1; }
 	# Two runs, one result: their closing lines added up.
