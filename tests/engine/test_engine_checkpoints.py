@@ -104,7 +104,7 @@ def test_progress_and_state_are_in_the_store_while_the_handler_is_still_at_work(
 @pytest.mark.serial
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_a_state_is_on_disk_within_the_bound_that_the_docs_state(live: Rota, tmp_path, executor):
-    register(live, "keep", executor, timeout=20)
+    register(live, "keep", executor, timeout=8)
     marker = tmp_path / "marker"
     with live.running(concurrency=2):
         job = live.enqueue("work", {"then": "hang", "marker": str(marker)})
