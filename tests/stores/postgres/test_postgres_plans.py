@@ -4,18 +4,15 @@ import json
 import re
 from importlib.resources import files
 
-import msgspec
 import pytest
 
-from rota.model.decide import Failed
-from rota.model.schedules import Overlap, ScheduleState
 from rota.stores.postgres.connection import SESSION
 from rota.stores.postgres.statements import candidates, compiled, over_source, texts
 from tests.stores.desk import Desk
+from tests.stores.filling import fill, fill_schedules
 from tests.stores.makers import PostgresMaker
 from tests.stores.timekeeper import Timekeeper
 
-TYPES = [f"t{index}" for index in range(50)]
 LARGE = {"job_facts", "job_live", "job_ends", "job_runs", "job_edges", "occurrences", "schedules"}
 """What may have a million rows."""
 
@@ -38,38 +35,6 @@ def plans(tmp_path_factory):
         maker._sql(f"SET {name} = '{value}'")
     yield maker._raw
     maker.close()
-
-
-def fill(desk):
-    def bulk(count, **fields):
-        row = desk.row(**fields)
-        desk.put(*(msgspec.structs.replace(row, job_id=job_id) for job_id in desk.ids.take(count, desk.now)))
-
-    for index in range(30):
-        bulk(1000, job_type=TYPES[index], priority=(25, 50, 75)[index % 3], organization_id=f"o{index % 4}")
-    while some := desk.claim(2000, types=TYPES):
-        desk.turn(
-            done=[(job.number, desk.now) for job in some if job.number % 20],
-            endings=[desk.ending(job, Failed("x")) for job in some if not job.number % 20],
-        )
-    for index in range(40):
-        bulk(1000, job_type=TYPES[index], priority=(25, 50, 75)[index % 3], organization_id=f"o{index % 4}")
-    for index in range(28):
-        bulk(1000, job_type=TYPES[index], priority=(25, 50, 75)[index % 3], delay=3600 + index, expires_at=desk.now + 10**12)
-    for _ in range(20):
-        desk.grouped([desk.row(TYPES[0], unique_key=desk.id()) for _ in range(20)])
-    bulk(1000, job_type=TYPES[1], depends_on=(desk.add(TYPES[0], delay=3600),))
-    desk.claim(200, types=TYPES[:5])
-
-
-def fill_schedules(desk):
-    """Some that have fired, some that wait for others, some that run."""
-    parent = desk.schedule("parent", state=ScheduleState.DISABLED)
-    for index in range(200):
-        desk.schedule(f"s{index}", overlap=Overlap.ALLOW, depends_on=("parent",) if index % 4 == 0 else ())
-    for _ in range(5):
-        desk.pass_time(60)
-    desk.put(*(desk.row(schedule_id=parent.id) for _ in range(50)))
 
 
 MANY_SCHEDULES = """
