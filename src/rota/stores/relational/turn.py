@@ -72,8 +72,7 @@ def _bring_forward(db: Db, request: Turn, turned: Turned, finished: Finished | N
 
     found = look()
     if finished is not None and found.means_something:
-        flags = {"over_limit": found.over_limit, "waited_for": found.waited_for, "reserved": found.reserved}
-        finished.follow(db, request.now, **flags)
+        finished.follow(db, request.now, over_limit=found.over_limit, waited_for=found.waited_for, reserved=found.reserved)
         found = look()
     expired = has_come(found.expires_at)
     if expired:

@@ -14,10 +14,6 @@ SELECT CASE WHEN EXISTS (SELECT 1 FROM job_live WHERE status = 'QUEUED' AND prio
 -- name: clock_reset
 DELETE FROM queue_clock WHERE priority = :priority;
 
--- name: clock_advance
-INSERT INTO queue_clock AS c (priority, position) VALUES (:priority, :position)
-ON CONFLICT (priority) DO UPDATE SET position = excluded.position WHERE c.position < excluded.position;
-
 -- name: insert_jobs
 -- Many jobs of one shape: :ids holds an id for each, :params is a JSON array of their params.
 WITH new AS MATERIALIZED (
