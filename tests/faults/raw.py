@@ -66,10 +66,10 @@ def damage(database: Database, look: Look) -> list[str]:
     )
     of_facts, of_live = (", ".join(f"{table}.{name}" for name in COPIED) for table in "fl")
     copies = f"SELECT number FROM job_facts AS f JOIN job_live AS l USING (number) WHERE ({of_facts}) IS DISTINCT FROM ({of_live})"
-    stray = "SELECT job_number FROM job_runs WHERE job_number NOT IN (SELECT number FROM job_facts)"
+    stray = "SELECT job_number FROM run_notes WHERE job_number NOT IN (SELECT job_number FROM job_runs)"
     wrong = [f"job number {row[0]}: facts {row[1]}, live {row[2]}, ended {row[3]}" for row in look.execute(places)]
     wrong += [f"job number {row[0]} is not the same in job_live and in job_facts" for row in look.execute(copies)]
-    return wrong + [f"the run of job number {row[0]} has no job" for row in look.execute(stray)]
+    return wrong + [f"job number {row[0]} has left something behind without a run" for row in look.execute(stray)]
 
 
 COPIED = ("job_id", "root_id", "attempt", "organization_id", "job_type", "created_at", "schedule_id", "unique_key")

@@ -242,7 +242,7 @@ class Worker:
         if turned.definitions != self._know.version:
             self._learn()
         self._submit(turned.claimed)
-        if len(turned.claimed) >= turn.want > 0 and self._free() > 0:
+        if len(turned.claimed) >= turn.want > 0 and (self._free() > 0 or self._hold.want(self._slots()) > 100):
             self._more = True
         self.trigger.tell_dead(dead)
         if self._hold.jobs and self._clock.monotonic() - self._peeked >= PEEK_S:

@@ -125,6 +125,8 @@ class Turned(msgspec.Struct, kw_only=True):
     """Bounds were met: edges to resolve or rows to offer are left, so that another turn is worth making at once."""
     definitions: int = 0
     """The version of the definitions, as of this turn."""
+    calm: bool = False
+    """Nothing was due, parked, reserved or waited for: as far as the store goes, the next turn may be made beside others' turns."""
     given_up: bool = False
     """Others have recorded this worker as ended: it claims nothing any more and must begin anew under another id."""
 

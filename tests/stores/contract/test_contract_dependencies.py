@@ -7,6 +7,7 @@ from rota.model.decide import Completed, Crashed, Failed, Interrupted, Released,
 from rota.model.values import SECOND
 from rota.ports.store import Where
 from tests.stores.desk import ANNA, inside, outside
+from tests.stores.makers import torn_runs
 
 DEAD = Failed("x", permanent=True)
 RETRIED = [Failed("x"), TimedOut(1.0), Crashed(), Interrupted(), Released(), Snoozed(10.0)]
@@ -209,6 +210,7 @@ def test_a_parent_that_dies_in_recovery_is_noticed(desk):
     assert (tail(desk, parent), desk.status(waits)) == ("DEAD_LETTER", "CANCELLED")
 
 
+@torn_runs
 def test_a_parent_whose_run_had_ended_before_its_worker_was_lost_is_noticed(desk, maker):
     parent = desk.add()
     waits = child(desk, parent)

@@ -8,6 +8,7 @@ from rota.model.states import Status
 from rota.model.values import SECOND
 from rota.ports.turns import Choice
 from tests.stores.desk import ANNA, inside
+from tests.stores.makers import torn_runs
 
 
 def stats(desk, **options):
@@ -121,6 +122,7 @@ def test_what_recovery_ends_is_counted_and_twice_is_once(desk, maker, outcome):
     assert counted(maker) == {"FAILED": 3}
 
 
+@torn_runs
 @pytest.mark.parametrize("run_status", ["COMPLETED", "FAILED", "CANCELLED"])
 def test_a_job_that_recovery_only_closes_is_counted(desk, maker, run_status):
     desk.add()

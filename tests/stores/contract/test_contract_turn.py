@@ -23,6 +23,7 @@ from rota.model.values import SECOND, instant
 from rota.ports.executor import Report
 from rota.ports.turns import Choice, Ending
 from tests.stores.desk import ANNA, Desk, inside
+from tests.stores.makers import torn_runs
 
 # ---- claim (X1, X2) --------------------------------------------------------------------------------------------------
 
@@ -115,6 +116,7 @@ def test_a_claim_of_a_turn_that_failed_leaves_the_job_queued_without_a_run(desk)
     assert desk.store.run(job_id) is None
 
 
+@torn_runs
 def test_a_run_id_that_is_taken_claims_nothing_at_all(desk):
     first, second = desk.several(2)
     claimed = desk.claim_one()

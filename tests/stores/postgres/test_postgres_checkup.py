@@ -249,8 +249,8 @@ def test_an_index_that_is_missing_comes_with_the_words_that_make_it(look, raw):
 
 
 def test_a_primary_key_that_is_missing(look, raw):
-    raw.execute("ALTER TABLE job_runs DROP CONSTRAINT job_runs_pkey")
-    one(look("indexes"), State.PROBLEM, "job_runs_pkey", "job_runs")
+    raw.execute("ALTER TABLE run_notes DROP CONSTRAINT run_notes_pkey")
+    one(look("indexes"), State.PROBLEM, "run_notes_pkey", "run_notes")
 
 
 def test_an_index_that_is_invalid(look, raw):

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from rota.model.decide import Completed, Failed, Skipped, Stopped, TimedOut
-from rota.model.states import BORN, Status, is_legal
+from rota.model.states import BORN, RUN_END, Status, is_legal
 from rota.ports.executor import Report
 from tests.stores.desk import ANNA
 from tests.stores.timekeeper import Timekeeper
@@ -38,10 +38,11 @@ def refused(raw, words, statement, *values):
     assert words in str(refusal.value)
 
 
-END = """
+ENDING = "job_type, %s, created_at, 9, priority, position, run_at, queued_at, started_at, worker_id"
+END = f"""
 WITH gone AS (DELETE FROM job_live WHERE number = %s RETURNING *)
-INSERT INTO job_ends (number, job_type, status, created_at, finished_at, priority, position, run_at, queued_at, started_at, worker_id)
-SELECT number, job_type, %s, created_at, 9, priority, position, run_at, queued_at, started_at, worker_id FROM gone RETURNING number"""
+INSERT INTO job_ends (number, {ENDING.replace("%s", "status").replace("9", "finished_at")}, run_id)
+SELECT number, {ENDING}, run_id FROM gone RETURNING number"""
 
 
 def move(raw, number, status):
@@ -49,10 +50,8 @@ def move(raw, number, status):
     try:
         with raw.transaction(force_rollback=True):
             if status == "RUNNING":
-                run = "INSERT INTO job_runs (job_number, run_id, started_at) VALUES (%s, gen_random_uuid(), 5) ON CONFLICT DO NOTHING"
-                raw.execute(run, (number,))
-                text = "UPDATE job_live SET status = 'RUNNING', started_at = 5, worker_id = gen_random_uuid() WHERE number = %s"
-                done = raw.execute(text, (number,))
+                begun = "status = 'RUNNING', started_at = 5, worker_id = gen_random_uuid(), run_id = gen_random_uuid()"
+                done = raw.execute(f"UPDATE job_live SET {begun} WHERE number = %s", (number,))
             elif status == "QUEUED":
                 done = raw.execute("UPDATE job_live SET status = 'QUEUED', queued_at = 5 WHERE number = %s", (number,))
             elif status == "PENDING":
@@ -93,30 +92,33 @@ def test_a_job_is_born_only_where_the_table_says(desk, raw, status):
 def test_an_ended_job_and_its_run_can_not_change_in_any_column(desk, raw, status):
     number = in_state(desk, status)
     refused(raw, "Cannot modify params after dispatch", "UPDATE job_facts SET params = '{\"a\":1}' WHERE number = %s", number)
-    for column in ("priority", "position", "reason", "finished_at", "held", "cancel_requested_at", "ended_by", "status"):
-        value = "'CANCELLED'" if column == "status" else "'7'"
+    for column in ("priority", "position", "reason", "finished_at", "held", "cancel_requested_at", "ended_by", "status", "run_id"):
+        value = {"status": "'CANCELLED'", "run_id": "gen_random_uuid()"}.get(column, "'7'")
         refused(raw, "ended", f"UPDATE job_ends SET {column} = {value} WHERE number = %s", number)
-    for column in ("status", "error", "result", "finished_at", "artifacts", "log_path", "progress", "checkpoint", "exit_code"):
-        value = {"status": "'FAILED'", "artifacts": "'[\"x\"]'"}.get(column, "'7'")
-        refused(raw, "ended", f"UPDATE job_runs SET {column} = {value} WHERE job_number = %s", number)
+    for column in ("error", "result", "artifacts", "log_path", "progress", "checkpoint", "exit_code"):
+        value = "'[\"x\"]'" if column == "artifacts" else "'7'"
+        written = (
+            f"INSERT INTO run_notes (job_number, {column}) VALUES (%s, {value}) ON CONFLICT (job_number) DO UPDATE SET {column} = {value}"
+        )
+        refused(raw, "ended", written, number)
 
 
-@pytest.mark.parametrize("before", [None, *ENDED])
-@pytest.mark.parametrize("after", ["COMPLETED", "FAILED", "SKIPPED", "CANCELLED", None])
-def test_a_run_ends_once(desk, raw, before, after):
-    number = in_state(desk, "RUNNING" if before is None else before)
-    statement = "UPDATE job_runs SET status = %s, finished_at = %s WHERE job_number = %s"
-    if before is not None:
-        refused(raw, "ended", statement, after, None if after is None else 5, number)
-    elif after is not None:
-        raw.execute(statement, (after, 5, number))
+@pytest.mark.parametrize("status", Status)
+def test_a_run_says_what_its_job_says(desk, raw, status):
+    number = in_state(desk, status)
+    run = raw.execute("SELECT status, started_at, finished_at, artifacts FROM job_runs WHERE job_number = %s", (number,)).fetchone()
+    job = raw.execute("SELECT started_at, finished_at FROM jobs WHERE number = %s", (number,)).fetchone()
+    if job[0] is None:
+        assert run is None
+    else:
+        assert run == (RUN_END[status] if status.ended else None, *job, "[]")
 
 
-def test_a_run_has_an_end_exactly_if_it_has_a_status(desk, raw):
+def test_the_view_of_runs_is_for_reading(desk, raw):
     number = in_state(desk, "RUNNING")
-    refused(raw, "check", "UPDATE job_runs SET status = 'COMPLETED' WHERE job_number = %s", number)
-    refused(raw, "check", "UPDATE job_runs SET finished_at = 5 WHERE job_number = %s", number)
-    refused(raw, "check", "UPDATE job_runs SET status = 'TIMED_OUT', finished_at = 5 WHERE job_number = %s", number)
+    for statement in ("UPDATE job_runs SET status = 'FAILED' WHERE job_number = %s", "DELETE FROM job_runs WHERE job_number = %s"):
+        with pytest.raises(psycopg.Error, match=r"cannot (update|delete from) view"):
+            raw.execute(statement, (number,))
 
 
 def test_params_can_not_change_after_dispatch(desk, raw):
@@ -126,14 +128,25 @@ def test_params_can_not_change_after_dispatch(desk, raw):
         raw.execute("UPDATE job_facts SET params = '{\"a\":1}' WHERE number = %s", (in_state(desk, status),))
 
 
-def test_a_job_can_not_be_running_without_a_run(desk, raw):
+@pytest.mark.parametrize("missing", ["started_at", "worker_id", "run_id"])
+def test_a_running_job_needs_a_start_a_worker_and_a_run(desk, raw, missing):
     number = in_state(desk, "QUEUED")
-    text = "UPDATE job_live SET status = 'RUNNING', started_at = 1, worker_id = gen_random_uuid() WHERE number = %s"
-    refused(raw, "without a run", text, number)
+    begun = {"status": "'RUNNING'", "started_at": "1", "worker_id": "gen_random_uuid()", "run_id": "gen_random_uuid()"}
+    del begun[missing]
+    changes = ", ".join(f"{name} = {value}" for name, value in begun.items())
+    refused(raw, "check", f"UPDATE job_live SET {changes} WHERE number = %s", number)
 
 
-def test_a_run_can_not_be_without_its_job(desk, raw):
-    refused(raw, "without its job", "INSERT INTO job_runs (job_number, run_id, started_at) VALUES (999, gen_random_uuid(), 1)")
+def test_a_job_has_ended_with_its_run_exactly_if_it_had_started(desk, raw):
+    number = in_state(desk, "RUNNING")
+    refused(raw, "ends_run", END.replace("worker_id, run_id FROM", "worker_id, NULL FROM"), number, "COMPLETED")
+    refused(raw, "ends_run", END.replace("worker_id, run_id FROM", "worker_id, job_id FROM"), in_state(desk, "QUEUED"), "CANCELLED")
+
+
+@pytest.mark.parametrize("status", ["PENDING", "QUEUED"])
+def test_what_has_not_begun_leaves_nothing_behind(desk, raw, status):
+    for number in (in_state(desk, status), 999):
+        refused(raw, "not begun", "INSERT INTO run_notes (job_number, result) VALUES (%s, '1')", number)
 
 
 def test_an_edge_can_not_be_without_its_job(desk, raw):
@@ -144,14 +157,8 @@ def test_an_edge_can_not_be_without_its_job(desk, raw):
     )
 
 
-def test_a_running_job_needs_a_worker_and_a_start(desk, raw):
-    number = in_state(desk, "QUEUED")
-    raw.execute("INSERT INTO job_runs (job_number, run_id, started_at) VALUES (%s, gen_random_uuid(), 1)", (number,))
-    refused(raw, "check", "UPDATE job_live SET status = 'RUNNING' WHERE number = %s", number)
-
-
 REMOVE = """
-WITH runs AS (DELETE FROM job_runs WHERE job_number = ANY(%(numbers)s)), ends AS (DELETE FROM job_ends WHERE number = ANY(%(numbers)s))
+WITH notes AS (DELETE FROM run_notes WHERE job_number = ANY(%(numbers)s)), ends AS (DELETE FROM job_ends WHERE number = ANY(%(numbers)s))
 DELETE FROM job_facts WHERE number = ANY(%(numbers)s)"""
 
 
@@ -169,7 +176,8 @@ def test_ended_jobs_can_be_deleted_whole_and_others_can_not(desk, raw, status):
         return
     refused(raw, "has not ended", "DELETE FROM job_live WHERE number = %s", number)
     if status == "RUNNING":
-        refused(raw, "has not ended", "DELETE FROM job_runs WHERE job_number = %s", number)
+        desk.turn(reports=[Report(number, progress=5)])
+        refused(raw, "goes with", "DELETE FROM run_notes WHERE job_number = %s", number)
 
 
 def test_no_part_of_a_job_goes_without_the_others(desk, raw):
@@ -216,33 +224,33 @@ def test_the_view_of_jobs_is_for_reading(desk, raw):
             raw.execute(statement, (number,))
 
 
-@pytest.mark.parametrize("column", ["job_number", "run_id", "template_id", "started_at"])
-def test_identity_and_start_of_a_run_can_not_change(desk, raw, column):
-    number = in_state(desk, "RUNNING")
-    value = "gen_random_uuid()" if column.endswith("_id") else "7"
-    refused(raw, "identity", f"UPDATE job_runs SET {column} = {value} WHERE job_number = %s", number)
-
-
 def test_a_job_starts_once(desk, raw):
     number = in_state(desk, "RUNNING")
     refused(raw, "starts once", "UPDATE job_live SET started_at = 7 WHERE number = %s", number)
-    refused(raw, "starts once", "UPDATE job_live SET worker_id = gen_random_uuid() WHERE number = %s", number)
+    for column in ("worker_id", "run_id"):
+        refused(raw, "starts once", f"UPDATE job_live SET {column} = gen_random_uuid() WHERE number = %s", number)
+
+
+def test_what_a_run_left_behind_stays_with_it(desk, raw):
+    number, other = in_state(desk, "RUNNING"), in_state(desk, "RUNNING")
+    desk.turn(reports=[Report(number, progress=5)])
+    refused(raw, "identity", "UPDATE run_notes SET job_number = %s WHERE job_number = %s", other, number)
 
 
 def test_artifacts_only_grow(desk, raw):
     number = in_state(desk, "RUNNING")
     desk.turn(reports=[Report(number, artifact="a"), Report(number, artifact="b")])
     for shrunk in ("[]", '["a"]', '["b","a"]', '["a","c"]', ""):
-        refused(raw, "only grow", "UPDATE job_runs SET artifacts = %s WHERE job_number = %s", shrunk, number)
-    raw.execute("UPDATE job_runs SET artifacts = %s WHERE job_number = %s", ('["a","b","c"]', number))
+        refused(raw, "only grow", "UPDATE run_notes SET artifacts = %s WHERE job_number = %s", shrunk, number)
+    raw.execute("UPDATE run_notes SET artifacts = %s WHERE job_number = %s", ('["a","b","c"]', number))
 
 
 def test_log_path_is_written_once(desk, raw):
     number = in_state(desk, "RUNNING")
-    raw.execute("UPDATE job_runs SET log_path = 'one' WHERE job_number = %s", (number,))
-    raw.execute("UPDATE job_runs SET log_path = 'one' WHERE job_number = %s", (number,))
-    refused(raw, "written once", "UPDATE job_runs SET log_path = 'two' WHERE job_number = %s", number)
-    refused(raw, "written once", "UPDATE job_runs SET log_path = NULL WHERE job_number = %s", number)
+    raw.execute("INSERT INTO run_notes (job_number, log_path) VALUES (%s, 'one')", (number,))
+    raw.execute("UPDATE run_notes SET log_path = 'one' WHERE job_number = %s", (number,))
+    refused(raw, "written once", "UPDATE run_notes SET log_path = 'two' WHERE job_number = %s", number)
+    refused(raw, "written once", "UPDATE run_notes SET log_path = NULL WHERE job_number = %s", number)
 
 
 def test_a_job_joins_one_group_once(desk, raw):
@@ -358,7 +366,7 @@ def test_a_value_out_of_its_range_is_refused(desk, raw, table, column, value):
 @pytest.mark.parametrize("value", [-1, 101])
 def test_progress_is_a_percentage(desk, raw, value):
     number = in_state(desk, "RUNNING")
-    refused(raw, "check", "UPDATE job_runs SET progress = %s WHERE job_number = %s", value, number)
+    refused(raw, "check", "INSERT INTO run_notes (job_number, progress) VALUES (%s, %s)", number, value)
 
 
 def test_a_number_is_not_given_again_after_the_newest_job_was_deleted(desk, raw):
@@ -374,8 +382,7 @@ def test_the_rules_hold_for_somebody_with_another_search_path(desk, raw, maker):
     number = in_state(desk, "QUEUED")
     with maker.server.connect() as other:
         refused(other, "has not ended", f"DELETE FROM {maker.schema}.job_live WHERE number = %s", number)
-        text = f"UPDATE {maker.schema}.job_live SET status = 'RUNNING', started_at = 1, worker_id = gen_random_uuid() WHERE number = %s"
-        refused(other, "without a run", text, number)
+        refused(other, "not begun", f"INSERT INTO {maker.schema}.run_notes (job_number) VALUES (%s)", number)
 
 
 # ---- schedules ---------------------------------------------------------------------------------------------------------

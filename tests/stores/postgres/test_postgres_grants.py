@@ -208,6 +208,7 @@ def test_a_submitter_sees_jobs_without_their_params(as_role, raw_as):
             "SELECT job_hash FROM job_facts",
             "SELECT * FROM job_facts",
             "SELECT result FROM job_runs",
+            "SELECT result FROM run_notes",
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 raw.execute(statement)

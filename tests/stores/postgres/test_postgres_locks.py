@@ -10,6 +10,7 @@ import pytest
 from rota.errors import StoreBusy
 from rota.model.decide import Failed
 from rota.model.settings import Settings
+from rota.model.values import SECOND
 from rota.ports.clock import UuidV7
 from rota.ports.turns import Choice, Counting
 from rota.stores.postgres import PostgresStore
@@ -107,6 +108,115 @@ def test_without_its_lock_a_reservation_is_made_while_a_claim_goes_on(two, monke
     assert pool.submit(other.reserve).result(PAUSE_S) is not None
     slow.go_on.set()
     assert len(claim.result().claimed) == 3
+
+
+def test_two_light_turns_are_made_side_by_side_and_share_what_is_ready(two):
+    one, other, pool = two
+    jobs = one.several(6)
+    calm(one, other)
+    slow = Slow()
+    claim = pool.submit(one.turn, 3, choose=slow)
+    slow.reached.wait()
+    second = pool.submit(other.turn, 3, worker=other.id()).result(PAUSE_S / 2).claimed
+    slow.go_on.set()
+    assert [job.job_id for job in claim.result().claimed] == jobs[:3]
+    assert [job.job_id for job in second] == jobs[3:]
+
+
+def test_light_turns_of_several_types_share_in_the_order_of_the_queue(two):
+    one, other, pool = two
+    jobs = [one.add("tu"[place % 2]) for place in range(8)]
+    calm(one, other)
+    slow = Slow()
+    claim = pool.submit(one.turn, 4, types=("t", "u"), choose=slow)
+    slow.reached.wait()
+    second = pool.submit(other.turn, 4, types=("t", "u"), worker=other.id()).result(PAUSE_S / 2).claimed
+    slow.go_on.set()
+    assert [job.job_id for job in claim.result().claimed + second] == jobs
+
+
+def test_light_turns_that_end_and_claim_at_once_count_each_end_once(two, maker):
+    one, other, pool = two
+    one.several(200)
+    other.worker = other.id()
+    calm(one, other)
+
+    def work(desk):
+        done = 0
+        while claimed := desk.claim(10):
+            desk.done(*claimed)
+            done += len(claimed)
+        return done
+
+    assert sum(each.result() for each in [pool.submit(work, one), pool.submit(work, other)]) == 200
+    assert maker._sql("SELECT count FROM stats_total") == [(200,)]
+
+
+def calm(*desks):
+    """Let each see that there is nothing but plain work: from here on its turns are light."""
+    for desk in desks:
+        assert desk.turn().calm
+
+
+def parked_while_its_slot_is_freed(two):
+    """Let one job be parked behind a limit while another turn ends the job in its way; return whether it is offered after that."""
+    one, other, pool = two
+    holder = one.add()
+    running = one.claim_one()
+    waits = one.add()
+    calm(one, other)
+    limits = Counting(limits={"template-limit:t": 1}, running=True)
+
+    def park(candidates, _reservation, usage):
+        assert sum(usage.running.values()) == 1
+        return Choice(take=[], park=[(job.number, "template-limit:t") for job in candidates])
+
+    slow = Slow(park)
+    parking = pool.submit(one.turn, 1, choose=slow, counting=limits)
+    slow.reached.wait()
+    ending = pool.submit(other.turn, done=[(running.number, other.now)], worker=one.worker)
+    with suppress(TimeoutError):
+        ending.result(PAUSE_S / 4)
+    slow.go_on.set()
+    parking.result()
+    ending.result()
+    assert one.status(holder) == "COMPLETED"
+    return [job.job_id for job in one.claim(1)] == [waits]
+
+
+def test_a_light_turn_frees_no_slot_behind_the_back_of_one_that_counts(two):
+    assert parked_while_its_slot_is_freed(two)
+
+
+def test_without_the_wheel_what_is_parked_meanwhile_is_not_offered(two, monkeypatch):
+    unlocked(monkeypatch, *two[:2])
+    assert not parked_while_its_slot_is_freed(two)
+
+
+def test_a_light_turn_that_finds_something_due_is_made_again_with_the_wheel(two):
+    one, _, _ = two
+    calm(one)
+    later = one.add(run_at=one.now + SECOND)
+    one.advance(2)
+    assert [job.job_id for job in one.claim(1)] == [later]
+
+
+@pytest.mark.parametrize("hand", ["edges", "reservation"])
+def test_a_light_turn_leaves_ends_that_mean_something_to_others_to_one_with_the_wheel(two, hand):
+    one, other, _ = two
+    parent = one.add()
+    job = one.claim_one()
+    calm(one)
+    if hand == "edges":
+        waits = other.add(depends_on=(parent,))
+        one.done(job)
+        one.turn()
+        assert one.status(waits) == "QUEUED"
+    else:
+        reserved = other.reserve()
+        one.several(2)
+        one.done(job)
+        assert [each.job_id for each in one.claim(3)] == [reserved.job_id]
 
 
 def child_of_one_that_ends(two):
@@ -221,7 +331,7 @@ def test_a_turn_that_the_server_undid_can_be_made_again(two, maker):
     claimed = one.claim(2) if one.several(2) else []
     first, second = (job.number for job in claimed)
     with maker.server.connect(options=f"-c search_path={maker.schema} -c deadlock_timeout=20s") as raw, raw.transaction():
-        raw.execute("SELECT 1 FROM job_runs WHERE job_number = %s FOR UPDATE", (second,))
+        raw.execute("SELECT 1 FROM job_live WHERE number = %s FOR UPDATE", (second,))
         done = pool.submit(one.done, *claimed)
         eventually(lambda: waits_for_a_row(maker), what="the turn waits")
         raw.execute("SELECT 1 FROM job_live WHERE number = %s FOR UPDATE", (first,))

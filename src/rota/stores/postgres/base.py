@@ -1,8 +1,9 @@
 """What every part of the PostgreSQL store stands on: its pool, its locks, and its transactions.
 
 Verbs are written as if nobody else wrote meanwhile, and here is what makes that so: advisory locks, taken in the first statement
-of a transaction, before anything is read. Plain enqueues share the door; a turn shares the door and has the wheel; all other
-verbs have the door to themselves, and so the store. A lock is let go with its transaction, whatever ends that. See decision 0026.
+of a transaction, before anything is read. Plain enqueues share the door; a turn shares the door and has the wheel, or shares that too
+if it is a light one; all other verbs have the door to themselves, and so the store. A lock is let go with its transaction, whatever
+ends that. See decision 0026.
 A caller's own transaction may last: it passes no door unless it must, and is a guest until it ends.
 """
 
@@ -57,7 +58,7 @@ class Base(relational.Base):
         self._begin = {hold: _beginning(self.address, hold, silence_s=max(1.0, settings.guard_s)) for hold in Hold}
         # A turn sees itself what it has made ready, and what nobody depends on wakes nobody.
         hint = f"NOTIFY {self.address.schema_quoted}; COMMIT"
-        self._commit = {Hold.NOTHING: "COMMIT", Hold.DOOR: hint, Hold.WHEEL: "COMMIT", Hold.ALL: hint, Hold.STILL: hint}
+        self._commit = dict.fromkeys(Hold, hint) | dict.fromkeys((Hold.NOTHING, Hold.LIGHT, Hold.WHEEL), "COMMIT")
         self._lending = Lending(self.address, wait_s=settings.busy_timeout, place=self._place)
         self._own = threading.local()
         self._seen = ""
@@ -142,7 +143,7 @@ class Base(relational.Base):
                 return self._write_once(work, hold)
             except _Again as again:
                 # A worker has chosen for the moment in which its turn was made: its next turn chooses anew.
-                if not left or (hold is Hold.WHEEL and again.begun):
+                if not left or (hold in {Hold.LIGHT, Hold.WHEEL} and again.begun):
                     raise translate(again.error, self.address) from again.error
         raise AssertionError
 
@@ -216,10 +217,12 @@ def _beginning(where: Address, hold: Hold, *, silence_s: float) -> str:
     shared = "SELECT pg_advisory_xact_lock_shared({}, {})".format(*where.key(DOOR))
     alone = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(DOOR))
     wheel = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(WHEEL))
+    beside = "SELECT pg_advisory_xact_lock_shared({}, {})".format(*where.key(WHEEL))
     guests = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(GUESTS))
     return {
         Hold.NOTHING: "BEGIN",
         Hold.DOOR: f"{begin}; {shared}",
+        Hold.LIGHT: f"{begin}; {shared}; {beside}",
         Hold.WHEEL: f"{begin}; {shared}; {wheel}",
         Hold.ALL: f"{begin}; {alone}",
         Hold.STILL: f"{begin}; {guests}; {alone}",

@@ -125,13 +125,27 @@ class Db:
         """Run a fixed text of one or more commands that have no values."""
         self._cursor.execute(text, prepare=False)
 
-    def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> list[int]:
-        """Complete jobs, end their runs and count them, in one statement."""
-        return _numbers.decode(self.value("end_plain", done=_encode(done).decode(), worker_id=worker_id))
+    def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
+        """Complete jobs with their runs in one statement, which also says what there is to count."""
+        ((fresh, figures),) = self.rows("end_plain", done=_encode(done).decode(), worker_id=worker_id)
+        return _numbers.decode(fresh), figures
 
-    def start(self, numbers: str, ids: bytes, clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
-        """Make runs, start their jobs and move the clocks on, in one statement."""
+    def count(self, figures: str) -> None:
+        """Write figures into two tables, in one statement."""
+        self.change("count_figures", figures=figures)
+
+    def start(self, jobs: Sequence[Claimed], clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
+        """Start jobs and move the clocks on, in one statement; another if retries carry checkpoints on."""
+        numbers = _encode([job.number for job in jobs]).decode()
+        ids = f"{{{','.join([job.run_id for job in jobs])}}}"
         self.change("start", numbers=numbers, ids=ids, clocks=_encode(clocks).decode(), now=now, worker_id=worker_id)
+        checkpoints = {job.number: job.checkpoint for job in jobs if job.checkpoint is not None}
+        if checkpoints:
+            self.change("carry_checkpoints", checkpoints=_encode(checkpoints).decode())
+
+    def adopt(self, rows: str, adopter_id: str) -> None:
+        """Start jobs with their runs, in one statement."""
+        self.change("adopt_starts", rows=rows, adopter_id=adopter_id)
 
     def tally(self, numbers: str) -> None:
         """Count ended jobs, in one statement."""

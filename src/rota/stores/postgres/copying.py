@@ -18,11 +18,15 @@ from rota.stores.postgres.errors import translated
 from rota.stores.postgres.statements import texts
 from rota.stores.postgres.store import PostgresStore
 from rota.stores.relational import copying
-from rota.stores.relational.tables import JOBS, META, TABLES
+from rota.stores.relational.tables import JOBS, META, RUNS, TABLES
 
-FACTS, LIVE, ENDS = "job_facts", "job_live", "job_ends"
-HERE = tuple(name for table in TABLES for name in ((FACTS, LIVE, ENDS) if table == JOBS else (table.name,)))
-"""The tables as they are kept here: a job stands in two of three."""
+FACTS, LIVE, ENDS, NOTES = "job_facts", "job_live", "job_ends", "run_notes"
+PARTS = {JOBS.name: (FACTS, LIVE, ENDS), RUNS.name: (NOTES,)}
+HERE = tuple(name for table in TABLES for name in PARTS.get(table.name, (table.name,)))
+"""The tables as they are kept here: a job stands in two of three, and its run with it."""
+COPIED_LIVE, COPIED_ENDS, COPIED_RUNS = "copied_live", "copied_ends", "copied_runs"
+"""Where rows wait until both a job and its run have come."""
+RUN_OF_JOB = ("job_number", "run_id", "status", "started_at", "finished_at")
 MARK = "rota_moved"
 """The name of the triggers that refuse to write to a store which was moved."""
 USUAL_SCHEMA = "rota"
@@ -159,8 +163,14 @@ class Writing(Reading):
         self._types: dict[str, dict[str, str]] = {}
         for table, column, kind in db.rows("columns_here", schema=schema):
             self._types.setdefault(table, {})[column] = "bytea" if kind == "uuid" else kind
-        self._parts = {name: _Part(name, self._types[name], JOBS) for name in (FACTS, LIVE, ENDS)}
+        self._facts = _Part(FACTS, self._types[FACTS], JOBS)
+        self._live = _Part(COPIED_LIVE, self._types[LIVE], JOBS)
+        self._ends = _Part(COPIED_ENDS, self._types[ENDS], JOBS)
+        self._runs = _Part(COPIED_RUNS, {name: self._types[LIVE].get(name, "int8") for name in RUN_OF_JOB} | {"status": "text"}, RUNS)
+        self._notes = _Part(NOTES, self._types[NOTES], RUNS)
         self._finished_at = JOBS.names.index("finished_at")
+        self._noted = itemgetter(*(RUNS.names.index(name) for name in self._types[NOTES] if name not in {"job_number", "artifacts"}))
+        self._artifacts = RUNS.names.index("artifacts")
 
     def clear(self) -> None:
         """Empty the tables, and put their triggers out of force."""
@@ -168,6 +178,7 @@ class Writing(Reading):
         self._db.execute(f"TRUNCATE {', '.join(name for name in HERE if name != META.name)} RESTART IDENTITY")
         self._db.change("forget_counters")
         self._switch_triggers("DISABLE")
+        self._db.execute(texts()["make_copied"])
 
     def write(self, table: Table, rows: Sequence[Row]) -> None:
         """Add rows as they are."""
@@ -175,14 +186,20 @@ class Writing(Reading):
             self._write_counters(rows)
         elif table == JOBS:
             ended = self._finished_at
-            self._copy(self._parts[FACTS], rows)
-            self._copy(self._parts[LIVE], [row for row in rows if row[ended] is None])
-            self._copy(self._parts[ENDS], [row for row in rows if row[ended] is not None])
+            self._copy(self._facts, rows)
+            self._copy(self._live, [row for row in rows if row[ended] is None])
+            self._copy(self._ends, [row for row in rows if row[ended] is not None])
+        elif table == RUNS:
+            self._copy(self._runs, rows)
+            self._copy(
+                self._notes, [row for row in rows if any(value is not None for value in self._noted(row)) or row[self._artifacts] != "[]"]
+            )
         else:
             self._copy(_Part(table.name, {name: self._types[table.name][name] for name in table.names}, table), rows)
 
     def finish(self) -> None:
-        """Let numbers go on, put the triggers back in force, and look at what they would have refused."""
+        """Put jobs and their runs together, let numbers go on, put the triggers back in force, and look at what they would have refused."""
+        self._put_together()
         for table, column, following in self._db.rows("next_counted"):
             self._db.execute(f"ALTER TABLE {table} ALTER COLUMN {column} RESTART WITH {following:d}")
         # Whoever has this store open reads its definitions anew.
@@ -190,6 +207,19 @@ class Writing(Reading):
         self._switch_triggers("ENABLE")
         copying.refuse_broken(self._db, self._url)
         self._db.execute(f"ANALYZE {', '.join(HERE)}")
+
+    def _put_together(self) -> None:
+        # Whole tables are joined here, as no statement of the wheel ever does.
+        self._db.execute("SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on")
+        copying.refuse_broken(self._db, self._url, "broken_runs")
+        for name, copied in ((LIVE, COPIED_LIVE), (ENDS, COPIED_ENDS)):
+            columns = ", ".join(column for column in self._types[name] if column != "run_id")
+            self._db.execute(
+                f"INSERT INTO {name} ({columns}, run_id)"  # noqa: S608 - our own names
+                f" SELECT c.{columns.replace(', ', ', c.')}, r.run_id"
+                f" FROM {copied} AS c LEFT JOIN {COPIED_RUNS} AS r ON r.job_number = c.number"
+            )
+        self._db.execute("SET LOCAL enable_hashjoin = off; SET LOCAL enable_seqscan = off")
 
     def _write_counters(self, rows: Sequence[Row]) -> None:
         for key, value in rows:
@@ -217,9 +247,10 @@ class _Part:
     """What of a row goes into one table, and how."""
 
     def __init__(self, name: str, types: dict[str, str], table: Table) -> None:
-        self.statement = f"COPY {name} ({', '.join(types)}) FROM STDIN (FORMAT BINARY)".encode()
-        self.types = list(types.values())
-        self.pick = itemgetter(*(table.names.index(column) for column in types))
+        own = {column: kind for column, kind in types.items() if column in table.names}
+        self.statement = f"COPY {name} ({', '.join(own)}) FROM STDIN (FORMAT BINARY)".encode()
+        self.types = list(own.values())
+        self.pick = itemgetter(*(table.names.index(column) for column in own))
 
 
 class Guard:

@@ -37,7 +37,7 @@ NUMBERS = Grant("USAGE", "job_numbers", kind="sequence")
 RIGHTS = {
     "worker": (
         Grant("SELECT", ALL),
-        Grant("INSERT, UPDATE, DELETE", "job_facts job_live job_runs job_edges job_groups ended_roots direct_reservations dedup rate_log"),
+        Grant("INSERT, UPDATE, DELETE", "job_facts job_live run_notes job_edges job_groups ended_roots direct_reservations dedup rate_log"),
         Grant("INSERT, UPDATE, DELETE", "outbox queue_clock stats_hourly stats_total schedules occurrences occurrences_told workers"),
         Grant("INSERT, DELETE", "job_ends"),
         Grant("INSERT, UPDATE", "templates"),

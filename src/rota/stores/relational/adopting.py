@@ -55,7 +55,5 @@ def _live_through(db: Db, begun: list[tuple[int, Adopted]], adopter_id: str, now
         assert past is not None  # noqa: S101 - the caller looked
         rows.append((number, past.run_id, past.started_at, past.failures))
         endings.append(Ending(number, past.ended_at, past.transition, past.transition, past.successor_id))
-    text = _encode(rows).decode()
-    db.change("adopt_runs", rows=text)
-    db.change("adopt_starts", rows=text, adopter_id=adopter_id)
+    db.adopt(_encode(rows).decode(), adopter_id)
     finish(db, endings, now, Turned(), worker_id=bytes.fromhex(adopter_id))

@@ -23,8 +23,10 @@ class Hold(Enum):
     """It touches rows that nobody else's work depends on."""
     DOOR = "door"
     """It adds plain jobs: many may do so at once, also while a turn is made."""
+    LIGHT = "light"
+    """It is a turn that ends what means nothing to others, and claims what nothing limits: many may do so at once."""
     WHEEL = "wheel"
-    """It is a turn: one at a time."""
+    """It is any other turn: one at a time."""
     ALL = "all"
     """It reads, decides and writes: nobody else does meanwhile."""
     STILL = "still"
@@ -36,6 +38,8 @@ class Base(ABC):
 
     _shares = False
     """Several may write at once where `Hold` lets them."""
+    _calm = False
+    """The last turn found nothing that asks for a turn with the wheel to itself: the next may try to be a light one."""
 
     @abstractmethod
     def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False) -> T:

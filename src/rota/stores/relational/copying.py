@@ -54,9 +54,9 @@ class Reading(ABC):
     def _rows(self, table: Table) -> Iterator[Row]: ...
 
 
-def refuse_broken(db: Db, url: str) -> None:
+def refuse_broken(db: Db, url: str, rules: str = "broken_rules") -> None:
     """Refuse a copy that breaks a rule which nobody watched while it was written."""
-    broken = [f"{words} ({count})" for words, count in db.rows("broken_rules") if count]
+    broken = [f"{words} ({count})" for words, count in db.rows(rules) if count]
     if broken:
         raise StoreError(f"{url} would not be whole: {'; '.join(broken)}. Nothing was changed")
 

@@ -41,11 +41,20 @@ class Db(Protocol):
         Where one query can't ask for all types, each of several answers by itself, and all of them slim.
         """
 
-    def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> list[int]:
-        """Complete jobs and their runs, by number and moment, as far as this worker still runs them; count and return those."""
+    def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
+        """Complete jobs and their runs, by number and moment, as far as this worker still runs them.
 
-    def start(self, numbers: str, ids: bytes, clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
-        """Start these jobs, a JSON array of numbers, each with a run of the id in its place; move the clocks of their priorities on."""
+        Return those, and what they add to the figures, for `count`.
+        """
+
+    def count(self, figures: str) -> None:
+        """Add what `end_plain` has returned to the figures: the hour's and the total."""
+
+    def start(self, jobs: Sequence[Claimed], clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
+        """Start these jobs, each with the run whose id it bears; move the clocks of their priorities on."""
+
+    def adopt(self, rows: str, adopter_id: str) -> None:
+        """Start jobs as another system has; `rows` is a JSON array of [number, run id, started_at, failures before it]."""
 
     def tally(self, numbers: str) -> None:
         """Count these jobs, a JSON array of the numbers of some that have just ended, into the figures: the hour's and the total."""

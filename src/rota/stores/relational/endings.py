@@ -32,6 +32,12 @@ class Finished(msgspec.Struct):
     fresh: list[int]
     """Ended just now. One that was ended before, and whose reply was lost, is not counted again."""
     done: list[int]
+    figures: str
+    """What they add to the figures."""
+
+    def count(self, db: Db) -> None:
+        """Add them to the figures."""
+        db.count(self.figures)
 
     def follow(self, db: Db, now: Instant, *, over_limit: bool, waited_for: bool, reserved: bool) -> None:
         """Do what their end means to others: to who was parked, to who waits for them, to a direct execution."""
@@ -47,13 +53,13 @@ def finish_plain(db: Db, request: Turn, turned: Turned) -> Finished:
     """End completions that left nothing behind, all of them at once."""
     done = dict(request.done)
     worker_id = bytes.fromhex(request.worker_id)
-    fresh = db.end_plain(done, worker_id)
+    fresh, figures = db.end_plain(done, worker_id)
     if len(fresh) != len(done):
         # A late one ends nothing: not its run, not the wait of others for its chain.
         for number in _note_late(db, done, worker_id, turned):
             del done[number]
     turned.chains_ended = True
-    return Finished(fresh, list(done))
+    return Finished(fresh, list(done), figures)
 
 
 def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, worker_id: bytes) -> None:
@@ -106,8 +112,8 @@ def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turne
         _note_late(db, late, worker_id, turned)
     if not jobs:
         return
-    db.change("finish_jobs", rows=_encode(jobs).decode())
     db.change("finish_runs", rows=_encode(runs).decode())
+    db.change("finish_jobs", rows=_encode(jobs).decode())
     if successors:
         db.change("insert_successors", rows=_encode(successors).decode(), now=now)
     after_runs(db, [row[0] for row in jobs])

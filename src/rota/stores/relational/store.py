@@ -44,8 +44,13 @@ class RelationalStore(Reading, Defining, Timing):
         return self._write(lambda db: adopting.adopt(db, jobs, adopter_id, actor, now))
 
     def turn(self, turn_: Turn) -> Turned:
-        """Make one turn."""
-        return self._write(lambda db: turn.turn(db, turn_), hold=Hold.WHEEL, patient=True)
+        """Make one turn: beside others' turns, where all that is asked for and all that is there lets it."""
+        if self._shares and self._calm and turn.is_light(turn_):
+            with suppress(turn.NotLight):
+                return self._write(lambda db: turn.lightly(db, turn_), hold=Hold.LIGHT)
+        turned = self._write(lambda db: turn.turn(db, turn_), hold=Hold.WHEEL, patient=True)
+        self._calm = turned.calm
+        return turned
 
     def peek(self, *, types: tuple[str, ...], worker_id: str) -> Peek:
         """Look whether a turn is worth its commit."""

@@ -1,8 +1,8 @@
 """Every table in the form that all stores share: what a copy of a store consists of.
 
-A job is one row here, as on SQLite and in PostgreSQL's view `jobs`; how a dialect keeps it is the dialect's matter. Counters that
-belong to one store alone (its schema version, for one) are no part of it; the highest number ever given to a job is, as the
-counter `numbers`. A test compares this list with the schemas of all dialects.
+A job is one row here, and its run another, as on SQLite and in PostgreSQL's views; how a dialect keeps them is the dialect's
+matter. Counters that belong to one store alone (its schema version, for one) are no part of it; the highest number ever given to a
+job is, as the counter `numbers`. A test compares this list with the schemas of all dialects.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ JOBS = _table(
     real="timeout",
     text="organization_id job_type origin status held unique_key params owner run_as backoff executor target_node shard meta"
     " cancel_requested_by ended_by reason error_type",
+)
+
+RUNS = _table(
+    "job_runs",
+    "job_number",
+    id="run_id template_id",
+    whole="job_number started_at finished_at exit_code rows_affected progress",
+    text="status error error_type error_code traceback result result_message output_reference artifacts log_path progress_message"
+    " checkpoint",
 )
 
 # In this order: those first that others refer to.
@@ -75,14 +84,7 @@ TABLES: tuple[Table, ...] = (
     _table("job_groups", "group_id", id="group_id", text="organization_id name mode on_failure created_by", whole="created_at"),
     _table("workers", "worker_id", id="worker_id", text="host kind job_types", whole="beat started_at stopping_at ended_at"),
     JOBS,
-    _table(
-        "job_runs",
-        "job_number",
-        id="run_id template_id",
-        whole="job_number started_at finished_at exit_code rows_affected progress",
-        text="status error error_type error_code traceback result result_message output_reference artifacts log_path progress_message"
-        " checkpoint",
-    ),
+    RUNS,
     _table("job_edges", "child parent_root", id="parent_root", whole="child resolved_at until", text="needs on_failure source"),
     _table("ended_roots", "root_id", id="root_id", text="status"),
     _table(

@@ -32,14 +32,39 @@ def turn(db: Db, request: Turn) -> Turned:
     if request.reports:
         keep(db, request.reports)
     finished = finish_plain(db, request, turned) if request.done else None
+    if finished is not None:
+        finished.count(db)
     if request.endings:
         finish(db, request.endings, request.now, turned, worker_id=bytes.fromhex(request.worker_id))
     look = _bring_forward(db, request, turned, finished)
-    turned.next_due = _earliest(look.due_at, look.expires_at)
-    turned.definitions = look.definitions
-    turned.given_up = bool(look.given_up)
-    if request.want and request.choose and turned.definitions == request.definitions and not turned.given_up:
+    if look.told(turned, request):
         _claim(db, request, turned, active_reservation(db) if look.reserved else None)
+    return turned
+
+
+class NotLight(Exception):  # noqa: N818 - a signal to the caller, not an error of anybody
+    """Something is there that asks for a turn with the wheel to itself. Nothing has been written."""
+
+
+def is_light(request: Turn) -> bool:
+    """Say whether nothing that is asked for keeps a turn from being made beside others' turns."""
+    return not request.endings and request.counting is None
+
+
+def lightly(db: Db, request: Turn) -> Turned:
+    """Make a turn beside others' turns: what it looks at first only changes with the wheel, or the store, in one hand."""
+    turned = Turned()
+    look = _look(db, request)
+    if not look.is_calm(request.now):
+        raise NotLight
+    if request.reports:
+        keep(db, request.reports)
+    finished = finish_plain(db, request, turned) if request.done else None
+    if look.told(turned, request):
+        _pick(db, request, turned, None, None)
+    if finished is not None:
+        # Last of all: other turns that count the same wait for it until the commit.
+        finished.count(db)
     return turned
 
 
@@ -60,29 +85,42 @@ class _Look(NamedTuple):
         """Say whether the end of a plain job means anything to others."""
         return bool(self.over_limit or self.waited_for or self.reserved)
 
+    def is_calm(self, now: Instant) -> bool:
+        """Say whether there is nothing to do but to end plain jobs and to claim."""
+        return not (self.means_something or self.any_ended or _has_come(self.expires_at, now) or _has_come(self.due_at, now))
+
+    def told(self, turned: Turned, request: Turn) -> bool:
+        """Put into the answer what was seen; return whether to claim."""
+        turned.next_due = _earliest(self.due_at, self.expires_at)
+        turned.definitions = self.definitions
+        turned.given_up = bool(self.given_up)
+        turned.calm = self.is_calm(request.now)
+        return bool(request.want and request.choose and self.definitions == request.definitions and not self.given_up)
+
+
+def _look(db: Db, request: Turn) -> _Look:
+    return _Look(*db.rows("turn_look", worker_id=bytes.fromhex(request.worker_id))[0])
+
+
+def _has_come(at: Instant | None, now: Instant) -> bool:
+    return at is not None and at <= now
+
 
 def _bring_forward(db: Db, request: Turn, turned: Turned, finished: Finished | None) -> _Look:
     """Expire what is over, tell who waits for what ended, queue what is due; return what there is to look forward to."""
-
-    def look() -> _Look:
-        return _Look(*db.rows("turn_look", worker_id=bytes.fromhex(request.worker_id))[0])
-
-    def has_come(at: Instant | None) -> bool:
-        return at is not None and at <= request.now
-
-    found = look()
+    found = _look(db, request)
     if finished is not None and found.means_something:
         finished.follow(db, request.now, over_limit=found.over_limit, waited_for=found.waited_for, reserved=found.reserved)
-        found = look()
-    expired = has_come(found.expires_at)
+        found = _look(db, request)
+    expired = _has_come(found.expires_at, request.now)
     if expired:
         expire(db, request.now, request.limit)
     if expired or found.any_ended:
         turned.unfinished = settle(db, request.now, request.limit)
-        found = look()
-    if has_come(found.due_at):
+        found = _look(db, request)
+    if _has_come(found.due_at, request.now):
         promote(db, request.now, request.limit)
-        found = look()
+        found = _look(db, request)
     return found
 
 
@@ -199,8 +237,7 @@ def _start(db: Db, jobs: list[Claimed], request: Turn, turned: Turned, rooms: li
         job.started_at = request.now
         if job.position > clocks.get(job.priority, 0):
             clocks[job.priority] = job.position
-    numbers = numbers_json(job.number for job in jobs)
-    db.start(numbers, bytes.fromhex("".join(ids)), clocks, now=request.now, worker_id=bytes.fromhex(request.worker_id))
+    db.start(jobs, clocks, now=request.now, worker_id=bytes.fromhex(request.worker_id))
     turned.claimed += jobs
     if rooms is not None:
         rooms.took(jobs)

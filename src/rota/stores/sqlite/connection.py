@@ -80,7 +80,7 @@ class Db:
         # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
         return [_claimed.decode(list(self.raw.execute(text(len(part)), (*part, want)))[0][0]) for part in parts]  # noqa: RUF015
 
-    def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> list[int]:
+    def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
         """Complete jobs, then their runs."""
         text = _encode(done).decode()
         fresh = list(done)
@@ -88,22 +88,29 @@ class Db:
             fresh = _numbers.decode(self.value("open_runs", numbers=_encode(fresh).decode(), worker_id=worker_id))
             text = _encode({number: done[number] for number in fresh}).decode()
         self.change("finish_runs_plain", done=text)
-        if fresh:
-            self.tally(_encode(fresh).decode())
-        return fresh
+        return fresh, self.value("ends", numbers=_encode(fresh).decode())
 
-    def start(self, numbers: str, ids: bytes, clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
+    def start(self, jobs: Sequence[Claimed], clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
         """Make runs, start their jobs, and move the clocks on."""
-        self.change("insert_runs", numbers=numbers, ids=ids, now=now)
+        numbers = _encode([job.number for job in jobs]).decode()
+        self.change("insert_runs", numbers=numbers, ids=bytes.fromhex("".join([job.run_id for job in jobs])), now=now)
         self.change("start_jobs", numbers=numbers, now=now, worker_id=worker_id)
         for priority, position in clocks.items():
             self.change("clock_advance", priority=priority, position=position)
 
+    def adopt(self, rows: str, adopter_id: str) -> None:
+        """Make runs, then start their jobs."""
+        self.change("adopt_runs", rows=rows)
+        self.change("adopt_starts", rows=rows, adopter_id=adopter_id)
+
     def tally(self, numbers: str) -> None:
         """Count ended jobs: they are looked at once, and written into two tables."""
-        ends = self.value("ends", numbers=numbers)
-        self.change("tally_hourly", ends=ends)
-        self.change("tally_total", ends=ends)
+        self.count(self.value("ends", numbers=numbers))
+
+    def count(self, figures: str) -> None:
+        """Write figures into two tables."""
+        self.change("tally_hourly", ends=figures)
+        self.change("tally_total", ends=figures)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:

@@ -1,7 +1,8 @@
 -- The first schema: all tables of the model. Instants are microseconds since 1970 UTC, ids are UUIDv7.
 -- A job stands in two tables: what it is (job_facts, written once), and how it fares: job_live while it has not ended, job_ends
 -- afterwards. So the table that changes at every step is as narrow and as short as what is under way, and history is only ever
--- added to (decision 0025). The view `jobs` puts them together.
+-- added to (decision 0025). The view `jobs` puts them together. A job has one run at most, and that stands there too; what the run left
+-- behind, if anything, is in run_notes, and the view `job_runs` shows it whole.
 -- What must never be is refused here, by CHECK or trigger, whoever asks: raw SQL too. Checks of one row are WHEN clauses, which
 -- cost nothing while they hold; checks across tables are made once for each statement.
 -- Names compare by their bytes (COLLATE "C"), as everywhere in Rota, whatever the database's own rule is.
@@ -249,13 +250,14 @@ CREATE TABLE job_live (
     queued_at           bigint,
     started_at          bigint,
     worker_id           uuid,
+    run_id              uuid,
     cancel_requested_at bigint,
     cancel_requested_by text,
     reason              text,
-    CHECK (CASE status
-               WHEN 'PENDING' THEN started_at IS NULL AND held IS NULL
-               WHEN 'QUEUED' THEN started_at IS NULL AND queued_at IS NOT NULL AND blockers = 0
-               WHEN 'RUNNING' THEN started_at IS NOT NULL AND worker_id IS NOT NULL
+    CONSTRAINT live_move CHECK (CASE status
+               WHEN 'PENDING' THEN started_at IS NULL AND run_id IS NULL AND held IS NULL
+               WHEN 'QUEUED' THEN started_at IS NULL AND run_id IS NULL AND queued_at IS NOT NULL AND blockers = 0
+               WHEN 'RUNNING' THEN started_at IS NOT NULL AND run_id IS NOT NULL AND worker_id IS NOT NULL
                ELSE false
            END)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
@@ -289,12 +291,14 @@ CREATE TABLE job_ends (
     queued_at           bigint,
     started_at          bigint,
     worker_id           uuid,
+    run_id              uuid,
     cancel_requested_at bigint,
     cancel_requested_by text,
     ended_by            text,
     reason              text,
     error_type          text CHECK (error_type IN ('transient', 'permanent', 'timeout', 'crash', 'interrupted', 'dependency')),
-    CONSTRAINT ends_move CHECK (started_at IS NOT NULL OR status IN ('SKIPPED', 'CANCELLED'))   -- only what has started ends otherwise
+    CONSTRAINT ends_move CHECK (started_at IS NOT NULL OR status IN ('SKIPPED', 'CANCELLED')),  -- only what has started ends otherwise
+    CONSTRAINT ends_run CHECK ((run_id IS NULL) = (started_at IS NULL))
 );
 
 -- Ends by their type: what retention walks, and lists by type; when they were made stands there too, for lists by time.
@@ -321,14 +325,9 @@ SELECT f.number, f.job_id, f.organization_id, f.template_id, f.job_type, f.origi
   LEFT JOIN job_live AS l ON l.number = ANY (ARRAY[f.number])
   LEFT JOIN job_ends AS e ON e.number = ANY (ARRAY[f.number]);
 
--- An end that changes no indexed column: nearly all of them are written into the same page (HOT).
-CREATE TABLE job_runs (
+-- What a run left behind beside its start and its end, which are its job's: most leave nothing. Written while it runs.
+CREATE TABLE run_notes (
     job_number       bigint PRIMARY KEY,
-    run_id           uuid NOT NULL UNIQUE,
-    template_id      uuid,
-    status           text CHECK (status IN ('COMPLETED', 'FAILED', 'SKIPPED', 'CANCELLED')),
-    started_at       bigint NOT NULL,
-    finished_at      bigint,
     exit_code        integer,
     error            text,
     error_type       text,
@@ -342,9 +341,20 @@ CREATE TABLE job_runs (
     log_path         text,
     progress         integer CHECK (progress BETWEEN 0 AND 100),
     progress_message text,
-    checkpoint       text,
-    CHECK ((status IS NULL) = (finished_at IS NULL))
-) WITH (fillfactor = 45);
+    checkpoint       text
+) WITH (fillfactor = 70);
+
+CREATE VIEW job_runs AS
+SELECT f.number AS job_number, coalesce(l.run_id, e.run_id) AS run_id, f.template_id,
+       CASE WHEN e.status IN ('TIMED_OUT', 'DEAD_LETTER') THEN 'FAILED' ELSE e.status END AS status,
+       coalesce(l.started_at, e.started_at) AS started_at, e.finished_at, n.exit_code, n.error, n.error_type, n.error_code, n.traceback,
+       n.result, n.result_message, n.rows_affected, n.output_reference, coalesce(n.artifacts, '[]') AS artifacts, n.log_path, n.progress,
+       n.progress_message, n.checkpoint
+  FROM job_facts AS f
+  LEFT JOIN job_live AS l ON l.number = ANY (ARRAY[f.number])
+  LEFT JOIN job_ends AS e ON e.number = ANY (ARRAY[f.number])
+  LEFT JOIN run_notes AS n ON n.job_number = ANY (ARRAY[f.number])
+ WHERE coalesce(l.run_id, e.run_id) IS NOT NULL;
 
 CREATE TABLE job_edges (
     child       bigint NOT NULL,
@@ -483,7 +493,7 @@ SELECT job_id, root_id, attempt, 4, cancel_requested_at, 'RUNNING', 'RUNNING', c
 UNION ALL
 SELECT j.job_id, j.root_id, j.attempt, 5, j.finished_at,
        CASE WHEN j.started_at IS NOT NULL THEN 'RUNNING' WHEN j.queued_at IS NOT NULL THEN 'QUEUED' ELSE 'PENDING' END,
-       j.status, j.ended_by, coalesce(j.reason, (SELECT r.error FROM job_runs AS r WHERE r.job_number = j.number))
+       j.status, j.ended_by, coalesce(j.reason, (SELECT n.error FROM run_notes AS n WHERE n.job_number = j.number))
   FROM jobs AS j WHERE j.finished_at + 0 IS NOT NULL;                         -- + 0: no invitation to walk over all ends
 
 -- ---- what must never be ------------------------------------------------------------------------------------------
@@ -507,7 +517,8 @@ WHEN (NEW.number <> OLD.number OR NEW.job_id <> OLD.job_id OR NEW.root_id <> OLD
 EXECUTE FUNCTION refuse('identity and origin of a job cannot change');
 
 CREATE TRIGGER live_started_once BEFORE UPDATE ON job_live FOR EACH ROW
-WHEN (OLD.started_at IS NOT NULL AND (NEW.started_at IS DISTINCT FROM OLD.started_at OR NEW.worker_id IS DISTINCT FROM OLD.worker_id))
+WHEN (OLD.started_at IS NOT NULL AND (NEW.started_at IS DISTINCT FROM OLD.started_at OR NEW.worker_id IS DISTINCT FROM OLD.worker_id
+                                      OR NEW.run_id IS DISTINCT FROM OLD.run_id))
 EXECUTE FUNCTION refuse('a job starts once');
 
 CREATE TRIGGER ends_final BEFORE UPDATE ON job_ends FOR EACH ROW EXECUTE FUNCTION refuse('a job that has ended cannot change');
@@ -527,23 +538,15 @@ CREATE TRIGGER facts_grouped_once BEFORE UPDATE ON job_facts FOR EACH ROW
 WHEN (OLD.group_id IS NOT NULL AND (NEW.group_id IS DISTINCT FROM OLD.group_id OR NEW.sequence_number IS DISTINCT FROM OLD.sequence_number))
 EXECUTE FUNCTION refuse('a job joins one group, once');
 
-CREATE TRIGGER runs_ended BEFORE UPDATE ON job_runs FOR EACH ROW WHEN (OLD.status IS NOT NULL)
-EXECUTE FUNCTION refuse('a run that has ended cannot change');
-
-CREATE TRIGGER runs_identity BEFORE UPDATE ON job_runs FOR EACH ROW
-WHEN (NEW.job_number <> OLD.job_number OR NEW.run_id <> OLD.run_id OR NEW.template_id IS DISTINCT FROM OLD.template_id
-      OR NEW.started_at <> OLD.started_at)
+CREATE TRIGGER notes_identity BEFORE UPDATE ON run_notes FOR EACH ROW WHEN (NEW.job_number <> OLD.job_number)
 EXECUTE FUNCTION refuse('identity and start of a run cannot change');
 
-CREATE TRIGGER runs_log_once BEFORE UPDATE ON job_runs FOR EACH ROW
+CREATE TRIGGER notes_log_once BEFORE UPDATE ON run_notes FOR EACH ROW
 WHEN (OLD.log_path IS NOT NULL AND NEW.log_path IS DISTINCT FROM OLD.log_path) EXECUTE FUNCTION refuse('log_path is written once');
 
-CREATE TRIGGER runs_artifacts_grow BEFORE UPDATE ON job_runs FOR EACH ROW
+CREATE TRIGGER notes_artifacts_grow BEFORE UPDATE ON run_notes FOR EACH ROW
 WHEN (NEW.artifacts <> OLD.artifacts AND left(NEW.artifacts, length(OLD.artifacts) - 1) <> left(OLD.artifacts, -1))
 EXECUTE FUNCTION refuse('artifacts only grow');
-
-CREATE TRIGGER runs_kept BEFORE DELETE ON job_runs FOR EACH ROW WHEN (OLD.status IS NULL)
-EXECUTE FUNCTION refuse('a run that has not ended cannot be deleted');
 
 -- Across tables. A function looks into this schema, whoever calls it from wherever. Its plans are kept too, so here as well each row
 -- is looked up: by a subquery for one value, where EXISTS would let PostgreSQL choose a join or a walk.
@@ -592,14 +595,25 @@ BEGIN
 END $$;
 CREATE TRIGGER facts_added AFTER INSERT ON job_facts REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION facts_added();
 
-CREATE FUNCTION runs_added() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+CREATE FUNCTION notes_written() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
-    IF EXISTS (SELECT 1 FROM added AS r WHERE (SELECT l.status FROM job_live AS l WHERE l.number = r.job_number) IS NULL) THEN
-        RAISE EXCEPTION USING MESSAGE = 'a run can not be without its job, which has not ended', ERRCODE = 'foreign_key_violation';
+    IF EXISTS (SELECT 1 FROM now AS n WHERE (SELECT l.run_id FROM job_live AS l WHERE l.number = n.job_number) IS NULL) THEN
+        RAISE EXCEPTION USING MESSAGE = 'a run that has ended cannot change, and one that has not begun leaves nothing behind',
+                              ERRCODE = 'check_violation';
     END IF;
     RETURN NULL;
 END $$;
-CREATE TRIGGER runs_added AFTER INSERT ON job_runs REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION runs_added();
+CREATE TRIGGER notes_added AFTER INSERT ON run_notes REFERENCING NEW TABLE AS now FOR EACH STATEMENT EXECUTE FUNCTION notes_written();
+CREATE TRIGGER notes_changed AFTER UPDATE ON run_notes REFERENCING NEW TABLE AS now FOR EACH STATEMENT EXECUTE FUNCTION notes_written();
+
+CREATE FUNCTION notes_kept() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM gone AS n WHERE (SELECT f.job_type FROM job_facts AS f WHERE f.number = n.job_number) IS NOT NULL) THEN
+        RAISE EXCEPTION USING MESSAGE = 'what a run left behind goes with its job', ERRCODE = 'check_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER notes_kept AFTER DELETE ON run_notes REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION notes_kept();
 
 CREATE FUNCTION edges_added() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -609,15 +623,6 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER edges_added AFTER INSERT ON job_edges REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION edges_added();
-
-CREATE FUNCTION live_run_first() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-BEGIN
-    IF EXISTS (SELECT 1 FROM now AS l WHERE l.status = 'RUNNING' AND (SELECT r.run_id FROM job_runs AS r WHERE r.job_number = l.number) IS NULL) THEN
-        RAISE EXCEPTION USING MESSAGE = 'a job cannot be RUNNING without a run', ERRCODE = 'check_violation';
-    END IF;
-    RETURN NULL;
-END $$;
-CREATE TRIGGER live_run_first AFTER UPDATE ON job_live REFERENCING NEW TABLE AS now FOR EACH STATEMENT EXECUTE FUNCTION live_run_first();
 
 CREATE FUNCTION live_kept() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
@@ -632,7 +637,7 @@ CREATE FUNCTION facts_kept() RETURNS trigger LANGUAGE plpgsql SET search_path FR
 BEGIN
     IF EXISTS (SELECT 1 FROM gone AS f WHERE (SELECT l.status FROM job_live AS l WHERE l.number = f.number) IS NOT NULL
                                           OR (SELECT e.status FROM job_ends AS e WHERE e.number = f.number) IS NOT NULL
-                                          OR (SELECT r.run_id FROM job_runs AS r WHERE r.job_number = f.number) IS NOT NULL) THEN
+                                          OR (SELECT n.artifacts FROM run_notes AS n WHERE n.job_number = f.number) IS NOT NULL) THEN
         RAISE EXCEPTION USING MESSAGE = 'a job that has not ended cannot be deleted, and one that has goes with its end and its run',
                               ERRCODE = 'check_violation';
     END IF;

@@ -46,11 +46,34 @@ SELECT 'job_ends has a job that is not what job_facts says', count(*)
   FROM job_ends AS e LEFT JOIN job_facts AS f ON f.number = e.number
  WHERE (e.job_type, e.created_at) IS DISTINCT FROM (f.job_type, f.created_at)
 UNION ALL
-SELECT 'job_runs has a run of no job', count(*)
-  FROM job_runs AS r LEFT JOIN job_facts AS f ON f.number = r.job_number WHERE f.number IS NULL
+SELECT 'run_notes has what no run left behind', count(*)
+  FROM run_notes AS n LEFT JOIN job_live AS l ON l.number = n.job_number LEFT JOIN job_ends AS e ON e.number = n.job_number
+ WHERE coalesce(l.run_id, e.run_id) IS NULL
 UNION ALL
 SELECT 'job_edges has an edge of no job', count(*)
   FROM job_edges AS d LEFT JOIN job_facts AS f ON f.number = d.child WHERE f.number IS NULL;
+
+-- name: make_copied
+CREATE TEMP TABLE copied_live (LIKE job_live) ON COMMIT DROP;
+CREATE TEMP TABLE copied_ends (LIKE job_ends) ON COMMIT DROP;
+CREATE TEMP TABLE copied_runs (job_number bigint, run_id uuid, status text, started_at bigint, finished_at bigint) ON COMMIT DROP;
+
+-- name: broken_runs
+-- A run stands with its job here, so nothing of it may be otherwise than its job has it: a worker on the source mends that.
+WITH copied AS (
+    SELECT number, started_at, NULL AS status, NULL::bigint AS finished_at FROM copied_live
+    UNION ALL
+    SELECT number, started_at, CASE WHEN status IN ('TIMED_OUT', 'DEAD_LETTER') THEN 'FAILED' ELSE status END, finished_at FROM copied_ends
+)
+SELECT 'job_runs refers to what is not in jobs', count(*)
+  FROM copied_runs AS r LEFT JOIN copied AS c ON c.number = r.job_number WHERE c.number IS NULL
+UNION ALL
+SELECT 'job_runs has a run that is not what its job says', count(*)
+  FROM copied_runs AS r JOIN copied AS c ON c.number = r.job_number
+ WHERE (r.status, r.started_at, r.finished_at) IS DISTINCT FROM (c.status, c.started_at, c.finished_at)
+UNION ALL
+SELECT 'jobs has a job that was started and has no run', count(*)
+  FROM copied AS c LEFT JOIN copied_runs AS r ON r.job_number = c.number WHERE c.started_at IS NOT NULL AND r.run_id IS NULL;
 
 -- name: moved
 SELECT value, note FROM meta WHERE key = 'moved';

@@ -53,10 +53,10 @@ WITH RECURSIVE line (tail, number, job_id, retry_of) AS (
     UNION ALL
     SELECT line.tail, o.number, o.job_id, o.retry_of FROM line JOIN job_facts AS o ON o.job_id = ANY (ARRAY[line.retry_of])
 )
-SELECT line.tail, line.number, hex(r.run_id),
+SELECT line.tail, line.number, hex((SELECT e.run_id FROM job_ends AS e WHERE e.number = line.number)),
        (SELECT 1 FROM outbox AS w WHERE w.job_id = line.job_id AND w.delivered_at + 0 IS NULL LIMIT 1) IS NOT NULL,
        (SELECT 1 FROM direct_reservations AS d WHERE d.status = 'ACTIVE' AND d.job_number = line.number LIMIT 1) IS NOT NULL
-  FROM line LEFT JOIN job_runs AS r ON r.job_number = ANY (ARRAY[line.number]);
+  FROM line;
 
 -- name: groups_of
 SELECT DISTINCT hex(group_id) FROM job_facts WHERE number = ANY(:numbers) AND hex(group_id) IS NOT NULL;
@@ -68,8 +68,8 @@ DELETE FROM outbox WHERE job_id = ANY(ARRAY(SELECT job_id FROM job_facts WHERE n
 -- One statement: that a job goes with its end and its run, and each attempt only with its successor, is asked for at its end.
 WITH edges AS (
     DELETE FROM job_edges WHERE child = ANY(:numbers)
-), runs AS (
-    DELETE FROM job_runs WHERE job_number = ANY(:numbers)
+), notes AS (
+    DELETE FROM run_notes WHERE job_number = ANY(:numbers)
 ), ends AS (
     DELETE FROM job_ends WHERE number = ANY(:numbers)
 )

@@ -11,6 +11,15 @@ WITH ended AS MATERIALIZED (
 ), {counted}
 SELECT;
 
+-- name: count_figures
+-- Each row: [hour, organization, job type, status, bucket, count, total_us].
+WITH ended AS MATERIALIZED (
+    SELECT (e.value ->> 0)::bigint AS hour, e.value ->> 1 AS organization_id, e.value ->> 2 AS job_type, e.value ->> 3 AS status,
+           (e.value ->> 4)::integer AS bucket, (e.value ->> 5)::bigint AS count, (e.value ->> 6)::bigint AS total_us
+      FROM json_array_elements(:figures::json) AS e (value)
+), {counted}
+SELECT;
+
 -- name: hour_of
 finished_at - finished_at % 3600000000
 
@@ -23,15 +32,15 @@ CASE WHEN started_at IS NULL THEN -1
 sum(CASE WHEN started_at IS NULL THEN 0 ELSE greatest(finished_at - started_at, 0) END)::bigint
 
 -- name: counted
--- What `ended` has, added to the figures.
+-- What `ended` has, added to the figures, in an order that all keep: turns that count the same wait for each other, and never in a ring.
 hourly AS (
     INSERT INTO stats_hourly AS s (hour, organization_id, job_type, status, bucket, count, total_us)
-    SELECT hour, organization_id, job_type, status, bucket, count, total_us FROM ended
+    SELECT hour, organization_id, job_type, status, bucket, count, total_us FROM ended ORDER BY hour, organization_id COLLATE "C", job_type COLLATE "C", status, bucket
         ON CONFLICT (hour, organization_id, job_type, status, bucket)
         DO UPDATE SET count = s.count + excluded.count, total_us = s.total_us + excluded.total_us
 ), totals AS (
     INSERT INTO stats_total AS s (organization_id, job_type, status, count)
-    SELECT organization_id, job_type, status, sum(count)::bigint FROM ended GROUP BY 1, 2, 3
+    SELECT organization_id, job_type, status, sum(count)::bigint FROM ended GROUP BY 1, 2, 3 ORDER BY organization_id COLLATE "C", job_type COLLATE "C", status
         ON CONFLICT (organization_id, job_type, status) DO UPDATE SET count = s.count + excluded.count
 )
 

@@ -2,21 +2,33 @@
 -- Why some joins are `= ANY (ARRAY[...])`, and some conditions expressions: see edges.sql.
 
 -- name: candidates
--- {arms} is one `candidates_arm` per job type, joined by UNION ALL: PostgreSQL merges them along live_ready and stops at :want.
 SELECT {columns}
-  FROM ({arms} ORDER BY priority DESC, position, created_at, job_id LIMIT :want) AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
+  FROM ({first}) AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
  ORDER BY l.priority DESC, l.position, l.created_at, l.job_id;
 
 -- name: candidates_slim
 -- The same without what may be large, for rows that are only looked at.
 SELECT {claimed_head}, '', {claimed_rest}, NULL, f.owner
-  FROM ({arms} ORDER BY priority DESC, position, created_at, job_id LIMIT :want) AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
+  FROM ({first}) AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
  ORDER BY l.priority DESC, l.position, l.created_at, l.job_id;
 
--- name: candidates_arm
--- Each has a LIMIT of its own: should PostgreSQL sort them rather than merge, it is these few.
+-- name: first_of_type
+-- The first ready jobs of one type. What another worker is just claiming is passed over.
+SELECT number, priority, position, created_at, job_id FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type = :type_0
+ ORDER BY priority DESC, position, created_at, job_id LIMIT :want FOR UPDATE SKIP LOCKED
+
+-- name: first_of_types
+-- The first ready jobs of several types: {arms} is one `first_arm` for each, joined by UNION ALL. PostgreSQL merges them along live_ready, as
+-- long as it locks nothing there, and stops at :want.
+SELECT l.number, l.priority, l.position, l.created_at, l.job_id
+  FROM ({arms}) AS a JOIN job_live AS l ON l.number = ANY (ARRAY[a.number])
+ WHERE l.status || '' = 'QUEUED' AND l.held IS NULL
+ ORDER BY a.priority DESC, a.position, a.created_at, a.job_id LIMIT :want FOR UPDATE OF l SKIP LOCKED
+
+-- name: first_arm
+-- Each has a LIMIT of its own: should PostgreSQL sort them rather than merge, it is these few. What others have at hand is less than the rest.
 SELECT * FROM (SELECT number, priority, position, created_at, job_id FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type = :type
-                ORDER BY priority DESC, position, created_at, job_id LIMIT :want) AS first
+                ORDER BY priority DESC, position, created_at, job_id LIMIT 10 * :want) AS first
 
 -- name: candidates_among
 -- The first of those that several queries offered.
@@ -49,27 +61,26 @@ CASE WHEN f.attempt > 1 THEN (
         SELECT f.retry_of
         UNION ALL
         SELECT o.retry_of FROM line JOIN job_facts AS o ON o.job_id = ANY (ARRAY[line.job_id])
-         WHERE o.attempt > 1 AND (SELECT p.run_id FROM job_runs AS p WHERE p.job_number = o.number) IS NULL
+         WHERE o.attempt > 1 AND (SELECT p.run_id FROM job_ends AS p WHERE p.number = o.number) IS NULL
     )
-    SELECT p.checkpoint FROM line JOIN job_facts AS o ON o.job_id = ANY (ARRAY[line.job_id])
-      JOIN job_runs AS p ON p.job_number = ANY (ARRAY[o.number])
+    SELECT n.checkpoint FROM line JOIN job_facts AS o ON o.job_id = ANY (ARRAY[line.job_id])
+      JOIN run_notes AS n ON n.job_number = ANY (ARRAY[o.number])
 ) END
 
 -- name: start
--- :ids holds each run's id, in the order of :numbers; :clocks is a JSON object of priority to position. No job is RUNNING without a run.
--- A run starts with the checkpoint of the one before: if it makes none of its own, its successor still has it.
-WITH runs AS (
-    INSERT INTO job_runs (job_number, run_id, template_id, started_at, checkpoint)
-    SELECT e.number, e.run_id, f.template_id, :now,
-           {checkpoint_before}
-      FROM unnest(:numbers, :ids) AS e (number, run_id) JOIN job_facts AS f ON f.number = ANY (ARRAY[e.number])
-), clocks AS (
+-- :ids holds each run's id, in the order of :numbers; :clocks is a JSON object of priority to position.
+WITH clocks AS (
     INSERT INTO queue_clock AS c (priority, position)
-    SELECT e.key::integer, e.value::bigint FROM json_each_text(:clocks::json) AS e
+    SELECT e.key::integer, e.value::bigint FROM json_each_text(:clocks::json) AS e ORDER BY 1
         ON CONFLICT (priority) DO UPDATE SET position = excluded.position WHERE c.position < excluded.position
 )
-UPDATE job_live SET status = 'RUNNING', started_at = :now, worker_id = :worker_id, held = NULL
- WHERE number = ANY (:numbers) AND status || '' = 'QUEUED';
+UPDATE job_live SET status = 'RUNNING', started_at = :now, worker_id = :worker_id, run_id = e.run_id, held = NULL
+  FROM unnest(:numbers, :ids) AS e (number, run_id)
+ WHERE job_live.number = ANY (ARRAY[e.number]) AND status || '' = 'QUEUED';
+
+-- name: carry_checkpoints
+-- A run starts with the checkpoint of the one before: if it makes none of its own, its successor still has it.
+INSERT INTO run_notes (job_number, checkpoint) SELECT e.key::bigint, e.value FROM json_each_text(:checkpoints::json) AS e;
 
 -- name: park_jobs
 -- :parked is a JSON object of number to the word of its blocker.
@@ -86,10 +97,10 @@ UPDATE job_live SET held = :held
 
 -- name: ending_columns
 number, job_type, status, created_at, finished_at, held, priority, position, run_at, expires_at, queued_at, started_at, worker_id,
-cancel_requested_at, cancel_requested_by, ended_by, reason, error_type
+run_id, cancel_requested_at, cancel_requested_by, ended_by, reason, error_type
 
 -- name: end_plain
--- Completions that left nothing behind, with their runs and the figures; :done is a JSON object of number to moment.
+-- Completions that left nothing behind; :done is a JSON object of number to moment. Returns their numbers, and rows for `count_figures`.
 WITH gone AS (
     DELETE FROM job_live AS l USING json_each_text(:done::json) AS e
      WHERE l.number = ANY (ARRAY[e.key::bigint]) AND l.status || '' = 'RUNNING' AND l.worker_id = :worker_id
@@ -97,16 +108,14 @@ WITH gone AS (
 ), ends AS (
     INSERT INTO job_ends ({ending_columns})
     SELECT number, job_type, ended, created_at, finished_at, held, priority, position, run_at, expires_at, queued_at, started_at, worker_id,
-           cancel_requested_at, cancel_requested_by, 'system', NULL, NULL
+           run_id, cancel_requested_at, cancel_requested_by, 'system', NULL, NULL
       FROM gone
-), runs AS (
-    UPDATE job_runs AS r SET status = ended, finished_at = gone.finished_at FROM gone
-     WHERE r.job_number = ANY (ARRAY[gone.number]) AND r.status IS NULL
 ), ended AS (
     SELECT {hour_of} AS hour, organization_id, job_type, ended AS status, {bucket_of} AS bucket, count(*) AS count, {spent_in} AS total_us
       FROM gone GROUP BY bucket, ended, job_type, organization_id, hour
-), {counted}
-SELECT coalesce(json_agg(number), '[]')::text FROM gone;
+)
+SELECT (SELECT coalesce(json_agg(number), '[]')::text FROM gone),
+       (SELECT coalesce(json_agg(json_build_array(hour, organization_id, job_type, status, bucket, count, total_us)), '[]')::text FROM ended);
 
 -- name: open_endings
 -- What this worker still runs of these (recovery, with no id of its own: whoever does), and what the endings must know of it.
@@ -118,12 +127,14 @@ SELECT coalesce(json_agg(json_build_array(l.number, (l.cancel_requested_at IS NO
 SELECT number, finished_at, worker_id = :worker_id FROM jobs WHERE number = ANY (:numbers);
 
 -- name: finish_runs
--- Each row: [number, at, run status, error, error_type, error_code, traceback, exit_code, result, log_path].
-UPDATE job_runs SET finished_at = (e.value ->> 1)::bigint, status = e.value ->> 2, error = e.value ->> 3, error_type = e.value ->> 4,
-                    error_code = e.value ->> 5, traceback = e.value ->> 6, exit_code = (e.value ->> 7)::integer, result = e.value ->> 8,
-                    log_path = coalesce(log_path, e.value ->> 9)
+-- Each row: [number, at, run status, error, error_type, error_code, traceback, exit_code, result, log_path]. When and how it ended is its job's.
+INSERT INTO run_notes AS n (job_number, error, error_type, error_code, traceback, exit_code, result, log_path)
+SELECT (e.value ->> 0)::bigint, e.value ->> 3, e.value ->> 4, e.value ->> 5, e.value ->> 6, (e.value ->> 7)::integer, e.value ->> 8, e.value ->> 9
   FROM json_array_elements(:rows::json) AS e (value)
- WHERE job_number = ANY (ARRAY[(e.value ->> 0)::bigint]) AND status IS NULL;
+ WHERE coalesce(e.value ->> 3, e.value ->> 4, e.value ->> 5, e.value ->> 6, e.value ->> 7, e.value ->> 8, e.value ->> 9) IS NOT NULL
+    ON CONFLICT (job_number) DO UPDATE
+   SET error = excluded.error, error_type = excluded.error_type, error_code = excluded.error_code, traceback = excluded.traceback,
+       exit_code = excluded.exit_code, result = excluded.result, log_path = coalesce(n.log_path, excluded.log_path);
 
 -- name: finish_jobs
 -- Each row: [number, at, status, error_type, reason]. The reason of a cancel request stands if that is how it ends.
@@ -134,7 +145,7 @@ WITH gone AS (
 )
 INSERT INTO job_ends ({ending_columns})
 SELECT number, job_type, ending ->> 2, created_at, (ending ->> 1)::bigint, held, priority, position, run_at, expires_at, queued_at, started_at,
-       worker_id, cancel_requested_at, cancel_requested_by,
+       worker_id, run_id, cancel_requested_at, cancel_requested_by,
        CASE WHEN ending ->> 2 = 'CANCELLED' THEN coalesce(cancel_requested_by, 'system') ELSE 'system' END,
        CASE WHEN ending ->> 2 = 'CANCELLED' THEN coalesce(reason, ending ->> 4) ELSE ending ->> 4 END,
        ending ->> 3
@@ -186,7 +197,7 @@ WITH gone AS (
 )
 INSERT INTO job_ends ({ending_columns})
 SELECT number, job_type, :status, created_at, :now, held, priority, position, run_at, expires_at, queued_at, started_at, worker_id,
-       cancel_requested_at, cancel_requested_by, 'system', :reason, NULL
+       run_id, cancel_requested_at, cancel_requested_by, 'system', :reason, NULL
   FROM gone
 RETURNING number;
 
@@ -197,23 +208,29 @@ WITH gone AS (
 ), ended AS (
     INSERT INTO job_ends ({ending_columns})
     SELECT number, job_type, :status, created_at, :now, held, priority, position, run_at, expires_at, queued_at, started_at, worker_id,
-           :requested_at, :requested_by, :actor, :reason, :error_type
+           run_id, :requested_at, :requested_by, :actor, :reason, :error_type
       FROM gone
     RETURNING number
 )
 SELECT f.number, hex(f.group_id) FROM ended JOIN job_facts AS f ON f.number = ANY (ARRAY[ended.number]);
 
 -- name: keep_progress
-UPDATE job_runs SET progress = greatest(coalesce(progress, 0), :progress), progress_message = coalesce(:message, progress_message)
- WHERE job_number = :number AND status IS NULL;
+INSERT INTO run_notes AS n (job_number, progress, progress_message)
+SELECT number, :progress, :message FROM job_live WHERE number = :number AND status || '' = 'RUNNING'
+    ON CONFLICT (job_number) DO UPDATE
+   SET progress = greatest(coalesce(n.progress, 0), excluded.progress), progress_message = coalesce(excluded.progress_message, n.progress_message);
 
 -- name: keep_checkpoint
-UPDATE job_runs SET checkpoint = :checkpoint WHERE job_number = :number AND status IS NULL;
+INSERT INTO run_notes (job_number, checkpoint)
+SELECT number, :checkpoint FROM job_live WHERE number = :number AND status || '' = 'RUNNING'
+    ON CONFLICT (job_number) DO UPDATE SET checkpoint = excluded.checkpoint;
 
 -- name: keep_artifact
-UPDATE job_runs SET artifacts = CASE WHEN artifacts = '[]' THEN '[' ELSE left(artifacts, -1) || ',' END || to_json(:artifact)::text || ']'
- WHERE job_number = :number AND status IS NULL
-   AND NOT EXISTS (SELECT 1 FROM json_array_elements_text(artifacts::json) AS a (value) WHERE a.value = :artifact);
+INSERT INTO run_notes AS n (job_number, artifacts)
+SELECT number, '[' || to_json(:artifact)::text || ']' FROM job_live WHERE number = :number AND status || '' = 'RUNNING'
+    ON CONFLICT (job_number) DO UPDATE
+   SET artifacts = CASE WHEN n.artifacts = '[]' THEN '[' ELSE left(n.artifacts, -1) || ',' END || to_json(:artifact)::text || ']'
+ WHERE NOT EXISTS (SELECT 1 FROM json_array_elements_text(n.artifacts::json) AS a (value) WHERE a.value = :artifact);
 
 -- name: turn_look
 -- What a turn asks first, in one statement.
@@ -256,5 +273,4 @@ SELECT coalesce(json_agg(json_build_array({columns})), '[]')::text FROM job_live
  WHERE l.worker_id = :worker_id AND l.status = 'RUNNING';
 
 -- name: run_ids
-SELECT l.number, hex(r.run_id), r.started_at FROM job_live AS l JOIN job_runs AS r ON r.job_number = ANY (ARRAY[l.number])
- WHERE l.worker_id = :worker_id AND l.status = 'RUNNING';
+SELECT number, hex(run_id), started_at FROM job_live WHERE worker_id = :worker_id AND status = 'RUNNING';

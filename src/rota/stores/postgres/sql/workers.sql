@@ -34,37 +34,17 @@ SELECT {worker_columns} FROM workers AS w
 SELECT {worker_columns} FROM workers AS w ORDER BY w.worker_id;
 
 -- name: held_by
-SELECT coalesce(json_agg(json_build_array(json_build_array({columns}), (r.run_id IS NULL)::integer, r.status, coalesce(hex(r.run_id), ''), r.started_at)
-                         ORDER BY f.number), '[]')::text
+-- A run is here what its job is: it is never missing, and never ends alone.
+SELECT coalesce(json_agg(json_build_array(json_build_array({columns}), 0, NULL, hex(l.run_id), l.started_at) ORDER BY f.number), '[]')::text
   FROM (SELECT * FROM job_live WHERE worker_id = :worker_id AND status = 'RUNNING' ORDER BY number + 0 LIMIT :limit) AS l
-  JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number]) LEFT JOIN job_runs AS r ON r.job_number = ANY (ARRAY[l.number]);
+  JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number]);
 
 -- name: failed_without_successor
 -- A stretch of time, though it has no end, is taken to be short: of "from then on" a plan expects a third of all ends, and reads them all.
-SELECT coalesce(json_agg(json_build_array(json_build_array({columns}), 0, l.status, coalesce(hex(r.run_id), ''), r.started_at)), '[]')::text
+SELECT coalesce(json_agg(json_build_array(json_build_array({columns}), 0, l.status, coalesce(hex(l.run_id), ''), l.started_at)), '[]')::text
   FROM (SELECT * FROM job_ends WHERE status IN ('FAILED', 'TIMED_OUT') AND finished_at BETWEEN :since AND 9223372036854775807 ORDER BY finished_at) AS l
-  JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number]) LEFT JOIN job_runs AS r ON r.job_number = ANY (ARRAY[l.number])
+  JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
  WHERE {no_successor};
-
--- name: insert_missing_run
-INSERT INTO job_runs (job_number, run_id, template_id, started_at)
-SELECT l.number, :run_id, f.template_id, l.started_at FROM job_live AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number]) WHERE l.number = :number
-ON CONFLICT (job_number) DO NOTHING;
-
--- name: close_job_as
--- The run ended but its job did not: only the job is closed. One that was asked to stop and failed is CANCELLED.
-WITH gone AS (
-    DELETE FROM job_live WHERE number = :number AND status || '' = 'RUNNING' RETURNING *
-), ended AS (
-    INSERT INTO job_ends ({ending_columns})
-    SELECT number, job_type, CASE WHEN :failed AND cancel_requested_at IS NOT NULL THEN 'CANCELLED' ELSE :status END, created_at,
-           coalesce((SELECT r.finished_at FROM job_runs AS r WHERE r.job_number = gone.number), :now), held, priority, position, run_at,
-           expires_at, queued_at, started_at, worker_id, cancel_requested_at, cancel_requested_by,
-           CASE WHEN :status = 'CANCELLED' OR :failed THEN coalesce(cancel_requested_by, 'system') ELSE 'system' END, reason, :error_type
-      FROM gone
-    RETURNING number, status
-)
-SELECT ended.status, hex(f.root_id), hex(f.group_id) FROM ended JOIN job_facts AS f ON f.number = ANY (ARRAY[ended.number]);
 
 -- name: recovered_at
 SELECT value FROM meta WHERE key = 'recovered_at';
