@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from rota.engine.dispatch import Slots
+from rota.model.decide import Completed
 from rota.model.settings import Settings
-from rota.model.values import Claimed
+from rota.model.values import Claimed, Instant
 from rota.ports.executor import Ended
 
 SMOOTHING = 0.1
 """Weight of the newest duration in a type's mean."""
+UNWRITTEN_MAX = 3
+"""Nothing more is claimed while more batches than this have ended and are not written."""
 AHEAD_LEAST = 32
 """With no slot free, claiming ahead is worth a commit only for so many."""
 
@@ -22,8 +25,12 @@ class Holding:
         self._settings = settings
         self.jobs: dict[int, Claimed] = {}
         """Claimed and not ended."""
+        self.plain: dict[int, Ended] = {}
+        """Completed with nothing left behind, and not yet written."""
         self.ended: dict[int, Ended] = {}
-        """Ended, and not yet written."""
+        """Ended in any other way, and not yet written."""
+        self.writing: dict[int, Ended] = {}
+        """Plain ones that are being written beside the wheel."""
         self.means: dict[str, float] = {}
         """Measured mean seconds by job type."""
         self._kinds: dict[tuple[str, str], int] = {}
@@ -31,7 +38,12 @@ class Holding:
 
     def __len__(self) -> int:
         """Return how many jobs are claimed and not yet written as ended."""
-        return len(self.jobs) + len(self.ended)
+        return len(self.jobs) + self.unwritten
+
+    @property
+    def unwritten(self) -> int:
+        """Return how many have ended whose end is not known to be written."""
+        return len(self.plain) + len(self.ended) + len(self.writing)
 
     @property
     def ahead(self) -> bool:
@@ -49,7 +61,9 @@ class Holding:
         job = self.jobs.pop(ended.job.number, None)
         if job is None:
             return
-        self.ended[job.number] = ended
+        outcome = ended.outcome
+        is_plain = type(outcome) is Completed and outcome.result is None and ended.log_path is None
+        (self.plain if is_plain else self.ended)[job.number] = ended
         self._kinds[job.executor, job.job_type] -= 1
 
     def by_type(self) -> dict[str, int]:
@@ -59,11 +73,37 @@ class Holding:
             found[name] = found.get(name, 0) + count
         return found
 
-    def written(self) -> None:
-        """Forget what has ended: it is in the store. Its durations are kept as means."""
+    def numbers(self) -> set[int]:
+        """Return the number of each job that is held, or has ended and may not be written."""
+        return {*self.jobs, *self.plain, *self.ended, *self.writing}
+
+    def written(self, *, plain: bool) -> None:
+        """Forget what has ended, the plain ones only if they were among it: it is in the store. Its durations are kept as means."""
         for each in self.ended.values():
             self._measure(each)
         self.ended = {}
+        if plain:
+            for each in self.plain.values():
+                self._measure(each)
+            self.plain = {}
+
+    def done(self) -> list[tuple[int, Instant]]:
+        """Return the number and the moment of each plain completion."""
+        return [(number, each.at) for number, each in self.plain.items()]
+
+    def hand_over(self) -> None:
+        """Have the plain ones written beside the wheel."""
+        self.writing, self.plain = self.plain, {}
+
+    def written_beside(self) -> None:
+        """Forget what was written beside the wheel."""
+        for each in self.writing.values():
+            self._measure(each)
+        self.writing = {}
+
+    def put_back(self) -> None:
+        """Take back what could not be written beside the wheel."""
+        self.plain, self.writing = self.writing | self.plain, {}
 
     def lose(self) -> None:
         """Forget everything that is held: others have ended it."""
@@ -92,6 +132,8 @@ class Holding:
         if slots.alone or (not slots.patient and slots.holding):
             return 0
         batch = self._settings.batch
+        if self.unwritten > UNWRITTEN_MAX * batch:
+            return 0
         ahead = 0
         if len(slots.places) <= 1 and slots.means and slots.ahead_s > 0:
             ahead = int(slots.ahead_s / max(1e-6, min(slots.means.values())))

@@ -51,6 +51,10 @@ class Inbox:
         self.poked = True
         self._ring()
 
+    def wake(self) -> None:
+        """Wake the driver: something that it waits for is over."""
+        self._ring()
+
     @property
     def hinted(self) -> bool:
         """Say whether other processes' commits wake the driver, so that it may poll less often."""

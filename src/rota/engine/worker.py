@@ -12,11 +12,12 @@ from rota.engine.pace import Pace
 from rota.engine.parts import Parts
 from rota.engine.recovery import Recovery
 from rota.engine.retention import Retention
+from rota.engine.scribe import LEAST, Scribe
 from rota.engine.sink import Inbox
 from rota.engine.standing import Standing
 from rota.engine.trigger import Trigger
 from rota.errors import StoreBusy, StoreUnavailable
-from rota.model.decide import Completed, Interrupted, Limits, Released, decide, decide_cancelled
+from rota.model.decide import Interrupted, Limits, Released, decide, decide_cancelled
 from rota.model.states import Status
 from rota.model.values import Claimed, Instant
 from rota.ports.executor import Ended, Report
@@ -66,6 +67,7 @@ class Worker:
         self._limits = Limits(parts.settings.snooze_floor, parts.settings.max_snoozes)
         self._hold = Holding(concurrency, parts.settings)
         self._pace = Pace(self.inbox, parts.clock, parts.settings)
+        self._scribe = Scribe(parts.store, self.inbox.wake) if parts.store.beside else None
         self._cancelling: set[int] = set()
         self._unkept: list[Report] = []
         self._know = Knowledge(parts.store, parts.registry, parts.handlers)
@@ -137,6 +139,8 @@ class Worker:
 
     def finish(self) -> None:
         """Write the last ends, record this worker's own end and let go."""
+        if self._scribe is not None:
+            self._scribe.close()
         self.turn()
         self._crew.close()
         self.standing.rest()
@@ -171,11 +175,23 @@ class Worker:
         return self._delay(deadline)
 
     def _collect(self) -> None:
+        if self._scribe is not None and (turned := self._scribe.take()) is not None:
+            self._note_written(turned)
         for ended in self.inbox.take():
             self._moved = self._clock.monotonic()
             self._stalled = False
             self._hold.end(ended)
         self._unkept += self.inbox.take_reports()
+
+    def _note_written(self, turned: Turned | Exception) -> None:
+        """Take in what came of completions that were written beside the wheel."""
+        if isinstance(turned, Exception):
+            self._hold.put_back()
+            return
+        self._cancelling.difference_update(self._hold.writing)
+        self._hold.written_beside()
+        self._more = self._more or turned.unfinished
+        _tell(turned)
 
     def _give_back(self) -> None:
         """Give back what was claimed ahead of a handler that turned out to be slow: another worker may be free."""
@@ -188,13 +204,17 @@ class Worker:
             self._hold.end(Ended(job, Released(), self._clock.now(), 0.0))
 
     def _is_due(self) -> bool:
-        if self._hold.ended or self._unkept or self._more:
+        if self._hold.ended or self._unkept or self._more or (self._hold.plain and not self._writes_beside):
             return True
         if self.inbox.poked and self._free() > 0:
             return True
         if self._next_due is not None and self._next_due <= self._clock.now():
             return True
         return self._look()
+
+    @property
+    def _writes_beside(self) -> bool:
+        return self._scribe is not None and self._scribe.busy
 
     def _look(self) -> bool:
         """Peek when somebody has committed; say whether a turn is worth it."""
@@ -223,7 +243,10 @@ class Worker:
             self._adopt()
         now = self._clock.now()
         self.inbox.poked = False
+        handed = self._hand_over(now)
         turn = self._prepare(now)
+        if handed and not (turn.want or turn.endings or turn.reports):
+            return
         try:
             turned = self._store.turn(turn)
         except BaseException:
@@ -232,7 +255,7 @@ class Worker:
             raise
         self.inbox.hush()
         dead = [self._hold.ended[ending.number].job.job_id for ending in turn.endings if ending.transition.status is Status.DEAD_LETTER]
-        self._settle(turned)
+        self._settle(turned, plain=bool(turn.done))
         if turned.given_up:
             self._begin_anew()
             return
@@ -242,19 +265,26 @@ class Worker:
         if turned.definitions != self._know.version:
             self._learn()
         self._submit(turned.claimed)
-        if len(turned.claimed) >= turn.want > 0 and (self._free() > 0 or self._hold.want(self._slots()) > 100):
+        if len(turned.claimed) >= turn.want > 0 and self._has_room():
             self._more = True
         self.trigger.tell_dead(dead)
         if self._hold.jobs and self._clock.monotonic() - self._peeked >= PEEK_S:
             self._peek()
 
+    def _hand_over(self, now: Instant) -> bool:
+        """Have plain completions written beside the wheel, if they are many: meanwhile this thread claims."""
+        if self._scribe is None or self._scribe.busy or len(self._hold.plain) < LEAST:
+            return False
+        done = self._hold.done()
+        self._hold.hand_over()
+        self._scribe.write(Turn(now=now, worker_id=self.id, limit=self._settings.batch, definitions=self._know.version, done=done))
+        return True
+
     def _prepare(self, now: Instant) -> Turn:
         turn = Turn(now=now, worker_id=self.id, limit=self._settings.batch, definitions=self._know.version)
-        for each in self._hold.ended.values():
-            if type(each.outcome) is Completed and each.outcome.result is None and each.log_path is None:
-                turn.done.append((each.job.number, each.at))
-            else:
-                turn.endings.append(self._ending(each, now))
+        if not self._writes_beside:
+            turn.done = self._hold.done()
+        turn.endings = [self._ending(each, now) for each in self._hold.ended.values()]
         turn.reports = self._unkept
         if not self._stopping and not self.standing.guard.tripped:
             self._prepare_claim(turn)
@@ -283,16 +313,13 @@ class Worker:
         elif self._suspect_since is None:
             self._suspect_since = self._clock.monotonic()
 
-    def _settle(self, turned: Turned) -> None:
+    def _settle(self, turned: Turned, *, plain: bool) -> None:
         self._note_suspects()
-        self._cancelling.difference_update(self._hold.ended)
-        self._hold.written()
+        self._cancelling.difference_update(self._hold.ended, self._hold.plain)
+        self._hold.written(plain=plain)
         self._unkept = []
         self._next_due, self._room_at = turned.next_due, turned.room_at
-        for number in turned.late:
-            log.warning("the result of job %d came late and was refused: its run had been ended by others", number)
-        for number, why in turned.refused:
-            log.error("job %d: %s", number, why)
+        _tell(turned)
 
     def _submit(self, claimed: list[Claimed]) -> None:
         if claimed:
@@ -321,6 +348,10 @@ class Worker:
 
     def _free(self) -> int:
         return self._hold.free(self._crew.occupied())
+
+    def _has_room(self) -> bool:
+        """Say whether to claim more at once: where the store works elsewhere, also ahead of handlers that are busy meanwhile."""
+        return self._free() > 0 or (self._scribe is not None and self._hold.want(self._slots()) >= LEAST)
 
     def _slots(self) -> Slots:
         late = self._suspect_since is not None and self._clock.monotonic() - self._suspect_since > self._settings.suspect_patience
@@ -377,7 +408,7 @@ class Worker:
 
     def _adopt(self) -> None:
         """Take up jobs that a turn claimed although its reply was lost."""
-        known = self._hold.jobs.keys() | self._hold.ended.keys()
+        known = self._hold.numbers()
         lost = [job for job in self._store.holding(self.id) if job.number not in known]
         self._doubt = False
         if lost:
@@ -395,3 +426,10 @@ class Worker:
     def wait(self, seconds: float) -> None:
         """Sleep until something arrives, at most so long."""
         self._pace.wait(seconds)
+
+
+def _tell(turned: Turned) -> None:
+    for number in turned.late:
+        log.warning("the result of job %d came late and was refused: its run had been ended by others", number)
+    for number, why in turned.refused:
+        log.error("job %d: %s", number, why)

@@ -113,6 +113,8 @@ class Store(Schedules, Protocol):
     """The durable half of Rota. What it does for schedules: see `rota.ports.schedules`."""
 
     url: str
+    beside: bool
+    """Its work is done elsewhere: several turns may be under way at once, and this process has its hands free meanwhile."""
 
     # ---- life ---------------------------------------------------------------------------------------------
 

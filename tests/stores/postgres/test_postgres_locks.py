@@ -8,14 +8,14 @@ from threading import Event
 import pytest
 
 from rota.errors import StoreBusy
-from rota.model.decide import Failed
+from rota.model.decide import Completed, Failed, Snoozed, Stopped
 from rota.model.settings import Settings
 from rota.model.values import SECOND
 from rota.ports.clock import UuidV7
 from rota.ports.turns import Choice, Counting
 from rota.stores.postgres import PostgresStore
 from rota.stores.relational.base import Hold
-from tests.stores.desk import Desk, take_all
+from tests.stores.desk import ANNA, Desk, take_all
 from tests.support.waiting import eventually
 
 PAUSE_S = 0.4
@@ -150,6 +150,45 @@ def test_light_turns_that_end_and_claim_at_once_count_each_end_once(two, maker):
 
     assert sum(each.result() for each in [pool.submit(work, one), pool.submit(work, other)]) == 200
     assert maker._sql("SELECT count FROM stats_total") == [(200,)]
+
+
+@pytest.mark.parametrize("outcome", [Completed('"a result"'), Failed("x"), Snoozed(5.0)], ids=lambda outcome: type(outcome).__name__)
+def test_an_end_that_nobody_waits_for_is_written_by_a_light_turn(two, outcome):
+    one, other, pool = two
+    root = one.add()
+    job = one.claim_one()
+    other.add("other")
+    calm(one, other)
+    slow = Slow()
+    claim = pool.submit(other.turn, 1, types=("other",), choose=slow, worker=other.id())
+    slow.reached.wait()
+    turned = pool.submit(one.turn, endings=[one.ending(job, outcome)]).result(PAUSE_S / 2)
+    slow.go_on.set()
+    claim.result()
+    assert turned.late == []
+    assert one.store.chain(root)[0].status.ended
+
+
+@pytest.mark.parametrize("outcome", [Completed("1"), Failed("x", permanent=True)], ids=["cancelled", "dead"])
+def test_an_end_that_ends_others_of_its_group_waits_for_the_wheel(two, outcome):
+    one, other, pool = two
+    rows = [one.row(), one.row()]
+    one.grouped(rows, "parallel", "stop")
+    job = one.claim_one()
+    calm(one, other)
+    if outcome == Completed("1"):
+        one.store.cancel(job.job_id, actor=ANNA, now=one.now)
+        outcome = Stopped()
+    slow = Slow(lambda *_: Choice(take=[], park=[]))
+    claim = pool.submit(other.turn, 1, choose=slow, worker=other.id())
+    slow.reached.wait()
+    end = pool.submit(one.turn, endings=[one.ending(job, outcome)])
+    with pytest.raises(TimeoutError):
+        end.result(PAUSE_S / 4)
+    slow.go_on.set()
+    claim.result()
+    end.result()
+    assert one.status(rows[1].job_id) in {"SKIPPED", "CANCELLED"}
 
 
 def calm(*desks):

@@ -29,6 +29,8 @@ ASK_S = (0.05, 1.0)
 class PostgresStore(Base, RelationalStore):
     """Implements `rota.ports.store.Store` on one schema of one database."""
 
+    beside = True
+
     def checkup(self, *, now: Instant, machine: Callable[[], Instant], full: bool) -> list[Finding]:
         """Look at the server, and at what is ours in it."""
         del full  # nothing here takes long

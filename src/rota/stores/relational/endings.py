@@ -86,40 +86,84 @@ def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_i
 
 
 def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, worker_id: bytes) -> None:
-    numbers = numbers_json(ending.number for ending in endings)
-    still_open = {row[0]: row for row in _open_endings.decode(db.value("open_endings", numbers=numbers, worker_id=worker_id))}
-    runs: list[tuple[Any, ...]] = []
-    jobs: list[tuple[Any, ...]] = []
-    successors: list[tuple[Any, ...]] = []
-    chain_ends: list[int] = []
-    bad_groups: list[str] = []
-    late: dict[int, Instant] = {}
-    for ending in endings:
-        found = still_open.get(ending.number)
-        if found is None:
-            late[ending.number] = ending.at
-            continue
-        end = ending.if_cancelled if found[1] else ending.transition
-        runs.append(_run_row(ending, end))
-        jobs.append((ending.number, ending.at, end.status, end.error_type, end.reason))
-        if end.successor is not None:
-            successors.append(_successor_row(ending, end))
-            continue
-        chain_ends.append(ending.number)
-        if found[3] and end.status in {Status.DEAD_LETTER, Status.CANCELLED}:
-            bad_groups.append(found[3])
-    if late:
-        _note_late(db, late, worker_id, turned)
-    if not jobs:
+    found = _Found.of(db, endings, worker_id)
+    if found.late:
+        _note_late(db, found.late, worker_id, turned)
+    if not found.jobs:
         return
-    db.change("finish_runs", rows=_encode(runs).decode())
-    db.change("finish_jobs", rows=_encode(jobs).decode())
-    if successors:
-        db.change("insert_successors", rows=_encode(successors).decode(), now=now)
-    after_runs(db, [row[0] for row in jobs])
-    if chain_ends:
+    found.write(db, now)
+    after_runs(db, found.numbers)
+    if found.chain_ends:
         turned.chains_ended = True
-        after_chain_ends(db, bad_groups, chain_ends, now)
+        after_chain_ends(db, found.bad_groups, found.chain_ends, now)
+
+
+class NotLight(Exception):  # noqa: N818 - a signal to the caller, not an error of anybody
+    """Something is there that asks for a turn with the wheel to itself: what was written is to be undone."""
+
+
+def is_light(end: Transition) -> bool:
+    """Say whether an end means nothing to others as long as nobody waits for its chain."""
+    return end.successor is not None or end.status is Status.COMPLETED
+
+
+def finish_lightly(db: Db, endings: Sequence[Ending], now: Instant, *, worker_id: bytes) -> list[int]:
+    """End attempts for whose chains nobody waits; return their numbers, still to be counted. Raise NotLight if there is more to it."""
+    found = _Found.of(db, endings, worker_id)
+    if found.late or not found.light:
+        raise NotLight
+    try:
+        found.write(db, now)
+    except db.unwritable:
+        raise NotLight from None
+    return found.numbers
+
+
+class _Found(msgspec.Struct):
+    """Endings as they are to be written, after a look at what their jobs have come to meanwhile."""
+
+    runs: list[tuple[Any, ...]] = msgspec.field(default_factory=list)
+    jobs: list[tuple[Any, ...]] = msgspec.field(default_factory=list)
+    successors: list[tuple[Any, ...]] = msgspec.field(default_factory=list)
+    chain_ends: list[int] = msgspec.field(default_factory=list)
+    bad_groups: list[str] = msgspec.field(default_factory=list)
+    late: dict[int, Instant] = msgspec.field(default_factory=dict)
+    light: bool = True
+
+    @classmethod
+    def of(cls, db: Db, endings: Sequence[Ending], worker_id: bytes) -> _Found:
+        """Look, and take what still runs."""
+        numbers = numbers_json(ending.number for ending in endings)
+        still_open = {row[0]: row for row in _open_endings.decode(db.value("open_endings", numbers=numbers, worker_id=worker_id))}
+        found = cls()
+        for ending in endings:
+            row = still_open.get(ending.number)
+            if row is None:
+                found.late[ending.number] = ending.at
+            else:
+                found._add(ending, ending.if_cancelled if row[1] else ending.transition, group_id=row[3])
+        return found
+
+    def _add(self, ending: Ending, end: Transition, *, group_id: str | None) -> None:
+        self.light = self.light and is_light(end)
+        self.runs.append(_run_row(ending, end))
+        self.jobs.append((ending.number, ending.at, end.status, end.error_type, end.reason))
+        if end.successor is not None:
+            self.successors.append(_successor_row(ending, end))
+            return
+        self.chain_ends.append(ending.number)
+        if group_id and end.status in {Status.DEAD_LETTER, Status.CANCELLED}:
+            self.bad_groups.append(group_id)
+
+    @property
+    def numbers(self) -> list[int]:
+        return [row[0] for row in self.jobs]
+
+    def write(self, db: Db, now: Instant) -> None:
+        db.change("finish_runs", rows=_encode(self.runs).decode())
+        db.change("finish_jobs", rows=_encode(self.jobs).decode())
+        if self.successors:
+            db.change("insert_successors", rows=_encode(self.successors).decode(), now=now)
 
 
 def _run_row(ending: Ending, end: Transition) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ from rota.stores.relational import adopting, dependencies, groups, intake, queue
 from rota.stores.relational.base import Hold
 from rota.stores.relational.db import Db
 from rota.stores.relational.defining import Defining
+from rota.stores.relational.endings import NotLight
 from rota.stores.relational.reading import Reading
 from rota.stores.relational.timing import Timing
 
@@ -27,6 +28,8 @@ class RelationalStore(Reading, Defining, Timing):
     """Implements `rota.ports.store.Store`, but for how a dialect opens, writes, reads and hears of others."""
 
     # ---- the queue --------------------------------------------------------------------------------------------
+
+    beside = False
 
     def enqueue(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None) -> list[Enqueued]:
         """Add jobs, all or none."""
@@ -45,8 +48,8 @@ class RelationalStore(Reading, Defining, Timing):
 
     def turn(self, turn_: Turn) -> Turned:
         """Make one turn: beside others' turns, where all that is asked for and all that is there lets it."""
-        if self._shares and self._calm and turn.is_light(turn_):
-            with suppress(turn.NotLight):
+        if self._shares and self._calm and turn.may_be_light(turn_):
+            with suppress(NotLight):
                 return self._write(lambda db: turn.lightly(db, turn_), hold=Hold.LIGHT)
         turned = self._write(lambda db: turn.turn(db, turn_), hold=Hold.WHEEL, patient=True)
         self._calm = turned.calm

@@ -12,9 +12,9 @@ import msgspec
 from rota.model.values import Claimed, Held, Instant
 from rota.ports.executor import Report
 from rota.ports.turns import Choice, Reservation, Turn, Turned, Usage
-from rota.stores.relational import limits
+from rota.stores.relational import limits, stats
 from rota.stores.relational.db import Db
-from rota.stores.relational.endings import Finished, expire, finish, finish_plain, settle
+from rota.stores.relational.endings import Finished, NotLight, expire, finish, finish_lightly, finish_plain, is_light, settle
 from rota.stores.relational.queue import numbers_json, promote
 
 _encode = msgspec.json.Encoder().encode
@@ -42,28 +42,30 @@ def turn(db: Db, request: Turn) -> Turned:
     return turned
 
 
-class NotLight(Exception):  # noqa: N818 - a signal to the caller, not an error of anybody
-    """Something is there that asks for a turn with the wheel to itself. Nothing has been written."""
-
-
-def is_light(request: Turn) -> bool:
+def may_be_light(request: Turn) -> bool:
     """Say whether nothing that is asked for keeps a turn from being made beside others' turns."""
-    return not request.endings and request.counting is None
+    return request.counting is None and all(is_light(ending.transition) for ending in request.endings)
 
 
 def lightly(db: Db, request: Turn) -> Turned:
-    """Make a turn beside others' turns: what it looks at first only changes with the wheel, or the store, in one hand."""
+    """Make a turn beside others' turns: what it looks at first only changes with the wheel, or the store, in one hand.
+
+    Raise NotLight where that can't be; `choose` has not been asked then.
+    """
     turned = Turned()
     look = _look(db, request)
     if not look.is_calm(request.now):
         raise NotLight
     if request.reports:
         keep(db, request.reports)
+    ended = finish_lightly(db, request.endings, request.now, worker_id=bytes.fromhex(request.worker_id)) if request.endings else []
     finished = finish_plain(db, request, turned) if request.done else None
     if look.told(turned, request):
         _pick(db, request, turned, None, None)
-    if finished is not None:
-        # Last of all: other turns that count the same wait for it until the commit.
+    # Last of all, and all at once: other turns that count the same wait for it until the commit, and must not do so in a ring.
+    if ended:
+        stats.tally(db, ended + (finished.fresh if finished is not None else []))
+    elif finished is not None:
         finished.count(db)
     return turned
 

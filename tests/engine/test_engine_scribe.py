@@ -1,0 +1,111 @@
+"""Completions that a second thread writes while the first one claims: all of them, each once, and none is forgotten."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from rota import Rota
+from rota.engine.scribe import LEAST, Scribe
+from rota.errors import StoreError
+from tests.stores.desk import Desk
+from tests.stores.makers import PostgresMaker
+from tests.support.postgres import fresh_database
+from tests.support.waiting import eventually
+
+MANY = 3 * LEAST
+
+
+@pytest.fixture
+def maker(tmp_path):
+    made = PostgresMaker(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def served(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with fresh_database() as url, closing(Rota(url)) as rota:
+        yield rota
+
+
+def a_turn_of(desk, jobs):
+    turn = desk.request(0)
+    turn.done = [(job.number, desk.now) for job in jobs]
+    return turn
+
+
+def test_what_is_written_beside_the_wheel_is_taken_once(maker):
+    desk, woken = Desk(maker.open()), threading.Event()
+    desk.several(MANY)
+    claimed = desk.claim(MANY)
+    scribe = Scribe(desk.store, woken.set)
+    assert (scribe.busy, scribe.take()) == (False, None)
+    scribe.write(a_turn_of(desk, claimed))
+    assert scribe.busy
+    assert woken.wait(10)
+    assert scribe.take().late == []
+    assert (scribe.busy, scribe.take()) == (False, None)
+    scribe.close()
+    assert Counter(desk.status(job.job_id) for job in claimed) == {"COMPLETED": MANY}
+
+
+def test_what_could_not_be_written_comes_back_and_may_be_written_again(maker):
+    desk, woken = Desk(maker.open()), threading.Event()
+    desk.several(MANY)
+    claimed = desk.claim(MANY)
+    away = maker.open()
+    away.close()
+    scribe = Scribe(away, woken.set)
+    scribe.write(a_turn_of(desk, claimed))
+    assert woken.wait(10)
+    assert isinstance(scribe.take(), StoreError)
+    assert not scribe.busy
+    scribe.close()
+    desk.done(*claimed)
+    assert Counter(desk.status(job.job_id) for job in claimed) == {"COMPLETED": MANY}
+
+
+def test_closing_waits_for_what_is_being_written(maker):
+    desk = Desk(maker.open())
+    desk.several(MANY)
+    claimed = desk.claim(MANY)
+    scribe = Scribe(desk.store, lambda: None)
+    scribe.write(a_turn_of(desk, claimed))
+    scribe.close()
+    assert scribe.take().late == []
+
+
+def test_a_busy_worker_has_its_completions_written_beside_the_wheel(served):
+    ran: Counter[int] = Counter()
+    served.job(name="count")(lambda number: ran.update([number]))
+    total = 40 * LEAST
+    served.enqueue_many(("count", {"number": number}) for number in range(total))
+    with served.running():
+        eventually(lambda: any(thread.name == "rota-scribe" for thread in threading.enumerate()), what="a second hand")
+        eventually(lambda: served.stats().by_status["COMPLETED"] == total, within=30, what="every job done")
+    assert ran == Counter(range(total))
+    assert served.stats().by_status["RUNNING"] == 0
+
+
+def test_sessions_that_are_ended_by_an_administrator_cost_no_completion(served):
+    ran: Counter[int] = Counter()
+    served.job(name="count")(lambda number: ran.update([number]))
+    total = 60 * LEAST
+    served.enqueue_many(("count", {"number": number}) for number in range(total))
+    with psycopg.connect(served.url, autocommit=True) as raw, served.running():
+        for _ in range(5):
+            before = len(ran)
+            eventually(lambda before=before: len(ran) > before or len(ran) == total, what="more of them")
+            raw.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rota' AND datname = current_database()"
+            )
+        eventually(lambda: served.stats().by_status["COMPLETED"] == total, within=30, what="every job done")
+    assert ran == Counter(range(total))
+    assert served.stats().by_status["FAILED"] == 0
