@@ -7,6 +7,7 @@ from rota.model.decide import Completed
 from rota.model.settings import Settings
 from rota.model.values import Claimed, Instant
 from rota.ports.executor import Ended
+from rota.ports.turns import Turn
 
 SMOOTHING = 0.1
 """Weight of the newest duration in a type's mean."""
@@ -77,23 +78,21 @@ class Holding:
         """Return the number of each job that is held, or has ended and may not be written."""
         return {*self.jobs, *self.plain, *self.ended, *self.writing}
 
-    def written(self, *, plain: bool) -> None:
-        """Forget what has ended, the plain ones only if they were among it: it is in the store. Its durations are kept as means."""
-        for each in self.ended.values():
-            self._measure(each)
-        self.ended = {}
-        if plain:
-            for each in self.plain.values():
-                self._measure(each)
-            self.plain = {}
+    def written(self, turn: Turn) -> None:
+        """Forget what a turn has written. Its durations are kept as means."""
+        for ending in turn.endings:
+            self._measure(self.ended.pop(ending.number))
+        for number, _ in turn.done:
+            self._measure(self.plain.pop(number))
 
     def done(self) -> list[tuple[int, Instant]]:
         """Return the number and the moment of each plain completion."""
         return [(number, each.at) for number, each in self.plain.items()]
 
-    def hand_over(self) -> None:
-        """Have the plain ones written beside the wheel."""
+    def hand_over(self) -> list[tuple[int, Instant]]:
+        """Have the plain ones written beside the wheel: return them."""
         self.writing, self.plain = self.plain, {}
+        return [(number, each.at) for number, each in self.writing.items()]
 
     def written_beside(self) -> None:
         """Forget what was written beside the wheel."""
@@ -139,7 +138,7 @@ class Holding:
             ahead = int(slots.ahead_s / max(1e-6, min(slots.means.values())))
         if not slots.free and ahead < min(AHEAD_LEAST, batch):
             return 0
-        room = max(2 * batch - slots.holding, slots.free)
+        room = max(3 * batch - slots.holding, slots.free)
         return min(batch, slots.free + ahead, room)
 
     def _slow(self) -> int:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import logging
 
+from rota.engine.asking import Asking
 from rota.engine.crew import Crew
-from rota.engine.dispatch import Dispatcher, Slots
+from rota.engine.dispatch import Slots
+from rota.engine.hands import Hands
 from rota.engine.holding import Holding
 from rota.engine.knowledge import Knowledge
 from rota.engine.pace import Pace
 from rota.engine.parts import Parts
 from rota.engine.recovery import Recovery
 from rota.engine.retention import Retention
-from rota.engine.scribe import LEAST, Scribe
 from rota.engine.sink import Inbox
 from rota.engine.standing import Standing
 from rota.engine.trigger import Trigger
 from rota.errors import StoreBusy, StoreUnavailable
-from rota.model.decide import Interrupted, Limits, Released, decide, decide_cancelled
+from rota.model.decide import Interrupted, Released
 from rota.model.states import Status
 from rota.model.values import Claimed, Instant
 from rota.ports.executor import Ended, Report
-from rota.ports.turns import Ending, Turn, Turned
+from rota.ports.turns import Turn, Turned
 
 log = logging.getLogger("rota.worker")
 
@@ -64,23 +65,19 @@ class Worker:
             renewal=self.standing.renewal,
             tell_dead=self.trigger.tell_dead,
         )
-        self._limits = Limits(parts.settings.snooze_floor, parts.settings.max_snoozes)
         self._hold = Holding(concurrency, parts.settings)
         self._pace = Pace(self.inbox, parts.clock, parts.settings)
-        self._scribe = Scribe(parts.store, self.inbox.wake) if parts.store.beside else None
+        self._hands = Hands(parts.store, self._hold, self.inbox.wake)
         self._cancelling: set[int] = set()
         self._unkept: list[Report] = []
         self._know = Knowledge(parts.store, parts.registry, parts.handlers)
-        self._dispatcher: Dispatcher | None = None
+        self._asking = Asking(parts, self._hold, self._know)
         self._parked = False
-        self._sweep = True
-        """The next claim looks at everything that is parked."""
         self._next_due: Instant | None = None
         self._room_at: Instant | None = None
         """When a rate limit has room again, as of the last turn: a peek does not know it."""
         self._more = True
         self._doubt = False
-        self._suspect_since: float | None = None
         self._moved = parts.clock.monotonic()
         """When something last ended or was submitted."""
         self._stalled = False
@@ -111,8 +108,8 @@ class Worker:
 
     @property
     def holding(self) -> int:
-        """Return how many jobs are claimed and not yet written as ended."""
-        return len(self._hold)
+        """Return how many jobs are claimed and not yet written as ended; a claim under way counts as one."""
+        return len(self._hold) + self._hands.claiming
 
     def begin_stop(self) -> None:
         """Claim nothing more and give back what has not started. The next turn records it."""
@@ -139,8 +136,7 @@ class Worker:
 
     def finish(self) -> None:
         """Write the last ends, record this worker's own end and let go."""
-        if self._scribe is not None:
-            self._scribe.close()
+        self._hands.close()
         self.turn()
         self._crew.close()
         self.standing.rest()
@@ -167,6 +163,7 @@ class Worker:
             self._housekeep(monotonic)
             if self._parts.fires and not self._stopping and self.trigger.tick():
                 self._more = True
+            self._take_what_came()
             if self._is_due():
                 self._turn_once()
             self._pace.well()
@@ -175,23 +172,12 @@ class Worker:
         return self._delay(deadline)
 
     def _collect(self) -> None:
-        if self._scribe is not None and (turned := self._scribe.take()) is not None:
-            self._note_written(turned)
-        for ended in self.inbox.take():
+        if came := self.inbox.take():
             self._moved = self._clock.monotonic()
             self._stalled = False
+        for ended in came:
             self._hold.end(ended)
         self._unkept += self.inbox.take_reports()
-
-    def _note_written(self, turned: Turned | Exception) -> None:
-        """Take in what came of completions that were written beside the wheel."""
-        if isinstance(turned, Exception):
-            self._hold.put_back()
-            return
-        self._cancelling.difference_update(self._hold.writing)
-        self._hold.written_beside()
-        self._more = self._more or turned.unfinished
-        _tell(turned)
 
     def _give_back(self) -> None:
         """Give back what was claimed ahead of a handler that turned out to be slow: another worker may be free."""
@@ -204,17 +190,16 @@ class Worker:
             self._hold.end(Ended(job, Released(), self._clock.now(), 0.0))
 
     def _is_due(self) -> bool:
-        if self._hold.ended or self._unkept or self._more or (self._hold.plain and not self._writes_beside):
+        if self._hands.claiming:
+            # What else there is to do follows in some milliseconds, when that is over.
+            return self._hands.may_end
+        if self._hold.ended or self._unkept or self._more or (self._hold.plain and not self._hands.ending):
             return True
         if self.inbox.poked and self._free() > 0:
             return True
         if self._next_due is not None and self._next_due <= self._clock.now():
             return True
         return self._look()
-
-    @property
-    def _writes_beside(self) -> bool:
-        return self._scribe is not None and self._scribe.busy
 
     def _look(self) -> bool:
         """Peek when somebody has committed; say whether a turn is worth it."""
@@ -241,11 +226,12 @@ class Worker:
             self._learn()
         if self._doubt:
             self._adopt()
-        now = self._clock.now()
+        handed = self._hand_over()
+        if self._hands.claiming:
+            return
         self.inbox.poked = False
-        handed = self._hand_over(now)
-        turn = self._prepare(now)
-        if handed and not (turn.want or turn.endings or turn.reports):
+        turn = self._prepare()
+        if (handed and not (turn.want or turn.endings or turn.reports)) or self._hands.claim(turn):
             return
         try:
             turned = self._store.turn(turn)
@@ -253,75 +239,47 @@ class Worker:
             # The reply may have been lost after the write: ask what we hold before claiming more.
             self._doubt = self._more = True
             raise
+        self._settle(turn, turned)
+
+    def _prepare(self) -> Turn:
+        turn = self._asking.nothing_yet(self.id)
+        if not self._hands.ending:
+            turn.done = self._hold.done()
+        self._asking.add_endings(turn)
+        turn.reports = self._unkept
+        if not self._stopping and not self.standing.guard.tripped:
+            self._asking.add_claim(turn, self._slots())
+        return turn
+
+    def _settle(self, turn: Turn, turned: Turned) -> None:
+        """Take in what came of a turn."""
         self.inbox.hush()
         dead = [self._hold.ended[ending.number].job.job_id for ending in turn.endings if ending.transition.status is Status.DEAD_LETTER]
-        self._settle(turned, plain=bool(turn.done))
+        self._asking.note_suspects()
+        self._cancelling.intersection_update(self._hold.jobs)
+        self._hold.written(turn)
+        if turn.reports:
+            self._unkept = []
+        self._next_due, self._room_at = turned.next_due, turned.room_at
+        _tell(turned)
         if turned.given_up:
             self._begin_anew()
             return
         if turn.want:
-            self._sweep = turned.unfinished
+            self._asking.sweep = turned.unfinished
         self._more = turned.unfinished or turned.definitions != self._know.version
         if turned.definitions != self._know.version:
             self._learn()
-        self._submit(turned.claimed)
-        if len(turned.claimed) >= turn.want > 0 and self._has_room():
-            self._more = True
+        by_place = self._take_up(turned.claimed)
+        if len(turned.claimed) >= turn.want > 0:
+            self._claim_on()
+        self._submit(by_place)
         self.trigger.tell_dead(dead)
         if self._hold.jobs and self._clock.monotonic() - self._peeked >= PEEK_S:
             self._peek()
 
-    def _hand_over(self, now: Instant) -> bool:
-        """Have plain completions written beside the wheel, if they are many: meanwhile this thread claims."""
-        if self._scribe is None or self._scribe.busy or len(self._hold.plain) < LEAST:
-            return False
-        done = self._hold.done()
-        self._hold.hand_over()
-        self._scribe.write(Turn(now=now, worker_id=self.id, limit=self._settings.batch, definitions=self._know.version, done=done))
-        return True
-
-    def _prepare(self, now: Instant) -> Turn:
-        turn = Turn(now=now, worker_id=self.id, limit=self._settings.batch, definitions=self._know.version)
-        if not self._writes_beside:
-            turn.done = self._hold.done()
-        turn.endings = [self._ending(each, now) for each in self._hold.ended.values()]
-        turn.reports = self._unkept
-        if not self._stopping and not self.standing.guard.tripped:
-            self._prepare_claim(turn)
-        return turn
-
-    def _prepare_claim(self, turn: Turn) -> None:
-        slots, here = self._slots(), self._hold.by_type()
-        turn.want = self._hold.want(slots)
-        turn.types = self._know.types(here)
-        self._dispatcher = Dispatcher(self._know.world_with(here), slots, most=turn.want)
-        turn.choose = self._dispatcher.choose
-        turn.counting = self._know.counting(sweep=self._sweep)
-        turn.run_ids = self._parts.ids.take(turn.want + 1, turn.now)
-
-    def _ending(self, each: Ended, now: Instant) -> Ending:
-        transition = decide(each.job, each.outcome, now, self._parts.rng, self._limits)
-        successor_id = self._parts.ids.take(1, now)[0] if transition.successor else ""
-        return Ending(each.job.number, each.at, transition, decide_cancelled(each.outcome), successor_id, each.log_path)
-
-    def _note_suspects(self) -> None:
-        """Note since when a suspect waits for this worker to be idle."""
-        if self._dispatcher is None or not self._dispatcher.asked:
-            return
-        if not self._dispatcher.suspect_waits:
-            self._suspect_since = None
-        elif self._suspect_since is None:
-            self._suspect_since = self._clock.monotonic()
-
-    def _settle(self, turned: Turned, *, plain: bool) -> None:
-        self._note_suspects()
-        self._cancelling.difference_update(self._hold.ended, self._hold.plain)
-        self._hold.written(plain=plain)
-        self._unkept = []
-        self._next_due, self._room_at = turned.next_due, turned.room_at
-        _tell(turned)
-
-    def _submit(self, claimed: list[Claimed]) -> None:
+    def _take_up(self, claimed: list[Claimed]) -> dict[str, list[Claimed]]:
+        """Hold what was claimed, and return what may start, by executor."""
         if claimed:
             self._moved = self._clock.monotonic()
         by_place: dict[str, list[Claimed]] = {}
@@ -338,24 +296,54 @@ class Worker:
                 # It is RUNNING, and its handler is never entered.
                 self._hold.end(Ended(job, barred, self._clock.now(), 0.0))
                 self._more = True
+        return by_place
+
+    def _submit(self, by_place: dict[str, list[Claimed]]) -> None:
         for place, jobs in by_place.items():
-            if not self._crew.submit(place, jobs):
+            # What was asked for before the worker began to stop, or was cut off, may arrive after that.
+            if self._stopping or self.standing.guard.tripped or not self._crew.submit(place, jobs):
                 for job in jobs:
                     self._hold.end(Ended(job, Released(), self._clock.now(), 0.0))
                 self._more = True
+
+    # ---- other hands ------------------------------------------------------------------------------------------
+
+    def _hand_over(self) -> bool:
+        """Have plain completions written by another hand, if they are many."""
+        if not self._hands.may_end:
+            return False
+        self._hands.end(self._asking.nothing_yet(self.id))
+        return True
+
+    def _claim_on(self) -> None:
+        """Claim more, as there seems to be more: at once, before what came is handed to its executors, if another hand can."""
+        if self._hold.want(self._slots()) >= self._hands.reach:
+            self._hand_over()
+            self._more = not self._hands.claim(self._prepare()) or self._more
+        elif self._free() > 0:
+            self._more = True
+
+    def _take_what_came(self) -> None:
+        """Take in what other hands have finished."""
+        if (ended := self._hands.ended()) is not None:
+            self._more = self._more or ended.unfinished
+            _tell(ended)
+        if (claimed := self._hands.claimed()) is not None:
+            turn, turned = claimed
+            if isinstance(turned, Exception):
+                self._doubt = self._more = True
+                raise turned
+            # What was claimed for one who was given up since then has been ended by others.
+            if turn.worker_id == self.id:
+                self._settle(turn, turned)
 
     # ---- room -------------------------------------------------------------------------------------------------
 
     def _free(self) -> int:
         return self._hold.free(self._crew.occupied())
 
-    def _has_room(self) -> bool:
-        """Say whether to claim more at once: where the store works elsewhere, also ahead of handlers that are busy meanwhile."""
-        return self._free() > 0 or (self._scribe is not None and self._hold.want(self._slots()) >= LEAST)
-
     def _slots(self) -> Slots:
-        late = self._suspect_since is not None and self._clock.monotonic() - self._suspect_since > self._settings.suspect_patience
-        return self._hold.slots(self._crew.occupied(), ahead=not (late or self._stalled), patient=not late)
+        return self._asking.slots(self._crew.occupied(), stalled=self._stalled)
 
     # ---- beside the wheel -------------------------------------------------------------------------------------
 
@@ -376,13 +364,13 @@ class Worker:
         if self._peek():
             self._more = True
         if self._parked:
-            self._sweep = self._more = True
+            self._asking.sweep = self._more = True
 
     def _learn(self) -> None:
         """Read the definitions anew. What was parked by the old ones may have room now."""
         types = len(self._parts.handlers)
         self._know.learn(self._clock.now())
-        self._sweep = True
+        self._asking.sweep = True
         if len(self._parts.handlers) != types:
             self.standing.beat_soon()  # it can run more now
 
@@ -400,7 +388,7 @@ class Worker:
     def _sit_out(self) -> None:
         """Be cut off: give back what has not started; go on when the lease is renewed and every handler that was stopped is over."""
         self._release()
-        if self.standing.renewal.left_s > 0 and not self._hold.jobs and not self._crew.occupied():
+        if self.standing.renewal.left_s > 0 and not self._hold.jobs and not self._hands.claiming and not self._crew.occupied():
             log.warning("the store has acknowledged a beat again: the worker goes on")
             self._crew.close()
             self.standing.guard.mended()
@@ -412,7 +400,7 @@ class Worker:
         lost = [job for job in self._store.holding(self.id) if job.number not in known]
         self._doubt = False
         if lost:
-            self._submit(lost)
+            self._submit(self._take_up(lost))
 
     def _cancel(self, number: int) -> None:
         job = self._hold.jobs.get(number)
@@ -421,7 +409,8 @@ class Worker:
 
     def _delay(self, deadline: float | None) -> float:
         due = [self._next_due, self.trigger.next_at if self._parts.fires else None]
-        return 0.0 if self._more else self._pace.delay_s(self._hold, deadline=deadline, due=due)
+        at_once = self._more and not self._hands.claiming
+        return 0.0 if at_once else self._pace.delay_s(self._hold, deadline=deadline, due=due)
 
     def wait(self, seconds: float) -> None:
         """Sleep until something arrives, at most so long."""

@@ -10,14 +10,14 @@ import psycopg
 import pytest
 
 from rota import Rota
-from rota.engine.scribe import LEAST, Scribe
+from rota.engine.hands import MANY, Hand
 from rota.errors import StoreError
 from tests.stores.desk import Desk
 from tests.stores.makers import PostgresMaker
 from tests.support.postgres import fresh_database
 from tests.support.waiting import eventually
 
-MANY = 3 * LEAST
+SOME = 3 * MANY
 
 
 @pytest.fixture
@@ -43,52 +43,52 @@ def a_turn_of(desk, jobs):
 
 def test_what_is_written_beside_the_wheel_is_taken_once(maker):
     desk, woken = Desk(maker.open()), threading.Event()
-    desk.several(MANY)
-    claimed = desk.claim(MANY)
-    scribe = Scribe(desk.store, woken.set)
-    assert (scribe.busy, scribe.take()) == (False, None)
-    scribe.write(a_turn_of(desk, claimed))
-    assert scribe.busy
+    desk.several(SOME)
+    claimed = desk.claim(SOME)
+    hand = Hand(desk.store, woken.set, name="hand")
+    assert (hand.busy, hand.take()) == (False, None)
+    hand.make(a_turn_of(desk, claimed))
+    assert hand.busy
     assert woken.wait(10)
-    assert scribe.take().late == []
-    assert (scribe.busy, scribe.take()) == (False, None)
-    scribe.close()
-    assert Counter(desk.status(job.job_id) for job in claimed) == {"COMPLETED": MANY}
+    assert hand.take()[1].late == []
+    assert (hand.busy, hand.take()) == (False, None)
+    hand.close()
+    assert Counter(desk.status(job.job_id) for job in claimed) == {"COMPLETED": SOME}
 
 
 def test_what_could_not_be_written_comes_back_and_may_be_written_again(maker):
     desk, woken = Desk(maker.open()), threading.Event()
-    desk.several(MANY)
-    claimed = desk.claim(MANY)
+    desk.several(SOME)
+    claimed = desk.claim(SOME)
     away = maker.open()
     away.close()
-    scribe = Scribe(away, woken.set)
-    scribe.write(a_turn_of(desk, claimed))
+    hand = Hand(away, woken.set, name="hand")
+    hand.make(a_turn_of(desk, claimed))
     assert woken.wait(10)
-    assert isinstance(scribe.take(), StoreError)
-    assert not scribe.busy
-    scribe.close()
+    assert isinstance(hand.take()[1], StoreError)
+    assert not hand.busy
+    hand.close()
     desk.done(*claimed)
-    assert Counter(desk.status(job.job_id) for job in claimed) == {"COMPLETED": MANY}
+    assert Counter(desk.status(job.job_id) for job in claimed) == {"COMPLETED": SOME}
 
 
 def test_closing_waits_for_what_is_being_written(maker):
     desk = Desk(maker.open())
-    desk.several(MANY)
-    claimed = desk.claim(MANY)
-    scribe = Scribe(desk.store, lambda: None)
-    scribe.write(a_turn_of(desk, claimed))
-    scribe.close()
-    assert scribe.take().late == []
+    desk.several(SOME)
+    claimed = desk.claim(SOME)
+    hand = Hand(desk.store, lambda: None, name="hand")
+    hand.make(a_turn_of(desk, claimed))
+    hand.close()
+    assert hand.take()[1].late == []
 
 
 def test_a_busy_worker_has_its_completions_written_beside_the_wheel(served):
     ran: Counter[int] = Counter()
     served.job(name="count")(lambda number: ran.update([number]))
-    total = 40 * LEAST
+    total = 40 * MANY
     served.enqueue_many(("count", {"number": number}) for number in range(total))
     with served.running():
-        eventually(lambda: any(thread.name == "rota-scribe" for thread in threading.enumerate()), what="a second hand")
+        eventually(lambda: any(thread.name == "rota-ends" for thread in threading.enumerate()), what="another hand")
         eventually(lambda: served.stats().by_status["COMPLETED"] == total, within=30, what="every job done")
     assert ran == Counter(range(total))
     assert served.stats().by_status["RUNNING"] == 0
@@ -97,7 +97,7 @@ def test_a_busy_worker_has_its_completions_written_beside_the_wheel(served):
 def test_sessions_that_are_ended_by_an_administrator_cost_no_completion(served):
     ran: Counter[int] = Counter()
     served.job(name="count")(lambda number: ran.update([number]))
-    total = 60 * LEAST
+    total = 60 * MANY
     served.enqueue_many(("count", {"number": number}) for number in range(total))
     with psycopg.connect(served.url, autocommit=True) as raw, served.running():
         for _ in range(5):

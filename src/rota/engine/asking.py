@@ -1,0 +1,66 @@
+"""What a worker asks of the store in one turn: which ends to write, and how much to claim."""
+
+from __future__ import annotations
+
+from rota.engine.dispatch import Dispatcher, Slots
+from rota.engine.holding import Holding
+from rota.engine.knowledge import Knowledge
+from rota.engine.parts import Parts
+from rota.model.decide import Limits, decide, decide_cancelled
+from rota.model.values import Instant
+from rota.ports.executor import Ended
+from rota.ports.turns import Ending, Turn
+
+
+class Asking:
+    """Puts turns together for one worker. Belongs to its thread."""
+
+    def __init__(self, parts: Parts, hold: Holding, know: Knowledge) -> None:
+        """Take what the questions rest on."""
+        self._parts = parts
+        self._clock = parts.clock
+        self._settings = parts.settings
+        self._hold = hold
+        self._know = know
+        self._limits = Limits(parts.settings.snooze_floor, parts.settings.max_snoozes)
+        self._dispatcher: Dispatcher | None = None
+        self._suspect_since: float | None = None
+        self.sweep = True
+        """The next claim looks at everything that is parked."""
+
+    def nothing_yet(self, worker_id: str) -> Turn:
+        """Return a turn that asks for nothing."""
+        return Turn(now=self._clock.now(), worker_id=worker_id, limit=self._settings.batch, definitions=self._know.version)
+
+    def add_endings(self, turn: Turn) -> None:
+        """Have every end written that is not plain."""
+        turn.endings = [self._ending(each, turn.now) for each in self._hold.ended.values()]
+
+    def add_claim(self, turn: Turn, slots: Slots) -> None:
+        """Claim what there is room for."""
+        here = self._hold.by_type()
+        turn.want = self._hold.want(slots)
+        turn.types = self._know.types(here)
+        self._dispatcher = Dispatcher(self._know.world_with(here), slots, most=turn.want)
+        turn.choose = self._dispatcher.choose
+        turn.counting = self._know.counting(sweep=self.sweep)
+        turn.run_ids = self._parts.ids.take(turn.want + 1, turn.now)
+
+    def slots(self, occupied: int, *, stalled: bool) -> Slots:
+        """Return what there is room for."""
+        late = self._suspect_since is not None and self._clock.monotonic() - self._suspect_since > self._settings.suspect_patience
+        return self._hold.slots(occupied, ahead=not (late or stalled), patient=not late)
+
+    def note_suspects(self) -> None:
+        """Note since when a suspect waits for this worker to be idle."""
+        if self._dispatcher is None or not self._dispatcher.asked:
+            return
+        if not self._dispatcher.suspect_waits:
+            self._suspect_since = None
+        elif self._suspect_since is None:
+            self._suspect_since = self._clock.monotonic()
+
+    def _ending(self, each: Ended, now: Instant) -> Ending:
+        transition = decide(each.job, each.outcome, now, self._parts.rng, self._limits)
+        successor_id = self._parts.ids.take(1, now)[0] if transition.successor else ""
+        return Ending(each.job.number, each.at, transition, decide_cancelled(each.outcome), successor_id, each.log_path)
