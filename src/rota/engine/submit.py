@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -50,6 +51,10 @@ class Submitter:
         self._ids = ids
         self._settings = settings
         self._locate = locate
+        self.chunk_size = settings.bulk_chunk
+        self.sessions_max = settings.bulk_writers
+        self.sessions = threading.Semaphore(self.sessions_max)
+        """One for each session that writes for a bulk call beside its caller, over all callers of this process."""
 
     def one(self, job: NewJob, store: Store, actor: Actor, *, origin: str = Origin.API) -> NewRow:
         """Build the row of one job."""
@@ -60,14 +65,17 @@ class Submitter:
     def chunks(self, jobs: Iterable[Any]) -> Iterator[Chunk]:
         """Take items chunk by chunk, in bounded memory."""
         rest = iter(jobs)
-        while items := list(islice(rest, self._settings.bulk_chunk)):
+        while items := list(islice(rest, self.chunk_size)):
             yield Chunk(items, self._ids.take(len(items), self._clock.now()))
 
     def rows(self, chunk: Chunk, store: Store, actor: Actor, now: Instant) -> Rows:
         """Build a chunk's rows, under the ids it was given. A bad item ends them and comes with them."""
         self._registry.sync(store, now)
+        # Before anything is read: rows that are of newer definitions than they say are only built once more.
+        definitions = self._registry.version
         organization = self._organization(actor, store, now)
         rows: list[NewRow] = []
+        built = Rows(rows, definitions, bounded=organization.max_queued is not None)
         templates: dict[str, Known] = {}
         for item, job_id in zip(chunk.items, chunk.ids, strict=True):
             try:
@@ -81,10 +89,12 @@ class Submitter:
                     known = self._registry.resolve(job.name, store, now)
                     rows.append(self._row(job, known, organization, actor, now, job_id=self._id(job.job_id, now, job_id)))
             except (InvalidInput, PermissionDenied, NotFound) as error:
-                return Rows(rows, error)
+                built.error = error
+                break
             except TypeError as error:
-                return Rows(rows, InvalidParams(str(error)))
-        return Rows(rows)
+                built.error = InvalidParams(str(error))
+                break
+        return built
 
     def plain(self, name: str, params: Mapping[str, Any] | None, store: Store, actor: Actor) -> NewRow:
         """Build the row of one job that has nothing of its own but its params: most jobs, and the shortest way."""
@@ -217,6 +227,10 @@ class Rows(msgspec.Struct):
     """What a chunk was built into, and what was wrong with the first item that is not among them."""
 
     rows: list[NewRow]
+    definitions: int
+    """The version that they were built from."""
+    bounded: bool
+    """Their organization has a `max_queued`: the store counts what waits, chunk by chunk."""
     error: RotaError | None = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -77,6 +78,23 @@ def is_plain(row: NewRow) -> bool:
     return not row.depends_on and is_uniform(row)
 
 
+def are_plain(rows: Sequence[NewRow]) -> bool:
+    """Say whether all of them are plain."""
+    return all(map(is_plain, {_ties(row): row for row in rows}.values()))
+
+
+def are_in_line(rows: Sequence[NewRow], now: Instant) -> bool:
+    """Say whether rows will stand in the queue one behind the other: plain, due, of one organization and priority."""
+    first = rows[0]
+    same = _line(first)
+    return first.run_at <= now and all(_line(row) == same for row in rows) and are_plain(rows)
+
+
+_line = attrgetter("organization_id", "policy.priority", "run_at")
+_ties = attrgetter("unique_key", "chosen", "depends_on", "after", "group_id", "job_hash", "submit_limit", "schedule_id", "origin")
+"""What `is_plain` looks at: mostly the same for all rows of a call."""
+
+
 def is_uniform(row: NewRow) -> bool:
     """Say whether rows like this one, of one shape, can be written together."""
     return not (row.unique_key or row.chosen or _is_tied(row))
@@ -134,7 +152,7 @@ def add(
     first = rows[0]
     waits = first.run_at > now or blockers > 0
     status = "PENDING" if waits else "QUEUED"
-    position = 0 if waits else (base or position_after(db, first.organization_id, first.policy.priority)) + GAP
+    position = 0 if waits else GAP + (position_after(db, first.organization_id, first.policy.priority) if base is None else base)
     if first.schedule_id is not None:
         (due_number,) = add_due(db, rows, now, number, blockers=blockers)
         return [Enqueued(first.job_id, first.job_id, due_number, status, position, existing=False)]
