@@ -64,9 +64,10 @@ class Submitter:
 
     def chunks(self, jobs: Iterable[Any]) -> Iterator[Chunk]:
         """Take items chunk by chunk, in bounded memory."""
-        rest = iter(jobs)
+        rest, first = iter(jobs), 0
         while items := list(islice(rest, self.chunk_size)):
-            yield Chunk(items, self._ids.take(len(items), self._clock.now()))
+            yield Chunk(items, self._ids.take(len(items), self._clock.now()), first)
+            first += len(items)
 
     def rows(self, chunk: Chunk, store: Store, actor: Actor, now: Instant) -> Rows:
         """Build a chunk's rows, under the ids it was given. A bad item ends them and comes with them."""
@@ -221,6 +222,8 @@ class Chunk(msgspec.Struct):
 
     items: list[Any]
     ids: list[str]
+    first: int
+    """Which item of the call its first is."""
 
 
 class Rows(msgspec.Struct):
@@ -286,7 +289,7 @@ def with_defaults(known: Known, params: Mapping[str, Any] | None) -> Mapping[str
 def check_params(known: Known, params: Mapping[str, Any] | None) -> None:
     """Refuse params that the handler could not be called with, where it is known here."""
     handler = known.handler
-    if handler is None or (params is not None and not isinstance(params, Mapping)):
+    if handler is None or (params is not None and type(params) is not dict and not isinstance(params, Mapping)):
         return
     names = params.keys() if params else frozenset[str]()
     if handler.required <= names and (handler.allowed is None or names <= handler.allowed):

@@ -180,7 +180,7 @@ class Store(Schedules, Protocol):
         """
 
     def side_by_side(self, rows: Sequence[NewRow], *, now: Instant) -> bool:
-        """Say whether other calls like this one may be made meanwhile, and be written sooner for it, and yet keep their order by `place`."""
+        """Say whether rows may be written while others of the same caller are, and sooner for it: `place` keeps their order then."""
 
     def adopt(self, jobs: Sequence[Adopted], *, adopter_id: str, actor: Actor, now: Instant) -> list[Enqueued]:
         """Take in jobs that another system has begun, all or none. Audited.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -78,21 +77,12 @@ def is_plain(row: NewRow) -> bool:
     return not row.depends_on and is_uniform(row)
 
 
-def are_plain(rows: Sequence[NewRow]) -> bool:
-    """Say whether all of them are plain."""
-    return all(map(is_plain, {_ties(row): row for row in rows}.values()))
-
-
 def are_in_line(rows: Sequence[NewRow], now: Instant) -> bool:
     """Say whether rows will stand in the queue one behind the other: plain, due, of one organization and priority."""
-    first = rows[0]
-    same = _line(first)
-    return first.run_at <= now and all(_line(row) == same for row in rows) and are_plain(rows)
-
-
-_line = attrgetter("organization_id", "policy.priority", "run_at")
-_ties = attrgetter("unique_key", "chosen", "depends_on", "after", "group_id", "job_hash", "submit_limit", "schedule_id", "origin")
-"""What `is_plain` looks at: mostly the same for all rows of a call."""
+    organization_id, priority = rows[0].organization_id, rows[0].policy.priority
+    return all(
+        row.organization_id == organization_id and row.policy.priority == priority and row.run_at <= now and is_plain(row) for row in rows
+    )
 
 
 def is_uniform(row: NewRow) -> bool:

@@ -43,7 +43,7 @@ class RelationalStore(Reading, Defining, Timing):
     ) -> list[Enqueued]:
         """Add jobs, all or none."""
         if transaction is None:
-            if self._shares and queue.are_plain(rows):
+            if self._shares and (place is not None or all(map(queue.is_plain, rows))):
                 with suppress(intake.MustBeAlone):
                     return self._write(lambda db: intake.enqueue(db, rows, now, definitions, alone=False, place=place), hold=Hold.DOOR)
             return self._write(lambda db: intake.enqueue(db, rows, now, definitions, place=place))
