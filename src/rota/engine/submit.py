@@ -51,7 +51,6 @@ class Submitter:
         self._ids = ids
         self._settings = settings
         self._locate = locate
-        self.chunk_size = settings.bulk_chunk
         self.sessions_max = settings.bulk_writers
         self.sessions = threading.Semaphore(self.sessions_max)
         """One for each session that writes for a bulk call beside its caller, over all callers of this process."""
@@ -61,6 +60,11 @@ class Submitter:
         now = self._clock.now()
         known = self._registry.resolve(job.name, store, now)
         return self._row(job, known, self._organization(actor, store, now), actor, now, job_id=self._id(job.job_id, now), origin=origin)
+
+    @property
+    def chunk_size(self) -> int:
+        """How many items a chunk has, but for the last."""
+        return self._settings.bulk_chunk
 
     def chunks(self, jobs: Iterable[Any]) -> Iterator[Chunk]:
         """Take items chunk by chunk, in bounded memory."""
