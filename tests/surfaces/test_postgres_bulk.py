@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -213,6 +214,26 @@ def test_an_iterable_that_raises_leaves_the_chunks_before_it(shop, database, not
     with pytest.raises(kind):
         shop.enqueue_many(items())
     assert queued(database) == list(range(60))
+
+
+def test_who_is_interrupted_returns_when_what_is_under_way_is_written(shop, database, pool, nothing_left):
+    def interrupt():
+        with writing_stopped(database):
+            began.set()
+            waiting(database, 3)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    began = threading.Event()
+    interrupting = pool.submit(interrupt)
+    began.wait()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            shop.enqueue_many(ships(1000))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    interrupting.result()
+    assert queued(database) == list(range(30))
 
 
 def test_what_failed_before_an_iterable_raised_is_what_is_told(shop, database, pool, thirteen_refused, nothing_left):

@@ -46,7 +46,7 @@ class Part(msgspec.Struct):
 
     def wait(self) -> None:
         """Return when it is over."""
-        if self.thread is not None:
+        if self.thread is not None and self.thread.ident is not None:
             self.thread.join()
 
 
@@ -129,13 +129,15 @@ class BulkCall:
         part = Part(chunk, built, now, Place())
         part.place.behind = next((each.place.last or 0 for each in reversed(self._parts) if each.priority == part.priority), 0)
         part.thread = threading.Thread(target=self._write_beside, args=(part,), name="rota-bulk")
+        # First: whatever comes in between, what has begun is waited for.
+        self._parts.append(part)
         try:
             part.thread.start()
         except RuntimeError:
             # The system gives no more threads, or Python is about to exit.
+            self._parts.pop()
             self._submit.sessions.release()
             return False
-        self._parts.append(part)
         # Now, and not before the next one: while this thread builds, what the other has to say to the server waits for Python's lock.
         if part.place.wait() is None:
             self._settle()
