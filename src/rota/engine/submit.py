@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -50,6 +51,9 @@ class Submitter:
         self._ids = ids
         self._settings = settings
         self._locate = locate
+        self.sessions_max = settings.bulk_writers
+        self.sessions = threading.Semaphore(self.sessions_max)
+        """One for each session that writes for a bulk call beside its caller, over all callers of this process."""
 
     def one(self, job: NewJob, store: Store, actor: Actor, *, origin: str = Origin.API) -> NewRow:
         """Build the row of one job."""
@@ -57,17 +61,26 @@ class Submitter:
         known = self._registry.resolve(job.name, store, now)
         return self._row(job, known, self._organization(actor, store, now), actor, now, job_id=self._id(job.job_id, now), origin=origin)
 
+    @property
+    def chunk_size(self) -> int:
+        """How many items a chunk has, but for the last."""
+        return self._settings.bulk_chunk
+
     def chunks(self, jobs: Iterable[Any]) -> Iterator[Chunk]:
         """Take items chunk by chunk, in bounded memory."""
-        rest = iter(jobs)
-        while items := list(islice(rest, self._settings.bulk_chunk)):
-            yield Chunk(items, self._ids.take(len(items), self._clock.now()))
+        rest, first = iter(jobs), 0
+        while items := list(islice(rest, self.chunk_size)):
+            yield Chunk(items, self._ids.take(len(items), self._clock.now()), first)
+            first += len(items)
 
     def rows(self, chunk: Chunk, store: Store, actor: Actor, now: Instant) -> Rows:
         """Build a chunk's rows, under the ids it was given. A bad item ends them and comes with them."""
         self._registry.sync(store, now)
+        # Before anything is read: rows that are of newer definitions than they say are only built once more.
+        definitions = self._registry.version
         organization = self._organization(actor, store, now)
         rows: list[NewRow] = []
+        built = Rows(rows, definitions, bounded=organization.max_queued is not None)
         templates: dict[str, Known] = {}
         for item, job_id in zip(chunk.items, chunk.ids, strict=True):
             try:
@@ -81,10 +94,12 @@ class Submitter:
                     known = self._registry.resolve(job.name, store, now)
                     rows.append(self._row(job, known, organization, actor, now, job_id=self._id(job.job_id, now, job_id)))
             except (InvalidInput, PermissionDenied, NotFound) as error:
-                return Rows(rows, error)
+                built.error = error
+                break
             except TypeError as error:
-                return Rows(rows, InvalidParams(str(error)))
-        return Rows(rows)
+                built.error = InvalidParams(str(error))
+                break
+        return built
 
     def plain(self, name: str, params: Mapping[str, Any] | None, store: Store, actor: Actor) -> NewRow:
         """Build the row of one job that has nothing of its own but its params: most jobs, and the shortest way."""
@@ -211,12 +226,18 @@ class Chunk(msgspec.Struct):
 
     items: list[Any]
     ids: list[str]
+    first: int
+    """Which item of the call its first is."""
 
 
 class Rows(msgspec.Struct):
     """What a chunk was built into, and what was wrong with the first item that is not among them."""
 
     rows: list[NewRow]
+    definitions: int
+    """The version that they were built from."""
+    bounded: bool
+    """Their organization has a `max_queued`: the store counts what waits, chunk by chunk."""
     error: RotaError | None = None
 
 
@@ -272,7 +293,7 @@ def with_defaults(known: Known, params: Mapping[str, Any] | None) -> Mapping[str
 def check_params(known: Known, params: Mapping[str, Any] | None) -> None:
     """Refuse params that the handler could not be called with, where it is known here."""
     handler = known.handler
-    if handler is None or (params is not None and not isinstance(params, Mapping)):
+    if handler is None or (params is not None and type(params) is not dict and not isinstance(params, Mapping)):
         return
     names = params.keys() if params else frozenset[str]()
     if handler.required <= names and (handler.allowed is None or names <= handler.allowed):

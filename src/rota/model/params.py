@@ -22,7 +22,7 @@ def encode_params(params: Mapping[str, object] | None, *, limit_bytes: int) -> s
         if params is None or isinstance(params, Mapping):
             return EMPTY
         raise InvalidParams(f"params must be an object of names and values, not {type(params).__name__}")
-    if not isinstance(params, Mapping):
+    if type(params) is not dict and not isinstance(params, Mapping):
         raise InvalidParams(f"params must be an object of names and values, not {type(params).__name__}")
     text = encode(params, "params")
     if len(text) > limit_bytes or (len(text) * 4 > limit_bytes and len(text.encode()) > limit_bytes):
@@ -43,7 +43,7 @@ def encode(value: object, name: str) -> str:
     # NaN and the infinities come out as null: only then is a slow look at the object worth it.
     if b"null" in data and (place := _not_finite(value, name)):
         raise InvalidParams(f"{place} is NaN or infinite, which JSON can't hold")
-    if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _depth(value) > DEPTH_MAX:
+    if len(data) > 2 * DEPTH_MAX and data.count(b"[") + data.count(b"{") > DEPTH_MAX and _depth(value) > DEPTH_MAX:
         raise InvalidParams(f"{name} is nested too deeply: at most {DEPTH_MAX} levels are allowed")
     return data.decode()
 

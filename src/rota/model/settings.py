@@ -94,6 +94,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     parents_max: Annotated[int, Doc("jobs that one job may depend on, at most", 1, 1_000_000)] = 1000
     graph_max: Annotated[int, Doc("jobs that `graph` shows, at most", 1, 1_000_000)] = 1000
     bulk_chunk: Annotated[int, Doc("jobs per commit in enqueue_many", 1, 100_000)] = 1000
+    bulk_sessions: Annotated[
+        int,
+        Doc(
+            "PostgreSQL: connections that enqueue_many writes with at a time, over all callers in one process; always below pool_size",
+            1,
+            100,
+        ),
+    ] = 3
     progress_interval: Annotated[float, Doc("shortest time between two stored progress reports of a run", 0)] = 0.5
 
     synchronous: Annotated[
@@ -121,6 +129,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def guard_s(self) -> float:
         """How long a worker goes on without a beat that the store acknowledged."""
         return self.lease_guard or self.lease_ttl * 2 / 3
+
+    @property
+    def bulk_writers(self) -> int:
+        """How many connections bulk calls write with at a time: one of the pool is left to others."""
+        return min(self.bulk_sessions, self.pool_size - 1)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], **given: object) -> Settings:

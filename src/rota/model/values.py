@@ -58,7 +58,7 @@ class Policy(msgspec.Struct, frozen=True):
     executor: str
 
 
-class NewRow(msgspec.Struct, kw_only=True):
+class NewRow(msgspec.Struct, kw_only=True, gc=False):
     """One job as it is handed to the store: ids chosen, params encoded, policy resolved."""
 
     job_id: str
@@ -94,7 +94,7 @@ class NewRow(msgspec.Struct, kw_only=True):
     """The caller chose the id: it may have been enqueued before."""
 
 
-class Enqueued(msgspec.Struct):
+class Enqueued(msgspec.Struct, gc=False):
     """What became of one new row: `existing` when another live job holds its key (or it was enqueued before)."""
 
     job_id: str

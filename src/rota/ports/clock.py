@@ -166,7 +166,7 @@ class UuidV7:
             first = max((now // 1000) << 22, self._last + 1)
             self._last = first + count - 1
             chance = self._chance(13 * count)
-        return [_compose(first + i, chance[13 * i : 13 * i + 13]) for i in range(count)]
+        return [f"{_stamped(first + i):019x}{chance[13 * i : 13 * i + 13]}" for i in range(count)]
 
     def _chance(self, digits: int) -> str:
         """Return random hex digits, drawn from the system a thousand at a time."""
@@ -178,9 +178,9 @@ class UuidV7:
         return drawn
 
 
-def _compose(stamp: int, chance: str) -> str:
-    # version 7 before the 12 high bits of the counter, variant 10 before its 10 low bits and 52 random ones
-    return f"{stamp >> 22:012x}7{(stamp >> 10) & 0xFFF:03x}{0x800 | (stamp & 0x3FF):03x}{chance}"
+def _stamped(stamp: int) -> int:
+    # version 7 before the 12 high bits of the counter, variant 10 before its 10 low bits and what is random
+    return (stamp >> 22) << 28 | 0x7000800 | (stamp & 0x3FFC00) << 2 | stamp & 0x3FF
 
 
 @cache

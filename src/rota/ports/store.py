@@ -43,6 +43,7 @@ from rota.model.values import (
     User,
     WorkerInfo,
 )
+from rota.ports.places import Place
 from rota.ports.schedules import Schedules
 from rota.ports.turns import Counting, Ending, Peek, Reservation, Turn, Turned, Usage
 
@@ -156,7 +157,15 @@ class Store(Schedules, Protocol):
 
     # ---- the queue ----------------------------------------------------------------------------------------
 
-    def enqueue(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None) -> list[Enqueued]:
+    def enqueue(
+        self,
+        rows: Sequence[NewRow],
+        *,
+        now: Instant,
+        definitions: int | None = None,
+        transaction: Any = None,
+        place: Place | None = None,
+    ) -> list[Enqueued]:
         """Add jobs, all or none. `run_at <= now` and no `after`: QUEUED, last of its priority; otherwise PENDING.
 
         A row whose unique key is held by a live chain is not added: its holder comes back with `existing`. So does a
@@ -166,7 +175,12 @@ class Store(Schedules, Protocol):
         Raise DefinitionsChanged, writing nothing, if `definitions` is given and is not the version in force;
         UnknownParent; DependencyCycle for a job that would wait for itself; DuplicateJob inside the dedup window, naming
         the job; RateLimited beyond the submit limit, saying when to try again; QueueFull beyond max_queued.
+        `place`, where `side_by_side` allows it: the rows come behind what it says at least, and it is told where they will stand as
+        soon as that is certain, before they are written.
         """
+
+    def side_by_side(self, rows: Sequence[NewRow], *, now: Instant) -> bool:
+        """Say whether rows may be written while others of the same caller are, and sooner for it: `place` keeps their order then."""
 
     def adopt(self, jobs: Sequence[Adopted], *, adopter_id: str, actor: Actor, now: Instant) -> list[Enqueued]:
         """Take in jobs that another system has begun, all or none. Audited.

@@ -10,6 +10,7 @@ from rota.model.decide import Completed, Crashed, Failed, Released, Skipped, Sno
 from rota.model.ordering import order_key
 from rota.model.params import DEPTH_MAX, encode_params
 from rota.model.values import SECOND, instant
+from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged
 from tests.stores.desk import ANNA, START, Desk, inside
 
@@ -303,6 +304,53 @@ def test_an_enqueue_against_older_definitions_writes_nothing(desk):
         desk.store.enqueue([desk.row()], now=desk.now, definitions=version)
     assert desk.order() == []
     assert desk.store.enqueue([desk.row()], now=desk.now, definitions=desk.store.definitions())
+
+
+def line_of(desk, count, **fields):
+    """Make rows that may be written beside others; None where the store would gain nothing by that."""
+    rows = [desk.row(**fields) for _ in range(count)]
+    return rows if desk.store.side_by_side(rows, now=desk.now) else None
+
+
+def test_rows_come_behind_those_that_the_store_can_not_see_yet(desk):
+    rows = line_of(desk, 3)
+    if rows is None:
+        return
+    place = Place(behind=5000)
+    assert [each.position for each in desk.store.enqueue(rows, now=desk.now, place=place)] == [5100, 5200, 5300]
+    assert place.wait() == 5300
+    # What it sees itself counts as ever.
+    later = desk.store.enqueue(line_of(desk, 2), now=desk.now, place=Place(behind=100))
+    assert [each.position for each in later] == [5400, 5500]
+
+
+def test_a_place_that_was_told_once_stays(desk):
+    rows = line_of(desk, 2)
+    if rows is None:
+        return
+    place = Place()
+    desk.several(1)
+    assert place.settle(100, 2) == 100
+    desk.several(5)
+    assert [each.position for each in desk.store.enqueue(rows, now=desk.now, place=place)] == [200, 300]
+    again = desk.store.enqueue(rows, now=desk.now, place=place)
+    assert [(each.position, each.existing) for each in again] == [(200, True), (300, True)]
+
+
+def test_only_rows_whose_places_are_certain_are_written_side_by_side(desk):
+    plain, sure = desk.row(), desk.store.side_by_side
+    for other in (
+        desk.row(unique_key="k"),
+        desk.row(chosen=True),
+        desk.row(priority=51),
+        desk.row(organization_id="acme"),
+        desk.row(delay=1),
+        desk.row(depends_on=(plain.job_id,)),
+        desk.row(job_hash="ab" * 16),
+        desk.row(submit_limit=1, submit_window=1),
+    ):
+        assert not sure([plain, other], now=desk.now)
+    assert sure([plain, desk.row("other")], now=desk.now) == sure([plain], now=desk.now)
 
 
 def test_a_full_queue_refuses_naming_limit_and_count(desk, maker):

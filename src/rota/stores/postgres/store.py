@@ -12,6 +12,7 @@ from psycopg import errors
 from rota.errors import StoreBusy, StoreUnavailable, TransactionMisuse
 from rota.model.findings import Finding
 from rota.model.values import Claimed, Enqueued, Instant, NewRow
+from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged
 from rota.stores.postgres.base import TRIES, Base, Handle
 from rota.stores.postgres.checkup import checkup
@@ -37,10 +38,18 @@ class PostgresStore(Base, RelationalStore):
         with self._reading() as db:
             return checkup(db, self.address, self._settings, now, machine=machine)
 
-    def enqueue(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None) -> list[Enqueued]:
+    def enqueue(
+        self,
+        rows: Sequence[NewRow],
+        *,
+        now: Instant,
+        definitions: int | None = None,
+        transaction: Any = None,
+        place: Place | None = None,
+    ) -> list[Enqueued]:
         """Add jobs, all or none; in the caller's own transaction without keeping others waiting until it ends, where that can be."""
         if transaction is None:
-            return self._enqueue_surely(rows, now=now, definitions=definitions)
+            return self._enqueue_surely(rows, now=now, definitions=definitions, place=place)
         handle = self.join(transaction)
         with translated(self.address):
             for left in reversed(range(TRIES)):
@@ -52,12 +61,12 @@ class PostgresStore(Base, RelationalStore):
                         raise
         raise AssertionError
 
-    def _enqueue_surely(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None) -> list[Enqueued]:
+    def _enqueue_surely(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None, place: Place | None) -> list[Enqueued]:
         """Add jobs. Where the answer to the commit was lost, see whether they are there, and begin again if they are not."""
         end = time.monotonic() + self._settings.busy_timeout
         while True:
             try:
-                return super().enqueue(rows, now=now, definitions=definitions)
+                return super().enqueue(rows, now=now, definitions=definitions, place=place)
             except Unanswered as lost:
                 enqueued: list[Enqueued] = lost.value  # type: ignore[assignment] # what enqueue has returned
                 if self._is_written(enqueued, lost, end):

@@ -8,7 +8,9 @@ from itertools import groupby
 import msgspec
 
 from rota.errors import QueueFull
+from rota.model.ordering import GAP
 from rota.model.values import Enqueued, Instant, NewRow
+from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged
 from rota.stores.relational import edges, queue
 from rota.stores.relational.db import Db
@@ -27,9 +29,11 @@ class MustBeAlone(Exception):  # noqa: N818 - a signal to the caller, not an err
     """What is waiting has to be counted, and nobody may add to it meanwhile: call again with the store to yourself."""
 
 
-def enqueue(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | None = None, *, alone: bool = True) -> list[Enqueued]:
+def enqueue(
+    db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | None = None, *, alone: bool = True, place: Place | None = None
+) -> list[Enqueued]:
     """Write new jobs, in the order given. Those that are there already come back as they are."""
-    taken = take_in(db, rows, now, definitions, alone=alone)
+    taken = take_in(db, rows, now, definitions, alone=alone, place=place)
     if taken.doomed:
         end_doomed(db, taken.doomed, now)
         # One that ended may have taken others of this call with it.
@@ -39,7 +43,9 @@ def enqueue(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | Non
     return taken.enqueued
 
 
-def take_in(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | None = None, *, alone: bool = True) -> Taken:
+def take_in(
+    db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | None = None, *, alone: bool = True, place: Place | None = None
+) -> Taken:
     """Write new jobs; those that must end at once are left to the caller, who may have more of their group to write."""
     if not rows:
         return Taken()
@@ -61,6 +67,10 @@ def take_in(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int | Non
                 raise MustBeAlone
             _refuse_overflow(db, organization_id, own, max_queued)
         repeated = repeated or bool(known)
+    if place is not None:
+        base = _settled(db, place, base, rows)
+        if not repeated:
+            return _take_line(db, rows, now, base)
     if len(rows) == 1 and not repeated and queue.is_plain(rows[0]):
         return Taken(queue.add(db, [rows[0]], now, number, base=base))
     return _Intake(db, rows, now, number, base if len(rows) == 1 else None).take(repeated=repeated)
@@ -126,6 +136,22 @@ class _Intake:
         edges.add(self._db, numbers, waits.edges, self._now)
         if waits.doom is not None:
             self._taken.doomed.append((waits.doom, numbers))
+
+
+def _settled(db: Db, place: Place, base: int | None, rows: Sequence[NewRow]) -> int:
+    """Return the base for rows of one organization and priority, and tell it to those who wait to come behind them."""
+    if base is None and place.open and not place.behind:
+        # Otherwise others, whom nobody sees yet, rely on the clock.
+        db.change("clock_reset", priority=rows[0].policy.priority)
+    return place.settle(base or 0, len(rows))
+
+
+def _take_line(db: Db, rows: Sequence[NewRow], now: Instant, base: int) -> Taken:
+    """Write rows one behind the other. Nothing can stand in their way, so there is nothing to undo a part of."""
+    taken = Taken()
+    for _, same in groupby(rows, key=queue.shape):
+        taken.enqueued += queue.add(db, list(same), now, base=base + len(taken.enqueued) * GAP)
+    return taken
 
 
 def _by_organization(rows: Sequence[NewRow]) -> list[tuple[str, Sequence[NewRow]]]:

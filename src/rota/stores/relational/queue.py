@@ -77,6 +77,14 @@ def is_plain(row: NewRow) -> bool:
     return not row.depends_on and is_uniform(row)
 
 
+def are_in_line(rows: Sequence[NewRow], now: Instant) -> bool:
+    """Say whether rows will stand in the queue one behind the other: plain, due, of one organization and priority."""
+    organization_id, priority = rows[0].organization_id, rows[0].policy.priority
+    return all(
+        row.organization_id == organization_id and row.policy.priority == priority and row.run_at <= now and is_plain(row) for row in rows
+    )
+
+
 def is_uniform(row: NewRow) -> bool:
     """Say whether rows like this one, of one shape, can be written together."""
     return not (row.unique_key or row.chosen or _is_tied(row))
@@ -134,7 +142,7 @@ def add(
     first = rows[0]
     waits = first.run_at > now or blockers > 0
     status = "PENDING" if waits else "QUEUED"
-    position = 0 if waits else (base or position_after(db, first.organization_id, first.policy.priority)) + GAP
+    position = 0 if waits else GAP + (position_after(db, first.organization_id, first.policy.priority) if base is None else base)
     if first.schedule_id is not None:
         (due_number,) = add_due(db, rows, now, number, blockers=blockers)
         return [Enqueued(first.job_id, first.job_id, due_number, status, position, existing=False)]

@@ -11,6 +11,7 @@ import msgspec
 from rota.errors import NotFound
 from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.values import Claimed, Enqueued, Group, Instant, Job, NewRow, PurgeCursor, Purged, WorkerInfo, dashed
+from rota.ports.places import Place
 from rota.ports.store import Adopted, Held, NewGroup
 from rota.ports.turns import Ending, Peek, Reservation, Turn, Turned
 from rota.stores.relational import adopting, dependencies, groups, intake, queue, recovery, retention, turn, verbs
@@ -31,16 +32,28 @@ class RelationalStore(Reading, Defining, Timing):
 
     beside = False
 
-    def enqueue(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None) -> list[Enqueued]:
+    def enqueue(
+        self,
+        rows: Sequence[NewRow],
+        *,
+        now: Instant,
+        definitions: int | None = None,
+        transaction: Any = None,
+        place: Place | None = None,
+    ) -> list[Enqueued]:
         """Add jobs, all or none."""
         if transaction is None:
-            if self._shares and all(map(queue.is_plain, rows)):
+            if self._shares and (place is not None or all(map(queue.is_plain, rows))):
                 with suppress(intake.MustBeAlone):
-                    return self._write(lambda db: intake.enqueue(db, rows, now, definitions, alone=False), hold=Hold.DOOR)
-            return self._write(lambda db: intake.enqueue(db, rows, now, definitions))
+                    return self._write(lambda db: intake.enqueue(db, rows, now, definitions, alone=False, place=place), hold=Hold.DOOR)
+            return self._write(lambda db: intake.enqueue(db, rows, now, definitions, place=place))
         # A savepoint: a caller who catches the refusal and goes on keeps nothing of a batch that was refused.
         with self._of(transaction) as db, transaction.savepoint():
             return intake.enqueue(db, rows, now, definitions)
+
+    def side_by_side(self, rows: Sequence[NewRow], *, now: Instant) -> bool:
+        """Say whether the place of rows in the queue can be told from the rows before them."""
+        return self._shares and queue.are_in_line(rows, now)
 
     def adopt(self, jobs: Sequence[Adopted], *, adopter_id: str, actor: Actor, now: Instant) -> list[Enqueued]:
         """Take in what another system has begun."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from rota.model.findings import Finding
 from rota.model.values import Enqueued, Instant, NewRow
+from rota.ports.places import Place
 from rota.stores.relational import queue
 from rota.stores.relational.store import RelationalStore
 from rota.stores.sqlite.base import Base
@@ -22,10 +23,18 @@ class SqliteStore(Base, RelationalStore):
         with self._readers.take() as db:
             return checkup(db, self.path, self._settings, now, full=full)
 
-    def enqueue(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None = None, transaction: Any = None) -> list[Enqueued]:
+    def enqueue(
+        self,
+        rows: Sequence[NewRow],
+        *,
+        now: Instant,
+        definitions: int | None = None,
+        transaction: Any = None,
+        place: Place | None = None,
+    ) -> list[Enqueued]:
         """Add jobs, all or none; a lone plain one by one statement that is its own transaction."""
         if transaction is None and len(rows) == 1 and definitions is not None and not self._closed:
             added = self._writer.at_once(lambda db: queue.add_at_once(db, rows[0], now, definitions))
             if added is not None:
                 return [added]
-        return super().enqueue(rows, now=now, definitions=definitions, transaction=transaction)
+        return super().enqueue(rows, now=now, definitions=definitions, transaction=transaction, place=place)

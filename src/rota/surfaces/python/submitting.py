@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+from rota.engine.bulk import BulkCall
 from rota.engine.decorated import TAKEN
-from rota.engine.submit import Chunk, NewJob
-from rota.errors import DuplicateId, DuplicateJob, InvalidInput, InvalidOption, KeyTaken, NotFound, Refused, RotaError, TransactionMisuse
+from rota.engine.submit import NewJob
+from rota.errors import DuplicateId, DuplicateJob, InvalidOption, KeyTaken, NotFound, TransactionMisuse
 from rota.executors import check_handler
 from rota.model.backoff import Backoff
 from rota.model.gate import Actor, Operation, scope_of
@@ -19,7 +20,7 @@ from rota.model.templates import FIELDS, Rate
 from rota.model.values import Enqueued, Instant, Job, NewRow, undashed
 from rota.ports.store import DefinitionsChanged, Store
 from rota.surfaces.python.declaring import Declaring
-from rota.surfaces.python.results import Bulk, ids_of, job_of
+from rota.surfaces.python.results import Bulk, job_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -182,39 +183,18 @@ class Submitting(Declaring):
             return self._enqueue_chunks(jobs, store, who, transaction)
 
     def _enqueue_chunks(self, jobs: Iterable[Any], store: Store, actor: Actor, transaction: Any) -> Bulk:
-        accepted = existing = 0
-        ids: list[str] | None = [] if isinstance(jobs, Sized) else None
-        for chunk in self._submit.chunks(jobs):
-            try:
-                enqueued, error = self._enqueue_chunk(chunk, store, actor, transaction)
-            except (InvalidInput, Refused) as refused:
-                where = f"items {accepted + existing} to {accepted + existing + len(chunk.items) - 1}"
-                raise _placed(refused, where, accepted, kept=transaction is None) from refused.__cause__
-            known = sum(each.existing for each in enqueued)
-            existing += known
-            accepted += len(enqueued) - known
-            if ids is not None:
-                ids += ids_of(enqueued)
-            if enqueued and transaction is None:
-                self._poke()
-            if error is not None:
-                raise _placed(error, f"item {accepted + existing}", accepted, kept=transaction is None)
-        return Bulk(accepted, existing, tuple(ids or ()))
-
-    def _enqueue_chunk(self, chunk: Chunk, store: Store, actor: Actor, transaction: Any) -> tuple[list[Enqueued], RotaError | None]:
-        """Write one chunk; if the definitions it was built from have changed meanwhile, build it anew."""
-        while True:
-            now = self._clock.now()
-            built = self._submit.rows(chunk, store, actor, now)
-            if not built.rows:
-                return [], built.error
-            try:
-                written = store.enqueue(built.rows, now=now, definitions=self._registry.version, transaction=transaction)
-            except DefinitionsChanged:
-                continue
-            except DuplicateJob as error:
-                raise self._discreet(error, actor) from error
-            return written, built.error
+        call = BulkCall(
+            self._submit,
+            store,
+            actor,
+            clock=self._clock,
+            transaction=transaction,
+            keep_ids=isinstance(jobs, Sized),
+            discreet=self._discreet,
+            poke=self._poke,
+        )
+        call.take(jobs)
+        return Bulk(call.accepted, call.existing, tuple(call.ids or ()))
 
     @contextmanager
     def transaction(self, *, actor: Actor | str | None = None) -> Iterator[Any]:
@@ -267,10 +247,3 @@ async def _undivided(work: Callable[[], Result], stop: Callable[[], None]) -> Re
                 await asyncio.wait({done})
         done.cancelled() or done.exception()  # looked at: it is not news any more
         raise
-
-
-def _placed(error: RotaError, where: str, accepted: int, *, kept: bool) -> RotaError:
-    """Return the same error, saying which items it is about and what became of those before."""
-    became = f"the {accepted:,} jobs before it were accepted" if kept else "none was enqueued"
-    error.args = (f"{where}: {error} ({became})", *error.args[1:])
-    return error
