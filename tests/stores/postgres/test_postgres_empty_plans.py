@@ -94,7 +94,7 @@ def test_candidates_planned_while_all_is_empty_take_the_first_of_each_type(raw, 
     plan = plan_of(raw, candidates(types, slim=False))
     assert walked(raw, plan) == []
     # Were the arms sorted rather than merged, it would still be no more than these.
-    assert [step["Node Type"] for step in plan].count("Limit") == (types + 1 if types > 1 else 1)
+    assert [step["Node Type"] for step in plan].count("Limit") == (types + 2 if types > 1 else 1)
 
 
 MANY = 20_000

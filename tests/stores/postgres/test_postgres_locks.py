@@ -15,6 +15,7 @@ from rota.ports.clock import UuidV7
 from rota.ports.turns import Choice, Counting
 from rota.stores.postgres import PostgresStore
 from rota.stores.relational.base import Hold
+from rota.stores.relational.store import CLAIM_MANY
 from tests.stores.desk import ANNA, Desk, take_all
 from tests.support.waiting import eventually
 
@@ -133,6 +134,37 @@ def test_light_turns_of_several_types_share_in_the_order_of_the_queue(two):
     second = pool.submit(other.turn, 4, types=("t", "u"), worker=other.id()).result(PAUSE_S / 2).claimed
     slow.go_on.set()
     assert [job.job_id for job in claim.result().claimed + second] == jobs
+
+
+def test_claims_of_many_follow_each_other_and_those_of_a_few_don_t_wait_for_them(two):
+    one, other, pool = two
+    jobs = one.several(3 * CLAIM_MANY)
+    calm(one, other)
+    slow = Slow()
+    first = pool.submit(one.turn, CLAIM_MANY, choose=slow)
+    slow.reached.wait()
+    few = pool.submit(other.turn, 2, worker=other.id()).result(PAUSE_S / 2).claimed
+    many = pool.submit(other.turn, CLAIM_MANY, worker=other.id())
+    with pytest.raises(TimeoutError):
+        many.result(PAUSE_S / 4)
+    slow.go_on.set()
+    assert [job.job_id for job in first.result().claimed] == jobs[:CLAIM_MANY]
+    assert [job.job_id for job in few] == jobs[CLAIM_MANY : CLAIM_MANY + 2]
+    assert [job.job_id for job in many.result().claimed] == jobs[CLAIM_MANY + 2 : 2 * CLAIM_MANY + 2]
+
+
+@pytest.mark.parametrize("types", [("t",), ("t", "u")], ids=["one type", "two types"])
+def test_a_claim_looks_behind_all_that_others_are_claiming(two, types):
+    one, other, pool = two
+    jobs = one.several(60)
+    calm(one, other)
+    slow = Slow()
+    claim = pool.submit(one.turn, CLAIM_MANY - 2, types=types, choose=slow)
+    slow.reached.wait()
+    behind = pool.submit(other.turn, 2, types=types, worker=other.id()).result(PAUSE_S / 2).claimed
+    slow.go_on.set()
+    assert [job.job_id for job in claim.result().claimed] == jobs[: CLAIM_MANY - 2]
+    assert [job.job_id for job in behind] == jobs[CLAIM_MANY - 2 : CLAIM_MANY]
 
 
 def test_light_turns_that_end_and_claim_at_once_count_each_end_once(two, maker):

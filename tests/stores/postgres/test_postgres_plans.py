@@ -168,7 +168,7 @@ WALKS_WHAT_LIVES = {
     "count_pending": {"live_due", "live_blocked"},
     "count_pending_of": {"live_due", "live_blocked"},
     "count_running": {"live_running"},
-    "count_types": {"live_ready", "live_held"},
+    "count_types": {"live_ready", "live_held", "live_tail"},
     "queued_count": {"live_tail"},
     "running_by_kind": {"live_running"},
     "ahead": {"live_ready", "live_tail", "live_held"},
@@ -203,7 +203,7 @@ STATEMENTS_AS_PIECES = {
 }
 
 
-CLAIMS = {"candidates", "candidates_slim", "first_of_type", "first_of_types", "first_arm"}
+CLAIMS = {"candidates", "candidates_slim", "first_of_type", "first_of_types", "arm"}
 """What `statements.candidates` puts together."""
 
 

@@ -14,7 +14,7 @@ from rota.errors import InvalidOption
 from rota.model.urls import is_ambiguous
 
 PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-DOOR, WHEEL, MIGRATION, GUESTS = 1, 2, 3, 4
+DOOR, WHEEL, MIGRATION, GUESTS, CLAIMS = 1, 2, 3, 4, 5
 """The advisory locks of a schema: see `rota.stores.postgres.base`."""
 UNREADABLE = "the store's URL can't be read: give postgresql://user@host:5432/database, special characters in it percent-encoded"
 

@@ -22,7 +22,7 @@ from rota.errors import StoreError, TransactionMisuse
 from rota.model.settings import Settings
 from rota.model.values import Instant
 from rota.stores.postgres import migrate
-from rota.stores.postgres.address import DOOR, GUESTS, WHEEL, Address, address
+from rota.stores.postgres.address import CLAIMS, DOOR, GUESTS, WHEEL, Address, address
 from rota.stores.postgres.borrowed import Borrowed
 from rota.stores.postgres.connection import Db, open_connection
 from rota.stores.postgres.errors import is_lost, translate, translated, unanswered
@@ -58,7 +58,7 @@ class Base(relational.Base):
         self._begin = {hold: _beginning(self.address, hold, silence_s=max(1.0, settings.guard_s)) for hold in Hold}
         # A turn sees itself what it has made ready, and what nobody depends on wakes nobody.
         hint = f"NOTIFY {self.address.schema_quoted}; COMMIT"
-        self._commit = dict.fromkeys(Hold, hint) | dict.fromkeys((Hold.NOTHING, Hold.LIGHT, Hold.WHEEL), "COMMIT")
+        self._commit = dict.fromkeys(Hold, hint) | dict.fromkeys((Hold.NOTHING, Hold.LIGHT, Hold.CLAIM, Hold.WHEEL), "COMMIT")
         self._lending = Lending(self.address, wait_s=settings.busy_timeout, place=self._place)
         self._own = threading.local()
         self._seen = ""
@@ -143,7 +143,7 @@ class Base(relational.Base):
                 return self._write_once(work, hold)
             except _Again as again:
                 # A worker has chosen for the moment in which its turn was made: its next turn chooses anew.
-                if not left or (hold in {Hold.LIGHT, Hold.WHEEL} and again.begun):
+                if not left or (hold in {Hold.LIGHT, Hold.CLAIM, Hold.WHEEL} and again.begun):
                     raise translate(again.error, self.address) from again.error
         raise AssertionError
 
@@ -218,11 +218,13 @@ def _beginning(where: Address, hold: Hold, *, silence_s: float) -> str:
     alone = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(DOOR))
     wheel = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(WHEEL))
     beside = "SELECT pg_advisory_xact_lock_shared({}, {})".format(*where.key(WHEEL))
+    claims = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(CLAIMS))
     guests = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(GUESTS))
     return {
         Hold.NOTHING: "BEGIN",
         Hold.DOOR: f"{begin}; {shared}",
         Hold.LIGHT: f"{begin}; {shared}; {beside}",
+        Hold.CLAIM: f"{begin}; {shared}; {beside}; {claims}",
         Hold.WHEEL: f"{begin}; {shared}; {wheel}",
         Hold.ALL: f"{begin}; {alone}",
         Hold.STILL: f"{begin}; {guests}; {alone}",

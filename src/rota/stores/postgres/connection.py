@@ -23,6 +23,8 @@ from rota.stores.postgres.statements import Statement, candidates, over_source, 
 
 ARMS_MAX = 200
 """More types than this are asked for in several queries: the plan of one grows with them."""
+SPARE_MAX, SPARE_FADES = 16, 8
+"""A claim of several types looks at most so many times as far as it wants; what it looks further shrinks by an eighth each time."""
 PREPARED_MAX = 1000
 OLDEST_SERVER = 130000
 
@@ -65,7 +67,7 @@ class HexDumper(Dumper):
 class Db:
     """One connection and the named statements on it: see `rota.stores.relational.db`."""
 
-    __slots__ = ("_cursor", "raw")
+    __slots__ = ("_cursor", "_spare", "raw")
     prepares = True
     conflict: tuple[type[Exception], ...] = (psycopg.IntegrityError,)
     unwritable: tuple[type[Exception], ...] = (psycopg.IntegrityError, psycopg.DataError, ValueError, TypeError, KeyError)
@@ -73,6 +75,8 @@ class Db:
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
         """Wrap an open connection."""
         self.raw = raw
+        self._spare = 0
+        """How many ready jobs others were just claiming, as far as claims on this connection have met them."""
         self._cursor = psycopg.RawCursor(raw)
         # Ours alone: the caller's own connection keeps its ways.
         self._cursor.adapters.register_dumper(int, Int8Dumper)
@@ -111,9 +115,22 @@ class Db:
         return [self._offered(part, want, slim=slim) for part in parts]
 
     def _offered(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[Claimed]:
-        values: dict[str, Any] = {f"type_{index}": name for index, name in enumerate(types)}
-        # Rows, and not one JSON text as elsewhere: that would be half of what a claim costs the server.
-        return [Claimed(*row) for row in self._run(candidates(len(types), slim=slim), values | {"want": want}).fetchall()]
+        what = candidates(len(types), slim=slim)
+        values: dict[str, Any] = {f"type_{index}": name for index, name in enumerate(types)} | {"want": want}
+        while True:
+            # Rows, and not one JSON text as elsewhere: that would be half of what a claim costs the server.
+            rows = self._run(what, values | {"spare": self._spare}).fetchall()
+            if len(rows) == want or len(types) == 1 or not self._more_behind(want, rows):
+                self._spare -= self._spare // SPARE_FADES
+                return [Claimed(*row[:-1]) for row in rows]
+
+    def _more_behind(self, want: int, rows: list[tuple[Any, ...]]) -> bool:
+        """Say whether so many were in others' hands that more may be ready behind them, and look further from now on."""
+        seen = rows[0][-1] if rows else want + self._spare
+        if seen < want + self._spare or self._spare >= SPARE_MAX * want:
+            return False
+        self._spare = min(SPARE_MAX * want, max(want, 2 * self._spare))
+        return True
 
     def _run(self, what: Statement, values: dict[str, Any]) -> psycopg.RawCursor[tuple[Any, ...]]:
         if what.packs:

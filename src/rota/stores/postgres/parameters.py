@@ -26,7 +26,7 @@ _NAMES = {
         " created_until cursor_at definitions due_at earliest ends_at exit_code expires_at few first floor gap interval jitter job_number"
         " last last_at last_due_at latest limit look made max_crashes max_priority max_queued max_retries max_running moved newest next_at"
         " now number position priority progress queued_at recorded_at requested_at resolved_at rules run_at sequence_number since span"
-        " starts_at step times until version want"
+        " spare starts_at step times until version want"
     ),
     FLAG: "depends dropped ended failed not_ran told",
     REAL: "timeout",

@@ -58,9 +58,9 @@ def over_source(name: str, source: str) -> Statement:
 
 @cache
 def candidates(types: int, *, slim: bool) -> Statement:
-    """Return the claim's query for so many job types: parameters are `type_0` and so on, then `want`."""
+    """Return the claim's query for so many job types: parameters are `type_0` and so on, `want` and `spare`."""
     first = texts()["first_of_type"]
     if types > 1:
-        arms = " UNION ALL ".join(texts()["first_arm"].replace(":type", f":type_{index}") for index in range(types))
+        arms = " UNION ALL ".join(texts()["arm"].replace(":type", f":type_{index}") for index in range(types))
         first = texts()["first_of_types"].replace("{arms}", arms)
     return compiled(texts()["candidates_slim" if slim else "candidates"].replace("{first}", first))

@@ -25,6 +25,8 @@ class Hold(Enum):
     """It adds plain jobs: many may do so at once, also while a turn is made."""
     LIGHT = "light"
     """It is a turn that ends what means nothing to others, and claims what nothing limits: many may do so at once."""
+    CLAIM = "claim"
+    """It is such a turn and claims many: one of these at a time, for two would want the same jobs and be in each other's way."""
     WHEEL = "wheel"
     """It is any other turn: one at a time."""
     ALL = "all"

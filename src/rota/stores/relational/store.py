@@ -22,6 +22,8 @@ from rota.stores.relational.endings import NotLight
 from rota.stores.relational.reading import Reading
 from rota.stores.relational.timing import Timing
 
+CLAIM_MANY = 32
+"""From so many jobs on, claims follow each other; fewer are picked from under each other's hands without harm."""
 _numbers = msgspec.json.Decoder(tuple[int, ...])
 
 
@@ -63,7 +65,7 @@ class RelationalStore(Reading, Defining, Timing):
         """Make one turn: beside others' turns, where all that is asked for and all that is there lets it."""
         if self._shares and self._calm and turn.may_be_light(turn_):
             with suppress(NotLight):
-                return self._write(lambda db: turn.lightly(db, turn_), hold=Hold.LIGHT)
+                return self._write(lambda db: turn.lightly(db, turn_), hold=Hold.CLAIM if turn_.want >= CLAIM_MANY else Hold.LIGHT)
         turned = self._write(lambda db: turn.turn(db, turn_), hold=Hold.WHEEL, patient=True)
         self._calm = turned.calm
         return turned

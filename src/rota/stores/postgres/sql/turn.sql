@@ -2,33 +2,45 @@
 -- Why some joins are `= ANY (ARRAY[...])`, and some conditions expressions: see edges.sql.
 
 -- name: candidates
-SELECT {columns}
-  FROM ({first}) AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
+-- {first} are rows of job_live that nobody else is just claiming, locked. The last column: how many there were to choose from.
+WITH {first}
+SELECT {columns}, (SELECT count(*) FROM ahead)
+  FROM first AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
  ORDER BY l.priority DESC, l.position, l.created_at, l.job_id;
 
 -- name: candidates_slim
 -- The same without what may be large, for rows that are only looked at.
-SELECT {claimed_head}, '', {claimed_rest}, NULL, f.owner
-  FROM ({first}) AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
+WITH {first}
+SELECT {claimed_head}, '', {claimed_rest}, NULL, f.owner, (SELECT count(*) FROM ahead)
+  FROM first AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
  ORDER BY l.priority DESC, l.position, l.created_at, l.job_id;
 
 -- name: first_of_type
--- The first ready jobs of one type. What another worker is just claiming is passed over.
-SELECT number, priority, position, created_at, job_id FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type = :type_0
- ORDER BY priority DESC, position, created_at, job_id LIMIT :want FOR UPDATE SKIP LOCKED
+-- The first ready jobs of one type, along live_ready. What another worker is just claiming is passed over.
+ahead AS (SELECT WHERE false),
+first AS MATERIALIZED (
+    SELECT number, priority, position, created_at, job_id FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type = :type_0
+     ORDER BY priority DESC, position, created_at, job_id LIMIT :want FOR UPDATE SKIP LOCKED
+)
 
 -- name: first_of_types
--- The first ready jobs of several types: {arms} is one `first_arm` for each, joined by UNION ALL. PostgreSQL merges them along live_ready, as
--- long as it locks nothing there, and stops at :want.
-SELECT l.number, l.priority, l.position, l.created_at, l.job_id
-  FROM ({arms}) AS a JOIN job_live AS l ON l.number = ANY (ARRAY[a.number])
- WHERE l.status || '' = 'QUEUED' AND l.held IS NULL
- ORDER BY a.priority DESC, a.position, a.created_at, a.job_id LIMIT :want FOR UPDATE OF l SKIP LOCKED
+-- The first ready jobs of several types: {arms} is one `arm` for each, joined by UNION ALL, which PostgreSQL merges along live_ready as long as
+-- nothing is locked there. So places are looked up first, :spare more than are wanted, for others may be claiming some. They are an array: were
+-- they joined, each that has changed meanwhile would have the whole query made again.
+ahead AS MATERIALIZED (
+    SELECT place FROM ({arms}) AS a ORDER BY priority DESC, position, created_at, job_id LIMIT :want + :spare
+),
+first AS MATERIALIZED (
+    SELECT number, priority, position, created_at, job_id FROM job_live
+     WHERE ctid = ANY (ARRAY(SELECT place FROM ahead)) AND status || '' = 'QUEUED' AND held IS NULL
+     ORDER BY priority DESC, position, created_at, job_id LIMIT :want FOR UPDATE SKIP LOCKED
+)
 
--- name: first_arm
--- Each has a LIMIT of its own: should PostgreSQL sort them rather than merge, it is these few. What others have at hand is less than the rest.
-SELECT * FROM (SELECT number, priority, position, created_at, job_id FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type = :type
-                ORDER BY priority DESC, position, created_at, job_id LIMIT 10 * :want) AS first
+-- name: arm
+-- Each has a LIMIT of its own: should PostgreSQL sort them rather than merge, it is these few.
+SELECT * FROM (SELECT ctid AS place, priority, position, created_at, job_id FROM job_live
+                WHERE status = 'QUEUED' AND held IS NULL AND job_type = :type
+                ORDER BY priority DESC, position, created_at, job_id LIMIT :want + :spare) AS first
 
 -- name: candidates_among
 -- The first of those that several queries offered.
