@@ -9,9 +9,12 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from rota import Rota
-from rota.engine.hands import MANY, Hand
+from rota import Rota, Settings
+from rota.engine.hands import MANY, Hand, Hands
+from rota.engine.holding import Holding
 from rota.errors import StoreError
+from rota.model.decide import Completed
+from rota.ports.executor import Ended
 from tests.stores.desk import Desk
 from tests.stores.makers import PostgresMaker
 from tests.support.postgres import fresh_database
@@ -80,6 +83,21 @@ def test_closing_waits_for_what_is_being_written(maker):
     hand.make(a_turn_of(desk, claimed))
     hand.close()
     assert hand.take()[1].late == []
+
+
+def test_a_worker_that_has_let_go_of_its_hands_writes_what_is_left_itself(maker):
+    desk = Desk(maker.open())
+    desk.several(SOME)
+    hold = Holding(1, Settings())
+    hands = Hands(desk.store, hold, lambda: None)
+    for job in desk.claim(SOME):
+        hold.add(job)
+        hold.end(Ended(job, Completed(), desk.now, 0.001))
+    assert hands.may_end
+    hands.close()
+    assert not hands.may_end
+    assert not hands.claim(desk.request(SOME))
+    assert (hands.ending, hands.claiming, len(hold.plain)) == (False, False, SOME)
 
 
 def test_a_busy_worker_has_its_completions_written_beside_the_wheel(served):

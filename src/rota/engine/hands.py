@@ -77,7 +77,8 @@ class Hands:
         return self._claims.take()
 
     def close(self) -> None:
-        """Wait for what is under way, for a while, and let go of the threads."""
+        """Wait for what is under way, for a while, and let go of the threads. From here on the worker has its own hand only."""
+        self._able = False
         self._ends.close()
         self._claims.close()
 
