@@ -124,6 +124,7 @@ def test_sessions_that_are_ended_by_an_administrator_cost_no_completion(served):
             raw.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rota' AND datname = current_database()"
             )
-        eventually(lambda: served.stats().by_status["COMPLETED"] == total, within=30, what="every job done")
+        # Asked of the server itself: a read of ours may be on a session that was ended.
+        counts = "SELECT status, count(*) FROM rota.jobs GROUP BY status"
+        eventually(lambda: raw.execute(counts).fetchall() == [("COMPLETED", total)], within=30, what="every job done")
     assert ran == Counter(range(total))
-    assert served.stats().by_status["FAILED"] == 0
