@@ -77,8 +77,8 @@ lock: .venv/.python ## Resolve the lock files anew, to the newest versions allow
 	        --no-emit-find-links --custom-compile-command 'make lock' --upgrade "$$@"
 	}
 	# The widest first; the others are held to its choices, so that all three can share one environment.
-	compile pyproject.toml --group dev --output-file requirements-dev.lock
-	compile pyproject.toml --constraint requirements-dev.lock --output-file requirements.lock
+	compile pyproject.toml --all-extras --group dev --output-file requirements-dev.lock
+	compile pyproject.toml --extra server --constraint requirements-dev.lock --output-file requirements.lock
 	compile --group build --constraint requirements-dev.lock --output-file requirements-build.lock
 	if grep -nE '://|index-url|find-links|(^|[^[:alnum:].])/[a-z]' requirements*.lock; then
 	    echo 'make lock: a lock file names a host or a path of this machine'; exit 1
@@ -114,6 +114,17 @@ clean: ## Remove .venv, caches and builds; databases stay
 	    $$root mkdir -p /etc/postgresql-common/createcluster.d
 	    echo 'create_main_cluster = false' | $$root tee /etc/postgresql-common/createcluster.d/no-cluster.conf >/dev/null
 	    $$root apt-get install -y -qq postgresql || { $$root apt-get update -qq && $$root apt-get install -y -qq postgresql; }
+	fi
+	# Tests look at the pages with a browser.
+	if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null; then
+	    if [ "$$(id -u)" = 0 ]; then root=; else root=sudo; fi
+	    command -v apt-get >/dev/null && { [ -z "$$root" ] || command -v sudo >/dev/null; } || {
+	        echo "Chromium is missing, which tests look at the pages with: install it (on Debian: apt install chromium) and run make again"
+	        exit 1
+	    }
+	    echo 'Installing Chromium'
+	    $$root apt-get install -y -qq --no-install-recommends chromium ||
+	        { $$root apt-get update -qq && $$root apt-get install -y -qq --no-install-recommends chromium; }
 	fi
 	# A test cuts a worker off in a network namespace.
 	if ! PATH="$$PATH:/usr/sbin:/sbin" command -v ip >/dev/null; then

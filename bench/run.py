@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from harness import compare, depth, history, profile, rota_only, schedules, soak, soak_postgres, tenants
+from harness import compare, depth, history, http, profile, rota_only, schedules, soak, soak_postgres, tenants
 from harness.children import Children, NotMeasured
 from harness.figures import Figure, as_json, table
 from harness.install import PINS, install_node, install_python
@@ -40,6 +40,7 @@ MEASUREMENTS: dict[str, Callable[[Lab, Sequence[System]], Iterator[Figure]]] = {
     "blocked": tenants.blocked,
     "history": history.history,
     "schedules": schedules.schedules,
+    "http": http.http,
     "process": rota_only.process,
     "start": rota_only.start,
 }

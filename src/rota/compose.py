@@ -10,6 +10,7 @@ from random import Random
 
 import msgspec
 
+from rota.engine.meter import Meter
 from rota.engine.parts import Parts
 from rota.engine.promoting import Place
 from rota.engine.registry import Registry
@@ -22,7 +23,9 @@ from rota.model.urls import StoreUrl
 from rota.model.values import Instant
 from rota.ports.clock import Clock, Ids
 from rota.ports.liveness import Liveness
+from rota.ports.sender import Sender
 from rota.ports.store import Store
+from rota.ports.tracing import Tracing
 from rota.ports.wakeup import Wakeup
 from rota.stores.locks import FileLocks
 
@@ -136,6 +139,8 @@ def make_worker(
     alerts: Sequence[Alert] = (),
     fires: bool = True,
     check_clock: Callable[[], object] | None = None,
+    meter: Meter | None = None,
+    tracing: Tracing | None = None,
 ) -> Worker:
     """Build a worker on an open store."""
     parts = Parts(
@@ -154,8 +159,31 @@ def make_worker(
         alerts=alerts,
         fires=fires,
         check_clock=check_clock,
+        make_sender=None if inline else partial(make_sender, settings),
+        meter=meter or Meter(),
+        tracing=tracing,
     )
     return Worker(parts, concurrency=concurrency)
+
+
+def make_sender(settings: Settings) -> Sender | None:
+    """Return who sends messages to webhooks; None if what it needs is not installed."""
+    try:
+        from rota.senders.http import HttpSender  # noqa: PLC0415 - imported when there is something to send
+    except ImportError:
+        return None
+    return HttpSender(settings)
+
+
+def make_tracing(settings: Settings) -> Tracing | None:
+    """Return how jobs are traced, None where the settings don't ask for it."""
+    if settings.traces == "off":
+        return None
+    try:
+        from rota.executors.traces import OpenTelemetry  # noqa: PLC0415 - which few programs use
+    except ImportError as error:
+        raise InvalidOption(f"setting traces='on' needs OpenTelemetry ({error}): install rota[traces]") from error
+    return OpenTelemetry()
 
 
 def import_named(registry: Registry, store: Store, settings: Settings, clock: Clock) -> None:

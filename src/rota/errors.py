@@ -18,6 +18,8 @@
     │   ├── InvalidDefinition   a definitions file that can't be taken; names file and place
     │   ├── InvalidImport       a line of an import that can't be taken; names its number
     │   └── DuplicateId         an id that belongs to another job already
+    ├── Unauthenticated         no token, or one that opens nothing
+    ├── TooManyAttempts         too many wrong tokens from one place; says when to try again
     ├── PermissionDenied        this actor may not do that (also a PermissionError)
     ├── NotFound                no job, group or worker of that id, or none that this actor may see
     ├── Refused                 the thing exists, but its state does not allow this
@@ -27,9 +29,11 @@
     │   ├── KeyTaken            the unique key belongs to another chain
     │   ├── DuplicateJob        the same params inside the template's dedup window; names the job
     │   ├── RateLimited         too many submissions inside the window; says when to try again
+    │   │   └── TooManyListeners  as many listen to live events as may at a time
     │   ├── QueueFull
     │   ├── TemplateInUse       a template that has jobs can't be deleted
     │   ├── ScheduleExists      a schedule of that name is there already
+    │   ├── ChangedMeanwhile    it has another version than the caller has seen; says which
     │   ├── StillNeeded         a chain that others wait for can't be discarded
     │   ├── GroupRefused        a job that cannot join this group
     │   ├── ResourceBusy        direct execution found no slot in time; names the holder
@@ -56,6 +60,10 @@ class RotaError(Exception):
     """The root: `except RotaError` catches everything Rota refuses or fails to do."""
 
     code: ClassVar[str] = "error"
+    item: int | None = None
+    """Of a bulk call: the first item that it is about."""
+    accepted: int | None = None
+    """Of a bulk call: how many jobs it had taken in."""
 
 
 class InvalidInput(RotaError, ValueError):
@@ -168,6 +176,22 @@ class DuplicateId(InvalidInput):
     code = "duplicate_id"
 
 
+class Unauthenticated(RotaError):
+    """Nobody is known by this token: it is missing, mistyped, expired or revoked. Which of these is not said."""
+
+    code = "unauthenticated"
+
+
+class TooManyAttempts(RotaError):
+    """Too many wrong tokens came from one place; `after_s` says when the next is looked at."""
+
+    code = "too_many_attempts"
+
+    def __init__(self, message: str, after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.after_s = after_s
+
+
 class PermissionDenied(RotaError, PermissionError):
     """The gate said no. What is asked for may exist or not: the message does not tell."""
 
@@ -230,6 +254,12 @@ class RateLimited(Refused):
         self.retry_after_s = retry_after_s
 
 
+class TooManyListeners(RateLimited):
+    """As many listen to live events in this process as the setting events_streams allows."""
+
+    code = "too_many_listeners"
+
+
 class TemplateInUse(Refused):
     """The template has jobs: it can be archived, not deleted."""
 
@@ -240,6 +270,15 @@ class ScheduleExists(Refused):
     """There is a schedule of this name already: edit it, or choose another name."""
 
     code = "schedule_exists"
+
+
+class ChangedMeanwhile(Refused):
+    """It has another version than the caller said: somebody changed it meanwhile, and nothing was written."""
+
+    code = "changed_meanwhile"
+
+    def __init__(self, what: str, *, has: int | str, given: int | str) -> None:
+        super().__init__(f"{what} has version {has} by now, not {given}: read it again, and change what you find")
 
 
 class StillNeeded(Refused):

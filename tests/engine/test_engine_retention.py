@@ -10,7 +10,7 @@ import pytest
 
 from rota import Backoff, Context, Rota, Settings
 from rota.engine.retention import SHARE, Retention
-from rota.errors import StoreUnavailable
+from rota.errors import StoreUnavailable, Unauthenticated
 from rota.model.values import Purged
 from tests.support.clock import ManualClock
 
@@ -67,6 +67,9 @@ def test_while_there_is_more_it_goes_on_soon_and_then_rests(rota, clock):
     inner, calls = rota._open().store, []
 
     class Slow:
+        def forget_sessions(self, **_options: object) -> int:
+            return 0
+
         def purge(self, **options: object) -> Purged:
             calls.append(clock.monotonic())
             clock.advance(seconds=1)
@@ -132,6 +135,9 @@ def test_a_store_in_trouble_is_not_asked_again_at_once(rota, clock):
     asked = []
 
     class Broken:
+        def forget_sessions(self, **_: object) -> int:
+            return 0
+
         def purge(self, **_: object) -> Purged:
             asked.append(1)
             raise StoreUnavailable("full")
@@ -212,3 +218,18 @@ def test_a_worker_removes_what_is_old_beside_its_work(tmp_path, clock):
     finish(with_worker, 1)
     assert left(with_worker) == 5
     with_worker.close()
+
+
+@pytest.mark.parametrize("retention_s", [0.0, 86_400.0])
+def test_sessions_whose_time_is_over_go_whether_chains_are_kept_or_not(tmp_path, clock, retention_s):
+    rota = Rota(tmp_path / "sessions.db", clock=clock, settings=Settings(retention=retention_s, session_ttl=60), seed=7)
+    secret = rota.create_token("mine", permits=["manage"]).secret
+    old = rota.open_session(secret)
+    clock.advance(seconds=30)
+    young = rota.open_session(secret)
+    tick(retention_of(rota, rota.settings), clock, seconds=31)
+    assert rota._open().store.forget_sessions(before=clock.now(), limit=10) == 0
+    with pytest.raises(Unauthenticated):
+        rota.session(old.secret)
+    assert rota.session(young.secret).name == "local"
+    rota.close()

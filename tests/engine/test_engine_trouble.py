@@ -228,7 +228,7 @@ def test_a_callers_verb_repeated_after_a_lost_reply_does_nothing_more(rota, cloc
 
 def caller(rota, clock, verb):
     """Return the store, a look at it, and one call of the verb that can be made again with the very same arguments."""
-    from rota.model.values import Template
+    from rota.model.definitions import Template
     from tests.stores.desk import Desk
 
     rota.job(lambda: None, name="act")

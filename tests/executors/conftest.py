@@ -37,6 +37,7 @@ _DEFAULTS = {
     "started_at": 0,
     "checkpoint": None,
     "owner": "local",
+    "trace": None,
 }
 
 

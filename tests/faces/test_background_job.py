@@ -10,9 +10,10 @@ import pytest
 from rota import Actor, Backoff, Context, PermanentError, Retry, Rota, Skip, Snooze, TransientError
 from rota.errors import NotFound, PermissionDenied
 from rota.faces.background_job import BackgroundJob, background_job, document
+from rota.model.definitions import Organization
 from rota.model.gate import SYSTEM, Role
 from rota.model.states import Status
-from rota.model.values import Job, Organization
+from rota.model.values import Job
 from tests.support.clock import ManualClock
 
 ORGANIZATION = "ORG-2025-00001"

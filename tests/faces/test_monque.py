@@ -13,8 +13,8 @@ from rota import Actor, Backoff, Context, PermanentError, Rota, Settings, Status
 from rota.errors import InvalidImport, OrganizationUnavailable, PermissionDenied, QueueFull, StoreUnavailable, UnknownTemplate
 from rota.faces.extended_json import plain
 from rota.faces.monque import job_id_of, read_document
+from rota.model.definitions import Organization, OrganizationState
 from rota.model.gate import SYSTEM, Role
-from rota.model.values import Organization, OrganizationState
 from tests.faces.documents import FAILED, NAMES, PENDING, PROCESSING, RECURRING, SAMPLES, changed
 from tests.support.clock import ManualClock
 

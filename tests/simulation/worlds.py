@@ -11,9 +11,10 @@ import msgspec
 
 from rota import Rota
 from rota.errors import DependencyCycle, InvalidSchedule, NotFound, StillNeeded
+from rota.model.definitions import Organization, Template
 from rota.model.schedule_options import with_options
 from rota.model.schedules import Calendar, Kind, Schedule, ScheduleState, Timing
-from rota.model.values import SECOND, Organization, Template, TypeStats, instant
+from rota.model.values import SECOND, TypeStats, instant
 from rota.simulation import Deed, Definitions, Fault, Order, Stage
 
 DAY = 86_400 * SECOND

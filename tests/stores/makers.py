@@ -167,10 +167,12 @@ class PostgresMaker(SqliteMaker):
             self._raw.execute("SET LOCAL session_replication_role = replica")
             self._raw.execute("; ".join(f"DELETE FROM {table}" for table in tables if table not in {"meta", "organizations"}))
             self._raw.execute("DELETE FROM organizations WHERE organization_id <> 'default'")
-            as_new = "display_name = 'Default', state = 'ACTIVE', max_running = NULL, max_queued = NULL, max_priority = NULL"
+            as_new = "display_name = 'Default', state = 'ACTIVE', max_running = NULL, max_queued = NULL, max_priority = NULL, signs = 0"
             self._raw.execute(f"UPDATE organizations SET {as_new}")
             self._raw.execute("UPDATE meta SET value = CASE key WHEN 'definitions_version' THEN 1 ELSE 0 END WHERE key <> 'schema'")
-            self._raw.execute("ALTER SEQUENCE job_numbers RESTART; ALTER SEQUENCE audit_audit_id_seq RESTART")
+            self._raw.execute(
+                "ALTER SEQUENCE job_numbers RESTART; ALTER SEQUENCE audit_audit_id_seq RESTART; ALTER SEQUENCE outbox_outbox_id_seq RESTART"
+            )
 
     def end_without_successor(self, number: int, status: str, at: int) -> None:
         self._sql("INSERT INTO run_notes (job_number, error) VALUES (?, 'torn')", (number,))

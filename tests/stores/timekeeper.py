@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
+from rota.model.definitions import Template
 from rota.model.fates import plan, previous_due
 from rota.model.schedules import Fate, Kind, OnCompletion, Schedule, ScheduleState, Timing
-from rota.model.values import SECOND, Instant, Origin, Template
+from rota.model.values import SECOND, Instant, Origin
 from rota.ports.schedules import Awaited, DueJob, DueSchedule, Fired, Firing, Ledger, Occurrence
 from tests.stores.desk import ANNA, Desk, inside
 

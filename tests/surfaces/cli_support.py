@@ -70,7 +70,7 @@ class Cli:
         self.store = folder / "rota.db"
         (folder / "shop.py").write_text(APP)
         self._started: list[subprocess.Popen[str]] = []
-        self.env = {"ROTA_STORE": str(self.store), "ROTA_ACTOR": "tester", "TERM": "dumb", "COLUMNS": "200"}
+        self.env = {"ROTA_STORE": str(self.store), "ROTA_ACTOR": "tester", "TERM": "dumb", "COLUMNS": "200", "ROTA_HTTP_PORT": "0"}
 
     def __call__(self, *args: str, stdin: str | None = None) -> Any:
         """Run in this process."""

@@ -94,6 +94,13 @@ class SharedStore:
     def groups(self) -> list[str]:
         return [_dashed(group_id) for (group_id,) in self._once(("groups", ""), lambda: self._sql(GROUPS, ""))]
 
+    def webhooks(self, mine: str = "") -> list[str]:
+        """Return every webhook but those of one organization."""
+        rows = self._once(
+            ("webhooks", mine), lambda: self._sql("SELECT lower(hex(endpoint_id)) FROM endpoints WHERE organization_id <> ?1", mine)
+        )
+        return [_dashed(endpoint_id) for (endpoint_id,) in rows]
+
     def cursors(self) -> list[tuple[int, str, str]]:
         """Return places in the ledger, of all organizations."""
         rows = self._once(
@@ -174,6 +181,9 @@ def fill(store: SharedStore) -> None:
     for name in ORGANIZATIONS:
         _waiting(rota, name)
         _steered(rota, name)
+    for name in ORGANIZATIONS:
+        rota.create_webhook(f"https://{name}.example/hooks", organization=name)
+        rota.cancel(rota.enqueue("work", _params(name), actor=f"user1-{name}").id)
     desk = desk_of(store)
     desk.reserve("work", ttl=10**6, organization_id=ORGANIZATIONS[-1], owner=f"user1-{ORGANIZATIONS[-1]}", params='{"text": "direct"}')
     rota.close()
@@ -310,7 +320,12 @@ OTHERS = {
     "dedup": "SELECT * FROM dedup WHERE organization_id <> ?1 ORDER BY 1, 2, 3",
     "reservations": f"SELECT * FROM direct_reservations WHERE job_number IN ({_THEIRS}) ORDER BY reservation_id",
     "audit": "SELECT * FROM audit WHERE organization_id IS NOT ?1 ORDER BY audit_id",
-    "organizations": "SELECT * FROM organizations ORDER BY organization_id",
+    "organizations": "SELECT organization_id, display_name, state, max_running, max_queued, max_priority, created_at,"
+    " iif(organization_id = ?1, 0, signs) FROM organizations ORDER BY organization_id",
+    "endpoints": "SELECT * FROM endpoints WHERE organization_id <> ?1 ORDER BY endpoint_id",
+    "hook_secrets": "SELECT * FROM hook_secrets WHERE owner <> 'organization:' || ?1"
+    " AND owner NOT IN (SELECT lower(hex(endpoint_id)) FROM endpoints WHERE organization_id = ?1) ORDER BY owner",
+    "outbox": "SELECT * FROM outbox WHERE organization_id <> ?1 ORDER BY outbox_id",
     "users": "SELECT * FROM users ORDER BY name",
     "pauses": "SELECT * FROM pauses WHERE kind <> 'organization' OR name <> ?1 ORDER BY kind, name",
     "templates": "SELECT * FROM templates ORDER BY name",
@@ -332,4 +347,5 @@ MARKS = (
     "SELECT lower(hex(group_id)) FROM job_groups WHERE organization_id <> ?1",
     f"SELECT lower(hex(run_id)) FROM job_runs WHERE job_number IN ({_THEIRS})",
     "SELECT lower(hex(schedule_id)) FROM schedules WHERE organization_id <> ?1",
+    "SELECT lower(hex(endpoint_id)) FROM endpoints WHERE organization_id <> ?1",
 )

@@ -76,11 +76,24 @@ class Terminal:
 @pytest.mark.serial
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40)])
 def test_up_shows_a_live_view_and_ends_cleanly(tmp_path, columns, rows):
-    env = Cli(tmp_path).environment() | {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT / "src")}
+    cli = Cli(tmp_path)
+    cli.ok("token", "create", "mine")  # so that no link is printed: that is longer than a line
+    env = cli.environment() | {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT / "src")}
     del env["COLUMNS"], env["PYTHONUNBUFFERED"]  # Python loses what an interrupted unbuffered write leaves over
     command = [sys.executable, "-m", "rota", "up", "--app", "examples.tour:rota", "--demo", "--concurrency", "4"]
     with Terminal(command, cwd=ROOT, env=env, columns=columns, rows=rows) as terminal:
-        for words in (b"rota ", b"Running", b"Waiting", b"Ended", b"resize_images", b"COMPLETED", b"image ", b"Ctrl-C stops", b"due in"):
+        for words in (
+            b"rota ",
+            b"Running",
+            b"Waiting",
+            b"Ended",
+            b"resize_images",
+            b"COMPLETED",
+            b"image ",
+            b"Ctrl-C stops",
+            b"http://127.0.0.1:",
+            b"due in",
+        ):
             terminal.read_until(lambda written, words=words: words in written)
         terminal.process.send_signal(signal.SIGINT)
         terminal.read_until(lambda written: b"Ctrl-C again interrupts" in written)

@@ -110,7 +110,8 @@ def test_up_without_a_terminal_writes_lines_and_with_json_documents(cli):
     out, _ = process.communicate(timeout=20)
     assert process.returncode == 0
     lines = [json.loads(line) for line in out.splitlines()]
-    assert "worker" in lines[0]["message"]
+    assert {"url", "login", "token"} <= set(lines[0])
+    assert any("worker" in line["message"] for line in lines)
     assert lines[-1]["message"] == "stopped"
     assert {line["job"]["job_type"] for line in lines if "job" in line} >= {"greet"}
     assert all(line["at"].endswith("Z") for line in lines)

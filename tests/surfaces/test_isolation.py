@@ -21,15 +21,19 @@ from tests.surfaces.shared_store import HOME, MANAGERS, ORGANIZATIONS, PEOPLE, T
 
 OF_THE_PROGRAM = {"close", "job", "on_not_run"}
 """Methods that concern the program's own object and code, and no row of anybody."""
+OF_THE_DOOR = {"authenticate", "open_session", "session", "close_session"}
+"""Methods that find out who asks, from a secret that nobody else has: before that there is nobody to ask for."""
 METHODS = {
-    name: each for name, each in inspect.getmembers(Rota, inspect.isfunction) if not name.startswith("_") and name not in OF_THE_PROGRAM
+    name: each
+    for name, each in inspect.getmembers(Rota, inspect.isfunction)
+    if not name.startswith("_") and name not in OF_THE_PROGRAM | OF_THE_DOOR
 }
 EXAMPLE = "such as JOB-2026-00042"
 """How a message shows what a number looks like: there may be one of that number."""
 OF_ANOTHER_WORLD = {"simulate"}
 """Tell of jobs in a store that is thrown away: their numbers begin at one and are nobody's here."""
-STARTING = {"run", "running", "start"}
-"""Start workers: refused to most, and left out for system managers, whose workers would go on by themselves."""
+STARTING = {"run", "running", "start", "stop", "test_webhook"}
+"""Start and stop workers, or send: refused to most, and left out for system managers, whose workers would go on by themselves."""
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +75,9 @@ class Pool:
         self.schedule = st.sampled_from(["mine", "nothing", *schedule_names(mine), *names])
         self.calendar = st.sampled_from(["mine", "common", "nothing", *(f"days-{name}" for name in ORGANIZATIONS)])
         self.place = st.sampled_from(store.cursors())
+        self.webhook = st.sampled_from([*store.webhooks(), jobs[0][0], "nonsense"])
+        self.their_webhook = st.sampled_from([*store.webhooks(mine), "nonsense"])
+        self.url = st.sampled_from(["https://mine.example/", "http://x", *(f"https://{name}.example/hooks" for name in ORGANIZATIONS)])
         self.said = {
             "every": st.sampled_from([60, 3600]),
             "description": st.just("mine"),
@@ -111,10 +118,18 @@ class Pool:
             ("set_calendar", "days"): st.sampled_from([[], ["2026-12-25"]]),
             ("enqueue", "job_id"): st.one_of(st.none(), self.id),
             ("enqueue", "name"): st.sampled_from(TEMPLATES[:2]),
+            ("enqueue", "webhook"): st.one_of(st.none(), self.url),
             ("load_definitions", "path"): st.just(__file__),
             ("promote", "target"): st.just("/nowhere/rota.db"),
             ("set_template", "name"): st.sampled_from(TEMPLATES),
+            ("stop", "driver"): st.none(),
+            ("welcome", "local"): st.booleans(),
             ("add_user", "organization"): self.organization,
+            ("rotate_webhook_secret", "webhook_id"): st.one_of(st.none(), self.webhook),
+            # One of its own would be sent to.
+            ("test_webhook", "webhook_id"): self.their_webhook,
+            ("change_webhook", "url"): st.one_of(st.none(), self.url),
+            ("deliveries", "before"): st.sampled_from([None, 1, 7, 50]),
             ("change_user", "organization"): self.organization,
         }
         general = {
@@ -150,6 +165,13 @@ class Pool:
             "skipped": st.booleans(),
             "enabled": st.booleans(),
             "hours": st.sampled_from([None, 1, 30]),
+            "url": self.url,
+            "webhook": st.one_of(st.none(), self.webhook),
+            "webhook_id": self.webhook,
+            "token_id": st.sampled_from(["01a00000-0000-7000-8000-000000000000", "nonsense"]),
+            "delivery_id": st.sampled_from([1, 2, 3, 10, 20, 999]),
+            "events": st.sampled_from([None, ["run.failed"], ["nothing"]]),
+            "state": st.sampled_from([None, "waiting", "lost"]),
             "fate": st.sampled_from([None, "FIRED", "REFUSED", ["MISSED", "SKIPPED_PAUSED"]]),
         }
         return special.get((method, parameter), general.get(parameter))
@@ -270,10 +292,15 @@ def look(store: SharedStore, who: Person) -> dict[str, str]:
     for name, method in READS.items():
         needed = [one.name for one in inspect.signature(method).parameters.values() if one.default is one.empty and one.name != "self"]
         if not needed:
-            found[name] = words(attempt(store.rota, name, {}, who.name))
+            found[name] = without_time(words(attempt(store.rota, name, {}, who.name)))
         elif needed == ["job_id"]:
             found |= {f"{name} {job_id}": without_turn(attempt(store.rota, name, {"job_id": job_id}, who.name)) for job_id in own}
     return found
+
+
+def without_time(text: str) -> str:
+    """Return what was said without how long it took."""
+    return re.sub(r"took_ms=[0-9.]+", "", text)
 
 
 def without_turn(answer: object) -> str:

@@ -249,6 +249,7 @@ class BulkCall:
         else:
             became = f"the {self.accepted:,} jobs before it were accepted"
         error.args = (f"{items}: {error} ({became})", *error.args[1:])
+        error.item, error.accepted = int(items.split()[1]), self.accepted
         return error
 
 

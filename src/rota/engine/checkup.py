@@ -11,6 +11,7 @@ from rota.model.states import Status
 from rota.model.values import Stats, WorkerInfo
 from rota.ports.clock import Clock
 from rota.ports.liveness import Life, Liveness
+from rota.ports.sender import Sender
 from rota.ports.store import Store
 
 BEATS = 1.5
@@ -23,15 +24,27 @@ class Doctor:
     """Looks at a store and at those who work on it. Changes nothing."""
 
     def __init__(
-        self, store: Store, liveness: Liveness, *, clock: Clock, machine: Clock, settings: Settings, pause: Callable[[float], object]
+        self,
+        store: Store,
+        liveness: Liveness,
+        *,
+        clock: Clock,
+        machine: Clock,
+        settings: Settings,
+        pause: Callable[[float], object],
+        make_sender: Callable[[], Sender | None] | None = None,
     ) -> None:
-        """Take what it looks with; `machine` is this machine's own clock, `pause` waits between two looks at a beat."""
+        """Take what it looks with; `machine` is this machine's own clock, `pause` waits between two looks at a beat.
+
+        `make_sender` makes who sends to webhooks, if that is installed.
+        """
         self._store = store
         self._liveness = liveness
         self._clock = clock
         self._machine = machine
         self._settings = settings
         self._pause = pause
+        self._make_sender = make_sender
 
     def findings(self, *, full: bool) -> list[Finding]:
         """Look at everything. Beats of workers on other machines are watched for a moment, where there are any."""
@@ -43,6 +56,7 @@ class Doctor:
                 "queue": self._queue,
                 "pauses": self._pauses,
                 "dead letters": self._dead_letters,
+                "sending": self._sending,
             },
             (RotaError,),
         )
@@ -115,6 +129,14 @@ class Doctor:
             )
         else:
             yield ok("dead letters", "there are none")
+
+    def _sending(self) -> Iterator[Finding]:
+        if self._store.mail().next_at is None and not self._store.endpoints():
+            yield ok("sending", "there are no webhooks")
+        elif self._make_sender is None or self._make_sender() is None:
+            yield advice("sending", "messages to webhooks can't be sent by a worker that is installed as this is", "install rota[webhooks]")
+        else:
+            yield ok("sending", "what it takes to send messages to webhooks is installed")
 
     def _stats(self) -> Stats:
         return self._store.stats(now=self._clock.now())

@@ -69,8 +69,11 @@ class Driver:
         self._guarded(self.worker.finish)
 
     def _turn(self) -> float:
+        start = self._clock.monotonic()
         try:
-            return self.worker.turn()
+            delay_s = self.worker.turn()
+            self.worker.meter.turned(self._clock.monotonic() - start)
+            return delay_s
         except Exception:
             log.exception("a turn failed; it will be tried again")
             return SURPRISE_S

@@ -10,10 +10,11 @@ import msgspec
 from rota.engine.registry import Known, Registry, override
 from rota.engine.submit import check_params
 from rota.errors import OrganizationUnavailable, PermissionDenied, QueueFull, TemplateUnavailable
+from rota.model.definitions import OrganizationState, TemplateState
 from rota.model.gate import Actor, Role, may_use
 from rota.model.params import encode_params
 from rota.model.schedules import Schedule
-from rota.model.values import SECOND, Instant, NewRow, OrganizationState, Origin, Policy, TemplateState
+from rota.model.values import SECOND, Instant, NewRow, Origin, Policy
 from rota.ports.clock import Ids
 from rota.ports.schedules import DueSchedule
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
 from rota.engine.knowledge import counting_of, make_world
@@ -93,7 +95,7 @@ def _parent_ended(parent: Job) -> str:
 
 def _allowed(store: Store, job: Job, now: Instant, registry: Registry, scope: Scope) -> list[Reason]:
     workers = [worker for worker in store.workers() if worker.kind == "worker"]
-    world = _world(store, job, workers, now, registry)
+    world = world_of(store, workers, now, registry)
     waiting = Waiting(job.job_type, job.organization, _number(store, job))
     reasons = []
     for predicate in PREDICATES:
@@ -110,18 +112,18 @@ def _allowed(store: Store, job: Job, now: Instant, registry: Registry, scope: Sc
     return reasons
 
 
-def _world(store: Store, job: Job, workers: list[WorkerInfo], now: Instant, registry: Registry) -> World:
+def world_of(store: Store, workers: list[WorkerInfo], now: Instant, registry: Registry) -> World:
     """Return the world as all live workers together see it."""
     registry.sync(store, now)
     world = make_world(registry, store, frozenset(name for worker in workers for name in worker.job_types))
     counting = msgspec.structs.replace(counting_of(world), running=True)
     usage = in_use(store.usage(counting, now=now), {})
-    able = sum(job.job_type in worker.job_types for worker in workers)
+    able = Counter(name for worker in workers for name in worker.job_types)
     return msgspec.structs.replace(
         world,
         reservation=store.reservation(),
         # None of them can take one more if all together hold as many as all together may.
-        concurrency={name: limit * able for name, limit in world.concurrency.items() if name == job.job_type and able},
+        concurrency={name: limit * able[name] for name, limit in world.concurrency.items() if able[name]},
         in_use=msgspec.structs.replace(usage, here=usage.by_type),
     )
 

@@ -10,9 +10,10 @@ from rota.engine.dispatch import runnable_types
 from rota.engine.predicates import InUse, World
 from rota.engine.registry import Registry
 from rota.model.decide import Failed
+from rota.model.definitions import OrganizationState
 from rota.model.gate import Actor, may_use
 from rota.model.handler import Handler
-from rota.model.values import Claimed, Held, Instant, OrganizationState
+from rota.model.values import Claimed, Held, Instant
 from rota.ports.store import Store
 from rota.ports.turns import Counting
 

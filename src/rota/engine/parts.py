@@ -7,6 +7,7 @@ from random import Random
 
 import msgspec
 
+from rota.engine.meter import Meter
 from rota.engine.registry import Registry
 from rota.engine.trigger import Alert
 from rota.model.handler import Handler
@@ -14,7 +15,9 @@ from rota.model.settings import Settings
 from rota.ports.clock import Clock, Ids
 from rota.ports.executor import Equipment, Executor
 from rota.ports.liveness import Liveness
+from rota.ports.sender import Sender
 from rota.ports.store import Store
+from rota.ports.tracing import Tracing
 from rota.ports.wakeup import Wakeup
 
 
@@ -38,7 +41,13 @@ class Parts(msgspec.Struct, kw_only=True, frozen=True):
     """Fire schedules: a worker that is there for one job alone does not."""
     check_clock: Callable[[], object] | None = None
     """Compares the clock with the store's own, where it follows that."""
+    meter: Meter = msgspec.field(default_factory=Meter)
+    """Counts what is done."""
+    tracing: Tracing | None = None
+    """How jobs are traced, if they are."""
     wakeup: Callable[[], Wakeup] | None = None
     """Makes the hints that other processes have committed."""
+    make_sender: Callable[[], Sender | None] | None = None
+    """Makes who sends messages to webhooks, where that is installed; None: this worker sends none."""
     inline: bool = False
     """Run every handler in the thread that turns: for tests and for direct execution where there is no worker."""

@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from rota.engine.decorated import schedule_said
 from rota.errors import InvalidHandler, OrganizationUnavailable, TemplateUnavailable, UnknownOrganization, UnknownTemplate
 from rota.model.checks import check_name, seconds, whole
+from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import SYSTEM
 from rota.model.handler import Handler, Place, inspect_handler
 from rota.model.ordering import priority_of
 from rota.model.settings import Settings
 from rota.model.templates import TEXT_MAX, InForce, Spec, as_object, besides_handler, check_defaults, from_object, in_force, spec_of
-from rota.model.values import Instant, Organization, OrganizationState, Policy, Template, TemplateState, User
+from rota.model.values import Instant, Policy
 from rota.ports.clock import Ids
 from rota.ports.store import Store
 

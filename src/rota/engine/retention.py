@@ -1,4 +1,4 @@
-"""Retention: ended chains, their runs and logs go when they are old enough and nothing needs them any more."""
+"""Retention: ended chains, their runs and logs go when they are old enough and nothing needs them any more; so do browsers' sessions."""
 
 from __future__ import annotations
 
@@ -34,10 +34,13 @@ class Retention:
 
     def tick(self, monotonic: float) -> None:
         """Remove one batch, if it is time: soon again while there is more, after `retention_interval` otherwise."""
-        if not self._settings.retention or monotonic < self._next:
+        if monotonic < self._next:
             return
         # Before anything can fail: a store in trouble is not asked again at once.
         self._next = monotonic + self._settings.retention_interval
+        self._store.forget_sessions(before=self._clock.now(), limit=self._settings.retention_batch)
+        if not self._settings.retention:
+            return
         older_than_s = self._settings.retention
         batch = self.batch(before=self._clock.now() - round(older_than_s * SECOND), cursor=self._cursor)
         self._cursor = batch.cursor

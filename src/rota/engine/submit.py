@@ -12,15 +12,22 @@ from typing import Any
 import msgspec
 
 from rota.engine.registry import Known, Registry, override
+from rota.engine.tracing import carry
 from rota.errors import InvalidInput, InvalidOption, InvalidParams, NotFound, PermissionDenied, RotaError
 from rota.model.checks import seconds
+from rota.model.definitions import Organization, OrganizationState
 from rota.model.dependencies import PARENT_RULES
 from rota.model.gate import Actor, may_use
 from rota.model.params import encode_params
 from rota.model.settings import Settings
-from rota.model.values import LATEST, SECOND, Instant, NewRow, Organization, OrganizationState, Origin, instant, undashed
+from rota.model.targets import check_url
+from rota.model.values import LATEST, SECOND, Instant, NewRow, Origin, instant, undashed
 from rota.ports.clock import Clock, Ids
 from rota.ports.store import Store
+from rota.ports.tracing import Tracing
+
+META_MAX = 4096
+"""Bytes of what is kept with a job beside its params."""
 
 
 class NewJob(msgspec.Struct, kw_only=True):
@@ -38,19 +45,32 @@ class NewJob(msgspec.Struct, kw_only=True):
     max_retries: int | None = None
     timeout: float | None = None
     queue_ttl: float | None = None
+    webhook: str | None = None
+    """A URL that is told of this job's ends, signed with its organization's secret."""
     job_id: str | None = None
+    meta: Mapping[str, Any] | None = None
+    """Kept with the job and shown with it; its handler is not given it."""
 
 
 class Submitter:
     """Builds rows. Reads the store only to know its templates and organizations."""
 
-    def __init__(self, registry: Registry, clock: Clock, ids: Ids, settings: Settings, locate: Callable[[Any, Actor], str]) -> None:
-        """Take what rows are built from; `locate` turns what an actor calls a job into its id."""
+    def __init__(  # noqa: PLR0917 - built in one place
+        self,
+        registry: Registry,
+        clock: Clock,
+        ids: Ids,
+        settings: Settings,
+        locate: Callable[[Any, Actor], str],
+        tracing: Tracing | None = None,
+    ) -> None:
+        """Take what rows are built from; `locate` turns what an actor calls a job into its id. Without `tracing` nothing is traced."""
         self._registry = registry
         self._clock = clock
         self._ids = ids
         self._settings = settings
         self._locate = locate
+        self._tracing = tracing
         self.sessions_max = settings.bulk_writers
         self.sessions = threading.Semaphore(self.sessions_max)
         """One for each session that writes for a bulk call beside its caller, over all callers of this process."""
@@ -59,7 +79,11 @@ class Submitter:
         """Build the row of one job."""
         now = self._clock.now()
         known = self._registry.resolve(job.name, store, now)
-        return self._row(job, known, self._organization(actor, store, now), actor, now, job_id=self._id(job.job_id, now), origin=origin)
+        organization = self._organization(actor, store, now)
+        row = self._row(job, known, organization, actor, now, job_id=self.id_of(job.job_id, now), origin=origin)
+        if self._tracing is not None:
+            carry(self._tracing, [row])
+        return row
 
     @property
     def chunk_size(self) -> int:
@@ -92,20 +116,25 @@ class Submitter:
                 else:
                     job = as_new_job(item)
                     known = self._registry.resolve(job.name, store, now)
-                    rows.append(self._row(job, known, organization, actor, now, job_id=self._id(job.job_id, now, job_id)))
+                    rows.append(self._row(job, known, organization, actor, now, job_id=self.id_of(job.job_id, now, fresh=job_id)))
             except (InvalidInput, PermissionDenied, NotFound) as error:
                 built.error = error
                 break
             except TypeError as error:
                 built.error = InvalidParams(str(error))
                 break
+        if self._tracing is not None:
+            carry(self._tracing, rows)
         return built
 
     def plain(self, name: str, params: Mapping[str, Any] | None, store: Store, actor: Actor) -> NewRow:
         """Build the row of one job that has nothing of its own but its params: most jobs, and the shortest way."""
         now = self._clock.now()
         known = self._registry.resolve(name, store, now)
-        return self._plain(known, self._organization(actor, store, now), params, self._ids.take(1, now)[0], actor, now)
+        row = self._plain(known, self._organization(actor, store, now), params, self._ids.take(1, now)[0], actor, now)
+        if self._tracing is not None:
+            carry(self._tracing, [row])
+        return row
 
     def _organization(self, actor: Actor, store: Store, now: Instant) -> Organization:
         found = self._registry.organizations.get(actor.organization)
@@ -162,9 +191,11 @@ class Submitter:
             origin=origin,
             owner=actor.name,
             unique_key=None if job.unique_key is None else self._key(job.unique_key),
-            expires_at=None if queue_ttl is None else run_at + round(queue_ttl * SECOND),
+            expires_at=None if queue_ttl is None else min(LATEST, run_at + round(queue_ttl * SECOND)),
             depends_on=self.parents(job.depends_on, actor),
             on_parent_failure=parent_rule(job.on_parent_failure),
+            meta=encode_params(job.meta, limit_bytes=META_MAX, name="meta") if job.meta else None,
+            webhook=None if job.webhook is None else self._target(job.webhook),
             chosen=job.job_id is not None,
         )
         if known.special or organization.max_priority is not None:
@@ -207,13 +238,18 @@ class Submitter:
             raise InvalidOption(f"{len(parents):,} parents are over the limit of {self._settings.parents_max:,} (setting parents_max)")
         return tuple(dict.fromkeys(self._locate(parent, actor) for parent in parents))
 
-    def _id(self, given: str | None, now: Instant, fresh: str | None = None) -> str:
+    def id_of(self, given: str | None, now: Instant, option: str = "job_id", *, fresh: str | None = None) -> str:
+        """Return the id that a caller chose, or a new one."""
         if given is None:
             return fresh or self._ids.take(1, now)[0]
-        job_id = undashed(given)
-        if job_id is None or job_id[12] != "7":
-            raise InvalidOption(f"job_id={given!r} is not a UUIDv7")
-        return job_id
+        found = undashed(given)
+        if found is None or found[12] != "7":
+            raise InvalidOption(f"{option}={given!r} is not a UUIDv7")
+        return found
+
+    def _target(self, url: object) -> str:
+        settings = self._settings
+        return check_url(url, private=settings.webhook_private == "allow", plain_http=settings.webhook_http == "allow")
 
     def _key(self, key: object) -> str:
         if not isinstance(key, str) or not 1 <= len(key) <= self._settings.key_max:
@@ -252,7 +288,10 @@ def when(run_at: datetime | timedelta, now: Instant) -> Instant:
         raise InvalidOption(f"run_at={run_at!r} is not a moment: give an aware datetime, or a timedelta from now")
     if run_at.tzinfo is None:
         raise InvalidOption(f"run_at={run_at.isoformat()} has no time zone: give an aware datetime, such as datetime.now(UTC)")
-    return max(0, instant(run_at))
+    at = max(0, instant(run_at))
+    if at > LATEST:
+        raise InvalidOption(f"run_at={run_at.isoformat()} is out of range: give a moment between the years 1970 and 9999, in UTC")
+    return at
 
 
 def as_new_job(item: Any) -> NewJob:

@@ -6,6 +6,7 @@ import logging
 
 from rota.engine.asking import Asking
 from rota.engine.crew import Crew
+from rota.engine.delivering import Delivering
 from rota.engine.dispatch import Slots
 from rota.engine.hands import Hands
 from rota.engine.holding import Holding
@@ -16,6 +17,7 @@ from rota.engine.recovery import Recovery
 from rota.engine.retention import Retention
 from rota.engine.sink import Inbox
 from rota.engine.standing import Standing
+from rota.engine.tracing import take_up
 from rota.engine.trigger import Trigger
 from rota.errors import StoreBusy, StoreUnavailable
 from rota.model.decide import Interrupted, Released
@@ -42,6 +44,7 @@ class Worker:
         self._clock = parts.clock
         self._settings = parts.settings
         self.concurrency = concurrency
+        self.meter = parts.meter
         self.inbox = Inbox(parts.wakeup() if parts.wakeup is not None else None)
         self.retention = Retention(parts.store, clock=parts.clock, settings=parts.settings, log_dir=parts.log_dir)
         self.trigger = Trigger(
@@ -65,6 +68,7 @@ class Worker:
             renewal=self.standing.renewal,
             tell_dead=self.trigger.tell_dead,
         )
+        self._delivering = Delivering(parts.store, parts.make_sender, clock=parts.clock, settings=parts.settings)
         self._hold = Holding(concurrency, parts.settings)
         self._pace = Pace(self.inbox, parts.clock, parts.settings)
         self._hands = Hands(parts.store, self._hold, self.inbox.wake)
@@ -138,6 +142,7 @@ class Worker:
         """Write the last ends, record this worker's own end and let go."""
         self._hands.close()
         self.turn()
+        self._delivering.close()
         self._crew.close()
         self.standing.rest()
         clean = not self.holding
@@ -262,6 +267,8 @@ class Worker:
             self._unkept = []
         self._next_due, self._room_at = turned.next_due, turned.room_at
         _tell(turned)
+        if turned.told:
+            self._delivering.told()
         if turned.given_up:
             self._begin_anew()
             return
@@ -282,6 +289,9 @@ class Worker:
         """Hold what was claimed, and return what may start, by executor."""
         if claimed:
             self._moved = self._clock.monotonic()
+            self.meter.claimed(len(claimed))
+            if self._parts.tracing is not None:
+                take_up(self._parts.tracing, self._store, claimed)
         by_place: dict[str, list[Claimed]] = {}
         living, guarded = self._know.living, self._know.guarded
         for job in claimed:
@@ -328,6 +338,8 @@ class Worker:
         if (ended := self._hands.ended()) is not None:
             self._more = self._more or ended.unfinished
             _tell(ended)
+            if ended.told:
+                self._delivering.told()
         if (claimed := self._hands.claimed()) is not None:
             turn, turned = claimed
             if isinstance(turned, Exception):
@@ -358,6 +370,7 @@ class Worker:
             self.standing.notice()
             self._look_at_parked()
         self.retention.tick(monotonic)
+        self._delivering.tick(monotonic)
 
     def _look_at_parked(self) -> None:
         """See to it that nothing stays parked although there is room: a net under what offers parked rows again."""

@@ -25,7 +25,7 @@ from types import FrameType
 from rota.executors.attempt import Attempt
 from rota.executors.capture import Capture
 from rota.executors.coroutines import run_async
-from rota.executors.invoke import enter_handlers, outcome_of, run
+from rota.executors.invoke import enter_handlers, outcome_of, runner
 from rota.executors.locate import MAIN, resolve
 from rota.executors.text import clean, head
 from rota.executors.wire import (
@@ -173,7 +173,7 @@ class Child:
         self._armed = True
         if attempt.stopping:
             self._signal_main()
-        return run(handler, start.job, attempt, settings)
+        return runner(settings)(handler, start.job, attempt, settings)
 
     async def _cancellable(self, handler: Handler, start: Start, attempt: Attempt, settings: Settings) -> Outcome:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()

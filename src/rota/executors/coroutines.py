@@ -20,6 +20,17 @@ from rota.model.values import Claimed
 
 async def run_async(handler: Handler, job: Claimed, attempt: Attempt, settings: Settings) -> Outcome:
     """Await a coroutine function or drive an async generator to its end. A task cancelled on request is Stopped."""
+    if settings.traces == "off":
+        return await _run_async(handler, job, attempt, settings)
+    from rota.executors.traces import running  # noqa: PLC0415 - OpenTelemetry, which few programs use
+
+    with running(job) as ended:
+        outcome = await _run_async(handler, job, attempt, settings)
+        ended(outcome)
+    return outcome
+
+
+async def _run_async(handler: Handler, job: Claimed, attempt: Attempt, settings: Settings) -> Outcome:
     try:
         params = checked_params(handler, job)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with params, it is wrong for good

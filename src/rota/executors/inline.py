@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.executors.attempt import Attempt
-from rota.executors.invoke import enter_handlers, leave_handlers, run, unknown
+from rota.executors.invoke import enter_handlers, leave_handlers, runner, unknown
 from rota.executors.settle import settle
 from rota.model.decide import Outcome, Released, TimedOut
 from rota.model.handler import Handler
@@ -89,4 +89,4 @@ class InlineExecutor:
             from rota.executors.coroutines import run_to_end  # noqa: PLC0415 - asyncio only where it is needed
 
             return run_to_end(handler, job, attempt, self._equipment.settings)
-        return run(handler, job, attempt, self._equipment.settings)
+        return runner(self._equipment.settings)(handler, job, attempt, self._equipment.settings)

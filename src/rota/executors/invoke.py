@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextvars import ContextVar, Token
-from typing import Any
+from typing import Any, TypeAlias
 
 from rota.errors import InvalidProgress
 from rota.executors.attempt import Attempt
@@ -19,6 +19,7 @@ from rota.model.settings import Settings
 from rota.model.signals import Cancelled, Retry, Skip, Snooze, http_status, is_permanent
 from rota.model.values import Claimed
 
+Runner: TypeAlias = Callable[[Handler, Claimed, Attempt | None, Settings], Outcome]
 COMPLETED = Completed(None)
 """Shared by every handler that returns nothing."""
 
@@ -45,6 +46,15 @@ def leave_handlers(token: Token[bool]) -> None:
 def wants_attempt(handler: Handler) -> bool:
     """Say whether a call needs an Attempt: for a Context, for progress that is yielded, or to be cancelled."""
     return handler.context is not None or handler.is_generator or handler.is_async
+
+
+def runner(settings: Settings) -> Runner:
+    """Return what calls handlers that are not async: `run`, or one that traces it. Asked for once: off, tracing costs nothing."""
+    if settings.traces == "off":
+        return run
+    from rota.executors.traces import run_traced  # noqa: PLC0415 - OpenTelemetry, which few programs use
+
+    return run_traced
 
 
 def run(handler: Handler, job: Claimed, attempt: Attempt | None, settings: Settings) -> Outcome:

@@ -15,7 +15,7 @@ from threading import Event, Lock, Thread
 from typing import NamedTuple
 
 from rota.executors.attempt import Attempt
-from rota.executors.invoke import enter_handlers, outcome_of, run, unknown, wants_attempt
+from rota.executors.invoke import enter_handlers, outcome_of, runner, unknown, wants_attempt
 from rota.executors.settle import settle
 from rota.executors.waiting import take_all, take_one
 from rota.model.decide import Interrupted, Outcome, Released, Stopped, TimedOut
@@ -218,7 +218,7 @@ class ThreadExecutor:
     def _work(self, slot: _Slot) -> None:
         equipment, running, settings = self._equipment, self._running, self._equipment.settings
         handlers, ended, now, monotonic = equipment.handlers, equipment.sink.ended, self._clock.now, self._clock.monotonic
-        take, enter, leave = self._waiting.popleft, running.__setitem__, running.pop
+        take, enter, leave, run = self._waiting.popleft, running.__setitem__, running.pop, runner(settings)
         started = monotonic()
         while True:
             try:

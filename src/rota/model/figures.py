@@ -49,6 +49,11 @@ class Fared(msgspec.Struct, kw_only=True):
         return self.total_us / runs / SECOND if runs else None
 
     @property
+    def p50_s(self) -> float | None:
+        """Return how long half of the completed runs took at most."""
+        return percentile_s(self.buckets, 0.5)
+
+    @property
     def p95_s(self) -> float | None:
         """Return how long all but the slowest twentieth of the completed runs took at most."""
         return percentile_s(self.buckets, 0.95)

@@ -40,6 +40,9 @@ class Operation(StrEnum):
     READ_ORGANIZATIONS = "read organizations and users"
     SCHEDULE = "make, change and fire schedules and calendars"
     DELETE_SCHEDULES = "delete schedules and calendars"
+    READ_WEBHOOKS = "read webhooks and their deliveries"
+    WEBHOOKS = "make, change and test webhooks"
+    DELETE_WEBHOOKS = "delete webhooks"
     MANAGE_TEMPLATES = "manage templates"
     MANAGE_ORGANIZATIONS = "manage organizations and users"
     OPERATE = "operate workers, pauses, recovery and transactions"
@@ -72,6 +75,9 @@ RIGHTS: dict[Operation, dict[Role, Reach]] = {
         Operation.READ_ORGANIZATIONS: (_ALL, _ORGANIZATION, _NONE),
         Operation.SCHEDULE: (_ALL, _ORGANIZATION, _NONE),
         Operation.DELETE_SCHEDULES: (_ALL, _NONE, _NONE),
+        Operation.READ_WEBHOOKS: (_ALL, _ORGANIZATION, _NONE),
+        Operation.WEBHOOKS: (_ALL, _ORGANIZATION, _NONE),
+        Operation.DELETE_WEBHOOKS: (_ALL, _NONE, _NONE),
         Operation.MANAGE_TEMPLATES: (_ALL, _NONE, _NONE),
         Operation.MANAGE_ORGANIZATIONS: (_ALL, _NONE, _NONE),
         Operation.OPERATE: (_ALL, _NONE, _NONE),
@@ -80,7 +86,15 @@ RIGHTS: dict[Operation, dict[Role, Reach]] = {
 
 
 WHILE_SUSPENDED = frozenset(
-    {Operation.READ, Operation.READ_LOG, Operation.READ_STATS, Operation.READ_AUDIT, Operation.READ_ORGANIZATIONS, Operation.CANCEL}
+    {
+        Operation.READ,
+        Operation.READ_LOG,
+        Operation.READ_STATS,
+        Operation.READ_AUDIT,
+        Operation.READ_ORGANIZATIONS,
+        Operation.READ_WEBHOOKS,
+        Operation.CANCEL,
+    }
 )
 """What is left to the people of an organization that is suspended."""
 
@@ -95,6 +109,8 @@ class Actor(msgspec.Struct, frozen=True):
     organization: str = "default"
     role: Role = Role.USER
     permissions: frozenset[str] = frozenset()
+    operations: frozenset[Operation] | None = None
+    """What it may ask for at most, whatever its role: the token it came with was made for that. None: anything."""
 
     def __post_init__(self) -> None:
         """Refuse what is no name or no role: an actor that is not what it seems would pass where it must not."""
@@ -129,6 +145,8 @@ EVERYTHING = Scope()
 
 def scope_of(actor: Actor, operation: Operation) -> Scope:
     """Return the rows that the actor may do this to, or refuse if there can be none."""
+    if actor.operations is not None and operation not in actor.operations:
+        raise PermissionDenied(f"{actor.name!r} came with a token that may not {operation}: make one that may")
     match RIGHTS[operation][actor.role]:
         case Reach.ALL:
             return EVERYTHING

@@ -19,7 +19,7 @@ def priority_of(given: str | int) -> int:
     """Return a priority given as a word or a number from 0 to 100."""
     if isinstance(given, str) and given.lower() in PRIORITIES:
         return PRIORITIES[given.lower()]
-    if isinstance(given, str) and given.isdecimal():
+    if isinstance(given, str) and given.isdecimal() and len(given) <= 3:
         given = int(given)
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= 100:
         raise InvalidOption(f"priority {given!r} is not allowed: give 0 to 100, or one of {', '.join(PRIORITIES)}")

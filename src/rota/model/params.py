@@ -16,20 +16,20 @@ DEPTH_MAX = 500
 """Levels of nesting: what every store's own JSON functions can take."""
 
 
-def encode_params(params: Mapping[str, object] | None, *, limit_bytes: int) -> str:
+def encode_params(params: Mapping[str, object] | None, *, limit_bytes: int, name: str = "params") -> str:
     """Return params as JSON text, or refuse them saying where and why."""
     if not params:
         if params is None or isinstance(params, Mapping):
             return EMPTY
-        raise InvalidParams(f"params must be an object of names and values, not {type(params).__name__}")
+        raise InvalidParams(f"{name} must be an object of names and values, not {type(params).__name__}")
     if type(params) is not dict and not isinstance(params, Mapping):
-        raise InvalidParams(f"params must be an object of names and values, not {type(params).__name__}")
-    text = encode(params, "params")
+        raise InvalidParams(f"{name} must be an object of names and values, not {type(params).__name__}")
+    text = encode(params, name)
     if len(text) > limit_bytes or (len(text) * 4 > limit_bytes and len(text.encode()) > limit_bytes):
         size = len(text.encode())
+        whose = " (payload_max, of the template or the settings)" if name == "params" else ""
         raise PayloadTooLarge(
-            f"params take {size:,} bytes; the limit is {limit_bytes:,} (payload_max, of the template or the settings). "
-            "Store the data elsewhere and pass its name"
+            f"{name} take {size:,} bytes; the limit is {limit_bytes:,}{whose}. Store the data elsewhere and pass its name"
         )
     return text
 

@@ -102,6 +102,73 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             100,
         ),
     ] = 3
+    session_ttl: Annotated[float, Doc("how long a browser stays logged in", 60)] = 12 * 3600.0
+    login_attempts: Annotated[int, Doc("wrong tokens from one address inside login_window, after which it has to wait", 1)] = 10
+    login_window: Annotated[float, Doc("how long a wrong token counts", 1)] = 60.0
+    http_host: Annotated[str, Doc("the address that the front door listens on; one that others can reach needs users in the store")] = (
+        "127.0.0.1"
+    )
+    http_port: Annotated[int, Doc("its port; 0: any that is free", 0, 65_535)] = 8420
+    http_hosts: Annotated[
+        str, Doc("further names, by comma, that it may be asked for under, beside localhost, http_host and addresses in digits; *: any")
+    ] = ""
+    http_proxies: Annotated[
+        str, Doc("addresses or networks, by comma, of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; empty: nobody's")
+    ] = ""
+    http_connections: Annotated[int, Doc("connections at a time; beyond that the answer is 503", 1)] = 2000
+    http_patience: Annotated[float, Doc("how long the head or the body of one request may take to come", 1)] = 30.0
+    http_body_max: Annotated[int, Doc("largest body of one HTTP request", 1024)] = 64 * MIB
+    http_direct_wait: Annotated[float, Doc("how long a request for a direct execution is kept waiting for its end", 0, 3600)] = 30.0
+    http_direct_max: Annotated[int, Doc("requests for direct executions at a time; beyond that they are refused", 1, 1000)] = 32
+    webhook_retries: Annotated[
+        str, Doc("seconds before each new attempt to deliver a message, by comma; after the last it is given up")
+    ] = "5,15,45"
+    webhook_timeout: Annotated[
+        float, Doc("how long one attempt to deliver a message may take, from the look-up of the name on", 0.1, 300)
+    ] = 10.0
+    webhook_lease: Annotated[float, Doc("how long after an attempt should have ended others take its message over", 0.1, 3600)] = 30.0
+    webhook_senders: Annotated[int, Doc("messages that one worker sends at a time", 1, 100)] = 8
+    webhook_interval: Annotated[float, Doc("how often a worker looks for messages that are due", 0.05, 60)] = 1.0
+    webhook_retention: Annotated[float, Doc("how long messages that were delivered or given up are kept", 0)] = 7 * 86_400.0
+    webhook_failing: Annotated[float, Doc("a webhook that has failed for so long is reported by doctor", 0)] = 3600.0
+    webhook_rotation: Annotated[float, Doc("how long messages are signed with the old secret too after a new one was made", 0)] = 86_400.0
+    webhook_max: Annotated[int, Doc("webhooks of one organization, at most; those of single jobs don't count", 1, 100_000)] = 100
+    webhook_private: Annotated[
+        str, Doc("messages to private, loopback and link-local addresses: refuse, or allow", words=("refuse", "allow"))
+    ] = "refuse"
+    webhook_http: Annotated[
+        str, Doc("messages over http://, which everybody on the way can read: refuse, or allow", words=("refuse", "allow"))
+    ] = "refuse"
+    waiting_warn: Annotated[float, Doc("a ready job that waits longer is a concern on the first screen", 0)] = 300.0
+    slow_warn: Annotated[float, Doc("a store that takes longer to answer the first screen is a concern", 0)] = 0.5
+    events_max: Annotated[
+        int, Doc("live events told to one listener in a second, at most; how many were left out is told too", 1, 100_000)
+    ] = 100
+    events_buffer: Annotated[int, Doc("live events that may wait for a listener who is slow, before it is cut off", 1, 1_000_000)] = 1000
+    events_streams: Annotated[int, Doc("listeners to live events in one process, at most", 1, 100_000)] = 1000
+    events_poll: Annotated[
+        float, Doc("how often live events are looked for where nothing hints at them, while somebody listens", 0.1, 10)
+    ] = 0.25
+    events_replay: Annotated[float, Doc("how far back live events are told again to a listener who comes back", 0)] = 3600.0
+    events_replay_max: Annotated[int, Doc("live events told again to a listener who comes back, at most", 1, 100_000)] = 1000
+    events_beat: Annotated[float, Doc("how often a stream of events over HTTP shows that it lives", 0.1)] = 15.0
+    events_check: Annotated[float, Doc("how often whoever has a stream open is asked again whether they may", 0.1, 60)] = 30.0
+    traces: Annotated[
+        str, Doc("whether jobs are traced from enqueue to run, with the program's OpenTelemetry: needs rota[traces]", words=("off", "on"))
+    ] = "off"
+    log_format: Annotated[
+        str, Doc("how log lines of `rota up`, `worker` and `serve` look: for people, or one JSON document each", words=("text", "json"))
+    ] = "text"
+    http_log: Annotated[str, Doc("whether each HTTP request is a log line; its query never is", words=("no", "yes"))] = "no"
+    metrics_access: Annotated[
+        str,
+        Doc("who may read /metrics: with a token that may read, or, from this machine itself, anybody", words=("token", "loopback")),
+    ] = "token"
+    metrics_organizations: Annotated[
+        str, Doc("whether metrics of ended jobs tell organizations apart: each makes series of its own", words=("no", "yes"))
+    ] = "no"
+    metrics_types_max: Annotated[int, Doc("job types that metrics tell apart; further ones are counted together", 1, 10_000)] = 200
+    metrics_count_max: Annotated[int, Doc("waiting jobs that metrics count, about: types and priorities share it out", 1)] = 10_000_000
     progress_interval: Annotated[float, Doc("shortest time between two stored progress reports of a run", 0)] = 0.5
 
     synchronous: Annotated[
@@ -124,6 +191,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 f"setting lease_guard={self.lease_guard:g} is not below lease_ttl={self.lease_ttl:g}: handlers must have stopped"
                 " before others take over. Give less, or 0 for two thirds of lease_ttl"
             )
+
+        if not all(0 <= delay_s <= 7 * 86_400.0 for delay_s in self.webhook_delays_s):
+            raise InvalidOption(f"setting webhook_retries={self.webhook_retries!r} is out of range: give seconds, each at most a week")
+
+    @property
+    def webhook_delays_s(self) -> tuple[float, ...]:
+        """The pauses before new attempts to deliver a message."""
+        try:
+            return tuple(float(part) for part in self.webhook_retries.split(",") if part.strip())
+        except ValueError:
+            raise InvalidOption(f"setting webhook_retries={self.webhook_retries!r} is no list of seconds: give 5,15,45 or such") from None
 
     @property
     def guard_s(self) -> float:

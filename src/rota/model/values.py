@@ -13,7 +13,6 @@ from uuid import UUID
 
 import msgspec
 
-from rota.model.gate import Role
 from rota.model.states import ErrorType, GroupStatus, RunStatus, Status
 
 Instant: TypeAlias = int
@@ -90,6 +89,8 @@ class NewRow(msgspec.Struct, kw_only=True, gc=False):
     """Of a job that a schedule made; without a due time it was fired by hand."""
     run_as: str | None = None
     meta: str | None = None
+    webhook: str | None = None
+    """A URL that is told of this chain's ends."""
     chosen: bool = False
     """The caller chose the id: it may have been enqueued before."""
 
@@ -131,6 +132,8 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     started_at: Instant
     checkpoint: str | None
     owner: str = "local"
+    trace: str | None = None
+    """What its trace goes on from, as JSON, where the worker traces."""
 
 
 class Job(msgspec.Struct, kw_only=True):
@@ -245,63 +248,6 @@ class Group(msgspec.Struct, kw_only=True, frozen=True):
     organization: str = "default"
     owner: str = "local"
     """Who made it."""
-
-
-class TemplateState(StrEnum):
-    """Whether a template takes new jobs. An archived one is out of sight too."""
-
-    ENABLED = "ENABLED"
-    DISABLED = "DISABLED"
-    ARCHIVED = "ARCHIVED"
-
-
-class OrganizationState(StrEnum):
-    """Whether an organization's jobs run: a suspended one's wait, a removed one's fail."""
-
-    ACTIVE = "ACTIVE"
-    SUSPENDED = "SUSPENDED"
-    REMOVED = "REMOVED"
-
-
-class Organization(msgspec.Struct, kw_only=True, frozen=True):
-    """One tenant and its limits; None does not limit."""
-
-    name: str
-    display_name: str
-    state: OrganizationState = OrganizationState.ACTIVE
-    max_running: int | None = None
-    max_queued: int | None = None
-    max_priority: int | None = None
-    created_at: datetime | None = None
-
-
-class User(msgspec.Struct, kw_only=True, frozen=True):
-    """Somebody who may ask for things, and as what."""
-
-    name: str
-    organization: str
-    role: Role
-    permissions: tuple[str, ...] = ()
-    removed: bool = False
-    created_at: datetime | None = None
-
-
-class Template(msgspec.Struct, kw_only=True, frozen=True):
-    """A named definition as the store keeps it.
-
-    `defaults` is what the code says, `overrides` what people have set on top; both are objects of the fields of
-    `rota.model.templates.Spec`. What is in force is settings, then defaults, then overrides.
-    """
-
-    id: str
-    name: str
-    job_type: str
-    state: TemplateState = TemplateState.ENABLED
-    version: int = 0
-    defaults: dict[str, object] = msgspec.field(default_factory=dict)
-    overrides: dict[str, object] = msgspec.field(default_factory=dict)
-    created_at: datetime | None = None
-    updated_at: datetime | None = None
 
 
 PurgeCursor: TypeAlias = tuple[Instant, Instant, int]
@@ -436,7 +382,7 @@ def log_path(log_dir: str, run_id: str) -> str:
 
 def instant(at: datetime) -> Instant:
     """Return an aware datetime as microseconds since 1970 UTC, exactly."""
-    delta = at.astimezone(UTC) - _EPOCH
+    delta = at - _EPOCH
     return (delta.days * 86_400 + delta.seconds) * SECOND + delta.microseconds
 
 

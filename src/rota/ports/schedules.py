@@ -183,10 +183,19 @@ class Schedules(Protocol):
         cursor becomes `now`, what is DISABLED has no next due time. A change that changes nothing writes nothing.
         """
 
-    def drop_schedule(self, schedule_id: str, decide: Decide, *, actor: Actor, now: Instant, definitions: int | None = None) -> None:
+    def drop_schedule(
+        self,
+        schedule_id: str,
+        decide: Decide,
+        *,
+        actor: Actor,
+        now: Instant,
+        definitions: int | None = None,
+        version: int | None = None,
+    ) -> None:
         """Close the ledger, then remove the schedule from sight: its name is free, its jobs and its ledger stay. Audited.
 
-        Raise NotFound; StillNeeded naming schedules that depend on it.
+        Raise NotFound; StillNeeded naming schedules that depend on it; ChangedMeanwhile if a `version` is given and is not its own.
         """
 
     def schedules(

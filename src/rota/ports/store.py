@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -32,20 +32,23 @@ from rota.model.values import (
     Job,
     LogEntry,
     NewRow,
-    Organization,
-    OrganizationState,
     PurgeCursor,
     Purged,
     Run,
     Stats,
-    Template,
-    TemplateState,
-    User,
     WorkerInfo,
 )
+from rota.ports.access import Access
+from rota.ports.definitions import Definitions
+from rota.ports.events import Watching
+from rota.ports.hooks import Hooks
+from rota.ports.overseeing import Overseeing
 from rota.ports.places import Place
 from rota.ports.schedules import Schedules
 from rota.ports.turns import Counting, Ending, Peek, Reservation, Turn, Turned, Usage
+
+Check: TypeAlias = Callable[[list[Job]], None]
+"""A look at a chain, first to last, which raises if it is not what the caller has seen."""
 
 
 class DefinitionsChanged(Exception):  # noqa: N818 - a signal to the caller, not an error of anybody
@@ -110,8 +113,8 @@ class Held(msgspec.Struct, frozen=True):
     """The status of a run that ended although its job did not."""
 
 
-class Store(Schedules, Protocol):
-    """The durable half of Rota. What it does for schedules: see `rota.ports.schedules`."""
+class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protocol):
+    """The durable half of Rota. For schedules see `rota.ports.schedules`, for the front door `rota.ports.access`, `overseeing`, `hooks`."""
 
     url: str
     beside: bool
@@ -200,10 +203,11 @@ class Store(Schedules, Protocol):
     def holding(self, worker_id: str) -> list[Claimed]:
         """Return what this worker holds: how a claim whose reply was lost is found again."""
 
-    def cancel(self, job_id: str, *, actor: Actor, now: Instant, reason: str | None = None) -> Job:
+    def cancel(self, job_id: str, *, actor: Actor, now: Instant, reason: str | None = None, check: Check | None = None) -> Job:
         """Cancel the chain of this job: waiting ends CANCELLED at once; RUNNING is asked to stop. Again: nothing more.
 
-        Raise AlreadyEnded, naming the end, if the chain has ended otherwise.
+        Raise AlreadyEnded, naming the end, if the chain has ended otherwise. `check` is given the chain, first to last, in the
+        transaction of the cancel: what it raises is raised, and nothing is written. The same goes for `change` and `move`.
         """
 
     def change(
@@ -215,6 +219,7 @@ class Store(Schedules, Protocol):
         priority: int | None = None,
         params: str | None = None,
         run_at: Instant | None = None,
+        check: Check | None = None,
     ) -> Job:
         """Change a waiting job. A new priority gives a new last position. `run_at` needs PENDING. Audited.
 
@@ -222,7 +227,15 @@ class Store(Schedules, Protocol):
         """
 
     def move(
-        self, job_id: str, *, actor: Actor, now: Instant, before: str | None = None, after: str | None = None, front: bool = False
+        self,
+        job_id: str,
+        *,
+        actor: Actor,
+        now: Instant,
+        before: str | None = None,
+        after: str | None = None,
+        front: bool = False,
+        check: Check | None = None,
     ) -> Job:
         """Reorder a QUEUED job among its organization's own at its priority; renumber the fewest neighbours. Audited."""
 
@@ -333,64 +346,6 @@ class Store(Schedules, Protocol):
 
     def recovered(self, *, now: Instant) -> Instant:
         """Record a finished recovery and return when the one before it was."""
-
-    # ---- definitions --------------------------------------------------------------------------------------
-
-    def definitions(self) -> int:
-        """Return the version that every change to templates, pauses or organizations advances."""
-
-    def put_templates(self, templates: Sequence[Template], *, actor: Actor, now: Instant) -> None:
-        """Record what the code says of templates, by name: `defaults` and `job_type`. Those that are the same change nothing.
-
-        State and overrides of one that is there stay as they are.
-        """
-
-    def set_template(
-        self, template: Template, *, actor: Actor, now: Instant, overrides: dict[str, object], unset: Sequence[str] = ()
-    ) -> Template:
-        """Set some overrides of a template and take others back, making it (as `template` says) if it is not there. Audited."""
-
-    def set_template_state(self, name: str, state: TemplateState, *, actor: Actor, now: Instant) -> Template:
-        """Enable, disable or archive a template. Again: nothing more. Audited. Raise UnknownTemplate."""
-
-    def drop_template(self, name: str, *, actor: Actor, now: Instant) -> None:
-        """Remove a template that has no jobs and no schedules. Audited. Raise UnknownTemplate, TemplateInUse."""
-
-    def templates(self) -> list[Template]:
-        """Return every template."""
-
-    def put_organization(self, organization: Organization, *, actor: Actor, now: Instant) -> None:
-        """Make an organization or change its display name and limits; its state stays. Audited."""
-
-    def set_organization_state(self, name: str, state: OrganizationState, *, actor: Actor, now: Instant) -> None:
-        """Suspend, resume or remove an organization. Nothing of it is deleted. Audited. Raise UnknownOrganization.
-
-        'default' can't be removed (Refused). Made ACTIVE or REMOVED, its jobs that were parked are offered again.
-        """
-
-    def organizations(self) -> list[Organization]:
-        """Return every organization, by name."""
-
-    def put_user(self, user: User, *, actor: Actor, now: Instant) -> None:
-        """Make or change a user; one that was removed comes back. Audited. Raise UnknownOrganization.
-
-        The last system manager stays one: making it less is Refused, as is removing it.
-        """
-
-    def remove_user(self, name: str, *, actor: Actor, now: Instant) -> None:
-        """Mark a user as removed: the name stays taken, and may do nothing. Audited. Raise NotFound."""
-
-    def users(self) -> list[User]:
-        """Return every user, removed ones too, by name."""
-
-    def pause(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
-        """Pause a template, an organization or (kind 'all') everything. Again: nothing more. Audited."""
-
-    def resume(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
-        """End a pause and give back what it parked. Audited."""
-
-    def pauses(self) -> list[tuple[str, str]]:
-        """Return what is paused, as (kind, name)."""
 
     # ---- reads --------------------------------------------------------------------------------------------
 

@@ -117,6 +117,8 @@ class Turned(msgspec.Struct, kw_only=True):
     refused: list[tuple[int, str]] = msgspec.field(default_factory=list)
     """Endings the store could not write, with the reason; their runs ended FAILED, 'result could not be stored'."""
     chains_ended: bool = False
+    told: bool = False
+    """Messages about ends were written."""
     next_due: Instant | None = None
     """When the earliest PENDING job wants to be promoted, expires, or a rate limit has room again, as of this turn."""
     room_at: Instant | None = None

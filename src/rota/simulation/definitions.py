@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from rota.model.definitions import Organization, Template, User
 from rota.model.gate import EVERYTHING, SYSTEM, Scope
 from rota.model.schedules import Calendar, Schedule
-from rota.model.values import Instant, Organization, Template, TypeStats, User
+from rota.model.values import Instant, TypeStats
 from rota.ports.store import Store
 
 FIGURES_H = 30 * 24

@@ -14,9 +14,9 @@ import msgspec
 
 from rota.errors import InvalidDefinition, InvalidInput
 from rota.model.checks import check_name
+from rota.model.definitions import TemplateState
 from rota.model.schedule_options import OPTIONS
 from rota.model.templates import FIELDS, NULLABLE, Spec, spec_of
-from rota.model.values import TemplateState
 
 DOCTYPE = "Job Type"
 JOB_TYPE_FIELDS = {

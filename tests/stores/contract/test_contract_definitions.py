@@ -4,7 +4,7 @@ import pytest
 
 from rota.errors import TemplateInUse, UnknownTemplate
 from rota.model.decide import Completed
-from rota.model.values import Template, TemplateState
+from rota.model.definitions import Template, TemplateState
 from rota.ports.turns import Choice
 from tests.stores.desk import ANNA
 

@@ -5,9 +5,10 @@ from datetime import UTC, date, datetime
 import pytest
 
 from rota.model.decide import Completed, Failed, Skipped
+from rota.model.definitions import Organization
 from rota.model.gate import Scope
 from rota.model.schedules import Calendar, CatchUp, Fate, Overlap, ScheduleState
-from rota.model.values import SECOND, Organization, instant
+from rota.model.values import SECOND, instant
 from rota.ports.schedules import Ledger, cursor_of
 from rota.ports.store import Where
 from tests.stores.desk import ANNA, START

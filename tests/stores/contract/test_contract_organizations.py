@@ -3,8 +3,8 @@
 import pytest
 
 from rota.errors import NotFound, Refused, UnknownOrganization
+from rota.model.definitions import Organization, OrganizationState, User
 from rota.model.gate import Role, Scope
-from rota.model.values import Organization, OrganizationState, User
 from rota.ports.turns import Choice
 from tests.stores.desk import ANNA, inside
 

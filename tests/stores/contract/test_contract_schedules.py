@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from rota.errors import DependencyCycle, InvalidSchedule, NotFound, ScheduleExists, StillNeeded, UnknownTemplate
+from rota.model.definitions import Organization
 from rota.model.gate import Scope
 from rota.model.schedules import Calendar, CatchUp, Fate, Kind, OnCompletion, Overlap, ScheduleState, Timing
-from rota.model.values import SECOND, Organization
+from rota.model.values import SECOND
 from rota.ports.store import DefinitionsChanged, Where
 from tests.stores.desk import ANNA, START
 from tests.stores.timekeeper import Timekeeper

@@ -405,3 +405,28 @@ def test_a_retried_direct_execution_is_an_ordinary_job(desk):
     new = retry(desk, reservation.job_id)
     assert (new.origin, new.held) == ("api", None)
     assert desk.claim_one().job_id == inside(new.id)
+
+
+# ---- a look that is taken with the edit --------------------------------------------------------------------------------
+
+
+def test_a_check_is_given_the_chain_and_may_refuse_the_edit(desk):
+    root = desk.add()
+    before = desk.store.job(root)
+    chains = []
+    change(desk, root, priority=60, check=chains.append)
+    assert [[job.id for job in chain] for chain in chains] == [[outside(root)]]
+    assert chains[0] == [before], "as it stood before the edit"
+
+    def refuse(_chain):
+        raise NotFound("not as I have seen it")
+
+    seen = desk.store.job(root)
+    for edit in (
+        lambda: change(desk, root, priority=70, check=refuse),
+        lambda: move(desk, root, front=True, check=refuse),
+        lambda: cancel(desk, root, check=refuse),
+    ):
+        with pytest.raises(NotFound, match="as I have seen"):
+            edit()
+        assert desk.store.job(root) == seen

@@ -1,4 +1,4 @@
-"""Least privilege: a worker, a submitter and a reader, each with exactly the rights that `rota grants` prints."""
+"""Least privilege: a worker, a submitter, a reader and a server, each with exactly the rights that `rota grants` prints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from psycopg import sql
 from rota import NewJob, Rota, Settings, Status
 from rota.errors import DuplicateJob, InvalidOption, RateLimited, StoreUnusable
 from rota.stores.postgres.expected import expected
-from rota.stores.postgres.grants import KINDS, statements, wanted
+from rota.stores.postgres.grants import KINDS, PRIVATE, statements, wanted
 from tests.support.postgres import shared_server
 from tests.support.waiting import eventually
 
@@ -264,11 +264,71 @@ def test_a_reader_reads_everything_and_writes_nothing(as_role, raw_as):
                 raw.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
 
 
+# ---- keys to the front door -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["worker", "submitter", "reader"])
+def test_nobody_but_a_server_learns_anything_of_tokens(raw_as, kind):
+    with raw_as(kind) as raw:
+        for statement in (
+            "SELECT name FROM tokens",
+            "SELECT hash FROM tokens",
+            "UPDATE tokens SET user_name = NULL",
+            "INSERT INTO sessions SELECT",
+            "SELECT token_id FROM sessions",
+            "UPDATE sessions SET expires_at = 1",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                raw.execute(statement)
+
+
+@pytest.mark.parametrize("kind", ["submitter", "reader"])
+@pytest.mark.parametrize("table", sorted(PRIVATE))
+def test_what_is_private_is_not_even_counted_by_those_who_do_not_need_it(raw_as, kind, table):
+    with raw_as(kind) as raw, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        raw.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(table)))
+
+
+def test_a_server_lets_people_in_and_does_what_they_ask(as_role):
+    rota = as_role("server", Settings(retention=0, session_ttl=60))
+    register(rota)
+    rota.create_organization("acme")
+    rota.add_user("root", role="system_manager")
+    made = rota.create_token("shop", user="root", permits=["manage"], actor="root")
+    who = rota.authenticate(made.secret)
+    session = rota.open_session(made.secret)
+    assert rota.session(session.secret) == who
+    job = rota.enqueue("echo", {"text": "over HTTP"}, actor=who)
+    rota.pause(organization="acme", actor=who)
+    rota.resume(organization="acme", actor=who)
+    rota.set_calendar("days", ["2026-12-25"], actor=who)
+    rota.delete_calendar("days", actor=who)
+    rota.turn()
+    assert rota.get(job.id, actor=who).status is Status.COMPLETED
+    rota.revoke_token(made.token.id, actor=who)
+    rota.remove_organization("acme", actor=who)
+
+
+def test_a_server_can_not_rewrite_the_audit_or_forget_a_token(raw_as):
+    with raw_as("server") as raw:
+        for statement in ("DELETE FROM audit", "UPDATE audit SET actor = 'x'", "DELETE FROM tokens", "DROP TABLE tokens"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                raw.execute(statement)
+
+
+def test_a_worker_forgets_sessions_that_are_over(as_role):
+    rota = as_role("worker", Settings(retention=0, retention_interval=0.05))
+    with rota.running():
+        eventually(rota.workers)
+    assert rota._open().store.forget_sessions(before=0, limit=10) == 0
+
+
 def test_the_doctor_knows_what_each_is_for(as_role):
     said = {kind: next(each for each in as_role(kind).doctor() if each.name == "rights") for kind in KINDS}
     assert said["worker"].state == "ok"
     assert "can submit;" in said["submitter"].text
     assert "can read;" in said["reader"].text
+    assert "can serve, work" in said["server"].text
 
 
 # ---- the statements -------------------------------------------------------------------------------------------------
@@ -295,6 +355,6 @@ def test_a_role_has_a_plain_name(role):
         statements("worker", role, "rota")
 
 
-def test_there_are_three_kinds():
-    with pytest.raises(InvalidOption, match="worker, submitter or reader"):
+def test_there_are_four_kinds():
+    with pytest.raises(InvalidOption, match="worker, submitter, reader or server"):
         statements("boss", "ada", "rota")

@@ -3,7 +3,7 @@
 import pytest
 
 from rota.errors import TemplateInUse
-from rota.model.values import Template
+from rota.model.definitions import Template
 from rota.stores.relational import definitions
 from tests.stores.desk import ANNA
 

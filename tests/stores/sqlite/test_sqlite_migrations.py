@@ -274,6 +274,10 @@ def before_schedules(path, monkeypatch):
     real = migrate._migrations()
     monkeypatch.setattr(migrate, "_migrations", lambda: {number: text for number, text in real.items() if number <= 2})
     desk = Desk(opened(path))
+    raw = apsw.Connection(str(path))
+    # Turns look for webhooks, which there were none of.
+    raw.execute("CREATE TABLE endpoints (organization_id, root_id, state, dropped_at)")
+    raw.execute("CREATE INDEX endpoints_open ON endpoints (organization_id, root_id) WHERE state = 'ENABLED' AND dropped_at IS NULL")
     parent = desk.add()
     child = desk.add("child", depends_on=(parent,))
     met = desk.add("met")
@@ -282,6 +286,8 @@ def before_schedules(path, monkeypatch):
     group = desk.grouped([desk.row("g"), desk.row("g")])
     desk.add("skips", depends_on=(parent,), on_parent_failure="skip")
     before = desk.snapshot(), edges(path)
+    raw.execute("DROP TABLE endpoints")
+    raw.close()
     desk.store.close()
     monkeypatch.undo()
     return before, parent, child, group

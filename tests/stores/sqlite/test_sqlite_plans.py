@@ -64,7 +64,7 @@ def plan_of(raw, text, values=None):
 
 
 HARMLESS = re.compile(
-    r"SCAN (p|oldest|picked|own|busy|job_log"
+    r"SCAN (p|oldest|picked|own|busy|job_log|share"
     r"|\(subquery-\d+\)|CONSTANT ROW|line|step|up|back|lane|word|gone|\w+ VIRTUAL TABLE .*)$"
 )
 
@@ -181,6 +181,15 @@ HOT = {
     "newer_job_of_type": ["rowid>?)"],
     "ended_job_of_type": ["jobs USING COVERING INDEX jobs_finished (job_type=?"],
     "span": ["SEARCH jobs"],
+    "marks": ["SEARCH jobs", "SEARCH audit"],
+    "made_in": ["j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"],
+    "ended_since": [
+        "jobs USING COVERING INDEX jobs_finished (job_type>?)",
+        "jobs USING COVERING INDEX jobs_finished (job_type=? AND finished_at>?)",
+    ],
+    "jobs_now": [f"j {BY_NUMBER}"],
+    "definition_changes": ["audit USING INTEGER PRIMARY KEY (rowid>?)"],
+    "count_queued_line": ["jobs USING COVERING INDEX jobs_tail (priority=? AND organization_id=?)"],
     "beat_of_schedules": [
         "schedules USING INDEX schedules_due (<expr>=? AND next_trigger_at>?)",
         "job_edges USING INDEX edges_until (until>?)",
@@ -214,6 +223,41 @@ HOT = {
     "awaited_schedules": ["(job_id=?)", "e USING PRIMARY KEY (child=?)"],
     "occurrences_everywhere": ["o USING INDEX occurrences_time (due_at>? AND due_at<?)", "jobs_retry (retry_of=?)", "(job_id=?)"],
     "occurrences_reaching": ["o USING INDEX occurrences_spans (last_due_at>?)", "jobs_retry (retry_of=?)"],
+    "ready_lanes": [
+        "p USING INDEX jobs_ready (job_type=? AND priority<?)",
+        "p USING INDEX jobs_ready (job_type>?)",
+        "p USING INDEX jobs_ready (job_type=? AND priority=?)",
+        f"j {BY_NUMBER}",
+    ],
+    "held_lanes": [
+        "p USING COVERING INDEX jobs_held (held=? AND job_type>?)",
+        "p USING COVERING INDEX jobs_held (held>?)",
+        "p USING COVERING INDEX jobs_held (held=? AND job_type=?)",
+    ],
+    "line_lanes": ["jobs USING INDEX jobs_tail (priority=? AND organization_id=?)"],
+    "blocked_lanes_of": ["jobs USING INDEX jobs_blocked (organization_id=? AND blockers>?)"],
+    "due_lane": ["jobs USING COVERING INDEX jobs_due (priority=? AND run_at>? AND run_at<?)"],
+    "due_lane_of": ["jobs USING INDEX jobs_due (priority=? AND run_at>? AND run_at<?)"],
+    "shown": [f"j {BY_NUMBER}", "r USING COVERING INDEX sqlite_autoindex_jobs_1 (job_id=?)"],
+    "dead_lately": ["jobs USING COVERING INDEX jobs_unhappy (status=?)", f"j {BY_NUMBER}", "jobs_retry (retry_of=?)"],
+    "unfired": ["o USING INDEX occurrences_unfired (last_due_at>?)", "s USING INDEX sqlite_autoindex_schedules_1 (schedule_id=?)"],
+    "figures": ["stats_hourly USING PRIMARY KEY (hour>?)"],
+    "hourly": ["stats_hourly USING PRIMARY KEY (hour>?)"],
+    "metas": [f"j {BY_NUMBER}"],
+    "any_endpoints": ["endpoints USING INDEX endpoints_open (organization_id>?)"],
+    "hooked_ends": [
+        f"j {BY_NUMBER}",
+        "h USING INDEX endpoints_open (organization_id=? AND root_id=?)",
+        f"r {BY_NUMBER}",
+        "jobs_retry (retry_of=?)",
+    ],
+    "open_lanes": ["outbox USING INDEX outbox_lanes (lane>?)", "o USING INDEX outbox_lanes (lane=?)"],
+    "take_mail": ["outbox USING INDEX outbox_lanes (lane=? AND next_attempt_at<?)"],
+    "parcels": ["o USING INTEGER PRIMARY KEY (rowid=?)", "h USING INDEX sqlite_autoindex_endpoints_1 (endpoint_id=?)"],
+    "settle_mail": ["outbox USING INTEGER PRIMARY KEY (rowid=?)"],
+    "deliveries_of_endpoint": ["o USING INDEX outbox_endpoint (endpoint_id=? AND outbox_id<?)"],
+    "deliveries_of_organization": ["o USING INDEX outbox_organization (organization_id=? AND outbox_id<?)"],
+    "forget_deliveries": ["outbox USING COVERING INDEX outbox_over (<expr><?)"],
     "schedules_called": ["schedules USING INDEX schedules_called (name=?)"],
     "occurrences_of_schedule": ["o USING PRIMARY KEY (schedule_id=? AND due_at>? AND due_at<?)", "jobs_retry (retry_of=?)", "(job_id=?)"],
     "forget_occurrences": ["o USING INDEX occurrences_time (due_at<?)", "n USING PRIMARY KEY (schedule_id=? AND due_at>?)"],
@@ -290,7 +334,7 @@ def test_a_page_of_the_ledger_looks_at_a_page_of_rows_however_deep_it_lies(raw):
     assert abs(middle - first) + abs(deep - first) < 10_000
 
 
-COUNTS_FOR_PEOPLE = {"ahead", "queued_count", "count_pending", "count_pending_of", "count_running", "count_types"}
+COUNTS_FOR_PEOPLE = {"ahead", "queued_count", "count_pending", "count_pending_of", "count_running", "count_types", "count_queued"}
 SMALL_INDEXES = {
     "live_job_of_type",  # asked once, before a template is dropped, and outside of the transaction; see above
     "running_by_kind",  # limits count what runs: as many rows as there are slots; see above
@@ -298,10 +342,14 @@ SMALL_INDEXES = {
     "zoned_schedules",  # of schedules, and only when the zones' own rules have changed
     "queue_order",  # the whole line, at the end of a copy
     "workers",  # of what runs: as many rows as there are slots
+    "running_now",  # of what runs too, and up to a bound
+    "blocked_lanes",  # of what is blocked, up to a bound
+    "progress_now",  # the same
 }
 FRAGMENTS = {
+    *("token_columns", "hooked_columns", "is_told", "endpoint_columns", "is_open", "delivery_columns", "of_state"),
     *("candidates", "candidates_slim", "candidates_arm", "claimed_columns", "claimed_head", "claimed_rest", "checkpoint_before"),
-    *("job_columns", "worker_columns"),
+    *("job_columns", "watched_columns", "worker_columns"),
     *("new_columns", "new_values", "template_columns", "this_template", "find", "size", "made", "matching"),
     *("schedule_columns", "due_columns", "due_surroundings", "occurrence_columns", "occurrence_filter", "occurrence_outcome"),
 }

@@ -59,6 +59,7 @@ def checkup(db: Db, where: Address, settings: Settings, now: Instant, *, machine
         "rights": partial(upkeep.rights, db, where),
         "due jobs": partial(shared.overdue, db, now),
         "outbox": partial(shared.outbox, db, now),
+        "webhooks": partial(shared.webhooks, db, settings, now),
     }
     return look_at(checks, (psycopg.Error,))
 

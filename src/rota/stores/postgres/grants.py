@@ -14,9 +14,11 @@ from rota.errors import InvalidOption
 from rota.stores.postgres.expected import expected
 
 PLAIN_ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_$-]{0,62}")
-KINDS = ("worker", "submitter", "reader")
+KINDS = ("worker", "submitter", "reader", "server")
 ALL = "*"
-"""Every table and view of the schema."""
+"""Every table and view of the schema, but those that are `PRIVATE`."""
+PRIVATE = frozenset({"tokens", "sessions", "hook_secrets"})
+"""Digests of keys, and secrets: for nobody but those who need them."""
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -30,19 +32,26 @@ class Grant(msgspec.Struct, frozen=True):
     @property
     def names(self) -> list[str]:
         """Return what it is about."""
-        return sorted(expected().tables | expected().views) if self.on == ALL else self.on.split()
+        return sorted((expected().tables | expected().views) - PRIVATE) if self.on == ALL else self.on.split()
 
 
 NUMBERS = Grant("USAGE", "job_numbers", kind="sequence")
-RIGHTS = {
+RIGHTS: dict[str, tuple[Grant, ...]] = {
     "worker": (
         Grant("SELECT", ALL),
         Grant("INSERT, UPDATE, DELETE", "job_facts job_live run_notes job_edges job_groups ended_roots direct_reservations dedup rate_log"),
-        Grant("INSERT, UPDATE, DELETE", "outbox queue_clock stats_hourly stats_total schedules occurrences occurrences_told workers"),
+        Grant(
+            "INSERT, UPDATE, DELETE", "outbox queue_clock stats_hourly stats_total schedules occurrences occurrences_told workers endpoints"
+        ),
         Grant("INSERT, DELETE", "job_ends"),
         Grant("INSERT, UPDATE", "templates"),
         Grant("INSERT", "audit"),
         Grant("UPDATE", "meta"),
+        # Retention removes what is over.
+        Grant("SELECT", "sessions", columns="hash expires_at"),
+        Grant("DELETE", "sessions"),
+        # It signs what it sends.
+        Grant("SELECT", "hook_secrets"),
         NUMBERS,
     ),
     # Through the view `jobs` it sees jobs without their params; it can neither change nor end one.
@@ -54,6 +63,9 @@ RIGHTS = {
             columns="number job_id organization_id template_id job_type origin root_id retry_of attempt unique_key schedule_id created_at",
         ),
         Grant("INSERT", "job_facts job_live job_edges"),
+        # A job's own webhook.
+        Grant("INSERT", "endpoints"),
+        Grant("SELECT", "endpoints", columns="endpoint_id"),
         Grant("UPDATE", "job_edges", columns="needs on_failure source resolved_at"),
         Grant("SELECT, INSERT, UPDATE, DELETE", "dedup rate_log"),
         Grant("DELETE", "queue_clock"),
@@ -61,6 +73,14 @@ RIGHTS = {
     ),
     "reader": (Grant("SELECT", ALL),),
 }
+# What serves HTTP does what people ask for, managers too, and runs a worker where it is `rota up`.
+RIGHTS["server"] = (
+    *RIGHTS["worker"],
+    Grant("SELECT, INSERT, UPDATE", "tokens"),
+    Grant("SELECT, INSERT, UPDATE, DELETE", "sessions"),
+    Grant("INSERT, UPDATE, DELETE", "organizations users pauses calendars hook_secrets"),
+    Grant("DELETE", "templates"),
+)
 
 
 def statements(kind: str, role: str, schema: str) -> list[str]:

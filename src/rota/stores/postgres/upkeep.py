@@ -126,7 +126,7 @@ def rights(db: Db, where: Address) -> Iterator[Finding]:
     lacks = {kind: _missing(db, where, kind) for kind in KINDS}
     able = [kind for kind, missing in lacks.items() if not missing]
     if "worker" in able:
-        yield ok("rights", f"role {role!r} can work, submit and read")
+        yield ok("rights", f"role {role!r} can {'serve, ' if 'server' in able else ''}work, submit and read")
         return
     first = ", ".join(lacks["worker"][:MISSING_SHOWN]) + (", …" if len(lacks["worker"]) > MISSING_SHOWN else "")
     text = (

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rota.model.findings import Finding, advice, ok, problem, span_text
-from rota.model.values import SECOND, Instant
+from rota.model.settings import Settings
+from rota.model.values import SECOND, Instant, dashed
 from rota.stores.relational.db import Db
 
 OVERDUE_S = 60
 """A job whose time has come is queued within a second where a worker turns: this late, none does."""
+
+SHOWN = 5
 
 
 def overdue(db: Db, now: Instant) -> Iterator[Finding]:
@@ -34,3 +37,13 @@ def outbox(db: Db, now: Instant) -> Iterator[Finding]:
     else:
         late = span_text((now - oldest) / SECOND)
         yield advice("outbox", f"{count:,} messages are overdue, the oldest by {late}", "see whether their targets answer, and worker logs")
+
+
+def webhooks(db: Db, settings: Settings, now: Instant) -> Iterator[Finding]:
+    """Look for webhooks that have failed for long."""
+    failing = db.rows("failing_endpoints", before=now - round(settings.webhook_failing * SECOND), limit=SHOWN)
+    for endpoint_id, organization, since, error in failing:
+        text = f"webhook {dashed(endpoint_id)} of {organization} has failed for {span_text((now - since) / SECOND)}: {error or 'no answer'}"
+        yield advice("webhooks", text, "see its receiver; `rota webhook deliveries` says more, `rota webhook change --disable` ends it")
+    if not failing:
+        yield ok("webhooks", "none has failed for long")

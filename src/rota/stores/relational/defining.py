@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import Actor
-from rota.model.values import Instant, Organization, OrganizationState, Template, TemplateState, User
+from rota.model.values import Instant
 from rota.stores.relational import definitions, organizations
 from rota.stores.relational.base import Base, Hold
 
@@ -27,20 +28,27 @@ class Defining(Base):
             self._write(lambda db: definitions.put_templates(db, news, actor, now))
 
     def set_template(
-        self, template: Template, *, actor: Actor, now: Instant, overrides: dict[str, object], unset: Sequence[str] = ()
+        self,
+        template: Template,
+        *,
+        actor: Actor,
+        now: Instant,
+        overrides: dict[str, object],
+        unset: Sequence[str] = (),
+        version: int | None = None,
     ) -> Template:
         """Set and take back overrides."""
-        return self._write(lambda db: definitions.set_template(db, template, actor, now, overrides=overrides, unset=unset))
+        return self._write(lambda db: definitions.set_template(db, template, actor, now, overrides=overrides, unset=unset, version=version))
 
-    def set_template_state(self, name: str, state: TemplateState, *, actor: Actor, now: Instant) -> Template:
+    def set_template_state(self, name: str, state: TemplateState, *, actor: Actor, now: Instant, version: int | None = None) -> Template:
         """Enable, disable or archive a template."""
-        return self._write(lambda db: definitions.set_template_state(db, name, state, actor, now))
+        return self._write(lambda db: definitions.set_template_state(db, name, state, actor, now, version=version))
 
-    def drop_template(self, name: str, *, actor: Actor, now: Instant) -> None:
+    def drop_template(self, name: str, *, actor: Actor, now: Instant, version: int | None = None) -> None:
         """Remove a template that has no jobs."""
         with self._reading() as db:
             newest = definitions.look_for_jobs(db, name)
-        self._write(lambda db: definitions.drop_template(db, name, actor, now, newest=newest), hold=Hold.STILL)
+        self._write(lambda db: definitions.drop_template(db, name, actor, now, newest=newest, version=version), hold=Hold.STILL)
 
     def templates(self) -> list[Template]:
         """Return every template."""

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from rota.errors import TemplateInUse, UnknownTemplate
+from rota.errors import ChangedMeanwhile, TemplateInUse, UnknownTemplate
+from rota.model.definitions import Template, TemplateState
 from rota.model.gate import Actor
-from rota.model.values import Held, Instant, Template, TemplateState, moment
+from rota.model.values import Held, Instant, moment
 from rota.stores.relational import limits
 from rota.stores.relational.db import Db
 from rota.stores.relational.verbs import audit
@@ -30,9 +31,19 @@ def put_templates(db: Db, templates: Sequence[Template], actor: Actor, now: Inst
         db.change("advance_definitions")
 
 
-def set_template(db: Db, template: Template, actor: Actor, now: Instant, *, overrides: dict[str, object], unset: Sequence[str]) -> Template:
+def set_template(
+    db: Db,
+    template: Template,
+    actor: Actor,
+    now: Instant,
+    *,
+    overrides: dict[str, object],
+    unset: Sequence[str],
+    version: int | None = None,
+) -> Template:
     """Set and take back overrides, making the template if it is not there."""
     present = _find(db, template.name)
+    _check_version(template.name, present, version)
     before = {} if present is None else present.overrides
     after = {name: value for name, value in (before | overrides).items() if name not in unset}
     if present is not None and after == before:
@@ -46,9 +57,10 @@ def set_template(db: Db, template: Template, actor: Actor, now: Instant, *, over
     return _there(db, template.name)
 
 
-def set_template_state(db: Db, name: str, state: TemplateState, actor: Actor, now: Instant) -> Template:
+def set_template_state(db: Db, name: str, state: TemplateState, actor: Actor, now: Instant, *, version: int | None = None) -> Template:
     """Enable, disable or archive a template."""
     before = _there(db, name)
+    _check_version(name, before, version)
     if not db.change("set_template_state", name=name, state=state, now=now):
         return before
     db.change("advance_definitions")
@@ -67,9 +79,10 @@ def look_for_jobs(db: Db, name: str) -> int:
     return newest
 
 
-def drop_template(db: Db, name: str, actor: Actor, now: Instant, *, newest: int) -> None:
+def drop_template(db: Db, name: str, actor: Actor, now: Instant, *, newest: int, version: int | None = None) -> None:
     """Remove a template that had no jobs up to the `newest`. Its row stays: what refers to it can still be read."""
     template = _there(db, name)
+    _check_version(name, template, version)
     if db.value("newer_job_of_type", newest=newest, job_type=template.job_type):
         raise _in_use(name, "jobs that wait or run")
     if db.value("schedule_of_template", template_id=template.id):
@@ -78,6 +91,13 @@ def drop_template(db: Db, name: str, actor: Actor, now: Instant, *, newest: int)
     db.change("advance_definitions")
     said = {"state": template.state, "defaults": template.defaults, "overrides": template.overrides}
     audit(db, actor, now, "template.drop", ("template", name), before=said)
+
+
+def _check_version(name: str, present: Template | None, version: int | None) -> None:
+    """Refuse a change of what the caller has not seen; 0 is the version of what is not there."""
+    has = 0 if present is None else present.version
+    if version is not None and version != has:
+        raise ChangedMeanwhile(f"template {name!r}", has=has, given=version)
 
 
 def templates(db: Db) -> list[Template]:

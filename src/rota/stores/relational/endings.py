@@ -12,12 +12,12 @@ from rota.model.groups import PREDECESSOR_FAILED, REST_ENDS, OnFailure
 from rota.model.states import RUN_END, ErrorType, Status
 from rota.model.values import Instant
 from rota.ports.turns import Ending, Turn, Turned
-from rota.stores.relational import edges, limits, stats
+from rota.stores.relational import edges, limits, mail, stats
 from rota.stores.relational.db import Db
 from rota.stores.relational.queue import numbers_json
 
 _encode = msgspec.json.Encoder().encode
-_open_endings = msgspec.json.Decoder(list[tuple[int, int, str, str | None]])
+_still_open = msgspec.json.Decoder(list[tuple[int, int, str, str | None]])
 _numbers = msgspec.json.Decoder(list[int])
 
 SETTLE_MAX = 500
@@ -38,6 +38,10 @@ class Finished(msgspec.Struct):
     def count(self, db: Db) -> None:
         """Add them to the figures."""
         db.count(self.figures)
+
+    def tell(self, db: Db, now: Instant, turned: Turned) -> None:
+        """Write the messages about them, for there are webhooks."""
+        turned.told |= mail.tell_of(db, self.fresh, now, hooked=True)
 
     def follow(self, db: Db, now: Instant, *, over_limit: bool, waited_for: bool, reserved: bool) -> None:
         """Do what their end means to others: to who was parked, to who waits for them, to a direct execution."""
@@ -62,30 +66,33 @@ def finish_plain(db: Db, request: Turn, turned: Turned) -> Finished:
     return Finished(fresh, list(done), figures)
 
 
-def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, worker_id: bytes) -> None:
-    """End attempts with all that belongs to each. If one can't be written, the batch is replayed one by one."""
+def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, worker_id: bytes, tell: bool = True) -> None:
+    """End attempts with all that belongs to each. If one can't be written, the batch is replayed one by one.
+
+    `tell`: webhooks are told of them.
+    """
     late = list(turned.late)
     try:
         with db.savepoint():
-            _finish_batch(db, endings, now, turned, worker_id)
+            _finish_batch(db, endings, now, turned, worker_id, tell=tell)
     except db.unwritable:
         turned.late = late
         for ending in endings:
-            _finish_alone(db, ending, now, turned, worker_id)
+            _finish_alone(db, ending, now, turned, worker_id, tell=tell)
 
 
-def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_id: bytes) -> None:
+def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_id: bytes, *, tell: bool) -> None:
     try:
         with db.savepoint():
-            _finish_batch(db, [ending], now, turned, worker_id)
+            _finish_batch(db, [ending], now, turned, worker_id, tell=tell)
     except db.unwritable as error:
         text = f"result could not be stored: {type(error).__name__}".encode(errors="replace").decode()
         turned.refused.append((ending.number, text))
         end = Transition(Status.DEAD_LETTER, error=text, error_type=ErrorType.PERMANENT)
-        _finish_batch(db, [Ending(ending.number, ending.at, end, end, ending.successor_id)], now, turned, worker_id)
+        _finish_batch(db, [Ending(ending.number, ending.at, end, end, ending.successor_id)], now, turned, worker_id, tell=tell)
 
 
-def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, worker_id: bytes) -> None:
+def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, worker_id: bytes, *, tell: bool) -> None:
     found = _Found.of(db, endings, worker_id)
     if found.late:
         _note_late(db, found.late, worker_id, turned)
@@ -93,6 +100,7 @@ def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turne
         return
     found.write(db, now)
     after_runs(db, found.numbers)
+    turned.told |= tell and found.tell(db, now)
     if found.chain_ends:
         turned.chains_ended = True
         after_chain_ends(db, found.bad_groups, found.chain_ends, now)
@@ -107,13 +115,14 @@ def is_light(end: Transition) -> bool:
     return end.successor is not None or end.status is Status.COMPLETED
 
 
-def finish_lightly(db: Db, endings: Sequence[Ending], now: Instant, *, worker_id: bytes) -> list[int]:
+def finish_lightly(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, worker_id: bytes) -> list[int]:
     """End attempts for whose chains nobody waits; return their numbers, still to be counted. Raise NotLight if there is more to it."""
     found = _Found.of(db, endings, worker_id)
     if found.late or not found.light:
         raise NotLight
     try:
         found.write(db, now)
+        turned.told |= found.tell(db, now)
     except db.unwritable:
         raise NotLight from None
     return found.numbers
@@ -129,13 +138,16 @@ class _Found(msgspec.Struct):
     bad_groups: list[str] = msgspec.field(default_factory=list)
     late: dict[int, Instant] = msgspec.field(default_factory=dict)
     light: bool = True
+    hooked: bool = False
+    """Somebody may want to be told of ends."""
 
     @classmethod
     def of(cls, db: Db, endings: Sequence[Ending], worker_id: bytes) -> _Found:
         """Look, and take what still runs."""
         numbers = numbers_json(ending.number for ending in endings)
-        still_open = {row[0]: row for row in _open_endings.decode(db.value("open_endings", numbers=numbers, worker_id=worker_id))}
-        found = cls()
+        rows, hooked = db.rows("open_endings", numbers=numbers, worker_id=worker_id)[0]
+        still_open = {row[0]: row for row in _still_open.decode(rows)}
+        found = cls(hooked=bool(hooked))
         for ending in endings:
             row = still_open.get(ending.number)
             if row is None:
@@ -164,6 +176,9 @@ class _Found(msgspec.Struct):
         db.change("finish_jobs", rows=_encode(self.jobs).decode())
         if self.successors:
             db.change("insert_successors", rows=_encode(self.successors).decode(), now=now)
+
+    def tell(self, db: Db, now: Instant) -> bool:
+        return mail.tell_of(db, self.numbers, now, hooked=self.hooked)
 
 
 def _run_row(ending: Ending, end: Transition) -> tuple[Any, ...]:
@@ -231,6 +246,7 @@ def after_chain_ends(db: Db, bad_groups: list[str], numbers: list[int], now: Ins
             dropped = [row[0] for row in ended]
             limits.freed(db, dropped)
             stats.tally(db, dropped)
+            mail.tell_of(db, dropped, now)
             edges.close(db, dropped, now)
             numbers = numbers + dropped
     edges.note_ended(db, numbers)
@@ -296,6 +312,7 @@ def end_waiting(
     gone = [number for number, _ in ended]
     limits.freed(db, gone)
     stats.tally(db, gone)
+    mail.tell_of(db, gone, now)
     edges.close(db, gone, now)
     after_chain_ends(db, bad_groups, gone, now)
     if tell:

@@ -12,7 +12,7 @@ from rota.model.ordering import GAP
 from rota.model.values import Enqueued, Instant, NewRow
 from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged
-from rota.stores.relational import edges, queue
+from rota.stores.relational import edges, mail, queue
 from rota.stores.relational.db import Db
 from rota.stores.relational.dependencies import Doom, Waits, end_doomed, waits_of
 from rota.stores.relational.submissions import Submissions
@@ -117,6 +117,8 @@ class _Intake:
         self._submissions.admit(row)
         self._add([row], self._waits([row]))
         self._submissions.note(row)
+        if row.webhook is not None:
+            mail.attach(self._db, row, self._now)
 
     def _waits(self, rows: list[NewRow]) -> Waits | None:
         first = rows[0]

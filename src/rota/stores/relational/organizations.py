@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from rota.errors import NotFound, Refused, UnknownOrganization
+from rota.model.definitions import Organization, OrganizationState, User
 from rota.model.gate import Actor, Role
-from rota.model.values import Held, Instant, Organization, OrganizationState, User, moment
+from rota.model.values import Held, Instant, moment
 from rota.stores.relational.db import Db
 from rota.stores.relational.limits import offer_again
 from rota.stores.relational.verbs import audit

@@ -87,7 +87,7 @@ def are_in_line(rows: Sequence[NewRow], now: Instant) -> bool:
 
 def is_uniform(row: NewRow) -> bool:
     """Say whether rows like this one, of one shape, can be written together."""
-    return not (row.unique_key or row.chosen or _is_tied(row))
+    return not (row.unique_key or row.chosen or row.webhook or _is_tied(row))
 
 
 def stands_alone(row: NewRow) -> bool:

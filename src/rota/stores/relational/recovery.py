@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rota.errors import DuplicateId
 from rota.model.decide import CRASH_ERROR, Transition
 from rota.model.states import ErrorType, RunStatus, Status
 from rota.model.values import Claimed, Instant, NewRow, WorkerInfo, moment
@@ -14,6 +15,7 @@ from rota.ports.turns import Ending, Reservation, Turned
 from rota.stores.relational.db import Db
 from rota.stores.relational.endings import SETTLE_MAX, after_chain_ends, after_runs, end_waiting, finish, settle
 from rota.stores.relational.intake import enqueue
+from rota.stores.relational.mail import tell_of
 from rota.stores.relational.turn import active_reservation
 
 _held = msgspec.json.Decoder(list[tuple[Claimed, int, str | None, str, int | None]])
@@ -101,6 +103,8 @@ def reserve(
     if active_reservation(db) is not None:
         return None
     added = enqueue(db, [row], now)[0]
+    if added.existing:
+        raise DuplicateId(f"id {row.job_id} is taken already: choose another")
     db.change(
         "insert_reservation",
         reservation_id=reservation_id,
@@ -162,6 +166,7 @@ def _close(db: Db, ending: Ending, held: Held, now: Instant) -> int:
     else:
         bad = [group_id] if group_id and end in {Status.DEAD_LETTER, Status.CANCELLED} else []
         after_chain_ends(db, bad, [ending.number], now)
+    tell_of(db, [ending.number], now)
     return 1
 
 

@@ -129,6 +129,7 @@ def _remove(db: Db, numbers: list[int]) -> None:
     groups = [group_id for (group_id,) in db.rows("groups_of", **text)]
     untally(db, numbers)
     db.change("remove_outbox", **text)
+    db.change("remove_endpoints", **text)
     db.change("remove_jobs", **text)
     if groups:
         db.change("remove_groups", groups=msgspec.json.encode(groups).decode())

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rota.errors import DependencyCycle, InvalidSchedule, NotFound, ScheduleExists, StillNeeded, UnknownTemplate
+from rota.errors import ChangedMeanwhile, DependencyCycle, InvalidSchedule, NotFound, ScheduleExists, StillNeeded, UnknownTemplate
 from rota.model.dependencies import find_circle
 from rota.model.gate import Actor, Scope
 from rota.model.schedule_options import as_options
@@ -143,9 +143,11 @@ def change(db: Db, schedule_id: str, change_: Change, actor: Actor, now: Instant
     return written
 
 
-def drop(db: Db, schedule_id: str, actor: Actor, now: Instant, *, close: Callable[[], object]) -> None:
+def drop(db: Db, schedule_id: str, actor: Actor, now: Instant, *, close: Callable[[], object], version: int | None = None) -> None:
     """Take a schedule out of sight after its ledger was closed."""
     before = live(db, schedule_id)
+    if version is not None and version != before.version:
+        raise ChangedMeanwhile(f"schedule {before.name!r}", has=before.version, given=version)
     needing = depending_on(db, before)
     if needing:
         raise StillNeeded(f"schedule {before.name!r} can't be deleted: it is needed by {', '.join(map(repr, needing[:5]))}")

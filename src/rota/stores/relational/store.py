@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,13 +12,17 @@ from rota.errors import NotFound
 from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.values import Claimed, Enqueued, Group, Instant, Job, NewRow, PurgeCursor, Purged, WorkerInfo, dashed
 from rota.ports.places import Place
-from rota.ports.store import Adopted, Held, NewGroup
+from rota.ports.store import Adopted, Check, Held, NewGroup
 from rota.ports.turns import Ending, Peek, Reservation, Turn, Turned
-from rota.stores.relational import adopting, dependencies, groups, intake, queue, recovery, retention, turn, verbs
+from rota.stores.relational import adopting, dependencies, groups, intake, queue, reads, recovery, retention, turn, verbs
+from rota.stores.relational.access import Admitting
 from rota.stores.relational.base import Hold
 from rota.stores.relational.db import Db
 from rota.stores.relational.defining import Defining
 from rota.stores.relational.endings import NotLight
+from rota.stores.relational.events import Watched
+from rota.stores.relational.hooks import Hooking
+from rota.stores.relational.overseeing import Overseeing
 from rota.stores.relational.reading import Reading
 from rota.stores.relational.timing import Timing
 
@@ -27,7 +31,7 @@ CLAIM_MANY = 32
 _numbers = msgspec.json.Decoder(tuple[int, ...])
 
 
-class RelationalStore(Reading, Defining, Timing):
+class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched, Hooking):
     """Implements `rota.ports.store.Store`, but for how a dialect opens, writes, reads and hears of others."""
 
     # ---- the queue --------------------------------------------------------------------------------------------
@@ -91,9 +95,9 @@ class RelationalStore(Reading, Defining, Timing):
         with self._reading() as db:
             return recovery.holding(db, worker_id)
 
-    def cancel(self, job_id: str, *, actor: Actor, now: Instant, reason: str | None = None) -> Job:
+    def cancel(self, job_id: str, *, actor: Actor, now: Instant, reason: str | None = None, check: Check | None = None) -> Job:
         """Cancel a chain."""
-        return self._verb(lambda db: verbs.cancel(db, job_id, actor, now, reason))
+        return self._verb(_checked(check, job_id, lambda db: verbs.cancel(db, job_id, actor, now, reason)))
 
     def change(
         self,
@@ -104,15 +108,28 @@ class RelationalStore(Reading, Defining, Timing):
         priority: int | None = None,
         params: str | None = None,
         run_at: Instant | None = None,
+        check: Check | None = None,
     ) -> Job:
         """Change a waiting job."""
-        return self._verb(lambda db: verbs.change(db, job_id, actor, now, priority=priority, params=params, run_at=run_at))
+
+        def work(db: Db) -> str:
+            return verbs.change(db, job_id, actor, now, priority=priority, params=params, run_at=run_at)
+
+        return self._verb(_checked(check, job_id, work))
 
     def move(
-        self, job_id: str, *, actor: Actor, now: Instant, before: str | None = None, after: str | None = None, front: bool = False
+        self,
+        job_id: str,
+        *,
+        actor: Actor,
+        now: Instant,
+        before: str | None = None,
+        after: str | None = None,
+        front: bool = False,
+        check: Check | None = None,
     ) -> Job:
         """Reorder a QUEUED job."""
-        return self._verb(lambda db: verbs.move(db, job_id, actor, now, before=before, after=after, front=front))
+        return self._verb(_checked(check, job_id, lambda db: verbs.move(db, job_id, actor, now, before=before, after=after, front=front)))
 
     def retry(self, job_id: str, *, new_id: str, actor: Actor, now: Instant) -> Job:
         """Add a successor to an ended chain."""
@@ -257,3 +274,16 @@ class RelationalStore(Reading, Defining, Timing):
         if group is None:
             raise NotFound(f"there is no group {dashed(group_id)} in this store")
         return group
+
+
+def _checked(check: Check | None, job_id: str, work: Callable[[Db], str]) -> Callable[[Db], str]:
+    """Return the work with a look at the chain before it, if one is asked for."""
+    if check is None:
+        return work
+
+    def checked(db: Db) -> str:
+        if chain := [reads.job_from(row) for row in db.rows("chain", job_id=job_id)]:
+            check(chain)
+        return work(db)
+
+    return checked

@@ -45,7 +45,7 @@ TABLES: tuple[Table, ...] = (
         "organizations",
         "organization_id",
         text="organization_id display_name state",
-        whole="max_running max_queued max_priority created_at",
+        whole="max_running max_queued max_priority created_at signs",
     ),
     _table("users", "name", text="name organization_id role permissions state created_by", whole="created_at updated_at"),
     _table(
@@ -57,6 +57,15 @@ TABLES: tuple[Table, ...] = (
         whole="max_running concurrency rate_limit rate_window submit_limit submit_window queue_ttl payload_max dedup_window version"
         " created_at updated_at dropped_at",
     ),
+    _table(
+        "tokens",
+        "token_id",
+        id="token_id",
+        digest="hash",
+        text="name user_name permits created_by",
+        whole="created_at expires_at revoked_at last_used_at",
+    ),
+    _table("sessions", "hash", digest="hash", id="token_id", whole="created_at expires_at ended_at"),
     _table("calendars", "organization_id name", text="organization_id name description days created_by", whole="created_at updated_at"),
     _table(
         "schedules",
@@ -100,10 +109,18 @@ TABLES: tuple[Table, ...] = (
     _table(
         "outbox",
         "outbox_id",
-        id="job_id run_id",
-        whole="outbox_id attempts next_attempt_at created_at delivered_at",
-        text="event target payload last_error",
+        id="job_id run_id endpoint_id",
+        whole="outbox_id attempts next_attempt_at created_at delivered_at last_status last_attempt_at gave_up_at",
+        text="event target payload last_error organization_id lane",
     ),
+    _table(
+        "endpoints",
+        "endpoint_id",
+        id="endpoint_id root_id",
+        text="organization_id url description events job_types state reason last_error created_by",
+        whole="with_result failing_since last_status version created_at updated_at dropped_at",
+    ),
+    _table("hook_secrets", "owner", text="owner secret previous", whole="created_at previous_until"),
     _table(
         "stats_hourly",
         "hour organization_id job_type status bucket",

@@ -43,9 +43,22 @@ class Timing(Base):
             )
         )
 
-    def drop_schedule(self, schedule_id: str, decide: Decide, *, actor: Actor, now: Instant, definitions: int | None = None) -> None:
+    def drop_schedule(
+        self,
+        schedule_id: str,
+        decide: Decide,
+        *,
+        actor: Actor,
+        now: Instant,
+        definitions: int | None = None,
+        version: int | None = None,
+    ) -> None:
         """Close the ledger and take a schedule out of sight."""
-        self._write(lambda db: schedules.drop(db, schedule_id, actor, now, close=firing.closing(db, schedule_id, decide, now, definitions)))
+        self._write(
+            lambda db: schedules.drop(
+                db, schedule_id, actor, now, close=firing.closing(db, schedule_id, decide, now, definitions), version=version
+            )
+        )
 
     def schedules(
         self, *, scope: Scope = EVERYTHING, name: str | None = None, template: str | None = None, dropped: bool = False

@@ -37,6 +37,8 @@ def turn(db: Db, request: Turn) -> Turned:
     if request.endings:
         finish(db, request.endings, request.now, turned, worker_id=bytes.fromhex(request.worker_id))
     look = _bring_forward(db, request, turned, finished)
+    if look.hooked and finished is not None:
+        finished.tell(db, request.now, turned)
     if look.told(turned, request):
         _claim(db, request, turned, active_reservation(db) if look.reserved else None)
     return turned
@@ -58,8 +60,10 @@ def lightly(db: Db, request: Turn) -> Turned:
         raise NotLight
     if request.reports:
         keep(db, request.reports)
-    ended = finish_lightly(db, request.endings, request.now, worker_id=bytes.fromhex(request.worker_id)) if request.endings else []
+    ended = _end_lightly(db, request, turned) if request.endings else []
     finished = finish_plain(db, request, turned) if request.done else None
+    if look.hooked and finished is not None:
+        finished.tell(db, request.now, turned)
     if look.told(turned, request):
         _pick(db, request, turned, None, None)
     # Last of all, and all at once: other turns that count the same wait for it until the commit, and must not do so in a ring.
@@ -68,6 +72,10 @@ def lightly(db: Db, request: Turn) -> Turned:
     elif finished is not None:
         finished.count(db)
     return turned
+
+
+def _end_lightly(db: Db, request: Turn, turned: Turned) -> list[int]:
+    return finish_lightly(db, request.endings, request.now, turned, worker_id=bytes.fromhex(request.worker_id))
 
 
 class _Look(NamedTuple):
@@ -81,6 +89,8 @@ class _Look(NamedTuple):
     over_limit: bool
     waited_for: bool
     reserved: bool
+    hooked: bool
+    """Somebody may want to be told of ends."""
 
     @property
     def means_something(self) -> bool:

@@ -41,6 +41,7 @@ def checkup(db: Db, path: Path, settings: Settings, now: Instant, *, full: bool)
         "file": partial(_integrity, db, path, full=full),
         "due jobs": partial(shared.overdue, db, now),
         "outbox": partial(shared.outbox, db, now),
+        "webhooks": partial(shared.webhooks, db, settings, now),
     }
     if full:
         checks["references"] = partial(_references, db)

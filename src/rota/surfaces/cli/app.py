@@ -15,6 +15,7 @@ from rota.surfaces.cli import (
     dead,
     doctor,
     enqueue,
+    events,
     forecasting,
     graph,
     groups,
@@ -29,7 +30,10 @@ from rota.surfaces.cli import (
     steering,
     templates,
     tenants,
+    tokens,
+    top,
     verbs,
+    webhooks,
     workers,
 )
 from rota.surfaces.cli.acting import act_as_somebody
@@ -105,9 +109,11 @@ dead.register(dead_app)
 app.add_typer(dead_app, name="dead", rich_help_panel="Jobs")
 
 overview.register(app)
+top.register(app)
 doctor.register(app)
 forecasting.register(app)
 audit.register(app)
+events.register(app)
 steering.register(app)
 purge.register(app)
 promoting.register(app)
@@ -120,6 +126,14 @@ app.add_typer(organization_app, name="organization", rich_help_panel="Share")
 user_app = typer.Typer(help="People, and what they may do.", no_args_is_help=True)
 tenants.register_users(user_app)
 app.add_typer(user_app, name="user", rich_help_panel="Share")
+
+token_app = typer.Typer(help="Keys to the HTTP API and the dashboard.", no_args_is_help=True)
+tokens.register(token_app)
+app.add_typer(token_app, name="token", rich_help_panel="Share")
+
+webhook_app = typer.Typer(help="Who is told of ends, and what became of each message.", no_args_is_help=True)
+webhooks.register(webhook_app)
+app.add_typer(webhook_app, name="webhook", rich_help_panel="Share")
 
 # The last line: commands that are registered after it would be without --as.
 act_as_somebody(app)

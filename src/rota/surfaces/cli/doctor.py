@@ -55,7 +55,7 @@ def doctor(
 def grants(
     role: Annotated[str, typer.Argument(metavar="ROLE", help="A role of the database, which is there already.")],
     *,
-    kind: Annotated[str, typer.Option("--kind", metavar="KIND", help="What it is to be: worker, submitter or reader.")] = "worker",
+    kind: Annotated[str, typer.Option("--kind", metavar="KIND", help="What it is to be: worker, submitter, reader or server.")] = "worker",
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:

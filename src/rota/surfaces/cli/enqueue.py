@@ -69,6 +69,7 @@ def enqueue(
     ] = None,
     max_retries: Annotated[int | None, typer.Option(min=0, help="Retries after a failed attempt.")] = None,
     timeout: Annotated[timedelta | None, typer.Option(parser=duration, metavar="DURATION", help="How long an attempt may run.")] = None,
+    webhook: Annotated[str | None, typer.Option("--webhook", metavar="URL", help="Tell this URL of its ends.")] = None,
     organization: OrganizationOption = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the chain and print its result.")] = False,
     wait_timeout: Annotated[
@@ -95,6 +96,7 @@ def enqueue(
             on_parent_failure=on_parent_failure,
             max_retries=max_retries,
             timeout=None if timeout is None else timeout.total_seconds(),
+            webhook=webhook,
             organization=organization,
             actor=actor(),
         )

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from rota.model.states import Status
+from rota.surfaces.asked import request_id
 from rota.surfaces.cli.output import compact, one_line, took
 from rota.surfaces.cli.watch import Ended, Fresh, Snapshot
 
@@ -52,7 +53,14 @@ def tell(ended: Ended) -> None:
     job, run = ended.job, ended.run
     why = job.reason or (run.error if run and run.error else "") or (compact(run.result) if run else "")
     ran = f" after {took(job)}" if job.started_at else ""
-    fields = {"number": job.number, "job_id": job.id, "job_type": job.job_type, "status": str(job.status)}
+    fields = {
+        "number": job.number,
+        "job_id": job.id,
+        "attempt": job.attempt,
+        "job_type": job.job_type,
+        "organization": job.organization,
+        "status": str(job.status),
+    }
     log.log(
         LEVELS.get(job.status, logging.INFO),
         "%s %s %s%s%s",
@@ -79,13 +87,17 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the document."""
-        fields = {"at": _stamp(record), "level": record.levelname, "logger": record.name, "message": record.getMessage()}
-        job = getattr(record, "job", None)
-        if job is not None:
-            fields["job"] = job
+        fields: dict[str, object] = {"at": _stamp(record), "level": record.levelname, "logger": record.name, "message": record.getMessage()}
+        for name in ("job", "request"):
+            value = getattr(record, name, None)
+            if value is not None:
+                fields[name] = value
+        asked = request_id.get()
+        if asked is not None:
+            fields["request_id"] = asked
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(fields).decode()
+        return msgspec.json.encode(fields, enc_hook=str).decode()
 
 
 class Printing(logging.Handler):

@@ -1,4 +1,4 @@
-"""Running a worker under a terminal or a service manager: signals, the live view or log lines, and the way home."""
+"""Running a worker, and the front door, under a terminal or a service manager: signals, the live view or log lines, and the way home."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from types import FrameType
 from typing import Any, Protocol, Self
 
 from rota.engine.driver import Driver
-from rota.errors import StoreError
+from rota.errors import Refused, StoreError
+from rota.model.gate import Actor
+from rota.surfaces.cli.door import Where, opened
 from rota.surfaces.cli.journal import Journal, set_up
 from rota.surfaces.cli.output import console
 from rota.surfaces.cli.session import actor, path_of
@@ -45,9 +47,12 @@ class Screen(Protocol):
 class Stopper:
     """Listens for SIGINT and SIGTERM: the first lets running jobs finish, the second interrupts them."""
 
-    def __init__(self, start: Callable[[], Driver], grace_s: float) -> None:
-        """Take what starts the driver that will have to be stopped."""
+    def __init__(self, start: Callable[[], Driver], grace_s: float, *, stop: Callable[[Driver], None] = Driver.stop) -> None:
+        """Take what starts the driver that will have to be stopped, and what stops it where the process goes on."""
         self._start = start
+        self._stop = stop
+        self._switching = threading.Lock()
+        self._halted = False
         self._grace_s = grace_s
         self._asked = 0
         # A handler may interrupt the very wait it ends: unlike an Event, this queue allows that.
@@ -71,7 +76,7 @@ class Stopper:
     def done(self) -> bool:
         """Say whether the worker is home. One that ends without being asked is an error."""
         if self._way_home is None:
-            if not self.driver.running:
+            if not self.driver.running and not self._halted:
                 raise StoreError("the worker's thread ended by itself: its last log lines say why")
             return False
         return not self._way_home.is_alive()
@@ -91,10 +96,31 @@ class Stopper:
             log.info("interrupting what still runs")
 
     @property
+    def running(self) -> bool:
+        """Say whether the worker takes jobs."""
+        return self._way_home is None and not self._halted and self.driver.running
+
+    def start(self, *, actor: Actor) -> None:
+        """Let a worker that was stopped take jobs again."""
+        with self._switching:
+            if self._halted and self._way_home is None:
+                self.driver = self._start()
+                self._halted = False
+                log.info("the worker was started by %s", actor.name)
+
+    def stop(self, *, actor: Actor) -> None:
+        """Let the worker take no more jobs, and bring it home; the process stays, and may start one again."""
+        with self._switching:
+            if not self._halted and self._way_home is None:
+                log.info("the worker is stopped by %s; the process stays", actor.name)
+                self._halted = True
+                self._stop(self.driver)
+
+    @property
     def notice(self) -> str:
         """Say what happens now; nothing special until somebody asks."""
         if self._way_home is None:
-            return ""
+            return "the worker is stopped: it takes no jobs until somebody starts it again" if self._halted else ""
         if not self.driver.running:
             return "stopped"
         held = self.driver.worker.holding
@@ -126,9 +152,10 @@ class LiveView:
 
     every_s = LOOK_S
 
-    def __init__(self, live: Any, rota: Rota, slots: int) -> None:
+    def __init__(self, live: Any, rota: Rota, slots: int, url: str) -> None:
         """Take the rich Live that draws."""
         self._live = live
+        self._url = url
         path = path_of(rota.url)
         self._store = rota.url if path is None else str(path.absolute())
         self._slots = slots
@@ -142,35 +169,65 @@ class LiveView:
             store=self._store,
             up_s=time.monotonic() - self._start,
             slots=self._slots,
+            url=self._url,
             notice=notice,
         )
         size = self._live.console.size
         self._live.update(frame(snapshot, about, width=size.width, height=size.height), refresh=True)
 
 
-def serve(rota: Rota, *, concurrency: int | None, live: bool, as_json: bool, demo: Callable[[Rota], object] | None) -> None:
-    """Run a worker until it is asked to stop, and show what happens."""
+def work(
+    rota: Rota, where: Where | None, *, concurrency: int | None, live: bool, as_json: bool, demo: Callable[[Rota], object] | None
+) -> None:
+    """Run a worker until it is asked to stop, and show what happens. The front door, if there is one, is open until the worker is home."""
     slots = concurrency or rota.settings.concurrency
     watch = Watch(rota)
-    with _screen(rota, slots, live=live, as_json=as_json) as screen:
-        # What had ended before this worker is no news.
-        screen.update(watch.look(), "starting")
-        start = partial(rota.start, concurrency=concurrency, actor=actor())
-        with Stopper(start, rota.settings.shutdown_grace) as stopper, _feeding(rota, demo):
-            _announce(rota, stopper.driver)
-            watch.expire()
-            while not stopper.done:
+    with opened(rota, where, as_json=as_json, needed=False) as server:
+        url = "" if server is None else server.address.url
+        with _screen(rota, slots, url, live=live, as_json=as_json) as screen:
+            # What had ended before this worker is no news.
+            screen.update(watch.look(), "starting")
+            start = partial(rota.start, concurrency=concurrency, actor=actor())
+            stop = partial(rota.stop, actor=actor())
+            with Stopper(start, rota.settings.shutdown_grace, stop=stop) as stopper, _feeding(rota, demo):
+                if server is not None:
+                    server.show(stopper)
+                _announce(rota, stopper.driver, url)
+                watch.expire()
+                while not stopper.done:
+                    screen.update(watch.look(), stopper.notice)
+                    stopper.wait(screen.every_s)
+                watch.expire()
                 screen.update(watch.look(), stopper.notice)
-                stopper.wait(screen.every_s)
-            watch.expire()
-            screen.update(watch.look(), stopper.notice)
+    log.info("stopped")
+
+
+def serve_only(rota: Rota, where: Where, *, as_json: bool) -> None:
+    """Keep the front door open until somebody asks to stop."""
+    set_up(as_json=as_json or rota.settings.log_format == "json")
+    heard: SimpleQueue[int] = SimpleQueue()
+    before = {number: signal.signal(number, lambda number, _frame: heard.put(number)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with opened(rota, where, as_json=as_json, needed=True) as server:
+            assert server is not None  # noqa: S101 - it is needed
+            _announce_door(server.address.url)
+            while server.running:
+                with contextlib.suppress(Empty):
+                    heard.get(timeout=PLAIN_S)
+                    break
+            else:
+                raise Refused("the HTTP server ended by itself: its last log lines say why")
+            log.info("stopping")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     log.info("stopped")
 
 
 @contextmanager
-def _screen(rota: Rota, slots: int, *, live: bool, as_json: bool) -> Iterator[Screen]:
+def _screen(rota: Rota, slots: int, url: str, *, live: bool, as_json: bool) -> Iterator[Screen]:
     if not live:
-        set_up(as_json=as_json)
+        set_up(as_json=as_json or rota.settings.log_format == "json")
         yield PlainLines()
         return
     from rich.live import Live  # noqa: PLC0415 - log lines don't need it
@@ -179,7 +236,7 @@ def _screen(rota: Rota, slots: int, *, live: bool, as_json: bool) -> Iterator[Sc
     # The view shows the jobs itself: only what is unusual is printed above it.
     set_up(lambda line: screen.print(line, markup=False, soft_wrap=True), level=logging.WARNING)
     with Live(console=screen, auto_refresh=False, vertical_overflow="crop") as drawing:
-        yield LiveView(drawing, rota, slots)
+        yield LiveView(drawing, rota, slots, url)
 
 
 @contextmanager
@@ -208,7 +265,13 @@ def _feeding(rota: Rota, demo: Callable[[Rota], object] | None) -> Iterator[None
         thread.join()
 
 
-def _announce(rota: Rota, driver: Driver) -> None:
+def _announce_door(url: str) -> None:
+    log.info("the dashboard is at %s, the HTTP API below %s/api/v1", url, url)
+
+
+def _announce(rota: Rota, driver: Driver, url: str) -> None:
+    if url:
+        _announce_door(url)
     worker = driver.worker
     types = next((each.job_types for each in rota.workers() if each.id == worker.id), ())
     log.info("worker %s is up on %s with %d slots, for %s", worker.id, rota.url, worker.concurrency, ", ".join(types) or "nothing")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -95,7 +95,7 @@ def set_fields(
     It stays until it is reset, whatever the code says later. A template that is not there is made; it needs a handler. Jobs that
     exist keep what they were enqueued with.
     """
-    options: dict[str, object] = {}
+    options: dict[str, Any] = {}
     for pair in pairs:
         field, equals, text = pair.partition("=")
         if not equals or not field:

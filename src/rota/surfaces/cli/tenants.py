@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from rota.model.definitions import Organization, User
 from rota.model.gate import Role
-from rota.model.values import Organization, User
 from rota.surfaces.cli.options import JsonOption, StoreOption, examples
 from rota.surfaces.cli.output import age, clock_time, escaped, show_json, show_json_lines, show_pairs, show_table, table
 from rota.surfaces.cli.session import actor, session

@@ -33,6 +33,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     up_s: float
     slots: int
+    url: str = ""
+    """Where the dashboard is, if it is served."""
     notice: str = ""
     stopping: bool = False
 
@@ -163,7 +165,7 @@ def _footer(snapshot: Snapshot, about: About) -> Text:
         return Text(f"store in trouble: {one_line(snapshot.trouble)}", "bold red", no_wrap=True, overflow="ellipsis")
     if about.notice:
         return Text(about.notice, "bold yellow", no_wrap=True, overflow="ellipsis")
-    return Text("Ctrl-C stops", "bright_black")
+    return Text.assemble((f"{about.url}  ", "cyan") if about.url else "", ("Ctrl-C stops", "bright_black"))
 
 
 def _count(snapshot: Snapshot, *states: Status) -> int:

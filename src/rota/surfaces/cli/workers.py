@@ -1,4 +1,4 @@
-"""`rota up` and `rota worker`."""
+"""`rota up`, `rota worker` and `rota serve`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rota.surfaces.cli.door import HostOption, PortOption, Where
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, examples
 from rota.surfaces.cli.session import demo_of, session
 
@@ -26,6 +27,11 @@ def register(app: typer.Typer) -> None:
         rich_help_panel="Start",
         epilog=examples("rota worker --app shop.jobs:rota --store /var/lib/shop/rota.db --concurrency 16"),
     )(worker)
+    app.command(
+        "serve",
+        rich_help_panel="Start",
+        epilog=examples("rota serve", "rota serve --store postgresql://rota@db.example.org/jobs --host 0.0.0.0 --port 8420"),
+    )(serve)
 
 
 def up(
@@ -36,16 +42,20 @@ def up(
     demo: Annotated[
         bool, typer.Option("--demo", help="Call the function demo(rota) beside the application's Rota every few seconds.")
     ] = False,
+    host: HostOption = None,
+    port: PortOption = None,
+    no_http: Annotated[bool, typer.Option("--no-http", help="Without the HTTP API and the dashboard.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Start Rota here, with a live view.
+    """Start Rota here: a worker, the HTTP API, the dashboard, and a live view.
 
-    A worker runs in this process. In a terminal a view shows what happens; elsewhere there are log lines. Ctrl-C stops it: running jobs
+    All of it runs in this process. In a terminal a view shows what happens; elsewhere there are log lines. Ctrl-C stops it: running jobs
     may finish, a second Ctrl-C interrupts them.
     """
     if demo and app is None:
         raise typer.BadParameter("--demo needs --app: the demo is a function beside the application's Rota")
-    _run(app, store, concurrency, live=sys.stdout.isatty() and not as_json, demo=demo, as_json=as_json)
+    where = None if no_http else Where(host, port)
+    _run(app, store, concurrency, where=where, live=sys.stdout.isatty() and not as_json, demo=demo, as_json=as_json)
 
 
 def worker(*, app: AppOption = None, store: StoreOption = None, concurrency: ConcurrencyOption = None, as_json: JsonOption = False) -> None:
@@ -53,11 +63,26 @@ def worker(*, app: AppOption = None, store: StoreOption = None, concurrency: Con
 
     SIGTERM lets running jobs finish; a second one interrupts them.
     """
-    _run(app, store, concurrency, live=False, demo=False, as_json=as_json)
+    _run(app, store, concurrency, where=None, live=False, demo=False, as_json=as_json)
 
 
-def _run(app: str | None, store: str | None, concurrency: int | None, *, live: bool, demo: bool, as_json: bool) -> None:
-    from rota.surfaces.cli.serving import serve  # noqa: PLC0415 - threads, signals and views that no other command needs
+def serve(
+    *, app: AppOption = None, store: StoreOption = None, host: HostOption = None, port: PortOption = None, as_json: JsonOption = False
+) -> None:
+    """Serve the HTTP API and the dashboard, without a worker.
+
+    An application is needed only for what it says of its jobs (--app): they run in workers elsewhere.
+    """
+    from rota.surfaces.cli.serving import serve_only  # noqa: PLC0415 - threads and signals that no other command needs
 
     with session(store, app=app, make=True) as rota:
-        serve(rota, concurrency=concurrency, live=live, as_json=as_json, demo=demo_of(app) if demo and app else None)
+        serve_only(rota, Where(host, port), as_json=as_json)
+
+
+def _run(
+    app: str | None, store: str | None, concurrency: int | None, *, where: Where | None, live: bool, demo: bool, as_json: bool
+) -> None:
+    from rota.surfaces.cli.serving import work  # noqa: PLC0415 - threads, signals and views that no other command needs
+
+    with session(store, app=app, make=True) as rota:
+        work(rota, where, concurrency=concurrency, live=live, as_json=as_json, demo=demo_of(app) if demo and app else None)

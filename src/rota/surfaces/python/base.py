@@ -7,11 +7,15 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from random import Random
 
-from rota.compose import Opened, import_named, is_postgres, make_worker, open_store, store_url
+from rota.compose import Opened, import_named, is_postgres, make_tracing, make_worker, open_store, store_url
 from rota.engine.driver import Driver
+from rota.engine.feed import Feed
 from rota.engine.lease import Renewal
+from rota.engine.meter import Meter
+from rota.engine.overseeing import Beats
 from rota.engine.pulse import Pulse
 from rota.engine.registry import Registry
 from rota.engine.submit import Submitter
@@ -19,10 +23,11 @@ from rota.engine.trigger import Alert
 from rota.engine.worker import Worker
 from rota.errors import NotFound, OrganizationUnavailable, PermissionDenied
 from rota.model.checks import check_name
+from rota.model.definitions import OrganizationState
 from rota.model.dependencies import unknown_parent
 from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Operation, Role, Scope, act_in, scope_of
 from rota.model.settings import Settings
-from rota.model.values import Group, Job, OrganizationState, dashed, undashed
+from rota.model.values import Group, Job, dashed, moment_of, undashed
 from rota.ports.clock import Clock, Ids, StoreClock, UuidV7
 from rota.ports.liveness import Lease
 
@@ -49,7 +54,8 @@ class Base:
         self._rng = Random(seed)  # noqa: S311 - jitter, not secrets
         self._ids: Ids = ids or UuidV7(None if seed is None else self._rng)
         self._registry = Registry(self.settings, self._ids)
-        self._submit = Submitter(self._registry, self._clock, self._ids, self.settings, self._parent)
+        self._tracing = make_tracing(self.settings)
+        self._submit = Submitter(self._registry, self._clock, self._ids, self.settings, self._parent, self._tracing)
         self._alerts: list[Alert] = []
         self._opened: Opened | None = None
         self._pid = os.getpid()
@@ -58,6 +64,9 @@ class Base:
         self._inline: Worker | None = None
         self._client_id: str | None = None
         self._lease: Lease | None = None
+        self._feed: Feed | None = None
+        self._beats = Beats()
+        self._meter = Meter()
 
     @property
     def url(self) -> str:
@@ -68,9 +77,15 @@ class Base:
     def url(self, store: str | os.PathLike[str]) -> None:
         self._url = store_url(store, os.environ)
 
+    @property
+    def now(self) -> datetime:
+        """What time it is, by the clock that everything here goes by."""
+        return moment_of(self._clock.now())
+
     def close(self) -> None:
         """Stop local workers and let go of the store. It opens again when it is used again."""
         self._see_fork()
+        self._hang_up()
         for driver in list(self._drivers):
             self._stop(driver)
         with self._lock:
@@ -85,6 +100,13 @@ class Base:
             finally:
                 if opened is not None:
                     opened.store.close()
+
+    def _hang_up(self) -> None:
+        """End all that listens to live events here. Whoever listens after that begins anew."""
+        with self._lock:
+            feed, self._feed = self._feed, None
+        if feed is not None:
+            feed.close()
 
     def _open(self) -> Opened:
         self._see_fork()
@@ -114,9 +136,9 @@ class Base:
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._registry = self._registry.copy()
-        self._submit = Submitter(self._registry, self._clock, self._ids, self.settings, self._parent)
-        _inherited.append((self._opened, self._drivers, self._inline, self._lease))
-        self._opened = self._inline = self._client_id = self._lease = None
+        self._submit = Submitter(self._registry, self._clock, self._ids, self.settings, self._parent, self._tracing)
+        _inherited.append((self._opened, self._drivers, self._inline, self._lease, self._feed))
+        self._opened = self._inline = self._client_id = self._lease = self._feed = None
         self._drivers = []
 
     def _make_worker(self, opened: Opened, slots: int, *, inline: bool = False, fires: bool = True) -> Worker:
@@ -133,6 +155,8 @@ class Base:
             alerts=self._alerts,
             fires=fires,
             check_clock=None if self._follows is None else self._follows.check,
+            meter=self._meter,
+            tracing=self._tracing,
         )
 
     @contextmanager

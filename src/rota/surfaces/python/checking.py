@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
-from rota.compose import grants_for
+from rota.compose import grants_for, make_sender
 from rota.engine.checkup import Doctor
 from rota.model.findings import Finding
 from rota.model.gate import Actor, Operation
@@ -24,7 +25,15 @@ class Checking(Base):
         opened = self._open()
         # Where nobody gave a clock, ours follows the store's: what the machine's own shows is the question.
         machine = self._clock if self._follows is None else SystemClock()
-        looks = Doctor(opened.store, opened.liveness, clock=self._clock, machine=machine, settings=self.settings, pause=time.sleep)
+        looks = Doctor(
+            opened.store,
+            opened.liveness,
+            clock=self._clock,
+            machine=machine,
+            settings=self.settings,
+            pause=time.sleep,
+            make_sender=partial(make_sender, self.settings),
+        )
         return looks.findings(full=full)
 
     def grants(self, name: str, *, kind: str = "worker", actor: Actor | str | None = None) -> list[str]:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+import msgspec
 
 from rota.engine.retention import Retention, add, remove_logs
 from rota.errors import AlreadyEnded, InvalidOption, KeyTaken, NotFound, StillLive, StillNeeded
 from rota.model.checks import whole
 from rota.model.gate import Actor, Operation
-from rota.model.states import ErrorType, Status
-from rota.model.values import SECOND, Job, Purged, undashed
+from rota.model.states import MOVES, ErrorType, Status
+from rota.model.values import SECOND, Group, Job, Purged, undashed
 from rota.ports.store import Where
 from rota.surfaces.python.listing import Listing, error_word
 from rota.surfaces.python.moments import age_us
-from rota.surfaces.python.results import Page
+from rota.surfaces.python.results import Acted, Page
 
 PAGE = 500
 MANY_MAX = 1_000_000
+LEFT_MAX = 10_000
+"""How many that are left are counted."""
 
 
 class Clearing(Listing):
@@ -64,6 +69,61 @@ class Clearing(Listing):
                 continue
         self._poke()
         return retried
+
+    def cancel_all(
+        self,
+        *,
+        status: Status | str | Sequence[str] | None = None,
+        job_type: str | None = None,
+        organization: str | None = None,
+        owner: str | None = None,
+        group: str | Group | None = None,
+        chain: str | Job | None = None,
+        schedule: str | None = None,
+        text: str | None = None,
+        error_type: ErrorType | str | None = None,
+        since: datetime | timedelta | None = None,
+        until: datetime | timedelta | None = None,
+        reason: str | None = None,
+        limit: int = 1000,
+        actor: Actor | str | None = None,
+    ) -> Acted:
+        """Cancel every live job that matches, newest first, at most `limit`; say how many that was, and how many still match.
+
+        The filters are those of `find`. One that runs is asked to stop, once.
+        """
+        said = (job_type, organization, owner, text)
+        where = self._where(
+            Operation.CANCEL,
+            actor,
+            said,
+            status=status,
+            group=group,
+            chain=chain,
+            schedule=schedule,
+            error_type=error_type,
+            made=(since, until),
+        )
+        whole("limit", limit, least=1, most=MANY_MAX)
+        live = tuple(each for each in map(str, MOVES) if not where.status or each in where.status)
+        return self._cancel(msgspec.structs.replace(where, status=live), limit, reason, actor) if live else Acted(0, 0)
+
+    def _cancel(self, where: Where, limit: int, reason: str | None, actor: Actor | str | None) -> Acted:
+        who, store = self._actor(actor), self._open().store
+        done = left = 0
+        for job in self._each_job(where):
+            if job.cancel_requested_at is not None:
+                continue
+            if done == limit:
+                left += 1
+                if left == LEFT_MAX:
+                    break
+                continue
+            with suppress(AlreadyEnded, NotFound):
+                store.cancel(str(undashed(job.id)), actor=who, now=self._clock.now(), reason=reason)
+                done += 1
+        self._poke()
+        return Acted(done, left, more=left == LEFT_MAX)
 
     def discard(self, job_id: str, *, actor: Actor | str | None = None) -> Purged:
         """Remove one ended chain with its runs and logs, for good."""
@@ -141,8 +201,11 @@ class Clearing(Listing):
 
     def _each(self, where: Where) -> Iterator[str]:
         """Go through the ids of all that match, page by page: what is done to one does not shift the next."""
+        return (str(undashed(job.id)) for job in self._each_job(where))
+
+    def _each_job(self, where: Where) -> Iterator[Job]:
         store, cursor = self._open().store, None
         while page := store.find(where, limit=PAGE, before=cursor):
             cursor = page[-1][0]
             for _, job in page:
-                yield str(undashed(job.id))
+                yield job

@@ -10,9 +10,10 @@ from rota.compose import Opened
 from rota.engine.trigger import Decider
 from rota.engine.worker import Worker
 from rota.errors import DependencyCycle, InvalidInput, NotFound, Refused
+from rota.model.definitions import TemplateState
 from rota.model.gate import SYSTEM
 from rota.model.schedule_order import dependencies_first
-from rota.model.values import Instant, TemplateState
+from rota.model.values import Instant
 from rota.ports.store import Store
 from rota.surfaces.python.scheduling import Scheduling
 

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from rota.engine.registry import Known
-from rota.errors import InvalidOption, NotFound, UnknownTemplate
+from rota.errors import ChangedMeanwhile, InvalidOption, NotFound, UnknownTemplate
 from rota.model.backoff import Backoff
 from rota.model.checks import check_name
+from rota.model.definitions import Template, TemplateState
 from rota.model.gate import Actor, Operation
 from rota.model.schedules import Schedule, ScheduleState
 from rota.model.templates import (
@@ -28,7 +29,6 @@ from rota.model.templates import (
     said_by,
     spec_of,
 )
-from rota.model.values import Template, TemplateState
 from rota.surfaces.python.declaring import Declaring
 
 log = logging.getLogger("rota.templates")
@@ -82,10 +82,11 @@ class Defining(Declaring):
         self._scope(actor, Operation.READ)
         return _view(self._known_template(name))
 
-    def set_template(self, name: str, *, actor: Actor | str | None = None, **options: Any) -> TemplateView:
+    def set_template(self, name: str, *, version: int | None = None, actor: Actor | str | None = None, **options: Any) -> TemplateView:
         """Set some fields of a template on top of what its code says, making it if it is not there. None takes a limit away.
 
-        A new one needs a `handler`, as "package.module:function", unless this process has it.
+        A new one needs a `handler`, as "package.module:function", unless this process has it. With a `version` (0: it is not there)
+        nothing is written if it has another one by now.
         """
         who = self._acts(actor, Operation.MANAGE_TEMPLATES)
         check_name(name, "template", self.settings.name_max)
@@ -93,10 +94,10 @@ class Defining(Declaring):
             raise InvalidOption(f"nothing to set: give some of {', '.join(FIELDS)}")
         overrides = as_object(spec_of(options))
         self._check_overrides(name, overrides)
-        self._put(self._new(name), who, overrides=overrides)
+        self._put(self._new(name), who, overrides=overrides, version=version)
         return self.template(name)
 
-    def reset_template(self, name: str, *fields: str, actor: Actor | str | None = None) -> TemplateView:
+    def reset_template(self, name: str, *fields: str, version: int | None = None, actor: Actor | str | None = None) -> TemplateView:
         """Take back what people have set of these fields, or (none given) of all: what the code or the settings say holds again."""
         who = self._acts(actor, Operation.MANAGE_TEMPLATES)
         known = self._known_template(name)
@@ -108,25 +109,25 @@ class Defining(Declaring):
             raise InvalidOption(f"nobody else says which handler {name!r} has: set another, or archive the template")
         # Without its handler a template that only people have made would be an empty name.
         taken = fields or tuple(field for field in FIELDS if not (homeless and field in OF_THE_HANDLER))
-        self._put(self._new(name), who, unset=taken)
+        self._put(self._new(name), who, unset=taken, version=version)
         return self.template(name)
 
-    def enable_template(self, name: str, *, actor: Actor | str | None = None) -> TemplateView:
+    def enable_template(self, name: str, *, version: int | None = None, actor: Actor | str | None = None) -> TemplateView:
         """Let a template take new jobs again."""
-        return self._set_template_state(name, TemplateState.ENABLED, actor)
+        return self._set_template_state(name, TemplateState.ENABLED, version, actor)
 
-    def disable_template(self, name: str, *, actor: Actor | str | None = None) -> TemplateView:
+    def disable_template(self, name: str, *, version: int | None = None, actor: Actor | str | None = None) -> TemplateView:
         """Refuse new jobs of a template. Those that wait or run go on."""
-        return self._set_template_state(name, TemplateState.DISABLED, actor)
+        return self._set_template_state(name, TemplateState.DISABLED, version, actor)
 
-    def archive_template(self, name: str, *, actor: Actor | str | None = None) -> TemplateView:
+    def archive_template(self, name: str, *, version: int | None = None, actor: Actor | str | None = None) -> TemplateView:
         """Refuse new jobs of a template and leave it out of lists. Those that wait or run go on; its schedules are disabled."""
-        return self._set_template_state(name, TemplateState.ARCHIVED, actor)
+        return self._set_template_state(name, TemplateState.ARCHIVED, version, actor)
 
-    def delete_template(self, name: str, *, actor: Actor | str | None = None) -> None:
+    def delete_template(self, name: str, *, version: int | None = None, actor: Actor | str | None = None) -> None:
         """Remove a template that has no jobs and no schedules. Code that still registers it makes it anew."""
         who = self._acts(actor, Operation.MANAGE_TEMPLATES)
-        self._open().store.drop_template(name, actor=who, now=self._clock.now())
+        self._open().store.drop_template(name, actor=who, now=self._clock.now(), version=version)
 
     # ---- inside -----------------------------------------------------------------------------------------------
 
@@ -159,20 +160,33 @@ class Defining(Declaring):
                 in_force(name, self.settings, code, from_object(people | overrides)), handler=None if known is None else known.handler
             )
 
-    def _put(self, template: Template, who: Actor, *, overrides: dict[str, object] | None = None, unset: Iterable[str] = ()) -> None:
-        self._open().store.set_template(template, actor=who, now=self._clock.now(), overrides=overrides or {}, unset=tuple(unset))
+    def _put(
+        self,
+        template: Template,
+        who: Actor,
+        *,
+        overrides: dict[str, object] | None = None,
+        unset: Iterable[str] = (),
+        version: int | None = None,
+    ) -> None:
+        self._open().store.set_template(
+            template, actor=who, now=self._clock.now(), overrides=overrides or {}, unset=tuple(unset), version=version
+        )
         self._poke()
 
-    def _set_template_state(self, name: str, state: TemplateState, actor: Actor | str | None) -> TemplateView:
+    def _set_template_state(self, name: str, state: TemplateState, version: int | None, actor: Actor | str | None) -> TemplateView:
         who = self._acts(actor, Operation.MANAGE_TEMPLATES)
-        self._known_template(name)
-        self._write_state(name, state, who)
+        record = self._known_template(name).record
+        if version is not None and record is not None and record.version != version:
+            # The store looks again; this is before the schedules of one that is archived are disabled.
+            raise ChangedMeanwhile(f"template {name!r}", has=record.version, given=version)
+        self._write_state(name, state, who, version=version)
         return self.template(name)
 
-    def _write_state(self, name: str, state: TemplateState, who: Actor) -> None:
+    def _write_state(self, name: str, state: TemplateState, who: Actor, *, version: int | None = None) -> None:
         if state is TemplateState.ARCHIVED:
             self._disable_schedules_of(name, who)
-        self._open().store.set_template_state(name, state, actor=who, now=self._clock.now())
+        self._open().store.set_template_state(name, state, actor=who, now=self._clock.now(), version=version)
 
     def _disable_schedules_of(self, template: str, who: Actor) -> None:
         """Disable the schedules of a template, of all organizations: none of them could make a job any more."""

@@ -55,6 +55,7 @@ class Forecasting(Scheduling):
         schedule: str | None = None,
         skipped: bool = False,
         organization: str | None = None,
+        limit: int | None = None,
         actor: Actor | str | None = None,
     ) -> Forecast:
         """Return what will run in the next hours (24), or between two moments: after `start`, up to and with `end`.
@@ -69,7 +70,7 @@ class Forecasting(Scheduling):
         reach = self._in_reach(schedule, organization, actor)
         everything = self._prospects(reach, now if after >= now else None)
         shown = everything[: len(reach)]
-        most = self.settings.forecast_max
+        most = self.settings.forecast_max if limit is None else whole("limit", limit, least=1, most=self.settings.forecast_max)
         outcomes = Outcomes(everything, wait=round(self.settings.dependency_wait * SECOND), most=most)
         ahead = look_ahead(shown, after, until, outcomes=outcomes, most=most, skipped=skipped)
         jumps = Jumps(shown, after, until)

@@ -22,8 +22,9 @@ from rota.faces.monque import (
     schedule_of,
 )
 from rota.model.checks import check_name, whole
+from rota.model.definitions import Template
 from rota.model.gate import Actor, Operation, Scope, act_in, scope_of
-from rota.model.values import Enqueued, NewRow, Template, dashed
+from rota.model.values import Enqueued, NewRow, dashed
 from rota.surfaces.python.declaring import Declaring
 from rota.surfaces.python.sources import Place, documents_of
 

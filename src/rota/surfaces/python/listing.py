@@ -45,9 +45,38 @@ class Listing(Declaring):
         `since` and `until` are about when a job was made: an aware datetime, or how long ago. `text` is looked for in params,
         type, key, reason and error. A `schedule` is named, or given by its id if it was deleted.
         """
+        said = (job_type, organization, owner, text)
+        where = self._where(
+            Operation.READ,
+            actor,
+            said,
+            status=status,
+            group=group,
+            chain=chain,
+            schedule=schedule,
+            error_type=error_type,
+            made=(since, until),
+        )
+        return self._page(where, limit, before)
+
+    def _where(
+        self,
+        operation: Operation,
+        actor: Actor | str | None,
+        said: tuple[str | None, str | None, str | None, str | None],
+        *,
+        status: Status | str | Sequence[str] | None,
+        group: str | Group | None,
+        chain: str | Job | None,
+        schedule: str | None,
+        error_type: ErrorType | str | None,
+        made: tuple[datetime | timedelta | None, datetime | timedelta | None],
+    ) -> Where:
+        """Return what people ask for, as the store takes it; `said` are texts that it takes as they are."""
+        (job_type, organization, owner, text), (since, until) = said, made
         now = self._clock.now()
-        where = Where(
-            scope=self._scope(actor, Operation.READ),
+        return Where(
+            scope=self._scope(actor, operation),
             status=_statuses(status),
             job_type=job_type,
             organization=organization,
@@ -60,7 +89,6 @@ class Listing(Declaring):
             created_from=None if since is None else ago("since", since, now),
             created_until=None if until is None else ago("until", until, now),
         )
-        return self._page(where, limit, before)
 
     def _page(self, where: Where, limit: int, before: int | None) -> Page[Job]:
         whole("limit", limit, least=1, most=LIST_MAX)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from rota.model.definitions import Organization, OrganizationState, TemplateState, User
 from rota.model.gate import Actor, Operation
 from rota.model.templates import as_object
-from rota.model.values import Organization, OrganizationState, TemplateState, User
 from rota.surfaces.definitions_file import Definitions, Entry, Location, TemplateEntry, definitions_of, read_definitions
 from rota.surfaces.python.loading_schedules import Change, LoadingSchedules
 from rota.surfaces.python.tenants import Tenants, role_of

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from rota.errors import DependencyCycle, InvalidInput
+from rota.model.definitions import OrganizationState
 from rota.model.gate import Actor, Operation
 from rota.model.params import decode_params, encode_params
 from rota.model.schedule_options import calendar_of
 from rota.model.schedule_order import dependencies_first
 from rota.model.schedules import Calendar, Schedule, ScheduleState, next_due
-from rota.model.values import OrganizationState
 from rota.surfaces.definitions_file import Definitions, Entry
 from rota.surfaces.python.defining import Defining
 

@@ -33,6 +33,15 @@ class Bulk(msgspec.Struct, frozen=True):
         return iter(self.ids)
 
 
+class Acted(msgspec.Struct, frozen=True):
+    """What was done to all that match, and how many still do."""
+
+    done: int
+    left: int
+    more: bool = False
+    """Only so many were counted."""
+
+
 class Page(list[T]):
     """A page of a list; `next` is what to give as `before` to get the page after it, None if there is none."""
 
@@ -169,4 +178,5 @@ def job_of(row: NewRow, enqueued: Enqueued, now: Instant) -> Job:
         timeout=policy.timeout,
         executor=policy.executor,
         queued_at=created_at if status is Status.QUEUED else None,
+        meta=None if row.meta is None else decode_params(row.meta),
     )

@@ -59,6 +59,11 @@ class Running(Base):
             self._drivers.append(driver)
         return driver
 
+    def stop(self, driver: Driver, *, actor: Actor | str | None = None) -> None:
+        """Bring a worker home that `start` has returned: it takes no more jobs, and those that run may finish in `shutdown_grace`."""
+        self._scope(actor, Operation.OPERATE)
+        self._stop(driver)
+
     def run(self, *, concurrency: int | None = None, actor: Actor | str | None = None) -> None:
         """Run a worker until SIGTERM or SIGINT; a second one interrupts what still runs."""
         self._scope(actor, Operation.OPERATE)
@@ -116,6 +121,8 @@ class Running(Base):
         params: Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,
+        job_id: str | None = None,
+        meta: Mapping[str, Any] | None = None,
         organization: str | None = None,
         actor: Actor | str | None = None,
     ) -> Run:
@@ -125,7 +132,8 @@ class Running(Base):
             raise Refused("direct execution from inside a handler would wait for its own slot: enqueue the job instead")
         wait_s = self.settings.direct_wait if timeout is None else seconds("timeout", timeout)
         opened = self._open()
-        row = self._submit.one(NewJob(name=name, params=params, max_retries=0), opened.store, who, origin=Origin.DIRECT)
+        new = NewJob(name=name, params=params, max_retries=0, job_id=job_id, meta=meta)
+        row = self._submit.one(new, opened.store, who, origin=Origin.DIRECT)
         ttl = self.settings.reservation_ttl
         limit = min(row.policy.timeout, ttl) if row.policy.timeout else ttl
         row.policy = msgspec.structs.replace(row.policy, timeout=limit)

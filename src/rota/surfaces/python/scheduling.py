@@ -12,7 +12,7 @@ import msgspec
 from rota.engine.declared import declare
 from rota.engine.due import DueRows
 from rota.engine.trigger import Decider, Trigger
-from rota.errors import InvalidOption, InvalidSchedule, NotFound
+from rota.errors import ChangedMeanwhile, InvalidOption, InvalidSchedule, NotFound
 from rota.model.checks import check_name, whole
 from rota.model.gate import EVERYTHING, Actor, Operation, Scope
 from rota.model.params import encode_params
@@ -88,16 +88,27 @@ class Scheduling(Base):
         return schedule_view(self._add_schedule(new, who))
 
     def edit_schedule(
-        self, name: str, *, organization: str | None = None, actor: Actor | str | None = None, **options: Any
+        self,
+        name: str,
+        *,
+        version: int | None = None,
+        organization: str | None = None,
+        actor: Actor | str | None = None,
+        **options: Any,
     ) -> ScheduleView:
-        """Change some options of a schedule; None takes one back to its default. Jobs that are there stay as they are."""
+        """Change some options of a schedule; None takes one back to its default. Jobs that are there stay as they are.
+
+        With a `version` nothing is written if it has another one by now.
+        """
         if not options:
             raise InvalidOption(f"nothing to change: give some of {', '.join(OPTIONS)}")
         now = self._clock.now()
 
-        return self._change(name, lambda schedule: self._changed(schedule, options, now), organization, actor)
+        return self._change(name, lambda schedule: self._changed(schedule, options, now), version, organization, actor)
 
-    def enable_schedule(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> ScheduleView:
+    def enable_schedule(
+        self, name: str, *, version: int | None = None, organization: str | None = None, actor: Actor | str | None = None
+    ) -> ScheduleView:
         """Let a schedule fire from now on. What was due while it was disabled is not made up for; what was due in a pause was skipped."""
         now = self._clock.now()
 
@@ -106,21 +117,31 @@ class Scheduling(Base):
                 raise InvalidSchedule(f"schedule {name!r} has no due time left: edit its at or ends first")
             return msgspec.structs.replace(schedule, state=ScheduleState.ENABLED)
 
-        return self._change(name, enable, organization, actor)
+        return self._change(name, enable, version, organization, actor)
 
-    def disable_schedule(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> ScheduleView:
+    def disable_schedule(
+        self, name: str, *, version: int | None = None, organization: str | None = None, actor: Actor | str | None = None
+    ) -> ScheduleView:
         """Take a schedule out of use: it has no due times. Its jobs go on."""
-        return self._set_schedule_state(name, ScheduleState.DISABLED, organization, actor)
+        return self._set_schedule_state(name, ScheduleState.DISABLED, version, organization, actor)
 
-    def pause_schedule(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> ScheduleView:
+    def pause_schedule(
+        self, name: str, *, version: int | None = None, organization: str | None = None, actor: Actor | str | None = None
+    ) -> ScheduleView:
         """Let a schedule skip its due times, each written down as skipped, until it is enabled again."""
-        return self._set_schedule_state(name, ScheduleState.PAUSED, organization, actor)
+        return self._set_schedule_state(name, ScheduleState.PAUSED, version, organization, actor)
 
-    def delete_schedule(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> None:
+    def delete_schedule(
+        self, name: str, *, version: int | None = None, organization: str | None = None, actor: Actor | str | None = None
+    ) -> None:
         """Remove a schedule. Its jobs and its ledger stay; code that still declares it makes it anew."""
         who = self._acts(actor, Operation.DELETE_SCHEDULES, organization)
         found = self._named(name, who, Operation.DELETE_SCHEDULES, organization)
-        self._deciding(lambda decide, store, now, version: store.drop_schedule(found.id, decide, actor=who, now=now, definitions=version))
+        self._deciding(
+            lambda decide, store, now, definitions: store.drop_schedule(
+                found.id, decide, actor=who, now=now, definitions=definitions, version=version
+            )
+        )
 
     def fire(
         self, name: str, params: Mapping[str, Any] | None = None, *, organization: str | None = None, actor: Actor | str | None = None
@@ -296,17 +317,33 @@ class Scheduling(Base):
         self._poke()
         return added
 
-    def _set_schedule_state(self, name: str, state: ScheduleState, organization: str | None, actor: Actor | str | None) -> ScheduleView:
-        return self._change(name, lambda schedule: msgspec.structs.replace(schedule, state=state), organization, actor)
+    def _set_schedule_state(
+        self, name: str, state: ScheduleState, version: int | None, organization: str | None, actor: Actor | str | None
+    ) -> ScheduleView:
+        return self._change(name, lambda schedule: msgspec.structs.replace(schedule, state=state), version, organization, actor)
 
     def _change(
-        self, name: str, change: Callable[[Schedule], Schedule], organization: str | None, actor: Actor | str | None
+        self,
+        name: str,
+        change: Callable[[Schedule], Schedule],
+        version: int | None,
+        organization: str | None,
+        actor: Actor | str | None,
     ) -> ScheduleView:
         who = self._acts(actor, Operation.SCHEDULE, organization)
         found = self._named(name, who, Operation.SCHEDULE, organization)
+
+        def seen(schedule: Schedule) -> Schedule:
+            """Change what the caller has seen: inside the transaction, so nobody comes between."""
+            if version is not None and schedule.version != version:
+                raise ChangedMeanwhile(f"schedule {schedule.name!r}", has=schedule.version, given=version)
+            return change(schedule)
+
         return schedule_view(
             self._deciding(
-                lambda decide, store, now, version: store.change_schedule(found.id, change, decide, actor=who, now=now, definitions=version)
+                lambda decide, store, now, definitions: store.change_schedule(
+                    found.id, seen, decide, actor=who, now=now, definitions=definitions
+                )
             )
         )
 

@@ -7,24 +7,27 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rota.engine.submit import as_new_job, when
-from rota.errors import InvalidOption, UnknownOrganization
+from rota.errors import DuplicateId, InvalidOption, UnknownOrganization
 from rota.model.checks import check_name
 from rota.model.gate import Actor, Operation
 from rota.model.groups import Mode, OnFailure
 from rota.model.ordering import priority_of
 from rota.model.params import encode_params
 from rota.model.values import Group, Job, Origin, undashed
-from rota.ports.store import NewGroup
+from rota.ports.store import Check, NewGroup
 from rota.surfaces.python.base import Base
 
 
 class Steering(Base):
     """The part of Rota that changes what waits or runs."""
 
-    def cancel(self, job_id: str, *, reason: str | None = None, actor: Actor | str | None = None) -> Job:
-        """Cancel the chain: at once while it waits, by request while it runs. It is never retried."""
+    def cancel(self, job_id: str, *, reason: str | None = None, check: Check | None = None, actor: Actor | str | None = None) -> Job:
+        """Cancel the chain: at once while it waits, by request while it runs. It is never retried.
+
+        `check` is given the chain as it stands, in the transaction of the cancel; if it raises, nothing is done.
+        """
         found = self._reach(job_id, actor, Operation.CANCEL)
-        job = self._open().store.cancel(found, actor=self._actor(actor), now=self._clock.now(), reason=reason)
+        job = self._open().store.cancel(found, actor=self._actor(actor), now=self._clock.now(), reason=reason, check=check)
         self._poke()
         return job
 
@@ -41,19 +44,23 @@ class Steering(Base):
         *,
         priority: str | int | None = None,
         params: Mapping[str, Any] | None = None,
+        run_at: datetime | timedelta | None = None,
+        check: Check | None = None,
         actor: Actor | str | None = None,
     ) -> Job:
-        """Change priority or params of a job that waits."""
+        """Change priority or params of a job that waits, or the time of one that is PENDING: all that is given, or nothing."""
         found = self._reach(job_id, actor, Operation.STEER)
-        if priority is None and params is None:
-            raise InvalidOption("nothing to change: give priority=… or params=…")
+        if priority is None and params is None and run_at is None:
+            raise InvalidOption("nothing to change: give priority=…, params=… or run_at=…")
         store, number = self._open().store, None if priority is None else priority_of(priority)
         self._registry.sync(store, self._clock.now())
         job = store.job(found)
         if job is not None and number is not None:
             self._check_priority(job.organization, number)
         text = None if job is None or params is None else self._checked_params(job.job_type, params)
-        job = store.change(found, actor=self._actor(actor), now=self._clock.now(), priority=number, params=text)
+        now = self._clock.now()
+        at = None if run_at is None else when(run_at, now)
+        job = store.change(found, actor=self._actor(actor), now=now, priority=number, params=text, run_at=at, check=check)
         self._poke()
         return job
 
@@ -83,6 +90,7 @@ class Steering(Base):
         before: str | None = None,
         after: str | None = None,
         front: bool = False,
+        check: Check | None = None,
         actor: Actor | str | None = None,
     ) -> Job:
         """Reorder a QUEUED job among its own of the same priority: to the front, before or after another."""
@@ -96,6 +104,7 @@ class Steering(Base):
             before=None if before is None else self._reach(before, actor, Operation.STEER),
             after=None if after is None else self._reach(after, actor, Operation.STEER),
             front=front,
+            check=check,
         )
 
     def pause(self, *, template: str | None = None, organization: str | None = None, actor: Actor | str | None = None) -> None:
@@ -128,10 +137,14 @@ class Steering(Base):
         mode: str = "sequential",
         on_failure: str = "stop",
         name: str | None = None,
+        group_id: str | None = None,
         organization: str | None = None,
         actor: Actor | str | None = None,
     ) -> Group:
-        """Make a group of new jobs ((name, params) or NewJob) and of jobs that wait already (Job, or its id)."""
+        """Make a group of new jobs ((name, params) or NewJob) and of jobs that wait already (Job, or its id).
+
+        `group_id` is a UUIDv7 of the caller's own: repeating the call returns the same group.
+        """
         who = self._acts(actor, Operation.SUBMIT, organization)
         group_mode, rule = _word(Mode, "mode", mode), _word(OnFailure, "on_failure", on_failure)
         if not jobs:
@@ -142,7 +155,7 @@ class Steering(Base):
             check_name(name, "group", self.settings.name_max)
         now, store = self._clock.now(), self._open().store
         new = NewGroup(
-            group_id=self._ids.take(1, now)[0],
+            group_id=self._submit.id_of(group_id, now, "group_id"),
             name=name,
             mode=group_mode,
             on_failure=rule,
@@ -150,6 +163,8 @@ class Steering(Base):
             organization_id=who.organization,
         )
         group = store.add_group(new, actor=who, now=self._clock.now())
+        if (group.organization, group.owner) != (who.organization, who.name):
+            raise DuplicateId(f"group_id {group_id!r} is taken already: choose another")
         self._poke()
         return group
 

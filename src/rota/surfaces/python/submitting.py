@@ -12,12 +12,23 @@ from typing import Any, TypeAlias, TypeVar
 from rota.engine.bulk import BulkCall
 from rota.engine.decorated import TAKEN
 from rota.engine.submit import NewJob
-from rota.errors import DuplicateId, DuplicateJob, InvalidOption, KeyTaken, NotFound, TransactionMisuse
+from rota.errors import (
+    DuplicateId,
+    DuplicateJob,
+    InvalidOption,
+    InvalidParams,
+    KeyTaken,
+    NotFound,
+    RotaError,
+    StoreError,
+    TransactionMisuse,
+)
 from rota.executors import check_handler
 from rota.model.backoff import Backoff
 from rota.model.gate import Actor, Operation, scope_of
 from rota.model.templates import FIELDS, Rate
 from rota.model.values import Enqueued, Instant, Job, NewRow, undashed
+from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged, Store
 from rota.surfaces.python.declaring import Declaring
 from rota.surfaces.python.results import Bulk, job_of
@@ -30,7 +41,7 @@ RateLike: TypeAlias = str | tuple[int, float] | Rate
 """So many in a window: "10/60s", (10, 60)."""
 
 
-NOTHING = (None,) * 9
+NOTHING = (None,) * 11
 
 
 class Submitting(Declaring):
@@ -100,7 +111,9 @@ class Submitting(Declaring):
         max_retries: int | None = None,
         timeout: float | None = None,
         queue_ttl: float | None = None,
+        webhook: str | None = None,
         job_id: str | None = None,
+        meta: Mapping[str, Any] | None = None,
         organization: str | None = None,
         actor: Actor | str | None = None,
         transaction: Any = None,
@@ -109,7 +122,7 @@ class Submitting(Declaring):
         store, who = self._open().store, self._acts(actor, Operation.SUBMIT, organization)
         if self._registry.undeclared:
             self._declare_scheduled()
-        given = (priority, run_at, unique_key, depends_on, on_parent_failure, max_retries, timeout, queue_ttl, job_id)
+        given = (priority, run_at, unique_key, depends_on, on_parent_failure, max_retries, timeout, queue_ttl, webhook, job_id, meta)
         if given == NOTHING:
             build = partial(self._submit.plain, name, params, store, who)
         else:
@@ -124,7 +137,9 @@ class Submitting(Declaring):
                 max_retries=max_retries,
                 timeout=timeout,
                 queue_ttl=queue_ttl,
+                webhook=webhook,
                 job_id=job_id,
+                meta=meta,
             )
             build = partial(self._submit.one, new, store, who)
         if transaction is not None:
@@ -165,6 +180,56 @@ class Submitting(Declaring):
             return await asyncio.to_thread(self.enqueue, name, params, actor=actor, **options)
         options["transaction"] = handle = store.join(given)
         return await _undivided(partial(self.enqueue, name, params, actor=actor, **options), handle.stop)
+
+    def enqueue_each(self, jobs: Sequence[Any], *, actor: Actor | str | None = None) -> list[Job | RotaError]:
+        """Accept jobs of several callers with one commit, each by itself: (name, params) or (name, params, actor).
+
+        In the place of a job that is refused stands why; the others are on disk when this returns.
+        """
+        store = self._open().store
+        if self._registry.undeclared:
+            self._declare_scheduled()
+        while True:
+            built = [self._row_of(store, job, actor) for job in jobs]
+            rows = [row for row in built if isinstance(row, NewRow)]
+            now = self._clock.now()
+            for row in rows:
+                row.run_at = now
+            try:
+                place = Place() if self._in_line(rows, store, now) else None
+                enqueued = iter(store.enqueue(rows, now=now, definitions=self._registry.version, place=place))
+            except DefinitionsChanged:
+                self._registry.sync(store, now)
+            except StoreError as error:
+                return [error if isinstance(row, NewRow) else row for row in built]
+            except RotaError:
+                # One of them stood in the way of all.
+                pairs = zip(jobs, built, strict=True)
+                return [self._enqueue_alone(job, actor) if isinstance(row, NewRow) else row for job, row in pairs]
+            else:
+                self._poke()
+                return [job_of(row, next(enqueued), now) if isinstance(row, NewRow) else row for row in built]
+
+    def _in_line(self, rows: list[NewRow], store: Store, now: Instant) -> bool:
+        """Say whether nothing can stand in the way of these rows: then they go as a bulk call does, with fewer questions."""
+        if len(rows) < 2 or not store.side_by_side(rows, now=now):
+            return False
+        organization = self._registry.organizations.get(rows[0].organization_id)
+        return organization is not None and organization.max_queued is None
+
+    def _row_of(self, store: Store, job: Any, actor: Actor | str | None) -> NewRow | RotaError:
+        if not isinstance(job, tuple) or len(job) not in {2, 3}:
+            return InvalidParams(f"{job!r:.80} is not a job: give (name, params) or (name, params, actor)")
+        try:
+            return self._submit.plain(job[0], job[1], store, self._acts(job[2] if len(job) == 3 else actor, Operation.SUBMIT))
+        except RotaError as error:
+            return error
+
+    def _enqueue_alone(self, job: tuple[Any, ...], actor: Actor | str | None) -> Job | RotaError:
+        try:
+            return self.enqueue(job[0], job[1], actor=job[2] if len(job) == 3 else actor)
+        except RotaError as error:
+            return error
 
     def enqueue_many(
         self, jobs: Iterable[Any], *, organization: str | None = None, actor: Actor | str | None = None, transaction: Any = None

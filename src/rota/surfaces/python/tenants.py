@@ -10,9 +10,9 @@ from msgspec import UNSET, UnsetType
 
 from rota.errors import InvalidOption, NotFound, Refused, UnknownOrganization
 from rota.model.checks import check_name, line, whole
+from rota.model.definitions import Organization, OrganizationState, User
 from rota.model.gate import Actor, Operation, Role
 from rota.model.ordering import priority_of
-from rota.model.values import Organization, OrganizationState, User
 from rota.surfaces.python.base import Base
 
 

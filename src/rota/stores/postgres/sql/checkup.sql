@@ -1,7 +1,7 @@
 -- What `rota doctor` asks: of the store, and of the server about itself. Whoever may connect may ask; what a role may not see comes as NULL.
 
 -- name: outbox_backlog
-SELECT count(*), min(next_attempt_at) FROM outbox WHERE delivered_at IS NULL AND next_attempt_at < :before;
+SELECT count(*), min(next_attempt_at) FROM outbox WHERE delivered_at IS NULL AND gave_up_at IS NULL AND next_attempt_at < :before;
 
 -- name: server_clock
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;

@@ -54,7 +54,7 @@ WITH RECURSIVE line (tail, number, job_id, retry_of) AS (
     SELECT line.tail, o.number, o.job_id, o.retry_of FROM line JOIN job_facts AS o ON o.job_id = ANY (ARRAY[line.retry_of])
 )
 SELECT line.tail, line.number, hex((SELECT e.run_id FROM job_ends AS e WHERE e.number = line.number)),
-       (SELECT 1 FROM outbox AS w WHERE w.job_id = line.job_id AND w.delivered_at + 0 IS NULL LIMIT 1) IS NOT NULL,
+       (SELECT 1 FROM outbox AS w WHERE w.job_id = line.job_id AND w.delivered_at + 0 IS NULL AND w.gave_up_at + 0 IS NULL LIMIT 1) IS NOT NULL,
        (SELECT 1 FROM direct_reservations AS d WHERE d.status = 'ACTIVE' AND d.job_number = line.number LIMIT 1) IS NOT NULL
   FROM line;
 

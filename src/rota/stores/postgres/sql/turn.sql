@@ -131,7 +131,8 @@ SELECT (SELECT coalesce(json_agg(number), '[]')::text FROM gone),
 
 -- name: open_endings
 -- What this worker still runs of these (recovery, with no id of its own: whoever does), and what the endings must know of it.
-SELECT coalesce(json_agg(json_build_array(l.number, (l.cancel_requested_at IS NOT NULL)::integer, hex(l.root_id), hex(f.group_id))), '[]')::text
+SELECT coalesce(json_agg(json_build_array(l.number, (l.cancel_requested_at IS NOT NULL)::integer, hex(l.root_id), hex(f.group_id))), '[]')::text,
+       ({any_endpoints})
   FROM job_live AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
  WHERE l.number = ANY (:numbers) AND l.status || '' = 'RUNNING' AND (:worker_id IS NULL OR l.worker_id = :worker_id);
 
@@ -253,7 +254,8 @@ SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
        ({next_due}),
        ({any_over_limit}),
        ({any_open_edges}),
-       EXISTS (SELECT 1 FROM direct_reservations WHERE status = 'ACTIVE');
+       EXISTS (SELECT 1 FROM direct_reservations WHERE status = 'ACTIVE'),
+       ({any_endpoints});
 
 -- name: peek
 -- Whether a turn is worth its commit, in one statement.

@@ -39,7 +39,7 @@ WITH RECURSIVE line (tail, number, job_id, retry_of) AS (
     SELECT line.tail, o.number, o.job_id, o.retry_of FROM line CROSS JOIN jobs AS o ON o.job_id = line.retry_of
 )
 SELECT line.tail, line.number, lower(hex(r.run_id)),
-       EXISTS (SELECT 1 FROM outbox AS w WHERE w.job_id = line.job_id AND w.delivered_at IS NULL),
+       EXISTS (SELECT 1 FROM outbox AS w WHERE w.job_id = line.job_id AND w.delivered_at IS NULL AND w.gave_up_at IS NULL),
        EXISTS (SELECT 1 FROM direct_reservations AS d WHERE d.status = 'ACTIVE' AND d.job_number = line.number)
   FROM line LEFT JOIN job_runs AS r ON r.job_number = line.number;
 

@@ -96,7 +96,7 @@ UPDATE jobs SET status = 'COMPLETED', finished_at = e.value, ended_by = 'system'
 
 -- name: open_endings
 -- What this worker still runs of these (recovery, with no id of its own: whoever does), and what the endings must know of it.
-SELECT json_group_array(json_array(number, cancel_requested_at IS NOT NULL, lower(hex(root_id)), lower(hex(group_id))))
+SELECT json_group_array(json_array(number, cancel_requested_at IS NOT NULL, lower(hex(root_id)), lower(hex(group_id)))), ({any_endpoints})
   FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers)) AND +status = 'RUNNING'
                 AND (:worker_id = x'' OR +worker_id = :worker_id);
 
@@ -176,7 +176,8 @@ SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
        ({next_due}),
        ({any_over_limit}),
        ({any_open_edges}),
-       EXISTS (SELECT 1 FROM direct_reservations WHERE status = 'ACTIVE');
+       EXISTS (SELECT 1 FROM direct_reservations WHERE status = 'ACTIVE'),
+       ({any_endpoints});
 
 -- name: peek
 -- Whether a turn is worth its commit, in one statement.

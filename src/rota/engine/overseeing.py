@@ -1,0 +1,176 @@
+"""What is looked at from above: who is alive, and what waits for which reason, by the dispatcher's own predicates."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from rota.engine.explain import explain, world_of
+from rota.engine.predicates import Limit, NoReservation, Predicate, RunnableType, Waiting, first_block
+from rota.engine.registry import Registry
+from rota.engine.wording import in_words
+from rota.errors import NotFound
+from rota.model.gate import Scope
+from rota.model.overview import Example, Stuck, Why
+from rota.model.values import SECOND, Held, Instant, WorkerInfo, moment, number_text, undashed
+from rota.ports.liveness import Life, Liveness
+from rota.ports.overseeing import Lane, Shown
+from rota.ports.store import Store
+
+GROUPS_MAX = 20
+EXPLAINED_MAX = 5
+"""Groups that wait for others of which one job is asked what it waits for: that takes some reads each."""
+NO_WORKER = "no worker is running: start one with `rota up` or `rota worker`"
+IN_TURN = "ready: they start as slots get free"
+DUE = "due: the next turn queues them"
+LATER = "their time has not come"
+
+
+class Beats:
+    """Remembers when each worker's beat was last seen to move. Clocks of other machines are not asked: only the counter."""
+
+    def __init__(self) -> None:
+        """Nothing was seen yet."""
+        self._seen: dict[str, tuple[int, float]] = {}
+        self._lock = threading.Lock()
+
+    def ages(self, workers: Iterable[WorkerInfo]) -> dict[str, float]:
+        """Return for how long each beat has stood still at least, in seconds; those that are gone are forgotten."""
+        now = time.monotonic()
+        with self._lock:
+            seen = {}
+            for worker in workers:
+                beat, since = self._seen.get(worker.id, (worker.beat, now))
+                seen[worker.id] = (worker.beat, since if beat == worker.beat else now)
+            self._seen = seen
+            return {worker_id: now - since for worker_id, (_, since) in seen.items()}
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """The workers: those that show signs of life, and those that should and don't."""
+
+    alive: tuple[WorkerInfo, ...]
+    lost: tuple[WorkerInfo, ...]
+    ages_s: dict[str, float]
+
+
+def fleet_of(store: Store, liveness: Liveness, beats: Beats, *, patience_s: float) -> Fleet:
+    """Look for signs of life: the lock of those on this machine; of others their beat, as far as it was watched from here."""
+    workers = [worker for worker in store.workers() if worker.kind == "worker"]
+    ages = beats.ages(worker for worker in workers if worker.ended_at is None)
+    alive: list[WorkerInfo] = []
+    lost: list[WorkerInfo] = []
+    for worker in workers:
+        (alive if worker.ended_at is None and _lives(liveness, worker, ages[worker.id], patience_s) else lost).append(worker)
+    return Fleet(alive=tuple(alive), lost=tuple(lost), ages_s=ages)
+
+
+def _lives(liveness: Liveness, worker: WorkerInfo, age_s: float, patience_s: float) -> bool:
+    with liveness.seize(worker.id) as life:
+        found = life
+    return found is Life.ALIVE or (found is Life.UNKNOWN and age_s <= patience_s)
+
+
+class Grouping:
+    """Sorts lanes of waiting jobs by why they wait."""
+
+    def __init__(self, store: Store, registry: Registry, alive: Sequence[WorkerInfo], *, now: Instant, scope: Scope) -> None:
+        """Take what the answers depend on."""
+        self._store = store
+        self._registry = registry
+        self._now = now
+        self._scope = scope
+        self._alive = alive
+        self._world = world_of(store, list(alive), now, registry)
+
+    def stuck(self, lanes: Sequence[Lane]) -> list[Stuck]:
+        """Return the groups, in the order of `Why`, the largest of each first."""
+        groups: dict[tuple[Why, str, str | None], list[Lane]] = {}
+        for lane in lanes:
+            why, words = self._why(lane)
+            # What all types share is one group.
+            shared = why in {Why.PAUSED, Why.LIMIT, Why.DIRECT, Why.LATER} or words in {NO_WORKER, DUE}
+            groups.setdefault((why, words, None if shared else lane.job_type), []).append(lane)
+        order = list(Why)
+        chosen = sorted(groups.items(), key=lambda item: (order.index(item[0][0]), -_count(item[1])))[:GROUPS_MAX]
+        shown = self._store.shown([_oldest(lanes).number for _, lanes in chosen])
+        explained = 0
+        found = []
+        for (why, words, job_type), same in chosen:
+            example = shown.get(_oldest(same).number)
+            if example is None:
+                # It has started and ended while we looked.
+                continue
+            said = words
+            if why is Why.PARENT and explained < EXPLAINED_MAX:
+                explained += 1
+                said = self._explained(example) or words
+            found.append(self._group(why, said, job_type, same, example))
+        return found
+
+    def _why(self, lane: Lane) -> tuple[Why, str]:
+        if lane.blocked:
+            return Why.PARENT, "others have to end first"
+        if lane.status == "PENDING":
+            if lane.since > self._now:
+                return Why.LATER, LATER
+            return (Why.TURN, DUE) if self._alive else (Why.NO_WORKER, NO_WORKER)
+        if not self._alive:
+            return Why.NO_WORKER, NO_WORKER
+        waiting = Waiting(str(lane.job_type), _organization(lane.held) or self._scope.organization, 0)
+        found = first_block(waiting, self._world)
+        if found is None:
+            return Why.TURN, IN_TURN
+        predicate, blocker = found
+        return _kind(predicate), in_words(blocker, self._world, self._now, whole=self._scope.organization is None)
+
+    def _explained(self, example: Shown) -> str | None:
+        """Say what one of those that wait for others waits for."""
+        try:
+            found = explain(self._store, str(undashed(example.id)), self._now, registry=self._registry, scope=self._scope)
+        except NotFound:
+            return None
+        return next((reason.detail for reason in found.reasons if not reason.met and "ended" in reason.condition), None)
+
+    def _group(self, why: Why, words: str, job_type: str | None, lanes: list[Lane], example: Shown) -> Stuck:
+        since = _oldest(lanes).since
+        return Stuck(
+            why=why,
+            words=words,
+            count=_count(lanes),
+            more=any(lane.more for lane in lanes),
+            oldest_s=max(0.0, (self._now - since) / SECOND),
+            example=example_of(example),
+            job_type=job_type,
+            next_at=moment(since) if why is Why.LATER else None,
+        )
+
+
+def example_of(shown: Shown) -> Example:
+    """Return a job as an example of its group."""
+    return Example(id=shown.id, number=number_text(shown.root_id, shown.root_number, shown.attempt), job_type=shown.job_type)
+
+
+def _kind(predicate: Predicate) -> Why:
+    if isinstance(predicate, RunnableType):
+        return Why.NO_WORKER
+    if isinstance(predicate, NoReservation):
+        return Why.DIRECT
+    return Why.LIMIT if isinstance(predicate, Limit) else Why.PAUSED
+
+
+def _organization(held: str | None) -> str | None:
+    """Return the organization that rows are parked for, where the word names one."""
+    kind, _, name = (held or "").partition(":")
+    return name if kind in {Held.ORGANIZATION, Held.SUSPENDED, Held.ORGANIZATION_LIMIT} else None
+
+
+def _count(lanes: Sequence[Lane]) -> int:
+    return sum(lane.count for lane in lanes)
+
+
+def _oldest(lanes: Sequence[Lane]) -> Lane:
+    return min(lanes, key=lambda lane: lane.since)

@@ -1,0 +1,67 @@
+"""What people and programs define: templates, organizations and users, as the store keeps them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from rota.model.gate import Role
+
+
+class TemplateState(StrEnum):
+    """Whether a template takes new jobs. An archived one is out of sight too."""
+
+    ENABLED = "ENABLED"
+    DISABLED = "DISABLED"
+    ARCHIVED = "ARCHIVED"
+
+
+class OrganizationState(StrEnum):
+    """Whether an organization's jobs run: a suspended one's wait, a removed one's fail."""
+
+    ACTIVE = "ACTIVE"
+    SUSPENDED = "SUSPENDED"
+    REMOVED = "REMOVED"
+
+
+class Organization(msgspec.Struct, kw_only=True, frozen=True):
+    """One tenant and its limits; None does not limit."""
+
+    name: str
+    display_name: str
+    state: OrganizationState = OrganizationState.ACTIVE
+    max_running: int | None = None
+    max_queued: int | None = None
+    max_priority: int | None = None
+    created_at: datetime | None = None
+
+
+class User(msgspec.Struct, kw_only=True, frozen=True):
+    """Somebody who may ask for things, and as what."""
+
+    name: str
+    organization: str
+    role: Role
+    permissions: tuple[str, ...] = ()
+    removed: bool = False
+    created_at: datetime | None = None
+
+
+class Template(msgspec.Struct, kw_only=True, frozen=True):
+    """A named definition as the store keeps it.
+
+    `defaults` is what the code says, `overrides` what people have set on top; both are objects of the fields of
+    `rota.model.templates.Spec`. What is in force is settings, then defaults, then overrides.
+    """
+
+    id: str
+    name: str
+    job_type: str
+    state: TemplateState = TemplateState.ENABLED
+    version: int = 0
+    defaults: dict[str, object] = msgspec.field(default_factory=dict)
+    overrides: dict[str, object] = msgspec.field(default_factory=dict)
+    created_at: datetime | None = None
+    updated_at: datetime | None = None

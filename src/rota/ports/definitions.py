@@ -1,0 +1,80 @@
+"""Definitions in the store: templates, organizations, users and pauses. A part of `rota.ports.store`, by the same rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
+from rota.model.gate import Actor
+from rota.model.values import Instant
+
+
+class Definitions(Protocol):
+    """What the store keeps of definitions."""
+
+    def definitions(self) -> int:
+        """Return the version that every change to templates, pauses or organizations advances."""
+
+    def put_templates(self, templates: Sequence[Template], *, actor: Actor, now: Instant) -> None:
+        """Record what the code says of templates, by name: `defaults` and `job_type`. Those that are the same change nothing.
+
+        State and overrides of one that is there stay as they are.
+        """
+
+    def set_template(
+        self,
+        template: Template,
+        *,
+        actor: Actor,
+        now: Instant,
+        overrides: dict[str, object],
+        unset: Sequence[str] = (),
+        version: int | None = None,
+    ) -> Template:
+        """Set some overrides of a template and take others back, making it (as `template` says) if it is not there. Audited.
+
+        Raise ChangedMeanwhile, writing nothing, if a `version` is given and is not the one it has; one that is not there has 0.
+        """
+
+    def set_template_state(self, name: str, state: TemplateState, *, actor: Actor, now: Instant, version: int | None = None) -> Template:
+        """Enable, disable or archive a template. Again: nothing more. Audited. Raise UnknownTemplate, ChangedMeanwhile."""
+
+    def drop_template(self, name: str, *, actor: Actor, now: Instant, version: int | None = None) -> None:
+        """Remove a template that has no jobs and no schedules. Audited. Raise UnknownTemplate, TemplateInUse, ChangedMeanwhile."""
+
+    def templates(self) -> list[Template]:
+        """Return every template."""
+
+    def put_organization(self, organization: Organization, *, actor: Actor, now: Instant) -> None:
+        """Make an organization or change its display name and limits; its state stays. Audited."""
+
+    def set_organization_state(self, name: str, state: OrganizationState, *, actor: Actor, now: Instant) -> None:
+        """Suspend, resume or remove an organization. Nothing of it is deleted. Audited. Raise UnknownOrganization.
+
+        'default' can't be removed (Refused). Made ACTIVE or REMOVED, its jobs that were parked are offered again.
+        """
+
+    def organizations(self) -> list[Organization]:
+        """Return every organization, by name."""
+
+    def put_user(self, user: User, *, actor: Actor, now: Instant) -> None:
+        """Make or change a user; one that was removed comes back. Audited. Raise UnknownOrganization.
+
+        The last system manager stays one: making it less is Refused, as is removing it.
+        """
+
+    def remove_user(self, name: str, *, actor: Actor, now: Instant) -> None:
+        """Mark a user as removed: the name stays taken, and may do nothing. Audited. Raise NotFound."""
+
+    def users(self) -> list[User]:
+        """Return every user, removed ones too, by name."""
+
+    def pause(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
+        """Pause a template, an organization or (kind 'all') everything. Again: nothing more. Audited."""
+
+    def resume(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
+        """End a pause and give back what it parked. Audited."""
+
+    def pauses(self) -> list[tuple[str, str]]:
+        """Return what is paused, as (kind, name)."""

@@ -1,0 +1,1 @@
+"""Adapters that carry messages outside. Each is imported when it is used."""

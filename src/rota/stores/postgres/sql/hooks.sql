@@ -1,0 +1,177 @@
+-- Webhooks: who is to be told of ends, and the outbox.
+-- Why some joins are `= ANY (ARRAY[...])`, and some conditions expressions: see edges.sql.
+
+-- name: any_endpoints
+SELECT EXISTS (SELECT 1 FROM endpoints WHERE organization_id > '' AND state = 'ENABLED' AND dropped_at IS NULL);
+
+-- name: hooked_ends
+-- Each of these ends with each endpoint that may want to know: those of its organization, then the one of its chain.
+SELECT {hooked_columns}
+  FROM unnest(:numbers) AS n (number) JOIN job_facts AS f ON f.number = ANY (ARRAY[n.number]) JOIN job_ends AS e ON e.number = ANY (ARRAY[n.number])
+  JOIN endpoints AS h ON h.organization_id = ANY (ARRAY[f.organization_id]) AND h.root_id IS NULL AND {is_told}
+  LEFT JOIN run_notes AS r ON r.job_number = ANY (ARRAY[n.number])
+UNION ALL
+SELECT {hooked_columns}
+  FROM unnest(:numbers) AS n (number) JOIN job_facts AS f ON f.number = ANY (ARRAY[n.number]) JOIN job_ends AS e ON e.number = ANY (ARRAY[n.number])
+  JOIN endpoints AS h ON h.organization_id = ANY (ARRAY[f.organization_id]) AND h.root_id = ANY (ARRAY[f.root_id]) AND {is_told}
+  LEFT JOIN run_notes AS r ON r.job_number = ANY (ARRAY[n.number]);
+
+-- name: is_told
+h.state = 'ENABLED' AND h.dropped_at IS NULL
+
+-- name: hooked_columns
+-- In the order of rota.model.webhooks.EndedRun; then the endpoint.
+hex(f.job_id), hex(e.run_id), hex(f.root_id), CASE WHEN f.attempt = 1 THEN f.number ELSE (SELECT o.number FROM job_facts AS o WHERE o.job_id = f.root_id) END,
+f.organization_id, f.job_type, f.attempt, e.status, e.reason, coalesce(r.error_type, e.error_type), left(r.error, :most::integer),
+f.created_at, e.queued_at, e.started_at, e.finished_at, (SELECT s.number FROM job_facts AS s WHERE s.retry_of = f.job_id) IS NOT NULL,
+CASE WHEN h.with_result = 1 THEN r.result END, hex(h.endpoint_id), h.url, h.events, h.job_types
+
+-- name: add_mail
+-- Each row: [event, job, run, url, payload, endpoint, organization, lane].
+INSERT INTO outbox (event, job_id, run_id, target, payload, endpoint_id, organization_id, lane, next_attempt_at, created_at)
+SELECT e.value ->> 0, (e.value ->> 1)::uuid, (e.value ->> 2)::uuid, e.value ->> 3, e.value ->> 4, (e.value ->> 5)::uuid, e.value ->> 6,
+       e.value ->> 7, :now, :now
+  FROM json_array_elements(:rows::json) AS e (value);
+
+-- ---- endpoints -----------------------------------------------------------------------------------------------------------------
+
+-- name: endpoint_columns
+hex(h.endpoint_id), h.organization_id, h.url, h.events, h.job_types, hex(h.root_id), h.with_result, h.description, h.state,
+h.reason, h.failing_since, h.last_status, h.last_error, h.version, h.created_by, h.created_at, h.updated_at
+
+-- name: add_endpoint
+INSERT INTO endpoints (endpoint_id, organization_id, root_id, url, description, events, job_types, with_result, created_by, created_at, updated_at)
+VALUES (:endpoint_id, :organization_id, :chain, :url, :description, :events, :kinds, :with_result, :actor, :now, :now)
+ON CONFLICT (endpoint_id) DO NOTHING;
+
+-- name: endpoint
+SELECT {endpoint_columns} FROM endpoints AS h WHERE h.endpoint_id = :endpoint_id AND h.dropped_at IS NULL;
+
+-- name: endpoints
+SELECT {endpoint_columns} FROM endpoints AS h
+ WHERE h.dropped_at IS NULL AND h.root_id IS NULL AND (:organization_id IS NULL OR h.organization_id = :organization_id)
+ ORDER BY h.created_at DESC, h.endpoint_id DESC;
+
+-- name: count_endpoints
+SELECT count(*) FROM endpoints WHERE organization_id = :organization_id AND root_id IS NULL AND dropped_at IS NULL;
+
+-- name: change_endpoint
+UPDATE endpoints SET url = :url, description = :description, events = :events, job_types = :kinds, with_result = :with_result,
+                     state = :state, reason = :reason, updated_at = :now, version = version + 1,
+                     failing_since = CASE WHEN :fresh THEN NULL ELSE failing_since END, last_status = CASE WHEN :fresh THEN NULL ELSE last_status END,
+                     last_error = CASE WHEN :fresh THEN NULL ELSE last_error END
+ WHERE endpoint_id = :endpoint_id AND dropped_at IS NULL;
+
+-- name: drop_endpoint
+UPDATE endpoints SET dropped_at = :now, updated_at = :now WHERE endpoint_id = :endpoint_id AND dropped_at IS NULL;
+
+-- name: endpoint_failed
+UPDATE endpoints SET failing_since = coalesce(failing_since, :at), last_status = :code, last_error = :error WHERE endpoint_id = :endpoint_id;
+
+-- name: endpoint_well
+UPDATE endpoints SET failing_since = NULL, last_status = NULL, last_error = NULL WHERE endpoint_id = :endpoint_id AND failing_since IS NOT NULL;
+
+-- name: endpoint_gone
+UPDATE endpoints SET state = 'DISABLED', reason = :reason, updated_at = :now, version = version + 1
+ WHERE endpoint_id = :endpoint_id AND state || '' = 'ENABLED' AND dropped_at IS NULL;
+
+-- name: failing_endpoints
+SELECT hex(endpoint_id), organization_id, failing_since, last_error FROM endpoints
+ WHERE failing_since < :before AND state = 'ENABLED' AND dropped_at IS NULL ORDER BY failing_since LIMIT :limit;
+
+-- name: remove_endpoints
+DELETE FROM endpoints WHERE root_id = ANY (ARRAY(SELECT root_id FROM job_facts WHERE number = ANY (:numbers)));
+
+-- ---- secrets -------------------------------------------------------------------------------------------------------------------
+
+-- name: set_secret
+INSERT INTO hook_secrets AS s (owner, secret, created_at) VALUES (:owner, :secret, :now)
+    ON CONFLICT (owner) DO UPDATE
+   SET previous = s.secret, previous_until = :until, secret = excluded.secret, created_at = excluded.created_at
+ WHERE s.secret <> excluded.secret;
+
+-- name: secrets
+SELECT secret, CASE WHEN previous_until > :now THEN previous END FROM hook_secrets WHERE owner = :owner;
+
+-- name: sign
+UPDATE organizations SET signs = 1 WHERE organization_id = :organization_id AND signs = 0;
+
+-- name: signs
+-- Whether there is a secret for messages of single jobs: who may ask need not be let to the secrets.
+SELECT signs FROM organizations WHERE organization_id = :organization_id;
+
+-- name: drop_secret
+DELETE FROM hook_secrets WHERE owner = :owner;
+
+-- ---- the outbox ----------------------------------------------------------------------------------------------------------------
+
+-- name: is_open
+delivered_at IS NULL AND gave_up_at IS NULL
+
+-- name: mail
+SELECT (SELECT min(next_attempt_at) FROM outbox WHERE {is_open}),
+       (SELECT min(coalesce(delivered_at, gave_up_at)) FROM outbox WHERE coalesce(delivered_at, gave_up_at) IS NOT NULL);
+
+-- name: open_lanes
+-- Lanes with messages under way, from one on: a hop from one to the next, however many wait in each.
+WITH RECURSIVE step (lane, times) AS (
+    SELECT (SELECT min(lane) FROM outbox WHERE lane > :lane AND {is_open}), 1
+    UNION ALL
+    SELECT (SELECT min(lane) FROM outbox WHERE lane > step.lane AND {is_open}), times + 1 FROM step WHERE step.lane IS NOT NULL AND times < :limit
+)
+SELECT lane, (SELECT min(o.next_attempt_at) FROM outbox AS o WHERE o.lane = step.lane AND {is_open}) FROM step WHERE lane IS NOT NULL;
+
+-- name: take_mail
+UPDATE outbox SET next_attempt_at = :until
+ WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM outbox WHERE lane = :lane AND {is_open} AND next_attempt_at <= :now
+                               ORDER BY next_attempt_at LIMIT :limit FOR UPDATE SKIP LOCKED))
+RETURNING outbox_id;
+
+-- name: parcels
+-- What it takes to send these. A secret of its own, or the organization's.
+SELECT o.outbox_id, o.next_attempt_at, hex(o.endpoint_id), o.lane, o.event, hex(coalesce(o.run_id, o.job_id)), o.payload, o.attempts,
+       CASE WHEN {is_told} THEN h.url END, s.secret, CASE WHEN s.previous_until > :now THEN s.previous END
+  FROM outbox AS o
+  LEFT JOIN endpoints AS h ON h.endpoint_id = ANY (ARRAY[o.endpoint_id])
+  LEFT JOIN hook_secrets AS s
+    ON s.owner = ANY (ARRAY[CASE WHEN h.root_id IS NULL THEN hex(h.endpoint_id) ELSE 'organization:' || h.organization_id END])
+ WHERE o.outbox_id = ANY (:rowids) ORDER BY o.outbox_id;
+
+-- name: settle_mail
+-- As long as it is still the one that was taken on: after its lease another may have it.
+UPDATE outbox SET attempts = attempts + :sent, last_status = :code, last_error = :error,
+                  last_attempt_at = CASE WHEN :sent = 1 THEN :at ELSE last_attempt_at END,
+                  next_attempt_at = coalesce(:next_at, next_attempt_at), delivered_at = :delivered_at, gave_up_at = :gave_up_at
+ WHERE outbox_id = :rowid AND next_attempt_at + 0 = :lease AND delivered_at + 0 IS NULL AND gave_up_at + 0 IS NULL;
+
+-- name: delivery_columns
+o.outbox_id, hex(o.endpoint_id), o.organization_id, o.event, hex(coalesce(o.run_id, o.job_id)), hex(o.job_id), o.target,
+o.attempts, o.next_attempt_at, o.last_attempt_at, o.last_status, o.last_error, o.created_at, o.delivered_at, o.gave_up_at
+
+-- name: delivery
+SELECT {delivery_columns} FROM outbox AS o WHERE o.outbox_id = :rowid;
+
+-- name: deliveries
+SELECT {delivery_columns} FROM outbox AS o WHERE o.outbox_id < :before_id AND {of_state} ORDER BY o.outbox_id DESC LIMIT :limit;
+
+-- name: deliveries_of_organization
+SELECT {delivery_columns} FROM outbox AS o WHERE o.organization_id = :organization_id AND o.outbox_id < :before_id AND {of_state}
+ ORDER BY o.outbox_id DESC LIMIT :limit;
+
+-- name: deliveries_of_endpoint
+SELECT {delivery_columns} FROM outbox AS o
+ WHERE o.endpoint_id = :endpoint_id AND o.outbox_id < :before_id AND {of_state}
+   AND (:organization_id IS NULL OR o.organization_id || '' = :organization_id)
+ ORDER BY o.outbox_id DESC LIMIT :limit;
+
+-- name: of_state
+CASE :state WHEN 'waiting' THEN o.delivered_at IS NULL AND o.gave_up_at IS NULL WHEN 'delivered' THEN o.delivered_at IS NOT NULL
+            WHEN 'gave up' THEN o.gave_up_at IS NOT NULL ELSE true END
+
+-- name: redeliver
+UPDATE outbox SET attempts = 0, next_attempt_at = :now, delivered_at = NULL, gave_up_at = NULL WHERE outbox_id = :rowid;
+
+-- name: forget_deliveries
+DELETE FROM outbox WHERE outbox_id = ANY (ARRAY(
+    SELECT outbox_id FROM outbox WHERE coalesce(delivered_at, gave_up_at) IS NOT NULL AND coalesce(delivered_at, gave_up_at) < :before
+     ORDER BY coalesce(delivered_at, gave_up_at) LIMIT :limit));

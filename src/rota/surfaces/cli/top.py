@@ -1,0 +1,187 @@
+"""`rota top`: the first screen in the terminal, live."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from rota.errors import RotaError
+from rota.model.overview import Overview
+from rota.surfaces.cli.options import JsonOption, StoreOption, examples
+from rota.surfaces.cli.output import console, show_json
+from rota.surfaces.cli.session import actor, path_of, session
+from rota.surfaces.python import Rota
+
+SHARE = 10
+"""A look that takes a second is taken again after ten: none costs more than a tenth of one core."""
+NOTICE_S = 4.0
+
+EveryOption = Annotated[float, typer.Option("--every", min=0.1, max=3600, metavar="SECONDS", help="How often to look again.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("top", rich_help_panel="Look", epilog=examples("rota top", "rota top --once", "rota top --json | jq -r .health.sentence"))(
+        top
+    )
+
+
+def top(
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame and end.")] = False,
+    every: EveryOption = 1.0,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show whether all is well, what did not run, what is stuck and why, what is running, and what comes next.
+
+    Live in a terminal, one frame elsewhere. Keys: q quits, p pauses everything (and asks first), r resumes, space looks again.
+    """
+    with session(store) as rota:
+        if as_json:
+            return show_json(rota.overview(actor=actor()))
+        if once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return _print(rota)
+        return _live(rota, every)
+
+
+def _print(rota: Rota) -> None:
+    from rota.surfaces.cli.topview import Shown, frame  # noqa: PLC0415 - rich, which --json does not need
+
+    screen = console()
+    screen.print(frame(rota.overview(actor=actor()), Shown(store=_name(rota)), width=screen.width, height=None))
+
+
+def _live(rota: Rota, every_s: float) -> None:
+    from rich.live import Live  # noqa: PLC0415 - rich, which --json does not need
+
+    from rota.surfaces.cli.topview import Shown, frame  # noqa: PLC0415
+
+    screen = console()
+    looks = Looks(lambda: rota.overview(actor=actor()), every_s)
+    desk = Desk(rota)
+    with keys() as pressed, Live(console=screen, screen=True, auto_refresh=False, vertical_overflow="crop") as drawing:
+        while not desk.over:
+            seen = looks.take()
+            shown = Shown(store=_name(rota), notice=desk.notice, trouble=looks.trouble)
+            drawing.update(frame(seen, shown, width=screen.size.width, height=screen.size.height), refresh=True)
+            key = pressed(looks.left_s)
+            if key and desk.press(key):
+                looks.expire()
+
+
+class Looks:
+    """Looks again when it is time; a store in trouble leaves the last look."""
+
+    def __init__(self, look: Callable[[], Overview], every_s: float) -> None:
+        """Look once: a store that can't be read at all is an error."""
+        self._look = look
+        self._every_s = every_s
+        self._seen = look()
+        self._next = time.monotonic() + every_s
+        self.trouble = ""
+
+    @property
+    def left_s(self) -> float:
+        """Return how long it is until the next look."""
+        return max(0.0, self._next - time.monotonic())
+
+    def expire(self) -> None:
+        """Let the next look be a new one."""
+        self._next = 0.0
+
+    def take(self) -> Overview:
+        """Return the latest look, a new one if it is time."""
+        start = time.monotonic()
+        if start >= self._next:
+            try:
+                self._seen, self.trouble = self._look(), ""
+            except RotaError as error:
+                self.trouble = str(error)
+            now = time.monotonic()
+            self._next = now + max(self._every_s, SHARE * (now - start))
+        return self._seen
+
+
+class Desk:
+    """What keys do. What concerns everybody asks once."""
+
+    def __init__(self, rota: Rota) -> None:
+        """Take whose desk it is."""
+        self._rota = rota
+        self._asked = False
+        self._notice = ""
+        self._until = 0.0
+        self.over = False
+
+    @property
+    def notice(self) -> str:
+        """Say what is asked, or what was just done."""
+        if self._asked:
+            return "Pause everything? What runs goes on, nothing new starts. y pauses, any other key does not"
+        return self._notice if time.monotonic() < self._until else ""
+
+    def press(self, key: str) -> bool:
+        """Do what a key stands for; say whether to look again at once."""
+        if self._asked:
+            self._asked = False
+            return key in {"y", "Y"} and self._do(lambda: self._rota.pause(actor=actor()), "Everything is paused: r resumes")
+        match key:
+            case "q" | "Q" | "\x03":
+                self.over = True
+            case "p":
+                self._asked = True
+            case "r":
+                return self._do(lambda: self._rota.resume(actor=actor()), "Nothing is paused as a whole any more")
+            case " ":
+                return True
+            case _:
+                pass
+        return False
+
+    def _do(self, act: Callable[[], object], done: str) -> bool:
+        try:
+            act()
+            self._notice = done
+        except RotaError as error:
+            self._notice = str(error)
+        self._until = time.monotonic() + NOTICE_S
+        return True
+
+
+@contextmanager
+def keys() -> Iterator[Callable[[float], str]]:
+    """Lend a function that waits so long for a key and returns it, or nothing. The terminal is given back as it was."""
+    import termios  # noqa: PLC0415 - not everywhere, and only needed here
+    import tty  # noqa: PLC0415
+
+    number = sys.stdin.fileno()
+    before: list[Any] = termios.tcgetattr(number)
+    tty.setcbreak(number)
+
+    left = ""
+
+    def pressed(seconds: float) -> str:
+        nonlocal left
+        if not left and select.select([number], [], [], seconds)[0]:
+            left = os.read(number, 32).decode(errors="replace")
+        # What begins with an escape and comes at once, as an arrow's three bytes, is one key.
+        key, left = (left, "") if left.startswith("\x1b") else (left[:1], left[1:])
+        return key
+
+    try:
+        yield pressed
+    finally:
+        termios.tcsetattr(number, termios.TCSADRAIN, before)
+
+
+def _name(rota: Rota) -> str:
+    path = path_of(rota.url)
+    return rota.url if path is None else str(path.absolute())

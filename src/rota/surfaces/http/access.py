@@ -1,0 +1,120 @@
+"""Who asks: a bearer token, or the session of a browser. Everything else of the API is given an Actor and asks the one gate."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPBearer
+
+from rota.errors import PermissionDenied, TooManyAttempts, Unauthenticated
+from rota.model.access import csrf_of
+from rota.model.gate import Actor
+from rota.surfaces.python import Rota
+from rota.surfaces.python.admitting import NOBODY, is_same
+
+COOKIE = "rota_session"
+CSRF_HEADER = "x-rota-csrf"
+CSRF_FIELD = "csrf"
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+PLACES_MAX = 10_000
+"""Places whose wrong attempts are remembered, at most: beyond that the oldest are forgotten."""
+
+bearer = HTTPBearer(auto_error=False, description="A token of `rota token create`.")
+
+
+class Throttle:
+    """Counts wrong tokens by where they come from, in a window that slides."""
+
+    def __init__(self, most: int, window_s: float) -> None:
+        """Allow so many in so long."""
+        self._most = most
+        self._window_s = window_s
+        self._wrong: dict[str, list[float]] = {}
+        self._lock = threading.Lock()
+
+    def check(self, place: str) -> None:
+        """Refuse a place that has been wrong too often."""
+        with self._lock:
+            self._refuse(self._recent(place))
+
+    def note(self, place: str) -> None:
+        """Remember a wrong token; refuse a place that had been wrong too often before it."""
+        with self._lock:
+            recent = self._recent(place)
+            self._wrong.pop(place, None)
+            # The newest keep the door closed: who goes on trying goes on waiting.
+            self._wrong[place] = [*recent, time.monotonic()][-self._most :]
+            while len(self._wrong) > PLACES_MAX:
+                del self._wrong[next(iter(self._wrong))]
+            self._refuse(recent)
+
+    def _refuse(self, recent: list[float]) -> None:
+        if len(recent) >= self._most:
+            after_s = recent[0] + self._window_s - time.monotonic()
+            raise TooManyAttempts(f"too many wrong tokens came from here: try again in {max(1, round(after_s))} s", after_s)
+
+    def _recent(self, place: str) -> list[float]:
+        since = time.monotonic() - self._window_s
+        return [at for at in self._wrong.get(place, ()) if at > since]
+
+
+class Door:
+    """Lets requests in."""
+
+    def __init__(self, rota: Rota) -> None:
+        """Take whose door it is."""
+        self._rota = rota
+        self.throttle = Throttle(rota.settings.login_attempts, rota.settings.login_window)
+
+    def who(self, request: Request, *, shown: str | None = None) -> Actor:
+        """Return who asks. A session that changes something must show that its own page asked: by a header, or by what a form `shown`."""
+        try:
+            return self._known(request, shown)
+        except Unauthenticated:
+            # A right token is always let in: others may share its address. An old cookie is no attempt.
+            if "authorization" in request.headers:
+                self.throttle.note(place_of(request))
+            raise
+
+    def _known(self, request: Request, shown: str | None) -> Actor:
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        if secret:
+            if scheme.lower() != "bearer":
+                raise Unauthenticated(f"{scheme[:20]!r} is not how to come in: give `Authorization: Bearer` and a token")
+            return self._rota.authenticate(secret.strip())
+        session = request.cookies.get(COOKIE)
+        if session is None:
+            raise Unauthenticated(NOBODY)
+        actor = self._rota.session(session)
+        if request.method not in SAFE and not is_same(shown or request.headers.get(CSRF_HEADER, ""), csrf_of(session)):
+            raise PermissionDenied("this did not come from a page of Rota's own: reload the page and do it again")
+        return actor
+
+
+def place_of(request: Request) -> str:
+    """Return where a request comes from, as far as wrong tokens are counted."""
+    return request.client.host if request.client else "?"
+
+
+def door_of(request: Request) -> Door:
+    """Return the door of the app that a request came to."""
+    door: Door = request.app.state.door
+    return door
+
+
+def rota_of(request: Request) -> Rota:
+    """Return the Rota that an app serves."""
+    rota: Rota = request.app.state.rota
+    return rota
+
+
+def who(request: Request, _token: Annotated[object, Depends(bearer)] = None) -> Actor:
+    """Return who asks; what every operation but health depends on."""
+    return door_of(request).who(request)
+
+
+Who = Annotated[Actor, Depends(who)]
+Served = Annotated[Rota, Depends(rota_of)]

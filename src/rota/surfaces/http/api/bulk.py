@@ -1,0 +1,236 @@
+"""Jobs by the thousand: a JSON array, or one job a line, read as it comes and written chunk by chunk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from itertools import chain, islice
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from rota import errors
+from rota.engine.submit import NewJob
+from rota.model.gate import Actor
+from rota.surfaces.http.access import bearer, door_of
+from rota.surfaces.http.answers import Answer
+from rota.surfaces.http.api import concurrency
+from rota.surfaces.http.api.asking import JSON, STRICT, NameQuery, encode, has_twins, in_body, media_type, refuse_other, refuse_twins, wrong
+from rota.surfaces.http.api.concurrency import REPLAYED, IdempotencyKey, made
+from rota.surfaces.http.api.jobs import SUBMITTING, options_of
+from rota.surfaces.http.api.shapes import NEW_JOB, BulkJobIn, Taken
+from rota.surfaces.http.describing import REF, gives, refuses
+from rota.surfaces.http.intake import intake_of
+from rota.surfaces.http.problems import problem
+from rota.surfaces.python import Rota
+
+router = APIRouter(tags=["Jobs"], dependencies=STRICT)
+
+LINES = "application/x-ndjson"
+IDS_MAX = 10_000
+"""Ids that an answer has room for."""
+LINE_MAX = 32 * 1024 * 1024
+"""The longest line: more than the largest params may take."""
+
+_decoder = msgspec.json.Decoder(BulkJobIn)
+_lines = msgspec.json.Encoder().encode_lines
+_array = msgspec.json.Decoder(list[msgspec.Raw])
+_item = {"$ref": REF.format(name=BulkJobIn.__name__)}
+BODY = {
+    JSON: {"schema": {"type": "array", "items": _item}, "example": [NEW_JOB, NEW_JOB]},
+    LINES: {"schema": {"type": "string"}, "example": '{"name": "send_email", "params": {"to": "ada@example.com"}}\n{"name": "clean_up"}\n'},
+}
+
+
+@router.post(
+    "/jobs/bulk",
+    summary="Make many jobs",
+    dependencies=[Depends(bearer)],
+    responses={**gives(Taken), **refuses(*SUBMITTING)},
+    openapi_extra={"requestBody": {"required": True, "content": BODY}},
+)
+async def create_many(request: Request, organization: NameQuery = None, idempotency_key: IdempotencyKey = None) -> Response:
+    """Accept many jobs: an array, or one a line (`application/x-ndjson`), which is read as it comes, however many there are.
+
+    They are written in chunks, in their order. If one is bad, those before it are accepted: the problem says which it is (`item`) and
+    how many were `accepted`. With an `Idempotency-Key` there may be as many as one chunk holds (setting `bulk_chunk`), without unique
+    keys of their own.
+    """
+    kind = media_type(request)
+    refuse_other(kind, JSON, LINES)
+    who = await intake_of(request).do(lambda: door_of(request).who(request))
+    items: Items = Whole(await request.body()) if kind == JSON else Streamed(request.stream(), asyncio.get_running_loop())
+    call = _Call(request.app.state.rota, who, items, organization)
+    if idempotency_key is None:
+        return await intake_of(request).do_long(call.take)
+    return await intake_of(request).do_long(lambda: call.take_once(idempotency_key))
+
+
+class Items:
+    """The jobs of a request. What can't be read ends them; `error` says what it was, `seen` how many came before it."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.seen = 0
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[BulkJobIn]:
+        """Go through them, once."""
+        try:
+            for jobs in self._parts():
+                for job in jobs:
+                    yield job
+                    self.seen += 1
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self.error = wrong(error, f"item {self.seen}")
+        except (HTTPException, RequestValidationError) as error:
+            self.error = error
+
+    def _parts(self) -> Iterator[Iterator[BulkJobIn]]:
+        raise NotImplementedError
+
+
+class Whole(Items):
+    """An array. It is held as it came, and each job read when its turn comes."""
+
+    def __init__(self, body: bytes) -> None:
+        """Take the array."""
+        super().__init__()
+        self._body = body
+
+    def _parts(self) -> Iterator[Iterator[BulkJobIn]]:
+        try:
+            found = _array.decode(self._body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise wrong(error) from None
+        yield (_job(bytes(each)) for each in found)
+
+
+class Streamed(Items):
+    """Lines, pulled from the client when they are needed: who sends faster than can be written has to wait."""
+
+    def __init__(self, stream: AsyncIterator[bytes], loop: asyncio.AbstractEventLoop) -> None:
+        """Take the body, and the loop on which it comes."""
+        super().__init__()
+        self._stream = stream
+        self._loop = loop
+
+    def _parts(self) -> Iterator[Iterator[BulkJobIn]]:
+        begun: list[bytes] = []
+        length = 0
+        while (part := self._next()) is not None:
+            head, newline, rest = part.rpartition(b"\n")
+            if not newline:
+                length += len(part)
+                if length > LINE_MAX:
+                    raise HTTPException(413, f"item {self.seen} is over {LINE_MAX:,} bytes")
+                begun.append(part)
+                continue
+            yield _jobs(b"".join([*begun, head]))
+            begun, length = [rest], len(rest)
+        yield _jobs(b"".join(begun))
+
+    def _next(self) -> bytes | None:
+        """Wait for more, on a thread; None at the end."""
+        try:
+            return asyncio.run_coroutine_threadsafe(self._pull(), self._loop).result()
+        except ClientDisconnect:
+            raise HTTPException(400, "the body ended too early") from None
+
+    async def _pull(self) -> bytes | None:
+        return await anext(self._stream, None)
+
+
+def _jobs(lines: bytes) -> Iterator[BulkJobIn]:
+    """Read whole lines: all at once if all are well, else one by one as far as they are."""
+    try:
+        found = _decoder.decode_lines(lines)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = None
+    if found is not None and not has_twins(lines, _lines(found)):
+        return iter(found)
+    return (_job(each) for each in lines.splitlines() if each.strip())
+
+
+def _job(text: bytes) -> BulkJobIn:
+    job = _decoder.decode(text)
+    if has_twins(text, encode(job)):
+        refuse_twins(text)
+    return job
+
+
+class _Call:
+    """One request for many."""
+
+    def __init__(self, rota: Rota, who: Actor, items: Items, organization: str | None) -> None:
+        self._rota = rota
+        self._organization = organization
+        self._who = who
+        self._items = items
+
+    def take(self) -> Response:
+        new = (_new(job) for job in self._items)
+        first = list(islice(new, IDS_MAX))
+        # Ids are kept for what has a length: while there may be more to come, it has none.
+        rest = next(new, None) if len(first) == IDS_MAX else None
+        return self._enqueue(first if rest is None else chain(first, [rest], new))
+
+    def take_once(self, key: str) -> Response:
+        """Take what may have been taken before."""
+        most = self._rota.settings.bulk_chunk
+        jobs = list(islice(self._items, most + 1))
+        self._refuse_unkeyable(jobs, most)
+        said = repr(self._organization).encode() + _lines(jobs)
+        request = concurrency.Request(self._who, "bulk", key, said)
+        ids = request.ids(self._rota.now)
+        before = made(self._rota, request, ids)
+        year = self._rota.now.year if before is None or before.id == ids[0] else self._rota.now.year - 1
+        new = [_new(job, job_id=request.id(year, place), meta=request.meta) for place, job in enumerate(jobs)]
+        answer = self._enqueue(new, once=True)
+        if before is not None:
+            answer.headers.update(REPLAYED)
+        return answer
+
+    def _refuse_unkeyable(self, jobs: list[BulkJobIn], most: int) -> None:
+        if self._items.error is not None:
+            raise self._items.error
+        if len(jobs) > most:
+            raise errors.InvalidOption(f"a request with an Idempotency-Key may have {most:,} jobs (setting bulk_chunk): send more in parts")
+        place = next((place for place, job in enumerate(jobs) if job.unique_key is not None), None)
+        if place is not None:
+            raise errors.InvalidOption(f"item {place} has a unique_key, which does what the Idempotency-Key would: give one or the other")
+
+    def _enqueue(self, new: Any, *, once: bool = False) -> Response:
+        with in_body():
+            found = self._rota.enqueue_many(new, organization=self._organization, actor=self._who)
+        error = self._items.error
+        if error is not None:
+            return self._bad(error, found.accepted)
+        ids = list(found.ids) if isinstance(new, list) else None
+        if once:
+            # What is there already was made by this request.
+            return Answer(Taken(accepted=found.accepted + found.existing, existing=0, ids=ids))
+        return Answer(Taken(accepted=found.accepted, existing=found.existing, ids=ids))
+
+    def _bad(self, error: Exception, accepted: int) -> Response:
+        status, words = 422, "it can't be read"
+        if isinstance(error, HTTPException):
+            status, words = error.status_code, error.detail
+        elif isinstance(error, RequestValidationError):
+            first = error.errors()[0]
+            words = f"{first['loc'][0]}: {first['msg']}"
+        code = {400: "bad_request", 408: "too_slow", 413: "body_too_large"}.get(status, "invalid_request")
+        place = self._items.seen
+        return problem(status, code, f"{words} ({accepted:,} jobs before it were accepted)", item=place, accepted=accepted)
+
+
+def _new(job: BulkJobIn, **more: Any) -> Any:
+    """Return a job as `enqueue_many` takes it: most have nothing but a name and params, and go the shortest way."""
+    options = options_of(job)
+    if not options and not more:
+        return (job.name, job.params)
+    return NewJob(name=job.name, params=job.params, **options, **more)

@@ -1,0 +1,162 @@
+"""Requests that cross each other: an edit says which state it means (ETag, If-Match), a create may come twice (Idempotency-Key).
+
+A key needs no table of its own. The ids of what it makes follow from the actor and the key, so that the store finds what is there
+already, whoever was quicker; and each job keeps a digest of the body that asked for it, so that another body is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Header, HTTPException
+from fastapi import Request as HttpRequest
+from fastapi.exceptions import RequestValidationError
+
+from rota.errors import ChangedMeanwhile, NotFound
+from rota.model.gate import Actor
+from rota.model.values import Job, dashed
+from rota.ports.store import Check
+from rota.surfaces.http.api.asking import encode
+from rota.surfaces.python import Rota
+
+REPLAYED = {"Idempotency-Replayed": "true"}
+REMEMBERED = timedelta(hours=24)
+KEY_MAX = 255
+_META = "request"
+_YEAR_MS = 365 * 86_400_000
+_STEPS = 1 << 20
+"""Ids that follow from one key, at most."""
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=KEY_MAX,
+        description="A text of your own, new for each thing to make. A request that comes again with it makes nothing more.",
+        examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
+    ),
+]
+
+
+KEYED = {
+    "parameters": [
+        {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": False,
+            "description": "A text of your own, new for each thing to make. A request that comes again with it makes nothing more.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": KEY_MAX},
+            "example": "8e03978e-40d5-43dd-bc93-6894a57f9324",
+        }
+    ]
+}
+"""What the OpenAPI document says of the key, where a route reads it itself."""
+
+
+def key_of(request: HttpRequest) -> str | None:
+    """Return the key of a request that may come again."""
+    key = request.headers.get("idempotency-key")
+    if key is not None and not 1 <= len(key) <= KEY_MAX:
+        raise RequestValidationError(
+            [{"loc": ("header", "Idempotency-Key"), "msg": f"it has {len(key)} characters: give 1 to {KEY_MAX}", "type": "length"}]
+        )
+    return key
+
+
+# ---- edits ---------------------------------------------------------------------------------------------------------
+
+
+def tag_of(job: Job, tail: Job) -> str:
+    """Return the ETag of a job: another one as soon as anything of it has changed, or of the attempt that its chain has come to."""
+    digest = hashlib.blake2b(encode(job), digest_size=12)
+    if tail.id != job.id:
+        digest.update(encode(tail))
+    return f'"{digest.hexdigest()}"'
+
+
+def tagged(rota: Rota, job: Job, who: Actor) -> dict[str, str]:
+    """Return the header that tells the state of a job."""
+    tail = rota.chain(job.id, actor=who)[-1] if job.status.ended else job
+    return {"ETag": tag_of(job, tail)}
+
+
+def unchanged(rota: Rota, job_id: str, who: Actor, if_match: str | None) -> Check | None:
+    """Return the look that refuses an edit of a job which has changed since the caller saw it: taken with the edit, in one transaction."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    named = rota.get(job_id, actor=who).id
+
+    def check(chain: list[Job]) -> None:
+        has = tag_of(next(job for job in chain if job.id == named), chain[-1])
+        if has not in tags(if_match):
+            raise ChangedMeanwhile(job_id, has=has, given=if_match)
+
+    return check
+
+
+def tags(header: str) -> set[str]:
+    """Return the tags of an If-Match or If-None-Match; a weak one stands for itself."""
+    return {tag.strip().removeprefix("W/") for tag in header.split(",")}
+
+
+# ---- creates -------------------------------------------------------------------------------------------------------
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A create that may come again: who asks, under which key, for what."""
+
+    who: Actor
+    kind: str
+    key: str
+    body: bytes
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What each job keeps of the request that made it."""
+        return {_META: hashlib.blake2b(self.body, digest_size=16).hexdigest()}
+
+    @property
+    def reader(self) -> Actor:
+        """Who may see what this request has made: its actor, also with a token that may only submit."""
+        return msgspec.structs.replace(self.who, operations=None)
+
+    def ids(self, now: datetime) -> list[str]:
+        """Return the ids that may have been given to the first thing that this request made; the first is for a new one.
+
+        They lie inside the year, so that a job's number tells the right one. A request that comes again over New Year's Eve finds
+        what was made in the old year.
+        """
+        years = [now.year]
+        if (now - REMEMBERED).year != now.year:
+            years.append(now.year - 1)
+        return [self.id(year) for year in years]
+
+    def id(self, year: int, step: int = 0) -> str:
+        """Return the id of the thing at this step of the request; they ascend."""
+        said = repr((self.kind, self.who.organization, self.who.name, self.key)).encode()
+        chance = int.from_bytes(hashlib.blake2b(said, digest_size=16).digest())
+        begin_ms = round(datetime(year, 1, 1, tzinfo=UTC).timestamp() * 1000)
+        rest = (chance & ((1 << 62) - 1) & ~(_STEPS - 1)) | step
+        first, middle = begin_ms + (chance >> 76) % _YEAR_MS, (chance >> 62) & 0xFFF
+        return dashed(f"{first:012x}7{middle:03x}{(0b10 << 62) | rest:016x}")
+
+    def refuse_other(self, job: Job) -> None:
+        """Refuse a key that was used for another body."""
+        if (job.meta or {}).get(_META) != self.meta[_META]:
+            raise HTTPException(422, f"Idempotency-Key {self.key[:100]!r} was used for another request already: give a new one")
+
+
+def made(rota: Rota, request: Request, ids: list[str]) -> Job | None:
+    """Return the job that this request has made before, if it has."""
+    for job_id in ids:
+        try:
+            job = rota.get(job_id, actor=request.reader)
+        except NotFound:
+            continue
+        request.refuse_other(job)
+        return job
+    return None

@@ -1,0 +1,111 @@
+"""Direct execution: one job ahead of the queue, and its run as the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from rota import errors
+from rota.errors import DuplicateId, ResourceBusy, WaitTimeout
+from rota.model.values import Run
+from rota.surfaces.http.access import bearer, door_of
+from rota.surfaces.http.answers import Answer
+from rota.surfaces.http.api import concurrency
+from rota.surfaces.http.api.asking import STRICT, Raw, read, takes
+from rota.surfaces.http.api.concurrency import REPLAYED, IdempotencyKey, made
+from rota.surfaces.http.api.runs import shown
+from rota.surfaces.http.api.shapes import DirectIn
+from rota.surfaces.http.describing import gives, refuses
+from rota.surfaces.http.intake import intake_of
+from rota.surfaces.http.problems import problem
+from rota.surfaces.python import Rota
+
+router = APIRouter(prefix="/direct", tags=["Direct"], dependencies=STRICT)
+
+
+@router.post(
+    "",
+    summary="Run a job now",
+    dependencies=[Depends(bearer)],
+    responses={**gives(Run), **refuses(errors.UnknownTemplate, errors.InvalidParams, errors.ResourceBusy, errors.WaitTimeout)},
+    openapi_extra=takes(DirectIn),
+)
+async def run(request: Request, body: Raw, idempotency_key: IdempotencyKey = None) -> Response:
+    """Run a job ahead of the queue and return its run, however it ended. `timeout` bounds the wait for a slot.
+
+    Where it takes longer than the setting `http_direct_wait`, the answer is 504 with the `job_id` under which it goes on.
+    """
+    intake = intake_of(request)
+    rota: Rota = request.app.state.rota
+    who, new = await intake.do(lambda: (door_of(request).who(request), read(body, DirectIn)))
+    # Without a key it has one that nobody will guess: its id is told before it is made.
+    asked = concurrency.Request(who, "direct", idempotency_key or secrets.token_hex(16), body)
+    ids = asked.ids(rota.now)
+    before = await intake.do(lambda: made(rota, asked, ids)) if idempotency_key else None
+    if before is not None:
+        return await _waited(request, before.id, lambda: _again(rota, asked, before.id), replayed=True)
+    meta = asked.meta if idempotency_key else None
+    return await _waited(request, ids[0], lambda: _run(rota, new, asked, ids[0], meta))
+
+
+def _run(rota: Rota, new: DirectIn, asked: concurrency.Request, job_id: str, meta: dict[str, str] | None) -> Run:
+    try:
+        return rota.direct(
+            new.name, new.params, timeout=new.timeout, job_id=job_id, meta=meta, organization=new.organization, actor=asked.who
+        )
+    except DuplicateId:
+        return _again(rota, asked, job_id)
+
+
+def _again(rota: Rota, asked: concurrency.Request, job_id: str) -> Run:
+    """Return what became of the same request that came before."""
+    asked.refuse_other(rota.get(job_id, actor=asked.reader))
+    found = rota.wait(job_id, rota.settings.http_direct_wait, actor=asked.reader)
+    if found is None:
+        raise ResourceBusy(f"the direct execution {job_id} ended without a run: no slot became free in time, or it was cancelled")
+    return found
+
+
+async def _waited(request: Request, job_id: str, work: Callable[[], Run], *, replayed: bool = False) -> Response:
+    """Wait for a run, for a bounded time; it goes on without us."""
+    settings = request.app.state.rota.settings
+    wait_s, room = settings.http_direct_wait, intake_of(request).room(settings.http_direct_max)
+    if not room.acquire(blocking=False):
+        raise ResourceBusy(f"{settings.http_direct_max} direct executions are waited for already (setting http_direct_max): try again")
+    done = _start(work, room)
+    try:
+        found = await asyncio.wait_for(asyncio.shield(done), wait_s)
+    except (TimeoutError, WaitTimeout):
+        detail = f"{job_id} has not ended within {wait_s:g} s; it goes on: look at its run later"
+        return problem(504, WaitTimeout.code, detail, job_id=job_id)
+    return Answer(shown(found), headers=REPLAYED if replayed else None)
+
+
+def _start(work: Callable[[], Run], room: threading.Semaphore) -> asyncio.Future[Run]:
+    """Begin work on a thread of its own, which may outlive the request: nobody waits for it when the process ends."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Run] = loop.create_future()
+    done.add_done_callback(lambda each: each.cancelled() or each.exception())
+
+    def run() -> None:
+        try:
+            found = work()
+        except BaseException as error:  # noqa: BLE001 - the request raises it
+            tell(partial(done.set_exception, error))
+        else:
+            tell(partial(done.set_result, found))
+        finally:
+            room.release()
+
+    def tell(news: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the server has stopped meanwhile
+            loop.call_soon_threadsafe(lambda: None if done.done() else news())
+
+    threading.Thread(target=run, name="rota-direct", daemon=True).start()
+    return done

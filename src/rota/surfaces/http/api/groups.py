@@ -1,0 +1,99 @@
+"""Groups: jobs that belong together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Path, Response
+
+from rota import errors
+from rota.engine.submit import NewJob
+from rota.errors import NotFound
+from rota.model.values import Group
+from rota.surfaces.http.access import Served, Who
+from rota.surfaces.http.answers import Answer
+from rota.surfaces.http.api.asking import ID_MAX, STRICT, Raw, in_body, read, takes
+from rota.surfaces.http.api.concurrency import REPLAYED, IdempotencyKey, Request
+from rota.surfaces.http.api.jobs import SUBMITTING, options_of
+from rota.surfaces.http.api.paging import Limit
+from rota.surfaces.http.api.shapes import BulkJobIn, NewGroupIn
+from rota.surfaces.http.describing import gives, list_of, refuses
+from rota.surfaces.python import Rota
+
+router = APIRouter(prefix="/groups", tags=["Groups"], dependencies=STRICT)
+
+GroupId = Annotated[str, Path(description="The group's id.", max_length=ID_MAX, examples=["019c8a5e-7a00-7002-8000-00000000002a"])]
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Make a group",
+    responses={
+        **gives(Group, status=201),
+        **gives(Group, what="The same request made it before."),
+        **refuses(*SUBMITTING, errors.GroupRefused),
+    },
+    openapi_extra=takes(NewGroupIn),
+)
+def create(body: Raw, rota: Served, who: Who, *, idempotency_key: IdempotencyKey = None) -> Response:
+    """Make a group of new jobs, and of jobs that wait already. All of it is made, or nothing."""
+    new = read(body, NewGroupIn)
+    if idempotency_key is None:
+        return Answer(_make(rota, new, None, Request(who, "group", "", body)), status_code=201)
+    request = Request(who, "group", idempotency_key, body)
+    ids = request.ids(rota.now)
+    for group_id in ids:
+        try:
+            return _again(rota, new, rota.get_group(group_id, actor=request.reader), request)
+        except NotFound:
+            continue
+    group = _make(rota, new, ids[0], request)
+    return Answer(group, status_code=201)
+
+
+def _make(rota: Rota, new: NewGroupIn, group_id: str | None, request: Request) -> Group:
+    meta = None if group_id is None else request.meta
+    with in_body():
+        return rota.group(
+            [_member(job, meta) if isinstance(job, BulkJobIn) else job for job in new.jobs],
+            mode=new.mode,
+            on_failure=new.on_failure,
+            name=new.name,
+            group_id=group_id,
+            organization=new.organization,
+            actor=request.who,
+        )
+
+
+def _member(job: BulkJobIn, meta: dict[str, str] | None) -> NewJob:
+    return NewJob(name=job.name, params=job.params, meta=meta, **options_of(job))
+
+
+def _again(rota: Rota, new: NewGroupIn, group: Group, request: Request) -> Response:
+    """Return the group that this request has made before, if it was this very request."""
+    same = (group.name, group.mode, group.on_failure, len(group.members)) == (new.name, new.mode, new.on_failure, len(new.jobs))
+    fresh = next((place for place, job in enumerate(new.jobs) if isinstance(job, BulkJobIn)), None)
+    if not same:
+        raise HTTPException(422, f"Idempotency-Key {request.key[:100]!r} was used for another request already: give a new one")
+    if fresh is not None:
+        request.refuse_other(rota.get(group.members[fresh].root_id, actor=request.reader))
+    return Answer(group, headers=REPLAYED)
+
+
+@router.get("", summary="List groups", responses=gives(list_of(Group)))
+def find(rota: Served, who: Who, *, limit: Limit = 50) -> Answer:
+    """Return the newest groups, each with its members."""
+    return Answer({"items": rota.groups(limit=limit, actor=who)})
+
+
+@router.get("/{group_id}", summary="Read a group", responses={**gives(Group), **refuses(errors.NotFound)})
+def get(group_id: GroupId, rota: Served, who: Who) -> Answer:
+    """Return a group with its status and members."""
+    return Answer(rota.get_group(group_id, actor=who))
+
+
+@router.post("/{group_id}/cancel", summary="Cancel a group", responses={**gives(Group), **refuses(errors.NotFound)})
+def cancel(group_id: GroupId, rota: Served, who: Who) -> Answer:
+    """Cancel every chain of the group that has not ended."""
+    return Answer(rota.cancel_group(group_id, actor=who))

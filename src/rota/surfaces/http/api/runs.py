@@ -1,0 +1,96 @@
+"""What happened to a job, and why not: its run, its log, its chain, what it waits for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import PlainTextResponse
+
+from rota import errors
+from rota.engine.explain import Explanation
+from rota.errors import NotFound
+from rota.model.values import Graph, Job, Run
+from rota.surfaces.http.access import Served, Who
+from rota.surfaces.http.answers import Answer
+from rota.surfaces.http.api.asking import STRICT
+from rota.surfaces.http.api.jobs import JobId
+from rota.surfaces.http.api.shapes import LogOut
+from rota.surfaces.http.describing import gives, list_of, refuses
+from rota.surfaces.http.streams import MEDIA_TYPE as STREAM
+from rota.surfaces.http.streams import LogStream
+from rota.surfaces.python.results import Log, line
+
+router = APIRouter(prefix="/jobs/{job_id}", tags=["Runs"], dependencies=STRICT)
+
+GONE = refuses(errors.NotFound)
+PLAIN = "text/plain"
+LOG = gives(LogOut)
+LOG[200]["content"][PLAIN] = {"schema": {"type": "string"}, "example": "2026-03-01T09:00:00.000Z  QUEUED by ada"}
+TOLD = 'event: log\ndata: {"text":"2026-03-01T09:00:00.000000Z INFO sent\\n"}\n\n'
+LOG[200]["content"][STREAM] = {"schema": {"type": "string"}, "example": TOLD}
+Follow = Annotated[bool, Query(description="Send what the handler writes as server-sent events, from the first line on, until it ends.")]
+Last = Annotated[int, Query(ge=1, le=100_000, description="How many entries, counted from the end.")]
+
+
+@router.get("/run", summary="Read the run of a job", responses={**gives(Run), **GONE})
+def run(job_id: JobId, rota: Served, who: Who) -> Answer:
+    """Return what happened when this very attempt was executed; 404 while it has not started."""
+    found = rota.run_of(job_id, actor=who)
+    if found is None:
+        raise NotFound(f"{job_id} has no run: it has not started, or never did")
+    return Answer(shown(found))
+
+
+@router.get("/runs", summary="List the runs of a chain", responses={**gives(list_of(Run)), **GONE})
+def runs(job_id: JobId, rota: Served, who: Who) -> Answer:
+    """Return the runs of every attempt of the chain, first to last."""
+    found = (rota.run_of(job.id, actor=who) for job in rota.chain(job_id, actor=who))
+    return Answer({"items": [shown(each) for each in found if each is not None]})
+
+
+@router.get("/chain", summary="List the attempts of a chain", responses={**gives(list_of(Job)), **GONE})
+def chain(job_id: JobId, rota: Served, who: Who) -> Answer:
+    """Return every attempt of the chain that this job belongs to, first to last."""
+    return Answer({"items": rota.chain(job_id, actor=who)})
+
+
+@router.get("/log", summary="Read the log of a job", responses={**LOG, **GONE})
+def log(request: Request, job_id: JobId, rota: Served, who: Who, *, last: Last = 1000, follow: Follow = False) -> Response:
+    """Return the log of this very attempt: its moves and what its handler wrote. As lines of text for `Accept: text/plain`."""
+    if follow:
+        return LogStream(request, rota, who, job_id)
+    return _log(request, rota.log(job_id, actor=who), last, numbered=False)
+
+
+@router.get("/timeline", summary="Read the log of a chain", responses={**LOG, **GONE})
+def timeline(request: Request, job_id: JobId, rota: Served, who: Who, *, last: Last = 1000) -> Response:
+    """Return the log of every attempt of the chain, in the order of time."""
+    return _log(request, rota.timeline(job_id, actor=who), last, numbered=True)
+
+
+def _log(request: Request, found: Log, last: int, *, numbered: bool) -> Response:
+    entries = found[-last:]
+    if PLAIN in request.headers.get("accept", ""):
+        return PlainTextResponse("".join(line(entry, numbered=numbered) + "\n" for entry in entries))
+    return Answer(LogOut(entries, cut=len(entries) < len(found)))
+
+
+@router.get("/explain", summary="Explain why a job waits", responses={**gives(Explanation), **GONE})
+def explain(job_id: JobId, rota: Served, who: Who) -> Answer:
+    """Say why the live job of this chain does not run yet, condition by condition, or how the chain ended."""
+    return Answer(rota.explain(job_id, actor=who))
+
+
+@router.get("/graph", summary="See what waits for what", responses={**gives(Graph), **GONE})
+def graph(job_id: JobId, rota: Served, who: Who) -> Answer:
+    """Return the chains that this one waits for and those that wait for it, near and far."""
+    return Answer(rota.graph(job_id, actor=who))
+
+
+def shown(found: Run) -> dict[str, Any]:
+    """Return a run as HTTP shows it: where its log lies on this machine is nobody's business."""
+    fields = msgspec.structs.asdict(found)
+    fields["log_path"] = None
+    return fields

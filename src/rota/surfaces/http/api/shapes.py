@@ -1,0 +1,253 @@
+"""What the API of jobs takes and gives, beside the model's own values: each is described by its type, and shown by an example."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from rota.engine.explain import Explanation, Reason
+from rota.model.checks import CENTURY_S
+from rota.model.groups import Mode, OnFailure
+from rota.model.states import ErrorType, Status
+from rota.model.values import Dependency, Graph, Group, Job, LogEntry, Member, Run
+from rota.surfaces.http.api.asking import TEXT, Id, Moment, Name
+
+MANY_MAX = 10_000
+"""Jobs that one request acts on, at most."""
+WAIT_MAX_S = 3600.0
+TEXT_MAX = 4096
+
+Priority = Annotated[int, Meta(ge=0, le=100)] | Literal["low", "normal", "high", "critical"]
+Key = Annotated[str, Meta(min_length=1, max_length=1024, pattern=TEXT)]
+Url = Annotated[str, Meta(min_length=1, max_length=2048, pattern=TEXT)]
+ParentRule = Literal["wait", "skip", "cancel"]
+Retries = Annotated[int, Meta(ge=0, le=1000)]
+Seconds = Annotated[float, Meta(ge=0, le=CENTURY_S)]
+Params = Annotated[dict[str, Any], Meta(description="What the handler is called with: names and values.")]
+Text = Annotated[str, Meta(max_length=TEXT_MAX, pattern=TEXT)]
+Many = Annotated[int, Meta(ge=1, le=MANY_MAX, description="How many at most, newest first.")]
+
+
+class _Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A body: what it does not know is refused."""
+
+
+class BulkJobIn(_Body):
+    """A job of many."""
+
+    name: Annotated[Name, Meta(description="The template, or the type of the handler.")]
+    params: Params | None = None
+    priority: Priority | None = None
+    run_at: Annotated[Moment | None, Meta(description="Not before this moment.")] = None
+    unique_key: Annotated[Key, Meta(description="While a live job has it, that one is returned.")] | None = None
+    depends_on: Annotated[list[Id], Meta(max_length=1000, description="Jobs whose chains must complete first.")] | None = None
+    on_parent_failure: Annotated[ParentRule | None, Meta(description="What becomes of it if one of them ends otherwise.")] = None
+    max_retries: Retries | None = None
+    timeout: Annotated[Seconds | None, Meta(description="How long the handler may take; 0: no limit.")] = None
+    queue_ttl: Annotated[Seconds | None, Meta(description="How long after `run_at` it may start.")] = None
+    webhook: Annotated[Url, Meta(description="An address that is told of its ends.")] | None = None
+
+
+class NewJobIn(BulkJobIn):
+    """A job to be made."""
+
+    organization: Annotated[Name, Meta(description="Another than your own: for system managers.")] | None = None
+
+
+class ChangeIn(_Body):
+    """What to change of a job that waits; what is left out stays."""
+
+    priority: Priority | None = None
+    params: Params | None = None
+    run_at: Moment | None = None
+
+
+class MoveIn(_Body):
+    """Where to move a job: exactly one of these."""
+
+    before: Id | None = None
+    after: Id | None = None
+    front: bool = False
+
+
+class ReasonIn(_Body):
+    """Why."""
+
+    reason: Text | None = None
+
+
+class DependIn(_Body):
+    """What to wait for as well."""
+
+    on: Annotated[list[Id], Meta(min_length=1, max_length=1000)]
+    on_failure: ParentRule = "wait"
+
+
+class MatchIn(_Body):
+    """Which jobs: all that match every filter given, as in the list."""
+
+    status: Annotated[list[Status], Meta(max_length=9)] | None = None
+    job_type: Name | None = None
+    organization: Name | None = None
+    owner: Name | None = None
+    group: Id | None = None
+    chain: Id | None = None
+    schedule: Name | None = None
+    text: Text | None = None
+    error_type: ErrorType | None = None
+    since: Annotated[Moment | None, Meta(description="Made at this moment or later.")] = None
+    until: Annotated[Moment | None, Meta(description="Made before this moment.")] = None
+
+
+class CancelIn(MatchIn):
+    """Which jobs to cancel, and why."""
+
+    reason: Text | None = None
+    limit: Many = 1000
+
+
+class DeadIn(_Body):
+    """Which dead letters: all that match every filter given."""
+
+    job_type: Name | None = None
+    error_type: ErrorType | None = None
+    text: Text | None = None
+    organization: Name | None = None
+    limit: Many = 1000
+
+
+class NewGroupIn(_Body):
+    """A group to be made: of new jobs, and of jobs that wait already, given by their ids."""
+
+    jobs: Annotated[list[BulkJobIn | Id], Meta(min_length=1, description="In the order of the group.")]
+    mode: Mode = Mode.SEQUENTIAL
+    on_failure: OnFailure = OnFailure.STOP
+    name: Name | None = None
+    organization: Name | None = None
+
+
+class DirectIn(_Body):
+    """A job to be run ahead of the queue."""
+
+    name: Name
+    params: Params | None = None
+    timeout: Annotated[float, Meta(ge=0, le=WAIT_MAX_S, description="Seconds to wait for a slot, at most.")] | None = None
+    organization: Name | None = None
+
+
+# ---- answers -------------------------------------------------------------------------------------------------------
+
+
+class Taken(msgspec.Struct, kw_only=True):
+    """What became of a bulk request."""
+
+    accepted: int
+    existing: Annotated[int, Meta(description="Jobs that were there already, found by their unique keys.")]
+    ids: Annotated[list[str] | None, Meta(description="In the order of the request; null if there are more than 10,000.")]
+
+
+class Done(msgspec.Struct, kw_only=True):
+    """What was done to all that match, and how much is left."""
+
+    done: int
+    left: Annotated[int, Meta(description="How many still match: ask again.")]
+    more: Annotated[bool, Meta(description="Only so many were counted; there are more.")] = False
+
+
+class Chain(msgspec.Struct):
+    """Every attempt of a chain, first to last."""
+
+    items: list[Job]
+
+
+class LogOut(msgspec.Struct):
+    """The log of a job: its moves, and what its handler wrote."""
+
+    items: list[LogEntry]
+    cut: Annotated[bool, Meta(description="Earlier entries were left out: ask for more of the last.")]
+
+
+_AT = "2026-03-01T09:00:00Z"
+_ID, _RUN_ID, _GROUP_ID = (f"019c8a5e-7a00-7{n}-8000-00000000002a" for n in ("000", "001", "002"))
+JOB: dict[str, Any] = {
+    "id": _ID,
+    "number": "JOB-2026-00042",
+    "status": "QUEUED",
+    "job_type": "send_email",
+    "organization": "default",
+    "priority": 50,
+    "position": 100,
+    "attempt": 1,
+    "root_id": _ID,
+    "created_at": _AT,
+    "params": {"to": "ada@example.com"},
+    "owner": "ada",
+    "run_at": _AT,
+    "queued_at": _AT,
+    "max_retries": 5,
+    "timeout": 300.0,
+}
+RUN: dict[str, Any] = {
+    "id": _RUN_ID,
+    "job_id": _ID,
+    "started_at": _AT,
+    "status": "COMPLETED",
+    "params": {"to": "ada@example.com"},
+    "finished_at": "2026-03-01T09:00:01Z",
+    "result": {"sent": 1},
+    "progress": 100,
+}
+NEW_JOB: dict[str, Any] = {"name": "send_email", "params": {"to": "ada@example.com"}}
+_ENTRY = {"at": _AT, "attempt": 1, "message": "", "from_status": None, "to_status": "QUEUED", "actor": "ada", "level": None}
+_MEMBER = {
+    "sequence_number": 1,
+    "root_id": _ID,
+    "number": "JOB-2026-00042",
+    "job_type": "send_email",
+    "status": "QUEUED",
+    "attempt": 1,
+    "started": False,
+}
+_EDGE = {"child": _ID, "parent": _RUN_ID, "needs": "success", "on_failure": "wait", "source": "user", "resolved_at": None}
+_REASON = {"condition": "what it waits for has ended", "met": False, "detail": "waits for JOB-2026-00041 (RUNNING)"}
+_DEAD = {"job_type": "send_email", "error_type": "permanent", "limit": 100}
+
+SHAPES: dict[type, Any] = {
+    Job: JOB,
+    Run: RUN,
+    LogEntry: _ENTRY,
+    Member: _MEMBER,
+    Group: {
+        "id": _GROUP_ID,
+        "name": "newsletter",
+        "mode": "sequential",
+        "on_failure": "stop",
+        "status": "QUEUED",
+        "created_at": _AT,
+        "members": [_MEMBER],
+        "organization": "default",
+        "owner": "ada",
+    },
+    Reason: _REASON,
+    Explanation: {"job": JOB, "summary": _REASON["detail"], "reasons": [_REASON]},
+    Dependency: _EDGE,
+    Graph: {"root_id": _ID, "jobs": {_ID: JOB}, "edges": [_EDGE], "cut": False},
+    BulkJobIn: NEW_JOB,
+    NewJobIn: NEW_JOB,
+    ChangeIn: {"priority": "high"},
+    MoveIn: {"front": True},
+    ReasonIn: {"reason": "not wanted any more"},
+    DependIn: {"on": ["JOB-2026-00041"]},
+    MatchIn: {"status": ["QUEUED"], "job_type": "send_email"},
+    CancelIn: {"status": ["QUEUED"], "job_type": "send_email", "reason": "not wanted any more"},
+    DeadIn: _DEAD,
+    NewGroupIn: {"jobs": [NEW_JOB, "JOB-2026-00042"], "mode": "sequential"},
+    DirectIn: {**NEW_JOB, "timeout": 5},
+    Taken: {"accepted": 2, "existing": 0, "ids": [_ID, _RUN_ID]},
+    Done: {"done": 1000, "left": 250, "more": False},
+    Chain: {"items": [JOB]},
+    LogOut: {"items": [_ENTRY], "cut": False},
+}
+"""Every value that the API of jobs takes or gives, with an example."""

@@ -1,0 +1,287 @@
+"""`/metrics` in the text format of Prometheus: what an operator wants to be told of, and to look back on.
+
+`METRICS` names them all; `docs/operations/metrics.md` and the Grafana dashboard are tested against it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections import Counter as Tally
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import ip_address
+from itertools import accumulate
+from math import inf
+from typing import TypeAlias
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+
+from rota.engine.meter import BOUNDS_S
+from rota.model.figures import NO_RUN, PER_OCTAVE
+from rota.model.gate import LOCAL, Actor, Operation, scope_of
+from rota.model.settings import Settings
+from rota.model.states import Status
+from rota.model.values import SECOND
+from rota.surfaces.http.access import Served, door_of
+from rota.surfaces.http.growth import Growth
+from rota.surfaces.python import Rota
+from rota.surfaces.python.measuring import Measures, Workers
+
+LATENCY_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000)
+"""Upper bounds of the latency's buckets, in milliseconds."""
+REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
+FAILED = frozenset({Status.FAILED, Status.TIMED_OUT, Status.DEAD_LETTER})
+Labels: TypeAlias = tuple[str, ...]
+OTHER = "(other)"
+"""The label of what is not told apart."""
+GROWTHS_MAX = 256
+"""Organizations whose counters are kept apart for their own tokens, at most: those that asked longest ago begin anew."""
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One metric: its name as it is scraped, its kind, its labels, and what it says."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    what: str
+
+    @property
+    def family(self) -> str:
+        """Return its name without what the format adds to it."""
+        return self.name.removesuffix("_total") if self.kind == "counter" else self.name
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("scheduler_queue_depth", "gauge", ("job_type", "state"), "Jobs that are QUEUED: ready, or held by a limit or a pause"),
+        Metric("jobs_running", "gauge", ("job_type",), "Jobs that are RUNNING"),
+        Metric("jobs_failed_total", "counter", ("job_type",), "Attempts that failed, timed out or were dead-lettered"),
+        Metric("job_run_latency_ms", "histogram", ("job_type",), "How long completed runs took, in milliseconds"),
+        Metric("rota_jobs_completed_total", "counter", ("job_type",), "Attempts that completed"),
+        Metric("rota_pending_jobs", "gauge", ("state",), "Jobs that are PENDING: due later, due by now, or blocked by others"),
+        Metric("rota_oldest_waiting_seconds", "gauge", (), "How long the longest waiting ready job has waited"),
+        Metric("rota_dead_letters", "gauge", ("job_type",), "Jobs in the store that ended DEAD_LETTER"),
+        Metric("rota_missed_occurrences_total", "counter", ("fate",), "Due times of schedules that did not fire, by their fate"),
+        Metric("rota_next_due_seconds", "gauge", (), "How long it is until a schedule is due; below 0: it is overdue"),
+        Metric("rota_pauses", "gauge", (), "Pauses in force"),
+        Metric("rota_workers", "gauge", ("state",), "Workers: alive, or lost without having ended"),
+        Metric("rota_worker_beat_age_seconds", "gauge", (), "For how long the stillest beat of a live worker has stood still"),
+        Metric("rota_turns_total", "counter", (), "Turns of the workers in this process"),
+        Metric("rota_turn_duration_seconds", "histogram", (), "How long turns of the workers in this process took"),
+        Metric("rota_jobs_claimed_total", "counter", (), "Jobs that the workers in this process took up"),
+        Metric("rota_http_requests_total", "counter", ("method", "route", "status"), "HTTP requests that this process answered"),
+        Metric("rota_http_request_duration_seconds", "histogram", ("method", "route"), "How long this process took to answer them"),
+        Metric("rota_scrape_duration_seconds", "gauge", (), "How long it took to find all this out"),
+        Metric("rota_build_info", "gauge", ("version",), "Always 1: which Rota this is"),
+    )
+}
+
+router = APIRouter()
+
+
+@router.get("/metrics", include_in_schema=False)
+def metrics(request: Request, rota: Served) -> Response:
+    """Return every metric that the token may see; of one organization's token, those of its organization."""
+    meters: Meters = request.app.state.meters
+    text = meters.page(_reader(request, rota))
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+def _reader(request: Request, rota: Rota) -> Actor:
+    """Return who asks: by token, or anybody from this machine where the settings say so."""
+    if rota.settings.metrics_access == "loopback" and "authorization" not in request.headers and _is_local(request):
+        return LOCAL
+    return door_of(request).who(request)
+
+
+def _is_local(request: Request) -> bool:
+    """Say whether a request comes from this machine; one that somebody has forwarded comes from elsewhere."""
+    if {"forwarded", "x-forwarded-for"} & set(request.headers.keys()):
+        return False
+    try:
+        return request.client is not None and ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
+
+
+class Meters:
+    """The metrics of one app."""
+
+    def __init__(self, rota: Rota) -> None:
+        """Take what is measured."""
+        self._rota = rota
+        self._lock = threading.Lock()
+        self._growths: OrderedDict[str | None, Growth] = OrderedDict()
+        self.registry = CollectorRegistry(auto_describe=False)
+        """What this process counts by itself; other parts of the front door add theirs."""
+        seen, took = METRICS["rota_http_requests_total"], METRICS["rota_http_request_duration_seconds"]
+        self._requests = Counter(seen.family, seen.what, seen.labels, registry=self.registry)
+        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._took = Histogram(took.name, took.what, took.labels, buckets=REQUEST_S, registry=self.registry)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        key = method, route, status
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._requests.labels(method, route, str(status)), self._took.labels(method, route)
+        known[0].inc()
+        known[1].observe(seconds)
+
+    def page(self, actor: Actor) -> bytes:
+        """Return all that the actor may see, as text."""
+        start = time.perf_counter()
+        organization = scope_of(actor, Operation.READ_STATS).organization
+        # One look at a time: what has grown is known by the look before.
+        with self._lock:
+            growth = self._growth(organization)
+            look = self._rota.measures(since=growth.since, actor=actor)
+            growth.add(look.figures, look.unfired, look.at)
+            families = [*_of_jobs(look, self._rota.settings), *_of_growth(growth, self._rota.settings)]
+        own: Iterable[Family] = ()
+        if look.workers is not None:
+            families += _of_workers(look.workers)
+            own = self.registry.collect()
+        families.append(_gauge("rota_scrape_duration_seconds", {(): time.perf_counter() - start}))
+        text: bytes = generate_latest(_Collected([*families, *own]))
+        return text
+
+    def _growth(self, organization: str | None) -> Growth:
+        found = self._growths.pop(organization, None) or Growth()
+        self._growths[organization] = found
+        while len(self._growths) > GROWTHS_MAX:
+            self._growths.popitem(last=False)
+        return found
+
+
+class _Collected:
+    """What was collected, to be written."""
+
+    def __init__(self, families: list[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Family]:
+        return iter(self._families)
+
+
+def _of_jobs(look: Measures, settings: Settings) -> Iterator[Family]:
+    depth: Tally[Labels] = Tally()
+    pending: dict[Labels, float] = {("blocked",): 0, ("due",): 0, ("later",): 0}
+    oldest = look.at
+    for lane in look.lanes:
+        if lane.status == Status.QUEUED:
+            depth[str(lane.job_type), "ready" if lane.held is None else "held"] += lane.count
+            oldest = min(oldest, lane.since)
+        else:
+            pending["blocked" if lane.blocked else "due" if lane.since <= look.at else "later",] += lane.count
+    running: Tally[Labels] = Tally()
+    for (_, job_type), count in look.running.items():
+        running[job_type,] += count
+    few = settings.metrics_types_max
+    yield _gauge("scheduler_queue_depth", _bounded(depth, few))
+    yield _gauge("jobs_running", _bounded(running, few))
+    yield _gauge("rota_pending_jobs", pending)
+    yield _gauge("rota_oldest_waiting_seconds", {(): (look.at - oldest) / SECOND})
+    yield _gauge("rota_dead_letters", _bounded({(name,): count for name, count in look.dead.items()}, few))
+    yield _gauge("rota_pauses", {(): look.pauses})
+    yield _gauge("rota_build_info", {(_version(),): 1})
+
+
+def _of_growth(growth: Growth, settings: Settings) -> Iterator[Family]:
+    told = settings.metrics_organizations == "yes"
+    kept = _few((job_type for _, job_type, _, _ in growth.ends), settings.metrics_types_max)
+
+    def labels_of(organization: str, job_type: str) -> Labels:
+        name = job_type if job_type in kept else OTHER
+        return (name, organization) if told else (name,)
+
+    failed: Tally[Labels] = Tally()
+    completed: Tally[Labels] = Tally()
+    latency: defaultdict[Labels, list[int]] = defaultdict(lambda: [0] * (len(LATENCY_MS) + 1))
+    for (organization, job_type, status, bucket), count in growth.ends.items():
+        labels = labels_of(organization, job_type)
+        if status in FAILED:
+            failed[labels] += count
+        elif status == Status.COMPLETED:
+            completed[labels] += count
+            if bucket != NO_RUN:
+                latency[labels][_place(bucket)] += count
+    spent_ms: defaultdict[Labels, float] = defaultdict(float)
+    for (organization, job_type), spent_us in growth.spent_us.items():
+        spent_ms[labels_of(organization, job_type)] += spent_us / 1000
+    extra = ("organization",) if told else ()
+    yield _counter("jobs_failed_total", failed, extra)
+    yield _counter("rota_jobs_completed_total", completed, extra)
+    yield _histogram("job_run_latency_ms", latency, LATENCY_MS, spent_ms, extra)
+    yield _counter("rota_missed_occurrences_total", {(fate,): count for fate, count in growth.unfired.items()})
+
+
+def _of_workers(workers: Workers) -> Iterator[Family]:
+    turns = workers.turns
+    yield _gauge("rota_workers", {("alive",): workers.alive, ("lost",): workers.lost})
+    yield _gauge("rota_next_due_seconds", {} if workers.next_due_s is None else {(): workers.next_due_s})
+    yield _gauge("rota_worker_beat_age_seconds", {(): workers.beat_age_s})
+    yield _counter("rota_turns_total", {(): turns.count})
+    yield _histogram("rota_turn_duration_seconds", {(): list(turns.buckets)}, BOUNDS_S, {(): turns.total_s})
+    yield _counter("rota_jobs_claimed_total", {(): turns.claimed})
+
+
+def _version() -> str:
+    from rota import __version__  # noqa: PLC0415 - this is imported by nobody that `rota` imports
+
+    return __version__
+
+
+def _place(bucket: int) -> int:
+    """Return which of our buckets holds an eighth of an octave of microseconds: the first whose bound is not below its end."""
+    return bisect_left(LATENCY_MS, 2 ** ((bucket + 1) / PER_OCTAVE) / 1000)
+
+
+def _few(names: Iterable[str], most: int) -> frozenset[str]:
+    """Return the names that are told apart: the first of them, so that a series that was there stays."""
+    return frozenset(list(dict.fromkeys(names))[:most])
+
+
+def _bounded(counts: Mapping[Labels, float], most: int) -> dict[Labels, float]:
+    kept = _few((labels[0] for labels in sorted(counts, key=lambda labels: -counts[labels])), most)
+    found: defaultdict[Labels, float] = defaultdict(float)
+    for labels, count in counts.items():
+        found[(labels[0] if labels[0] in kept else OTHER, *labels[1:])] += count
+    return found
+
+
+def _gauge(name: str, values: Mapping[Labels, float]) -> Family:
+    metric = METRICS[name]
+    made = GaugeMetricFamily(name, metric.what, labels=metric.labels)
+    for labels, value in values.items():
+        made.add_metric(labels, value)
+    return made
+
+
+def _counter(name: str, values: Mapping[Labels, float], extra: Labels = ()) -> Family:
+    metric = METRICS[name]
+    made = CounterMetricFamily(metric.family, metric.what, labels=(*metric.labels, *extra))
+    for labels, value in values.items():
+        made.add_metric(labels, value)
+    return made
+
+
+def _histogram(
+    name: str, values: Mapping[Labels, list[int]], bounds: Sequence[float], sums: Mapping[Labels, float], extra: Labels = ()
+) -> Family:
+    metric = METRICS[name]
+    made = HistogramMetricFamily(name, metric.what, labels=(*metric.labels, *extra))
+    for labels, counts in values.items():
+        so_far = list(accumulate(counts))
+        buckets = [(f"{bound:g}" if bound < inf else "+Inf", count) for bound, count in zip((*bounds, inf), so_far, strict=True)]
+        made.add_metric(labels, buckets, sums.get(labels, 0.0))
+    return made

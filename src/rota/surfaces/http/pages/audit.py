@@ -1,0 +1,26 @@
+"""What people changed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from rota.surfaces.http.pages.jobs import BIG
+from rota.surfaces.http.pages.routing import page_router
+from rota.surfaces.http.pages.visit import Visiting
+
+router = page_router()
+
+PAGE = 50
+
+
+@router.get("/audit")
+def find(
+    visit: Visiting,
+    subject: Annotated[str, Query(max_length=512)] = "",
+    before: Annotated[int | None, Query(ge=1, le=BIG)] = None,
+) -> Response:
+    """Show a page of the audit trail, newest first."""
+    found = visit.rota.audit(subject=subject.strip() or None, limit=PAGE, before=before, actor=visit.actor)
+    return visit.page("audit.html", found=found, next=found.next, first=before is not None, subject=subject)

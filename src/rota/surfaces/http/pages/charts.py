@@ -1,0 +1,270 @@
+"""Pictures as SVG: bars by the hour, lines by the hour, the next 24 hours, and the attempts of a chain.
+
+Each has a title and a description for those who hear it; every page that shows one has its figures as a table too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from markupsafe import Markup
+
+from rota.model.overview import Ahead, Coming
+from rota.surfaces.cli.output import span
+from rota.surfaces.http.pages.rendering import iso
+from rota.surfaces.python.charting import Trend
+
+WIDTH = 960
+HALF = 560
+LEFT = 54
+NAMES = 170
+"""Where the hours begin in the timeline: names stand before them."""
+BASE = 78
+"""On what the bars of the timeline stand."""
+LANES_MAX = 8
+"""Schedules with a line of their own in the timeline; the bars count all."""
+
+
+class Drawing:
+    """An SVG being drawn; whatever is written into it is escaped."""
+
+    def __init__(self, name: str, title: str, description: str, *, height: float, width: float = WIDTH) -> None:
+        """Begin with what it shows, in words."""
+        self._parts = [
+            Markup('<svg viewBox="0 0 {} {}" role="img" aria-labelledby="{}-t {}-d">').format(_n(width), _n(height), name, name),
+            Markup('<title id="{}-t">{}</title><desc id="{}-d">{}</desc>').format(name, title, name, description),
+        ]
+
+    def line(self, start: tuple[float, float], end: tuple[float, float], kind: str) -> None:
+        """Draw a straight line."""
+        self._parts.append(
+            Markup('<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>').format(kind, _n(start[0]), _n(start[1]), _n(end[0]), _n(end[1]))
+        )
+
+    def bar(self, at: tuple[float, float], size: tuple[float, float], kind: str, *, tip: str = "", round_: float = 1.5) -> None:
+        """Draw a rectangle that says what it stands for."""
+        if size[0] <= 0 or size[1] <= 0:
+            return
+        self._parts.append(
+            Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}" rx="{}">{}</rect>').format(
+                kind, _n(at[0]), _n(at[1]), _n(size[0]), _n(size[1]), _n(round_), _tip(tip)
+            )
+        )
+
+    def ticks(self, places: Sequence[float], top: float, tall: float, *, tip: str) -> None:
+        """Draw a tick at each place, all as one shape: hundreds of them must not make the page heavy."""
+        shape = "".join(f"M{_n(x - 1.5)} {_n(top)}h3v{_n(tall)}h-3z" for x in places)
+        self._parts.append(Markup('<path class="tick" d="{}">{}</path>').format(shape, _tip(tip)))
+
+    def dot(self, at: tuple[float, float], kind: str, *, tip: str = "") -> None:
+        """Draw a point that says what it stands for."""
+        self._parts.append(Markup('<circle class="{}" cx="{}" cy="{}" r="3">{}</circle>').format(kind, _n(at[0]), _n(at[1]), _tip(tip)))
+
+    def path(self, points: Sequence[tuple[float, float]], kind: str) -> None:
+        """Draw a line through points."""
+        if points:
+            self._parts.append(Markup('<polyline class="{}" points="{}"/>').format(kind, " ".join(f"{_n(x)},{_n(y)}" for x, y in points)))
+
+    def text(self, at: tuple[float, float], words: str, *, anchor: str = "start", kind: str = "", moment: datetime | None = None) -> None:
+        """Write; a moment is written in UTC, and turned into local time by the page's script."""
+        data = Markup(' data-at="{}"').format(iso(moment)) if moment else ""
+        self._parts.append(
+            Markup('<text x="{}" y="{}" text-anchor="{}" class="{}"{}>{}</text>').format(_n(at[0]), _n(at[1]), anchor, kind, data, words)
+        )
+
+    def done(self) -> Markup:
+        """Return the picture."""
+        return Markup("").join([*self._parts, Markup("</svg>")])
+
+
+def throughput(trend: Sequence[Trend]) -> Markup:
+    """Draw how many attempts completed and failed in each hour."""
+    done, failed = sum(each.completed for each in trend), sum(each.failed for each in trend)
+    words = f"{done:,} completed and {failed:,} failed in {len(trend)} hours"
+    drawing = Drawing("throughput", "Attempts by the hour", words, height=190, width=HALF)
+    top = _top(max((each.completed + each.failed for each in trend), default=0))
+    _scale(drawing, [(top * part, f"{_short(top * part)}") for part in (0, 0.5, 1)], top)
+    step = (HALF - LEFT) / max(1, len(trend))
+    for place, each in enumerate(trend):
+        x, tip = LEFT + place * step + 2, f"{each.begins_at:%H:%M} UTC: {each.completed:,} completed, {each.failed:,} failed"
+        good, bad = 140 * each.completed / top, 140 * each.failed / top
+        drawing.bar((x, 160 - good), (step - 4, good), "fill-good", tip=tip)
+        drawing.bar((x, 160 - good - bad), (step - 4, bad), "fill-bad", tip=tip)
+    _hours(drawing, [each.begins_at for each in trend], step, 176)
+    return drawing.done()
+
+
+def latency(trend: Sequence[Trend]) -> Markup:
+    """Draw how long runs took in each hour, on a scale where each line is ten times the one below."""
+    known = [value for each in trend for value in (each.p50_s, each.p95_s) if value]
+    words = f"between {span(min(known))} and {span(max(known))}" if known else "no run has completed"
+    drawing = Drawing("latency", "How long runs took, by the hour", words, height=190, width=HALF)
+    low = math.floor(math.log10(max(1e-5, min(known, default=0.01))))
+    high = max(low + 1, math.ceil(math.log10(max(1e-5, max(known, default=1.0)))))
+    _scale(drawing, [(power - low, span(10.0**power)) for power in range(low, high + 1)], high - low)
+    step = (HALF - LEFT) / max(1, len(trend))
+
+    def y(value: float) -> float:
+        return 160 - 140 * (math.log10(max(1e-5, value)) - low) / (high - low)
+
+    for kind, words, values in (
+        (" second", "95 % within", [each.p95_s for each in trend]),
+        ("", "half within", [each.p50_s for each in trend]),
+    ):
+        points = [None if value is None else (LEFT + (place + 0.5) * step, y(value)) for place, value in enumerate(values)]
+        for one, other in pairwise(points):
+            if one is not None and other is not None:
+                drawing.path([one, other], f"line{kind}")
+        for each, point, value in zip(trend, points, values, strict=True):
+            if point is not None:
+                drawing.dot(point, f"dot{kind}", tip=f"{each.begins_at:%H:%M} UTC: {words} {span(value)}")
+    _hours(drawing, [each.begins_at for each in trend], step, 176)
+    return drawing.done()
+
+
+def timeline(ahead: Ahead) -> Markup:
+    """Draw the hours to come: how many due times each has, when the first schedules are due, and where clocks change."""
+    lanes: dict[tuple[str, str], list[Coming]] = {}
+    for each in ahead.items:
+        lanes.setdefault((each.organization, each.schedule), []).append(each)
+    shown = list(lanes.values())[:LANES_MAX]
+    height = BASE + 26 + 22 * len(shown) + (16 if ahead.changes else 0)
+    words = f"{ahead.count:,} due times; the first: " + ", ".join(f"{each.schedule} {each.due_at:%H:%M}" for each in ahead.items[:5])
+    drawing = Drawing("timeline", "The next 24 hours", words, height=height)
+    whole = (ahead.end - ahead.start).total_seconds() or 1.0
+
+    def x(at: datetime) -> float:
+        return NAMES + (WIDTH - NAMES - 6) * (at - ahead.start).total_seconds() / whole
+
+    _density(drawing, ahead, x, height)
+    for place, due in enumerate(shown):
+        _lane(drawing, due, x, BASE + 12 + 22 * place)
+    for change in ahead.changes:
+        at = x(change.at)
+        near_end = at > WIDTH - 200
+        drawing.line((at, 14), (at, height - 14), "change")
+        label = f"{change.timezone}: {change.before} → {change.after}"
+        drawing.text((at - 4 if near_end else at + 4, height - 4), label, kind="change-text", anchor="end" if near_end else "start")
+    return drawing.done()
+
+
+def _density(drawing: Drawing, ahead: Ahead, x: Callable[[datetime], float], height: float) -> None:
+    """Draw how many due times each hour has, and the hours themselves."""
+    top = max((each.count for each in ahead.hours), default=1) or 1
+    drawing.text((0, BASE - 34), "due times", kind="name")
+    drawing.text((0, BASE - 19), f"up to {top:,} an hour")
+    for hour in ahead.hours:
+        begins, ends = max(hour.begins_at, ahead.start), min(hour.begins_at + timedelta(hours=1), ahead.end)
+        tall = 54 * hour.count / top
+        tip = f"{hour.begins_at:%H:%M} UTC: {hour.count:,} due"
+        drawing.bar((x(begins) + 1, BASE - tall), (x(ends) - x(begins) - 2, tall), "hour", tip=tip)
+        if hour.begins_at >= ahead.start and hour.begins_at.hour % 3 == 0:
+            drawing.line((x(begins), 14), (x(begins), height - 4), "grid")
+            anchor = "end" if x(begins) > WIDTH - 24 else "middle"
+            drawing.text((x(begins), 10), f"{hour.begins_at:%H:%M}", anchor=anchor, moment=hour.begins_at)
+    drawing.line((NAMES, BASE), (WIDTH, BASE), "base")
+
+
+def _lane(drawing: Drawing, due: Sequence[Coming], x: Callable[[datetime], float], y: float) -> None:
+    """Draw the first due times of one schedule, and that more follow."""
+    name, last = due[0].schedule, due[-1]
+    drawing.text((0, y + 11), _cut(name), kind="name")
+    drawing.bar((NAMES, y), (WIDTH - NAMES - 6, 14), "lane")
+    if last.more:
+        drawing.bar((x(last.due_at), y + 1), (WIDTH - 6 - x(last.due_at), 12), "rest", tip=f"{name}: {last.more:,} more follow")
+        drawing.text((WIDTH - 12, y + 11), f"{last.more:,} more", anchor="end", kind="name")
+    times = ", ".join(f"{each.due_at:%H:%M}" for each in due[:12])
+    drawing.ticks([x(each.due_at) for each in due], y + 1, 12, tip=f"{name}: {times} UTC")
+
+
+class Attempt:
+    """One bar of a chain: when it was made, began and ended, and in which colour."""
+
+    def __init__(self, name: str, *, made: datetime, began: datetime | None, ended: datetime | None, status: str) -> None:
+        """Take one attempt."""
+        self.name = name
+        self.made = made
+        self.began = began
+        self.ended = ended
+        self.status = status
+
+
+COLOURS = {
+    "COMPLETED": "fill-good",
+    "FAILED": "fill-warn",
+    "TIMED_OUT": "fill-warn",
+    "DEAD_LETTER": "fill-bad",
+    "CANCELLED": "fill-violet",
+    "SKIPPED": "fill-soft",
+    "RUNNING": "bar",
+}
+
+
+def chain(attempts: Sequence[Attempt], now: datetime) -> Markup:
+    """Draw the attempts of a chain one below the other: how long each waited, how long it ran."""
+    start = min(each.made for each in attempts)
+    end = max([each.ended or now for each in attempts] + [start + timedelta(milliseconds=1)])
+    whole = (end - start).total_seconds()
+    left, height = 90, 22 * len(attempts) + 24
+    words = "; ".join(f"{each.name}: {each.status.lower().replace('_', ' ')}" for each in attempts[-5:])
+    drawing = Drawing("chain", f"Attempts over {span(whole)}", words, height=height)
+
+    def x(at: datetime) -> float:
+        return left + (WIDTH - left - 6) * max(0.0, (at - start).total_seconds()) / whole
+
+    for place, each in enumerate(attempts):
+        y = 4 + 22 * place
+        begins, ends = each.began or each.ended or now, each.ended or now
+        drawing.text((0, y + 11), each.name, kind="name")
+        drawing.bar((left, y), (WIDTH - left - 6, 14), "lane")
+        waited = (begins - each.made).total_seconds()
+        drawing.bar((x(each.made), y + 4), (max(1.0, x(begins) - x(each.made)), 6), "wait", tip=f"waited {span(waited)}")
+        if each.began is not None:
+            tip = f"{each.status.lower().replace('_', ' ')} after {span((ends - begins).total_seconds())}"
+            drawing.bar((x(begins), y), (max(3.0, x(ends) - x(begins)), 14), COLOURS.get(each.status, "bar"), tip=tip)
+    for part in range(5):
+        at = start + (end - start) * part / 4
+        anchor = "start" if part == 0 else "end" if part == 4 else "middle"
+        drawing.text((x(at), height - 3), f"+{span(whole * part / 4)}" if part else f"{start:%H:%M:%S} UTC", anchor=anchor)
+    return drawing.done()
+
+
+def _scale(drawing: Drawing, marks: Sequence[tuple[float, str]], top: float) -> None:
+    for value, words in marks:
+        y = 160 - 140 * value / top
+        drawing.line((LEFT, y), (HALF, y), "base" if value == 0 else "grid")
+        drawing.text((LEFT - 6, y + 4), words, anchor="end")
+
+
+def _hours(drawing: Drawing, begins: Sequence[datetime], step: float, y: float) -> None:
+    for place, at in enumerate(begins):
+        if at.hour % 6 == 0:
+            drawing.text((LEFT + (place + 0.5) * step, y), f"{at:%H:%M}", anchor="middle", moment=at)
+
+
+def _top(value: float) -> float:
+    """Return a round number that is not below this one."""
+    power = 10.0 ** math.floor(math.log10(max(1.0, value)))
+    return next(power * factor for factor in (1, 2, 5, 10) if value <= power * factor)
+
+
+def _short(value: float) -> str:
+    for size, unit in ((1_000_000, "M"), (1000, "k")):
+        if value >= size:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= 24 else f"{name[:23]}…"
+
+
+def _tip(words: str) -> Markup:
+    return Markup("<title>{}</title>").format(words) if words else Markup("")
+
+
+def _n(value: float) -> str:
+    return f"{value:.1f}".rstrip("0").rstrip(".")

@@ -1,0 +1,57 @@
+"""Dead letters: what was given up, tried again or removed, one by one or all that match."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Query, Response
+
+from rota.model.gate import Operation
+from rota.surfaces.http.pages.filters import Filters
+from rota.surfaces.http.pages.jobs import AT_ONCE, BIG, choices
+from rota.surfaces.http.pages.rendering import plural
+from rota.surfaces.http.pages.routing import page_router
+from rota.surfaces.http.pages.visit import Visit, Visiting
+
+router = page_router()
+
+PAGE = 50
+NAMES = ("job_type", "error_type", "text", "organization")
+
+
+@router.get("/dead")
+def find(visit: Visiting, before: Annotated[int | None, Query(ge=1, le=BIG)] = None) -> Response:
+    """Show a page of dead letters, newest first."""
+    filters = Filters([pair for pair in visit.request.query_params.multi_items() if pair[0] in NAMES])
+    found = visit.rota.dead_letters(**filters.options(), limit=PAGE, before=before, actor=visit.actor)
+    runs = {job.id: visit.rota.run_of(job.id, actor=visit.actor) for job in found}
+    return visit.page("dead.html", jobs=found, runs=runs, next=found.next, first=before is not None, filters=filters, **choices(visit))
+
+
+@router.post("/dead/retry")
+def retry(visit: Visiting) -> Response:
+    """Try all that match again."""
+    visit.must(Operation.STEER)
+    options, count, words = _matching(visit)
+    visit.sure(f"Retry {count} ({words})?", f"Retry {count}")
+    done = visit.rota.retry_dead(**options, limit=AT_ONCE, actor=visit.actor)
+    return visit.done(f"{plural(len(done), 'job')} will be tried again.", "/dead")
+
+
+@router.post("/dead/discard")
+def discard(visit: Visiting) -> Response:
+    """Remove all that match, for good."""
+    visit.must(Operation.DELETE)
+    options, count, words = _matching(visit)
+    visit.sure(f"Remove {count} ({words}) with their runs and logs, for good?", f"Remove {count}")
+    done = visit.rota.discard_dead(**options, limit=AT_ONCE, actor=visit.actor)
+    kept = f" {plural(done.kept, 'other')} stayed: somebody still needs them." if done.kept else ""
+    return visit.done(f"{plural(done.chains, 'dead letter')} removed.{kept}", "/dead")
+
+
+def _matching(visit: Visit) -> tuple[dict[str, Any], str, str]:
+    """Return the filters, how many they match (as far as one press goes), and both in words."""
+    filters = Filters([pair for pair in visit.form.pairs if pair[0] in NAMES])
+    found = visit.rota.dead_letters(**filters.options(), limit=AT_ONCE, actor=visit.actor)
+    first = "the newest " if found.next is not None else ""
+    return filters.options(), f"{first}{plural(len(found), 'dead letter')}", filters.words()

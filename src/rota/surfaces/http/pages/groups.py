@@ -1,0 +1,46 @@
+"""Groups: jobs that belong together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Response
+
+from rota.model.gate import Operation
+from rota.model.states import CHAIN_ENDS
+from rota.surfaces.http.pages.routing import page_router
+from rota.surfaces.http.pages.visit import Visiting
+
+router = page_router()
+
+SHOWN = 50
+MEMBERS_MAX = 500
+
+GroupId = Annotated[str, Path(max_length=64)]
+
+
+@router.get("/groups")
+def find(visit: Visiting) -> Response:
+    """Show the newest groups."""
+    found = visit.rota.groups(limit=SHOWN, actor=visit.actor)
+    done = {each.id: sum(member.status in CHAIN_ENDS for member in each.members) for each in found}
+    return visit.page("groups.html", groups=found, done=done)
+
+
+@router.get("/groups/{group_id}")
+def show(visit: Visiting, group_id: GroupId) -> Response:
+    """Show one group and where its members stand."""
+    group = visit.rota.get_group(group_id, actor=visit.actor)
+    done = sum(member.status in CHAIN_ENDS for member in group.members)
+    return visit.page("group.html", group=group, members=group.members[:MEMBERS_MAX], done=done)
+
+
+@router.post("/groups/{group_id}/cancel")
+def cancel(visit: Visiting, group_id: GroupId) -> Response:
+    """Cancel what has not ended of a group."""
+    visit.must(Operation.CANCEL)
+    group = visit.rota.get_group(group_id, actor=visit.actor)
+    left = sum(member.status not in CHAIN_ENDS for member in group.members)
+    visit.sure(f"Cancel the {left:,} jobs of {group.name or 'this group'} that have not ended?", "Cancel the group")
+    visit.rota.cancel_group(group_id, actor=visit.actor)
+    return visit.done("The group is cancelled.", f"/groups/{group.id}")

@@ -1,0 +1,31 @@
+"""The first screen: five questions from top to bottom, then how it went lately."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from rota.model.gate import Operation
+from rota.surfaces.http.pages import charts
+from rota.surfaces.http.pages.routing import page_router
+from rota.surfaces.http.pages.visit import Visiting
+
+router = page_router()
+
+SHOWN = 20
+"""Rows of each answer: more than one look takes in is a page of its own."""
+
+
+@router.get("/")
+def home(visit: Visiting) -> Response:
+    """Show the overview."""
+    seen = visit.rota.overview(actor=visit.actor)
+    trend = visit.rota.trend(actor=visit.actor) if visit.may(Operation.READ_STATS) else []
+    return visit.page(
+        "home.html",
+        seen=seen,
+        shown=SHOWN,
+        trend=trend,
+        timeline=charts.timeline(seen.ahead),
+        throughput=charts.throughput(trend),
+        latency=charts.latency(trend),
+    )

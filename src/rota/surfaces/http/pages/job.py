@@ -1,0 +1,139 @@
+"""The page of one job: its chain, its log, its run, why it waits, and what can be done to it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Path, Response
+from fastapi.responses import PlainTextResponse
+
+from rota.model.gate import Operation
+from rota.model.states import RETRYABLE_ENDS, Status
+from rota.model.values import Job
+from rota.surfaces.http.pages import charts
+from rota.surfaces.http.pages.jobs import moment, params_of
+from rota.surfaces.http.pages.routing import page_router
+from rota.surfaces.http.pages.visit import Visit, Visiting
+
+router = page_router()
+
+LINES_MAX = 1000
+"""Lines of a log that the page shows: the last ones. All of it is a link away."""
+ATTEMPTS_MAX = 40
+"""Attempts that the picture of a chain shows: the last ones."""
+
+JobId = Annotated[str, Path(max_length=64)]
+
+
+@router.get("/jobs/{job_id}")
+def show(visit: Visiting, job_id: JobId) -> Response:
+    """Show one job."""
+    job = visit.rota.get(job_id, actor=visit.actor)
+    chain = visit.rota.chain(job.id, actor=visit.actor)
+    live = chain[-1]
+    log = list(visit.rota.log(job.id, actor=visit.actor)) if visit.may(Operation.READ_LOG) else None
+    return visit.page(
+        "job.html",
+        job=job,
+        live=live,
+        chain=chain,
+        run=visit.rota.run_of(job.id, actor=visit.actor),
+        log=None if log is None else log[-LINES_MAX:],
+        cut=0 if log is None else max(0, len(log) - LINES_MAX),
+        picture=_picture(chain),
+        why=None if live.status.ended else visit.rota.explain(job.id, actor=visit.actor),
+        around=_around(visit, job),
+        retryable=live.status in RETRYABLE_ENDS,
+    )
+
+
+@router.get("/jobs/{job_id}/log")
+def log(visit: Visiting, job_id: JobId) -> Response:
+    """Return the whole log as text."""
+    return PlainTextResponse(str(visit.rota.log(job_id, actor=visit.actor)) + "\n", headers={"Cache-Control": "no-store"})
+
+
+@router.post("/jobs/{job_id}/cancel")
+def cancel(visit: Visiting, job_id: JobId) -> Response:
+    """Cancel its chain."""
+    job = _seen(visit, job_id, Operation.CANCEL)
+    visit.sure(f"Cancel {job.number} ({job.job_type})? It is never retried by itself.", "Cancel the job")
+    done = visit.rota.cancel(job_id, reason=visit.form.text("reason"), actor=visit.actor)
+    said = f"{done.number} is asked to stop." if done.status is Status.RUNNING else f"{done.number} is cancelled."
+    return visit.done(said, f"/jobs/{done.id}")
+
+
+@router.post("/jobs/{job_id}/retry")
+def retry(visit: Visiting, job_id: JobId) -> Response:
+    """Give its chain one more attempt."""
+    done = visit.rota.retry(job_id, actor=visit.actor)
+    return visit.done(f"{done.number} is its next attempt.", f"/jobs/{done.id}")
+
+
+@router.post("/jobs/{job_id}/change")
+def change(visit: Visiting, job_id: JobId) -> Response:
+    """Change what the form has otherwise of a job that waits: a priority given anew would cost it its place."""
+    visit.must(Operation.STEER)
+    form, job = visit.form, visit.rota.chain(job_id, actor=visit.actor)[-1]
+    options: dict[str, Any] = {}
+    if (priority := form.text("priority")) not in {None, str(job.priority)}:
+        options["priority"] = int(priority) if priority and priority.isdecimal() else priority
+    if form.text("params") and (params := params_of(form.text("params"))) != job.params:
+        options["params"] = params
+    if form.text("run_at") and (run_at := moment(form.need("run_at"))) != (job.run_at and job.run_at.replace(microsecond=0)):
+        options["run_at"] = run_at
+    if not options:
+        return visit.done("Nothing is changed.", f"/jobs/{job.id}")
+    done = visit.rota.change(job.id, actor=visit.actor, **options)
+    return visit.done(f"{done.number} is changed.", f"/jobs/{done.id}")
+
+
+@router.post("/jobs/{job_id}/front")
+def front(visit: Visiting, job_id: JobId) -> Response:
+    """Move a job that is queued before all others of its priority."""
+    done = visit.rota.move(job_id, front=True, actor=visit.actor)
+    return visit.done(f"{done.number} is the first of its priority.", f"/jobs/{done.id}")
+
+
+@router.post("/jobs/{job_id}/discard")
+def discard(visit: Visiting, job_id: JobId) -> Response:
+    """Remove its chain for good."""
+    job = _seen(visit, job_id, Operation.DELETE)
+    visit.sure(f"Remove {job.number} ({job.job_type}) with its runs and logs, for good?", "Remove it")
+    visit.rota.discard(job_id, actor=visit.actor)
+    return visit.done(f"{job.number} is removed.", "/jobs")
+
+
+def _seen(visit: Visit, job_id: str, operation: Operation) -> Job:
+    """Return a job to ask about; what would be refused is refused before anybody is asked."""
+    visit.must(operation)
+    return visit.rota.get(job_id, actor=visit.actor)
+
+
+def _picture(chain: list[Job]) -> Any:
+    shown = chain[-ATTEMPTS_MAX:]
+    return charts.chain(
+        [
+            charts.Attempt(
+                f"attempt {each.attempt}",
+                made=each.run_at if each.run_at and each.run_at > each.created_at else each.created_at,
+                began=each.started_at,
+                ended=each.finished_at,
+                status=str(each.status),
+            )
+            for each in shown
+        ],
+        datetime.now(UTC),
+    )
+
+
+def _around(visit: Visit, job: Job) -> list[tuple[str, Job]]:
+    """Return the chains that this one waits for, or that wait for it, nearest only."""
+    graph = visit.rota.graph(job.id, actor=visit.actor)
+    found = []
+    for edge in graph.edges:
+        for way, mine, other in (("waits for", edge.child, edge.parent), ("is awaited by", edge.parent, edge.child)):
+            if mine == graph.root_id and other in graph.jobs:
+                found.append((way, graph.jobs[other]))
+    return found

@@ -1,0 +1,117 @@
+"""The list of jobs: narrowed by its address, page by page; and acts on all that match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import Query, Response
+
+from rota.errors import InvalidOption, InvalidParams, NotFound, Refused
+from rota.model.gate import Operation
+from rota.model.states import MOVES, RETRYABLE_ENDS, ErrorType, Status
+from rota.model.values import Job
+from rota.surfaces.http.pages.filters import Filters
+from rota.surfaces.http.pages.rendering import plural
+from rota.surfaces.http.pages.routing import page_router
+from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.python.results import Page
+
+router = page_router()
+
+PAGE = 50
+AT_ONCE = 1000
+"""Jobs that one press of a button acts on, at most; pressing it again goes on."""
+BIG = 2**62
+
+
+@router.get("/jobs")
+def find(visit: Visiting, before: Annotated[int | None, Query(ge=1, le=BIG)] = None) -> Response:
+    """Show a page of jobs, newest first."""
+    filters = Filters(visit.request.query_params.multi_items())
+    found = visit.rota.find(**filters.options(), limit=PAGE, before=before, actor=visit.actor)
+    return visit.page("jobs.html", jobs=found, next=found.next, first=before is not None, filters=filters, **choices(visit))
+
+
+def choices(visit: Visit) -> dict[str, Any]:
+    """Return what the filters of a list offer."""
+    names = [each.name for each in visit.rota.templates(actor=visit.actor)]
+    organizations = visit.rota.organizations(actor=visit.actor) if visit.everywhere and visit.may(Operation.READ_ORGANIZATIONS) else []
+    return {"templates": names, "organizations": [each.name for each in organizations], "statuses": list(Status), "errors": list(ErrorType)}
+
+
+@router.post("/jobs/act")
+def act(visit: Visiting) -> Response:
+    """Cancel, or retry, all that match."""
+    filters, what = Filters(visit.form.pairs), visit.form.need("what")
+    if what not in ACTS:
+        raise InvalidOption(f"what={what!r} is not one of {', '.join(ACTS)}")
+    states, do, right = ACTS[what]
+    visit.must(right)
+    status = [each for each in states if not filters.status or each in filters.status]
+    options = filters.options() | {"status": status, "limit": AT_ONCE}
+    found = visit.rota.find(**options, actor=visit.actor) if status else Page[Job]([])
+    if not found:
+        return visit.done(f"Nothing to {what}: no job that matches can be.", "/jobs")
+    count = f"{'the newest ' if found.next is not None else ''}{plural(len(found), 'job')}"
+    visit.sure(f"{what.capitalize()} {count} ({filters.words()})?", f"{what.capitalize()} {count}")
+    return visit.done(do(visit, options, found), "/jobs")
+
+
+@router.post("/jobs")
+def enqueue(visit: Visiting) -> Response:
+    """Enqueue one job."""
+    form = visit.form
+    options: dict[str, Any] = {name: form.text(name) for name in ("priority", "unique_key", "organization") if form.text(name)}
+    run_at = form.text("run_at")
+    if run_at:
+        options["run_at"] = moment(run_at)
+    job = visit.rota.enqueue(form.need("name"), params_of(form.text("params")), actor=visit.actor, **options)
+    said = f"{job.number} was there already: it holds this unique key." if job.existing else f"{job.number} is enqueued."
+    return visit.done(said, f"/jobs/{job.id}")
+
+
+def params_of(text: str | None) -> dict[str, Any]:
+    """Return params as people type them: a JSON object, or nothing."""
+    try:
+        found = msgspec.json.decode(text or "{}")
+    except msgspec.DecodeError as error:
+        raise InvalidParams(f"the params are not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidParams('the params are not a JSON object: give {"name": "value"}')
+    return found
+
+
+def moment(text: str) -> datetime:
+    """Return a moment that a form gives, in UTC if it says no zone."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidOption(f"{text[:40]!r} is not a moment: give 2026-11-15T08:00, in UTC") from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _cancel(visit: Visit, options: dict[str, Any], _found: list[Job]) -> str:
+    done = visit.rota.cancel_all(**options, actor=visit.actor)
+    return f"Cancelled {plural(done.done, 'job')}."
+
+
+def _retry(visit: Visit, _options: dict[str, Any], found: list[Job]) -> str:
+    count = 0
+    for job in found:
+        try:
+            visit.rota.retry(job.id, actor=visit.actor)
+        except (Refused, NotFound):
+            continue  # it went on already, or somebody else was quicker
+        count += 1
+    return f"Retried {plural(count, 'job')}."
+
+
+Do = Callable[[Visit, dict[str, Any], list[Job]], str]
+ACTS: dict[str, tuple[Sequence[Status], Do, Operation]] = {
+    "cancel": (tuple(MOVES), _cancel, Operation.CANCEL),
+    "retry": (tuple(RETRYABLE_ENDS), _retry, Operation.STEER),
+}
+"""What can be done to all that match: to jobs in which states, by whom."""

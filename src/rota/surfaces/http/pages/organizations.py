@@ -1,0 +1,73 @@
+"""Organizations and their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Path, Query, Response
+
+from rota.errors import InvalidOption
+from rota.model.gate import Operation
+from rota.surfaces.http.pages.routing import page_router
+from rota.surfaces.http.pages.visit import Visit, Visiting
+
+router = page_router()
+
+
+@router.get("/organizations")
+def show(visit: Visiting, name: Annotated[str, Query(max_length=255)] = "") -> Response:
+    """Show the organizations that the visitor may see; the form shows one of them, if it is named."""
+    found = visit.rota.organizations(removed=visit.may(Operation.MANAGE_ORGANIZATIONS), actor=visit.actor)
+    paused = {name for kind, name in visit.rota.pauses(actor=visit.actor) if kind == "organization"} if visit.may(Operation.READ) else set()
+    it = next((each for each in found if each.name == name), None)
+    return visit.page("organizations.html", found=found, paused=paused, it=it)
+
+
+@router.post("/organizations/{verb}")
+def act(visit: Visiting, verb: Annotated[str, Path(max_length=20)]) -> Response:
+    """Make, change, suspend, resume or remove an organization."""
+    if verb not in ACTS:
+        raise InvalidOption(f"an organization can't {verb!r}: it can {', '.join(ACTS)}")
+    visit.must(Operation.MANAGE_ORGANIZATIONS)
+    return visit.done(ACTS[verb](visit, visit.form.need("name")), "/organizations")
+
+
+def _limits(visit: Visit) -> dict[str, int | None]:
+    return {name: visit.form.number(name) for name in ("max_running", "max_queued", "max_priority")}
+
+
+def _create(visit: Visit, name: str) -> str:
+    made = visit.rota.create_organization(name, display_name=visit.form.text("display_name"), actor=visit.actor, **_limits(visit))
+    return f"Organization {made.name} is made."
+
+
+def _change(visit: Visit, name: str) -> str:
+    visit.rota.change_organization(name, display_name=visit.form.text("display_name"), actor=visit.actor, **_limits(visit))
+    return f"Organization {name} is changed."
+
+
+def _suspend(visit: Visit, name: str) -> str:
+    visit.sure(f"Suspend {name}? Nothing of it starts or comes in until it is resumed. What runs goes on.", "Suspend it")
+    visit.rota.suspend_organization(name, actor=visit.actor)
+    return f"{name} is suspended."
+
+
+def _resume(visit: Visit, name: str) -> str:
+    visit.rota.resume_organization(name, actor=visit.actor)
+    return f"{name} goes on."
+
+
+def _remove(visit: Visit, name: str) -> str:
+    visit.sure(f"Remove {name}? Its waiting jobs fail, and its people may do nothing any more. Nothing is deleted.", "Remove it")
+    visit.rota.remove_organization(name, actor=visit.actor)
+    return f"{name} is removed."
+
+
+ACTS: dict[str, Callable[[Visit, str], str]] = {
+    "create": _create,
+    "change": _change,
+    "suspend": _suspend,
+    "resume": _resume,
+    "remove": _remove,
+}

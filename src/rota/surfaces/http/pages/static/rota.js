@@ -1,0 +1,204 @@
+// What makes Rota's pages livelier. Every page works without it.
+"use strict";
+
+const page = document.documentElement;
+const SOON_MS = 400; // events that come together are one look
+const POLL_MS = 4000; // how often a page looks where there are no events
+const AT_LEAST_MS = 15000; // and where there are, for what no event tells
+
+// ---- times: the server writes UTC, a reader sees local time ----------------------------------------------------------
+
+const two = (n) => String(n).padStart(2, "0");
+const day = (d) => `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}`;
+const clock = (d) => `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+
+function localTimes(root) {
+  for (const each of root.querySelectorAll("time[data-local]")) {
+    const at = new Date(each.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    if (!each.title) each.title = each.textContent;
+    each.textContent = each.dataset.local === "hour" ? clock(at).slice(0, 5) : `${day(at)} ${clock(at)}`;
+  }
+  for (const each of root.querySelectorAll("text[data-at]")) each.textContent = clock(new Date(each.dataset.at)).slice(0, 5);
+  for (const each of root.querySelectorAll("[data-zone]")) {
+    each.textContent = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
+  }
+}
+
+// ---- dark and light --------------------------------------------------------------------------------------------------
+
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("form[data-theme-switch]")) return;
+  event.preventDefault();
+  const dark = page.dataset.theme ? page.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  page.dataset.theme = dark ? "light" : "dark";
+  document.cookie = `rota_theme=${page.dataset.theme}; path=/; max-age=31536000; samesite=strict`;
+});
+
+// ---- the door: a link from the terminal carries the token behind the #, which no server sees ----------------------------
+
+const door = document.querySelector("form[data-door]");
+
+function enter() {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (!door || !token) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  door.elements.token.value = token;
+  door.submit();
+}
+
+enter();
+addEventListener("hashchange", enter);
+
+// ---- asking once: the server's own question, shown in a dialog ---------------------------------------------------------
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (!form.matches("form[data-ask]")) return;
+  event.preventDefault();
+  const sent = new URLSearchParams(new FormData(form, event.submitter));
+  let answer;
+  try {
+    answer = await fetch(form.action, { method: "POST", body: sent, headers: { "x-rota-part": "1", accept: "text/html" } });
+  } catch {
+    form.submit();
+    return;
+  }
+  if (!answer.headers.get("x-rota-ask")) {
+    if (answer.redirected) location.assign(answer.url);
+    else form.submit(); // it was refused: let the page with the reason come
+    return;
+  }
+  const asked = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".ask");
+  const dialog = document.createElement("dialog");
+  dialog.setAttribute("aria-label", "Are you sure?");
+  dialog.append(document.importNode(asked, true));
+  document.body.append(dialog);
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.querySelector("[data-no]").addEventListener("click", (no) => {
+    no.preventDefault();
+    dialog.close();
+  });
+  dialog.showModal();
+  dialog.querySelector("[data-no]").focus();
+});
+
+// ---- live: what is marked is fetched again and put in place ------------------------------------------------------------
+
+const live = () => document.querySelectorAll("[data-live]");
+let looking = false;
+let dragging = null;
+
+const busy = (each) => {
+  const inside = document.activeElement;
+  if (dragging || document.querySelector("dialog[open]")) return true;
+  return each.contains(inside) && inside.matches("input, select, textarea");
+};
+
+async function look() {
+  if (looking || document.hidden || !live().length) return;
+  looking = true;
+  try {
+    const answer = await fetch(location.href, { headers: { "x-rota-part": "1", accept: "text/html" } });
+    if (answer.status === 401) location.reload();
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const old of live()) put(old, fresh.getElementById(old.id));
+  } catch {
+    // The server is away: the next look will tell.
+  } finally {
+    looking = false;
+  }
+}
+
+function put(old, fresh) {
+  if (!fresh || busy(old)) return;
+  const told = fresh.innerHTML;
+  if (seen.get(old.id) === told) return;
+  seen.set(old.id, told);
+  const opened = new Set([...old.querySelectorAll("details[open][id]")].map((each) => each.id));
+  const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
+  const log = old.querySelector(".log");
+  const followed = !log || log.scrollTop + log.clientHeight >= log.scrollHeight - 8;
+  const at = log ? log.scrollTop : 0;
+  old.replaceChildren(...document.importNode(fresh, true).childNodes);
+  for (const each of old.querySelectorAll("details[id]")) if (opened.has(each.id)) each.open = true;
+  localTimes(old);
+  const after = old.querySelector(".log");
+  if (after) after.scrollTop = followed ? after.scrollHeight : at;
+  if (focused) document.getElementById(focused)?.focus();
+}
+
+const seen = new Map();
+let timer = 0;
+let stream = null;
+const soon = () => {
+  if (!timer) timer = setTimeout(() => { timer = 0; look(); }, SOON_MS);
+};
+
+function listen() {
+  const from = document.body.dataset.events;
+  if (!from || stream || document.hidden || !live().length) return;
+  stream = new EventSource(from);
+  for (const kind of ["job.created", "job.started", "job.progress", "job.ended", "definitions", "counts", "skipped", "gap"]) {
+    stream.addEventListener(kind, soon);
+  }
+  stream.onmessage = soon;
+}
+
+// A page that nobody sees holds no connection: a browser has few of them.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    stream?.close();
+    stream = null;
+  } else {
+    listen();
+    look();
+  }
+});
+addEventListener("pagehide", () => stream?.close());
+
+// ---- the queue: drag a row, or use its buttons ---------------------------------------------------------------------------
+
+const rowOf = (event) => event.target.closest?.("tr[draggable]");
+const below = (event, row) => event.clientY > row.getBoundingClientRect().top + row.offsetHeight / 2;
+const clean = () => document.querySelectorAll(".over-above, .over-below").forEach((each) => each.classList.remove("over-above", "over-below"));
+
+document.addEventListener("dragstart", (event) => {
+  dragging = rowOf(event);
+  if (!dragging) return;
+  event.dataTransfer.effectAllowed = "move";
+  event.dataTransfer.setData("text/plain", dragging.dataset.job);
+  dragging.classList.add("dragged");
+});
+document.addEventListener("dragover", (event) => {
+  const row = rowOf(event);
+  clean();
+  if (!dragging || !row || row === dragging || row.dataset.line !== dragging.dataset.line) return;
+  event.preventDefault();
+  row.classList.add(below(event, row) ? "over-below" : "over-above");
+});
+document.addEventListener("dragend", () => {
+  dragging?.classList.remove("dragged");
+  dragging = null;
+  clean();
+});
+document.addEventListener("drop", (event) => {
+  const row = rowOf(event);
+  const form = document.getElementById("mover");
+  if (!dragging || !row || !form || row === dragging) return;
+  event.preventDefault();
+  const move = document.createElement("input");
+  move.type = "hidden";
+  move.name = "move";
+  move.value = `${dragging.dataset.job} ${below(event, row) ? "after" : "before"} ${row.dataset.job}`;
+  form.append(move);
+  form.submit();
+});
+
+// ---- begin -----------------------------------------------------------------------------------------------------------
+
+localTimes(document);
+for (const log of document.querySelectorAll(".log")) log.scrollTop = log.scrollHeight;
+listen();
+setInterval(look, document.body.dataset.events ? AT_LEAST_MS : POLL_MS);

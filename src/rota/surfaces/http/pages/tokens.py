@@ -1,0 +1,53 @@
+"""Tokens: what opens the front door. A secret is shown once, in the answer to the form that made it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from fastapi import Response
+
+from rota.model.access import Permit
+from rota.model.gate import Operation
+from rota.model.templates import span_of
+from rota.surfaces.http.pages.routing import page_router
+from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.python.admitting import NewToken
+
+router = page_router()
+
+
+@router.get("/tokens")
+def show(visit: Visiting) -> Response:
+    """Show the tokens that open something."""
+    return _page(visit, None)
+
+
+@router.post("/tokens")
+def create(visit: Visiting) -> Response:
+    """Make a token and show its secret, this once."""
+    form = visit.form
+    lasts = form.text("expires_in")
+    made = visit.rota.create_token(
+        form.need("name"),
+        user=form.text("user"),
+        permits=[value for name, value in form.pairs if name == "permit"],
+        expires_in=None if lasts is None else timedelta(seconds=span_of("expires_in", lasts)),
+        actor=visit.actor,
+    )
+    return _page(visit, made)
+
+
+@router.post("/tokens/revoke")
+def revoke(visit: Visiting) -> Response:
+    """Let a token open nothing any more."""
+    visit.must(Operation.MANAGE_ORGANIZATIONS)
+    token_id, name = visit.form.need("id"), visit.form.text("name") or "this token"
+    visit.sure(f"Revoke {name}? Whatever uses it is shut out at once.", "Revoke it")
+    done = visit.rota.revoke_token(token_id, actor=visit.actor)
+    return visit.done(f"Token {done.name} is revoked.", "/tokens")
+
+
+def _page(visit: Visit, made: NewToken | None) -> Response:
+    found = visit.rota.tokens(actor=visit.actor)
+    users = [each.name for each in visit.rota.users(actor=visit.actor)]
+    return visit.page("tokens.html", found=found, made=made, users=users, permits=list(Permit))

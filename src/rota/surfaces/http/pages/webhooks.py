@@ -1,0 +1,115 @@
+"""Webhooks and their deliveries. A secret is shown once, in the answer to the form that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import Path, Query, Response
+
+from rota.errors import InvalidOption
+from rota.model.gate import Operation
+from rota.model.webhooks import Event
+from rota.surfaces.http.pages.jobs import BIG
+from rota.surfaces.http.pages.routing import page_router
+from rota.surfaces.http.pages.visit import Visit, Visiting
+
+router = page_router()
+
+PAGE = 50
+
+WebhookId = Annotated[str, Path(max_length=64)]
+
+
+@router.get("/webhooks")
+def find(visit: Visiting, before: Annotated[int | None, Query(ge=1, le=BIG)] = None) -> Response:
+    """Show the webhooks and the latest deliveries."""
+    return _page(visit, before)
+
+
+@router.post("/webhooks")
+def create(visit: Visiting) -> Response:
+    """Make a webhook and show its secret, this once."""
+    form = visit.form
+    made = visit.rota.create_webhook(
+        form.need("url"),
+        events=[value for name, value in form.pairs if name == "event"] or None,
+        job_types=_words(form.text("job_types")),
+        with_result=form.text("with_result") == "yes",
+        description=form.text("description"),
+        organization=form.text("organization"),
+        actor=visit.actor,
+    )
+    return _page(visit, None, secret=made.secret, about=f"The webhook to {made.webhook.url} is made")
+
+
+@router.post("/webhooks/{webhook_id}/rotate")
+def rotate(visit: Visiting, webhook_id: WebhookId) -> Response:
+    """Give a webhook another secret and show it, this once."""
+    visit.must(Operation.WEBHOOKS)
+    url = visit.rota.webhook(webhook_id, actor=visit.actor).url
+    visit.sure(f"Give the webhook to {url} another secret? The old one signs too for a while.", "Give it another secret")
+    secret = visit.rota.rotate_webhook_secret(webhook_id, actor=visit.actor)
+    return _page(visit, None, secret=secret, about=f"The webhook to {url} has another secret")
+
+
+@router.post("/webhooks/redeliver/{delivery_id}")
+def redeliver(visit: Visiting, delivery_id: Annotated[int, Path(ge=1, le=BIG)]) -> Response:
+    """Send a message again."""
+    visit.rota.redeliver(delivery_id, actor=visit.actor)
+    return visit.done("The message will be sent again.", "/webhooks")
+
+
+@router.post("/webhooks/{webhook_id}/{verb}")
+def act(visit: Visiting, webhook_id: WebhookId, verb: Annotated[str, Path(max_length=20)]) -> Response:
+    """Enable, disable, test or delete a webhook."""
+    if verb not in ACTS:
+        raise InvalidOption(f"a webhook can't {verb!r}: it can {', '.join(ACTS)}")
+    return visit.done(ACTS[verb](visit, webhook_id), "/webhooks")
+
+
+def _enable(visit: Visit, webhook_id: str) -> str:
+    done = visit.rota.change_webhook(webhook_id, enabled=True, actor=visit.actor)
+    return f"{done.url} is told again."
+
+
+def _disable(visit: Visit, webhook_id: str) -> str:
+    visit.must(Operation.WEBHOOKS)
+    url = visit.rota.webhook(webhook_id, actor=visit.actor).url
+    visit.sure(f"Disable the webhook to {url}? Messages that wait for it are given up.", "Disable it")
+    visit.rota.change_webhook(webhook_id, enabled=False, actor=visit.actor)
+    return f"{url} is not told any more."
+
+
+def _test(visit: Visit, webhook_id: str) -> str:
+    found = visit.rota.test_webhook(webhook_id, actor=visit.actor)
+    return f"It answered well ({found.status})." if found.accepted else f"It did not answer well: {found.error or found.status}."
+
+
+def _delete(visit: Visit, webhook_id: str) -> str:
+    visit.must(Operation.DELETE_WEBHOOKS)
+    url = visit.rota.webhook(webhook_id, actor=visit.actor).url
+    visit.sure(f"Delete the webhook to {url} and its secret? What was not sent is given up.", "Delete it")
+    visit.rota.delete_webhook(webhook_id, actor=visit.actor)
+    return f"The webhook to {url} is deleted."
+
+
+def _words(text: str | None) -> list[str] | None:
+    return [each.strip() for each in text.split(",") if each.strip()] if text else None
+
+
+def _page(visit: Visit, before: int | None, *, secret: str = "", about: str = "") -> Response:
+    sent: Any = visit.rota.deliveries(limit=PAGE, before=before, actor=visit.actor)
+    return visit.page(
+        "webhooks.html",
+        found=visit.rota.webhooks(actor=visit.actor),
+        sent=sent,
+        next=sent.next,
+        first=before is not None,
+        events_known=list(Event),
+        secret=secret,
+        about=about,
+    )
+
+
+ACTS: dict[str, Callable[[Visit, str], str]] = {"enable": _enable, "disable": _disable, "test": _test, "delete": _delete}

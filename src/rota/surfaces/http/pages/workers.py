@@ -1,0 +1,39 @@
+"""Workers, and what is paused."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from rota.errors import InvalidOption
+from rota.model.gate import Operation
+from rota.surfaces.http.pages.routing import page_router
+from rota.surfaces.http.pages.visit import Visiting
+
+router = page_router()
+
+
+@router.get("/workers")
+def show(visit: Visiting) -> Response:
+    """Show the workers that live, and the pauses."""
+    found = visit.rota.workers(actor=visit.actor)
+    templates = [each.name for each in visit.rota.templates(actor=visit.actor)]
+    return visit.page("workers.html", workers=found, pauses=visit.rota.pauses(actor=visit.actor), templates=templates)
+
+
+@router.post("/pauses")
+def pause(visit: Visiting) -> Response:
+    """Pause or resume everything, a template, or an organization."""
+    form = visit.form
+    kind, name, what = form.need("kind"), form.text("name"), form.need("what")
+    if kind not in {"all", "template", "organization"} or what not in {"pause", "resume"} or (kind != "all" and name is None):
+        raise InvalidOption(f"{what[:20]!r} of {kind[:20]!r} {name!r} can't be: pause or resume all, a template or an organization")
+    which = {} if kind == "all" else {kind: name}
+    words = "everything" if kind == "all" else f"{kind} {name}"
+    if what == "resume":
+        visit.rota.resume(**which, actor=visit.actor)
+        return visit.done(f"{words.capitalize()} goes on.", "/workers")
+    if kind == "all":
+        visit.must(Operation.OPERATE)
+        visit.sure("Pause everything? Nothing starts until it is resumed; what runs goes on.", "Pause everything")
+    visit.rota.pause(**which, actor=visit.actor)
+    return visit.done(f"{words.capitalize()} is paused.", "/workers")

@@ -1,0 +1,315 @@
+"""Streams of server-sent events: answers that stay open. Each costs a task and a bounded queue, and no thread.
+
+A stream ends when what it is about has ended, when whoever opened it may not have it any more, when the server stops, and when its
+client does not read: nothing here waits for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+import msgspec
+from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
+
+from rota.engine.listening import Batch, Listener, Over
+from rota.errors import NotFound, PermissionDenied, Unauthenticated
+from rota.model.gate import Actor
+from rota.surfaces.http.access import door_of
+from rota.surfaces.python import Rota
+from rota.surfaces.python.following import LogTail
+
+MEDIA_TYPE = "text/event-stream"
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+"""Proxies must pass each event on as it comes."""
+RETRY = b"retry: 2000\n\n"
+SEND_S = 60.0
+"""How long a client may take to read what is sent, where the server is more patient than ours is (setting http_patience)."""
+PIECE_BYTES = 65_536
+"""What is sent at once: more than that would wait in memory for a client who does not read."""
+LOG_S = 0.5
+"""How often a log that is followed is looked at."""
+CLOSING_S = 0.2
+OVER = "over"
+"""The id of the last event of a chain: who comes back with it is told to stay away (204)."""
+_encode = msgspec.json.Encoder().encode
+
+
+class Streams:
+    """Everything that is open in one app, so that all of it ends with the server."""
+
+    def __init__(self, closing: threading.Event) -> None:
+        """Take the flag that is set when the server stops."""
+        self._closing = closing
+        self._bells: set[asyncio.Event] = set()
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def closing(self) -> bool:
+        """Say whether the server stops."""
+        return self._closing.is_set()
+
+    @contextmanager
+    def holding(self, bell: asyncio.Event) -> Iterator[None]:
+        """Ring this bell when the server stops, as long as the block lasts."""
+        self._bells.add(bell)
+        if self._watch is None:
+            self._watch = asyncio.get_running_loop().create_task(self._look())
+        try:
+            yield
+        finally:
+            self._bells.discard(bell)
+
+    async def _look(self) -> None:
+        """Look at the flag as long as anything is open: one timer for all of it."""
+        try:
+            while self._bells and not self.closing:  # noqa: ASYNC110 - another thread sets it
+                await asyncio.sleep(CLOSING_S)
+            for bell in self._bells:
+                bell.set()
+        finally:
+            self._watch = None
+
+
+def streams_of(request: Request) -> Streams:
+    """Return the streams of the app that a request came to."""
+    state = request.app.state
+    if not hasattr(state, "streams"):
+        state.streams = Streams(state.closing)
+    found: Streams = state.streams
+    return found
+
+
+class Stream(Response, ABC):
+    """An answer that goes on. What it is about is opened when it is sent, so that a refusal is still an answer of its own."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, request: Request, rota: Rota, who: Actor) -> None:
+        """Take who asks."""
+        super().__init__(headers=HEADERS, media_type=MEDIA_TYPE)
+        del self.headers["content-length"]
+        self._request = request
+        self._rota = rota
+        self._who = who
+        self._streams = streams_of(request)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Open, and send what comes until it is over."""
+        del scope
+        loop, bell = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            await run_in_threadpool(self.open, partial(_ring, loop, bell))
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            with self._streams.holding(bell):
+                gone = loop.create_task(_gone(receive, bell))
+                try:
+                    await self._pump(send, bell, gone)
+                finally:
+                    gone.cancel()
+        except TimeoutError:
+            # The client does not read. What is there to send it will not see; the server closes the connection.
+            return
+        finally:
+            self.close()
+
+    async def _pump(self, send: Send, bell: asyncio.Event, gone: asyncio.Task[None]) -> None:
+        loop, settings = asyncio.get_running_loop(), self._rota.settings
+        sent_s = checked_s = loop.time()
+        await _send(send, RETRY + self.idle())
+        while not gone.done():
+            bell.clear()
+            over = self.over or (Over.CLOSED if self._streams.closing else None)
+            data = await self.take()
+            now_s = loop.time()
+            if over is None and now_s - checked_s >= settings.events_check:
+                over, checked_s = await run_in_threadpool(self._refused), now_s
+            for piece in data:
+                await _send(send, piece)
+            if over is not None:
+                await _send(send, self.last(over))
+                break
+            if data:
+                sent_s = now_s
+            elif now_s - sent_s >= settings.events_beat:
+                await _send(send, b": still here\n" + self.idle())
+                sent_s = now_s
+            with suppress(TimeoutError):
+                async with asyncio.timeout(
+                    min(self.pause_s, sent_s + settings.events_beat - now_s, checked_s + settings.events_check - now_s)
+                ):
+                    await bell.wait()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _refused(self) -> str | None:
+        """Ask again whether who opened it may have it; say why not."""
+        try:
+            who = door_of(self._request).who(self._request)
+            return None if who == self._who and self.allowed(who) else "what you may see has changed: come back"
+        except (Unauthenticated, PermissionDenied, NotFound) as error:
+            return str(error)
+
+    @abstractmethod
+    def open(self, ready: Callable[[], None]) -> None:
+        """Begin, on a thread; `ready` is to be called when there is something to take."""
+
+    @abstractmethod
+    async def take(self) -> list[bytes]:
+        """Return what there is to send."""
+
+    @property
+    @abstractmethod
+    def over(self) -> str | None:
+        """Why nothing more comes; asked before `take`."""
+
+    @property
+    def pause_s(self) -> float:
+        """How long to wait at most for what may come."""
+        return 3600.0
+
+    def idle(self) -> bytes:
+        """Return what is sent while nothing happens."""
+        return b"\n"
+
+    @abstractmethod
+    def last(self, why: str) -> bytes:
+        """Return what is sent at the end."""
+
+    @abstractmethod
+    def allowed(self, who: Actor) -> bool:
+        """Say whether somebody may have this very stream; refuse if they may have none like it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class EventStream(Stream):
+    """What happens, as it happens."""
+
+    def __init__(self, request: Request, rota: Rota, who: Actor, **asked: Any) -> None:
+        """Take what `Rota.listen` is asked."""
+        super().__init__(request, rota, who)
+        self._asked = asked
+        self._listener: Listener | None = None
+        self._cursor = ""
+
+    def open(self, ready: Callable[[], None]) -> None:
+        """Begin to listen."""
+        self._listener = self._rota.listen(ready=ready, actor=self._who, **self._asked)
+        if self._asked.get("after") is None:
+            self._cursor = self._listener.begun
+
+    async def take(self) -> list[bytes]:
+        """Return the events that have come."""
+        assert self._listener is not None  # noqa: S101 - it is open
+        cursor, batches = self._listener.cursor, self._listener.take()
+        if not batches:
+            self._cursor = cursor
+        return [piece for batch in batches for piece in _pieces(wire(batch))]
+
+    @property
+    def over(self) -> str | None:
+        """Why nothing more comes."""
+        return None if self._listener is None else self._listener.over
+
+    def idle(self) -> bytes:
+        """Return where to go on: time passes also where nothing happens."""
+        return b"id: %b\n\n" % self._cursor.encode() if self._cursor else b"\n"
+
+    def last(self, why: str) -> bytes:
+        """Say why, and to a chain's listener that it need not come back."""
+        if why == Over.ENDED:
+            return b"id: %b\nevent: %b\ndata: %b\n\n" % (OVER.encode(), OVER.encode(), _encode({"reason": why}))
+        return b": %b\n\n" % " ".join(why.split()).encode()
+
+    def allowed(self, who: Actor) -> bool:
+        """Say whether they would be told the same."""
+        return self._listener is not None and self._listener.allows(who)
+
+    def close(self) -> None:
+        """Listen no longer."""
+        if self._listener is not None:
+            self._listener.ready = None
+            self._listener.close()
+
+
+class LogStream(Stream):
+    """A log as it grows."""
+
+    pause_s = LOG_S
+
+    def __init__(self, request: Request, rota: Rota, who: Actor, job_id: str) -> None:
+        """Take whose log it is."""
+        super().__init__(request, rota, who)
+        self._job_id = job_id
+        self._tail: LogTail | None = None
+
+    def open(self, ready: Callable[[], None]) -> None:
+        """Find it."""
+        del ready
+        self._tail = self._rota.follow_log(self._job_id, actor=self._who)
+
+    async def take(self) -> list[bytes]:
+        """Return what was written meanwhile."""
+        assert self._tail is not None  # noqa: S101 - it is open
+        text = await run_in_threadpool(self._tail.read)
+        return [b"event: log\ndata: %b\n\n" % _encode({"text": text})] if text else []
+
+    @property
+    def over(self) -> str | None:
+        """Say that all of it was sent."""
+        return "the job has ended" if self._tail is not None and self._tail.over else None
+
+    def last(self, why: str) -> bytes:
+        """Say why."""
+        if self.over is None:
+            return b": %b\n\n" % " ".join(why.split()).encode()
+        return b"id: %b\nevent: %b\ndata: %b\n\n" % (OVER.encode(), OVER.encode(), _encode({"reason": why}))
+
+    def allowed(self, who: Actor) -> bool:
+        """Say whether they may read it."""
+        self._rota.follow_log(self._job_id, actor=who)
+        return True
+
+    def close(self) -> None:
+        """Let go of nothing: a log is opened for each look."""
+
+
+def wire(batch: Batch) -> bytes:
+    """Return a batch as it is sent, made once for all who are told the same."""
+    if batch.wire is None:
+        batch.wire = b"".join(
+            b"id: %b\nevent: %b\ndata: %b\n\n" % (event.id.encode(), event.type.encode(), _encode(msgspec.structs.replace(event, id="")))
+            for event in batch.with_ids()
+        )
+    return batch.wire
+
+
+def _pieces(data: bytes) -> list[bytes]:
+    return [data] if len(data) <= PIECE_BYTES else [data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES)]
+
+
+async def _send(send: Send, data: bytes) -> None:
+    async with asyncio.timeout(SEND_S):
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+async def _gone(receive: Receive, bell: asyncio.Event) -> None:
+    """Wait until the client has gone away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    bell.set()
+
+
+def _ring(loop: asyncio.AbstractEventLoop, bell: asyncio.Event) -> None:
+    # The loop may be gone already: then so is everybody who waited.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(bell.set)

@@ -1,0 +1,317 @@
+"""The first screen: is it healthy, what did not run, what is stuck and why, what is running, what comes next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+
+from rota.engine.overseeing import Fleet, Grouping, example_of, fleet_of
+from rota.errors import PermissionDenied
+from rota.model.figures import Fared
+from rota.model.gate import Actor, Operation, Scope
+from rota.model.overview import (
+    PLANNED,
+    Ahead,
+    ClockChange,
+    Coming,
+    Counts,
+    Current,
+    Facts,
+    Health,
+    Hour,
+    Level,
+    NotRun,
+    Overview,
+    Patience,
+    Running,
+    Stuck,
+    Why,
+    health_of,
+)
+from rota.model.states import Status
+from rota.model.values import SECOND, Instant, moment_of
+from rota.ports.overseeing import Dead, Figure, Lane, Seen, Unfired
+from rota.ports.store import Store
+from rota.surfaces.python.forecasting import Forecasting
+from rota.surfaces.python.forecasts import Forecast, ForecastItem
+
+DAY_US = 86_400 * SECOND
+HOUR_US = 3600 * SECOND
+LOOK = 50_000
+"""Waiting jobs that are counted, about."""
+RUNNING_LOOK = 5000
+RUNNING_MAX = 50
+NOT_RUN_LOOK = 1000
+NOT_RUN_MAX = 50
+DEAD_LOOK = 2000
+DEAD_MAX = 500
+AHEAD_HOURS = 24
+AHEAD_LOOK = 3000
+"""Due times that are counted into hours, at most."""
+AHEAD_MAX = 100
+AHEAD_EACH = 3
+"""Due times that are shown of one schedule."""
+OVERDUE_S = 60.0
+SHOULD_RUN = {Why.TURN, Why.NO_WORKER}
+
+
+class Overseeing(Forecasting):
+    """The part of Rota that sees all at once."""
+
+    def overview(self, *, actor: Actor | str | None = None) -> Overview:
+        """Return the first screen as one value. What the actor may not see is left out of it.
+
+        It is cheap however many jobs there are: what is many is counted up to a bound, and said to be more.
+        """
+        now, scope = self._clock.now(), self._may(actor, Operation.READ)
+        if scope is None:
+            return _nothing(now)
+        store = self._open().store
+        self._registry.sync(store, now)
+        begun = time.perf_counter()
+        figures = store.figures(since=now - self.settings.stats_hours * HOUR_US, scope=scope)
+        fleet = fleet_of(store, self._open().liveness, self._beats, patience_s=self.settings.lease_ttl)
+        lanes = store.waiting(now=now, look=LOOK, scope=scope)
+        stuck = Grouping(store, self._registry, fleet.alive, now=now, scope=scope).stuck(lanes)
+        running = _running(store, figures, now, scope)
+        dead = store.dead_lately(since=now - DAY_US, look=DEAD_LOOK, limit=DEAD_MAX, scope=scope)
+        unfired = store.unfired(since=now - DAY_US, limit=NOT_RUN_LOOK, scope=scope)
+        read_s = time.perf_counter() - begun
+        ahead = _ahead(self.forecast(AHEAD_HOURS, limit=AHEAD_LOOK, actor=actor), now)
+        counts = self._counts(lanes, running, figures, fleet, actor)
+        facts = _facts(lanes, stuck, counts, running, fleet, whole=scope.organization is None, read_s=read_s)
+        facts |= {
+            "paused": self._paused(store, scope),
+            "scheduled": bool(ahead.items),
+            "dead": sum(each.at >= now - HOUR_US for each in dead),
+            "missed": sum(_inside(row, now - HOUR_US) for row in unfired if row.fate not in PLANNED),
+            "clock_ahead_s": self._clock_ahead_s(store, now),
+        }
+        return Overview(
+            at=moment_of(now),
+            organization=scope.organization,
+            health=health_of(Facts(**facts), self._patience()),  # type: ignore[arg-type] # each of its own type
+            counts=counts,
+            not_run=_not_run(unfired, dead, now - DAY_US),
+            stuck=tuple(stuck),
+            running=running,
+            ahead=ahead,
+            took_ms=round((time.perf_counter() - begun) * 1000, 3),
+        )
+
+    def _may(self, actor: Actor | str | None, operation: Operation) -> Scope | None:
+        """Return what the actor may do this to; None if nothing."""
+        try:
+            return self._scope(actor, operation)
+        except PermissionDenied:
+            return None
+
+    def _counts(
+        self, lanes: Sequence[Lane], running: Running, figures: Sequence[Figure], fleet: Fleet, actor: Actor | str | None
+    ) -> Counts | None:
+        scope = self._may(actor, Operation.READ_STATS)
+        if scope is None:
+            return None
+        return Counts(
+            pending=sum(lane.count for lane in lanes if lane.status == Status.PENDING),
+            queued=sum(lane.count for lane in lanes if lane.status == Status.QUEUED),
+            running=running.count,
+            more=running.more or any(lane.more for lane in lanes),
+            completed=_ended(figures, Status.COMPLETED),
+            failed=_ended(figures, Status.FAILED, Status.TIMED_OUT),
+            dead=_ended(figures, Status.DEAD_LETTER),
+            hours=self.settings.stats_hours,
+            workers=len(fleet.alive) if scope.organization is None else None,
+        )
+
+    def _paused(self, store: Store, scope: Scope) -> tuple[tuple[str, Instant, str], ...]:
+        found = (each for each in store.paused() if each.kind != "organization" or scope.organization in {None, each.name})
+        # Who paused it is told to those who may see people of all organizations.
+        return tuple(
+            ("everything" if each.kind == "all" else f"{each.kind} {each.name}", each.at, each.by if scope.organization is None else "")
+            for each in found
+        )
+
+    def _clock_ahead_s(self, store: Store, now: Instant) -> float:
+        furthest = store.beat_of_schedules().furthest
+        return 0.0 if furthest is None else max(0.0, (furthest - now) / SECOND)
+
+    def _patience(self) -> Patience:
+        settings = self.settings
+        return Patience(waiting_s=settings.waiting_warn, overdue_s=OVERDUE_S, clock_s=settings.schedule_grace, read_s=settings.slow_warn)
+
+
+def _nothing(now: Instant) -> Overview:
+    at = moment_of(now)
+    words = "There is nothing here that you may read."
+    return Overview(
+        at=at,
+        organization=None,
+        health=Health(level=Level.WELL, sentence=words),
+        counts=None,
+        not_run=(),
+        stuck=(),
+        running=Running(),
+        ahead=Ahead(start=at, end=at),
+    )
+
+
+# ---- is it healthy? ------------------------------------------------------------------------------------------------
+
+
+def _facts(
+    lanes: Sequence[Lane], stuck: Sequence[Stuck], counts: Counts | None, running: Running, fleet: Fleet, *, whole: bool, read_s: float
+) -> dict[str, object]:
+    ready = [each.oldest_s for each in stuck if each.why is Why.TURN and each.job_type is not None]
+    overdue = [each.oldest_s for each in stuck if each.why in SHOULD_RUN and each.job_type is None]
+    return {
+        "alive": len(fleet.alive),
+        # Workers serve all: how they fare is no business of one organization.
+        "lost": len(fleet.lost) if whole else 0,
+        "lost_jobs": sum(worker.running for worker in fleet.lost) if whole else 0,
+        "waiting": sum(lane.count for lane in lanes),
+        "more": any(lane.more for lane in lanes),
+        "running": running.count,
+        "completed": None if counts is None else counts.completed,
+        "hours": 24 if counts is None else counts.hours,
+        "oldest_s": max(ready, default=0.0),
+        "overdue_s": max(overdue, default=0.0),
+        "unserved": tuple(str(each.job_type) for each in stuck if each.why is Why.NO_WORKER and each.job_type is not None),
+        "read_s": read_s,
+    }
+
+
+def _ended(figures: Iterable[Figure], *states: Status) -> int:
+    return sum(figure.count for figure in figures if figure.status in states)
+
+
+# ---- what did not run? ---------------------------------------------------------------------------------------------
+
+
+def _not_run(unfired: Sequence[Unfired], dead: Sequence[Dead], since: Instant) -> tuple[NotRun, ...]:
+    """Return groups, the latest first."""
+    by_schedule: dict[tuple[str, str], list[Unfired]] = {}
+    for row in unfired:
+        by_schedule.setdefault((row.schedule_id, row.fate), []).append(row)
+    by_type: dict[tuple[str, str], list[Dead]] = {}
+    for each in sorted(dead, key=lambda each: each.at, reverse=True):
+        by_type.setdefault((each.organization, each.job.job_type), []).append(each)
+    cut = len(dead) >= DEAD_MAX
+    found = [*(_unfired_group(same, since) for same in by_schedule.values()), *(_dead_group(same, more=cut) for same in by_type.values())]
+    found.sort(key=lambda each: each.last_at, reverse=True)
+    return tuple(found[:NOT_RUN_MAX])
+
+
+def _inside(row: Unfired, since: Instant) -> int:
+    """Return how many due times of a row lie in a window that ends after it; of a span, as if they were evenly spread."""
+    if row.due_at >= since or row.count == 1:
+        return row.count if row.last_due_at >= since else 0
+    step = (row.last_due_at - row.due_at) / (row.count - 1)
+    return max(0, min(row.count, int((row.last_due_at - since) / step) + 1)) if row.last_due_at >= since else 0
+
+
+def _unfired_group(rows: list[Unfired], since: Instant) -> NotRun:
+    latest = rows[0]
+    return NotRun(
+        kind="schedule",
+        name=latest.schedule,
+        organization=latest.organization,
+        fate=latest.fate,
+        count=sum(_inside(row, since) for row in rows),
+        first_at=moment_of(max(since, min(row.due_at for row in rows))),
+        last_at=moment_of(latest.last_due_at),
+        reason=latest.reason,
+        planned=latest.fate in PLANNED,
+    )
+
+
+def _dead_group(dead: list[Dead], *, more: bool) -> NotRun:
+    latest = dead[0]
+    return NotRun(
+        kind="job",
+        name=latest.job.job_type,
+        organization=latest.organization,
+        fate=Status.DEAD_LETTER,
+        count=len(dead),
+        more=more,
+        first_at=moment_of(dead[-1].at),
+        last_at=moment_of(latest.at),
+        reason=latest.reason,
+        example=example_of(latest.job),
+    )
+
+
+# ---- what is running? ----------------------------------------------------------------------------------------------
+
+
+def _running(store: Store, figures: Iterable[Figure], now: Instant, scope: Scope) -> Running:
+    found = store.running(look=RUNNING_LOOK, limit=RUNNING_MAX, scope=scope)
+    wanted = {seen.job.job_type for seen in found.jobs}
+    fared: dict[str, Fared] = {}
+    for figure in figures:
+        if figure.job_type in wanted and figure.status == Status.COMPLETED:
+            kept = fared.setdefault(figure.job_type, Fared())
+            kept.add(bucket=figure.bucket, completed=True, count=figure.count, total_us=figure.total_us)
+    jobs = tuple(_current(seen, fared.get(seen.job.job_type, Fared()), moment_of(now)) for seen in found.jobs)
+    return Running(jobs=jobs, count=found.count, more=found.more)
+
+
+def _current(seen: Seen, fared: Fared, now: datetime) -> Current:
+    job = seen.job
+    started = job.started_at or now
+    elapsed_s, long_s = max(0.0, (now - started).total_seconds()), fared.p95_s
+    return Current(
+        id=job.id,
+        number=job.number,
+        job_type=job.job_type,
+        organization=job.organization,
+        attempt=job.attempt,
+        started_at=started,
+        elapsed_s=elapsed_s,
+        progress=seen.progress,
+        message=seen.message,
+        usual_s=fared.p50_s,
+        long_s=long_s,
+        timeout_s=job.timeout or None,
+        stopping=job.cancel_requested_at is not None,
+        slow=long_s is not None and elapsed_s > long_s,
+    )
+
+
+# ---- what comes next? ----------------------------------------------------------------------------------------------
+
+
+def _ahead(found: Forecast, now: Instant) -> Ahead:
+    by_schedule: dict[tuple[str, str], list[ForecastItem]] = {}
+    for item in found:
+        by_schedule.setdefault((item.organization, item.schedule), []).append(item)
+    first = sorted((each for same in by_schedule.values() for each in _first(same)), key=lambda each: each.due_at)
+    counts = dict(found.density)
+    begins = moment_of(now - now % HOUR_US)
+    return Ahead(
+        start=found.start,
+        end=found.end,
+        items=tuple(first[:AHEAD_MAX]),
+        hours=tuple(Hour(begins_at=at, count=counts.get(at, 0)) for at in (begins + timedelta(hours=n) for n in range(AHEAD_HOURS + 1))),
+        count=len(found),
+        more=found.cut,
+        counted_until=found[-1].due_at if found.cut and found else None,
+        changes=tuple(
+            ClockChange(at=each.at, timezone=each.timezone, before=each.before, after=each.after, schedules=each.schedules)
+            for each in found.changes
+        ),
+    )
+
+
+def _first(items: list[ForecastItem]) -> Iterator[Coming]:
+    """Go through the first due times of one schedule; the last of these says how many follow."""
+    for place, item in enumerate(items[:AHEAD_EACH], 1):
+        yield Coming(
+            schedule=item.schedule,
+            organization=item.organization,
+            template=item.template,
+            due_at=item.due_at,
+            note=item.note,
+            more=len(items) - AHEAD_EACH if place == AHEAD_EACH else 0,
+        )

@@ -1,0 +1,180 @@
+"""What tests of pages share: a store with a day behind it, and browsers for everybody who looks at it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+from fastapi.testclient import TestClient
+
+from rota import NewJob, Rota, Settings
+from rota.model.access import csrf_of
+from rota.surfaces.http import make_app
+from rota.surfaces.http.access import COOKIE
+from tests.support.clock import ManualClock
+
+HOSTILE = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>"
+ACCEPT = {"accept": "text/html,application/xhtml+xml"}
+HOURS = 24
+
+
+class Browser:
+    """A browser without JavaScript: it follows redirects, keeps cookies, and sends a form as the page has it."""
+
+    def __init__(self, client: TestClient, secret: str | None = None) -> None:
+        self.client = client
+        if secret is not None:
+            assert self.post("/login", token=secret).status_code == 200
+
+    def get(self, path: str):
+        return self.client.get(path, headers=ACCEPT)
+
+    def post(self, path: str, **fields: object):
+        return self.client.post(path, data=fields, headers=ACCEPT)
+
+    @property
+    def csrf(self) -> str:
+        return csrf_of(self.client.cookies[COOKIE])
+
+    def act(self, path: str, **fields: object):
+        """Send a form of the page's own, and say yes if it asks."""
+        first = self.post(path, csrf=self.csrf, **fields)
+        return self.post(path, csrf=self.csrf, sure="yes", **fields) if "x-rota-ask" in first.headers else first
+
+
+def said(answer) -> str:
+    """Return what a page says was done."""
+    found = re.search(r'<p class="said" role="status">(.*?)</p>', answer.text, re.DOTALL)
+    return found[1] if found else ""
+
+
+@contextmanager
+def browsing(rota: Rota) -> Iterator:
+    """Lend a maker of browsers, each with a token of a user of the store."""
+    app = make_app(rota)
+
+    def browser(user: str | None, *permits: str) -> Browser:
+        made = rota.create_token(f"of {user}", user=user, permits=permits or ("read", "submit", "operate", "manage"))
+        return Browser(TestClient(app, base_url="http://localhost"), made.secret)
+
+    yield browser
+
+
+SHOP = """
+from rota import Backoff, Context, PermanentError
+
+
+@rota.job(description="Send one invoice by mail.", max_retries=1, backoff=Backoff(base=20, jitter=0))
+def send_invoice(ctx: Context, order: int) -> str:
+    day.work(1.2)
+    if order % 23 == 0:
+        raise ConnectionError("mail.example.org refused the connection")
+    return f"invoice {order} is on its way"
+
+
+@rota.job(description="Ask the partner for its stock.", max_retries=2, backoff=Backoff(base=60, jitter=0))
+def sync_partner(ctx: Context, partner: str) -> dict[str, int]:
+    day.work(9)
+    if day.chance.random() < 0.12:
+        raise TimeoutError(f"{partner} did not answer")
+    return {"items": day.chance.randint(100, 900)}
+
+
+@rota.job(description="Make thumbnails.", max_running=4)
+def resize_images(ctx: Context, album: str, count: int) -> None:
+    if day.past:
+        return day.work(25)
+    for step in range(count):
+        ctx.progress(round(100 * step / count), f"image {step + 1} of {count}")
+        if day.release.wait(0.3) or ctx.cancelled:
+            return
+
+
+@rota.job(description="Close the books of the day.", max_retries=0)
+def close_books(ctx: Context) -> None:
+    ctx.log.info("closing the books")
+    day.work(40)
+    ctx.log.warning("ledger and bank differ by 12.50")
+    raise PermanentError("ledger and bank differ by 12.50: nobody may close these books")
+
+
+@rota.job(description="Copy what is new to the warehouse.")
+def load_warehouse(ctx: Context, table: str = "orders") -> None:
+    day.work(15)
+
+
+@rota.job(description="Throw away what nobody needs.", priority="low")
+def clean_up() -> None:
+    day.work(3)
+"""
+
+
+class Day:
+    """A store with a day behind it and work before it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "rota.db"
+        self.clock = ManualClock(datetime.now(UTC) - timedelta(hours=HOURS))
+        self.release = threading.Event()
+        self.chance = Random(11)
+        with_history = Rota(self.path, clock=self.clock, seed=3)
+        self._define(with_history)
+        self._live_through(with_history)
+        with_history.close()
+        self.rota = Rota(self.path, settings=Settings(poll_hinted=0.05))
+        self._define(self.rota)
+        self._begin()
+
+    def _define(self, rota: Rota) -> None:
+        """Let a Rota know the jobs of the shop, as if they stood in a module of its own."""
+        exec(compile(SHOP, "shop/jobs.py", "exec"), {"__name__": "shop.jobs", "rota": rota, "day": self})
+
+    def work(self, seconds: float) -> None:
+        """Let time pass in a handler."""
+        self.clock.advance(seconds=self.chance.uniform(0.4, 1.6) * seconds)
+
+    @property
+    def past(self) -> bool:
+        """Say whether the day is still being lived through."""
+        return not hasattr(self, "rota")
+
+    def _live_through(self, rota: Rota) -> None:
+        rota.schedule("hourly load", "load_warehouse", every="1h")
+        rota.schedule("partner stock", "sync_partner", cron="*/30 * * * *", params={"partner": "Globex"}, description="What they have left")
+        rota.schedule("nightly books", "close_books", cron="30 2 * * *", timezone="Europe/Berlin")
+        rota.schedule("weekly clean-up", "clean_up", cron="0 5 * * 0", timezone="America/New_York")
+        rota.schedule("tidy", "clean_up", cron="15 */4 * * *")
+        rota.pause_schedule("tidy")
+        end, order = datetime.now(UTC) - timedelta(seconds=40), 1
+        while self.clock.now() < end.timestamp() * 1e6:
+            rota.enqueue_many([("send_invoice", {"order": order + place}) for place in range(self.chance.randint(4, 16))])
+            order += 16
+            rota.enqueue("resize_images", {"album": f"summer {order}", "count": 20})
+            rota.turn()
+            left = end.timestamp() - self.clock.now() / 1e6
+            self.clock.advance(seconds=max(1.0, min(1200.0, left)))
+        rota.turn()
+
+    def _begin(self) -> None:
+        """Leave something running, waiting, stuck and broken."""
+        rota = self.rota
+        rota.enqueue("resize_images", {"album": "wedding", "count": 300}, priority="high")
+        rota.enqueue("resize_images", {"album": "harbour", "count": 900})
+        self.parent = rota.enqueue("load_warehouse", {"table": "orders"}, run_at=timedelta(hours=2))
+        rota.enqueue("load_warehouse", {"table": "margins"}, depends_on=[self.parent])
+        rota.pause(template="sync_partner")
+        for partner in ("Initech", "Hooli", "Umbrella", "Stark"):
+            rota.enqueue("sync_partner", {"partner": partner})
+        self.group = rota.group(
+            [NewJob(name="clean_up"), NewJob(name="load_warehouse", params={"table": "stock"})], name="evening", mode="sequential"
+        )
+        rota.set_template("send_invoice", rate_limit="100/60s")
+
+    def close(self) -> None:
+        self.release.set()
+        self.rota.close()

@@ -1,0 +1,279 @@
+"""What stands before every route: keys, names, bounds and headers (L)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fastapi import APIRouter, Request, Response
+from fastapi.testclient import TestClient
+
+from rota import Rota, Settings
+from rota.errors import TooManyAttempts
+from rota.surfaces.http import access, make_app, shield
+from rota.surfaces.http.access import COOKIE, CSRF_HEADER, Throttle, Who
+from rota.surfaces.http.bounds import BodyLimit
+from rota.surfaces.http.shield import HEADERS, Hosts
+
+ASK = "/api/v1/ask"
+
+
+def app_of(rota, **options):
+    """Return an app with a route that says who asks, one that fails, and one that reads a body."""
+    app = make_app(rota, **options)
+    router = APIRouter(prefix="/api/v1")
+
+    @router.api_route("/ask", methods=["GET", "POST"])
+    def ask(who: Who) -> dict[str, str]:
+        return {"name": who.name}
+
+    @router.get("/fail")
+    def fail() -> None:
+        raise ZeroDivisionError("the secret of the house")
+
+    @router.post("/count")
+    async def count(request: Request) -> dict[str, int]:
+        return {"bytes": len(await request.body())}
+
+    @router.get("/own")
+    def own() -> Response:
+        return Response("x", headers={"Cache-Control": "max-age=60"})
+
+    app.include_router(router)
+    return app
+
+
+@pytest.fixture
+def client(rota):
+    with TestClient(app_of(rota)) as made:
+        yield made
+
+
+@pytest.fixture
+def secret(rota):
+    return rota.create_token("x").secret
+
+
+def bearer(secret, scheme="Bearer"):
+    return {"Authorization": f"{scheme} {secret}"}
+
+
+# ---- who ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_lets_a_program_in(client, secret):
+    assert client.get(ASK, headers=bearer(secret)).json() == {"name": "local"}
+    assert client.get(ASK, headers=bearer(secret, "bEARER")).json() == {"name": "local"}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": ""},
+        {"Authorization": "Bearer"},
+        {"Authorization": b"Bearer \xff\xfe"},
+        bearer("rota_" + "0" * 64),
+        bearer("x", "Basic"),
+    ],
+)
+def test_without_a_token_that_is_open_nobody_comes_in(client, headers):
+    answer = client.get(ASK, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
+    assert answer.headers["WWW-Authenticate"] == 'Bearer realm="rota"'
+
+
+def test_a_session_lets_a_browser_look(client, rota, secret):
+    client.cookies.set(COOKIE, rota.open_session(secret).secret)
+    assert client.get(ASK).json() == {"name": "local"}
+
+
+def test_a_session_changes_something_only_from_a_page_of_ours(client, rota, secret):
+    session, other = rota.open_session(secret), rota.open_session(secret)
+    client.cookies.set(COOKIE, session.secret)
+    for wrong in ({}, {CSRF_HEADER: ""}, {CSRF_HEADER: "x"}, {CSRF_HEADER: other.csrf}):
+        assert client.post(ASK, headers=wrong).status_code == 403
+    assert client.post(ASK, headers={CSRF_HEADER: session.csrf}).json() == {"name": "local"}
+
+
+def test_a_token_needs_no_word_of_a_form(client, secret):
+    assert client.post(ASK, headers=bearer(secret)).json() == {"name": "local"}
+
+
+def test_an_old_cookie_does_not_stand_in_the_way_of_a_token(client, secret):
+    client.cookies.set(COOKIE, "old")
+    assert client.get(ASK).status_code == 401
+    assert client.get(ASK, headers=bearer(secret)).status_code == 200
+
+
+# ---- wrong tokens ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [Settings(login_attempts=3, login_window=60)])
+def test_who_comes_with_wrong_tokens_has_to_wait(client, secret):
+    wrong = bearer("rota_" + "0" * 64)
+    assert [client.get(ASK, headers=wrong).status_code for _ in range(5)] == [401, 401, 401, 429, 429]
+    answer = client.get(ASK, headers=wrong)
+    assert answer.json()["code"] == "too_many_attempts"
+    assert 1 <= int(answer.headers["Retry-After"]) <= 60
+    # Others may come from the same address.
+    assert client.get(ASK, headers=bearer(secret)).status_code == 200
+
+
+@pytest.mark.parametrize("settings", [Settings(login_attempts=3)])
+def test_an_old_cookie_is_no_attempt(client):
+    client.cookies.set(COOKIE, "old")
+    assert {client.get(ASK).status_code for _ in range(9)} == {401}
+
+
+def test_a_wrong_token_counts_for_as_long_as_the_window(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(access.time, "monotonic", lambda: now[0])
+    throttle = Throttle(2, 10)
+    for now[0] in (1.0, 2.0):
+        throttle.note("here")
+    throttle.check("there")
+    with pytest.raises(TooManyAttempts, match="in 9 s"):
+        throttle.check("here")
+    now[0] = 11.0
+    throttle.check("here")
+
+
+def test_places_are_remembered_up_to_a_number(monkeypatch):
+    monkeypatch.setattr(access, "PLACES_MAX", 3)
+    throttle = Throttle(1, 60)
+    for number in range(10):
+        throttle.note(str(number))
+    throttle.check("6")
+    for number in (7, 8, 9):
+        with pytest.raises(TooManyAttempts):
+            throttle.check(str(number))
+    assert len(throttle._wrong) == 3
+
+
+# ---- names ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "ours"),
+    [
+        ("127.0.0.1", True),
+        ("127.0.0.1:8420", True),
+        ("[::1]:8420", True),
+        ("::1", True),
+        ("10.1.2.3:8420", True),
+        ("localhost:8420", True),
+        ("LocalHost", True),
+        ("rota.localhost", True),
+        ("jobs.example.org", True),
+        ("Jobs.Example.ORG.:443", True),
+        ("evil.example.org", False),
+        ("jobs.example.org.evil.org", False),
+        ("localhost.evil.org", False),
+        ("127.0.0.1.evil.org:8420", False),
+        ("evil:org:8420", False),
+        ("", False),
+        ("[", False),
+        ("\xff", False),
+    ],
+)
+def test_only_names_of_our_own_are_served(header, ours):
+    assert Hosts(["", " jobs.example.org "]).holds(header) is ours
+
+
+def test_a_star_lets_every_name_in():
+    assert Hosts(["*"]).holds("evil.example.org")
+
+
+def test_a_page_of_a_stranger_that_leads_here_is_refused(rota, secret):
+    client = TestClient(app_of(rota, hosts=Hosts([])), base_url="http://evil.example.org:8420")
+    answer = client.get(ASK, headers=bearer(secret))
+    assert (answer.status_code, answer.json()["code"]) == (421, "wrong_host")
+    assert "http_hosts" in answer.json()["detail"]
+    assert TestClient(app_of(rota, hosts=Hosts([])), base_url="http://127.0.0.1").get(ASK, headers=bearer(secret)).status_code == 200
+
+
+# ---- headers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/api/v1/health", ASK, "/api/v1/nowhere", "/api/v1/fail", "/api/v1/openapi.json", "/nowhere"])
+def test_every_answer_is_strict_with_browsers(client, path):
+    answer = client.get(path)
+    assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+    assert "server" not in answer.headers
+
+
+def test_the_policy_lets_a_page_use_nothing_but_our_own():
+    rules = dict(rule.split(" ", 1) for rule in shield.POLICY.split("; "))
+    assert rules["default-src"] == rules["frame-ancestors"] == rules["base-uri"] == "'none'"
+    assert {rules[name] for name in ("style-src", "script-src", "img-src", "connect-src", "form-action")} == {"'self'"}
+    assert "unsafe" not in shield.POLICY
+
+
+def test_an_answer_may_say_how_long_it_can_be_kept(client):
+    assert client.get("/api/v1/own").headers["Cache-Control"] == "max-age=60"
+
+
+def test_a_surprise_is_logged_and_tells_nothing(client, caplog):
+    answer = client.get("/api/v1/fail")
+    assert (answer.status_code, answer.json()["code"]) == (500, "error")
+    assert "the secret of the house" not in answer.text
+    assert "the secret of the house" in caplog.text
+
+
+# ---- bodies ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [Settings(http_body_max=1024)])
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_body_over_the_limit_is_refused_whether_it_says_so_or_not(client, in_parts):
+    def body(size):
+        return iter([b"x" * (size - 1), b"x"]) if in_parts else b"x" * size
+
+    assert client.post("/api/v1/count", content=body(1024)).json() == {"bytes": 1024}
+    answer = client.post("/api/v1/count", content=body(1025))
+    assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+    assert "1,024 bytes" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("length", ["-1", "9" * 400, "²", "1_0", ""])
+def test_a_length_that_is_none_harms_nobody(client, length):
+    assert client.post("/api/v1/count", content=b"x", headers={"Content-Length": length.encode()}).status_code < 500
+
+
+def test_a_body_that_does_not_come_is_not_waited_for_and_what_comes_after_it_is():
+    """Streams listen for their client's going, long after the body."""
+    said = []
+
+    async def app(_scope, receive, _send):
+        said.append(await receive())
+        said.append(await receive())
+
+    async def never(_scope, receive, _send):
+        await receive()
+
+    async def story():
+        parts = [{"type": "http.request", "body": b"x", "more_body": False}]
+
+        async def receive():
+            if parts:
+                return parts.pop()
+            await asyncio.sleep(0.1)
+            return {"type": "http.disconnect"}
+
+        scope = {"type": "http", "headers": []}
+        await BodyLimit(app, most=10, patience_s=0.01)(scope, receive, None)
+        with pytest.raises(Exception, match="did not come within") as slow:
+            await BodyLimit(never, most=10, patience_s=0.01)(scope, receive, None)
+        assert slow.value.status_code == 408
+
+    asyncio.run(story())
+    assert said[-1] == {"type": "http.disconnect"}
+
+
+def test_one_app_serves_a_rota_that_somebody_else_closes(tmp_path):
+    rota = Rota(tmp_path / "rota.db")
+    with TestClient(make_app(rota)) as client:
+        assert client.get("/api/v1/ready").status_code == 200
+    assert rota.tokens() == []
+    rota.close()

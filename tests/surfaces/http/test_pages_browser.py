@@ -1,0 +1,413 @@
+"""The dashboard in a real browser: through login, every page and act, dark and light, on a phone, by keyboard alone.
+
+A violation of the content policy, an error in the console or a page that can't be used without a mouse is a failure. With
+ROTA_PICTURES=1 the pictures of the docs are taken anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+
+from rota.surfaces.http import make_app
+from rota.surfaces.http.pages.rendering import NAV
+from tests.support.pictures import shrink
+from tests.surfaces.http.pages_support import Day
+
+pytestmark = pytest.mark.serial
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or "chromium"
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+PICTURES = Path(__file__).parents[3] / "docs" / "pictures"
+WIDE = {"width": 1280, "height": 800}
+PHONE = {"width": 390, "height": 844}
+PICTURE_MAX = 150_000
+
+
+class Served:
+    """A store with a day behind it, a worker, and a server on a port of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.day = Day(folder)
+        self.rota = self.day.rota
+        self.rota.start(concurrency=4)
+        self.secret = self.rota.create_token("picture", permits=["manage"]).secret
+        listening = socket.socket()
+        listening.bind(("127.0.0.1", 0))
+        self.base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        self._app = make_app(self.rota)
+        self._server = uvicorn.Server(uvicorn.Config(self._app, log_level="error", timeout_graceful_shutdown=1))
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]}, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._app.state.closing.set()
+        self._server.should_exit = True
+        self._thread.join(10)
+        self.day.close()
+
+    def pages(self) -> dict[str, str]:
+        """Return every page, with one of each thing."""
+        dead, running = self.rota.dead_letters()[0], self.rota.under_way()[0]
+        return {href: href for href, _, _ in NAV} | {
+            "dead job": f"/jobs/{dead.id}",
+            "running job": f"/jobs/{running.id}",
+            "waiting job": f"/jobs/{self.day.parent.id}",
+            "schedule": "/schedules/one?name=partner+stock",
+            "month": "/schedules/month",
+            "group": f"/groups/{self.day.group.id}",
+            "template": "/templates/one?name=send_invoice",
+        }
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Iterator[Served]:
+    made = Served(tmp_path_factory.mktemp("day"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def session(chromium: Browser, served: Served) -> dict:
+    """Log in once, by the link that the terminal prints."""
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{served.base}/login#token={served.secret}")
+    page.wait_for_url(f"{served.base}/")
+    state = context.storage_state()
+    context.close()
+    return state
+
+
+class Window:
+    """One window, and all that went wrong in it."""
+
+    def __init__(self, context: BrowserContext, base: str) -> None:
+        self.page = context.new_page()
+        self.page.set_default_timeout(10_000)
+        self.base = base
+        self.wrong: list[str] = []
+        self.page.on(
+            "console", lambda said: self.wrong.append(f"{self.page.url}: {said.text}") if said.type in {"error", "warning"} else None
+        )
+        self.page.on("pageerror", lambda error: self.wrong.append(f"{self.page.url}: {error}"))
+        self.page.on("request", lambda asked: self.wrong.append(asked.url) if not asked.url.startswith(base) else None)
+
+    def _hear(self, said: ConsoleMessage) -> None:
+        if said.type in {"error", "warning"}:
+            self.wrong.append(f"{self.page.url}: {said.text}")
+
+    def go(self, path: str) -> Page:
+        self.page.goto(self.base + path)
+        return self.page
+
+
+@pytest.fixture
+def window(chromium: Browser, served: Served, session: dict, request) -> Iterator[Window]:
+    options = {"viewport": WIDE, "color_scheme": "light", **getattr(request, "param", {})}
+    context = chromium.new_context(storage_state=session, **options)
+    made = Window(context, served.base)
+    yield made
+    context.close()
+    assert made.wrong == []
+
+
+# ---- what everybody must be able to use ------------------------------------------------------------------------------
+
+AUDIT = (Path(__file__).parent / "audit.js").read_text()
+"""A function that returns what is wrong with a page for those who can't see, point or tell colours as others do."""
+
+
+def test_the_check_for_everybody_finds_what_is_wrong(window: Window):
+    page = window.go("/tokens")
+    page.evaluate("document.querySelector('main').innerHTML += '<button></button><p class=soft id=pale>pale</p><input><h4>deep</h4>'")
+    page.evaluate("document.getElementById('pale').style.color = '#888'")
+    assert [found.split(":")[0] for found in page.evaluate(AUDIT)] == [
+        "has no name",
+        "has no label",
+        "leaves out a level",
+        "contrast 3.28 of rgb(136, 136, 136)",
+    ]
+
+
+@pytest.mark.parametrize("window", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True, ids=["light", "dark"])
+def test_every_page_can_be_used_by_everybody(window: Window, served: Served):
+    for name, path in served.pages().items():
+        page = window.go(path)
+        page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        assert page.evaluate(AUDIT) == [], name
+
+
+@pytest.mark.parametrize("window", [{"viewport": PHONE, "has_touch": True}], indirect=True, ids=["phone"])
+def test_no_page_is_wider_than_a_phone(window: Window, served: Served):
+    for name, path in served.pages().items():
+        page = window.go(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], name
+
+
+def test_the_keyboard_is_enough(window: Window, served: Served):
+    page = window.go("/jobs?status=QUEUED&status=PENDING")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    # Through the whole page and out of it again: nothing holds the focus, everything that has it shows it.
+    reached: list[str] = []
+    for _ in range(300):
+        page.keyboard.press("Tab")
+        at = page.evaluate(
+            "() => { const it = document.activeElement;"
+            " return [it.tagName, it.id || it.name || it.innerText, getComputedStyle(it).outlineStyle] }"
+        )
+        if at[0] == "BODY":
+            break
+        assert at[2] != "none", f"{at} does not show that it has the focus"
+        reached.append(at[1])
+    else:
+        pytest.fail(f"the focus never left the page: {reached[-5:]}")
+    assert "cancel-all" in reached
+    # A question is answered by keyboard: Escape says no.
+    page.focus("#cancel-all")
+    page.keyboard.press("Enter")
+    expect(page.locator("dialog")).to_contain_text("Cancel")
+    assert page.evaluate("document.activeElement.textContent") == "No, go back"
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog")).to_have_count(0)
+
+
+# ---- what a script adds ----------------------------------------------------------------------------------------------
+
+
+def test_a_token_is_pasted_at_the_door_and_a_session_ends(chromium: Browser, served: Served):
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"{served.base}/queue")
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    page.get_by_label("Token").fill("rota_wrong")
+    page.get_by_label("Token").press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("opens nothing here")
+    page.get_by_label("Token").fill(served.secret)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(f"{served.base}/queue")
+    assert "token" not in page.url
+    page.get_by_role("button", name="Log out").click()
+    page.wait_for_url(f"{served.base}/login")
+    page.goto(f"{served.base}/login#token={served.secret}")
+    page.wait_for_url(f"{served.base}/")
+    assert served.secret not in page.evaluate("JSON.stringify(history.state) + location.href")
+    context.close()
+
+
+def test_dark_and_light_follow_the_system_and_the_switch(window: Window):
+    page = window.go("/jobs")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate(ground)
+    assert dark != light
+    page.get_by_role("button", name="Dark/light").click()
+    assert page.evaluate(ground) == light
+    page.reload()
+    assert page.evaluate(ground) == light
+    page.context.clear_cookies(name="rota_theme")
+
+
+def test_a_question_is_asked_in_a_dialog_and_yes_does_it(window: Window, served: Served):
+    job = served.rota.enqueue("sync_partner", {"partner": "Tyrell"})
+    page = window.go(f"/jobs/{job.id}")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("dialog")).to_contain_text(f"Cancel {job.number}")
+    page.locator("dialog").get_by_text("No, go back").click()
+    expect(page.locator("dialog")).to_have_count(0)
+    page.get_by_role("button", name="Cancel").click()
+    page.locator("dialog").get_by_role("button", name="Cancel the job").click()
+    expect(page.get_by_role("status")).to_have_text(f"{job.number} is cancelled.")
+    page.get_by_role("button", name="Retry").click()
+    expect(page.get_by_role("status")).to_contain_text("is its next attempt")
+    served.rota.cancel(job.id)
+
+
+def test_a_page_changes_by_itself_when_something_happens(window: Window, served: Served):
+    page = window.go("/jobs?job_type=clean_up")
+    before = page.locator("#list tbody tr").count()
+    job = served.rota.enqueue("clean_up")
+    row = page.locator("#list tbody tr", has_text=job.number)
+    expect(row).to_contain_text("completed", timeout=10_000)
+    assert page.locator("#list tbody tr").count() == before + 1
+
+
+def test_a_log_is_followed_while_its_job_runs(window: Window, served: Served):
+    running = next(job for job in served.rota.under_way() if job.params["album"] == "harbour")
+    page = window.go(f"/jobs/{running.id}")
+    first = page.locator("#top progress").get_attribute("value")
+    expect(page.locator("#top progress")).not_to_have_attribute("value", first, timeout=20_000)
+    expect(page.locator(".log")).to_contain_text("RUNNING")
+
+
+def test_times_are_the_readers_own(chromium: Browser, served: Served, session: dict):
+    job = served.day.parent
+    context = chromium.new_context(storage_state=session, timezone_id="Asia/Tokyo")
+    page = context.new_page()
+    page.goto(f"{served.base}/jobs/{job.id}")
+    made = page.locator("dl.pairs time").first
+    assert made.get_attribute("title").endswith("UTC")
+    assert made.inner_text() != made.get_attribute("title").removesuffix(" UTC")
+    page.goto(served.base)
+    expect(page.locator("[data-zone]")).to_have_text("Asia/Tokyo")
+    context.close()
+
+
+def test_a_queued_job_is_dragged_to_another_place(window: Window, served: Served):
+    page = window.go("/queue")
+    line = [job for job in served.rota.queue() if job.job_type == "sync_partner"]
+    rows = page.locator("tr[draggable]")
+    rows.filter(has_text=line[-1].number).drag_to(rows.filter(has_text=line[0].number), target_position={"x": 200, "y": 3})
+    expect(page.get_by_role("status")).to_have_text(f"{line[-1].number} is moved.")
+    assert served.rota.queue()[0].id == line[-1].id
+    page.get_by_role("button", name=f"Move {line[-1].number} down").click()
+    expect(page.get_by_role("status")).to_have_text(f"{line[-1].number} is moved.")
+    assert served.rota.queue()[0].id == line[0].id
+
+
+def test_forms_do_what_they_say(window: Window, served: Served):
+    page = window.go("/jobs")
+    page.locator("#new > summary").click()
+    page.get_by_label("Template").fill("sync_partner")
+    page.get_by_label("Params, a JSON object").fill('{"partner": "<b>Wayne</b>"}')
+    page.get_by_role("button", name="Enqueue").click()
+    expect(page.get_by_role("status")).to_contain_text("is enqueued")
+    expect(page.locator("pre").first).to_contain_text("<b>Wayne</b>")
+    served.rota.cancel(urlsplit(page.url).path.rpartition("/")[2])
+    page = window.go("/templates/one?name=clean_up")
+    page.get_by_label("Run at once, over all workers").fill("3")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_have_text("clean_up: max_running set.")
+    page.get_by_role("button", name=re.compile("^Take back")).click()
+    expect(page.get_by_role("status")).to_contain_text("as the code says")
+    page = window.go("/schedules")
+    page.get_by_role("button", name="Pause hourly load").click()
+    expect(page.get_by_role("status")).to_contain_text("hourly load is paused")
+    page.get_by_role("button", name="Enable hourly load").click()
+    expect(page.get_by_role("status")).to_contain_text("hourly load is enabled")
+
+
+def sure(page: Page, button: str, answer: str) -> None:
+    """Press a button that asks, and say yes."""
+    page.get_by_role("button", name=button, exact=True).click()
+    page.locator("dialog").get_by_role("button", name=answer).click()
+
+
+def test_dead_letters_and_groups_are_acted_on(window: Window, served: Served):
+    before = len(served.rota.dead_letters(job_type="close_books"))
+    assert before
+    page = window.go("/dead?job_type=close_books")
+    sure(page, "Retry all matching", "Retry")
+    expect(page.get_by_role("status")).to_contain_text("will be tried again")
+    # It fails again, and comes back by itself.
+    expect(page.locator("#list tbody tr")).to_have_count(before)
+    broken = served.rota.enqueue("close_books")
+    page.locator("#list tbody tr", has_text=broken.number).get_by_role("button", name="Remove").click()
+    page.locator("dialog").get_by_role("button", name="Remove it").click()
+    expect(page.get_by_role("status")).to_contain_text("removed")
+    group = served.rota.group(["sync_partner", "sync_partner"], name="short-lived")
+    page = window.go(f"/groups/{group.id}")
+    sure(page, "Cancel the group", "Cancel the group")
+    expect(page.locator("h1 + .chip")).to_have_text("cancelled")
+
+
+def test_organizations_users_and_tokens_are_managed(window: Window, served: Served):
+    page = window.go("/organizations")
+    page.get_by_label("Name", exact=True).fill("gamma")
+    page.get_by_label("Run at once, at most").fill("5")
+    page.get_by_role("button", name="Make it").click()
+    expect(page.get_by_role("status")).to_have_text("Organization gamma is made.")
+    page.get_by_role("link", name="Change gamma").click()
+    expect(page.get_by_label("Run at once, at most")).to_have_value("5")
+    page.get_by_label("Queued, at most").fill("10")
+    page.get_by_role("button", name="Change it").click()
+    expect(page.get_by_role("status")).to_have_text("Organization gamma is changed.")
+    assert (served.rota.organization("gamma").max_running, served.rota.organization("gamma").max_queued) == (5, 10)
+    sure(page, "Suspend gamma", "Suspend it")
+    expect(page.get_by_role("row", name="gamma").locator(".chip")).to_have_text("suspended")
+    sure(page, "Remove gamma", "Remove it")
+    expect(page.get_by_role("status")).to_have_text("gamma is removed.")
+
+    page = window.go("/tokens")
+    page.get_by_label("Name", exact=True).fill("ci")
+    page.get_by_label("submit", exact=True).check()
+    page.get_by_role("button", name="Make it").click()
+    assert served.rota.authenticate(page.locator("pre.secret").inner_text()).operations
+    window.go("/tokens")
+    expect(page.locator("pre.secret")).to_have_count(0)
+    sure(page, "Revoke ci", "Revoke it")
+    expect(page.get_by_role("row", name="ci")).to_have_count(0)
+
+
+def test_webhooks_are_managed(window: Window, served: Served):
+    page = window.go("/webhooks")
+    page.get_by_label("URL").fill("https://example.org/hook")
+    page.get_by_role("button", name="Make it").click()
+    expect(page.locator("pre.secret")).to_contain_text("whsec_")
+    page = window.go("/webhooks")
+    expect(page.locator("pre.secret")).to_have_count(0)
+    sure(page, "Disable https://example.org/hook", "Disable it")
+    expect(page.get_by_role("row", name="example.org").locator(".chip")).to_have_text("disabled")
+    sure(page, "Delete https://example.org/hook", "Delete it")
+    expect(page.get_by_text("Nobody is told.")).to_be_visible()
+    assert served.rota.webhooks() == []
+
+
+# ---- pictures --------------------------------------------------------------------------------------------------------
+
+
+def test_the_pictures_of_the_docs_are_there_and_small(chromium: Browser, served: Served, session: dict):
+    pages = served.pages()
+    wanted = {
+        "overview": ("/", WIDE | {"height": 1345}, "light"),
+        "overview-dark": ("/", WIDE | {"height": 1345}, "dark"),
+        "overview-phone": ("/", PHONE, "light"),
+        "jobs": ("/jobs", WIDE, "light"),
+        "job": (pages["dead job"], WIDE | {"height": 1000}, "light"),
+        "queue": ("/queue", WIDE | {"height": 520}, "light"),
+        "schedule": (pages["schedule"], WIDE, "light"),
+        "calendar": (pages["month"], WIDE | {"height": 960}, "dark"),
+        "dead-letters": ("/dead", WIDE, "light"),
+        "template": (pages["template"], WIDE | {"height": 960}, "light"),
+    }
+    for name, (path, size, scheme) in wanted.items():
+        kept = PICTURES / f"{name}.png"
+        if os.environ.get("ROTA_PICTURES"):
+            context = chromium.new_context(storage_state=session, viewport=size, color_scheme=scheme)
+            page = context.new_page()
+            page.goto(served.base + path)
+            PICTURES.mkdir(exist_ok=True)
+            kept.write_bytes(shrink(page.screenshot()))
+            context.close()
+        assert 5_000 < kept.stat().st_size < PICTURE_MAX, name

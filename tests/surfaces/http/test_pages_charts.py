@@ -1,0 +1,92 @@
+"""Pictures: what they say to those who hear them, and that names in them are names."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from xml.etree import ElementTree as ET
+
+from rota import Rota
+from rota.model.overview import Ahead, ClockChange, Coming, Hour
+from rota.surfaces.http.pages import charts
+from rota.surfaces.python.charting import Trend
+from tests.surfaces.http.pages_support import HOSTILE
+
+NOON = datetime(2026, 10, 24, 12, tzinfo=UTC)
+
+
+def drawn(picture: str) -> ET.Element:
+    """Return a picture as a tree: what is not well formed raises."""
+    found = ET.fromstring(picture)
+    assert found.find("title").text
+    assert found.find("desc").text
+    return found
+
+
+def texts(picture: ET.Element) -> list[str]:
+    return [each.text for each in picture.iter("text")]
+
+
+def test_the_timeline_marks_where_a_clock_changes_and_tells_what_follows():
+    ahead = Ahead(
+        start=NOON,
+        end=NOON + timedelta(hours=24),
+        items=(
+            Coming(schedule=HOSTILE, organization="default", template="t", due_at=NOON + timedelta(hours=1), more=1439),
+            Coming(schedule="nightly", organization="default", template="t", due_at=NOON + timedelta(hours=14)),
+        ),
+        hours=tuple(Hour(begins_at=NOON + timedelta(hours=hour), count=60) for hour in range(25)),
+        count=1441,
+        changes=(
+            ClockChange(at=NOON + timedelta(hours=13), timezone="Europe/Berlin", before="UTC+2", after="UTC+1", schedules=("nightly",)),
+        ),
+    )
+    picture = drawn(charts.timeline(ahead))
+    assert "Europe/Berlin: UTC+2 → UTC+1" in texts(picture)
+    assert "1,439 more" in texts(picture)
+    assert "nightly" in texts(picture)
+    assert picture.find("desc").text.startswith("1,441 due times; the first: <script>")
+    assert picture.find(".//script") is None
+
+
+def test_pictures_of_nothing_are_pictures():
+    empty = Ahead(start=NOON, end=NOON + timedelta(hours=24))
+    drawn(charts.timeline(empty))
+    quiet = [Trend(begins_at=NOON + timedelta(hours=hour), completed=0, failed=0, p50_s=None, p95_s=None) for hour in range(24)]
+    for trend in (quiet, []):
+        drawn(charts.throughput(trend))
+        drawn(charts.latency(trend))
+
+
+def test_charts_tell_their_figures():
+    trend = [Trend(begins_at=NOON, completed=1200, failed=3, p50_s=0.02, p95_s=12.0)]
+    assert drawn(charts.throughput(trend)).find("desc").text == "1,200 completed and 3 failed in 1 hours"
+    assert "between 20ms and 12.0s" in drawn(charts.latency(trend)).find("desc").text
+
+
+def test_a_chain_is_drawn_attempt_by_attempt():
+    attempts = [
+        charts.Attempt("attempt 1", made=NOON, began=NOON, ended=NOON + timedelta(seconds=5), status="FAILED"),
+        charts.Attempt("attempt 2", made=NOON + timedelta(seconds=60), began=None, ended=None, status="PENDING"),
+    ]
+    picture = drawn(charts.chain(attempts, NOON + timedelta(seconds=90)))
+    assert texts(picture)[:2] == ["attempt 1", "attempt 2"]
+    assert "failed after 5.0s" in [each.text for each in picture.iter("title")]
+
+
+def test_the_trend_counts_by_the_hour_and_only_ones_own(rota: Rota, clock):
+    @rota.job
+    def takes(seconds: float) -> None:
+        clock.advance(seconds=seconds)
+
+    rota.create_organization("acme")
+    rota.add_user("ada", organization="acme", role="admin")
+    rota.enqueue("takes", {"seconds": 2})
+    rota.turn()
+    clock.advance(hours=1)
+    rota.enqueue("takes", {"seconds": 8}, actor="ada")
+    rota.turn()
+    everybody = rota.trend(hours=3)
+    assert [(each.completed, each.failed) for each in everybody] == [(0, 0), (1, 0), (1, 0)]
+    assert 1.9 < everybody[1].p50_s < 2.2
+    assert everybody[2].p95_s > 7
+    assert [each.completed for each in rota.trend(hours=3, actor="ada")] == [0, 0, 1]
