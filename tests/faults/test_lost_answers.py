@@ -13,7 +13,9 @@ import pytest
 
 from rota import Settings
 from rota.errors import AnswerLost, StoreUnavailable
+from rota.model.values import dashed
 from rota.stores.postgres import PostgresStore
+from rota.stores.postgres.connection import Db
 from tests.stores.desk import Desk
 from tests.support.postgres import TUNED, fresh_database, make_server
 from tests.support.waiting import eventually
@@ -107,6 +109,13 @@ def broken(server, desk, standby, pool, monkeypatch):
         end(db, *words)
 
     monkeypatch.setattr(desk.store, "_end", noted)
+    rows_behind = Db.rows_behind
+
+    def noted_at_once(db, *words, **values):
+        committing.append(db)
+        return rows_behind(db, *words, **values)
+
+    monkeypatch.setattr(Db, "rows_behind", noted_at_once)
 
     def begin(how, verb):
         standby.miss()
@@ -127,17 +136,26 @@ def count(desk):
 BREAKS = pytest.mark.parametrize(("how", "waits"), [(cut, FOR_LOCK), (terminate, FOR_STANDBY)])
 
 
+def put(desk, row):
+    return desk.put(row)[0]
+
+
+def put_at_once(desk, row):
+    return desk.put_at_once(row)
+
+
 @BREAKS
-def test_an_enqueue_whose_answer_was_lost_returns_when_it_is_certain_and_has_made_one_job(desk, standby, broken, how, waits):
+@pytest.mark.parametrize("enqueue", [put, put_at_once])
+def test_an_enqueue_whose_answer_was_lost_returns_when_it_is_certain_and_has_made_one_job(desk, standby, broken, how, waits, enqueue):
     row = desk.row()
-    under_way, pid = broken(how, lambda: desk.put(row))
+    under_way, pid = broken(how, lambda: enqueue(desk, row))
     eventually(lambda: set(standby.waiting(waits)) - {pid}, what="the question whether it is there")
     assert not under_way.done()
     standby.comes()
 
-    [enqueued] = under_way.result(20)
+    enqueued = under_way.result(20)
     assert (enqueued.job_id, enqueued.existing) == (row.job_id, False)
-    assert count(desk) == 1
+    assert [(job.id, job.position) for job in desk.store.queue(limit=100)] == [(dashed(row.job_id), enqueued.position)]
 
 
 def test_an_enqueue_whose_commit_never_reached_the_server_is_made_again(desk, monkeypatch):
@@ -153,6 +171,18 @@ def test_an_enqueue_whose_commit_never_reached_the_server_is_made_again(desk, mo
     monkeypatch.setattr(desk.store, "_end", without_a_word)
     [enqueued] = desk.put(desk.row())
     assert not enqueued.existing
+    assert count(desk) == 1
+
+
+def test_one_whose_only_statement_never_reached_the_server_is_made_again(desk, monkeypatch):
+    rows_behind = Db.rows_behind
+
+    def without_a_word(db, *words, **values):
+        hang_up(db)
+        return rows_behind(db, *words, **values)
+
+    monkeypatch.setattr(Db, "rows_behind", without_a_word)
+    assert not desk.put_at_once(desk.row()).existing
     assert count(desk) == 1
 
 

@@ -54,6 +54,10 @@ class Desk:
     def put(self, *rows: NewRow) -> list[Enqueued]:
         return self.store.enqueue(rows, now=self.now)
 
+    def put_at_once(self, row: NewRow) -> Enqueued:
+        """Enqueue one job as one whose caller knows the definitions: by a shorter way, if it can be."""
+        return self.store.enqueue([row], now=self.now, definitions=self.store.definitions())[0]
+
     def add(self, job_type: str = "t", **fields) -> str:
         """Enqueue one job and return its id."""
         return self.put(self.row(job_type, **fields))[0].job_id

@@ -562,3 +562,34 @@ def test_instants_are_kept_to_the_microsecond(desk):
     job = desk.job(desk.add(delay=0.000001))
     assert instant(job.created_at) == START + 123_456
     assert instant(job.run_at) == START + 123_457
+
+
+def test_a_lone_job_stands_where_it_would_among_others_however_it_is_written(desk):
+    """A caller who knows the definitions may be served by a shorter way: it leads to the same place."""
+    places = []
+    for priority, put in ((20, desk.put_at_once), (60, lambda row: desk.put(row)[0])):
+        first = [put(desk.row(priority=priority)).position for _ in range(3)]
+        desk.claim(2)
+        behind_the_clock = put(desk.row(priority=priority)).position
+        desk.claim(10)
+        from_the_start = [put(desk.row(priority=priority)).position for _ in range(2)]
+        desk.claim(10)
+        places.append((first, behind_the_clock, from_the_start))
+    assert places[0] == places[1] == ([100, 200, 300], 400, [100, 200])
+
+
+def test_a_lone_job_by_the_shorter_way_is_refused_and_found_like_any_other(desk, maker):
+    row = desk.row()
+    made = desk.put_at_once(row)
+    again = desk.put_at_once(row)
+    assert (again.existing, again.job_id, again.number) == (True, made.job_id, made.number)
+    later = desk.put_at_once(desk.row(delay=60))
+    assert (later.status, later.position) == ("PENDING", 0)
+    keyed = [desk.put_at_once(desk.row(unique_key="k")) for _ in range(2)]
+    assert [each.existing for each in keyed] == [False, True]
+    maker.limit_queue("default", 2)
+    with pytest.raises(QueueFull):
+        desk.put_at_once(desk.row())
+    with pytest.raises(DefinitionsChanged):
+        desk.store.enqueue([desk.row()], now=desk.now, definitions=desk.store.definitions() - 1)
+    assert len(desk.order()) == 2

@@ -12,6 +12,7 @@ from rota.model.decide import Completed, Failed, Snoozed, Stopped
 from rota.model.settings import Settings
 from rota.model.values import SECOND
 from rota.ports.clock import UuidV7
+from rota.ports.store import DefinitionsChanged
 from rota.ports.turns import Choice, Counting
 from rota.stores.postgres import PostgresStore
 from rota.stores.relational.base import Hold
@@ -358,6 +359,19 @@ def test_a_bounded_queue_is_not_overfilled_by_two_who_add_at_once(two, maker):
     refused = [type(add.exception()).__name__ for add in adds if add.exception() is not None]
     assert refused == ["QueueFull"]
     assert len(one.order()) == 2
+
+
+def test_who_waits_at_the_door_sees_what_was_changed_meanwhile(two, maker):
+    """Also where lock and job are asked for together: the job's statement sees the store as it is when the door opens."""
+    one, _, pool = two
+    known = one.store.definitions()
+    with maker.server.connect(options=f"-c search_path={maker.schema}") as raw, raw.transaction():
+        raw.execute("SELECT pg_advisory_xact_lock(%s, %s)", one.store.address.key(1))
+        adds = pool.submit(one.store.enqueue, [one.row()], now=one.now, definitions=known)
+        eventually(lambda: waiting(maker) == 1, what="it waits at the door")
+        raw.execute("UPDATE meta SET value = value + 1 WHERE key = 'definitions_version'")
+    assert isinstance(adds.exception(), DefinitionsChanged)
+    assert one.order() == []
 
 
 def waiting(maker):

@@ -59,6 +59,9 @@ class Base(relational.Base):
         # A turn sees itself what it has made ready, and what nobody depends on wakes nobody.
         hint = f"NOTIFY {self.address.schema_quoted}; COMMIT"
         self._commit = dict.fromkeys(Hold, hint) | dict.fromkeys((Hold.NOTHING, Hold.LIGHT, Hold.CLAIM, Hold.WHEEL), "COMMIT")
+        # A plain job that is added by one statement: the same lock, and the same hint.
+        door = "pg_advisory_xact_lock_shared({}, {})".format(*self.address.key(DOOR))
+        self._through_the_door = f"SELECT {door}, pg_notify('{self.address.schema}', '')"
         self._lending = Lending(self.address, wait_s=settings.busy_timeout, place=self._place)
         self._own = threading.local()
         self._seen = ""
@@ -132,12 +135,7 @@ class Base(relational.Base):
 
     def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False) -> T:
         del patient
-        if self._closed:
-            raise StoreError(f"{self.url} is closed")
-        if self.transacting():
-            raise TransactionMisuse(
-                "this thread is inside `with rota.transaction() as tx`: pass transaction=tx, or do this after the block"
-            )
+        self._refuse_closed()
         for left in reversed(range(TRIES)):
             try:
                 return self._write_once(work, hold)
@@ -146,6 +144,14 @@ class Base(relational.Base):
                 if not left or (hold in {Hold.LIGHT, Hold.CLAIM, Hold.WHEEL} and again.begun):
                     raise translate(again.error, self.address) from again.error
         raise AssertionError
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StoreError(f"{self.url} is closed")
+        if self.transacting():
+            raise TransactionMisuse(
+                "this thread is inside `with rota.transaction() as tx`: pass transaction=tx, or do this after the block"
+            )
 
     def _write_once(self, work: Callable[[Db], T], hold: Hold) -> T:
         pool = self._aside if hold is Hold.NOTHING else self._pool

@@ -67,7 +67,7 @@ class HexDumper(Dumper):
 class Db:
     """One connection and the named statements on it: see `rota.stores.relational.db`."""
 
-    __slots__ = ("_cursor", "_spare", "raw")
+    __slots__ = ("_cursor", "_first", "_spare", "raw")
     prepares = True
     conflict: tuple[type[Exception], ...] = (psycopg.IntegrityError,)
     unwritable: tuple[type[Exception], ...] = (psycopg.IntegrityError, psycopg.DataError, ValueError, TypeError, KeyError)
@@ -78,6 +78,7 @@ class Db:
         self._spare = 0
         """How many ready jobs others were just claiming, as far as claims on this connection have met them."""
         self._cursor = psycopg.RawCursor(raw)
+        self._first = psycopg.RawCursor(raw)
         # Ours alone: the caller's own connection keeps its ways.
         self._cursor.adapters.register_dumper(int, Int8Dumper)
         self._cursor.adapters.register_dumper(bytes, HexDumper)
@@ -94,6 +95,13 @@ class Db:
         """Run a named statement and return the first column of its first row."""
         row = self._run(statement(name), values).fetchone()
         return None if row is None else row[0]
+
+    def rows_behind(self, first: str, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Run a named statement behind a fixed text, as one transaction of their own, for which the server is asked once."""
+        with self.raw.pipeline():
+            self._first.execute(first, prepare=self.prepares)
+            cursor = self._run(statement(name), values)
+        return cursor.fetchall()
 
     def change(self, name: str, /, **values: Any) -> int:
         """Run a named statement and return how many rows it changed."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+import msgspec
+import psycopg
 from psycopg import errors
 
 from rota.errors import StoreBusy, StoreUnavailable, TransactionMisuse
@@ -17,7 +19,7 @@ from rota.ports.store import DefinitionsChanged
 from rota.stores.postgres.base import TRIES, Base, Handle
 from rota.stores.postgres.checkup import checkup
 from rota.stores.postgres.connection import Db
-from rota.stores.postgres.errors import Unanswered, translated
+from rota.stores.postgres.errors import Unanswered, is_lost, translate, translated, unanswered
 from rota.stores.relational import intake, queue, recovery
 from rota.stores.relational.base import Hold
 from rota.stores.relational.store import RelationalStore
@@ -49,6 +51,10 @@ class PostgresStore(Base, RelationalStore):
     ) -> list[Enqueued]:
         """Add jobs, all or none; in the caller's own transaction without keeping others waiting until it ends, where that can be."""
         if transaction is None:
+            if len(rows) == 1 and definitions is not None and place is None:
+                added = self._add_at_once(rows[0], now, definitions)
+                if added is not None:
+                    return [added]
             return self._enqueue_surely(rows, now=now, definitions=definitions, place=place)
         handle = self.join(transaction)
         with translated(self.address):
@@ -61,6 +67,29 @@ class PostgresStore(Base, RelationalStore):
                         raise
         raise AssertionError
 
+    def _add_at_once(self, row: NewRow, now: Instant, definitions: int) -> Enqueued | None:
+        """Write one plain job, asking the server once. None: nothing is written, and something needs a second look."""
+        values = queue.at_once(row, now, definitions)
+        if values is None:
+            return None
+        self._refuse_closed()
+        with self._pool.take() as db:
+            try:
+                return queue.added_at_once(row, db.rows_behind(self._through_the_door, "insert_job_at_once", **values))
+            except psycopg.Error as error:
+                if is_lost(error, db.raw):
+                    self._pool.stale()
+                    lost = unanswered(error, self.address)
+                elif isinstance(error, errors.DeadlockDetected | errors.SerializationFailure | errors.IntegrityError):
+                    return None
+                else:
+                    raise translate(error, self.address) from error
+        if not self._is_written(row.job_id, lost, time.monotonic() + self._settings.busy_timeout):
+            return None
+        with self._reading() as db:
+            written = queue.found(db, row)
+        return None if written is None else msgspec.structs.replace(written, existing=False)
+
     def _enqueue_surely(self, rows: Sequence[NewRow], *, now: Instant, definitions: int | None, place: Place | None) -> list[Enqueued]:
         """Add jobs. Where the answer to the commit was lost, see whether they are there, and begin again if they are not."""
         end = time.monotonic() + self._settings.busy_timeout
@@ -69,19 +98,17 @@ class PostgresStore(Base, RelationalStore):
                 return super().enqueue(rows, now=now, definitions=definitions, place=place)
             except Unanswered as lost:
                 enqueued: list[Enqueued] = lost.value  # type: ignore[assignment] # what enqueue has returned
-                if self._is_written(enqueued, lost, end):
+                added = next((each.job_id for each in enqueued if not each.existing), None)
+                if added is None or self._is_written(added, lost, end):
                     return enqueued
 
-    def _is_written(self, enqueued: Sequence[Enqueued], lost: Unanswered, end: float) -> bool:
-        """Say whether a commit was made, as soon as the server can; if it can't in time, say that nobody knows."""
-        added = next((each.job_id for each in enqueued if not each.existing), None)
-        if added is None:
-            return True
+    def _is_written(self, job_id: str, lost: Unanswered, end: float) -> bool:
+        """Say whether the commit of a job was made, as soon as the server can; if it can't in time, say that nobody knows."""
         pause, longest = ASK_S
         while True:
             try:
                 # With the store to itself: a commit that is still under way holds the door.
-                return self._write(lambda db: _for_certain(db, bool(db.rows("same_id", job_id=added))))
+                return self._write(lambda db: _for_certain(db, bool(db.rows("same_id", job_id=job_id))))
             except (StoreBusy, StoreUnavailable):
                 if time.monotonic() + pause > end:
                     raise lost from None

@@ -15,27 +15,28 @@ from rota.stores.relational.db import Db
 _encode = msgspec.json.Encoder().encode
 
 
-def add_at_once(db: Db, row: NewRow, now: Instant, definitions: int) -> Enqueued | None:
-    """Write one plain job in one statement, outside any transaction, if nothing needs a second look; otherwise nothing."""
+def at_once(row: NewRow, now: Instant, definitions: int) -> dict[str, Any] | None:
+    """Return the values of `insert_job_at_once` for one plain job; None for one that needs a second look.
+
+    That statement writes nothing where something else needs one: `added_at_once` is None then.
+    """
     if row.run_at > now or not is_plain(row):
         return None
-    try:
-        added = db.rows(
-            "insert_job_at_once",
-            ids=bytes.fromhex(row.job_id),
-            params=row.params,
-            definitions=definitions,
-            gap=GAP,
-            status="QUEUED",
-            blockers=0,
-            held=None,
-            now=now,
-            queued_at=now,
-            **_columns(row),
-        )
-    except db.conflict:
-        # It is there already, most likely: the way that looks at each will say.
-        return None
+    return _columns(row) | {
+        "ids": bytes.fromhex(row.job_id),
+        "params": row.params,
+        "definitions": definitions,
+        "gap": GAP,
+        "status": "QUEUED",
+        "blockers": 0,
+        "held": None,
+        "now": now,
+        "queued_at": now,
+    }
+
+
+def added_at_once(row: NewRow, added: list[tuple[int, int]]) -> Enqueued | None:
+    """Return what became of the job, by the rows that came back."""
     return Enqueued(row.job_id, row.job_id, added[0][0], "QUEUED", added[0][1], existing=False) if added else None
 
 

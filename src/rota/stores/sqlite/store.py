@@ -12,6 +12,7 @@ from rota.stores.relational import queue
 from rota.stores.relational.store import RelationalStore
 from rota.stores.sqlite.base import Base
 from rota.stores.sqlite.checkup import checkup
+from rota.stores.sqlite.connection import Db
 
 
 class SqliteStore(Base, RelationalStore):
@@ -34,7 +35,21 @@ class SqliteStore(Base, RelationalStore):
     ) -> list[Enqueued]:
         """Add jobs, all or none; a lone plain one by one statement that is its own transaction."""
         if transaction is None and len(rows) == 1 and definitions is not None and not self._closed:
-            added = self._writer.at_once(lambda db: queue.add_at_once(db, rows[0], now, definitions))
+            added = self._add_at_once(rows[0], now, definitions)
             if added is not None:
                 return [added]
         return super().enqueue(rows, now=now, definitions=definitions, transaction=transaction, place=place)
+
+    def _add_at_once(self, row: NewRow, now: Instant, definitions: int) -> Enqueued | None:
+        values = queue.at_once(row, now, definitions)
+        if values is None:
+            return None
+
+        def add(db: Db) -> Enqueued | None:
+            try:
+                return queue.added_at_once(row, db.rows("insert_job_at_once", **values))
+            except db.conflict:
+                # It is there already, most likely: the way that looks at each will say.
+                return None
+
+        return self._writer.at_once(add)

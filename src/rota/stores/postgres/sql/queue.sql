@@ -39,6 +39,25 @@ INSERT INTO job_live (number, job_id, root_id, attempt, position, {new_live})
 SELECT number, job_id, job_id, 1, :position, {new_live_values} FROM new
 RETURNING number;
 
+-- name: insert_job_at_once
+-- The common case of one job: gate, position and rows in one statement. It writes only if nothing needs a second look: the definitions
+-- are those the caller read, and no limit is set.
+WITH gate AS MATERIALIZED (
+    SELECT ({position_base}) AS base
+     WHERE (SELECT value FROM meta WHERE key = 'definitions_version') = :definitions
+       AND (SELECT max_queued FROM organizations WHERE organization_id = :organization_id) IS NULL
+), reset AS (
+    DELETE FROM queue_clock WHERE priority = :priority AND (SELECT base IS NULL FROM gate)
+), new AS MATERIALIZED (
+    SELECT nextval('job_numbers') AS number, (:ids)[1] AS job_id, coalesce(base, 0) + :gap AS position FROM gate
+), facts AS (
+    INSERT INTO job_facts (number, job_id, root_id, params, {new_facts})
+    SELECT number, job_id, job_id, :params, {new_facts_values} FROM new
+)
+INSERT INTO job_live (number, job_id, root_id, attempt, position, {new_live})
+SELECT number, job_id, job_id, 1, position, {new_live_values} FROM new
+RETURNING number, position;
+
 -- name: new_facts
 organization_id, template_id, job_type, origin, unique_key, job_hash, group_id, sequence_number, owner, max_retries, max_crashes, backoff,
 timeout, executor, meta, created_at
