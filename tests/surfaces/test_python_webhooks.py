@@ -199,7 +199,7 @@ def store(tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, list(arguments))
+    return CliRunner(env={"COLUMNS": "160"}).invoke(app, list(arguments))
 
 
 def said(*arguments):

@@ -336,7 +336,7 @@ def test_dead_letters_and_groups_are_acted_on(window: Window, served: Served):
     page.locator("#list tbody tr", has_text=broken.number).get_by_role("button", name="Remove").click()
     page.locator("dialog").get_by_role("button", name="Remove it").click()
     expect(page.get_by_role("status")).to_contain_text("removed")
-    group = served.rota.group(["sync_partner", "sync_partner"], name="short-lived")
+    group = served.rota.group([("sync_partner", {"partner": name}) for name in ("Acme", "Hooli")], name="short-lived")
     page = window.go(f"/groups/{group.id}")
     sure(page, "Cancel the group", "Cancel the group")
     expect(page.locator("h1 + .chip")).to_have_text("cancelled")

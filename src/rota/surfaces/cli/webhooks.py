@@ -88,7 +88,7 @@ def list_webhooks(*, organization: OfOption = None, store: StoreOption = None, a
         found = rota.webhooks(organization=organization, actor=actor())
     if as_json:
         return show_json_lines(found)
-    made = table("id", "organization", "url", "events", "types", "state", soft=("url", "events"))
+    made = table("id", "organization", "url", "events", "types", "state", soft=("url", "events", "types", "state"))
     for webhook in found:
         made.add_row(
             webhook.id,
@@ -200,7 +200,7 @@ def deliveries(
     if as_json:
         show_json_lines(found)
     else:
-        made = table("id", "made", "event", "state", "attempts", "answer", "next", "key", right=("id", "attempts"), soft=("answer",))
+        made = table("id", "made", "event", "state", "attempts", "answer", "next", right=("id", "attempts"), soft=("answer",))
         for each in found:
             answer = each.last_error or ("" if each.last_status is None else str(each.last_status))
             made.add_row(
@@ -211,7 +211,6 @@ def deliveries(
                 str(each.attempts),
                 escaped(one_line(answer)),
                 age(each.next_attempt_at),
-                each.key,
             )
         show_table(made, "No deliveries: messages are written when a run ends of which a webhook is told.")
     show_next(found.next)
