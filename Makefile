@@ -36,9 +36,12 @@ test: .venv/.dev .venv/.servers ## Run the tests: three at a time, then those ma
 	    $(BIN)/python -m pytest --color=$$colour "$$@" $(ARGS) 2>&1 | tee "$$log/$$name" || code=$$?
 	    case $$code in 0) ;; 5) empty=$$((empty + 1)) ;; *) failed=1 ;; esac
 	}
+	# Hundreds of tests start programs: what Python compiles for them is kept, and kept out of the tree.
+	export PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX="$$PWD/.venv/pycache"
 	# Three on two cores: there is always one that waits for a process, a server or the disk.
-	suite parallel -n 3 -m 'not serial'
-	suite serial -n 0 -m serial
+	suite parallel -n 3 --dist loadgroup -m 'not serial'
+	# Where nobody has said which, only the files that have some are read.
+	suite serial -n 0 -m serial $(if $(ARGS),,$$(grep -rl --include='test_*.py' 'mark\.serial' tests))
 	[ $$empty -lt 2 ] || { echo 'make test: FAILED, there are no tests'; exit 1; }
 	# Two runs, one result: their closing lines added up.
 	for name in parallel serial; do grep -E ' in [0-9.]+s' "$$log/$$name" | tail -n 1 || true; done | awk '

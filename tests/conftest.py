@@ -9,6 +9,7 @@ import pytest
 
 from rota import Rota, Settings
 from tests.support.clock import ManualClock
+from tests.support.prepared import prepare
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def settings() -> Settings:
 @pytest.fixture
 def rota(tmp_path: Path, clock: ManualClock, settings: Settings) -> Iterator[Rota]:
     """A Rota on a real file, with a clock the test moves and chance from a seed; `rota.turn()` runs what is ready."""
-    made = Rota(tmp_path / "rota.db", clock=clock, settings=settings, seed=7)
+    made = Rota(prepare(tmp_path / "rota.db"), clock=clock, settings=settings, seed=7)
     yield made
     made.close()
 
@@ -32,6 +33,6 @@ def rota(tmp_path: Path, clock: ManualClock, settings: Settings) -> Iterator[Rot
 @pytest.fixture
 def live(tmp_path: Path, settings: Settings) -> Iterator[Rota]:
     """A Rota on a real file and the real clock, for tests that run workers on threads and processes."""
-    made = Rota(tmp_path / "rota.db", settings=settings)
+    made = Rota(prepare(tmp_path / "rota.db"), settings=settings)
     yield made
     made.close()

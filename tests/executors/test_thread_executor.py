@@ -67,6 +67,7 @@ def test_a_job_given_while_others_block_starts_at_once(make_rig):
     Path(rig.path("go")).touch()
 
 
+@pytest.mark.serial
 def test_short_jobs_do_not_wake_every_thread(make_rig):
     rig = make_rig("thread", slots=8)
     before = len(_handler_threads())

@@ -5,17 +5,23 @@ A maker of another store has the same names: `open`, `close`, and the damage tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import apsw
 import msgspec
+import psycopg
 import pytest
 
 from rota.model.settings import Settings
 from rota.stores.postgres import PostgresStore
+from rota.stores.postgres.connection import Db
+from rota.stores.postgres.pool import is_rung
 from rota.stores.sqlite import SqliteStore
-from tests.support.postgres import shared_server
+from tests.support.postgres import Server, shared_server
+from tests.support.prepared import prepare
 
 
 class SqliteMaker:
@@ -28,7 +34,7 @@ class SqliteMaker:
         self._opened: list[SqliteStore] = []
 
     def open(self) -> SqliteStore:
-        store = SqliteStore(self.path, Settings(synchronous="NORMAL"))
+        store = SqliteStore(prepare(self.path), Settings(synchronous="NORMAL"))
         store.migrate(now=0)
         self._opened.append(store)
         return store
@@ -135,6 +141,15 @@ class SqliteMaker:
             raw.close()
 
 
+_spare: dict[tuple[str, str], list[psycopg.Connection[Any]]] = {}
+
+
+@cache
+def _hand(server: Server, schema: str) -> psycopg.Connection[Any]:
+    """Return the connection that brings back and damages what tests of this process share."""
+    return server.connect(options=f"-c search_path={schema}")
+
+
 class PostgresMaker(SqliteMaker):
     """One schema of a server that the test process shares, emptied for each test, opened as often as asked."""
 
@@ -145,18 +160,34 @@ class PostgresMaker(SqliteMaker):
         self.server = shared_server()
         self.path = folder
         self._opened: list[PostgresStore] = []
-        self._raw = self.server.connect(options=f"-c search_path={self.schema}")
+        self._raw = _hand(self.server, self.schema)
         self._empty()
 
     def open(self) -> PostgresStore:
         store = PostgresStore(self.server.url(), Settings(schema=self.schema))
+        store._pool._open = partial(self._connection, store._pool._open)
         store.migrate(now=0)
         self._opened.append(store)
         return store
 
     def close(self) -> None:
+        for store in self._opened:
+            idle, store._pool._idle = store._pool._idle, []
+            self._spare().extend(db.raw for db in idle)
         super().close()
-        self._raw.close()
+
+    def _connection(self, make: Callable[[], psycopg.Connection[Any]]) -> psycopg.Connection[Any]:
+        """Return a connection of an earlier test, if there is one: making it, and its plans, takes longer than most tests."""
+        spare = self._spare()
+        while spare:
+            raw = spare.pop()
+            if not is_rung(Db(raw)):
+                return raw
+            raw.close()
+        return make()
+
+    def _spare(self) -> list[psycopg.Connection[Any]]:
+        return _spare.setdefault((self.server.url(), self.schema), [])
 
     def _empty(self) -> None:
         """Bring the schema back to what a fresh one is. Deleting a test's few rows is ten times faster than making it anew."""

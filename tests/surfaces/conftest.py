@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.testing
 
 from rota import Rota, Settings
 from tests.stores.makers import PostgresMaker
+
+# The tree of commands is made once, and not for each command that is run in this process.
+typer.testing._get_command = cache(typer.testing._get_command)
 
 
 @pytest.fixture

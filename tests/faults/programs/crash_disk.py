@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
@@ -29,7 +30,8 @@ def live(path: Path, acks: Path, k: int) -> None:
     disk.fault = Fault(kind, k)
     fd = os.open(acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     scenario = Scenario(path, vfs="broken", ack=lambda fact: os.write(fd, f"{fact}\n".encode()))
-    for _, move in scenario.steps():
+    # From a file on, the story is the same whoever has made it.
+    for _, move in islice(scenario.steps(), None if template != "-" else 2):
         move()
     scenario.close()
 

@@ -19,7 +19,7 @@ from schemathesis.engine.events import EngineEvent, FatalError, NonFatalError, S
 from rota import Rota, Settings
 from rota.surfaces.http import make_app
 
-pytestmark = [pytest.mark.serial, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 EXAMPLES = int(os.environ.get("ROTA_TEST_EXAMPLES", "8"))
 ONLY = os.environ.get("ROTA_TEST_PATHS", "")

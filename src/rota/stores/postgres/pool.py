@@ -73,7 +73,7 @@ class Pool:
         """Return the one that was used last and is still there. A server that speaks without being asked says that it hangs up."""
         while self._idle:
             db = self._idle.pop()
-            if not _is_rung(db):
+            if not is_rung(db):
                 return db
             _close(db)
         return None
@@ -105,7 +105,8 @@ class Pool:
 _not_ours: list[Db] = []
 
 
-def _is_rung(db: Db) -> bool:
+def is_rung(db: Db) -> bool:
+    """Say whether the server has something to say that nobody asked for."""
     poll = select.poll()
     poll.register(db.raw.fileno(), select.POLLIN)
     return bool(poll.poll(0))

@@ -1,0 +1,29 @@
+"""A file with an empty store in it, made once and copied: the schema takes longer than most tests do."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from rota.model.settings import Settings
+from rota.stores.sqlite import SqliteStore
+
+_folder = tempfile.TemporaryDirectory(prefix="rota-prepared-")
+
+
+def prepare(path: Path) -> Path:
+    """Put an empty store at a path where there is none, and return the path."""
+    if not path.exists():
+        shutil.copyfile(_template(), path)
+    return path
+
+
+@cache
+def _template() -> Path:
+    path = Path(_folder.name) / "rota.db"
+    store = SqliteStore(path, Settings())
+    store.migrate(now=0)
+    store.close()
+    return path
