@@ -177,8 +177,16 @@ def test_a_list_walks_only_what_its_source_names(raw, source):
         "due": {"live_due"},
         "blocked": {"live_blocked"},
         "ended": {"ends_finished"},
+        "ends": {"job_ends_pkey"},
     }
     assert walks(plan_of(raw, over_source("find", source))) <= whole.get(source, set())
+
+
+@pytest.mark.parametrize(("source", "index"), [("all", "job_facts_pkey"), ("ends", "job_ends_pkey"), ("status", "ends_unhappy")])
+def test_the_newest_of_a_source_is_the_first_from_behind(raw, source, index):
+    plan = plan_of(raw, over_source("newest", source))
+    assert [step["Node Type"] for step in plan if "Sort" in step["Node Type"]] == []
+    assert index in {step.get("Index Name") for step in plan}
 
 
 WALKS_WHAT_LIVES = {
@@ -242,7 +250,7 @@ def pieces():
 
 
 def test_no_statement_walks_a_large_table(raw):
-    unrunnable = pieces() | CLAIMS | {"find", "size"} | {name for name in texts() if name.startswith("source_")}
+    unrunnable = pieces() | CLAIMS | {"find", "newest", "size"} | {name for name in texts() if name.startswith("source_")}
     # These are to look at everything there is: at the end of a copy, and when somebody asks whether all is well.
     unrunnable |= {"broken_rules", "queue_order", "make_copied", "broken_runs"}
     wrong = {}

@@ -353,7 +353,7 @@ FRAGMENTS = {
     *("token_columns", "hooked_columns", "is_told", "endpoint_columns", "is_open", "delivery_columns", "of_state"),
     *("candidates", "candidates_slim", "candidates_arm", "claimed_columns", "claimed_head", "claimed_rest", "checkpoint_before"),
     *("job_columns", "watched_columns", "worker_columns"),
-    *("new_columns", "new_values", "template_columns", "this_template", "find", "size", "made", "matching"),
+    *("new_columns", "new_values", "template_columns", "this_template", "find", "newest", "size", "made", "matching"),
     *("schedule_columns", "due_columns", "due_surroundings", "occurrence_columns", "occurrence_filter", "occurrence_outcome"),
 }
 

@@ -69,6 +69,7 @@ class Db:
 
     __slots__ = ("_cursor", "_first", "_spare", "raw")
     prepares = True
+    ends_apart = True
     conflict: tuple[type[Exception], ...] = (psycopg.IntegrityError,)
     unwritable: tuple[type[Exception], ...] = (psycopg.IntegrityError, psycopg.DataError, ValueError, TypeError, KeyError)
 

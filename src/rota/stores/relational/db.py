@@ -17,6 +17,9 @@ class Db(Protocol):
     unwritable: tuple[type[Exception], ...]
     """What a text, a number or a move that the store can't hold raises: it spoils its own row and no other."""
 
+    ends_apart: bool
+    """Ended jobs are in a table of their own, in the order of their numbers."""
+
     def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run a named statement and return its rows."""
 

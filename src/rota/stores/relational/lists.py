@@ -48,7 +48,7 @@ def find(db: Db, where: Where, limit: int, before: int | None) -> list[tuple[int
     values |= {"floor": 0, "before": LAST if before is None else before, "limit": limit}
     # One view of the store for all that is asked, whoever writes meanwhile.
     with db.snapshot():
-        rows = _page(db, values, list(_sources(where, values["organization_id"])))
+        rows = _page(db, values, list(_sources(where, values["organization_id"], ends_apart=db.ends_apart)))
     return [(row[1], job_from(row)) for row in rows]
 
 
@@ -59,11 +59,16 @@ def _page(db: Db, values: dict[str, Any], sources: list[Source]) -> list[tuple[A
     if small is not None or not sources:
         return _along(db, values, small or ALL)
     in_order = next((source for source in sources if source.sorted), ALL)
-    newest, jobs = db.rows("span")[0]
-    rows = _along(db, values | {"floor": min(newest + 1, values["before"]) - PROBE}, in_order)
+    rows = _along(db, values | {"floor": min(_newest(db, values, in_order) + 1, values["before"]) - PROBE}, in_order)
     if len(rows) == values["limit"]:
         return rows
+    jobs = db.rows("span")[0][1]
     return _along(db, values, _fewest(db, values, sources, jobs // DEARER) or in_order)
+
+
+def _newest(db: Db, values: dict[str, Any], source: Source) -> int:
+    found = [db.along("newest", name, **values, status=status) for name, status in source.arms]
+    return max((rows[0][0] for rows in found if rows), default=0)
 
 
 def _along(db: Db, values: dict[str, Any], source: Source) -> list[tuple[Any, ...]]:
@@ -111,7 +116,7 @@ def _fewest(db: Db, values: dict[str, Any], sources: list[Source], most: int) ->
     return best
 
 
-def _sources(where: Where, organization: str | None) -> Iterator[Source]:
+def _sources(where: Where, organization: str | None, *, ends_apart: bool) -> Iterator[Source]:
     """Go through the sources that have every row which can match."""
     # What has an error type has ended, and not well.
     statuses = frozenset(map(Status, where.status)) or (UNHAPPY if where.error_type is not None else EVERY_STATE)
@@ -123,6 +128,8 @@ def _sources(where: Where, organization: str | None) -> Iterator[Source]:
         yield Source((("schedule", None),), sorted=False)
     if statuses <= UNHAPPY:
         yield Source(tuple(("status", str(status)) for status in statuses))
+    elif ends_apart and statuses <= TERMINAL:
+        yield Source((("ends", None),))
     if organization not in {None, "default"}:
         yield Source((("organization", None),))
     if statuses < EVERY_STATE or any(each is not None for each in (where.job_type, where.created_from, where.created_until)):

@@ -36,6 +36,7 @@ class Db:
 
     __slots__ = ("_sql", "raw")
     conflict: tuple[type[Exception], ...] = (apsw.ConstraintError,)
+    ends_apart = False
     unwritable: tuple[type[Exception], ...] = (apsw.ConstraintError, apsw.SQLError, apsw.TooBigError, ValueError, TypeError, KeyError)
 
     def __init__(self, raw: apsw.Connection) -> None:

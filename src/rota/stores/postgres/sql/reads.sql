@@ -43,6 +43,10 @@ SELECT {columns} FROM (SELECT s.number AS picked, s.place FROM ({source}) AS s W
 -- How many rows a source has, as far as it is worth counting.
 SELECT count(*) FROM (SELECT 1 FROM ({source}) AS s LIMIT :limit) AS counted;
 
+-- name: newest
+-- The newest number of a source that comes in the order of numbers.
+SELECT place FROM ({source}) AS s ORDER BY place DESC LIMIT 1;
+
 -- name: span
 -- The newest number, and about how many jobs there are: the oldest go, few in between. Each end is looked up by itself.
 SELECT coalesce(last.number, 0), coalesce(last.number - first.number + 1, 0)
@@ -108,6 +112,9 @@ SELECT number + 0 AS place, {of_facts} FROM job_facts AS f WHERE schedule_id = :
 -- name: source_status
 SELECT number AS place, {of_ends} FROM job_ends AS e
  WHERE status IN ('FAILED', 'TIMED_OUT', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED') AND status = :status
+
+-- name: source_ends
+SELECT number AS place, {of_ends} FROM job_ends AS e
 
 -- name: source_running
 SELECT number + 0 AS place, {of_live} FROM job_live AS l WHERE status = 'RUNNING'

@@ -39,6 +39,10 @@ SELECT {columns} FROM (SELECT j.number AS picked FROM jobs AS j {source} AND j.n
 -- How many rows a source has, as far as it is worth counting.
 SELECT count(*) FROM (SELECT 1 FROM jobs AS j {source} LIMIT :limit);
 
+-- name: newest
+-- The newest number of a source that comes in the order of numbers.
+SELECT j.number FROM jobs AS j {source} ORDER BY j.number DESC LIMIT 1;
+
 -- name: span
 -- The newest number, and about how many jobs there are: the oldest go, few in between. Each end is looked up by itself, or it is a scan.
 SELECT coalesce((SELECT max(number) FROM jobs), 0), coalesce((SELECT max(number) FROM jobs) - (SELECT min(number) FROM jobs) + 1, 0);
