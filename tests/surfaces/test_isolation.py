@@ -103,6 +103,11 @@ class Pool:
         if name in {"create_schedule", "edit_schedule", "plan_schedule"}:
             required["every"] = self.said["every"]
             optional |= {option: strategy for option, strategy in self.said.items() if option != "every"}
+        if name == "simulate":
+            # A week of what is due every minute tells no more, and takes long.
+            required["days"] = st.sampled_from([0.05, 0.3])
+        if name == "plan_schedule":
+            required["days"] = st.sampled_from([1, 3])
         return st.fixed_dictionaries(required, optional=optional)
 
     def of(self, method: str, parameter: str) -> st.SearchStrategy[Any] | None:
