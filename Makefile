@@ -39,7 +39,7 @@ test: .venv/.dev .venv/.servers ## Run the tests: three at a time, then those ma
 	# Hundreds of tests start programs: what Python compiles for them is kept, and kept out of the tree.
 	export PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX="$$PWD/.venv/pycache"
 	# Three on two cores: there is always one that waits for a process, a server or the disk.
-	suite parallel -n 3 --dist loadgroup -m 'not serial'
+	suite parallel -n 3 --dist loadfile -m 'not serial'
 	# Where nobody has said which, only the files that have some are read.
 	suite serial -n 0 -m serial $(if $(ARGS),,$$(grep -rl --include='test_*.py' 'mark\.serial' tests))
 	[ $$empty -lt 2 ] || { echo 'make test: FAILED, there are no tests'; exit 1; }

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rota import NewJob, Rota
+from rota.engine import checkup
 from rota.engine.explain import Explanation
 from rota.errors import RotaError
 from rota.surfaces.python.results import Log
@@ -207,6 +208,12 @@ def told(text: str, marks: set[str], given: set[str]) -> set[str]:
     for one in sorted({*given, EXAMPLE}, key=len, reverse=True):
         text = text.replace(one, "…") if any(mark in one for mark in marks) else text
     return {mark for mark in marks if mark in text}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Let the doctor not wait for the beats of workers."""
+    monkeypatch.setattr(checkup, "BEATS", 0)
 
 
 # ---- the property ---------------------------------------------------------------------------------------------------

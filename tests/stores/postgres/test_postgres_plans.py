@@ -21,10 +21,6 @@ class PlansMaker(PostgresMaker):
     schema = "rota_plans"
 
 
-pytestmark = pytest.mark.xdist_group("plans of PostgreSQL")
-"""One process makes the hundred thousand rows that they are asked of."""
-
-
 @pytest.fixture(scope="module")
 def plans(tmp_path_factory):
     """A schema with 100,000 jobs: ended, waiting, due later, keyed, grouped, retried, parked, expiring."""

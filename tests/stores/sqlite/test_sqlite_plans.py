@@ -13,9 +13,6 @@ from tests.stores.desk import Desk
 from tests.stores.filling import TYPES, fill, fill_schedules
 from tests.stores.timekeeper import Timekeeper
 
-pytestmark = pytest.mark.xdist_group("plans of SQLite")
-"""One process makes the hundred thousand rows that they are asked of."""
-
 
 @pytest.fixture(scope="module")
 def plans(tmp_path_factory):
