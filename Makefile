@@ -22,12 +22,12 @@ help: ## List these commands
 run: .venv/.run ## Start Rota with the example application on ./rota.db
 	@exec $(BIN)/rota up --app examples.tour:rota --demo $(ARGS)
 
-test: .venv/.dev .venv/.servers ## Run the tests: three at a time, then those marked serial alone
+test: .venv/.dev .venv/.servers ## Run the tests: three at a time, then two, then those that must be alone
 	@log=$$(mktemp -d)
 	trap 'rm -rf "$$log"' EXIT
 	if [ -t 1 ]; then colour=yes; else colour=auto; fi
 	failed=0
-	# pytest ends with 5 when a selection is empty: either may be, both may not.
+	# pytest ends with 5 when a selection is empty: any may be, all may not.
 	empty=0
 	suite() {
 	    name=$$1; shift
@@ -39,12 +39,14 @@ test: .venv/.dev .venv/.servers ## Run the tests: three at a time, then those ma
 	# Hundreds of tests start programs: what Python compiles for them is kept, and kept out of the tree.
 	export PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX="$$PWD/.venv/pycache"
 	# Three on two cores: there is always one that waits for a process, a server or the disk.
-	suite parallel -n 3 --dist loadfile -m 'not serial'
+	suite parallel -n 3 --dist loadfile -m 'not paired and not serial'
 	# Where nobody has said which, only the files that have some are read.
-	suite serial -n 0 -m serial $(if $(ARGS),,$$(grep -rl --include='test_*.py' 'mark\.serial' tests))
-	[ $$empty -lt 2 ] || { echo 'make test: FAILED, there are no tests'; exit 1; }
-	# Two runs, one result: their closing lines added up.
-	for name in parallel serial; do grep -E ' in [0-9.]+s' "$$log/$$name" | tail -n 1 || true; done | awk '
+	having() { grep -rl --include='test_*.py' "mark\.$$1" tests; }
+	suite paired -n 2 --dist loadfile -m paired $(if $(ARGS),,$$(having paired))
+	suite serial -n 0 -m serial $(if $(ARGS),,$$(having serial))
+	[ $$empty -lt 3 ] || { echo 'make test: FAILED, there are no tests'; exit 1; }
+	# Several runs, one result: their closing lines added up.
+	for name in parallel paired serial; do grep -E ' in [0-9.]+s' "$$log/$$name" | tail -n 1 || true; done | awk '
 	    {
 	        line = $$0
 	        while (match(line, /[0-9]+ (failed|passed|skipped|xfailed|xpassed|error)/)) {

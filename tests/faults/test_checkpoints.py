@@ -9,7 +9,7 @@ import pytest
 from rota import Rota
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 
 @pytest.mark.parametrize("executor", ["thread", "async", "process"])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults import invariants
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 PROCESSES, CALLS = 4, 250
 

@@ -15,7 +15,7 @@ from rota import Rota
 from tests.faults import invariants
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 CRASH = ("crash", "Scheduler crash recovery")
 

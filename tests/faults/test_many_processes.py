@@ -13,7 +13,7 @@ from rota.errors import StoreBusy
 from tests.faults import invariants
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 
 @pytest.fixture

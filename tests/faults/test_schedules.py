@@ -18,7 +18,7 @@ from rota.model.values import SECOND, instant
 from tests.faults import invariants
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.faults.stage import Stage
 from tests.support.postgres import fresh_database, make_server
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'rota' AND datname = %s"
 

@@ -23,7 +23,7 @@ from tests.faults.hosts import SMALL, WATCHFUL, Hosts, Network
 from tests.support.postgres import TUNED, make_server
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 KINDS = ("heedful", "awaiting", "apart")
 TTL_S = SMALL["lease_ttl"]

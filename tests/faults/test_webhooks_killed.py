@@ -11,7 +11,7 @@ from rota import Rota, Settings
 from tests.support.receiver import receiving
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 OPEN = {"webhook_private": "allow", "webhook_http": "allow", "webhook_interval": 0.05, "webhook_timeout": 1, "webhook_lease": 0.5}
 
