@@ -39,7 +39,7 @@ test: .venv/.dev .venv/.servers ## Run the tests: three at a time, then two, the
 	# Hundreds of tests start programs: what Python compiles for them is kept, and kept out of the tree.
 	export PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX="$$PWD/.venv/pycache"
 	# Three on two cores: there is always one that waits for a process, a server or the disk.
-	suite parallel -n 3 --dist loadfile -m 'not paired and not serial'
+	suite parallel -n 3 --dist loadfile --no-loadscope-reorder -m 'not paired and not serial'
 	# Where nobody has said which, only the files that have some are read.
 	having() { grep -rl --include='test_*.py' "mark\.$$1" tests; }
 	suite paired -n 2 --dist loadfile -m paired $(if $(ARGS),,$$(having paired))
