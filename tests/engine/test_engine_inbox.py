@@ -3,6 +3,8 @@
 import os
 import threading
 
+import pytest
+
 from rota.engine.sink import Inbox
 from rota.ports.executor import Report
 
@@ -17,9 +19,10 @@ def awake(inbox):
 class Hints:
     """Hints that a test gives by hand."""
 
-    def __init__(self):
+    def __init__(self, *, echoes=False):
         self.read, self.write = os.pipe()
         self.there = True
+        self.echoes = echoes
 
     def fileno(self):
         return self.read if self.there else None
@@ -44,6 +47,17 @@ def test_a_hint_wakes_a_driver_that_listens_and_only_such_a_one():
     assert not inbox.wait(0)
     hints.there = False
     assert not inbox.hinted
+    inbox.close()
+
+
+@pytest.mark.parametrize("echoes", [True, False])
+def test_a_hint_that_came_during_a_commit_is_dropped_only_where_it_may_be_its_echo(echoes):
+    hints = Hints(echoes=echoes)
+    inbox = Inbox(hints)
+    assert inbox.hinted
+    os.write(hints.write, b"!")
+    inbox.hush()
+    assert inbox.wait(0) is not echoes
     inbox.close()
 
 

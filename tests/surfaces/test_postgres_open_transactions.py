@@ -60,7 +60,7 @@ def test_a_worker_sees_the_job_after_the_commit_and_not_before(kind, shop):
         assert shop.wait(job.id, timeout=20).result == 1
 
 
-@pytest.mark.parametrize("settings", [Settings(busy_timeout=2.0, poll=30.0, poll_hinted=30.0)])
+@pytest.mark.parametrize("settings", [Settings(busy_timeout=2.0, poll=0.05, poll_hinted=30.0)])
 def test_the_hint_goes_with_the_callers_commit(shop):
     with closing(Psycopg()) as caller, shop.running(concurrency=1):
         assert shop.wait(shop.enqueue("ship", {"order": 2}).id, timeout=20).result == 2

@@ -76,8 +76,8 @@ class Inbox:
         return hinted
 
     def hush(self) -> None:
-        """Drop the hints of our own commit. Another's that goes with them shows in the look that follows a commit."""
-        if self._hinted is not None:
+        """Drop the hints of our own commit, where it gives any. Another's that goes with them is found by polling."""
+        if self._hinted is not None and self._wakeup.echoes:
             self._wakeup.drain()
 
     def close(self) -> None:

@@ -8,6 +8,9 @@ from typing import Protocol
 class Wakeup(Protocol):
     """Something to wait on beside one's own alarm."""
 
+    echoes: bool
+    """One's own commits come as hints, too."""
+
     def fileno(self) -> int | None:
         """Return a descriptor that becomes readable when somebody may have committed; None: there are no hints now."""
 
@@ -20,6 +23,8 @@ class Wakeup(Protocol):
 
 class NoWakeup:
     """No hints: polling alone."""
+
+    echoes = False
 
     def fileno(self) -> int | None:
         """Say that there are none."""

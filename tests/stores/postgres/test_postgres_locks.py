@@ -1,5 +1,6 @@
 """Two at once: what one reads is true until it has written. Each of these goes wrong without its lock, and that is shown too."""
 
+import select
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from random import Random
@@ -15,6 +16,7 @@ from rota.ports.clock import UuidV7
 from rota.ports.store import DefinitionsChanged
 from rota.ports.turns import Choice, Counting
 from rota.stores.postgres import PostgresStore
+from rota.stores.postgres.hints import Listener
 from rota.stores.relational.base import Hold
 from rota.stores.relational.store import CLAIM_MANY
 from tests.stores.desk import ANNA, Desk, take_all
@@ -388,6 +390,27 @@ def test_plain_jobs_are_added_while_a_turn_is_made(two):
     assert pool.submit(other.several, 5).result(PAUSE_S / 2)
     slow.go_on.set()
     assert len(claim.result().claimed) == 3
+
+
+def test_a_turn_gives_no_hint_and_a_new_job_does(two, maker):
+    one, *_ = two
+    listener = Listener(one.store.address, Settings(schema=maker.schema))
+    eventually(listener.fileno, what="it hears")
+
+    def hears(timeout_s):
+        heard, *_ = select.select([listener.fileno()], [], [], timeout_s)
+        listener.drain()
+        return bool(heard)
+
+    # What was there when it began to listen is one.
+    assert hears(5)
+    one.put_at_once(one.row())
+    assert hears(5)
+    one.several(2)
+    assert hears(5)
+    one.done(*one.claim(3))
+    assert not hears(PAUSE_S)
+    listener.close()
 
 
 def test_a_beat_waits_for_nobody(two, maker):

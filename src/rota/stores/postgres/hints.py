@@ -23,6 +23,9 @@ READ_BYTES = 4096
 class Listener:
     """Implements `rota.ports.wakeup.Wakeup` with a connection of its own, on a thread, so that a server that is away holds nobody up."""
 
+    # A turn's commit gives no hint: so each is somebody's word that there is something to do, and none is dropped.
+    echoes = False
+
     def __init__(self, where: Address, settings: Settings) -> None:
         """Prepare; the first look at `fileno` begins to listen."""
         self._where = where

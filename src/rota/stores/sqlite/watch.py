@@ -19,6 +19,8 @@ READ_BYTES = 65_536
 class LogWatch:
     """Implements `rota.ports.wakeup.Wakeup` on one write-ahead log. Where inotify can't be had it gives no hints."""
 
+    echoes = True
+
     def __init__(self, database: Path) -> None:
         """Prepare; the log is watched from the first wait on."""
         self._log = os.fsencode(f"{database}-wal")
