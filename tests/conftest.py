@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,10 @@ import pytest
 from rota import Rota, Settings
 from tests.support.clock import ManualClock
 from tests.support.prepared import prepare
+
+if threading.current_thread() is threading.main_thread():
+    # Who is started in the background by a shell ignores Ctrl-C, and so would the programs that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
