@@ -223,7 +223,7 @@ def test_a_worker_that_was_given_up_and_comes_back_holds_nothing_that_nobody_wou
     (stage.locks / f"{lost.worker_id}.lock").unlink()
     stage.freeze(lost)
     other = stage.worker(1, lease_ttl=1)
-    eventually(lambda: len(rota.chain(first.id)) == 2, what="the end of its lease")
+    eventually(lambda: len(rota.chain(first.id)) == 2, within=30, what="the end of its lease")
     gate.touch()
     assert rota.wait(first.id, timeout=20).status == "COMPLETED"
     other.send(signal.SIGTERM)

@@ -77,7 +77,8 @@ def test_ctrl_c_while_waiting_exits_with_130(cli, worker):
     eventually(lambda: cli.lines("job", "list"), what="the job is there")
     waiting.send_signal(signal.SIGINT)
     out, _ = waiting.communicate(timeout=20)
-    assert waiting.returncode == 130
+    # Struck while it runs generated code, as some modules do when they are imported, Python ends itself by the signal: 130, to a shell.
+    assert waiting.returncode in {130, -signal.SIGINT}
     assert "Traceback" not in out
 
 
