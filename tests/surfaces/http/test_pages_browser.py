@@ -114,9 +114,7 @@ class Window:
         self.page.set_default_timeout(10_000)
         self.base = base
         self.wrong: list[str] = []
-        self.page.on(
-            "console", lambda said: self.wrong.append(f"{self.page.url}: {said.text}") if said.type in {"error", "warning"} else None
-        )
+        self.page.on("console", self._hear)
         self.page.on("pageerror", lambda error: self.wrong.append(f"{self.page.url}: {error}"))
         self.page.on("request", lambda asked: self.wrong.append(asked.url) if not asked.url.startswith(base) else None)
 

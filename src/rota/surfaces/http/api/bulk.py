@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from itertools import chain, islice
 from typing import Any
@@ -70,7 +71,7 @@ async def create_many(request: Request, organization: NameQuery = None, idempote
     return await intake_of(request).do_long(lambda: call.take_once(idempotency_key))
 
 
-class Items:
+class Items(ABC):
     """The jobs of a request. What can't be read ends them; `error` says what it was, `seen` how many came before it."""
 
     def __init__(self) -> None:
@@ -90,8 +91,9 @@ class Items:
         except (HTTPException, RequestValidationError) as error:
             self.error = error
 
+    @abstractmethod
     def _parts(self) -> Iterator[Iterator[BulkJobIn]]:
-        raise NotImplementedError
+        """Return them as they come, some at a time."""
 
 
 class Whole(Items):
