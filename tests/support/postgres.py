@@ -50,11 +50,17 @@ class Server:
         if replica_of is None:
             self.run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "--locale=C", "-E", "UTF8", "--no-sync")
         else:
-            self.run("pg_basebackup", "-d", replica_of.url(), "-D", str(self.data), "-R", "-c", "fast", "--no-sync")
+            self.run("pg_basebackup", "-d", replica_of.url(), "-D", str(self.data), "-c", "fast", "--no-sync")
+            # What `-R` would write, but for options that only a newer server knows.
+            with (self.data / "postgresql.auto.conf").open("a") as more:
+                more.write(f"primary_conninfo = '{replica_of.url()}'\n")
+            (self.data / "standby.signal").touch()
 
     def start(self) -> None:
         """Start it and wait until it takes connections."""
-        given = {"port": str(self.port), "listen_addresses": "127.0.0.1", "unix_socket_directories": "", **self.tuned}
+        given = {"port": str(self.port), "listen_addresses": "127.0.0.1", "unix_socket_directories": ""}
+        # As newer servers have it by themselves.
+        given |= {"password_encryption": "scram-sha-256", **self.tuned}
         options = " ".join(f"-c {name}={value or chr(39) * 2}" for name, value in given.items())
         self.run("pg_ctl", "-D", str(self.data), "-l", str(self.folder / "log"), "-w", "-t", "60", "-o", options, "start")
 
@@ -100,7 +106,7 @@ class Server:
     def run(self, program: str, *arguments: str, check: bool = True) -> None:
         """Run one of PostgreSQL's own programs as the server's user."""
         done = subprocess.run(
-            [str(binaries() / program), *arguments],
+            [str(found(program)), *arguments],
             user=self.user if os.geteuid() == 0 else None,
             cwd=self.folder,
             env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
@@ -147,14 +153,18 @@ _numbers = count(1)
 
 
 @cache
-def binaries() -> Path:
-    """Return where the server's programs are; Debian keeps them out of the path."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
-    if found:
-        return found[-1].parent
-    initdb = shutil.which("initdb")
-    assert initdb, "PostgreSQL's server is not installed: `make test` installs it (on Debian: apt install postgresql)"
-    return Path(initdb).resolve().parent
+def found(program: str) -> Path:
+    """Return where a program of the server's is: where ROTA_TEST_POSTGRES says, else in the newest of Debian's folders, else in the path.
+
+    A folder that is named need not have them all: a newer server's `pg_basebackup` copies an older server too.
+    """
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -int(path.parts[-2]))
+    for folder in [*map(Path, filter(None, [os.environ.get("ROTA_TEST_POSTGRES")])), *debian]:
+        if (folder / program).exists():
+            return folder / program
+    elsewhere = shutil.which(program)
+    assert elsewhere, f"PostgreSQL's {program} is not installed: `make test` installs it (on Debian: apt install postgresql)"
+    return Path(elsewhere).resolve()
 
 
 def free_port() -> int:

@@ -15,6 +15,7 @@ from sqlalchemy.pool import NullPool
 from rota.errors import QueueFull, StoreBusy, StoreUnavailable, StoreUnusable, TransactionMisuse
 from tests.support.callers import Django, Psycopg, PsycopgAsync, SqlalchemyConnection, configure_django, orders, shipped
 from tests.support.postgres import make_server
+from tests.support.waiting import eventually
 
 
 def test_a_limit_refuses_and_the_transaction_goes_on(shop, database):
@@ -73,7 +74,8 @@ def test_a_connection_in_the_middle_of_a_copy_is_refused(shop):
 def test_a_connection_that_was_lost_is_told_so(kind, shop, database):
     with closing(kind()) as caller:
         (found,) = caller.execute("SELECT pg_backend_pid() AS pid")
-        database._raw.execute("SELECT pg_terminate_backend(%s, 5000)", (found["pid"],))
+        database._raw.execute("SELECT pg_terminate_backend(%s)", (found["pid"],))
+        eventually(lambda: not database._raw.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (found["pid"],)).fetchall())
         with pytest.raises(StoreUnavailable):
             caller.enqueue(shop, "ship", {"order": 1})
         with pytest.raises(TransactionMisuse, match="is closed"):

@@ -210,7 +210,7 @@ WALKS_WHAT_LIVES = {
     "ended_since": {"ends_finished"},
     "progress_now": {"live_running"},
     "count_queued": {"live_tail"},
-    "schedules": {"schedules_name", "schedules_pkey", "schedules"},
+    "schedules": {"schedules_name", "schedules_pkey", "schedules_called", "schedules"},
     "schedules_too_far": {"schedules_due", "schedules_name", "schedules_called", "schedules_template"},
     "zoned_schedules": {"schedules_due", "schedules_name", "schedules_called", "schedules_template"},
     "all_depending": {"schedules_name", "schedules_template"},

@@ -76,7 +76,7 @@ def check(error, kind, *words):
         ("crowded", "postgres", StoreUnavailable, ("too many connections for role", "pool_size")),
         ("refused", "jobs", StoreUnusable, ("pg_hba.conf rejects", "pg_hba.conf allow")),
         ("postgres", "jobs", StoreUnusable, ("no pg_hba.conf entry", "pg_hba.conf allow this host, user and database")),
-        ("postgres", "tls", StoreUnusable, ("no encryption", "sslmode=require")),
+        ("postgres", "tls", StoreUnusable, ("no pg_hba.conf entry", "sslmode=require")),
         ("postgres", "postgres?sslmode=require", StoreUnusable, ("does not support SSL", "sslmode")),
         ("postgres", "shut", StoreUnusable, ("not currently accepting", "ALLOW_CONNECTIONS")),
         ("outsider", "private", StoreUnusable, ("permission denied for database", "GRANT CONNECT")),
