@@ -50,8 +50,10 @@ class Server:
         if replica_of is None:
             self.run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "--locale=C", "-E", "UTF8", "--no-sync")
         else:
-            self.run("pg_basebackup", "-d", replica_of.url(), "-D", str(self.data), "-c", "fast", "--no-sync")
-            # What `-R` would write, but for options that only a newer server knows.
+            # A cold copy: `pg_basebackup` of another version than the server's may refuse, or write what the server does not know.
+            replica_of.stop()
+            subprocess.run(["cp", "-a", str(replica_of.data), str(self.data)], check=True)
+            replica_of.start()
             with (self.data / "postgresql.auto.conf").open("a") as more:
                 more.write(f"primary_conninfo = '{replica_of.url()}'\n")
             (self.data / "standby.signal").touch()
@@ -106,7 +108,7 @@ class Server:
     def run(self, program: str, *arguments: str, check: bool = True) -> None:
         """Run one of PostgreSQL's own programs as the server's user."""
         done = subprocess.run(
-            [str(found(program)), *arguments],
+            [str(binaries() / program), *arguments],
             user=self.user if os.geteuid() == 0 else None,
             cwd=self.folder,
             env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
@@ -153,18 +155,17 @@ _numbers = count(1)
 
 
 @cache
-def found(program: str) -> Path:
-    """Return where a program of the server's is: where ROTA_TEST_POSTGRES says, else in the newest of Debian's folders, else in the path.
-
-    A folder that is named need not have them all: a newer server's `pg_basebackup` copies an older server too.
-    """
-    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -int(path.parts[-2]))
-    for folder in [*map(Path, filter(None, [os.environ.get("ROTA_TEST_POSTGRES")])), *debian]:
-        if (folder / program).exists():
-            return folder / program
-    elsewhere = shutil.which(program)
-    assert elsewhere, f"PostgreSQL's {program} is not installed: `make test` installs it (on Debian: apt install postgresql)"
-    return Path(elsewhere).resolve()
+def binaries() -> Path:
+    """Return where the server's programs are: where ROTA_TEST_POSTGRES says, else where Debian keeps them, out of the path."""
+    named = os.environ.get("ROTA_TEST_POSTGRES")
+    if named:
+        return Path(named)
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if found:
+        return found[-1].parent
+    initdb = shutil.which("initdb")
+    assert initdb, "PostgreSQL's server is not installed: `make test` installs it (on Debian: apt install postgresql)"
+    return Path(initdb).resolve().parent
 
 
 def free_port() -> int:
