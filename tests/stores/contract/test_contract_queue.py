@@ -285,6 +285,54 @@ def test_one_id_twice_in_a_batch_is_one_job(desk):
     assert len(desk.order()) == 3
 
 
+def test_keys_of_a_batch_that_are_held_are_found_and_the_others_are_written(desk):
+    desk.put(desk.row(unique_key="k3"), desk.row(unique_key="k5", delay=60), desk.row("u", unique_key="k7"), desk.row(unique_key="gone"))
+    desk.store.cancel(desk.order()[-1], actor=ANNA, now=desk.now)
+    known = desk.row(unique_key="another")
+    desk.put(known)
+    keys = ["k0", "k1", None, "k3", "k4", "k5", "k6", "k7", "k1", "gone"]
+    rows = [desk.row(unique_key=key, chosen=True, params=f'{{"n":{n}}}') for n, key in enumerate(keys)]
+    rows.insert(4, known)
+    before = len(desk.order())
+    put = desk.put(*rows)
+    assert [at for at, each in enumerate(put) if each.existing] == [3, 4, 6, 9]
+    assert put[9].job_id == put[1].job_id == rows[1].job_id
+    assert [each.job_id for each in put if not each.existing] == desk.order()[before:]
+
+
+def test_a_bulk_of_many_shapes_is_what_its_rows_are_one_by_one(desk, maker):
+    def rows():
+        made = [
+            desk.row(
+                f"t{n % 5}",
+                priority=(25, 50)[n % 2],
+                unique_key=f"k{n}" if n % 4 == 0 else None,
+                meta=f'{{"m":"\\u00e9{n}"}}' if n % 3 == 0 else None,
+                params=f'{{"text": "a\\\\\\"b\\u0000 {n}", "deep": [{{"n": {n}}}, null, 1.5e3]}}',
+                delay=n if n % 6 == 0 else 0,
+                chosen=n % 7 == 0,
+            )
+            for n in range(60)
+        ]
+        for n, row in enumerate(made):
+            row.expires_at = row.run_at + n * SECOND + SECOND if n % 5 == 1 else None
+            row.template_id = None
+        return made
+
+    def told():
+        hidden = {"id", "root_id", "number", "created_at", "queued_at"}
+        return [
+            {name: value for name, value in msgspec.structs.asdict(desk.job(each.job_id)).items() if name not in hidden} for each in put
+        ]
+
+    put = desk.put(*rows())
+    together = told()
+    for each in put:
+        desk.store.cancel(each.job_id, actor=ANNA, now=desk.now)
+    put = [desk.put(row)[0] for row in rows()]
+    assert together == told()
+
+
 def test_an_id_of_another_type_is_refused(desk):
     row = desk.row()
     desk.put(row)

@@ -102,6 +102,7 @@ HOT = {
     "is_ready": {"live_ready"},
     "key_holder": {"live_unique"},
     "same_id": {"job_facts_job_id_key"},
+    "standing": {"live_unique", "job_facts_job_id_key"},
     "enqueue_gate": {"job_facts_job_id_key", "live_tail"},
     "chains": {"job_facts_job_id_key", "facts_retry"},
     "edges_of_child": {"job_edges_pkey"},

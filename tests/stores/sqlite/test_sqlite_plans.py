@@ -96,6 +96,7 @@ HOT = {
     "is_ready": ["jobs_ready (job_type=?)"],
     "key_holder": ["jobs_unique (organization_id=? AND job_type=? AND unique_key=?)"],
     "same_id": ["(job_id=?)"],
+    "standing": ["(job_id=?)", "jobs_unique (organization_id=? AND job_type=? AND unique_key=?)"],
     "enqueue_gate": ["(job_id=?)"],
     "chains": ["j USING INDEX sqlite_autoindex_jobs_1 (job_id=?)", "jobs_retry (retry_of=?)"],
     "waiting_child": ["(job_id=?)", "jobs_retry (retry_of=?)"],

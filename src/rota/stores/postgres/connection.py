@@ -117,6 +117,12 @@ class Db:
         del count
         return [row[0] for row in self._run(statement(name), values).fetchall()]
 
+    def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
+        """Add jobs by one statement."""
+        params = f"[{','.join([row.pop('params') for row in rows])}]"
+        plain = [{name: value.hex() if type(value) is bytes else value for name, value in row.items() if value is not None} for row in rows]
+        return self.added("insert_jobs_each", len(rows), rows=_encode(plain).decode(), params=params)
+
     def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
         """Return ready jobs, a part of the types at a time if they are very many."""
         parts = [types[start : start + ARMS_MAX] for start in range(0, len(types), ARMS_MAX)]

@@ -38,6 +38,9 @@ class Db(Protocol):
     def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
         """Run a named statement that adds so many jobs, and return their numbers, which ascend."""
 
+    def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
+        """Add jobs, each with the values of `insert_job` for itself, and return their numbers, which ascend."""
+
     def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
         """Return the first ready jobs of these types, in the queue's order; slim ones lack what may be large.
 

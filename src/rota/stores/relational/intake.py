@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 import msgspec
 
 from rota.errors import QueueFull
-from rota.model.ordering import GAP
 from rota.model.values import Enqueued, Instant, NewRow
 from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged
@@ -70,14 +69,15 @@ def take_in(
     if place is not None:
         base = _settled(db, place, base, rows)
         if not repeated:
-            return _take_line(db, rows, now, base)
+            # One behind the other, and nothing can stand in their way: there is nothing to undo a part of.
+            return Taken(queue.add_plain(db, rows, now, base=base))
     if len(rows) == 1 and not repeated and queue.is_plain(rows[0]):
         return Taken(queue.add(db, [rows[0]], now, number, base=base))
     return _Intake(db, rows, now, number, base if len(rows) == 1 else None).take(repeated=repeated)
 
 
 class _Intake:
-    """The way in for all but a lone plain row: rows of one shape together, the others one by one."""
+    """The way in for all but a lone plain row: together what can be, the others one by one."""
 
     def __init__(self, db: Db, rows: Sequence[NewRow], now: Instant, number: int | None, base: int | None) -> None:
         self._db = db
@@ -89,36 +89,65 @@ class _Intake:
         self._submissions = Submissions(db, rows, now)
 
     def take(self, *, repeated: bool) -> Taken:
-        for uniform, run in groupby(self._rows, key=queue.is_uniform):
-            if uniform and not repeated:
-                for _, same in groupby(run, key=queue.shape):
-                    self._take_same(list(same))
-            else:
-                for row in run:
-                    self._take_one(row)
+        for way, run in groupby(self._rows, key=self._one_by_one if repeated else self._way):
+            self._taken.enqueued += way(list(run))
         self._submissions.close()
         return self._taken
 
-    def _take_same(self, rows: list[NewRow]) -> None:
-        """Write rows of one shape at once; if one of them turns out to be there already, look at each."""
+    def _way(self, row: NewRow) -> Callable[[list[NewRow]], list[Enqueued]]:
+        if not queue.is_uniform(row):
+            return self._by_key if queue.is_single(row) else self._each
+        return self._children if row.depends_on else self._plain
+
+    def _one_by_one(self, row: NewRow) -> Callable[[list[NewRow]], list[Enqueued]]:
+        del row
+        return self._each
+
+    def _plain(self, rows: list[NewRow]) -> list[Enqueued]:
+        """Write rows at once; if one of them turns out to be there already, look at each."""
+        try:
+            with self._db.savepoint():
+                added = queue.add_plain(self._db, rows, self._now, self._number, base=self._base)
+        except self._db.conflict:
+            return self._each(rows)
+        self._number = None
+        return added
+
+    def _by_key(self, rows: list[NewRow]) -> list[Enqueued]:
+        """Write those at once that are not there already."""
+        if len(rows) == 1:
+            return self._each(rows)
+        standing = queue.standing(self._db, rows)
+        fresh = [row for at, row in enumerate(rows) if at not in standing]
+        added = iter(self._plain(fresh) if fresh else ())
+        # After the others: one that is among them twice finds itself.
+        return [(standing[at] or self._one(row)) if at in standing else next(added) for at, row in enumerate(rows)]
+
+    def _children(self, rows: list[NewRow]) -> list[Enqueued]:
+        """Write rows that wait for others, those of one shape at once."""
+        return [each for _, same in groupby(rows, key=queue.shape) for each in self._siblings(list(same))]
+
+    def _siblings(self, rows: list[NewRow]) -> list[Enqueued]:
         waits = self._waits(rows)
         try:
             with self._db.savepoint():
-                self._add(rows, waits)
+                return self._add(rows, waits)
         except self._db.conflict:
-            for row in rows:
-                self._take_one(row)
+            return self._each(rows)
 
-    def _take_one(self, row: NewRow) -> None:
+    def _each(self, rows: list[NewRow]) -> list[Enqueued]:
+        return [self._one(row) for row in rows]
+
+    def _one(self, row: NewRow) -> Enqueued:
         found = queue.found(self._db, row)
         if found is not None:
-            self._taken.enqueued.append(found)
-            return
+            return found
         self._submissions.admit(row)
-        self._add([row], self._waits([row]))
+        (added,) = self._add([row], self._waits([row]))
         self._submissions.note(row)
         if row.webhook is not None:
             mail.attach(self._db, row, self._now)
+        return added
 
     def _waits(self, rows: list[NewRow]) -> Waits | None:
         first = rows[0]
@@ -128,16 +157,15 @@ class _Intake:
         own = next((row for row in rows if row.job_id in row.depends_on), first)
         return waits_of(self._db, own)
 
-    def _add(self, rows: list[NewRow], waits: Waits | None) -> None:
+    def _add(self, rows: list[NewRow], waits: Waits | None) -> list[Enqueued]:
         added = queue.add(self._db, rows, self._now, self._number, base=self._base, blockers=waits.blockers if waits else 0)
         self._number = None
-        self._taken.enqueued += added
-        if waits is None:
-            return
-        numbers = [each.number for each in added]
-        edges.add(self._db, numbers, waits.edges, self._now)
-        if waits.doom is not None:
-            self._taken.doomed.append((waits.doom, numbers))
+        if waits is not None:
+            numbers = [each.number for each in added]
+            edges.add(self._db, numbers, waits.edges, self._now)
+            if waits.doom is not None:
+                self._taken.doomed.append((waits.doom, numbers))
+        return added
 
 
 def _settled(db: Db, place: Place, base: int | None, rows: Sequence[NewRow]) -> int:
@@ -146,14 +174,6 @@ def _settled(db: Db, place: Place, base: int | None, rows: Sequence[NewRow]) -> 
         # Otherwise others, whom nobody sees yet, rely on the clock.
         db.change("clock_reset", priority=rows[0].policy.priority)
     return place.settle(base or 0, len(rows))
-
-
-def _take_line(db: Db, rows: Sequence[NewRow], now: Instant, base: int) -> Taken:
-    """Write rows one behind the other. Nothing can stand in their way, so there is nothing to undo a part of."""
-    taken = Taken()
-    for _, same in groupby(rows, key=queue.shape):
-        taken.enqueued += queue.add(db, list(same), now, base=base + len(taken.enqueued) * GAP)
-    return taken
 
 
 def _by_organization(rows: Sequence[NewRow]) -> list[tuple[str, Sequence[NewRow]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -11,6 +12,9 @@ from rota.errors import DuplicateId
 from rota.model.ordering import GAP
 from rota.model.values import Enqueued, Held, Instant, NewRow, Origin
 from rota.stores.relational.db import Db
+
+STRETCH = 8
+"""Rows of one shape that follow each other are written by a statement of their own where there are, on average, so many of them."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -91,6 +95,11 @@ def is_uniform(row: NewRow) -> bool:
     return not (row.unique_key or row.chosen or row.webhook or _is_tied(row))
 
 
+def is_single(row: NewRow) -> bool:
+    """Say whether nothing but one with the same id or key can stand in a row's way, and nothing else is written with it."""
+    return row.webhook is None and stands_alone(row)
+
+
 def stands_alone(row: NewRow) -> bool:
     """Say whether nothing but one with the same id or key can stand in a row's way."""
     return not (row.depends_on or _is_tied(row))
@@ -111,20 +120,36 @@ def shape(row: NewRow) -> tuple[Any, ...]:
         row.origin,
         row.owner,
         row.expires_at,
+        row.unique_key,
         row.meta,
         row.depends_on,
         row.on_parent_failure,
     )
 
 
+def standing(db: Db, rows: Sequence[NewRow]) -> dict[int, Enqueued | None]:
+    """Return which of these are there already, by their id or their key, as `found` does; None for one that is among them a second time."""
+    ids = [row.job_id for row in rows]
+    keys = [(row.organization_id, row.job_type, row.unique_key) for row in rows]
+    seen: set[object] = set()
+    standing: dict[int, Enqueued | None] = {}
+    for at, (job_id, key) in enumerate(zip(ids, keys, strict=True)):
+        if job_id in seen or key in seen:
+            standing[at] = None
+        seen |= {job_id} if key[2] is None else {job_id, key}
+    for at, by_key, *same in sorted(db.rows("standing", ids=bytes.fromhex("".join(ids)), keys=_encode(keys).decode())):
+        if not by_key:
+            _refuse_other(rows[at], same)
+        if standing.get(at) is None:
+            standing[at] = _existing(same)
+    return standing
+
+
 def found(db: Db, row: NewRow) -> Enqueued | None:
     """Return the job that stands in the way: enqueued before under this id, or holding this key."""
     same = db.row("same_id", job_id=bytes.fromhex(row.job_id))
     if same is not None:
-        if same[6] != row.organization_id:
-            raise DuplicateId(f"id {row.job_id} is taken already: choose another")
-        if same[5] != row.job_type:
-            raise DuplicateId(f"id {row.job_id} belongs to a job of type {same[5]!r} already: choose another")
+        _refuse_other(row, same)
         return _existing(same)
     if row.unique_key is None:
         return None
@@ -132,7 +157,14 @@ def found(db: Db, row: NewRow) -> Enqueued | None:
     return None if holder is None else _existing(holder)
 
 
-def _existing(row: tuple[Any, ...]) -> Enqueued:
+def _refuse_other(row: NewRow, same: Sequence[Any]) -> None:
+    if same[6] != row.organization_id:
+        raise DuplicateId(f"id {row.job_id} is taken already: choose another")
+    if same[5] != row.job_type:
+        raise DuplicateId(f"id {row.job_id} belongs to a job of type {same[5]!r} already: choose another")
+
+
+def _existing(row: Sequence[Any]) -> Enqueued:
     return Enqueued(job_id=row[0], root_id=row[1], number=row[2], status=row[3], position=row[4], existing=True)
 
 
@@ -167,6 +199,48 @@ def add(
     return [
         Enqueued(row.job_id, row.job_id, own, status, position + gap * index, existing=False)
         for index, (row, own) in enumerate(zip(rows, numbers, strict=True))
+    ]
+
+
+def add_plain(db: Db, rows: Sequence[NewRow], now: Instant, number: int | None = None, *, base: int | None = None) -> list[Enqueued]:
+    """Write rows that wait for no other, in the order given: stretches of one shape if they are long, else all as they come."""
+    stretches = [list(same) for _, same in groupby(rows, key=shape)]
+    if len(rows) < STRETCH * len(stretches) and len(rows) > 1:
+        return add_each(db, rows, now, number, base=base)
+    added: list[Enqueued] = []
+    for stretch in stretches:
+        own = base if base is None else base + len(added) * GAP
+        added += add(db, stretch, now, None if added else number, base=own)
+    return added
+
+
+def add_each(db: Db, rows: Sequence[NewRow], now: Instant, number: int | None = None, *, base: int | None = None) -> list[Enqueued]:
+    """Write plain rows of any shapes, and return what became of them, as `add` does those of one."""
+    last: dict[tuple[str, int], int] = {}
+    values: list[dict[str, Any]] = []
+    for row in rows:
+        waits, line = row.run_at > now, (row.organization_id, row.policy.priority)
+        if not waits:
+            if line not in last:
+                last[line] = position_after(db, *line) if base is None else base
+            last[line] += GAP
+        values.append(
+            _columns(row)
+            | {
+                "ids": bytes.fromhex(row.job_id),
+                "params": row.params,
+                "number": None if values else number,
+                "status": "PENDING" if waits else "QUEUED",
+                "position": 0 if waits else last[line],
+                "blockers": 0,
+                "held": None,
+                "now": now,
+                "queued_at": None if waits else now,
+            }
+        )
+    return [
+        Enqueued(row.job_id, row.job_id, own, value["status"], value["position"], existing=False)
+        for row, own, value in zip(rows, db.added_each(values), values, strict=True)
     ]
 
 

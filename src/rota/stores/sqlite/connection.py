@@ -74,6 +74,12 @@ class Db:
         last = self.raw.last_insert_rowid()
         return range(last - count + 1, last + 1)
 
+    def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
+        """Add jobs one after the other: no answer is waited for between two."""
+        self.raw.executemany(self._sql["insert_job"], rows)
+        last = self.raw.last_insert_rowid()
+        return range(last - len(rows) + 1, last + 1)
+
     def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
         """Return ready jobs, a part of the types at a time if they are very many."""
         parts = [types[start : start + ARMS_MAX] for start in range(0, len(types), ARMS_MAX)]

@@ -28,6 +28,26 @@ INSERT INTO job_live (number, job_id, root_id, attempt, position, {new_live})
 SELECT number, job_id, job_id, 1, position, {new_live_values} FROM new
 RETURNING number;
 
+-- name: insert_jobs_each
+-- Many jobs of any shapes: :params is a JSON array of their params, :rows one of objects with the other values of insert_job.
+-- Params go apart because there they stay as they were written: what is taken out of an object is read, and may be unreadable.
+WITH new AS MATERIALIZED (
+    SELECT nextval('job_numbers') AS number, r.ids AS job_id, r.value::text AS params, r.now AS created_at, r.*
+      FROM ROWS FROM (
+               json_to_recordset(:rows::json) AS (
+                   ids uuid, position bigint, status text, blockers bigint, held text, now bigint, queued_at bigint, organization_id text,
+                   template_id uuid, job_type text, origin text, unique_key text, job_hash bytea, group_id uuid, sequence_number bigint,
+                   owner text, max_retries bigint, max_crashes bigint, backoff text, timeout double precision, executor text, meta text,
+                   priority bigint, run_at bigint, expires_at bigint),
+               json_array_elements(:params::json)) AS r
+), facts AS (
+    INSERT INTO job_facts (number, job_id, root_id, params, {new_facts})
+    SELECT number, job_id, job_id, params, {new_facts} FROM new
+)
+INSERT INTO job_live (number, job_id, root_id, attempt, position, {new_live})
+SELECT number, job_id, job_id, 1, position, {new_live} FROM new
+RETURNING number;
+
 -- name: insert_job
 WITH new AS MATERIALIZED (
     SELECT nextval('job_numbers') AS number, (:ids)[1] AS job_id
@@ -75,6 +95,17 @@ organization_id, job_type, created_at, unique_key, status, held, blockers, prior
 -- name: key_holder
 SELECT hex(l.job_id), hex(l.root_id), l.number, l.status, l.position FROM job_live AS l
  WHERE l.unique_key IS NOT NULL AND l.organization_id = :organization_id AND l.job_type = :job_type AND md5(l.unique_key) = md5(:unique_key);
+
+-- name: standing
+-- Which rows are there already, counted from 0, by id (0) or by key (1), and what stands there: same_id and key_holder for many.
+-- :ids holds an id for each, :keys is a JSON array of [organization, type, key or null].
+SELECT e.place - 1, 0, hex(j.job_id), hex(j.root_id), j.number, j.status, j.position, j.job_type, j.organization_id
+  FROM unnest(:ids) WITH ORDINALITY AS e (job_id, place) JOIN jobs AS j ON j.job_id = ANY (ARRAY[e.job_id])
+ UNION ALL
+SELECT e.place - 1, 1, hex(l.job_id), hex(l.root_id), l.number, l.status, l.position, l.job_type, l.organization_id
+  FROM json_array_elements(:keys::json) WITH ORDINALITY AS e (value, place)
+  JOIN job_live AS l ON l.unique_key IS NOT NULL AND l.organization_id = e.value ->> 0 AND l.job_type = e.value ->> 1
+                    AND md5(l.unique_key) = md5(e.value ->> 2);
 
 -- name: same_id
 SELECT hex(job_id), hex(root_id), number, status, position, job_type, organization_id FROM jobs WHERE job_id = :job_id;
