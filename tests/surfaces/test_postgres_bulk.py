@@ -344,14 +344,14 @@ def test_where_no_thread_can_be_had_the_caller_writes_by_itself(shop, database, 
 
 
 def test_a_store_that_is_away_is_said_with_what_was_accepted(shop, database, monkeypatch, nothing_left):
-    store, enqueue = shop._open().store, shop._open().store.enqueue
+    store, pour = shop._open().store, shop._open().store.pour
 
     def away(rows, **options):
         if rows[0].params == '{"order":20}':
             raise StoreUnavailable("the server is away")
-        return enqueue(rows, **options)
+        return pour(rows, **options)
 
-    monkeypatch.setattr(store, "enqueue", away)
+    monkeypatch.setattr(store, "pour", away)
     with pytest.raises(RotaError, match=r"^items 20 to 29: the server is away \(the 20 jobs before it were accepted\)$"):
         shop.enqueue_many(ships(100))
     assert queued(database) == list(range(20))

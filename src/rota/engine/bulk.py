@@ -31,7 +31,8 @@ class Part(msgspec.Struct):
     now: Instant
     place: Place
     thread: threading.Thread | None = None
-    enqueued: list[Enqueued] = msgspec.field(default_factory=list)
+    enqueued: list[Enqueued] | None = None
+    """What became of each; None where all are new."""
     error: BaseException | None = None
 
     @property
@@ -106,19 +107,19 @@ class BulkCall:
                 except DuplicateJob as error:
                     raise self._discreet(error, self._actor) from error
                 else:
-                    self._count(enqueued)
+                    self._count(built, enqueued)
                     if self._transaction is None:
                         self._poke()
                     break
         if built.error is not None:
             raise self._placed(built.error, f"item {chunk.first + len(built.rows)}")
 
-    def _count(self, enqueued: list[Enqueued]) -> None:
-        known = sum([each.existing for each in enqueued])
+    def _count(self, built: Rows, enqueued: list[Enqueued] | None) -> None:
+        known = sum([each.existing for each in enqueued or ()])
         self.existing += known
-        self.accepted += len(enqueued) - known
+        self.accepted += len(built.rows) - known
         if self.ids is not None:
-            self.ids += [dashed(each.job_id) for each in enqueued]
+            self.ids += [dashed(each.job_id) for each in enqueued or built.rows]
 
     # ---- side by side ---------------------------------------------------------------------------------------------
 
@@ -165,7 +166,8 @@ class BulkCall:
     def _write_beside(self, part: Part) -> None:
         built = part.built
         try:
-            part.enqueued = self._store.enqueue(built.rows, now=part.now, definitions=built.definitions, place=part.place)
+            if not self._store.pour(built.rows, now=part.now, definitions=built.definitions, place=part.place):
+                part.enqueued = self._store.enqueue(built.rows, now=part.now, definitions=built.definitions, place=part.place)
             self._poke()
         except BaseException as error:  # noqa: BLE001 - the caller's thread raises it
             part.error = error
@@ -184,7 +186,7 @@ class BulkCall:
             part.wait()
             self._parts.popleft()
             if part.error is None:
-                self._count(part.enqueued)
+                self._count(part.built, part.enqueued)
             elif isinstance(part.error, DefinitionsChanged):
                 self._write_anew(part)
             else:
@@ -236,7 +238,7 @@ class BulkCall:
             part.wait()
             self._parts.popleft()
             if part.error is None:
-                self._count(part.enqueued)
+                self._count(part.built, part.enqueued)
                 behind.append(_items(part.chunk))
         return behind
 

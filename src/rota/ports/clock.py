@@ -166,7 +166,15 @@ class UuidV7:
             first = max((now // 1000) << 22, self._last + 1)
             self._last = first + count - 1
             chance = self._chance(13 * count)
-        return [f"{_stamped(first + i):019x}{chance[13 * i : 13 * i + 13]}" for i in range(count)]
+        ids: list[str] = []
+        while len(ids) < count:
+            done = len(ids)
+            head, low = divmod(first + done, 1024)
+            # Version 7 before the 12 high bits of the counter, variant 10 before its 10 low bits and what is random.
+            stamp = f"{head >> 12:012x}7{head & 0xFFF:03x}"
+            lows = _LOW[low : low + count - done]
+            ids += [f"{stamp}{digits}{chance[13 * at : 13 * at + 13]}" for at, digits in enumerate(lows, done)]
+        return ids
 
     def _chance(self, digits: int) -> str:
         """Return random hex digits, drawn from the system a thousand at a time."""
@@ -178,9 +186,7 @@ class UuidV7:
         return drawn
 
 
-def _stamped(stamp: int) -> int:
-    # version 7 before the 12 high bits of the counter, variant 10 before its 10 low bits and what is random
-    return (stamp >> 22) << 28 | 0x7000800 | (stamp & 0x3FFC00) << 2 | stamp & 0x3FF
+_LOW = [f"{0x800 | low:03x}" for low in range(1024)]
 
 
 @cache

@@ -182,6 +182,12 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
         soon as that is certain, before they are written.
         """
 
+    def pour(self, rows: Sequence[NewRow], *, now: Instant, definitions: int, place: Place) -> bool:
+        """Add jobs that `side_by_side` allows, all or none, as `enqueue` does, but tell nothing of each: that is half of what it takes.
+
+        False: nothing was written, and something needs the look at each that `enqueue` takes.
+        """
+
     def side_by_side(self, rows: Sequence[NewRow], *, now: Instant) -> bool:
         """Say whether rows may be written while others of the same caller are, and sooner for it: `place` keeps their order then."""
 

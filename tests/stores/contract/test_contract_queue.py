@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from rota.errors import DuplicateId, IllegalMove, QueueFull, TransactionMisuse
 from rota.model.decide import Completed, Crashed, Failed, Released, Skipped, Snoozed
+from rota.model.definitions import Organization
 from rota.model.ordering import order_key
 from rota.model.params import DEPTH_MAX, encode_params
 from rota.model.values import SECOND, instant
@@ -371,6 +372,43 @@ def test_rows_come_behind_those_that_the_store_can_not_see_yet(desk):
     # What it sees itself counts as ever.
     later = desk.store.enqueue(line_of(desk, 2), now=desk.now, place=Place(behind=100))
     assert [each.position for each in later] == [5400, 5500]
+
+
+def pour(desk, rows, place=None, definitions=None):
+    return desk.store.pour(rows, now=desk.now, definitions=definitions or desk.store.definitions(), place=place or Place())
+
+
+@pytest.mark.parametrize("types", [1, 2, 7])
+def test_what_is_poured_stands_in_line_as_what_is_enqueued(desk, types):
+    before = desk.several(2)
+    rows = [desk.row(f"t{n % types}", params=f'{{"n": {n}, "text": "é\\u0000\\""}}') for n in range(20)]
+    place = Place()
+    assert pour(desk, rows, place)
+    assert place.last == 2200
+    assert desk.order() == before + [row.job_id for row in rows]
+    assert desk.positions() == [100 * (n + 1) for n in range(22)]
+    assert [job.params for job in desk.store.queue(limit=50)][2:] == [{"n": n, "text": 'é\0"'} for n in range(20)]
+    assert len(desk.claim(50, types=("t", *(f"t{n}" for n in range(types))))) == 22
+
+
+def test_nothing_is_poured_where_one_is_there_already(desk):
+    known = desk.row()
+    desk.put(known)
+    before = desk.snapshot()
+    assert not pour(desk, [known, desk.row()])
+    assert not pour(desk, [desk.row(), known])
+    assert desk.snapshot() == before
+
+
+def test_nothing_is_poured_where_what_waits_has_to_be_counted_or_definitions_are_others(desk):
+    version = desk.store.definitions()
+    small = Organization(name="small", display_name="Small", max_queued=9)
+    desk.store.put_organization(small, actor=ANNA, now=desk.now)
+    before = desk.snapshot()
+    with pytest.raises(DefinitionsChanged):
+        pour(desk, [desk.row(), desk.row()], definitions=version)
+    assert not pour(desk, [desk.row(organization_id="small"), desk.row(organization_id="small")])
+    assert desk.snapshot() == before
 
 
 def test_a_place_that_was_told_once_stays(desk):

@@ -10,16 +10,15 @@ from typing import Any
 import msgspec
 import psycopg
 from psycopg import pq
-from psycopg.adapt import Buffer, Dumper
-from psycopg.types.numeric import Int8Dumper
 
 from rota.errors import StoreUnusable
 from rota.model.settings import Settings
 from rota.model.values import Claimed, Instant
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.errors import refused, translated
-from rota.stores.postgres.parameters import PACKED, PARAMETERS, packed
-from rota.stores.postgres.statements import Statement, candidates, over_source, statement
+from rota.stores.postgres.parameters import PACKED, PARAMETERS
+from rota.stores.postgres.statements import Statement, candidates, numbered, over_source, statement
+from rota.stores.postgres.values import Bodies, Ids, register
 
 ARMS_MAX = 200
 """More types than this are asked for in several queries: the plan of one grows with them."""
@@ -54,16 +53,6 @@ _encode = msgspec.json.Encoder().encode
 _numbers = msgspec.json.Decoder(list[int])
 
 
-class HexDumper(Dumper):
-    """Bytes as hexadecimal text: ids and digests, which the statements turn into what they are."""
-
-    oid = 0
-
-    def dump(self, obj: bytes) -> Buffer:
-        """Return the text."""
-        return obj.hex().encode()
-
-
 class Db:
     """One connection and the named statements on it: see `rota.stores.relational.db`."""
 
@@ -81,8 +70,7 @@ class Db:
         self._cursor = psycopg.RawCursor(raw)
         self._first = psycopg.RawCursor(raw)
         # Ours alone: the caller's own connection keeps its ways.
-        self._cursor.adapters.register_dumper(int, Int8Dumper)
-        self._cursor.adapters.register_dumper(bytes, HexDumper)
+        register(self._cursor.adapters)
 
     def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run a named statement and return its rows."""
@@ -113,15 +101,19 @@ class Db:
         return self._run(over_source(name, source), values).fetchall()
 
     def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
-        """Run a statement that adds jobs and returns their numbers."""
+        """Run a statement that adds jobs, and have it return their numbers."""
         del count
-        return [row[0] for row in self._run(statement(name), values).fetchall()]
+        return [row[0] for row in self._run(numbered(name), values).fetchall()]
+
+    def bodies(self, params: Sequence[str]) -> Bodies:
+        """Return params as an array of texts."""
+        return Bodies(params)
 
     def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         """Add jobs by one statement."""
-        params = f"[{','.join([row.pop('params') for row in rows])}]"
+        bodies = Bodies([row.pop("params") for row in rows])
         plain = [{name: value.hex() if type(value) is bytes else value for name, value in row.items() if value is not None} for row in rows]
-        return self.added("insert_jobs_each", len(rows), rows=_encode(plain).decode(), params=params)
+        return self.added("insert_jobs_each", len(rows), rows=_encode(plain).decode(), bodies=bodies)
 
     def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
         """Return ready jobs, a part of the types at a time if they are very many."""
@@ -150,7 +142,7 @@ class Db:
     def _run(self, what: Statement, values: dict[str, Any]) -> psycopg.RawCursor[tuple[Any, ...]]:
         if what.packs:
             packs = (name for name in what.names if PARAMETERS.get(name) == PACKED and isinstance(values[name], bytes))
-            values |= {name: packed(values[name]) for name in packs}
+            values |= {name: Ids(values[name]) for name in packs}
         return self._cursor.execute(what.text, [values[name] for name in what.names], prepare=self.prepares)
 
     def execute(self, text: str) -> None:

@@ -9,13 +9,12 @@ import psycopg
 from psycopg.adapt import AdaptersMap
 from psycopg.pq.abc import PGresult
 from psycopg.rows import tuple_row
-from psycopg.types.numeric import Int8Dumper
 
-from rota.stores.postgres.connection import Db, HexDumper
+from rota.stores.postgres.connection import Db
+from rota.stores.postgres.values import register
 
 ADAPTERS = AdaptersMap(psycopg.adapters)
-ADAPTERS.register_dumper(int, Int8Dumper)
-ADAPTERS.register_dumper(bytes, HexDumper)
+register(ADAPTERS)
 
 
 class Lent(Db):

@@ -1,8 +1,8 @@
 """What type each parameter of a statement has, by its name: the only place that says so.
 
 PostgreSQL wants to know before it sees a value. A statement may say otherwise where it uses one: `:until::uuid`.
-Ids come as hexadecimal text, or as bytes that the connection turns into that; lists come as JSON, and many ids packed into
-bytes (`PACKED`) as an array of them: a slice of a long text would be sought from its beginning each time.
+Ids come as hexadecimal text, or as bytes that the connection turns into that; lists come as JSON; many ids that are packed into
+bytes (`PACKED`), and the params of many jobs, come as arrays (`rota.stores.postgres.values`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ NUMBERS = "translate({}::text, '[]', '{{}}')::bigint[]"
 WORDS = "ARRAY(SELECT json_array_elements_text({}::json))"
 IDS = "ARRAY(SELECT json_array_elements_text({}::json)::uuid)"
 PACKED = "{}::uuid[]"
+TEXTS = "{}::text[]"
 
 _NAMES = {
     WHOLE: (
@@ -37,6 +38,7 @@ _NAMES = {
     WORDS: "fates names statuses types",
     IDS: "groups roots",
     PACKED: "ids schedules",
+    TEXTS: "bodies",
 }
 
 PARAMETERS: dict[str, str] = {name: template for template, names in _NAMES.items() for name in names.split()}
@@ -45,9 +47,3 @@ PARAMETERS: dict[str, str] = {name: template for template, names in _NAMES.items
 def typed(name: str, place: int) -> str:
     """Return a parameter's place in a statement, with its type."""
     return PARAMETERS.get(name, TEXT).format(f"${place}")
-
-
-def packed(ids: bytes) -> str:
-    """Return ids of 16 bytes each as the array that a statement takes."""
-    digits = ids.hex()
-    return f"{{{','.join([digits[start : start + 32] for start in range(0, len(digits), 32)])}}}"

@@ -51,6 +51,12 @@ def statement(name: str) -> Statement:
 
 
 @cache
+def numbered(name: str) -> Statement:
+    """Return a statement that adds jobs, and returns their numbers."""
+    return compiled(f"{texts()[name]}\nRETURNING number")
+
+
+@cache
 def over_source(name: str, source: str) -> Statement:
     """Return a statement over one source, put together from the pieces in reads.sql."""
     return compiled(texts()[name].replace("{source}", texts()[f"source_{source}"]))

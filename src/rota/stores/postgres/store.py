@@ -102,6 +102,16 @@ class PostgresStore(Base, RelationalStore):
                 if added is None or self._is_written(added, lost, end):
                     return enqueued
 
+    def pour(self, rows: Sequence[NewRow], *, now: Instant, definitions: int, place: Place) -> bool:
+        """Add jobs that stand in line; see whether they are there where the answer to the commit was lost."""
+        end = time.monotonic() + self._settings.busy_timeout
+        while True:
+            try:
+                return super().pour(rows, now=now, definitions=definitions, place=place)
+            except Unanswered as lost:
+                if not lost.value or self._is_written(rows[0].job_id, lost, end):
+                    return bool(lost.value)
+
     def _is_written(self, job_id: str, lost: Unanswered, end: float) -> bool:
         """Say whether the commit of a job was made, as soon as the server can; if it can't in time, say that nobody knows."""
         pause, longest = ASK_S

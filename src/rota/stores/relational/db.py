@@ -38,6 +38,9 @@ class Db(Protocol):
     def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
         """Run a named statement that adds so many jobs, and return their numbers, which ascend."""
 
+    def bodies(self, params: Sequence[str]) -> Any:
+        """Return the params of many jobs, each of them JSON, as the value that statements take."""
+
     def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         """Add jobs, each with the values of `insert_job` for itself, and return their numbers, which ascend."""
 

@@ -51,21 +51,12 @@ def take_in(
     repeated = False
     base = number = None
     for organization_id, own in _by_organization(rows):
-        version, max_queued, known, base, number = db.rows(
-            "enqueue_gate",
-            organization_id=organization_id,
-            priority=own[0].policy.priority,
-            # Ids ascend within a call: one that is repeated shows at its ends. A caller's own may not: see _take_same.
-            first=bytes.fromhex(own[0].job_id),
-            last=bytes.fromhex(own[-1].job_id),
-        )[0]
-        if definitions is not None and version != definitions:
-            raise DefinitionsChanged
+        max_queued, known, base, number = _gate(db, own, definitions)
         if max_queued is not None:
             if not alone:
                 raise MustBeAlone
             _refuse_overflow(db, organization_id, own, max_queued)
-        repeated = repeated or bool(known)
+        repeated = repeated or known
     if place is not None:
         base = _settled(db, place, base, rows)
         if not repeated:
@@ -74,6 +65,34 @@ def take_in(
     if len(rows) == 1 and not repeated and queue.is_plain(rows[0]):
         return Taken(queue.add(db, [rows[0]], now, number, base=base))
     return _Intake(db, rows, now, number, base if len(rows) == 1 else None).take(repeated=repeated)
+
+
+def pour(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int, place: Place) -> bool:
+    """Write new jobs that stand in line, and return True; or write nothing, where each needs a look."""
+    max_queued, known, base, number = _gate(db, rows, definitions)
+    if max_queued is not None or known or number is not None:
+        return False
+    queue.pour(db, rows, now, _settled(db, place, base, rows))
+    return True
+
+
+def _gate(db: Db, rows: Sequence[NewRow], definitions: int | None) -> tuple[int | None, bool, int | None, int | None]:
+    """Return what one organization's rows meet: its max_queued, whether some are there already, the base of their positions, and a number.
+
+    Raise DefinitionsChanged if they were built from others than those in force.
+    """
+    first, last = rows[0], rows[-1]
+    version, max_queued, known, base, number = db.rows(
+        "enqueue_gate",
+        organization_id=first.organization_id,
+        priority=first.policy.priority,
+        # Ids ascend within a call: one that is repeated shows at its ends. A caller's own may not: see `_Intake`.
+        first=bytes.fromhex(first.job_id),
+        last=bytes.fromhex(last.job_id),
+    )[0]
+    if definitions is not None and version != definitions:
+        raise DefinitionsChanged
+    return max_queued, bool(known), base, number
 
 
 class _Intake:

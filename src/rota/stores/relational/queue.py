@@ -26,16 +26,11 @@ def at_once(row: NewRow, now: Instant, definitions: int) -> dict[str, Any] | Non
     """
     if row.run_at > now or not is_plain(row):
         return None
-    return _columns(row) | {
+    return _of_all(row, now, waits=False) | {
         "ids": bytes.fromhex(row.job_id),
         "params": row.params,
         "definitions": definitions,
         "gap": GAP,
-        "status": "QUEUED",
-        "blockers": 0,
-        "held": None,
-        "now": now,
-        "queued_at": now,
     }
 
 
@@ -179,23 +174,12 @@ def add(
     if first.schedule_id is not None:
         (due_number,) = add_due(db, rows, now, number, blockers=blockers)
         return [Enqueued(first.job_id, first.job_id, due_number, status, position, existing=False)]
-    many = len(rows) > 1
-    numbers = db.added(
-        "insert_jobs" if many else "insert_job",
-        len(rows),
-        ids=bytes.fromhex("".join([row.job_id for row in rows])) if many else bytes.fromhex(first.job_id),
-        params=f"[{','.join([row.params for row in rows])}]" if many else first.params,
-        number=number,
-        status=status,
-        position=position,
-        **({"gap": 0 if waits else GAP} if many else {}),
-        blockers=blockers,
-        held=str(Held.DIRECT) if first.origin == Origin.DIRECT else None,
-        now=now,
-        queued_at=None if waits else now,
-        **_columns(first),
-    )
-    gap = 0 if waits else GAP
+    many, gap = len(rows) > 1, 0 if waits else GAP
+    values = _of_all(first, now, number, position=position, waits=waits, blockers=blockers)
+    if many:
+        numbers = db.added("insert_jobs", len(rows), gap=gap, **_each_of(db, rows), **values)
+    else:
+        numbers = db.added("insert_job", 1, ids=bytes.fromhex(first.job_id), params=first.params, **values)
     return [
         Enqueued(row.job_id, row.job_id, own, status, position + gap * index, existing=False)
         for index, (row, own) in enumerate(zip(rows, numbers, strict=True))
@@ -214,6 +198,17 @@ def add_plain(db: Db, rows: Sequence[NewRow], now: Instant, number: int | None =
     return added
 
 
+def pour(db: Db, rows: Sequence[NewRow], now: Instant, base: int) -> None:
+    """Write rows that stand in line behind a position."""
+    stretches = [list(same) for _, same in groupby(rows, key=shape)]
+    if len(stretches) > 1:
+        add_plain(db, rows, now, base=base)
+        return
+    # The way of most: of rows of one shape it is not even asked which numbers they were given.
+    values = _of_all(rows[0], now, position=base + GAP, waits=False)
+    db.change("insert_jobs", gap=GAP, **_each_of(db, rows), **values)
+
+
 def add_each(db: Db, rows: Sequence[NewRow], now: Instant, number: int | None = None, *, base: int | None = None) -> list[Enqueued]:
     """Write plain rows of any shapes, and return what became of them, as `add` does those of one."""
     last: dict[tuple[str, int], int] = {}
@@ -224,20 +219,8 @@ def add_each(db: Db, rows: Sequence[NewRow], now: Instant, number: int | None = 
             if line not in last:
                 last[line] = position_after(db, *line) if base is None else base
             last[line] += GAP
-        values.append(
-            _columns(row)
-            | {
-                "ids": bytes.fromhex(row.job_id),
-                "params": row.params,
-                "number": None if values else number,
-                "status": "PENDING" if waits else "QUEUED",
-                "position": 0 if waits else last[line],
-                "blockers": 0,
-                "held": None,
-                "now": now,
-                "queued_at": None if waits else now,
-            }
-        )
+        own = _of_all(row, now, None if values else number, position=0 if waits else last[line], waits=waits)
+        values.append({"ids": bytes.fromhex(row.job_id), "params": row.params} | own)
     return [
         Enqueued(row.job_id, row.job_id, own, value["status"], value["position"], existing=False)
         for row, own, value in zip(rows, db.added_each(values), values, strict=True)
@@ -252,26 +235,33 @@ def add_due(db: Db, rows: list[NewRow], now: Instant, number: int | None = None,
     return db.added(
         "insert_jobs_due",
         len(rows),
-        ids=bytes.fromhex("".join([row.job_id for row in rows])),
         schedules=bytes.fromhex("".join([row.schedule_id or "" for row in rows])),
-        params=f"[{','.join([row.params for row in rows])}]",
         due_at=first.due_at,
-        number=number,
-        status="PENDING" if waits else "QUEUED",
-        position=position,
-        gap=0 if waits else GAP,
         run_as=first.run_as,
-        blockers=blockers,
-        held=None,
-        now=now,
-        queued_at=None if waits else now,
-        **_columns(first),
+        gap=0 if waits else GAP,
+        **_each_of(db, rows),
+        **_of_all(first, now, number, position=position, waits=waits, blockers=blockers),
     )
 
 
-def _columns(row: NewRow) -> dict[str, Any]:
+def _each_of(db: Db, rows: Sequence[NewRow]) -> dict[str, Any]:
+    """Return what rows that are written together have each for itself."""
+    return {"ids": bytes.fromhex("".join([row.job_id for row in rows])), "bodies": db.bodies([row.params for row in rows])}
+
+
+def _of_all(
+    row: NewRow, now: Instant, number: int | None = None, *, position: int | None = None, waits: bool, blockers: int = 0
+) -> dict[str, Any]:
+    """Return what rows of one shape have in common, of any of them."""
     policy = row.policy
     return {
+        "number": number,
+        "status": "PENDING" if waits else "QUEUED",
+        "position": position,
+        "blockers": blockers,
+        "held": str(Held.DIRECT) if row.origin == Origin.DIRECT else None,
+        "now": now,
+        "queued_at": None if waits else now,
         "organization_id": row.organization_id,
         "template_id": blob(row.template_id),
         "job_type": row.job_type,

@@ -57,6 +57,10 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
         with self._of(transaction) as db, transaction.savepoint():
             return intake.enqueue(db, rows, now, definitions)
 
+    def pour(self, rows: Sequence[NewRow], *, now: Instant, definitions: int, place: Place) -> bool:
+        """Add jobs that stand in line, all or none."""
+        return self._write(lambda db: intake.pour(db, rows, now, definitions, place), hold=Hold.DOOR)
+
     def side_by_side(self, rows: Sequence[NewRow], *, now: Instant) -> bool:
         """Say whether the place of rows in the queue can be told from the rows before them."""
         return self._shares and queue.are_in_line(rows, now)

@@ -74,6 +74,10 @@ class Db:
         last = self.raw.last_insert_rowid()
         return range(last - count + 1, last + 1)
 
+    def bodies(self, params: Sequence[str]) -> str:
+        """Return params as one JSON array."""
+        return f"[{','.join(params)}]"
+
     def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         """Add jobs one after the other: no answer is waited for between two."""
         self.raw.executemany(self._sql["insert_job"], rows)

@@ -75,18 +75,16 @@ UPDATE occurrences SET last_due_at = :last_due_at, count = :count WHERE schedule
 SELECT NULL;
 
 -- name: insert_jobs_due
--- Jobs of schedules, of one shape and one due time: :params is a JSON array of their params, :ids and :schedules hold an id for each.
+-- Jobs of schedules, of one shape and one due time: :ids, :schedules and :bodies hold the id, the schedule and the params of each.
 WITH new AS MATERIALIZED (
-    SELECT nextval('job_numbers') AS number, (:ids)[e.key] AS job_id, e.value::text AS params,
-           :position + :gap * (e.key - 1) AS position, (:schedules)[e.key] AS schedule_id
-      FROM json_array_elements(:params::json) WITH ORDINALITY AS e (value, key)
+    SELECT nextval('job_numbers') AS number, e.job_id, e.params, :position + :gap * (e.place - 1) AS position, e.schedule_id
+      FROM ROWS FROM (unnest(:ids), unnest(:schedules), unnest(:bodies)) WITH ORDINALITY AS e (job_id, schedule_id, params, place)
 ), facts AS (
     INSERT INTO job_facts (number, job_id, root_id, params, schedule_id, due_at, run_as, {new_facts})
     SELECT number, job_id, job_id, params, schedule_id, :due_at, :run_as, {new_facts_values} FROM new
 )
 INSERT INTO job_live (number, job_id, root_id, attempt, position, schedule_id, {new_live})
-SELECT number, job_id, job_id, 1, position, schedule_id, {new_live_values} FROM new
-RETURNING number;
+SELECT number, job_id, job_id, 1, position, schedule_id, {new_live_values} FROM new;
 
 -- ---- waiting for other schedules -----------------------------------------------------------------------------------
 

@@ -15,38 +15,34 @@ SELECT CASE WHEN EXISTS (SELECT 1 FROM job_live WHERE status = 'QUEUED' AND prio
 DELETE FROM queue_clock WHERE priority = :priority;
 
 -- name: insert_jobs
--- Many jobs of one shape: :ids holds an id for each, :params is a JSON array of their params.
+-- Many jobs of one shape: :ids and :bodies hold the id and the params of each. A caller that asks for their numbers adds RETURNING.
 WITH new AS MATERIALIZED (
-    SELECT nextval('job_numbers') AS number, (:ids)[e.key] AS job_id, e.value::text AS params,
-           :position + :gap * (e.key - 1) AS position
-      FROM json_array_elements(:params::json) WITH ORDINALITY AS e (value, key)
+    SELECT nextval('job_numbers') AS number, e.job_id, e.params, :position + :gap * (e.place - 1) AS position
+      FROM ROWS FROM (unnest(:ids), unnest(:bodies)) WITH ORDINALITY AS e (job_id, params, place)
 ), facts AS (
     INSERT INTO job_facts (number, job_id, root_id, params, {new_facts})
     SELECT number, job_id, job_id, params, {new_facts_values} FROM new
 )
 INSERT INTO job_live (number, job_id, root_id, attempt, position, {new_live})
-SELECT number, job_id, job_id, 1, position, {new_live_values} FROM new
-RETURNING number;
+SELECT number, job_id, job_id, 1, position, {new_live_values} FROM new;
 
 -- name: insert_jobs_each
--- Many jobs of any shapes: :params is a JSON array of their params, :rows one of objects with the other values of insert_job.
--- Params go apart because there they stay as they were written: what is taken out of an object is read, and may be unreadable.
+-- Many jobs of any shapes: :bodies holds their params, :rows is a JSON array of objects with the other values of insert_job.
 WITH new AS MATERIALIZED (
-    SELECT nextval('job_numbers') AS number, r.ids AS job_id, r.value::text AS params, r.now AS created_at, r.*
+    SELECT nextval('job_numbers') AS number, r.ids AS job_id, r.unnest AS params, r.now AS created_at, r.*
       FROM ROWS FROM (
                json_to_recordset(:rows::json) AS (
                    ids uuid, position bigint, status text, blockers bigint, held text, now bigint, queued_at bigint, organization_id text,
                    template_id uuid, job_type text, origin text, unique_key text, job_hash bytea, group_id uuid, sequence_number bigint,
                    owner text, max_retries bigint, max_crashes bigint, backoff text, timeout double precision, executor text, meta text,
                    priority bigint, run_at bigint, expires_at bigint),
-               json_array_elements(:params::json)) AS r
+               unnest(:bodies)) AS r
 ), facts AS (
     INSERT INTO job_facts (number, job_id, root_id, params, {new_facts})
     SELECT number, job_id, job_id, params, {new_facts} FROM new
 )
 INSERT INTO job_live (number, job_id, root_id, attempt, position, {new_live})
-SELECT number, job_id, job_id, 1, position, {new_live} FROM new
-RETURNING number;
+SELECT number, job_id, job_id, 1, position, {new_live} FROM new;
 
 -- name: insert_job
 WITH new AS MATERIALIZED (
@@ -56,8 +52,7 @@ WITH new AS MATERIALIZED (
     SELECT number, job_id, job_id, :params, {new_facts_values} FROM new
 )
 INSERT INTO job_live (number, job_id, root_id, attempt, position, {new_live})
-SELECT number, job_id, job_id, 1, :position, {new_live_values} FROM new
-RETURNING number;
+SELECT number, job_id, job_id, 1, :position, {new_live_values} FROM new;
 
 -- name: insert_job_at_once
 -- The common case of one job: gate, position and rows in one statement. It writes only if nothing needs a second look: the definitions

@@ -70,11 +70,11 @@ UPDATE occurrences SET last_due_at = :last_due_at, count = :count WHERE schedule
 SELECT iif(value >= coalesce((SELECT max(number) FROM jobs), 0), value + 1, NULL) FROM meta WHERE key = 'number_floor';
 
 -- name: insert_jobs_due
--- Jobs of schedules, of one shape and one due time: :params is a JSON array of their params, :schedules holds 16 bytes for each.
+-- Jobs of schedules, of one shape and one due time: :bodies is a JSON array of their params, :ids and :schedules hold 16 bytes for each.
 INSERT INTO jobs (number, job_id, root_id, params, position, schedule_id, due_at, run_as, {new_columns})
 SELECT :number + e.key, substr(:ids, e.key * 16 + 1, 16), substr(:ids, e.key * 16 + 1, 16), e.value, :position + :gap * e.key,
        substr(:schedules, e.key * 16 + 1, 16), :due_at, :run_as, {new_values}
-  FROM json_each(:params) AS e;
+  FROM json_each(:bodies) AS e;
 
 -- ---- waiting for other schedules -----------------------------------------------------------------------------------
 

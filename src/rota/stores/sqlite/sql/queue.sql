@@ -18,10 +18,10 @@ INSERT INTO queue_clock (priority, position) VALUES (:priority, :position)
 ON CONFLICT (priority) DO UPDATE SET position = max(position, excluded.position);
 
 -- name: insert_jobs
--- Many jobs of one shape: :ids holds 16 bytes for each, :params is a JSON array of their params.
+-- Many jobs of one shape: :ids holds 16 bytes for each, :bodies is a JSON array of their params.
 INSERT INTO jobs (number, job_id, root_id, params, position, {new_columns})
 SELECT :number + e.key, substr(:ids, e.key * 16 + 1, 16), substr(:ids, e.key * 16 + 1, 16), e.value, :position + :gap * e.key, {new_values}
-  FROM json_each(:params) AS e;
+  FROM json_each(:bodies) AS e;
 
 -- name: insert_job
 -- One job: without the JSON array it costs 10 us less.
