@@ -93,7 +93,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     group_max: Annotated[int, Doc("members of one group, at most", 1, 1_000_000)] = 10_000
     parents_max: Annotated[int, Doc("jobs that one job may depend on, at most", 1, 1_000_000)] = 1000
     graph_max: Annotated[int, Doc("jobs that `graph` shows, at most", 1, 1_000_000)] = 1000
-    bulk_chunk: Annotated[int, Doc("jobs per commit in enqueue_many", 1, 100_000)] = 2000
+    bulk_chunk: Annotated[int, Doc("jobs per commit in enqueue_many", 1, 100_000)] = 3000
     bulk_sessions: Annotated[
         int,
         Doc(
@@ -101,7 +101,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             1,
             100,
         ),
-    ] = 3
+    ] = 2
     session_ttl: Annotated[float, Doc("how long a browser stays logged in", 60)] = 12 * 3600.0
     login_attempts: Annotated[int, Doc("wrong tokens from one address inside login_window, after which it has to wait", 1)] = 10
     login_window: Annotated[float, Doc("how long a wrong token counts", 1)] = 60.0
