@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import TypeAlias
 from uuid import UUID
 
@@ -347,9 +348,14 @@ class Stats(msgspec.Struct, kw_only=True, frozen=True):
 
 def number_text(root_id: str, root_number: int, attempt: int) -> str:
     """Return the name people see: JOB-2026-00042, its third attempt JOB-2026-00042.3."""
-    year = (_EPOCH + timedelta(milliseconds=int(root_id[:12], 16))).year
-    text = f"JOB-{year}-{root_number:05d}"
+    text = f"JOB-{_year_of(int(root_id[:12], 16) // 86_400_000)}-{root_number:05d}"
     return text if attempt == 1 else f"{text}.{attempt}"
+
+
+@lru_cache(maxsize=1024)
+def _year_of(day: int) -> int:
+    """Return the year of a day, counted from 1970."""
+    return (_EPOCH + timedelta(days=day)).year
 
 
 def dashed(hex_id: str) -> str:

@@ -100,8 +100,10 @@ class StoreClock:
 
     def check(self) -> None:
         """Compare with the clock that is followed, if that is due."""
+        if self._ask is None:
+            return
         own, monotonic = self._own.now(), self._own.monotonic()
-        if self._ask is None or not self._is_due(own, monotonic):
+        if not self._is_due(own, monotonic):
             return
         if self._set is not None:
             # Asked in vain, it is asked again later: monotonic time goes on meanwhile, and is right enough for hours.
@@ -166,14 +168,13 @@ class UuidV7:
             first = max((now // 1000) << 22, self._last + 1)
             self._last = first + count - 1
             chance = self._chance(13 * count)
+        if count == 1:
+            return [f"{_head(first)}{_LOW[first & 0x3FF]}{chance}"]
         ids: list[str] = []
-        while len(ids) < count:
-            done = len(ids)
-            head, low = divmod(first + done, 1024)
-            # Version 7 before the 12 high bits of the counter, variant 10 before its 10 low bits and what is random.
-            stamp = f"{head >> 12:012x}7{head & 0xFFF:03x}"
-            lows = _LOW[low : low + count - done]
-            ids += [f"{stamp}{digits}{chance[13 * at : 13 * at + 13]}" for at, digits in enumerate(lows, done)]
+        while (done := len(ids)) < count:
+            # As many as share all but the lowest bits of the counter.
+            head, low = _head(first + done), (first + done) & 0x3FF
+            ids += [f"{head}{lows}{chance[13 * at : 13 * at + 13]}" for at, lows in enumerate(_LOW[low : low + count - done], done)]
         return ids
 
     def _chance(self, digits: int) -> str:
@@ -186,7 +187,13 @@ class UuidV7:
         return drawn
 
 
+def _head(stamp: int) -> str:
+    """Return the milliseconds, version 7, and the 12 high bits of the counter."""
+    return f"{stamp >> 22:012x}7{(stamp >> 10) & 0xFFF:03x}"
+
+
 _LOW = [f"{0x800 | low:03x}" for low in range(1024)]
+"""Variant 10 before the counter's 10 low bits, which what is random follows."""
 
 
 @cache

@@ -8,7 +8,8 @@ import pytest
 
 from rota.model.settings import Settings
 from rota.stores.sqlite import SqliteStore
-from rota.stores.sqlite.statements import candidates, statements
+from rota.stores.sqlite.connection import Db
+from rota.stores.sqlite.statements import candidates, compiled, statements
 from tests.stores.desk import Desk
 from tests.stores.filling import TYPES, fill, fill_schedules
 from tests.stores.timekeeper import Timekeeper
@@ -27,6 +28,7 @@ def plans(tmp_path_factory):
     raw.execute(MANY_SCHEDULES, (schedule_id,))
     raw.execute(MANY_OCCURRENCES)
     raw.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    Db(raw)  # gives it the functions of ours that statements call
     yield raw
     raw.close()
 
@@ -351,7 +353,7 @@ FRAGMENTS = {
     *("token_columns", "hooked_columns", "is_told", "endpoint_columns", "is_open", "delivery_columns", "of_state"),
     *("candidates", "candidates_slim", "candidates_arm", "claimed_columns", "claimed_head", "claimed_rest", "checkpoint_before"),
     *("job_columns", "watched_columns", "worker_columns"),
-    *("new_columns", "new_values", "template_columns", "this_template", "find", "newest", "size", "made", "matching"),
+    *("tail", "new_columns", "new_values", "template_columns", "this_template", "find", "newest", "size", "made", "matching"),
     *("schedule_columns", "due_columns", "due_surroundings", "occurrence_columns", "occurrence_filter", "occurrence_outcome"),
 }
 
@@ -367,3 +369,15 @@ def test_no_statement_scans_jobs_or_runs_but_the_counts_for_people(raw):
 def test_one_name_stands_for_one_statement():
     assert len(statements()) > 60
     assert all(text for text in statements().values())
+
+
+def test_parameters_are_numbered_as_sqlite_itself_finds_them(raw):
+    for name, text in statements().items():
+        if name in FRAGMENTS or name.startswith("source_"):
+            continue
+        cursor = raw.cursor()
+        cursor.execute(f"EXPLAIN {text}", Anything())
+        what = compiled(text)
+        assert what.names == cursor.bindings_names, name
+        cursor.execute(f"EXPLAIN {what.text}", [None] * len(what.names))
+        assert len(cursor.bindings_names) == len(what.names), name

@@ -16,7 +16,7 @@ import msgspec
 from rota.errors import IllegalMove, InvalidParams, RotaError, StoreBusy, StoreError, StoreMoved, StoreUnavailable, StoreUnusable
 from rota.model.values import Claimed, Instant
 from rota.stores.relational.copying import WORDS
-from rota.stores.sqlite.statements import candidates, candidates_slim, over_source, statements
+from rota.stores.sqlite.statements import candidates, candidates_slim, over_source, statement
 
 ARMS_MAX = 200
 """SQLite joins at most 500 SELECTs; more types than this are asked for in several queries."""
@@ -34,7 +34,7 @@ _numbers = msgspec.json.Decoder(list[int])
 class Db:
     """One connection and the named statements on it: see `rota.stores.relational.db`."""
 
-    __slots__ = ("_sql", "raw")
+    __slots__ = ("_told", "raw")
     conflict: tuple[type[Exception], ...] = (apsw.ConstraintError,)
     ends_apart = False
     unwritable: tuple[type[Exception], ...] = (apsw.ConstraintError, apsw.SQLError, apsw.TooBigError, ValueError, TypeError, KeyError)
@@ -42,16 +42,29 @@ class Db:
     def __init__(self, raw: apsw.Connection) -> None:
         """Wrap an open connection."""
         self.raw = raw
-        self._sql = statements()
+        self._told = 0
+        raw.create_scalar_function("told", self._tell, 1)  # type: ignore[arg-type] # it is called with the one value
+
+    def _tell(self, value: int) -> int:
+        """Take note of a value that a statement comes by."""
+        self._told = value
+        return value
+
+    def add_at_once(self, values: dict[str, Any]) -> tuple[int, int]:
+        """Run `insert_job_at_once`, and return the number and the position that it gave."""
+        what = statement("insert_job_at_once")
+        self.raw.execute(what.text, what.values(values))
+        return self.raw.last_insert_rowid(), self._told
 
     def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run a named statement and return its rows."""
-        return list(self.raw.execute(self._sql[name], values))
+        what = statement(name)
+        return list(self.raw.execute(what.text, what.values(values)))
 
     def row(self, name: str, /, **values: Any) -> tuple[Any, ...] | None:
         """Run a named statement and return its first row."""
         # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
-        rows = list(self.raw.execute(self._sql[name], values))
+        rows = self.rows(name, **values)
         return rows[0] if rows else None
 
     def value(self, name: str, /, **values: Any) -> Any:
@@ -61,16 +74,19 @@ class Db:
 
     def change(self, name: str, /, **values: Any) -> int:
         """Run a named statement and return how many rows it changed."""
-        self.raw.execute(self._sql[name], values)
+        what = statement(name)
+        self.raw.execute(what.text, what.values(values))
         return self.raw.changes()
 
     def along(self, name: str, source: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run a named statement over one of its sources."""
-        return list(self.raw.execute(over_source(name, source), values))
+        what = over_source(name, source)
+        return list(self.raw.execute(what.text, what.values(values)))
 
     def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
         """Run a statement that adds jobs; SQLite numbers them one after the other."""
-        self.raw.execute(self._sql[name], values)
+        what = statement(name)
+        self.raw.execute(what.text, what.values(values))
         last = self.raw.last_insert_rowid()
         return range(last - count + 1, last + 1)
 
@@ -80,7 +96,8 @@ class Db:
 
     def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         """Add jobs one after the other: no answer is waited for between two."""
-        self.raw.executemany(self._sql["insert_job"], rows)
+        what = statement("insert_job")
+        self.raw.executemany(what.text, map(what.values, rows))
         last = self.raw.last_insert_rowid()
         return range(last - len(rows) + 1, last + 1)
 

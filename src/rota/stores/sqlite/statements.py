@@ -2,9 +2,41 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from functools import cache
+from operator import itemgetter
+from typing import Any
+
+import msgspec
 
 from rota.stores.relational.statements import load
+
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """One statement with its parameters numbered: the driver would look each name up, at every call, and takes twice as long for it."""
+
+    text: str
+    names: tuple[str, ...]
+    values: Callable[[dict[str, Any]], Sequence[Any]]
+    """Puts values that are given by name into the parameters' order."""
+
+
+@cache
+def statement(name: str) -> Statement:
+    """Return a statement by its name."""
+    return compiled(statements()[name])
+
+
+def compiled(text: str) -> Statement:
+    """Give the parameters of a text numbers, the same name the same number."""
+    names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
+    numbered = _PARAMETER.sub(lambda match: f"?{names.index(match[1]) + 1}", text)
+    if len(names) > 1:
+        return Statement(numbered, names, itemgetter(*names))
+    return Statement(numbered, names, lambda values: [values[name] for name in names])
 
 
 @cache
@@ -14,10 +46,10 @@ def statements() -> dict[str, str]:
 
 
 @cache
-def over_source(statement: str, source: str) -> str:
+def over_source(name: str, source: str) -> Statement:
     """Return a statement over one source, put together from the pieces in reads.sql."""
     text = statements()
-    return text[statement].replace("{source}", text[f"source_{source}"])
+    return compiled(text[name].replace("{source}", text[f"source_{source}"]))
 
 
 @cache

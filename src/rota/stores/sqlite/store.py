@@ -47,9 +47,9 @@ class SqliteStore(Base, RelationalStore):
 
         def add(db: Db) -> Enqueued | None:
             try:
-                return queue.added_at_once(row, db.rows("insert_job_at_once", **values))
+                return queue.added_at_once(row, [db.add_at_once(values)])
             except db.conflict:
-                # It is there already, most likely: the way that looks at each will say.
+                # The gate is shut, or it is there already: the way that looks at each will say.
                 return None
 
         return self._writer.at_once(add)

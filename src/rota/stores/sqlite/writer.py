@@ -90,7 +90,10 @@ class Writer:
             return None
         try:
             self._ready(patient=False)
-            return self._patiently(lambda: statement(self._db), patient=False)
+            try:
+                return statement(self._db)
+            except apsw.BusyError:
+                return self._patiently(lambda: statement(self._db), patient=False)
         except apsw.Error as error:
             raise translate(error, self._path) from error
         finally:

@@ -123,7 +123,9 @@ class Submitting(Declaring):
         if self._registry.undeclared:
             self._declare_scheduled()
         given = (priority, run_at, unique_key, depends_on, on_parent_failure, max_retries, timeout, queue_ttl, webhook, job_id, meta)
-        if given == NOTHING:
+        plain = given == NOTHING
+        build: Callable[[], NewRow]
+        if plain:
             build = partial(self._submit.plain, name, params, store, who)
         else:
             new = NewJob(
@@ -144,7 +146,7 @@ class Submitting(Declaring):
             build = partial(self._submit.one, new, store, who)
         if transaction is not None:
             transaction = store.join(transaction)
-        row, now, enqueued = self._enqueue(build, store, transaction, who)
+        row, now, enqueued = self._enqueue(build, store, transaction, who, plain=plain)
         if transaction is None:
             self._poke()
         if enqueued.existing:
@@ -153,11 +155,14 @@ class Submitting(Declaring):
         written = store.job(enqueued.job_id, transaction=transaction) if row.depends_on else None
         return written or job_of(row, enqueued, now)
 
-    def _enqueue(self, build: Callable[[], NewRow], store: Store, transaction: Any, who: Actor) -> tuple[NewRow, Instant, Enqueued]:
+    def _enqueue(
+        self, build: Callable[[], NewRow], store: Store, transaction: Any, who: Actor, *, plain: bool
+    ) -> tuple[NewRow, Instant, Enqueued]:
         """Write one row; if the definitions it was built from have changed meanwhile, build it anew."""
         while True:
             row = build()
-            now = self._clock.now()
+            # A plain job is due when it was made: the clock is read once.
+            now = row.run_at if plain else self._clock.now()
             try:
                 return row, now, store.enqueue([row], now=now, definitions=self._registry.version, transaction=transaction)[0]
             except DefinitionsChanged:

@@ -132,7 +132,7 @@ CREATE TABLE jobs (
     organization_id     TEXT NOT NULL,
     template_id         BLOB,
     job_type            TEXT NOT NULL CHECK (length(job_type) BETWEEN 1 AND 255),
-    origin              TEXT NOT NULL DEFAULT 'api' CHECK (origin IN ('api', 'direct', 'schedule', 'group')),
+    origin              TEXT NOT NULL DEFAULT 'api' CHECK (origin = 'api' OR origin IN ('direct', 'schedule', 'group')),
     root_id             BLOB NOT NULL,
     retry_of            BLOB REFERENCES jobs (job_id),
     attempt             INTEGER NOT NULL DEFAULT 1 CHECK (attempt >= 1),
@@ -172,7 +172,8 @@ CREATE TABLE jobs (
     cancel_requested_by TEXT,
     ended_by            TEXT,
     reason              TEXT,
-    error_type          TEXT CHECK (error_type IN ('transient', 'permanent', 'timeout', 'crash', 'interrupted', 'dependency')),
+    error_type          TEXT CHECK (error_type IS NULL
+                                    OR error_type IN ('transient', 'permanent', 'timeout', 'crash', 'interrupted', 'dependency')),
     CHECK (CASE status
                WHEN 'PENDING' THEN finished_at IS NULL AND started_at IS NULL AND held IS NULL
                WHEN 'QUEUED' THEN finished_at IS NULL AND started_at IS NULL AND queued_at IS NOT NULL AND blockers = 0

@@ -103,7 +103,7 @@ SELECT {columns}, r.progress, r.progress_message, picked.total, picked.looked
 SELECT lower(hex(j.job_id)), lower(hex(j.root_id)), r.number, j.attempt, j.job_type, j.organization_id, j.finished_at,
        coalesce(j.reason, (SELECT substr(e.error, 1, 500) FROM job_runs AS e WHERE e.job_number = j.number))
   FROM (SELECT number FROM jobs INDEXED BY jobs_unhappy
-         WHERE status IN ('FAILED', 'TIMED_OUT', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED') AND status = 'DEAD_LETTER'
+         WHERE status = 'DEAD_LETTER'
          ORDER BY number DESC LIMIT :look) AS picked
  CROSS JOIN jobs AS j ON j.number = picked.number CROSS JOIN jobs AS r ON r.job_id = j.root_id
  WHERE j.finished_at >= :since AND (:organization_id IS NULL OR j.organization_id = :organization_id) AND (:owner IS NULL OR j.owner = :owner)

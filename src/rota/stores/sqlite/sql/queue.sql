@@ -3,12 +3,11 @@
 -- name: position_base
 -- The highest position that counts for a newcomer: its organization's own tail or, while anything is queued at this
 -- priority, the clock (the highest position claimed there). NULL: nothing is queued at this priority.
-SELECT CASE WHEN EXISTS (SELECT 1 FROM jobs WHERE status = 'QUEUED' AND priority = :priority)
-            THEN max(coalesce((SELECT max(position) FROM jobs
-                                WHERE status = 'QUEUED' AND priority = :priority AND organization_id = :organization_id),
-                              coalesce((SELECT position FROM queue_clock WHERE priority = :priority), 0)),
-                     coalesce((SELECT position FROM queue_clock WHERE priority = :priority), 0))
-       END;
+SELECT CASE WHEN EXISTS (SELECT 1 FROM jobs WHERE status = 'QUEUED' AND priority = :priority) THEN {tail} END;
+
+-- name: tail
+max(coalesce((SELECT max(position) FROM jobs WHERE status = 'QUEUED' AND priority = :priority AND organization_id = :organization_id), 0),
+    coalesce((SELECT position FROM queue_clock WHERE priority = :priority), 0))
 
 -- name: clock_reset
 DELETE FROM queue_clock WHERE priority = :priority;
@@ -31,14 +30,16 @@ VALUES (:number, :ids, :ids, :params, :position, {new_values});
 -- name: insert_job_at_once
 -- The common case of one job: gate, position and row in one statement, which is its own transaction. It writes only if nothing
 -- needs a second look: the definitions are those the caller read, no limit is set, the newest number was not deleted, and
--- the priority is not empty.
+-- the priority is not empty. Otherwise there is no position, which is refused. For a SELECT with a WHERE, and for RETURNING, SQLite would
+-- make a table of one row first; `told` is ours, and tells the position.
 INSERT INTO jobs (job_id, root_id, params, position, {new_columns})
-SELECT :ids, :ids, :params, ({position_base}) + :gap, {new_values}
- WHERE (SELECT value FROM meta WHERE key = 'definitions_version') = :definitions
-   AND (SELECT max_queued FROM organizations WHERE organization_id = :organization_id) IS NULL
-   AND (SELECT value FROM meta WHERE key = 'number_floor') < (SELECT max(number) FROM jobs)
-   AND EXISTS (SELECT 1 FROM jobs WHERE status = 'QUEUED' AND priority = :priority)
-RETURNING number, position;
+VALUES (:ids, :ids, :params,
+        CASE WHEN (SELECT value FROM meta WHERE key = 'definitions_version') = :definitions
+              AND (SELECT max_queued FROM organizations WHERE organization_id = :organization_id) IS NULL
+              AND (SELECT value FROM meta WHERE key = 'number_floor') < (SELECT max(number) FROM jobs)
+              AND EXISTS (SELECT 1 FROM jobs WHERE status = 'QUEUED' AND priority = :priority)
+             THEN told({tail} + :gap) END,
+        {new_values});
 
 -- name: new_columns
 organization_id, template_id, job_type, origin, status, blockers, priority, run_at, expires_at, unique_key, job_hash, group_id,

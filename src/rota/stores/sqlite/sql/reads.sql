@@ -81,7 +81,9 @@ INDEXED BY jobs_group WHERE j.group_id = :group_id
 INDEXED BY jobs_occurrence WHERE j.schedule_id IS NOT NULL AND j.schedule_id = :schedule_id
 
 -- name: source_status
-INDEXED BY jobs_unhappy WHERE j.status IN ('FAILED', 'TIMED_OUT', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED') AND j.status = :status
+INDEXED BY jobs_unhappy
+ WHERE (j.status = 'FAILED' OR j.status = 'TIMED_OUT' OR j.status = 'DEAD_LETTER' OR j.status = 'SKIPPED' OR j.status = 'CANCELLED')
+   AND j.status = :status
 
 -- name: source_running
 INDEXED BY jobs_running WHERE j.status = 'RUNNING'
