@@ -19,12 +19,12 @@ STRETCH = 8
 _encode = msgspec.json.Encoder().encode
 
 
-def at_once(row: NewRow, now: Instant, definitions: int) -> dict[str, Any] | None:
+def at_once(row: NewRow, now: Instant, definitions: int, *, keyed: bool = False) -> dict[str, Any] | None:
     """Return the values of `insert_job_at_once` for one plain job; None for one that needs a second look.
 
-    That statement writes nothing where something else needs one: `added_at_once` is None then.
+    That statement writes nothing where something else needs one. `keyed`: an id or a key that is taken is something else, too.
     """
-    if row.run_at > now or not is_plain(row):
+    if row.run_at > now or not (is_single(row) if keyed else is_plain(row)):
         return None
     return _of_all(row, now, waits=False) | {
         "ids": bytes.fromhex(row.job_id),

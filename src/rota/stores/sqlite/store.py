@@ -41,7 +41,8 @@ class SqliteStore(Base, RelationalStore):
         return super().enqueue(rows, now=now, definitions=definitions, transaction=transaction, place=place)
 
     def _add_at_once(self, row: NewRow, now: Instant, definitions: int) -> Enqueued | None:
-        values = queue.at_once(row, now, definitions)
+        # While a statement writes nobody else does: whoever has its key already has committed, and the index refuses it.
+        values = queue.at_once(row, now, definitions, keyed=True)
         if values is None:
             return None
 
