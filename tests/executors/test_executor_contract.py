@@ -1,7 +1,9 @@
 """What every executor does, whatever it runs handlers on."""
 
+import importlib
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from rota.errors import InvalidOption
 from rota.executors import build
 from rota.executors.invoke import inside_handler
+from rota.executors.waiting import take_all
 from rota.model.decide import Completed, Failed, Interrupted, Skipped, Snoozed, Stopped, TimedOut
 
 PLACES = ["inline", "thread", "async", "process"]
@@ -360,3 +363,28 @@ def test_nothing_is_reported_after_closing(make_rig, place):
         rig.until_exists("mark")
     rig.until(lambda: rig.executor.occupied() == 0, ticking=False)
     assert rig.ear.ends == []
+
+
+def test_jobs_that_wait_are_not_forgotten_when_a_cancellation_comes_just_too_late(busy_rig, monkeypatch):
+    """Who looks for a job takes all out of the queue for a moment: in that moment handlers end, and find nothing to go on with."""
+    rig = busy_rig
+    first = rig.submit("until_file", started=rig.path("started"), go=rig.path("go"))
+    rig.until_exists("started")
+    rest = [rig.submit("nothing") for _ in range(3)]
+    module = importlib.import_module(type(rig.executor).__module__)
+    take_one, taken = module.take_one, []
+
+    def overtaken(waiting, number):
+        taken.extend(take_all(waiting))
+        Path(rig.path("go")).touch()
+        rig.end_of(first)
+        rig.until(lambda: rig.executor.occupied() == 0)
+        time.sleep(0.05)  # until it rests
+        waiting.extend(taken)
+        return take_one(waiting, number)
+
+    monkeypatch.setattr(module, "take_one", overtaken)
+    rig.executor.cancel(first.number)
+    assert taken == rest
+    for job in rest:
+        assert rig.end_of(job).outcome == Completed(None)

@@ -71,8 +71,9 @@ class AsyncExecutor:
     def cancel(self, number: int) -> None:
         """Drop a waiting job, or cancel its task."""
         job = take_one(self._waiting, number)
+        # Found or not: the loop may have come by meanwhile, and seen nothing waiting.
+        self._post(self._fill)
         if job is not None:
-            self._post(self._fill)
             self._equipment.sink.ended(Ended(job, Stopped(), self._clock.now(), 0.0))
         else:
             # The loop may be about to start it: what is posted comes after.

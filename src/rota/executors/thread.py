@@ -80,8 +80,9 @@ class ThreadExecutor:
     def cancel(self, number: int) -> None:
         """Drop a waiting job, or tell a running one through its Context."""
         job = take_one(self._waiting, number)
+        # Found or not: threads that came by meanwhile saw nothing waiting, and rest.
+        self._nudge()
         if job is not None:
-            self._nudge()
             self._equipment.sink.ended(Ended(job, Stopped(), self._clock.now(), 0.0))
             return
         # A thread may have popped the job and not entered it yet: it looks here after entering, we look there after noting.

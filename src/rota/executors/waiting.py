@@ -18,7 +18,10 @@ def take_all(waiting: deque[Claimed]) -> list[Claimed]:
 
 
 def take_one(waiting: deque[Claimed], number: int) -> Claimed | None:
-    """Take one job out of the middle; the others keep their order. Workers may find the deque empty for a moment."""
+    """Take one job out of the middle; the others keep their order.
+
+    Workers may find the deque empty for a moment, also if the job is not found in the end: wake them in any case.
+    """
     if not any(job.number == number for job in tuple(waiting)):
         return None
     jobs = take_all(waiting)

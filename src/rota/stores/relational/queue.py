@@ -26,12 +26,10 @@ def at_once(row: NewRow, now: Instant, definitions: int, *, keyed: bool = False)
     """
     if row.run_at > now or not (is_single(row) if keyed else is_plain(row)):
         return None
-    return _of_all(row, now, waits=False) | {
-        "ids": bytes.fromhex(row.job_id),
-        "params": row.params,
-        "definitions": definitions,
-        "gap": GAP,
-    }
+    values = _of_all(row, now, waits=False)
+    values["ids"], values["params"] = bytes.fromhex(row.job_id), row.params
+    values["definitions"], values["gap"] = definitions, GAP
+    return values
 
 
 def added_at_once(row: NewRow, added: list[tuple[int, int]]) -> Enqueued | None:
