@@ -107,6 +107,7 @@ def test_sessions_that_are_ended_again_and_again_cost_a_moment_and_hints_work_wh
         some_executions(stage, 20)
         assert ended > 45
         producer.send(signal.SIGTERM)
+        assert producer.ends(within=30) == 0
         stage.drained()
         eventually(lambda: len(raw.execute(f"{SESSIONS} AND query LIKE 'LISTEN%%'", (database,)).fetchall()) == 2, what="two that listen")
     with closing(Rota(stage.database)) as rota:
