@@ -18,3 +18,25 @@ BEGIN
     SELECT CASE WHEN NEW.status NOT IN ('PENDING', 'QUEUED') THEN RAISE(ABORT, 'illegal move: a job is born PENDING or QUEUED')
                 ELSE RAISE(ABORT, 'a successor follows the ended tail of its own chain') END;
 END;
+
+-- In a trigger the table for an IN is made anew for each row: the usual ways come first, and by themselves.
+DROP TRIGGER jobs_move;
+CREATE TRIGGER jobs_move BEFORE UPDATE OF status ON jobs
+WHEN NEW.status <> OLD.status
+ AND NOT CASE OLD.status
+             WHEN 'RUNNING' THEN NEW.status = 'COMPLETED' OR NEW.status IN ('FAILED', 'TIMED_OUT', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED')
+             WHEN 'QUEUED' THEN NEW.status = 'RUNNING' OR NEW.status IN ('SKIPPED', 'CANCELLED')
+             WHEN 'PENDING' THEN NEW.status = 'QUEUED' OR NEW.status IN ('SKIPPED', 'CANCELLED')
+             ELSE false
+         END
+BEGIN
+    SELECT RAISE(ABORT, 'illegal move of a job: see the table of legal moves');
+END;
+
+-- As it was, but younger than jobs_move: the youngest speaks first, and this one says it better.
+DROP TRIGGER jobs_ended;
+CREATE TRIGGER jobs_ended BEFORE UPDATE ON jobs
+WHEN OLD.finished_at IS NOT NULL
+BEGIN
+    SELECT RAISE(ABORT, 'a job that has ended cannot change');
+END;
