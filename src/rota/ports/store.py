@@ -183,7 +183,7 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
         """
 
     def pour(self, rows: Sequence[NewRow], *, now: Instant, definitions: int, place: Place) -> bool:
-        """Add jobs that `side_by_side` allows, all or none, as `enqueue` does, but tell nothing of each: that is half of what it takes.
+        """Add jobs that `side_by_side` allows, all or none, as `enqueue` does, but tell nothing of each, which costs less.
 
         False: nothing was written, and something needs the look at each that `enqueue` takes.
         """

@@ -125,17 +125,17 @@ def standing(db: Db, rows: Sequence[NewRow]) -> dict[int, Enqueued | None]:
     ids = [row.job_id for row in rows]
     keys = [(row.organization_id, row.job_type, row.unique_key) for row in rows]
     seen: set[object] = set()
-    standing: dict[int, Enqueued | None] = {}
+    there: dict[int, Enqueued | None] = {}
     for at, (job_id, key) in enumerate(zip(ids, keys, strict=True)):
         if job_id in seen or key in seen:
-            standing[at] = None
+            there[at] = None
         seen |= {job_id} if key[2] is None else {job_id, key}
     for at, by_key, *same in sorted(db.rows("standing", ids=bytes.fromhex("".join(ids)), keys=_encode(keys).decode())):
         if not by_key:
             _refuse_other(rows[at], same)
-        if standing.get(at) is None:
-            standing[at] = _existing(same)
-    return standing
+        if there.get(at) is None:
+            there[at] = _existing(same)
+    return there
 
 
 def found(db: Db, row: NewRow) -> Enqueued | None:
@@ -198,8 +198,8 @@ def add_plain(db: Db, rows: Sequence[NewRow], now: Instant, number: int | None =
 
 def pour(db: Db, rows: Sequence[NewRow], now: Instant, base: int) -> None:
     """Write rows that stand in line behind a position."""
-    stretches = [list(same) for _, same in groupby(rows, key=shape)]
-    if len(stretches) > 1:
+    alike = shape(rows[0])
+    if any(shape(row) != alike for row in rows):
         add_plain(db, rows, now, base=base)
         return
     # The way of most: of rows of one shape it is not even asked which numbers they were given.

@@ -16,7 +16,7 @@ import msgspec
 from rota.errors import IllegalMove, InvalidParams, RotaError, StoreBusy, StoreError, StoreMoved, StoreUnavailable, StoreUnusable
 from rota.model.values import Claimed, Instant
 from rota.stores.relational.copying import WORDS
-from rota.stores.sqlite.statements import candidates, candidates_slim, over_source, statement
+from rota.stores.sqlite.statements import Statement, candidates, candidates_slim, over_source, statement
 
 ARMS_MAX = 200
 """SQLite joins at most 500 SELECTs; more types than this are asked for in several queries."""
@@ -50,16 +50,17 @@ class Db:
         self._told = value
         return value
 
+    def _run(self, what: Statement, values: dict[str, Any]) -> apsw.Cursor:
+        return self.raw.execute(what.text, what.values(values))
+
     def add_at_once(self, values: dict[str, Any]) -> tuple[int, int]:
         """Run `insert_job_at_once`, and return the number and the position that it gave."""
-        what = statement("insert_job_at_once")
-        self.raw.execute(what.text, what.values(values))
+        self._run(statement("insert_job_at_once"), values)
         return self.raw.last_insert_rowid(), self._told
 
     def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run a named statement and return its rows."""
-        what = statement(name)
-        return list(self.raw.execute(what.text, what.values(values)))
+        return list(self._run(statement(name), values))
 
     def row(self, name: str, /, **values: Any) -> tuple[Any, ...] | None:
         """Run a named statement and return its first row."""
@@ -74,19 +75,16 @@ class Db:
 
     def change(self, name: str, /, **values: Any) -> int:
         """Run a named statement and return how many rows it changed."""
-        what = statement(name)
-        self.raw.execute(what.text, what.values(values))
+        self._run(statement(name), values)
         return self.raw.changes()
 
     def along(self, name: str, source: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run a named statement over one of its sources."""
-        what = over_source(name, source)
-        return list(self.raw.execute(what.text, what.values(values)))
+        return list(self._run(over_source(name, source), values))
 
     def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
         """Run a statement that adds jobs; SQLite numbers them one after the other."""
-        what = statement(name)
-        self.raw.execute(what.text, what.values(values))
+        self._run(statement(name), values)
         last = self.raw.last_insert_rowid()
         return range(last - count + 1, last + 1)
 
