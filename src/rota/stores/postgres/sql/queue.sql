@@ -93,14 +93,17 @@ SELECT hex(l.job_id), hex(l.root_id), l.number, l.status, l.position FROM job_li
 
 -- name: standing
 -- Which rows are there already, counted from 0, by id (0) or by key (1), and what stands there: same_id and key_holder for many.
--- :ids holds an id for each, :keys is a JSON array of [organization, type, key or null].
+-- :ids holds an id for each, :keys is a JSON array of [organization, type, key or null]. Each is looked up by itself: who joins
+-- may walk every key there is, where the server believes there are few.
 SELECT e.place - 1, 0, hex(j.job_id), hex(j.root_id), j.number, j.status, j.position, j.job_type, j.organization_id
   FROM unnest(:ids) WITH ORDINALITY AS e (job_id, place) JOIN jobs AS j ON j.job_id = ANY (ARRAY[e.job_id])
  UNION ALL
 SELECT e.place - 1, 1, hex(l.job_id), hex(l.root_id), l.number, l.status, l.position, l.job_type, l.organization_id
-  FROM json_array_elements(:keys::json) WITH ORDINALITY AS e (value, place)
-  JOIN job_live AS l ON l.unique_key IS NOT NULL AND l.organization_id = e.value ->> 0 AND l.job_type = e.value ->> 1
-                    AND md5(l.unique_key) = md5(e.value ->> 2);
+  FROM json_array_elements(:keys::json) WITH ORDINALITY AS e (value, place) CROSS JOIN LATERAL (
+       SELECT * FROM job_live
+        WHERE unique_key IS NOT NULL AND organization_id = e.value ->> 0 AND job_type = e.value ->> 1
+          AND md5(unique_key) = md5(e.value ->> 2)
+        LIMIT 1) AS l;
 
 -- name: same_id
 SELECT hex(job_id), hex(root_id), number, status, position, job_type, organization_id FROM jobs WHERE job_id = :job_id;
