@@ -1,4 +1,4 @@
--- A lone job is added by one statement, and whatever SQLite does before each row counts.
+-- A lone job is added by one statement, and every job starts and ends by one: whatever SQLite does for each row counts.
 
 -- Not IN: of more than two words SQLite makes a table first, for each statement that adds a job.
 DROP INDEX jobs_unhappy;
@@ -19,17 +19,45 @@ BEGIN
                 ELSE RAISE(ABORT, 'a successor follows the ended tail of its own chain') END;
 END;
 
--- In a trigger the table for an IN is made anew for each row: the usual ways come first, and by themselves. What has ended is refused by
--- jobs_ended, whatever is to change.
+-- What follows each start and end comes AFTER it: where a trigger comes before, SQLite looks for the row and reads all of it once more.
+-- The usual moves pass by two comparisons: the table that an IN of several words needs is made for each row, even behind an OR.
 DROP TRIGGER jobs_move;
-CREATE TRIGGER jobs_move BEFORE UPDATE OF status ON jobs
-WHEN NEW.status <> OLD.status AND OLD.finished_at IS NULL
- AND NOT CASE OLD.status
-             WHEN 'RUNNING' THEN NEW.status = 'COMPLETED' OR NEW.status IN ('FAILED', 'TIMED_OUT', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED')
-             WHEN 'QUEUED' THEN NEW.status = 'RUNNING' OR NEW.status IN ('SKIPPED', 'CANCELLED')
-             WHEN 'PENDING' THEN NEW.status = 'QUEUED' OR NEW.status IN ('SKIPPED', 'CANCELLED')
-             ELSE false
-         END
+CREATE TRIGGER jobs_move AFTER UPDATE OF status ON jobs
+WHEN NOT (OLD.status = 'RUNNING' AND NEW.status = 'COMPLETED') AND NOT (OLD.status = 'QUEUED' AND NEW.status = 'RUNNING')
+ AND NEW.status <> OLD.status AND OLD.finished_at IS NULL
 BEGIN
-    SELECT RAISE(ABORT, 'illegal move of a job: see the table of legal moves');
+    SELECT RAISE(ABORT, 'illegal move of a job: see the table of legal moves')
+     WHERE NOT CASE OLD.status
+                   WHEN 'RUNNING' THEN NEW.status IN ('COMPLETED', 'FAILED', 'TIMED_OUT', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED')
+                   WHEN 'QUEUED' THEN NEW.status IN ('RUNNING', 'SKIPPED', 'CANCELLED')
+                   ELSE NEW.status IN ('QUEUED', 'SKIPPED', 'CANCELLED')
+               END;
+END;
+
+DROP TRIGGER jobs_run_first;
+CREATE TRIGGER jobs_run_first AFTER UPDATE OF status ON jobs
+WHEN NEW.status = 'RUNNING' AND NOT EXISTS (SELECT 1 FROM job_runs WHERE job_number = NEW.number)
+BEGIN
+    SELECT RAISE(ABORT, 'a job cannot be RUNNING without a run');
+END;
+
+DROP TRIGGER jobs_ended;
+CREATE TRIGGER jobs_ended AFTER UPDATE ON jobs
+WHEN OLD.finished_at IS NOT NULL
+BEGIN
+    SELECT RAISE(ABORT, 'a job that has ended cannot change');
+END;
+
+DROP TRIGGER jobs_started_once;
+CREATE TRIGGER jobs_started_once AFTER UPDATE OF started_at, worker_id ON jobs
+WHEN OLD.started_at IS NOT NULL
+BEGIN
+    SELECT RAISE(ABORT, 'a job starts once');
+END;
+
+DROP TRIGGER runs_ended;
+CREATE TRIGGER runs_ended AFTER UPDATE ON job_runs
+WHEN OLD.status IS NOT NULL
+BEGIN
+    SELECT RAISE(ABORT, 'a run that has ended cannot change');
 END;
