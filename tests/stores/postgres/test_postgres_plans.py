@@ -63,7 +63,9 @@ SELECT s.schedule_id, i * 60000000, i * 60000000, 'MISSED', 0 FROM schedules AS 
 def raw(request, plans):
     """The plans must not depend on when the server last looked at what the tables hold."""
     if request.param == "never analyzed":
-        plans.execute("DELETE FROM pg_statistic WHERE starelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'rota_plans'::regnamespace)")
+        plans.execute(
+            "DELETE FROM pg_statistic WHERE starelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'rota_plans'::regnamespace)"
+        )
     if request.param == "analyzed":
         plans.execute("ANALYZE")
     return plans

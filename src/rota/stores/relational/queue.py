@@ -19,12 +19,12 @@ STRETCH = 8
 _encode = msgspec.json.Encoder().encode
 
 
-def at_once(row: NewRow, now: Instant, definitions: int, *, keyed: bool = False) -> dict[str, Any] | None:
+def at_once(row: NewRow, now: Instant, definitions: int) -> dict[str, Any] | None:
     """Return the values of `insert_job_at_once` for one plain job; None for one that needs a second look.
 
-    That statement writes nothing where something else needs one. `keyed`: an id or a key that is taken is something else, too.
+    That statement writes nothing where something else needs one.
     """
-    if row.run_at > now or not (is_single(row) if keyed else is_plain(row)):
+    if row.run_at > now or not is_plain(row):
         return None
     values = _of_all(row, now, waits=False)
     values["ids"], values["params"] = bytes.fromhex(row.job_id), row.params
@@ -90,7 +90,7 @@ def is_uniform(row: NewRow) -> bool:
 
 def is_single(row: NewRow) -> bool:
     """Say whether nothing but one with the same id or key can stand in a row's way, and nothing else is written with it."""
-    return row.webhook is None and stands_alone(row)
+    return row.webhook is None and not (row.depends_on or _is_tied(row))
 
 
 def stands_alone(row: NewRow) -> bool:

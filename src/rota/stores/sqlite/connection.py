@@ -53,9 +53,9 @@ class Db:
     def _run(self, what: Statement, values: dict[str, Any]) -> apsw.Cursor:
         return self.raw.execute(what.text, what.values(values))
 
-    def add_at_once(self, values: dict[str, Any]) -> tuple[int, int]:
-        """Run `insert_job_at_once`, and return the number and the position that it gave."""
-        self._run(statement("insert_job_at_once"), values)
+    def add_at_once(self, text: str, values: tuple[Any, ...]) -> tuple[int, int]:
+        """Run a statement that adds a job and tells its position: return its number and that."""
+        self.raw.execute(text, values)
         return self.raw.last_insert_rowid(), self._told
 
     def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:

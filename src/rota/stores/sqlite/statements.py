@@ -31,7 +31,8 @@ def statement(name: str) -> Statement:
 
 
 def compiled(text: str) -> Statement:
-    """Give the parameters of a text numbers, the same name the same number."""
+    """Give the parameters of a text numbers, the same name the same number. At every call the driver reads the text: it is kept short."""
+    text = "\n".join(line.strip() for line in text.splitlines())
     names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
     numbered = _PARAMETER.sub(lambda match: f"?{names.index(match[1]) + 1}", text)
     if len(names) > 1:

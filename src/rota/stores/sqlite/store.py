@@ -8,11 +8,10 @@ from typing import Any
 from rota.model.findings import Finding
 from rota.model.values import Enqueued, Instant, NewRow
 from rota.ports.places import Place
-from rota.stores.relational import queue
 from rota.stores.relational.store import RelationalStore
+from rota.stores.sqlite import lone
 from rota.stores.sqlite.base import Base
 from rota.stores.sqlite.checkup import checkup
-from rota.stores.sqlite.connection import Db
 
 
 class SqliteStore(Base, RelationalStore):
@@ -35,22 +34,8 @@ class SqliteStore(Base, RelationalStore):
     ) -> list[Enqueued]:
         """Add jobs, all or none; a lone plain one by one statement that is its own transaction."""
         if transaction is None and len(rows) == 1 and definitions is not None and not self._closed:
-            added = self._add_at_once(rows[0], now, definitions)
+            given = lone.values(rows[0], now, definitions)
+            added = None if given is None else self._writer.at_once(lambda db: lone.add(db, rows[0], given))
             if added is not None:
                 return [added]
         return super().enqueue(rows, now=now, definitions=definitions, transaction=transaction, place=place)
-
-    def _add_at_once(self, row: NewRow, now: Instant, definitions: int) -> Enqueued | None:
-        # While a statement writes nobody else does: whoever has its key already has committed, and the index refuses it.
-        values = queue.at_once(row, now, definitions, keyed=True)
-        if values is None:
-            return None
-
-        def add(db: Db) -> Enqueued | None:
-            try:
-                return queue.added_at_once(row, [db.add_at_once(values)])
-            except db.conflict:
-                # The gate is shut, or it is there already: the way that looks at each will say.
-                return None
-
-        return self._writer.at_once(add)

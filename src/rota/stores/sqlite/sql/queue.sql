@@ -29,17 +29,19 @@ VALUES (:number, :ids, :ids, :params, :position, {new_values});
 
 -- name: insert_job_at_once
 -- The common case of one job: gate, position and row in one statement, which is its own transaction. It writes only if nothing
--- needs a second look: the definitions are those the caller read, no limit is set, the newest number was not deleted, and
--- the priority is not empty. Otherwise there is no position, which is refused. For a SELECT with a WHERE, and for RETURNING, SQLite would
--- make a table of one row first; `told` is ours, and tells the position.
-INSERT INTO jobs (job_id, root_id, params, position, {new_columns})
-VALUES (:ids, :ids, :params,
+-- needs a second look: the definitions are those the caller read, no limit is set, the newest number was not deleted, and the
+-- organization has others waiting at this priority. Otherwise there is no position, which is refused. For a SELECT with a WHERE, and
+-- for RETURNING, SQLite would make a table of one row first; `told` is ours, and tells the position. What is not named is as in a new row.
+INSERT INTO jobs (job_id, root_id, params, position, organization_id, template_id, job_type, origin, status, priority, run_at, expires_at,
+                  unique_key, owner, max_retries, max_crashes, backoff, timeout, executor, meta, created_at, queued_at)
+VALUES (:job_id, :job_id, :params,
         CASE WHEN (SELECT value FROM meta WHERE key = 'definitions_version') = :definitions
               AND (SELECT max_queued FROM organizations WHERE organization_id = :organization_id) IS NULL
               AND (SELECT value FROM meta WHERE key = 'number_floor') < (SELECT max(number) FROM jobs)
-              AND EXISTS (SELECT 1 FROM jobs WHERE status = 'QUEUED' AND priority = :priority)
-             THEN told({tail} + :gap) END,
-        {new_values});
+             THEN told(max((SELECT max(position) FROM jobs WHERE status = 'QUEUED' AND priority = :priority AND organization_id = :organization_id),
+                           coalesce((SELECT position FROM queue_clock WHERE priority = :priority), 0)) + :gap) END,
+        :organization_id, :template_id, :job_type, :origin, 'QUEUED', :priority, :run_at, :expires_at,
+        :unique_key, :owner, :max_retries, :max_crashes, :backoff, :timeout, :executor, :meta, :now, :now);
 
 -- name: new_columns
 organization_id, template_id, job_type, origin, status, blockers, priority, run_at, expires_at, unique_key, job_hash, group_id,
