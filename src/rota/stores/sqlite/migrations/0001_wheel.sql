@@ -127,6 +127,8 @@ CREATE TABLE workers (
 CREATE INDEX workers_live ON workers (worker_id) WHERE ended_at IS NULL;
 
 CREATE TABLE jobs (
+    -- What triggers ask for stands among the first 32 columns: of a later one SQLite's mask knows only "all of them", and every start and
+    -- end would read the whole row for it. What may be large stands last: nothing else is then on an overflow page.
     number              INTEGER PRIMARY KEY,                     -- never given twice to a first attempt: see jobs_numbered_once
     job_id              BLOB NOT NULL UNIQUE CHECK (length(job_id) = 16),
     organization_id     TEXT NOT NULL,
@@ -146,9 +148,14 @@ CREATE TABLE jobs (
     position            INTEGER NOT NULL DEFAULT 0,
     run_at              INTEGER NOT NULL,
     expires_at          INTEGER,
+    created_at          INTEGER NOT NULL,
+    queued_at           INTEGER,
+    started_at          INTEGER,
+    finished_at         INTEGER,
+    worker_id           BLOB,
+    cancel_requested_at INTEGER,
     unique_key          TEXT CHECK (length(unique_key) BETWEEN 1 AND 1024),
     job_hash            BLOB,
-    params              TEXT NOT NULL DEFAULT '{}',
     schedule_id         BLOB,
     due_at              INTEGER,
     group_id            BLOB REFERENCES job_groups,
@@ -157,30 +164,23 @@ CREATE TABLE jobs (
     run_as              TEXT,
     max_retries         INTEGER NOT NULL CHECK (max_retries >= 0),
     max_crashes         INTEGER NOT NULL CHECK (max_crashes >= 1),
-    backoff             TEXT NOT NULL,
     timeout             REAL NOT NULL CHECK (timeout >= 0),
     executor            TEXT NOT NULL,
     target_node         TEXT,
     shard               TEXT,
-    meta                TEXT,
-    created_at          INTEGER NOT NULL,
-    queued_at           INTEGER,
-    started_at          INTEGER,
-    finished_at         INTEGER,
-    worker_id           BLOB,
-    cancel_requested_at INTEGER,
     cancel_requested_by TEXT,
     ended_by            TEXT,
-    reason              TEXT,
     error_type          TEXT CHECK (error_type IS NULL
                                     OR error_type IN ('transient', 'permanent', 'timeout', 'crash', 'interrupted', 'dependency')),
-    CHECK (CASE status
-               WHEN 'PENDING' THEN finished_at IS NULL AND started_at IS NULL AND held IS NULL
-               WHEN 'QUEUED' THEN finished_at IS NULL AND started_at IS NULL AND queued_at IS NOT NULL AND blockers = 0
-               WHEN 'RUNNING' THEN finished_at IS NULL AND started_at IS NOT NULL AND worker_id IS NOT NULL
-               ELSE finished_at IS NOT NULL
-                    AND status IN ('COMPLETED', 'FAILED', 'TIMED_OUT', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED')
-           END),
+    reason              TEXT,
+    backoff             TEXT NOT NULL,
+    meta                TEXT,
+    params              TEXT NOT NULL DEFAULT '{}',
+    CHECK (   (status = 'QUEUED' AND finished_at IS NULL AND started_at IS NULL AND queued_at IS NOT NULL AND blockers = 0)
+           OR (status = 'RUNNING' AND finished_at IS NULL AND started_at IS NOT NULL AND worker_id IS NOT NULL)
+           OR (status = 'COMPLETED' AND finished_at IS NOT NULL)
+           OR (status = 'PENDING' AND finished_at IS NULL AND started_at IS NULL AND held IS NULL)
+           OR (status IN ('FAILED', 'TIMED_OUT', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED') AND finished_at IS NOT NULL)),
     CHECK ((retry_of IS NULL) = (attempt = 1)),
     CHECK ((root_id = job_id) = (attempt = 1)),
     CHECK ((group_id IS NULL) = (sequence_number IS NULL))
