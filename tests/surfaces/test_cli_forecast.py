@@ -126,6 +126,8 @@ def test_a_forecast_that_holds_no_more_says_so(cli, monkeypatch):
     monkeypatch.setenv("ROTA_FORECAST_MAX", "100")
     cli.ok("schedule", "create", "beat", "greet", "--cron", "* * * * *")
     assert "setting forecast_max" in cli.ok("forecast")
+    cli.ok("schedule", "pause", "beat")
+    assert "Paused, and skipped: beat (at least 100 due times)." in cli.ok("forecast")
 
 
 @pytest.mark.parametrize(

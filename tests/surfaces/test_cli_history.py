@@ -123,6 +123,11 @@ def test_a_question_stays_out_of_the_json(graves: Cli):
     assert [line[0] for line in answered.splitlines()] == ["{", "{", "{"]
 
 
+def test_where_nothing_matches_nothing_is_asked_and_json_stays_json(graves: Cli):
+    assert graves("dead", "retry", "--all", "--type", "nothing", "--json").output == ""
+    assert graves.json("dead", "discard", "--all", "--type", "nothing")["chains"] == 0
+
+
 def test_all_that_match_are_retried_after_one_question(graves: Cli):
     no = graves("dead", "retry", "--all", "--type", "gives_up", stdin="n\n")
     assert no.exit_code == 1

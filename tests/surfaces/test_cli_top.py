@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -224,4 +225,19 @@ def test_live_it_pauses_when_asked_twice_resumes_and_quits(tmp_path):
         assert cli.json("stats")["paused"] == []
         press(terminal, b"q")
         assert terminal.finish() == 0
+    assert b"Traceback" not in terminal.written
+
+
+@pytest.mark.serial
+def test_ended_by_sigterm_it_gives_the_terminal_back(tmp_path):
+    cli = Cli(tmp_path)
+    cli.ok("user", "add", "ada")
+    env = cli.environment() | {"TERM": "xterm-256color"}
+    del env["COLUMNS"], env["PYTHONUNBUFFERED"]
+    with Terminal([sys.executable, "-m", "rota", "top", "--as", "ada"], cwd=ROOT, env=env, columns=80, rows=24) as terminal:
+        terminal.read_until(lambda written: b"q quits" in written)
+        terminal.process.terminate()
+        assert terminal.finish() == -signal.SIGTERM
+    assert terminal.written.rfind(b"\x1b[?1049l") > terminal.written.rfind(b"\x1b[?1049h")
+    assert terminal.written.rfind(b"\x1b[?25h") > terminal.written.rfind(b"\x1b[?25l")
     assert b"Traceback" not in terminal.written

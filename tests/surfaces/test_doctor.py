@@ -166,6 +166,12 @@ def test_a_pause_may_be_forgotten(doctor, desk):
     one(doctor("pauses"), State.ADVICE, "everything", "rota resume")
 
 
+def test_a_pause_of_one_thing_comes_with_the_command_that_ends_it(doctor, desk):
+    desk.store.pause("organization", "acme", actor=ANNA, now=desk.now)
+    desk.store.pause("template", "send mail", actor=ANNA, now=desk.now)
+    one(doctor("pauses"), State.ADVICE, "organization acme, template send mail", "`rota resume --template 'send mail'`")
+
+
 def test_messages_that_nobody_has_delivered(doctor, desk, maker):
     maker.promise_webhook(desk.add())
     one(doctor("outbox"), State.ADVICE, "1 messages are overdue")

@@ -645,6 +645,11 @@ def test_the_command_says_what_it_did_and_what_to_do_next(cli, small, database):
     assert "held the same already" in cli.ok("promote", str(small), database)
 
 
+def test_the_command_names_a_path_with_blanks_as_a_shell_takes_it(cli, small, tmp_path):
+    words = cli.ok("promote", str(small), str(tmp_path / "my shop.db"))
+    assert words.splitlines()[-1].endswith(f"ROTA_STORE='{tmp_path / 'my shop.db'}'")
+
+
 def test_the_command_goes_back_and_has_json(cli, small, database):
     cli.ok("promote", str(small), database)
     told = cli.json("promote", database, str(small))

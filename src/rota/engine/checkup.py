@@ -115,9 +115,13 @@ class Doctor:
             yield ok("queue", f"{waiting:,} jobs wait, each for a handler that a live worker has" if waiting else "nobody waits")
 
     def _pauses(self) -> Iterator[Finding]:
-        paused = ["everything" if kind == "all" else f"{kind} {name}" for kind, name in self._store.pauses()]
-        if paused:
-            yield advice("pauses", f"paused: {', '.join(paused[:SHOWN])}", "`rota resume` lets it run again, if it was forgotten")
+        from shlex import quote  # noqa: PLC0415 - nobody else needs it, and every start of a command would pay for it
+
+        pauses = self._store.pauses()
+        if pauses:
+            paused = ", ".join("everything" if kind == "all" else f"{kind} {name}" for kind, name in pauses[:SHOWN])
+            ends = ", ".join("`rota resume`" if kind == "all" else f"`rota resume --{kind} {quote(name)}`" for kind, name in pauses[:SHOWN])
+            yield advice("pauses", f"paused: {paused}{', …' if len(pauses) > SHOWN else ''}", f"if it was forgotten: {ends}")
         else:
             yield ok("pauses", "nothing is paused")
 

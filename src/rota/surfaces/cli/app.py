@@ -26,7 +26,7 @@ from rota.surfaces.cli import (
 from rota.surfaces.cli.acting import act_as_somebody
 from rota.surfaces.cli.branches import branch
 from rota.surfaces.cli.exits import report
-from rota.surfaces.cli.session import warn_of_passwords
+from rota.surfaces.cli.session import refuse_broken_text, warn_of_passwords
 
 UsageError: Any = typer.BadParameter.__base__
 """Whatever is wrong with a command line: typer has no name of its own for it."""
@@ -37,6 +37,7 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Look at the whole command line once."""
+        refuse_broken_text(args)
         warn_of_passwords(args)
         return super().parse_args(ctx, args)
 

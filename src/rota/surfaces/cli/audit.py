@@ -36,7 +36,7 @@ def audit(
     if as_json:
         show_json_lines(found)
     else:
-        made = table("when", "who", "did", "to", "from", "to what")
+        made = table("when", "who", "did", "to", "from", "to what", gives=("to", "from", "to what"))
         for each in found:
             made.add_row(
                 clock_time(each.at),

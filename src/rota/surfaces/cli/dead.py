@@ -76,7 +76,7 @@ def list_dead(
     if as_json:
         show_json_lines(with_run(job, run) for job, run in both)
     else:
-        made = table("number", "type", "died of", "when", "attempts", "last error", right=("attempts",))
+        made = table("number", "type", "died of", "when", "attempts", "last error", right=("attempts",), gives=("type", "last error"))
         for job, run in both:
             made.add_row(job.number, escaped(job.job_type), _cause(job), age(job.finished_at), str(job.attempt), escaped(_error(job, run)))
         show_table(made, "No dead letters.")
@@ -135,8 +135,8 @@ def retry(
     with session(store) as rota:
         if not everything:
             return _each(ids or (), lambda job_id: _show_retried(rota.retry(_dead(rota, job_id).id, actor=actor()), as_json=as_json))
-        if not _sure(rota, "Retry", filters, yes=yes):
-            return None
+        if not yes:
+            _ask(rota, "Retry", filters)
         retried = rota.retry_dead(**filters, limit=MANY, actor=actor())
     for job in retried if as_json else ():
         show_json(job)
@@ -161,8 +161,8 @@ def discard(
     with session(store) as rota:
         if not everything:
             return _each(ids or (), lambda job_id: _show_discarded(rota, job_id, as_json=as_json))
-        if not _sure(rota, "Discard", filters, yes=yes):
-            return None
+        if not yes:
+            _ask(rota, "Discard", filters)
         done = rota.discard_dead(**filters, limit=MANY, actor=actor())
     if as_json:
         return show_json(done)
@@ -177,16 +177,12 @@ def _check(ids: list[str] | None, filters: dict[str, Any], *, everything: bool) 
         raise typer.BadParameter("filters choose among all: give them with --all, or name the dead letters")
 
 
-def _sure(rota: Rota, verb: str, filters: dict[str, Any], *, yes: bool) -> bool:
-    """Ask once before acting on all that match, unless there is nothing or the answer was given."""
-    if yes:
-        return True
+def _ask(rota: Rota, verb: str, filters: dict[str, Any]) -> None:
+    """Ask once before acting on all that match, if any does."""
     found = rota.dead_letters(**filters, limit=COUNT_MAX, actor=actor())
-    if not found:
-        typer.echo("No dead letter matches.")
-        return False
-    count = f"more than {COUNT_MAX:,}" if found.next else f"{len(found):,}"
-    return typer.confirm(f"{verb} {count} dead {'letter' if len(found) == 1 else 'letters'}?", abort=True, err=True)
+    if found:
+        count = f"more than {COUNT_MAX:,}" if found.next else f"{len(found):,}"
+        typer.confirm(f"{verb} {count} dead {'letter' if len(found) == 1 else 'letters'}?", abort=True, err=True)
 
 
 def _each(ids: Iterable[str], one: Callable[[str], None]) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from rota.model.schedules import Fate
 from rota.surfaces.cli.exits import FAILED
 from rota.surfaces.cli.occurrences import OfOption, SinceOption, SomeArgument, UntilOption
 from rota.surfaces.cli.options import JsonOption, StoreOption, examples, point_in_time
@@ -78,13 +77,13 @@ def forecast(
                 {"items": list(found), **{name: getattr(found, name) for name in ("start", "end", "cut", "changes", "density")}}
             )
         # Asked for apart, so that a paused schedule of every minute does not fill the forecast.
-        left_out = (
-            []
+        beside = (
+            None
             if skipped
             else rota.forecast(start=found.start, end=found.end, schedule=schedule, skipped=True, organization=organization, actor=actor())
         )
         views = {(each.organization, each.name): each for each in rota.schedules(organization=organization, actor=actor())}
-    return show_timetable(found, [item for item in left_out if item.fate is not Fate.FIRED], views, apart=schedule is not None, limit=limit)
+    return show_timetable(found, beside, views, apart=schedule is not None, limit=limit)
 
 
 def verify(

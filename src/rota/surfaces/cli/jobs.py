@@ -85,7 +85,8 @@ def list_jobs(
 def _show_list(found: Sequence[Job], *, as_json: bool) -> None:
     if as_json:
         return show_json_lines(found)
-    made = table("number", "status", "type", "priority", "created", "ran for", "reason or params", right=("priority", "ran for"))
+    columns = ("number", "status", "type", "priority", "created", "ran for", "reason or params")
+    made = table(*columns, right=("priority", "ran for"), gives=("type", "reason or params"))
     for job in found:
         made.add_row(
             job.number, status(job.status), escaped(job.job_type), str(job.priority), age(job.created_at), took(job), escaped(_remark(job))
@@ -144,7 +145,7 @@ def log(
     with session(store) as rota:
         found = rota.timeline(job_id, actor=actor()) if chain else rota.log(job_id, actor=actor())
     if raw:
-        return show_json({"text": found.text}) if as_json else typer.echo(found.text, nl=False)
+        return show_json({"text": found.text}) if as_json else typer.echo(found.text.encode(), nl=False)
     if as_json:
         return show_json_lines(found)
     _print_log(found, numbered=chain)
@@ -245,5 +246,5 @@ def _outcome(job: Job, run: Run | None) -> str:
     if run.error:
         return one_line(run.error)
     if run.progress is not None and not job.status.ended:
-        return f"{run.progress} % {run.progress_message or ''}".rstrip()
+        return one_line(f"{run.progress} % {run.progress_message or ''}")
     return compact(run.result) or one_line(job.reason or "")

@@ -12,7 +12,7 @@ import msgspec
 
 from rota.model.states import Status
 from rota.surfaces.asked import request_id
-from rota.surfaces.cli.output import compact, one_line, took
+from rota.surfaces.cli.output import compact, one_line, plain, took
 from rota.surfaces.cli.watch import Ended, Fresh, Snapshot
 
 log = logging.getLogger("rota.jobs")
@@ -77,9 +77,9 @@ class Lines(logging.Formatter):
     """A line for people: time, level, who speaks, what."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, with a traceback under it if there is one."""
+        """Return the line, with a traceback under it if there is one. What others say in it can't steer a terminal."""
         trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
-        return f"{_stamp(record)} {record.levelname:<7} {record.name}  {record.getMessage()}{trace}"
+        return plain(f"{_stamp(record)} {record.levelname:<7} {record.name}  {record.getMessage()}{trace}")
 
 
 class JsonLines(logging.Formatter):

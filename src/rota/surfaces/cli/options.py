@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,9 +39,14 @@ def point_in_time(text: str) -> datetime:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not an ISO-8601 time: give for example 2026-08-01T09:00:00Z") from None
+    if at.tzinfo is None and len(text) <= len("2026-08-01"):
+        raise typer.BadParameter(f"{text!r} is a day without a time and a time zone: give for example {at:%Y-%m-%d}T09:00:00Z")
     if at.tzinfo is None:
         raise typer.BadParameter(f"{text!r} has no time zone: add Z for UTC, or an offset such as +02:00")
-    return at.astimezone(UTC)
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r} is beyond the years 1 to 9999 in UTC") from None
 
 
 def when(run_at: datetime | None, delay: timedelta | None) -> datetime | timedelta | None:
@@ -70,11 +74,12 @@ def params_of(text: str | None, pairs: Sequence[str] | None, *, present: Mapping
 
 def _read(text: str) -> str:
     try:
+        # JSON is UTF-8, whatever the terminal speaks.
         if text == "-":
-            return sys.stdin.read()
-        return Path(text[1:]).read_text() if text.startswith("@") else text
+            return typer.get_binary_stream("stdin").read().decode()
+        return Path(text[1:]).read_text(encoding="utf-8") if text.startswith("@") else text
     except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{text[1:]} can't be read: {error}", param_hint="--params") from None
+        raise typer.BadParameter(f"{text[1:] or text!r} can't be read: {error}", param_hint="--params") from None
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -82,6 +87,8 @@ def _object(text: str) -> dict[str, Any]:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise typer.BadParameter(f"{text[:60]!r} is not JSON: {error}", param_hint="--params") from None
+    except RecursionError:
+        raise typer.BadParameter(f"{text[:60]!r}… is nested too deep", param_hint="--params") from None
     if not isinstance(value, dict):
         raise typer.BadParameter(f'{text[:60]!r} is not a JSON object: give for example \'{{"to": "ada"}}\'', param_hint="--params")
     return value
@@ -93,6 +100,8 @@ def _value(text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return text
+    except RecursionError:
+        raise typer.BadParameter(f"{text[:60]!r}… is nested too deep", param_hint="-p") from None
 
 
 StoreOption = Annotated[

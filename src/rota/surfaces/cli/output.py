@@ -17,7 +17,8 @@ from rota.model.values import Job, Run
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+
+    from rota.surfaces.cli.fitting import Fitted
 
 PIPE_COLUMNS = 200
 """Width of a table that no terminal shows: wide enough that `grep` finds what it looks for."""
@@ -45,21 +46,27 @@ def console(*, stderr: bool = False) -> Console:
     return Console(file=stream, width=wide, highlight=False, soft_wrap=False)
 
 
-def table(*columns: str, right: Sequence[str] = (), soft: Sequence[str] = (), title: str | None = None) -> Table:
-    """Return an empty table; columns named in `right` hold numbers, those in `soft` go on in the next line where there is no room."""
-    from rich import box  # noqa: PLC0415 - see console
-    from rich.table import Table  # noqa: PLC0415 - see console
+def table(
+    *columns: str, right: Sequence[str] = (), soft: Sequence[str] = (), gives: Sequence[str] = (), title: str | None = None
+) -> Fitted:
+    """Return an empty table; columns named in `right` hold numbers.
 
-    made = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, header_style="bold", show_edge=False)
+    Where there is no room, those in `soft` go on in the next line and those in `gives` are cut: the last one, if none is named.
+    """
+    from rota.surfaces.cli.fitting import Fitted  # noqa: PLC0415 - see console
+
+    made = Fitted(title, (*soft, *gives) or columns[-1:])
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", no_wrap=column not in soft, overflow="ellipsis")
     return made
 
 
-def show_table(made: Table, empty: str) -> None:
+def show_table(made: Fitted, empty: str) -> None:
     """Print a table, or say what is not there."""
     if made.row_count:
-        console().print(made)
+        screen = console()
+        screen.width = made.fit(screen.width)
+        screen.print(made)
     else:
         typer.echo(empty)
 
@@ -78,8 +85,8 @@ def show_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
 
 
 def show_json(value: Any) -> None:
-    """Print one JSON document on one line."""
-    typer.echo(msgspec.json.encode(value).decode())
+    """Print one JSON document on one line. It is UTF-8, whatever the terminal speaks."""
+    typer.echo(msgspec.json.encode(value))
 
 
 def show_json_lines(values: Iterable[Any]) -> None:
@@ -96,7 +103,7 @@ def show_next(cursor: int | None) -> None:
 
 def show_error(message: str, code: str) -> None:
     """Say on stderr, in one line, what was refused or failed, with its stable code."""
-    typer.echo(f"error: {hide(' '.join(message.split()))} ({code})", err=True)
+    typer.echo(f"error: {plain(hide(' '.join(message.split())))} ({code})", err=True)
 
 
 def with_run(job: Job, run: Run | None) -> dict[str, Any]:
@@ -105,23 +112,41 @@ def with_run(job: Job, run: Run | None) -> dict[str, Any]:
     return fields | {"run": msgspec.to_builtins(run)}
 
 
-def status(value: str) -> str:
+class Marked(str):
+    """A text whose markup is our own. Any other text is data, whatever it looks like."""
+
+    __slots__ = ()
+
+
+def coloured(words: str, colour: str) -> Marked:
+    """Return words of our own in a colour."""
+    return Marked(f"[{colour}]{words}[/]")
+
+
+def status(value: str) -> Marked:
     """Return a state in its colour."""
-    return f"[{COLOURS.get(value, 'default')}]{value}[/]"
+    return coloured(value, COLOURS.get(value, "default"))
 
 
-def escaped(value: object) -> str:
-    """Return any text so that brackets in it are not taken for markup; marked-up states are left as they are."""
+def escaped(value: object) -> Marked:
+    """Return any text so that nothing in it is taken for markup or steers a terminal; what is marked up already stays as it is."""
+    if isinstance(value, Marked):
+        return value
     from rich.markup import escape  # noqa: PLC0415 - see console
 
-    text = str(value)
-    return text if text.endswith("[/]") else escape(text)
+    return Marked(escape(plain(str(value))))
+
+
+def plain(text: str) -> str:
+    """Return a text in its lines, with what could steer a terminal taken out: escapes, bells, carriage returns, turned directions."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in "\n\t" else " " if each.isspace() else "·" for each in text)
 
 
 def one_line(value: object, limit: int = 200) -> str:
     """Return text on one line, cut, with what could steer a terminal taken out."""
-    text = " ".join(str(value).split())
-    shown = "".join(each if each.isprintable() else "·" for each in text[: limit + 1])
+    shown = plain(" ".join(str(value).split())[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 

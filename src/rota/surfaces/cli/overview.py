@@ -13,12 +13,24 @@ from rota.model.settings import DOCS, Settings
 from rota.model.states import Status
 from rota.model.values import Stats, TypeStats
 from rota.surfaces.cli.options import AppOption, JsonOption, LimitOption, StoreOption, examples
-from rota.surfaces.cli.output import age, compact, escaped, show_json, show_json_lines, show_pairs, show_table, span, status, table
+from rota.surfaces.cli.output import (
+    COLOURS,
+    age,
+    coloured,
+    compact,
+    escaped,
+    show_json,
+    show_json_lines,
+    show_pairs,
+    show_table,
+    span,
+    table,
+)
 from rota.surfaces.cli.session import actor, load, path_of, session
 from rota.surfaces.python import Rota
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rota.surfaces.cli.fitting import Fitted
 
 
 def register(app: typer.Typer) -> None:
@@ -59,9 +71,9 @@ def stats(
     return None
 
 
-def _fared(found: Stats) -> Table:
+def _fared(found: Stats) -> Fitted:
     columns = ("completed", "failed", "failure rate", "average", "95 % within")
-    made = table("type", *columns, right=columns)
+    made = table("type", *columns, right=columns, gives=("type",))
     for each in found.by_type:
         made.add_row(escaped(each.job_type), f"{each.completed:,}", f"{each.failed:,}", *_pace(each))
     if len(found.by_type) > 1:
@@ -82,7 +94,8 @@ def queue(*, limit: LimitOption = 20, store: StoreOption = None, as_json: JsonOp
         found = rota.queue(limit=limit, actor=actor())
     if as_json:
         return show_json_lines(found)
-    made = table("place", "number", "type", "priority", "position", "queued", "held by", "params", right=("place", "priority", "position"))
+    columns = ("place", "number", "type", "priority", "position", "queued", "held by", "params")
+    made = table(*columns, right=("place", "priority", "position"), gives=("type", "held by", "params"))
     for place, job in enumerate(found, 1):
         made.add_row(
             str(place),
@@ -103,7 +116,7 @@ def workers(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
         found = rota.workers(actor=actor())
     if as_json:
         return show_json_lines(found)
-    made = table("worker", "kind", "host", "running", "started", "state", "types", right=("running",))
+    made = table("worker", "kind", "host", "running", "started", "state", "types", right=("running",), gives=("host", "types"))
     for worker in found:
         state = "stopping" if worker.stopping_at else "up"
         types = escaped(", ".join(worker.job_types))
@@ -128,12 +141,12 @@ def settings(*, app: AppOption = None, store: StoreOption = None, as_json: JsonO
         return show_json_lines(
             [{"name": "store", "value": rota.url, "default": "rota.db", "variable": "ROTA_STORE", "what": _STORE}, *rows]
         )
-    made = table("setting", "value", "what it is for", right=("value",))
+    made = table("setting", "value", "what it is for", right=("value",), soft=("what it is for",))
     made.add_row("store", escaped(rota.url), _STORE)
     for row in rows:
-        value = f"{row['value']:.15g}" if isinstance(row["value"], float) else str(row["value"])
+        value = escaped(f"{row['value']:.15g}" if isinstance(row["value"], float) else row["value"])
         changed = row["value"] != row["default"]
-        made.add_row(str(row["name"]), f"[bold]{value}[/]" if changed else value, escaped(row["what"]))
+        made.add_row(str(row["name"]), coloured(value, "bold") if changed else value, escaped(row["what"]))
     show_table(made, "")
     return typer.echo("\nEach is also an environment variable: ROTA_ and its name in capitals. Times are in seconds, sizes in bytes.")
 
@@ -166,7 +179,7 @@ def pause_text(kind: str, name: str) -> str:
 
 
 def _count(count: int, state: str) -> str:
-    return status(state).replace(state, f"{count:,}") if count else "0"
+    return coloured(f"{count:,}", COLOURS[state]) if count else "0"
 
 
 _DEFAULTS = Settings()

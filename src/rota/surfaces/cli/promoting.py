@@ -53,7 +53,8 @@ def promote(
     """Move everything to another store, from a file to a fleet or back, and verify that it is the same there.
 
     No worker may be alive meanwhile. When both sides are the same the source is closed: whoever opens it is told where it went.
-    Interrupted at any point it has changed nothing; repeated, it finishes what is left to do.
+    Interrupted while it copies it has changed nothing. Interrupted after that, before the source is closed, the same jobs stand in both:
+    start no worker, and repeat it. It then finishes what is left to do.
     """
     source, target = _both(stores, store)
     rota = Rota(source)
@@ -143,11 +144,18 @@ def _show(done: Promoted) -> None:
     typer.echo(f"{done.target} {verb}: all {len(done.tables)} tables and the order of the queue are the same on both sides.")
     if done.closed:
         typer.echo(f"{done.source} is closed: whoever opens it or writes to it is told where it went. Nothing was enqueued there since.")
-        typer.echo(f"Start workers and programs on the new store: ROTA_STORE={done.target.partition(' ')[0]}")
+        typer.echo(f"Start workers and programs on the new store: ROTA_STORE={_for_a_shell(done.target)}")
     else:
         typer.echo(f"{done.source} stays open, so the same jobs stand in both: let workers run on one of them only.")
     for line in _remarks(done):
         typer.echo(line)
+
+
+def _for_a_shell(store: str) -> str:
+    """Return how to name a store in a shell: without its schema, which is a setting, and a path with blanks as one word."""
+    from shlex import quote  # noqa: PLC0415 - only here
+
+    return store.partition(" (schema ")[0] if "://" in store else quote(store)
 
 
 def _remarks(done: Promoted) -> Iterator[str]:

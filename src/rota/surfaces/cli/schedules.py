@@ -16,6 +16,7 @@ from rota.surfaces.cli.options import AppOption, JsonOption, PairsOption, Params
 from rota.surfaces.cli.output import (
     age,
     clock_time,
+    coloured,
     compact,
     escaped,
     one_line,
@@ -267,7 +268,7 @@ def state_of(view: ScheduleView) -> str:
 
 def _state(view: ScheduleView) -> str:
     word = state_of(view)
-    return f"[{STATES[word]}]{word}[/]"
+    return coloured(word, STATES[word])
 
 
 def _next(view: ScheduleView) -> str:

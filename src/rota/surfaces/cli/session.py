@@ -48,6 +48,13 @@ def warn_of_passwords(arguments: Iterable[str]) -> None:
         )
 
 
+def refuse_broken_text(arguments: Iterable[str]) -> None:
+    """Refuse what is no text: bytes of another encoding could be neither stored nor found."""
+    for each in arguments:
+        if any("\ud800" <= letter <= "\udfff" for letter in each):
+            raise typer.BadParameter(f"{each!r} is not UTF-8: give it in the encoding of this terminal")
+
+
 def load(app: str, store: str | None) -> Rota:
     """Import the application `module:attr` and return its Rota, on another store if one is given."""
     module, attribute = import_app(app)

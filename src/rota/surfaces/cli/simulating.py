@@ -11,14 +11,13 @@ import typer
 
 from rota.surfaces.cli.exits import FAILED
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, examples, point_in_time
-from rota.surfaces.cli.output import clock_time, console, escaped, one_line, show_json, table
+from rota.surfaces.cli.output import clock_time, console, escaped, one_line, show_json, show_table, table
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from rota.simulation import Simulated, Tally
     from rota.simulation.telling import Line
+    from rota.surfaces.cli.fitting import Fitted
 
 LINES = 200
 COLOURS = {"FIRED": "green", "COALESCED": "cyan", "SKIPPED_PAUSED": "bright_black", "SKIPPED_CALENDAR": "bright_black"}
@@ -100,15 +99,15 @@ def _show(told: Simulated) -> None:
             made.add_row(
                 clock_time(line.at), _name(line.schedule, line.organization, several=several), _what(line), escaped(one_line(line.words))
             )
-        screen.print(made)
+        show_table(made, "")
     if told.left_out:
         screen.print(f"… and {told.left_out:,} {'line' if told.left_out == 1 else 'lines'} more: --limit makes room for them\n")
-    screen.print(_summary(told, several=several))
+    show_table(_summary(told, several=several), "")
     for sentence in _conclusion(told):
         screen.print(sentence)
 
 
-def _summary(told: Simulated, *, several: bool) -> Table:
+def _summary(told: Simulated, *, several: bool) -> Fitted:
     numbers = ("due", "fired", "completed", "failed", "unfinished", "did not run")
     made = table("schedule", "when", *numbers, "of these", right=numbers, soft=("when", "of these"))
     for each in told.schedules:

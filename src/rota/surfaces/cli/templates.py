@@ -11,7 +11,7 @@ import typer
 
 from rota.model.templates import FIELDS, from_text
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, examples
-from rota.surfaces.cli.output import age, escaped, one_line, show_json, show_json_lines, show_pairs, show_table, span, table
+from rota.surfaces.cli.output import age, coloured, escaped, one_line, show_json, show_json_lines, show_pairs, show_table, span, table
 from rota.surfaces.cli.session import actor, session
 from rota.surfaces.python import Rota
 from rota.surfaces.python.defining import TemplateView
@@ -55,13 +55,12 @@ def list_templates(
         found = rota.templates(archived=archived, actor=actor())
     if as_json:
         return show_json_lines(found)
-    made = table(
-        "name", "state", "priority", "timeout", "retries", "limits", "handler", "what for", right=("priority", "timeout", "retries")
-    )
+    columns = ("name", "state", "priority", "timeout", "retries", "limits", "handler", "what for")
+    made = table(*columns, right=("priority", "timeout", "retries"), gives=("limits", "handler", "what for"))
     for view in found:
         made.add_row(
             escaped(view.name),
-            f"[{STATES[view.state]}]{view.state}[/]",
+            coloured(view.state, STATES[view.state]),
             str(view.priority),
             _shown(view, "timeout"),
             str(view.max_retries),
@@ -217,7 +216,7 @@ def _show(view: TemplateView, *, as_json: bool) -> None:
     show_pairs(
         [
             ("template", view.name),
-            ("state", f"[{STATES[view.state]}]{view.state}[/]"),
+            ("state", coloured(view.state, STATES[view.state])),
             ("version", f"{view.version}, changed {age(view.updated_at)}{here}"),
         ]
     )

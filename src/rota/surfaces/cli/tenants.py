@@ -175,7 +175,7 @@ def list_users(*, removed: RemovedOption = False, store: StoreOption = None, as_
         found = rota.users(removed=removed, actor=actor())
     if as_json:
         return show_json_lines(found)
-    made = table("name", "organization", "role", "permissions", "since", "state")
+    made = table("name", "organization", "role", "permissions", "since", "state", gives=("permissions",))
     for user in found:
         state = "removed" if user.removed else "active"
         made.add_row(

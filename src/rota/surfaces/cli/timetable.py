@@ -16,8 +16,7 @@ from rota.model.zones import zone_of
 from rota.surfaces.cli.output import clock_time, console, escaped, one_line, show_table, span, table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from rota.surfaces.cli.fitting import Fitted
     from rota.surfaces.python.forecasts import Forecast, ForecastItem, ZoneChange
     from rota.surfaces.python.schedule_views import ScheduleView
 
@@ -62,8 +61,8 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def show_timetable(found: Forecast, left_out: Sequence[ForecastItem], views: Views, *, apart: bool, limit: int) -> None:
-    """Print a forecast. `left_out` are due times that are not in it because they will not run: days are marked by them.
+def show_timetable(found: Forecast, beside: Forecast | None, views: Views, *, apart: bool, limit: int) -> None:
+    """Print a forecast. `beside` has the due times too that are not in it because they will not run: days are marked by them.
 
     `apart` gives each due time a line of its own, however many there are.
     """
@@ -76,12 +75,15 @@ def show_timetable(found: Forecast, left_out: Sequence[ForecastItem], views: Vie
     )
     if fired:
         _show_density(found)
+    left_out = [item for item in beside or () if item.fate is not Fate.FIRED]
     marked = [item for item in left_out if item.fate is not Fate.SKIPPED_PAUSED]
     often = 0 if apart else OFTEN * max(1, math.ceil((found.end - found.start) / DAY))
     lines = [*_lines(found, views, often), *_marks(marked, views), *map(_change, found.changes)]
     lines.sort(key=lambda line: (line.at, line.schedule))
     _show_lines(lines[:limit])
-    for words in _remarks(found, fired, left_out, more=len(lines) - limit):
+    for words in _remarks(found, fired, more=len(lines) - limit):
+        screen.print(words, soft_wrap=True)
+    for words in _skips(left_out, partly=beside is not None and beside.cut):
         screen.print(words, soft_wrap=True)
 
 
@@ -149,7 +151,7 @@ def _show_lines(lines: Sequence[Line]) -> None:
     show_table(made, "Nothing is due.")
 
 
-def _remarks(found: Forecast, fired: Sequence[ForecastItem], left_out: Sequence[ForecastItem], *, more: int) -> Iterator[str]:
+def _remarks(found: Forecast, fired: Sequence[ForecastItem], *, more: int) -> Iterator[str]:
     """Say what the lines do not show."""
     if more > 0:
         yield f"and {counted(more, 'line')} more: see --limit"
@@ -160,9 +162,14 @@ def _remarks(found: Forecast, fired: Sequence[ForecastItem], left_out: Sequence[
         longest = max(waiting, key=lambda item: item.wait_s)
         most = f"{span(longest.wait_s)} at most (schedule {escaped(longest.schedule)}, {clock_time(longest.due_at)})"
         yield f"Before they start, {counted(len(waiting), 'job')} would wait for a limit or for what they depend on, {most}."
+
+
+def _skips(left_out: Sequence[ForecastItem], *, partly: bool) -> Iterator[str]:
+    """Say what is paused; how often is a lower bound where a forecast does not hold it all."""
+    least = "at least " if partly else ""
     skips = Counter(item.schedule for item in left_out if item.fate is Fate.SKIPPED_PAUSED)
     if skips:
-        names = ", ".join(f"{escaped(name)} ({counted(count, 'due time')})" for name, count in sorted(skips.items()))
+        names = ", ".join(f"{escaped(name)} ({least}{counted(count, 'due time')})" for name, count in sorted(skips.items()))
         yield f"Paused, and skipped: {names}."
 
 
@@ -180,7 +187,7 @@ def _show_density(found: Forecast) -> None:
     console().print()
 
 
-def _by_hour(hours: Sequence[datetime], counts: Mapping[datetime, int], peak: int) -> Table:
+def _by_hour(hours: Sequence[datetime], counts: Mapping[datetime, int], peak: int) -> Fitted:
     made = table("hour (UTC)", "jobs", "", right=("jobs",))
     for at in hours:
         count = counts.get(at, 0)
@@ -189,7 +196,7 @@ def _by_hour(hours: Sequence[datetime], counts: Mapping[datetime, int], peak: in
     return made
 
 
-def _by_day(hours: Sequence[datetime], counts: Mapping[datetime, int], peak: int) -> Table:
+def _by_day(hours: Sequence[datetime], counts: Mapping[datetime, int], peak: int) -> Fitted:
     made = table("day (UTC)", "jobs", "0h    6h    12h   18h", right=("jobs",))
     for day in sorted({at.date() for at in hours}):
         own = [counts.get(datetime(day.year, day.month, day.day, hour, tzinfo=UTC), 0) for hour in range(24)]

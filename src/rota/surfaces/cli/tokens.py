@@ -76,7 +76,7 @@ def list_tokens(
         found = rota.tokens(revoked=everything, actor=actor())
     if as_json:
         return show_json_lines(found)
-    made = table("id", "name", "user", "permits", "made", "by", "used", "expires", "state")
+    made = table("id", "name", "user", "permits", "made", "by", "used", "expires", "state", gives=("permits", "by"))
     for token in found:
         made.add_row(
             token.id,

@@ -81,7 +81,7 @@ def retry(ids: IdsArgument, *, store: StoreOption = None, as_json: JsonOption = 
 def retry_dead(
     *,
     job_type: Annotated[str | None, typer.Option("--type", help="Only jobs of this type.")] = None,
-    text: Annotated[str | None, typer.Option("--text", help="Only jobs with this text in params, type, key or reason.")] = None,
+    text: Annotated[str | None, typer.Option("--text", help="Only jobs with this text in params, type, key, reason or error.")] = None,
     limit: LimitOption = 1000,
     store: StoreOption = None,
     as_json: JsonOption = False,
