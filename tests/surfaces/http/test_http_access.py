@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from fastapi import APIRouter, Request, Response
 from fastapi.testclient import TestClient
 
 from rota import Rota, Settings
-from rota.errors import TooManyAttempts
-from rota.surfaces.http import access, make_app, shield
+from rota.errors import TooManyAttempts, Unauthenticated
+from rota.surfaces.http import access, bounds, make_app, shield
 from rota.surfaces.http.access import COOKIE, CSRF_HEADER, Throttle, Who
+from rota.surfaces.http.api import jobs
+from rota.surfaces.http.api.asking import BadRequest, read
 from rota.surfaces.http.bounds import BodyLimit
 from rota.surfaces.http.shield import HEADERS, Hosts
 
@@ -104,6 +107,24 @@ def test_an_old_cookie_does_not_stand_in_the_way_of_a_token(client, secret):
     client.cookies.set(COOKIE, "old")
     assert client.get(ASK).status_code == 401
     assert client.get(ASK, headers=bearer(secret)).status_code == 200
+
+
+def test_a_session_is_not_asked_where_a_token_should_be(client, rota, secret):
+    session = rota.open_session(secret).secret
+    client.cookies.set(COOKIE, session)
+    assert client.get(ASK, headers={"Authorization": " "}).status_code == 200
+    for header in ("Bearer", "Bearer ", "Basic", "x"):
+        assert client.get(ASK, headers={"Authorization": header}).status_code == 401, header
+
+
+def test_of_requests_that_go_together_each_is_its_senders_own(rota, secret):
+    session, app = rota.open_session(secret), make_app(rota)
+    own = [(b"cookie", f"{COOKIE}={session.secret}".encode()), (CSRF_HEADER.encode(), session.csrf.encode())]
+    asked = [
+        (Request({"type": "http", "app": app, "method": "POST", "headers": [(b"authorization", b"Bearer"), *more]}), b'{"name": "x"}')
+        for more in (own, [])
+    ]
+    assert [type(each) for each in jobs._create_together(asked)] == [Unauthenticated, Unauthenticated]
 
 
 # ---- wrong tokens ---------------------------------------------------------------------------------------------------
@@ -234,6 +255,43 @@ def test_a_body_over_the_limit_is_refused_whether_it_says_so_or_not(client, in_p
     answer = client.post("/api/v1/count", content=body(1025))
     assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
     assert "1,024 bytes" in answer.json()["detail"]
+
+
+def test_an_object_of_many_names_is_looked_through_once():
+    names = ",".join(f'"a{n}":0' for n in range(50_000))
+    begun = time.perf_counter()
+    with pytest.raises(BadRequest, match="'z' stands twice"):
+        read(f'{{{names},"z":0,"z":0}}'.encode(), object)
+    assert time.perf_counter() - begun < 5, "each name was compared with all others"
+
+
+def test_of_a_stranger_no_more_than_a_little_is_read(client, secret):
+    body, headers = b"[" * 100_000, {"Content-Type": "application/json"}
+    for path in ("/jobs", "/jobs/bulk", "/jobs/cancel", "/users", "/groups", "/direct"):
+        assert client.post(f"/api/v1{path}", content=body, headers=headers).status_code == 401, path
+        # Who may come in is read to the end, and told what is wrong with it.
+        assert client.post(f"/api/v1{path}", content=body, headers=headers | bearer(secret)).status_code in {400, 403, 422}, path
+
+
+def test_the_body_of_a_stranger_is_not_held():
+    read, refused = [], Unauthenticated("nobody")
+
+    def admit(_request):
+        raise refused
+
+    async def app(_scope, receive, _send):
+        while (message := await receive())["more_body"]:
+            read.append(len(message["body"]))
+
+    async def receive():
+        return {"type": "http.request", "body": b"x" * 16_384, "more_body": True}
+
+    async def story():
+        await BodyLimit(app, most=2**30, patience_s=5, admit=admit)({"type": "http", "headers": []}, receive, None)
+
+    with pytest.raises(Unauthenticated):
+        asyncio.run(story())
+    assert sum(read) == bounds.UNKNOWN_MAX
 
 
 @pytest.mark.parametrize("length", ["-1", "9" * 400, "²", "1_0", ""])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import threading
@@ -14,6 +15,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rota import Rota, Settings
+from rota.surfaces.http.api import bulk
 from rota.surfaces.http.api.concurrency import Request
 from rota.surfaces.http.serving import Address, Server
 from tests.surfaces.http.api_support import API, Caller, Callers, callers, code_of
@@ -130,6 +132,15 @@ def wait_for(rota: Rota, count: int) -> None:
     while sum(rota.stats().by_status.values()) < count:
         assert time.monotonic() < end, f"{count} jobs did not come"
         time.sleep(0.01)
+
+
+def test_lines_are_not_waited_for_when_the_server_has_gone(monkeypatch):
+    monkeypatch.setattr(bulk, "MARGIN_S", 0.01)
+    gone = asyncio.new_event_loop()
+    items = bulk.Streamed(None, gone, patience_s=0.01)
+    assert (list(items), items.error.status_code) == ([], 408)
+    gone.run_until_complete(asyncio.sleep(0))
+    gone.close()
 
 
 def test_a_client_that_goes_in_the_middle_leaves_whole_lines_only(tmp_path):
@@ -254,6 +265,23 @@ def test_a_group_that_comes_again_is_the_same(callers, admin):
     assert (first.status_code, again.status_code, first.json()) == (201, 200, again.json())
     assert keyed(admin, "/groups", {"jobs": [{"name": "echo", "params": {"text": "b"}}, {"name": "echo"}]}).status_code == 422
     assert keyed(admin, "/groups", {**body, "mode": "parallel"}).status_code == 422
+    assert len(callers.rota.groups()) == 1
+
+
+def test_a_key_of_a_group_goes_with_its_members_also_where_all_are_there_already(callers, admin):
+    one, two = (admin.post("/jobs", {"name": "echo", "run_at": "2999-01-01T00:00:00Z"}).json() for _ in range(2))
+    first, again = (keyed(admin, "/groups", {"jobs": [one[said]]}) for said in ("id", "number"))
+    assert (first.status_code, again.status_code, first.json()) == (201, 200, again.json())
+    for other in (two["id"], two["number"], "JOB-2026-99999"):
+        assert keyed(admin, "/groups", {"jobs": [other]}).status_code == 422, other
+    assert len(callers.rota.groups()) == 1
+
+
+def test_a_member_is_named_by_its_number_and_never_taken_for_a_template(callers, admin):
+    waiting = admin.post("/jobs", {"name": "echo", "run_at": "2999-01-01T00:00:00Z"}).json()
+    group = admin.post("/groups", {"jobs": [waiting["number"]]})
+    assert (group.status_code, group.json()["members"][0]["root_id"]) == (201, waiting["id"])
+    assert admin.post("/groups", {"jobs": ["echo"]}).status_code == 422
     assert len(callers.rota.groups()) == 1
 
 

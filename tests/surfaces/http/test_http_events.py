@@ -1,9 +1,13 @@
 """Live events over HTTP: a real server, real streams."""
 
+import http.client
 import json
+import socket
 import subprocess
 import sys
+import threading
 import time
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -11,6 +15,7 @@ from rota import Rota, Settings
 from rota.model.gate import Role
 from tests.support.postgres import fresh_database
 from tests.support.waiting import eventually
+from tests.surfaces.http.api_support import API
 from tests.surfaces.http.sse_support import served
 
 
@@ -71,6 +76,28 @@ def test_whoever_comes_back_is_told_what_happened_meanwhile(door):
         heard = [again.until("job.created").data["job"]["id"] for _ in range(3)]
         assert heard == missed
         assert first.id not in heard
+
+
+def test_many_who_come_back_at_once_keep_nobody_else_waiting(door, monkeypatch):
+    begun, told, listen = [], threading.Event(), door.rota.listen
+
+    def slow(**asked):
+        begun.append(asked)
+        told.wait(20)
+        return listen(**asked)
+
+    monkeypatch.setattr(door.rota, "listen", slow)
+    head = f"GET {API}/events?after=6605450c1e2d0.0 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {door.secret}\r\n\r\n"
+    with ExitStack() as open_:
+        open_.callback(told.set)
+        for _ in range(60):
+            open_.enter_context(socket.create_connection(("127.0.0.1", door.port))).sendall(head.encode())
+        eventually(lambda: begun)
+        asking = open_.enter_context(closing(http.client.HTTPConnection("127.0.0.1", door.port, timeout=5)))
+        for _ in range(20):
+            asking.request("GET", f"{API}/ready")
+            assert asking.getresponse().read() == b'{"status":"ok"}'
+        assert len(begun) == 1
 
 
 def test_an_id_that_is_too_old_gives_a_gap(door):
@@ -151,6 +178,7 @@ def test_a_log_can_be_followed_while_it_grows(door, tmp_path):
     assert [told.type for told in rest] == ["log", "over"]
     assert rest[0].data["text"].count("\n") == 1
     assert "second" in rest[0].data["text"]
+    assert door.listen(f"/jobs/{job.id}/log?follow=true", **{"Last-Event-ID": rest[-1].id}).answer.status == 204
 
 
 def test_an_idle_stream_shows_that_it_lives_and_where_to_go_on(door):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota import PermanentError
+from rota.surfaces.http.api.paging import Paged
 from tests.surfaces.http.api_support import API, Caller, Callers, callers, code_of
 
 __all__ = ["callers"]
@@ -88,6 +89,8 @@ BAD_BODIES = [
     (b'{"name": "echo", "name": "echo"}', 400),
     (b'{"name": "echo", "params": {"text": 1, "text": 2}}', 400),
     (b'{"name": "echo", "params": {"text": {"a": 1, "\\u0061": 2}}}', 400),
+    (b'{"name": "echo", "name": "echo", "run_at": "2030-01-01T00:00:00+0100"}', 400),
+    (b'{"name": "echo", "name": "echo", "run_at": "2030-01-01T00:00:00.5\\u002b0100"}', 400),
     (b'{"name": "echo", "params": {"text": NaN}}', 400),
     (b'{"name": "echo", "params": {"text": -Infinity}}', 400),
     (b'{"name": "echo", "params": {"text": 1e999}}', 422),
@@ -335,6 +338,25 @@ def dead(callers: Callers, admin: Caller) -> list[str]:
     made_ids = [admin.post("/jobs", {"name": "doomed", "params": {"text": f"t{n}"}}).json()["id"] for n in range(4)]
     callers.rota.turn()
     return made_ids
+
+
+def test_a_cursor_of_a_place_that_no_store_has_is_refused(admin):
+    for name, path in (("jobs", "/jobs"), ("dead", "/dead-letters"), ("audit", "/audit"), ("deliveries", "/deliveries")):
+        for place in (0, 2**63, 2**64 - 1):
+            assert admin.get(path, cursor=Paged(name).cursor(place)).status_code == 422, (path, place)
+
+
+def test_a_token_that_may_act_and_not_read_is_told_what_came_of_its_act(callers, admin, dead):
+    acts = callers.of("ada", "operate")
+    job = admin.post("/jobs", {"name": "echo"}).json()
+    cancelled = acts.post(f"/jobs/{job['id']}/cancel")
+    assert (cancelled.status_code, cancelled.json()["status"]) == (200, "CANCELLED")
+    assert acts.post("/dead-letters/retry", {"limit": 1}).json() == {"done": 1, "left": 3, "more": False}
+    paused = acts.post("/scheduler/pause", {"organization": "acme"}).json()
+    assert (paused["pauses"], paused["workers"]) == ([{"kind": "organization", "name": "acme"}], None)
+    assert acts.post("/scheduler/resume", {"organization": "acme"}).status_code == 200
+    for path in ("/scheduler", "/dead-letters", f"/jobs/{job['id']}"):
+        assert acts.get(path).status_code == 403, path
 
 
 def test_dead_letters_are_listed_and_retried(callers, admin, dead):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from rota import Settings
+from rota.surfaces.python import hooking
 from tests.support.receiver import receiving
-from tests.surfaces.http.api_support import callers
+from tests.surfaces.http.api_support import callers, code_of
 
 __all__ = ["callers"]
 
@@ -97,3 +100,10 @@ def test_a_test_says_what_the_receiver_answered(callers):
         tested = callers.admin.post(f"/webhooks/{made['webhook']['id']}/test").json()
     assert (tested["accepted"], tested["status"]) == (True, 204)
     assert receiver.received[0].json["event"] == "webhook.test"
+
+
+def test_only_a_few_tests_wait_for_their_receivers_at_a_time(callers, hook, monkeypatch):
+    monkeypatch.setattr(hooking, "_tests", threading.BoundedSemaphore(1))
+    assert hooking._tests.acquire()
+    asked = callers.admin.post(f"/webhooks/{hook['id']}/test")
+    assert (asked.status_code, code_of(asked)) == (409, "refused")

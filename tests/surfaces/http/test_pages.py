@@ -30,6 +30,7 @@ from rota.model.overview import (
 )
 from rota.surfaces.http import make_app
 from rota.surfaces.http.access import COOKIE
+from rota.surfaces.http.api.keyset import seal
 from rota.surfaces.http.pages.rendering import NAV
 from rota.surfaces.http.pages.static import address
 from tests.surfaces.http.pages_support import ACCEPT, HOSTILE, Browser, browsing, said
@@ -378,6 +379,8 @@ def test_no_address_and_no_form_breaks_a_page(root: Browser):
             sent = dict.fromkeys(("name", "params", "priority", "move", "what", "kind", "url", "permit", "expires_in", "role"), value)
             assert root.act(path, **sent).status_code in {200, 403, 404, 409, 422}, path
     assert root.client.post("/jobs", content=b"\xff\xfe=%ff", headers=ACCEPT).status_code == 422
+    for place in ((2**63, "a" * 32, "FIRED"), (-1, "a" * 32, "FIRED"), (1, "x", "FIRED"), (1, "a" * 32, "x")):
+        assert root.get(f"/schedules/one?name={quote('nightly <b>')}&before={seal(place)}").status_code == 422
 
 
 def test_every_page_works_on_postgresql_too(shop: Rota):

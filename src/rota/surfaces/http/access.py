@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Annotated
 
+import msgspec
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
@@ -71,27 +72,40 @@ class Door:
 
     def who(self, request: Request, *, shown: str | None = None) -> Actor:
         """Return who asks. A session that changes something must show that its own page asked: by a header, or by what a form `shown`."""
+        actor = self.known(request)
+        if request.method not in SAFE and not _given(request):
+            word = csrf_of(request.cookies.get(COOKIE, ""))
+            if not is_same(shown or request.headers.get(CSRF_HEADER, ""), word):
+                raise PermissionDenied("this did not come from a page of Rota's own: reload the page and do it again")
+        return actor
+
+    def known(self, request: Request) -> Actor:
+        """Return who comes, whatever they come for; refuse who is nobody."""
         try:
-            return self._known(request, shown)
+            return self._known(request)
         except Unauthenticated:
             # A right token is always let in: others may share its address. An old cookie is no attempt.
             if "authorization" in request.headers:
                 self.throttle.note(place_of(request))
             raise
 
-    def _known(self, request: Request, shown: str | None) -> Actor:
-        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-        if secret:
+    def _known(self, request: Request) -> Actor:
+        given = _given(request)
+        if given:
+            # It alone decides, also where no token is in it: requests that go together are known by this header.
+            scheme, _, secret = given.partition(" ")
             if scheme.lower() != "bearer":
                 raise Unauthenticated(f"{scheme[:20]!r} is not how to come in: give `Authorization: Bearer` and a token")
             return self._rota.authenticate(secret.strip())
         session = request.cookies.get(COOKIE)
         if session is None:
             raise Unauthenticated(NOBODY)
-        actor = self._rota.session(session)
-        if request.method not in SAFE and not is_same(shown or request.headers.get(CSRF_HEADER, ""), csrf_of(session)):
-            raise PermissionDenied("this did not come from a page of Rota's own: reload the page and do it again")
-        return actor
+        return self._rota.session(session)
+
+
+def _given(request: Request) -> str:
+    """Return what a request says of itself, beside its cookies."""
+    return request.headers.get("authorization", "").strip()
 
 
 def place_of(request: Request) -> str:
@@ -114,6 +128,11 @@ def rota_of(request: Request) -> Rota:
 def who(request: Request, _token: Annotated[object, Depends(bearer)] = None) -> Actor:
     """Return who asks; what every operation but health depends on."""
     return door_of(request).who(request)
+
+
+def answered(actor: Actor) -> Actor:
+    """Return an actor as one who is told what came of its own act: also with a token that is for acting and not for reading."""
+    return msgspec.structs.replace(actor, operations=None)
 
 
 Who = Annotated[Actor, Depends(who)]

@@ -66,7 +66,7 @@ def make_app(rota: Rota, *, hosts: Hosts | None = None) -> FastAPI:
     # Set when the server is about to stop: streams end by themselves then.
     app.state.closing = threading.Event()
     problems.install(app)
-    app.add_middleware(BodyLimit, most=rota.settings.http_body_max, patience_s=rota.settings.http_patience)
+    app.add_middleware(BodyLimit, most=rota.settings.http_body_max, patience_s=rota.settings.http_patience, admit=app.state.door.known)
     for name in ROUTERS:
         app.include_router(import_module(f"rota.surfaces.http.api.{name}").router, prefix=API)
     # Before all others.

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.surfaces.http.problems import OWN, problem
 
 LARGE = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
 SLOW = HTTPStatus.REQUEST_TIMEOUT
+UNKNOWN_MAX = 65_536
+"""Bytes that are read from anybody: who sends more must have come in. Bodies are held in memory, those of strangers too."""
+Admit = Callable[[Request], object]
 
 
 class BodyLimit:
-    """Refuses bodies over the limit, also those that did not say how long they are, and those that take too long to come."""
+    """Refuses bodies over the limit, also those that did not say how long they are, those of strangers, and those that take too long."""
 
-    def __init__(self, app: ASGIApp, *, most: int, patience_s: float) -> None:
-        """Take the limit in bytes, and how long a whole body may take."""
+    def __init__(self, app: ASGIApp, *, most: int, patience_s: float, admit: Admit | None = None) -> None:
+        """Take the limit in bytes, how long a whole body may take, and what refuses those who may not send a large one."""
         self._app = app
-        self._most = most
-        self._patience_s = patience_s
+        self.most = most
+        self.patience_s = patience_s
+        self._admit = admit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, counting."""
@@ -29,21 +36,27 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         said = dict(scope["headers"]).get(b"content-length", b"0")
-        if said.isdigit() and int(said[:20]) > self._most:
-            await problem(LARGE, OWN[LARGE], _too_large(self._most))(scope, receive, send)
+        if said.isdigit() and int(said[:20]) > self.most:
+            await problem(LARGE, OWN[LARGE], _too_large(self.most))(scope, receive, send)
             return
-        await self._app(scope, _Body(receive, self._most, self._patience_s).receive, send)
+        await self._app(scope, _Body(self, scope, receive).receive, send)
+
+    async def refuse_stranger(self, scope: Scope) -> None:
+        """Refuse who may not send a large body."""
+        if self._admit is not None:
+            await run_in_threadpool(self._admit, Request(scope))
 
 
 class _Body:
     """One body, as it comes. What it raises is an answer already: the app passes it on as it is."""
 
-    def __init__(self, receive: Receive, most: int, patience_s: float) -> None:
+    def __init__(self, limit: BodyLimit, scope: Scope, receive: Receive) -> None:
+        self._limit = limit
+        self._scope = scope
         self._receive = receive
-        self._most = most
-        self._patience_s = patience_s
-        self._until = asyncio.get_running_loop().time() + patience_s
+        self._until = asyncio.get_running_loop().time() + limit.patience_s
         self._seen = 0
+        self._admitted = False
         self._whole = False
 
     async def receive(self) -> Message:
@@ -54,11 +67,14 @@ class _Body:
             async with asyncio.timeout_at(self._until):
                 message = await self._receive()
         except TimeoutError:
-            detail = f"the body did not come within {self._patience_s:g} s: send it faster, or in parts"
+            detail = f"the body did not come within {self._limit.patience_s:g} s: send it faster, or in parts"
             raise HTTPException(SLOW, detail, {"Connection": "close"}) from None
         self._seen += len(message.get("body", b""))
-        if self._seen > self._most:
-            raise HTTPException(LARGE, _too_large(self._most))
+        if self._seen > self._limit.most:
+            raise HTTPException(LARGE, _too_large(self._limit.most))
+        if self._seen > UNKNOWN_MAX and not self._admitted:
+            await self._limit.refuse_stranger(self._scope)
+            self._admitted = True
         self._whole = not message.get("more_body", False)
         return message
 

@@ -10,7 +10,7 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -50,6 +50,8 @@ class Streams:
         self._closing = closing
         self._bells: set[asyncio.Event] = set()
         self._watch: asyncio.Task[None] | None = None
+        self.going_back = asyncio.Lock()
+        """Held by who is told again what happened before: those who come with it wait here, and not on threads that others need."""
 
     @property
     def closing(self) -> bool:
@@ -106,7 +108,8 @@ class Stream(Response, ABC):
         del scope
         loop, bell = asyncio.get_running_loop(), asyncio.Event()
         try:
-            await run_in_threadpool(self.open, partial(_ring, loop, bell))
+            async with self._streams.going_back if self.goes_back else nullcontext():
+                await run_in_threadpool(self.open, partial(_ring, loop, bell))
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             with self._streams.holding(bell):
                 gone = loop.create_task(_gone(receive, bell))
@@ -170,6 +173,11 @@ class Stream(Response, ABC):
         """Why nothing more comes; asked before `take`."""
 
     @property
+    def goes_back(self) -> bool:
+        """Say whether it begins with what happened before: to open it takes long then, and they are opened one by one."""
+        return False
+
+    @property
     def pause_s(self) -> float:
         """How long to wait at most for what may come."""
         return 3600.0
@@ -206,6 +214,11 @@ class EventStream(Stream):
         self._listener = self._rota.listen(ready=ready, actor=self._who, **self._asked)
         if self._asked.get("after") is None:
             self._cursor = self._listener.begun
+
+    @property
+    def goes_back(self) -> bool:
+        """Say whether it begins with what happened before."""
+        return self._asked.get("after") is not None
 
     async def take(self) -> list[bytes]:
         """Return the events that have come."""

@@ -36,6 +36,8 @@ IDS_MAX = 10_000
 """Ids that an answer has room for."""
 LINE_MAX = 32 * 1024 * 1024
 """The longest line: more than the largest params may take."""
+MARGIN_S = 1.0
+"""How much longer than a body may take a thread waits for it: the loop itself says first that it took too long."""
 
 _decoder = msgspec.json.Decoder(BulkJobIn)
 _lines = msgspec.json.Encoder().encode_lines
@@ -64,7 +66,11 @@ async def create_many(request: Request, organization: NameQuery = None, idempote
     kind = media_type(request)
     refuse_other(kind, JSON, LINES)
     who = await intake_of(request).do(lambda: door_of(request).who(request))
-    items: Items = Whole(await request.body()) if kind == JSON else Streamed(request.stream(), asyncio.get_running_loop())
+    items: Items = (
+        Whole(await request.body())
+        if kind == JSON
+        else Streamed(request.stream(), asyncio.get_running_loop(), patience_s=request.app.state.rota.settings.http_patience)
+    )
     call = _Call(request.app.state.rota, who, items, organization)
     if idempotency_key is None:
         return await intake_of(request).do_long(call.take)
@@ -115,11 +121,12 @@ class Whole(Items):
 class Streamed(Items):
     """Lines, pulled from the client when they are needed: who sends faster than can be written has to wait."""
 
-    def __init__(self, stream: AsyncIterator[bytes], loop: asyncio.AbstractEventLoop) -> None:
-        """Take the body, and the loop on which it comes."""
+    def __init__(self, stream: AsyncIterator[bytes], loop: asyncio.AbstractEventLoop, *, patience_s: float) -> None:
+        """Take the body, the loop on which it comes, and how long the whole of it may take."""
         super().__init__()
         self._stream = stream
         self._loop = loop
+        self._patience_s = patience_s
 
     def _parts(self) -> Iterator[Iterator[BulkJobIn]]:
         begun: list[bytes] = []
@@ -139,9 +146,12 @@ class Streamed(Items):
     def _next(self) -> bytes | None:
         """Wait for more, on a thread; None at the end."""
         try:
-            return asyncio.run_coroutine_threadsafe(self._pull(), self._loop).result()
+            # Bounded: a loop that ends with the server may take this up and never answer, and the process waits for its threads.
+            return asyncio.run_coroutine_threadsafe(self._pull(), self._loop).result(self._patience_s + MARGIN_S)
         except ClientDisconnect:
             raise HTTPException(400, "the body ended too early") from None
+        except TimeoutError:
+            raise HTTPException(408, "the body did not come in time") from None
 
     async def _pull(self) -> bytes | None:
         return await anext(self._stream, None)

@@ -19,6 +19,7 @@ from rota.errors import ChangedMeanwhile, NotFound
 from rota.model.gate import Actor
 from rota.model.values import Job, dashed
 from rota.ports.store import Check
+from rota.surfaces.http.access import answered
 from rota.surfaces.http.api.asking import encode
 from rota.surfaces.python import Rota
 
@@ -79,8 +80,8 @@ def tag_of(job: Job, tail: Job) -> str:
 
 
 def tagged(rota: Rota, job: Job, who: Actor) -> dict[str, str]:
-    """Return the header that tells the state of a job."""
-    tail = rota.chain(job.id, actor=who)[-1] if job.status.ended else job
+    """Return the header that tells the state of a job that somebody has read, or has changed just now."""
+    tail = rota.chain(job.id, actor=answered(who))[-1] if job.status.ended else job
     return {"ETag": tag_of(job, tail)}
 
 
@@ -122,7 +123,7 @@ class Request(msgspec.Struct, frozen=True):
     @property
     def reader(self) -> Actor:
         """Who may see what this request has made: its actor, also with a token that may only submit."""
-        return msgspec.structs.replace(self.who, operations=None)
+        return answered(self.who)
 
     def ids(self, now: datetime) -> list[str]:
         """Return the ids that may have been given to the first thing that this request made; the first is for a new one.

@@ -11,7 +11,7 @@ from rota.errors import AlreadyEnded
 from rota.model.gate import Actor
 from rota.model.states import ErrorType, Status
 from rota.model.values import Job
-from rota.surfaces.http.access import Served, Who
+from rota.surfaces.http.access import Served, Who, answered
 from rota.surfaces.http.answers import Answer
 from rota.surfaces.http.api.asking import STRICT, TEXT, NameQuery, Raw, needed, read, takes
 from rota.surfaces.http.api.jobs import TEXT_MAX, JobId
@@ -93,5 +93,5 @@ def _done(rota: Rota, which: DeadIn, done: int, who: Actor) -> Done:
     """Say how many still match; where fewer were done than might have been, nothing is left that could be."""
     if done < which.limit:
         return Done(done=done, left=0)
-    left = rota.dead_letters(**_filters(which), limit=LEFT_MAX, actor=who)
+    left = rota.dead_letters(**_filters(which), limit=LEFT_MAX, actor=answered(who))
     return Done(done=done, left=len(left), more=left.next is not None)

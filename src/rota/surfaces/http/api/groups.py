@@ -9,7 +9,7 @@ from fastapi import APIRouter, HTTPException, Path, Response
 from rota import errors
 from rota.engine.submit import NewJob
 from rota.errors import NotFound
-from rota.model.values import Group
+from rota.model.values import Group, undashed
 from rota.surfaces.http.access import Served, Who
 from rota.surfaces.http.answers import Answer
 from rota.surfaces.http.api.asking import ID_MAX, STRICT, Raw, in_body, read, takes
@@ -45,10 +45,14 @@ def create(body: Raw, rota: Served, who: Who, *, idempotency_key: IdempotencyKey
     ids = request.ids(rota.now)
     for group_id in ids:
         try:
-            return _again(rota, new, rota.get_group(group_id, actor=request.reader), request)
+            group = rota.get_group(group_id, actor=request.reader)
         except NotFound:
             continue
+        _refuse_other(rota, new, group, request)
+        return Answer(group, headers=REPLAYED)
     group = _make(rota, new, ids[0], request)
+    # Another request with this key may have been quicker.
+    _refuse_other(rota, new, group, request)
     return Answer(group, status_code=201)
 
 
@@ -56,7 +60,7 @@ def _make(rota: Rota, new: NewGroupIn, group_id: str | None, request: Request) -
     meta = None if group_id is None else request.meta
     with in_body():
         return rota.group(
-            [_member(job, meta) if isinstance(job, BulkJobIn) else job for job in new.jobs],
+            [_member(job, meta) if isinstance(job, BulkJobIn) else _waiting(rota, job, request) for job in new.jobs],
             mode=new.mode,
             on_failure=new.on_failure,
             name=new.name,
@@ -70,15 +74,26 @@ def _member(job: BulkJobIn, meta: dict[str, str] | None) -> NewJob:
     return NewJob(name=job.name, params=job.params, meta=meta, **options_of(job))
 
 
-def _again(rota: Rota, new: NewGroupIn, group: Group, request: Request) -> Response:
-    """Return the group that this request has made before, if it was this very request."""
+def _waiting(rota: Rota, job: str, request: Request) -> str:
+    """Return the id of a job that is there already: a number would be taken for the name of a template."""
+    return job if undashed(job) else rota.get(job, actor=request.reader).id
+
+
+def _refuse_other(rota: Rota, new: NewGroupIn, group: Group, request: Request) -> None:
+    """Refuse a key that was used for another group. What a new job keeps stands for the whole body; without one, members are compared."""
     same = (group.name, group.mode, group.on_failure, len(group.members)) == (new.name, new.mode, new.on_failure, len(new.jobs))
     fresh = next((place for place, job in enumerate(new.jobs) if isinstance(job, BulkJobIn)), None)
-    if not same:
-        raise HTTPException(422, f"Idempotency-Key {request.key[:100]!r} was used for another request already: give a new one")
-    if fresh is not None:
+    if same and fresh is not None:
         request.refuse_other(rota.get(group.members[fresh].root_id, actor=request.reader))
-    return Answer(group, headers=REPLAYED)
+    elif not same or [member.root_id for member in group.members] != [_root(rota, str(job), request) for job in new.jobs]:
+        raise HTTPException(422, f"Idempotency-Key {request.key[:100]!r} was used for another request already: give a new one")
+
+
+def _root(rota: Rota, job: str, request: Request) -> str:
+    try:
+        return rota.get(job, actor=request.reader).root_id
+    except NotFound:
+        return job
 
 
 @router.get("", summary="List groups", responses=gives(list_of(Group)))

@@ -71,7 +71,7 @@ def occurrences(
     cursor: Cursor = None,
 ) -> Answer:
     """Return rows of the ledger, latest due time first."""
-    before = None if cursor is None else _place(cursor)
+    before = None if cursor is None else place_of(cursor)
     found = rota.occurrences(
         schedule,
         fate=fate,
@@ -124,7 +124,8 @@ def _row(view: OccurrenceView) -> dict[str, object]:
     return {name: getattr(view, name) for name in Occurrence.__struct_fields__}
 
 
-def _place(cursor: str) -> LedgerCursor:
+def place_of(cursor: str) -> LedgerCursor:
+    """Return the place in a ledger that a cursor means, or refuse it."""
     place: LedgerCursor
     due_at, schedule_id, fate = place = unseal(cursor, LedgerCursor)
     if not 0 <= due_at <= LATEST or undashed(schedule_id) != schedule_id or fate not in set(Fate):

@@ -41,7 +41,7 @@ class Paged:
         except (binascii.Error, ValueError):
             raw = b""
         place, check = raw[:_PLACE_BYTES], raw[_PLACE_BYTES:]
-        if len(place) != _PLACE_BYTES or check != self._check(place) or cursor != _text(raw):
+        if len(place) != _PLACE_BYTES or check != self._check(place) or cursor != _text(raw) or int.from_bytes(place, signed=True) < 1:
             raise InvalidOption(f"cursor {cursor[:100]!r} is none of this list: give the `next` of a page, with the same filters")
         return int.from_bytes(place)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from rota import errors
@@ -17,9 +17,9 @@ from rota.surfaces.http.answers import Answer
 from rota.surfaces.http.api.asking import STRICT
 from rota.surfaces.http.api.jobs import JobId
 from rota.surfaces.http.api.shapes import LogOut
-from rota.surfaces.http.describing import gives, list_of, refuses
+from rota.surfaces.http.describing import gives, list_of, nothing, refuses
 from rota.surfaces.http.streams import MEDIA_TYPE as STREAM
-from rota.surfaces.http.streams import LogStream
+from rota.surfaces.http.streams import OVER, LogStream
 from rota.surfaces.python.results import Log, line
 
 router = APIRouter(prefix="/jobs/{job_id}", tags=["Runs"], dependencies=STRICT)
@@ -31,6 +31,10 @@ LOG[200]["content"][PLAIN] = {"schema": {"type": "string"}, "example": "2026-03-
 TOLD = 'event: log\ndata: {"text":"2026-03-01T09:00:00.000000Z INFO sent\\n"}\n\n'
 LOG[200]["content"][STREAM] = {"schema": {"type": "string"}, "example": TOLD}
 Follow = Annotated[bool, Query(description="Send what the handler writes as server-sent events, from the first line on, until it ends.")]
+LastEventId = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", max_length=40, description="As a browser sends it that comes back: `over` if it was told all."),
+]
 Last = Annotated[int, Query(ge=1, le=100_000, description="How many entries, counted from the end.")]
 
 
@@ -56,11 +60,20 @@ def chain(job_id: JobId, rota: Served, who: Who) -> Answer:
     return Answer({"items": rota.chain(job_id, actor=who)})
 
 
-@router.get("/log", summary="Read the log of a job", responses={**LOG, **GONE})
-def log(request: Request, job_id: JobId, rota: Served, who: Who, *, last: Last = 1000, follow: Follow = False) -> Response:
+@router.get("/log", summary="Read the log of a job", responses={**LOG, **nothing("You were told all of it before."), **GONE})
+def log(
+    request: Request,
+    job_id: JobId,
+    rota: Served,
+    who: Who,
+    *,
+    last: Last = 1000,
+    follow: Follow = False,
+    last_event_id: LastEventId = None,
+) -> Response:
     """Return the log of this very attempt: its moves and what its handler wrote. As lines of text for `Accept: text/plain`."""
     if follow:
-        return LogStream(request, rota, who, job_id)
+        return Response(status_code=204) if last_event_id == OVER else LogStream(request, rota, who, job_id)
     return _log(request, rota.log(job_id, actor=who), last, numbered=False)
 
 

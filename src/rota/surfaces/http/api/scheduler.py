@@ -12,7 +12,7 @@ from rota.engine.recovery import Recovered
 from rota.errors import NotFound, PermissionDenied, Refused
 from rota.model.checks import CENTURY_S
 from rota.model.gate import Actor
-from rota.surfaces.http.access import Served, Who
+from rota.surfaces.http.access import Served, Who, answered
 from rota.surfaces.http.answers import Answer
 from rota.surfaces.http.api.bodies import Body, Name
 from rota.surfaces.http.api.missing import named_in_path
@@ -94,7 +94,7 @@ def pause(request: Request, rota: Served, who: Who, *, body: PauseOf | None = No
     """Let nothing of a template, of an organization or at all start until it is resumed. What runs goes on. Again: nothing more."""
     with named_in_path():
         rota.pause(**(body.given() if body else {}), actor=who)
-    return Answer(_status(request, rota, who))
+    return Answer(_status(request, rota, who, seen_by=answered(who)))
 
 
 @router.post("/resume", summary="Resume", responses=STATUS | refuses(NotFound))
@@ -102,7 +102,7 @@ def resume(request: Request, rota: Served, who: Who, *, body: PauseOf | None = N
     """End a pause. Again: nothing more."""
     with named_in_path():
         rota.resume(**(body.given() if body else {}), actor=who)
-    return Answer(_status(request, rota, who))
+    return Answer(_status(request, rota, who, seen_by=answered(who)))
 
 
 @router.post("/start", summary="Start this process's worker", responses=STATUS | refuses(Refused))
@@ -142,8 +142,8 @@ def retention(
     return Answer(RetentionStatus(retention_s=kept_s, chains=found.chains, jobs=found.jobs, kept=found.kept))
 
 
-def _status(request: Request, rota: Rota, who: Actor) -> SchedulerStatus:
-    pauses = [Paused(kind, name) for kind, name in rota.pauses(actor=who)]
+def _status(request: Request, rota: Rota, who: Actor, *, seen_by: Actor | None = None) -> SchedulerStatus:
+    pauses = [Paused(kind, name) for kind, name in rota.pauses(actor=seen_by or who)]
     try:
         workers: int | None = len(rota.workers(actor=who))
     except PermissionDenied:

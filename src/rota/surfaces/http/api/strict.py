@@ -7,8 +7,12 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
 
 from rota.surfaces.http.api.asking import JSON, STRICT, media_type, read, refuse_other
+
+SHORT = 65_536
+"""Bytes that are read in less time than another thread would take to begin."""
 
 
 class StrictRoute(APIRoute):
@@ -24,7 +28,11 @@ class StrictRoute(APIRoute):
             body = await request.body()
             if body:
                 refuse_other(media_type(request), JSON)
-                read(body, object)
+                if len(body) > SHORT:
+                    # What takes long to read keeps nobody else waiting.
+                    await run_in_threadpool(read, body, object)
+                else:
+                    read(body, object)
             return await handle(request)
 
         return strict

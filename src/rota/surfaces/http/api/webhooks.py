@@ -8,7 +8,7 @@ import msgspec
 from fastapi import Path, Query
 from pydantic import ConfigDict, Field
 
-from rota.errors import ChangedMeanwhile, NotFound
+from rota.errors import ChangedMeanwhile, NotFound, Refused
 from rota.model.targets import URL_MAX
 from rota.model.webhooks import Delivery, Webhook
 from rota.surfaces.http.access import Served, Who
@@ -128,7 +128,7 @@ def rotate(webhook_id: WebhookId, rota: Served, who: Who) -> Answer:
     return Answer(NewSecret(rota.rotate_webhook_secret(webhook_id, actor=who)), status_code=201, headers=NO_STORE)
 
 
-@router.post("/webhooks/{webhook_id}/test", summary="Test a webhook", responses=gives(Tested) | refuses(NotFound))
+@router.post("/webhooks/{webhook_id}/test", summary="Test a webhook", responses=gives(Tested) | refuses(NotFound, Refused))
 def test(webhook_id: WebhookId, rota: Served, who: Who) -> Answer:
     """Send a message that only asks whether anybody listens, now and once, and return what came of it."""
     return Answer(rota.test_webhook(webhook_id, actor=who))

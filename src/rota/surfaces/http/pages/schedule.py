@@ -10,8 +10,8 @@ from fastapi import Path, Query, Response
 from rota.errors import InvalidOption
 from rota.model.gate import Operation
 from rota.model.schedules import Fate, ScheduleState
-from rota.ports.schedules import LedgerCursor
-from rota.surfaces.http.api.keyset import seal, unseal
+from rota.surfaces.http.api.keyset import seal
+from rota.surfaces.http.api.occurrences import place_of
 from rota.surfaces.http.pages.jobs import params_of
 from rota.surfaces.http.pages.rendering import link
 from rota.surfaces.http.pages.routing import page_router
@@ -46,7 +46,7 @@ def show(
         fate=fate if fate and fate != "not_ran" else None,
         not_ran=fate == "not_ran",
         limit=PAGE + 1,
-        before=None if not before else unseal(before, LedgerCursor),
+        before=None if not before else place_of(before),
         organization=found.organization,
         actor=visit.actor,
     )
