@@ -23,6 +23,7 @@ from rota.ports.schedules import Ledger, LedgerCursor
 from rota.ports.store import DefinitionsChanged, Store
 from rota.surfaces.python.base import Base
 from rota.surfaces.python.moments import ago
+from rota.surfaces.python.permitting import refuse_unfit
 from rota.surfaces.python.results import job_of
 from rota.surfaces.python.schedule_views import OccurrenceView, ScheduleView, occurrence_view, schedule_view
 
@@ -155,6 +156,7 @@ class Scheduling(Base):
         while True:
             now = self._clock.now()
             self._registry.resolve(schedule.template, store, now)
+            refuse_unfit(self._registry, who, schedule.template)
             self._registry.organization(schedule.organization, store, now)
             merged = {**schedule.params, **(params or {})}
             row = DueRows(self._registry, self._ids, self._rng).build(schedule, merged, now=now, run_at=now)
@@ -337,7 +339,10 @@ class Scheduling(Base):
             """Change what the caller has seen: inside the transaction, so nobody comes between."""
             if version is not None and schedule.version != version:
                 raise ChangedMeanwhile(f"schedule {schedule.name!r}", has=schedule.version, given=version)
-            return change(schedule)
+            changed = change(schedule)
+            if (changed.template, changed.params, changed.timing) != (schedule.template, schedule.params, schedule.timing):
+                refuse_unfit(self._registry, who, changed.template)
+            return changed
 
         return schedule_view(
             self._deciding(
