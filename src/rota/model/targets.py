@@ -7,7 +7,7 @@ connected to is asked about, not the name.
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import SplitResult, urlsplit
 
 from rota.errors import InvalidOption
@@ -16,6 +16,10 @@ URL_MAX = 2048
 _HOST = re.compile(r"[^\s/?#@\\%<>\"`{}|^]+")
 _TRANSLATED = IPv6Network("64:ff9b::/96")
 """IPv4 as networks with IPv6 alone write it; the last 32 bits are the address."""
+_UNICAST = IPv6Network("2000::/3")
+"""All that the internet uses of IPv6: what lies outside is of a machine, of a site, or nobody's."""
+_NEARBY = (IPv4Network("192.0.0.0/24"), IPv4Network("168.63.129.16/32"))
+"""Addresses that look like others and are answered by the network one is in, or by a cloud's own machinery: not every Python knows."""
 
 
 def check_url(given: object, *, private: bool, plain_http: bool) -> str:
@@ -72,7 +76,12 @@ def is_public(address: str) -> bool:
         found = ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    return all(each.is_global and not each.is_multicast and not each.is_reserved for each in _within(found))
+    return all(map(_is_global, _within(found)))
+
+
+def _is_global(address: IPv4Address | IPv6Address) -> bool:
+    known = address in _UNICAST if isinstance(address, IPv6Address) else not any(address in each for each in _NEARBY)
+    return known and address.is_global and not address.is_multicast and not address.is_reserved
 
 
 def _within(address: IPv4Address | IPv6Address) -> list[IPv4Address | IPv6Address]:
