@@ -84,6 +84,29 @@ def test_an_at_fires_once_late_if_nobody_was_there_and_is_then_disabled(rota, cl
     assert len(rota.ran) == 1
 
 
+@pytest.mark.parametrize("verb", ["edit_schedule", "schedule"])
+def test_an_at_that_is_over_and_is_given_another_time_fires_again(rota, clock, verb):
+    rota.schedule("s", "work", at=NOON + timedelta(minutes=5))
+    minutes(rota, clock, 6)
+    getattr(rota, verb)("s", *(["work"] if verb == "schedule" else []), at=NOON + timedelta(minutes=9))
+    assert (rota.get_schedule("s").state, rota.get_schedule("s").next_at) == ("ENABLED", NOON + timedelta(minutes=9))
+    minutes(rota, clock, 6)
+    assert (due(rota), rota.get_schedule("s").state) == ([5, 9], "DISABLED")
+    rota.edit_schedule("s", every="1m")
+    assert rota.get_schedule("s").state == "ENABLED"
+
+
+def test_an_at_that_somebody_disabled_stays_so_when_it_is_given_another_time(rota, clock):
+    rota.schedule("s", "work", at=NOON + timedelta(minutes=5))
+    rota.disable_schedule("s")
+    minutes(rota, clock, 6)
+    rota.edit_schedule("s", at=NOON + timedelta(minutes=9))
+    assert rota.get_schedule("s").state == "DISABLED"
+    rota.edit_schedule("s", description="as it was")
+    minutes(rota, clock, 6)
+    assert due(rota) == []
+
+
 def test_an_at_that_is_not_to_be_kept_is_gone_once_it_fired(rota, clock):
     rota.create_schedule("s", "work", at=NOON + timedelta(minutes=5), on_completion="DROP")
     minutes(rota, clock, 6)
@@ -182,6 +205,56 @@ def test_overlap_queue_waits_for_the_job_before_whatever_its_end(rota, clock):
     rota.resume(template="held")
     rota.turn()
     assert [job.status for job in jobs(rota)] == ["CANCELLED", "COMPLETED", "COMPLETED"]
+
+
+def test_overlap_queue_lets_nobody_overtake_where_one_in_between_is_cancelled(rota, clock):
+    rota.schedule("s", "held", every="5m", overlap="queue")
+    minutes(rota, clock, 17)
+    first, second, third = jobs(rota)
+    rota.cancel(second.id)
+    rota.turn()
+    assert [job.status for job in jobs(rota)] == ["QUEUED", "CANCELLED", "PENDING"]
+    rota.cancel(first.id)
+    rota.turn()
+    assert rota.get(third.id).status == "QUEUED"
+
+
+def test_overlap_queue_is_one_line_also_behind_a_job_that_is_retried(rota, clock):
+    attempts = []
+
+    @rota.job(max_retries=1)
+    def flaky(ctx):
+        attempts.append(ctx.attempt)
+        if len(attempts) == 1:
+            raise ValueError("x")
+
+    rota.set_template("flaky", backoff={"base": 60, "jitter": 0})
+    rota.pause(template="flaky")
+    rota.schedule("s", "flaky", every="5m", overlap="queue")
+    minutes(rota, clock, 10)
+    rota.resume(template="flaky")
+    rota.turn()
+    rota.pause(template="flaky")
+    minutes(rota, clock, 5)
+    first, second, third = (job for job in jobs(rota) if job.attempt == 1)
+    assert [rota.get(job.id).status for job in (first, second, third)] == ["FAILED", "PENDING", "PENDING"]
+    rota.cancel(first.id)
+    rota.turn()
+    assert [rota.get(job.id).status for job in (second, third)] == ["QUEUED", "PENDING"]
+
+
+def test_overlap_queue_waits_for_all_that_are_not_over_those_fired_by_hand_among_them(rota, clock):
+    rota.schedule("s", "held", every="5m", overlap="queue")
+    minutes(rota, clock, 5)
+    by_hand = rota.fire("s")
+    minutes(rota, clock, 5)
+    first, third = (job for job in jobs(rota) if job.due_at)
+    rota.cancel(by_hand.id)
+    rota.turn()
+    assert rota.get(third.id).status == "PENDING"
+    rota.cancel(first.id)
+    rota.turn()
+    assert rota.get(third.id).status == "QUEUED"
 
 
 def test_overlap_allow_looks_at_nobody(rota, clock):
@@ -463,6 +536,27 @@ def test_when_the_time_comes_that_a_wrong_clock_had_fired_it_does_not_fire_again
     for _ in range(30):
         minutes(rota, clock, 5)
     whole(rota, "s", 5, 150)
+
+
+@pytest.mark.parametrize("verb", ["edit", "pause", "pause and enable"])
+def test_a_clock_set_back_behind_a_change_and_on_again_leaves_each_due_time_one_fate(rota, clock, verb):
+    rota.schedule("s", "work", every="5m")
+    clock.advance(minutes=300)
+    rota.turn()
+    if verb == "edit":
+        rota.edit_schedule("s", catch_up="none")
+    else:
+        rota.pause_schedule("s")
+    if verb == "pause and enable":
+        clock.advance(minutes=30)
+        rota.enable_schedule("s")
+    clock.step(minutes=-120)
+    minutes(rota, clock, 1)
+    whole(rota, "s", 5, 180 if verb != "pause and enable" else 210)
+    clock.advance(minutes=1000)
+    rota.turn()
+    whole(rota, "s", 5, 1180 if verb != "pause and enable" else 1210)
+    assert rota.verify_schedules().ok
 
 
 def test_a_day_asleep_is_one_fate_for_each_due_time_and_firing_goes_on(rota, clock):

@@ -124,23 +124,23 @@ class Decider:
             return [], []
         rows: list[Fated] = []
         jobs: list[DueJob] = []
-        before = each.live[-1] if each.live else None
+        before = each.live
         for row in planned.rows:
             if row.fate is not Fate.FIRED:
                 rows.append(row)
                 continue
-            if before is not None and each.schedule.overlap is Overlap.SKIP:
-                rows.append(_instead(row, Fate.SKIPPED_OVERLAP, f"job {dashed(before)} of an earlier due time is not over"))
+            if before and each.schedule.overlap is Overlap.SKIP:
+                rows.append(_instead(row, Fate.SKIPPED_OVERLAP, f"job {dashed(before[-1])} of an earlier due time is not over"))
                 continue
             try:
                 job = self._job(each, row.due_at)
             except (InvalidInput, PermissionDenied, Refused) as error:
                 rows.append(_instead(row, Fate.REFUSED, str(error)[:REASON_MAX]))
                 continue
-            if before is not None and (each.schedule.overlap is Overlap.QUEUE or jobs):
+            if each.schedule.overlap is Overlap.QUEUE or jobs:
                 # Several at once are caught up: one after the other, whatever else is allowed.
-                job.row.after = before
-            before = job.row.job_id
+                job.behind = before
+            before = (job.row.job_id,)
             rows.append(row)
             jobs.append(job)
         return rows, jobs

@@ -24,7 +24,7 @@ class DueSchedule(msgspec.Struct, kw_only=True, gc=False):
     schedule: Schedule
     """Without its dates, its description and what was declared."""
     live: tuple[str, ...] = ()
-    """Roots of its chains that have not ended, oldest first."""
+    """Roots of its chains that have not ended, but for those that another of them waits for in turn: who waits for these waits for all."""
     already: tuple[Instant, ...] = ()
     """Due times after its cursor that fired when the clock was ahead."""
     calendar: Calendar | None = None
@@ -47,7 +47,9 @@ class DueJob(msgspec.Struct, kw_only=True, gc=False):
     """One job that a due time becomes."""
 
     row: NewRow
-    """With its schedule and due time; `after` names the chain whose end it waits for."""
+    """With its schedule and due time."""
+    behind: tuple[str, ...] = ()
+    """Roots of the chains whose ends it waits for."""
     awaits: tuple[Awaited, ...] = ()
     give_up_at: Instant | None = None
     """If it still waits for another schedule then, it ends SKIPPED and its due time's fate is SKIPPED_DEPENDENCY."""

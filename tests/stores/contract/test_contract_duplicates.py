@@ -267,3 +267,14 @@ def test_a_job_that_ended_still_counts_as_submitted(desk):
     desk.done(*desk.claim(3))
     with pytest.raises(RateLimited):
         desk.put(limited(desk))
+
+
+def test_submissions_noted_by_a_clock_that_was_ahead_are_not_held_against_anybody(desk):
+    desk.put(*(limited(desk) for _ in range(3)))
+    desk.advance(5 * 365 * 86_400)
+    desk.put(*(limited(desk) for _ in range(3)))
+    desk.advance(-5 * 365 * 86_400 + 11)
+    desk.put(*(limited(desk) for _ in range(3)))
+    with pytest.raises(RateLimited) as refused:
+        desk.put(limited(desk))
+    assert refused.value.retry_after_s == pytest.approx(10.0)

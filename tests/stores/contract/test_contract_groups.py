@@ -361,3 +361,79 @@ def test_a_member_cancelled_in_a_sequence_ends_only_those_after_it(desk):
     desk.store.cancel(inside(third), actor=ANNA, now=desk.now)
     statuses = [member.status for member in desk.store.group(inside(group.id)).members]
     assert statuses == ["QUEUED", "PENDING", "CANCELLED", "CANCELLED"]
+
+
+# ---- turns -------------------------------------------------------------------------------------------------------------
+
+
+def cancel(desk, job_id):
+    desk.store.cancel(job_id, actor=ANNA, now=desk.now)
+
+
+def test_a_member_that_is_cancelled_before_its_turn_lets_nobody_overtake_those_before_it(desk):
+    _, ids = make(desk, 4, on_failure="continue")
+    first = desk.claim_one()
+    cancel(desk, ids[1])
+    cancel(desk, ids[2])
+    assert desk.claim(9) == []
+    assert [inside(job.id) for job in desk.store.blockers(ids[3])] == [ids[0]]
+    desk.done(first)
+    assert [job.job_id for job in desk.claim(9)] == [ids[3]]
+
+
+def test_members_that_expire_together_before_their_turn_let_nobody_overtake(desk):
+    rows = [desk.row(), desk.row(expires_at=desk.now + SECOND), desk.row(expires_at=desk.now + SECOND), desk.row(), desk.row()]
+    desk.grouped(rows)
+    first = desk.claim_one()
+    desk.advance(2)
+    assert desk.claim(9) == []
+    assert [desk.job(row.job_id).blockers for row in rows] == [0, 0, 0, 1, 1]
+    desk.end(first, Failed("x"))
+    assert desk.claim(9) == []
+    desk.advance(60)
+    desk.done(desk.claim_one())
+    assert [job.job_id for job in desk.claim(9)] == [rows[3].job_id]
+
+
+def test_a_member_that_is_skipped_for_a_parent_before_its_turn_lets_nobody_overtake(desk):
+    parent = desk.add("other")
+    rows = [desk.row(), desk.row(depends_on=(parent,), on_parent_failure="skip"), desk.row()]
+    desk.grouped(rows)
+    first = desk.claim_one()
+    cancel(desk, parent)
+    assert tails(desk, [row.job_id for row in rows]) == ["RUNNING", "SKIPPED", "PENDING"]
+    assert desk.claim(9) == []
+    desk.done(first)
+    assert [job.job_id for job in desk.claim(9)] == [rows[2].job_id]
+
+
+def test_a_member_that_depends_on_one_before_it_hands_its_turn_on_as_well(desk):
+    first = desk.row()
+    rows = [first, desk.row(depends_on=(first.job_id,)), desk.row()]
+    desk.grouped(rows, "sequential", "continue")
+    running = desk.claim_one()
+    cancel(desk, rows[1].job_id)
+    assert desk.claim(9) == []
+    desk.end(running, DEAD)
+    assert [job.job_id for job in desk.claim(9)] == [rows[2].job_id]
+
+
+def test_a_member_that_falls_with_the_one_before_it_hands_on_the_turn_of_both(desk):
+    second = desk.row()
+    rows = [desk.row(), second, desk.row(depends_on=(second.job_id,), on_parent_failure="skip"), desk.row()]
+    desk.grouped(rows, "sequential", "continue")
+    running = desk.claim_one()
+    cancel(desk, second.job_id)
+    assert tails(desk, [row.job_id for row in rows]) == ["RUNNING", "CANCELLED", "SKIPPED", "PENDING"]
+    assert desk.claim(9) == []
+    desk.done(running)
+    assert [job.job_id for job in desk.claim(9)] == [rows[3].job_id]
+
+
+def test_a_member_cancelled_after_those_before_it_ended_lets_the_next_one_start(desk):
+    first = desk.row()
+    rows = [first, desk.row(depends_on=(first.job_id,)), desk.row()]
+    desk.grouped(rows, "sequential", "continue")
+    desk.end(desk.claim_one(), DEAD)
+    cancel(desk, rows[1].job_id)
+    assert [job.job_id for job in desk.claim(9)] == [rows[2].job_id]

@@ -271,6 +271,35 @@ def test_a_retried_chain_is_one_that_lives_and_one_that_ended_is_none(desk):
     assert desk.decided[-1].live == (root,)
 
 
+def test_jobs_behind_all_that_live_are_one_line_whatever_is_retried_or_cancelled_meanwhile(desk):
+    from rota.model.decide import Failed
+
+    def in_line(due):
+        firing = desk.decide(due)
+        for job in firing.jobs:
+            job.behind = due.live
+        return firing
+
+    schedule = desk.schedule()
+    desk.pass_time(60, decide=in_line)
+    first = desk.claim_one()
+    desk.put(desk.row(schedule_id=schedule.id))
+    desk.pass_time(60, decide=in_line)
+    assert len(desk.decided[-1].live) == 2
+    by_hand = desk.claim_one()
+    # Its retry is younger than those that wait for its chain.
+    desk.end(first, Failed("x"))
+    desk.pass_time(60, decide=in_line)
+    roots = [row.job_id for row in desk.rows()]
+    assert desk.decided[-1].live == (roots[1],)
+    desk.store.cancel(roots[1], actor=ANNA, now=desk.now)
+    desk.done(by_hand)
+    retry = desk.claim_one()
+    assert (retry.root_id, desk.job(roots[2]).blockers) == (first.root_id, 1)
+    desk.done(retry)
+    assert desk.claim_one().root_id == roots[2]
+
+
 def test_a_due_time_can_not_become_two_jobs_whatever_is_decided(desk):
     """The last net: who decides wrongly gets an error and changes nothing."""
     schedule = desk.schedule()

@@ -70,9 +70,38 @@ def add(db: Db, children: Iterable[int], edges: Sequence[Edge], now: Instant) ->
 
 
 def close(db: Db, numbers: list[int], now: Instant) -> None:
-    """Close what jobs that ended while they waited still had open."""
+    """Close what jobs that ended while they waited still had open; whose turn came after theirs waits for those before them."""
     if numbers and db.value("any_open_edges"):
-        db.change("close_edges", children=numbers_json(numbers), now=now)
+        text = numbers_json(numbers)
+        _hand_turns_on(db, text)
+        db.change("close_edges", children=text, now=now)
+
+
+def _hand_turns_on(db: Db, numbers: str) -> None:
+    """Let those who follow jobs that ended before their turn follow who was before these: a line that loses one stays a line."""
+    waiting = db.rows("next_in_turn", numbers=numbers)
+    if not waiting:
+        return
+    before: dict[tuple[str, str], list[tuple[str, bool]]] = {}
+    for root, parent, source, is_live in db.rows("turns_of", numbers=numbers):
+        before.setdefault((root, source), []).append((parent, bool(is_live)))
+    for child, root, source in waiting:
+        live = _live_before(before, root, source)
+        if live:
+            added = db.change("wait_in_turn", child=child, source=source, roots=_encode(live).decode())
+            db.change("block", number=child, count=added)
+
+
+def _live_before(before: dict[tuple[str, str], list[tuple[str, bool]]], root: str, source: str) -> list[str]:
+    """Return the live chains that come before this one in a line, past those that ended with it."""
+    found: dict[str, bool] = {}
+    ahead = [root]
+    while ahead:
+        for parent, is_live in before.get((ahead.pop(), source), ()):
+            if parent not in found:
+                found[parent] = is_live
+                ahead += [] if is_live else [parent]
+    return sorted(parent for parent, is_live in found.items() if is_live)
 
 
 def refuse_circle(db: Db, root_id: str) -> None:

@@ -141,16 +141,16 @@ def _make_jobs(db: Db, jobs: list[DueJob], now: Instant) -> None:
 
 def _shape(job: DueJob) -> tuple[Any, ...]:
     row = job.row
-    return queue.shape(row), row.run_as, row.due_at, row.after is not None or bool(job.awaits)
+    return queue.shape(row), row.run_as, row.due_at, bool(job.behind or job.awaits)
 
 
 def _make_waiting(db: Db, job: DueJob, now: Instant, number: int | None) -> int:
-    """Write a job that waits: for the chain before it, or for other schedules."""
+    """Write a job that waits: for the chains before it, or for other schedules."""
     parents = [(parent, met) for each in job.awaits for parent, met in _parent(db, each, job.row.organization_id, now)]
-    blockers = sum(not met for _, met in parents) + (job.row.after is not None)
+    blockers = sum(not met for _, met in parents) + len(job.behind)
     (child,) = queue.add_due(db, [job.row], now, number, blockers=blockers)
-    if job.row.after is not None:
-        edges.add(db, [child], [Edge(job.row.after, "end", "cancel", "overlap", met=False)], now)
+    if job.behind:
+        edges.add(db, [child], [Edge(root, "end", "cancel", "overlap", met=False) for root in job.behind], now)
     for parent, met in parents:
         until = None if met else job.give_up_at
         db.change("add_schedule_edge", child=child, parent=parent, resolved_at=now if met else None, until=until)

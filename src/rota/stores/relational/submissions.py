@@ -76,7 +76,7 @@ class Submissions:
         key, window = _submit_key(row), row.submit_window or SECOND
         counted = self._counts.get(key)
         if counted is None:
-            before = int(self._db.value("submitted", key=key, since=self._now - window))
+            before = int(self._db.value("submitted", key=key, **_around(self._now, window)))
             counted = self._counts[key] = Counted(window, before)
         if counted.before + counted.added >= row.submit_limit:
             raise self._too_many(row, key, counted)
@@ -97,11 +97,16 @@ class Submissions:
     def _room_at(self, key: str, counted: Counted, *, need: int) -> Instant:
         """Return when so many will have left the window."""
         at = self._now
-        for at, count in self._db.rows("submissions", key=key, since=self._now - counted.window):  # noqa: B007 - the last one counts
+        for at, count in self._db.rows("submissions", key=key, **_around(self._now, counted.window)):  # noqa: B007 - the last one counts
             need -= count
             if need <= 0:
                 break
         return int(at) + counted.window
+
+
+def _around(now: Instant, window: Instant) -> dict[str, Instant]:
+    """Return which submissions count: those of the window. What is further ahead than it is long was noted by a clock that was wrong."""
+    return {"since": now - window, "until": now + window}
 
 
 def _hash_key(row: NewRow) -> dict[str, object]:

@@ -54,6 +54,39 @@ UPDATE job_live SET blockers = blockers + :count WHERE number = :number AND stat
 -- Of jobs that ended while they waited.
 UPDATE job_edges SET resolved_at = :now WHERE child = ANY (:children) AND resolved_at + 0 IS NULL;
 
+-- name: next_in_turn
+-- Who follows jobs that ended while they waited themselves: number, the root waited for, and whose turn it is, a group's or an overlap's.
+-- A dependency on an earlier member of a sequence stands for the group's turn too.
+SELECT e.child, hex(e.parent_root), e.source FROM job_facts AS j
+ CROSS JOIN LATERAL (SELECT w.child, w.parent_root, w.source FROM job_edges AS w
+                      WHERE w.parent_root = j.root_id AND w.resolved_at IS NULL AND w.needs = 'end' ORDER BY w.on_failure, w.child) AS e
+ WHERE j.number = ANY (:numbers) AND (SELECT l.status FROM job_live AS l WHERE l.number = e.child) IS NOT NULL
+UNION ALL
+SELECT e.child, hex(e.parent_root), 'group' FROM job_facts AS j
+ CROSS JOIN LATERAL (SELECT w.child, w.parent_root FROM job_edges AS w
+                      WHERE w.parent_root = j.root_id AND w.resolved_at IS NULL AND w.needs = 'success' ORDER BY w.on_failure, w.child) AS e
+ WHERE j.number = ANY (:numbers) AND coalesce(j.sequence_number, 0) > 0 AND (SELECT l.status FROM job_live AS l WHERE l.number = e.child) IS NOT NULL
+   AND (SELECT CASE WHEN f.group_id = j.group_id THEN f.sequence_number END FROM job_facts AS f WHERE f.number = e.child) > j.sequence_number;
+
+-- name: turns_of
+-- What these jobs waited for in turn: their root, that of the one before, whose turn it is, and whether the one before is live.
+SELECT hex(j.root_id), hex(e.parent_root), CASE e.source WHEN 'user' THEN 'group' ELSE e.source END,
+       (SELECT l.number FROM job_live AS l WHERE l.number = (SELECT f.number FROM job_facts AS f WHERE f.job_id = e.parent_root)
+        UNION ALL
+        SELECT l.number FROM job_live AS l WHERE l.root_id = e.parent_root AND l.attempt > 1) IS NOT NULL
+  FROM job_facts AS j
+ CROSS JOIN LATERAL (SELECT w.parent_root, w.source FROM job_edges AS w WHERE w.child = j.number AND w.resolved_at + 0 IS NULL OFFSET 0) AS e
+ WHERE j.number = ANY (:numbers)
+   AND (e.source IN ('group', 'overlap')
+        OR (e.source = 'user' AND (SELECT g.mode FROM job_groups AS g WHERE g.group_id = j.group_id) = 'sequential'
+            AND (SELECT p.sequence_number FROM job_facts AS p WHERE p.job_id = e.parent_root AND p.group_id = j.group_id) < j.sequence_number));
+
+-- name: wait_in_turn
+-- One who waits for the same chain already waits no more for that.
+INSERT INTO job_edges (child, parent_root, needs, on_failure, source)
+SELECT :child, p.root, 'end', 'cancel', :source FROM unnest(:roots) AS p (root)
+    ON CONFLICT (child, parent_root) DO NOTHING;
+
 -- name: states_of
 SELECT number, status FROM job_live WHERE number = ANY (:numbers)
 UNION ALL

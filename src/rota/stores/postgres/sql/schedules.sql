@@ -22,7 +22,13 @@ json_build_array(hex(s.schedule_id), s.name, s.organization_id, t.name,
 coalesce((SELECT 1 FROM job_live AS l WHERE l.schedule_id = s.schedule_id LIMIT 1), 0), s.ahead_at, s.told_from, s.told_until
 
 -- name: live_of
-SELECT hex(root_id) FROM job_live WHERE schedule_id = :schedule_id ORDER BY number + 0;
+-- But for those that another one of them follows: who follows that one follows them too.
+SELECT hex(l.root_id) FROM job_live AS l
+ WHERE l.schedule_id = :schedule_id
+   AND (SELECT e.child FROM job_edges AS e
+         WHERE e.parent_root = l.root_id AND e.resolved_at IS NULL AND e.needs = 'end' AND e.source = 'overlap'
+         ORDER BY e.on_failure, e.child LIMIT 1) IS NULL
+ ORDER BY l.number + 0;
 
 -- name: fired_beyond
 SELECT due_at FROM occurrences WHERE schedule_id = :schedule_id AND due_at > :cursor_at AND job_id IS NOT NULL;

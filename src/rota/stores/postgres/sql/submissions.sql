@@ -14,10 +14,10 @@ ON CONFLICT (organization_id, template_id, hash) DO UPDATE SET job_id = excluded
 coalesce(:template_id, '00000000-0000-0000-0000-000000000000')
 
 -- name: submitted
-SELECT coalesce(sum(count), 0)::bigint FROM rate_log WHERE key = :key AND at > :since;
+SELECT coalesce(sum(count), 0)::bigint FROM rate_log WHERE key = :key AND at > :since AND at <= :until;
 
 -- name: submissions
-SELECT at, count FROM rate_log WHERE key = :key AND at > :since ORDER BY at;
+SELECT at, count FROM rate_log WHERE key = :key AND at > :since AND at <= :until ORDER BY at;
 
 -- name: log_submissions
 INSERT INTO rate_log AS r (key, at, count) VALUES (:key, :now, :count)

@@ -45,6 +45,34 @@ UPDATE jobs SET blockers = blockers + :count WHERE number = :number AND +status 
 -- Of jobs that ended while they waited.
 UPDATE job_edges SET resolved_at = :now WHERE child IN (SELECT value FROM json_each(:children)) AND +resolved_at IS NULL;
 
+-- name: next_in_turn
+-- Who follows jobs that ended while they waited themselves: number, the root waited for, and whose turn it is, a group's or an overlap's.
+-- A dependency on an earlier member of a sequence stands for the group's turn too.
+SELECT e.child, lower(hex(e.parent_root)), e.source FROM json_each(:numbers) AS n CROSS JOIN jobs AS j ON j.number = n.value
+ CROSS JOIN job_edges AS e INDEXED BY edges_open ON e.parent_root = j.root_id AND e.resolved_at IS NULL AND e.needs = 'end'
+ CROSS JOIN jobs AS w ON w.number = e.child AND w.finished_at IS NULL
+UNION ALL
+SELECT e.child, lower(hex(e.parent_root)), 'group' FROM json_each(:numbers) AS n CROSS JOIN jobs AS j ON j.number = n.value AND j.group_id IS NOT NULL
+ CROSS JOIN job_edges AS e INDEXED BY edges_open ON e.parent_root = j.root_id AND e.resolved_at IS NULL AND e.needs = 'success'
+ CROSS JOIN jobs AS w ON w.number = e.child AND w.finished_at IS NULL AND +w.group_id = j.group_id AND w.sequence_number > j.sequence_number;
+
+-- name: turns_of
+-- What these jobs waited for in turn: their root, that of the one before, whose turn it is, and whether the one before is live.
+SELECT lower(hex(j.root_id)), lower(hex(e.parent_root)), iif(e.source = 'user', 'group', e.source),
+       EXISTS (SELECT 1 FROM jobs AS p WHERE p.job_id = e.parent_root AND p.finished_at IS NULL)
+       OR EXISTS (SELECT 1 FROM jobs AS p WHERE p.root_id = e.parent_root AND p.finished_at IS NULL AND p.attempt > 1)
+  FROM json_each(:numbers) AS n CROSS JOIN jobs AS j ON j.number = n.value
+ CROSS JOIN job_edges AS e ON e.child = j.number AND +e.resolved_at IS NULL
+ WHERE e.source IN ('group', 'overlap')
+    OR (e.source = 'user' AND (SELECT g.mode FROM job_groups AS g WHERE g.group_id = j.group_id) = 'sequential'
+        AND (SELECT p.sequence_number FROM jobs AS p WHERE p.job_id = e.parent_root AND p.group_id = j.group_id) < j.sequence_number);
+
+-- name: wait_in_turn
+-- One who waits for the same chain already waits no more for that.
+INSERT INTO job_edges (child, parent_root, needs, on_failure, source)
+SELECT :child, unhex(p.value), 'end', 'cancel', :source FROM json_each(:roots) AS p WHERE true
+    ON CONFLICT (child, parent_root) DO NOTHING;
+
 -- name: states_of
 SELECT number, status FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers));
 

@@ -22,8 +22,12 @@ EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_schedule_live WHERE schedule_id = s.s
 s.ahead_at, s.told_from, s.told_until
 
 -- name: live_of
+-- But for those that another one of them follows: who follows that one follows them too.
 SELECT lower(hex(root_id)) FROM jobs INDEXED BY jobs_schedule_live
- WHERE schedule_id = unhex(:schedule_id) AND schedule_id IS NOT NULL AND finished_at IS NULL ORDER BY number;
+ WHERE schedule_id = unhex(:schedule_id) AND schedule_id IS NOT NULL AND finished_at IS NULL
+   AND NOT EXISTS (SELECT 1 FROM job_edges AS e INDEXED BY edges_open
+                    WHERE e.parent_root = jobs.root_id AND e.resolved_at IS NULL AND e.needs = 'end' AND e.source = 'overlap')
+ ORDER BY number;
 
 -- name: fired_beyond
 SELECT due_at FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_at > :cursor_at AND job_id IS NOT NULL;

@@ -9,10 +9,10 @@ INSERT INTO dedup (organization_id, template_id, hash, job_id, expires_at) VALUE
 ON CONFLICT (organization_id, template_id, hash) DO UPDATE SET job_id = excluded.job_id, expires_at = excluded.expires_at;
 
 -- name: submitted
-SELECT coalesce(sum(count), 0) FROM rate_log WHERE key = :key AND at > :since;
+SELECT coalesce(sum(count), 0) FROM rate_log WHERE key = :key AND at > :since AND at <= :until;
 
 -- name: submissions
-SELECT at, count FROM rate_log WHERE key = :key AND at > :since ORDER BY at;
+SELECT at, count FROM rate_log WHERE key = :key AND at > :since AND at <= :until ORDER BY at;
 
 -- name: log_submissions
 INSERT INTO rate_log (key, at, count) VALUES (:key, :now, :count)
