@@ -47,6 +47,7 @@ def between(expression: str, zone: str, after: str, until: str) -> list[str]:
         ("0 0 * * MON#2", "2026-01-12 00:00"),
         ("0 0 * * 5L", "2026-01-30 00:00"),
         ("0 0 * * FRIL", "2026-01-30 00:00"),
+        ("30-30/15 0 * * *", "2026-01-01 00:30"),
         ("0 0 29 2 *", "2028-02-29 00:00"),
         ("@hourly", "2026-01-01 01:00"),
         ("@daily", "2026-01-02 00:00"),
@@ -93,11 +94,33 @@ def test_where_one_day_field_is_a_star_the_other_decides():
         ("", "is not a cron expression"),
         ("@fortnightly", "is not one of @hourly"),
         ("0 0 * * MON#6", "day of week 'MON#6' is not understood"),
+        ("0 0 * * MON#2/2", "day of week 'MON#2/2' has a step, which 'MON#2' can't have"),
+        ("0 0 * * FRIL/2", "day of week '5L/2' has a step, which '5L' can't have"),
+        ("\u0663 * * * *", "minute '\u0663' is not understood: give 0-59"),
+        ("1" * 5000 + " * * * *", "minute .* is not understood: give 0-59"),
+        ("*/" + "1" * 5000 + " * * * *", "minute .* has a step of"),
     ],
 )
 def test_a_bad_expression_is_refused_naming_field_value_and_what_is_allowed(expression, words):
     with pytest.raises(InvalidSchedule, match=words):
         read_cron(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "plain"),
+    [
+        ("5-5/15 * * * *", "5 * * * *"),
+        ("0 12-12/4 * * *", "0 12 * * *"),
+        ("0 0 11-11/2,20 * *", "0 0 11,20 * *"),
+        ("0 0 * 4-APR/3 *", "0 0 * 4 *"),
+        ("0 0 * * MON-MON/4", "0 0 * * MON"),
+    ],
+)
+def test_a_range_of_one_with_a_step_is_that_one(expression, plain):
+    found, single = read_cron(expression), read_cron(plain)
+    assert (found.times, found.plain) == (single.times, plain)
+    days = [datetime(2026, 1, 1, tzinfo=UTC).date() + timedelta(days=day) for day in range(365)]
+    assert [found.on(day) for day in days] == [single.on(day) for day in days]
 
 
 def test_a_day_that_comes_once_in_decades_is_found():

@@ -29,6 +29,7 @@ HOUR_S = 3600
 DAY_S = 86_400
 NEVER_DAYS = 146_097
 """After 400 years the calendar repeats itself: what did not happen by then never will."""
+DIGITS_MAX = 9
 MACROS = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -74,8 +75,7 @@ def read_cron(text: str) -> Cron:
     parts = _LAST_DAY.sub(lambda found: f"{_DAYS.index(found[1])}L", plain).split()
     if len(parts) != 5:
         raise InvalidSchedule(f"{text!r} has {len(parts)} fields: give five: minute, hour, day of month, month, day of week")
-    for field, part in zip(FIELDS, parts, strict=True):
-        field.check(part, text)
+    parts = [field.read(part, text) for field, part in zip(FIELDS, parts, strict=True)]
     try:
         fields = CronSim(" ".join(parts), EPOCH.replace(tzinfo=None))
     except CronSimError as error:
@@ -104,6 +104,8 @@ def due_times(cron: Cron, zone: ZoneInfo, after: int, until: int) -> Iterator[Du
 
 def next_due(cron: Cron, zone: ZoneInfo, after: int) -> int | None:
     """Return the first real due time after a moment; None if there is none before the year 9999."""
+    if after >= LAST:
+        return None
     near = _later_that_day(cron, zone, after)
     if near is not None:
         return near
@@ -140,6 +142,7 @@ def gaps(cron: Cron, zone: ZoneInfo, after: int, until: int) -> Iterator[int]:
 
 
 LAST = 253_402_200_000
+"""Before the last day of the year 9999, in every zone: later days can't be reckoned with."""
 _at = attrgetter("at")
 
 
@@ -203,6 +206,8 @@ def _first_day(cron: Cron, day: date, *, days: int) -> date | None:
     end = min(day.toordinal() + days, date.max.toordinal())
     while day.toordinal() < end:
         if day.month not in months:
+            if (day.year, day.month) == (date.max.year, date.max.month):
+                return None
             # Straight to the first of the next month.
             day = (day.replace(day=28) + timedelta(days=4)).replace(day=1)
         elif match_day(day):
@@ -232,19 +237,28 @@ class _Field(msgspec.Struct, frozen=True):
     words: tuple[str, ...] = ()
     specials: str = ""
 
-    def check(self, part: str, whole: str) -> None:
-        """Refuse a field, naming the piece that can't be."""
-        for term in part.split(","):
+    def read(self, part: str, whole: str) -> str:
+        """Return a field as cronsim reads it rightly, or refuse it, naming the piece that can't be."""
+        terms = part.split(",")
+        for term in terms:
             reason = self._why_not(term)
             if reason is not None:
                 raise InvalidSchedule(f"{whole!r}: {self.name} {reason}")
+        return ",".join(map(self._plain, terms))
+
+    def _plain(self, term: str) -> str:
+        """Write a range of one as that one: with a step, cronsim would take it for one that has no end."""
+        low, dash, high = term.partition("/")[0].partition("-")
+        return low if dash and self._number(low) == self._number(high) else term
 
     def _why_not(self, term: str) -> str | None:
         base, slash, step = term.partition("/")
-        if slash and (not step.isdecimal() or int(step) == 0):
+        if slash and (not _is_number(step) or int(step) == 0):
             return f"{term!r} has a step of {step!r}: give a whole number, 1 or more"
-        if base == "*" or (self.specials and re.fullmatch(self.specials, base)):
+        if base == "*":
             return None
+        if self.specials and re.fullmatch(self.specials, base):
+            return f"{term!r} has a step, which {base!r} can't have" if slash and base not in {"L", "LW"} else None
         low, dash, high = base.partition("-")
         for bound in (low, high) if dash else (low,):
             reason = self._bad_value(bound, term)
@@ -257,7 +271,7 @@ class _Field(msgspec.Struct, frozen=True):
     def _bad_value(self, value: str, term: str) -> str | None:
         if value in self.words:
             return None
-        if not value.isdecimal():
+        if not _is_number(value):
             names = f", or {self.words[0]} to {self.words[-1]}" if self.words else ""
             return f"{term!r} is not understood: give {self.low}-{self.high}{names}, '*', lists, ranges or steps"
         if not self.low <= int(value) <= self.high:
@@ -266,6 +280,11 @@ class _Field(msgspec.Struct, frozen=True):
 
     def _number(self, value: str) -> int:
         return int(value) if value.isdecimal() else self.words.index(value) + self.low
+
+
+def _is_number(value: str) -> bool:
+    """Say whether this is a number as fields have them: in the digits of ASCII, and not thousands of them."""
+    return value.isascii() and value.isdecimal() and len(value) <= DIGITS_MAX
 
 
 _LAST_DAY = re.compile(r"\b(SUN|MON|TUE|WED|THU|FRI|SAT)L\b")

@@ -13,7 +13,7 @@ from rota.errors import InvalidOption, InvalidSchedule
 from rota.model.checks import check_name, text, whole
 from rota.model.cron import read_cron
 from rota.model.ordering import priority_of
-from rota.model.schedules import Calendar, CatchUp, Kind, OnCompletion, Overlap, Schedule, Timing, check, lattice_of
+from rota.model.schedules import Calendar, CatchUp, Kind, OnCompletion, Overlap, Schedule, ScheduleState, Timing, check, lattice_of
 from rota.model.templates import TEXT_MAX, span_of
 from rota.model.values import LATEST, SECOND, Instant, instant, moment
 from rota.model.zones import zone_of
@@ -53,9 +53,11 @@ def with_options(schedule: Schedule, options: Mapping[str, Any], now: Instant) -
     fields = {name: READ[name](name, value) for name, value in options.items() if name in READ}
     changed = msgspec.structs.replace(schedule, timing=_timing(schedule.timing, options, now), **fields)
     check(changed)
-    if changed.timing != schedule.timing:
-        _refuse_never(changed, now)
-    return changed
+    if changed.timing == schedule.timing:
+        return changed
+    _refuse_never(changed, now)
+    # Whoever gives one that is over another time wants it to fire: nobody has disabled it.
+    return msgspec.structs.replace(changed, state=ScheduleState.ENABLED) if _is_over(schedule) else changed
 
 
 def as_options(schedule: Schedule) -> dict[str, Any]:
@@ -107,9 +109,9 @@ def _timing(before: Timing, options: Mapping[str, Any], now: Instant) -> Timing:
         raise InvalidSchedule(f"{' and '.join(given)} are both given: a schedule has one of {', '.join(TIMES)}")
     timing = before
     if "timezone" in options:
-        name = "UTC" if options["timezone"] is None else options["timezone"]
-        zone_of(name)
-        timing = msgspec.structs.replace(timing, timezone=name)
+        zone = "UTC" if options["timezone"] is None else _said("timezone", options["timezone"], "an IANA name, such as Europe/Berlin")
+        zone_of(zone)
+        timing = msgspec.structs.replace(timing, timezone=zone)
     for name, field in (("starts", "starts_at"), ("ends", "ends_at")):
         if name in options:
             timing = msgspec.structs.replace(timing, **{field: _moment(name, options[name])})
@@ -125,11 +127,25 @@ def _timing(before: Timing, options: Mapping[str, Any], now: Instant) -> Timing:
 def _kind(timing: Timing, name: str, value: Any) -> Timing:
     """Return the timing with another rule; what only the old rule had is gone."""
     if name == "cron":
-        return msgspec.structs.replace(timing, kind=Kind.CRON, cron=read_cron(value).text, at=None, interval=None)
+        cron = read_cron(_said(name, value, "five fields, such as '0 9 * * MON-FRI'"))
+        return msgspec.structs.replace(timing, kind=Kind.CRON, cron=cron.text, at=None, interval=None)
     if name == "every":
         interval = round(_span(name, value) * SECOND)
         return msgspec.structs.replace(timing, kind=Kind.EVERY, cron=None, at=None, interval=interval)
     return msgspec.structs.replace(timing, kind=Kind.AT, cron=None, at=_moment(name, value), interval=None, starts_at=None, ends_at=None)
+
+
+def _is_over(schedule: Schedule) -> bool:
+    """Say whether this is an AT that has fired, and is DISABLED for that."""
+    at = schedule.timing.at
+    return at is not None and schedule.last_at == at and schedule.state is ScheduleState.DISABLED
+
+
+def _said(name: str, value: Any, wanted: str) -> str:
+    """Return what is said in a text, or refuse it: a file or a request may have anything in its place."""
+    if not isinstance(value, str):
+        raise InvalidSchedule(f"{name}={value!r:.60} is not a text: give {wanted}")
+    return value
 
 
 def _refuse_never(schedule: Schedule, now: Instant) -> None:

@@ -17,7 +17,8 @@ from rota.errors import InvalidSchedule
 STEP_S = 86_400
 """How far apart offsets are looked at; a jump between two looks is found by halving. No zone jumps and jumps back in a day."""
 YEAR_S = 31_556_952
-LAST_S = 253_402_300_799
+LAST_S = 253_402_214_400
+"""As far as jumps are looked for: a day before the year 9999 is over, which zones ahead of UTC end sooner."""
 
 
 class Span(msgspec.Struct, frozen=True):
