@@ -100,6 +100,28 @@ def test_a_worker_that_has_let_go_of_its_hands_writes_what_is_left_itself(maker)
     assert (hands.ending, hands.claiming, len(hold.plain)) == (False, False, SOME)
 
 
+def test_what_could_not_be_written_beside_the_wheel_is_left_to_the_worker_itself(maker):
+    desk, woken = Desk(maker.open()), threading.Event()
+    desk.several(2 * SOME)
+    hold, away = Holding(1, Settings()), maker.open()
+    away.close()
+    hands = Hands(away, hold, woken.set)
+    first, later = desk.claim(SOME), desk.claim(SOME)
+    for job in first:
+        hold.add(job)
+        hold.end(Ended(job, Completed(), desk.now, 0.001))
+    hands.end(desk.request(0))
+    assert woken.wait(10)
+    assert (hands.ended(), hands.ending, len(hold.plain)) == (None, False, SOME)
+    assert not hands.may_end
+    hold.written(a_turn_of(desk, first))
+    for job in later:
+        hold.add(job)
+        hold.end(Ended(job, Completed(), desk.now, 0.001))
+    assert hands.may_end
+    hands.close()
+
+
 def test_a_busy_worker_has_its_completions_written_beside_the_wheel(served):
     ran: Counter[int] = Counter()
     served.job(name="count")(lambda number: ran.update([number]))

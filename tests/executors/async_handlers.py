@@ -9,7 +9,7 @@ from pathlib import Path
 from rota.executors.context import Context
 from rota.executors.invoke import inside_handler
 from rota.model.signals import Cancelled, PermanentError, Retry, Skip, Snooze
-from tests.executors.handlers import HttpError, MuteError, Unusual, touch
+from tests.executors.handlers import HastySnooze, HttpError, MuteError, RudeError, Unusual, fork_and_wait, mark, touch
 
 
 async def wait_for(path):
@@ -97,6 +97,14 @@ async def surrogate():
 
 async def unprintable():
     raise MuteError
+
+
+async def rude():
+    raise RudeError
+
+
+async def snooze_without_end():
+    raise HastySnooze
 
 
 async def steps():
@@ -236,3 +244,11 @@ async def leave_a_poisoned_task():
     await asyncio.sleep(0.01)
     with contextlib.suppress(BaseException):
         task.exception()
+
+
+async def fork_and_return():
+    return fork_and_wait()
+
+
+async def make_mark(path):
+    mark(path)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 from rota.executors.context import Context
@@ -22,6 +23,16 @@ class HttpError(Exception):
 class MuteError(Exception):
     def __str__(self):
         raise ValueError("no")
+
+
+class RudeError(Exception):
+    def __str__(self):
+        raise SystemExit("not a word")
+
+
+class HastySnooze(Snooze):
+    def __init__(self):
+        """Forget to say for how long."""
 
 
 class Unusual(BaseException):
@@ -111,6 +122,14 @@ def surrogate():
 
 def unprintable():
     raise MuteError
+
+
+def rude():
+    raise RudeError
+
+
+def snooze_without_end():
+    raise HastySnooze
 
 
 def steps():
@@ -243,6 +262,14 @@ def start_program_deaf(pids):
     start_program(pids)
 
 
+def start_program_and_report(ctx: Context, pids):
+    program = subprocess.Popen(["sleep", "1000"])
+    Path(pids).with_suffix(".part").write_text(f"{os.getpid()} {program.pid}")
+    Path(pids).with_suffix(".part").rename(pids)
+    while True:
+        ctx.checkpoint("x" * 1000)
+
+
 def kill_self(signum):
     os.kill(os.getpid(), signum)
     time.sleep(60)
@@ -292,6 +319,25 @@ def fork_and_return():
         return "the copy"
     os.wait()
     return "the original"
+
+
+def fork_and_wait():
+    """As one whose copy fails to become another program does: both come back."""
+    pid = fork()
+    if pid:
+        os.waitpid(pid, 0)
+    return "the original" if pid else "the copy"
+
+
+def fork():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # later Pythons warn of threads
+        return os.fork()
+
+
+def mark(path):
+    with Path(path).open("a") as file:
+        file.write("once\n")
 
 
 def report_from_threads(ctx: Context):

@@ -1,6 +1,7 @@
 """Tasks of one loop: cancelled when over time, given up when they will not be."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -86,3 +87,18 @@ def test_a_job_cancelled_in_the_instant_it_starts_is_stopped(make_rig):
         job = rig.submit("until_cancelled", started=rig.path(f"started{number}"))
         rig.executor.cancel(job.number)
         assert isinstance(rig.end_of(job).outcome, Stopped)
+
+
+def test_an_error_of_our_own_around_the_handler_ends_the_job_as_failed(make_rig, monkeypatch):
+    monkeypatch.setattr("rota.executors.aio.run_async", Mock(side_effect=RuntimeError("no tracer")))
+    rig = make_rig("async")
+    assert rig.outcome("nothing").error == "RuntimeError: no tracer"
+    assert rig.executor.occupied() == 0
+
+
+def test_a_copy_made_by_fork_that_comes_back_ends_and_runs_none_of_the_others(make_rig):
+    rig = make_rig("async", slots=4)
+    jobs = [rig.job("fork_and_return"), *[rig.job("make_mark", path=rig.path("marks")) for _ in range(6)]]
+    rig.executor.submit(jobs)
+    assert [rig.end_of(job).outcome.result for job in jobs] == ['"the original"', *[None] * 6]
+    assert Path(rig.path("marks")).read_text() == "once\n" * 6

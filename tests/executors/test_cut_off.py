@@ -114,6 +114,18 @@ def test_a_process_ends_itself_with_its_programs_when_its_lease_is_not_renewed(m
     still(rig, lambda: gone(rig.path("pids")))
 
 
+def test_a_process_ends_itself_also_while_it_waits_for_its_worker_to_take_what_it_reports(make_rig):
+    rig, awake = make_rig("process"), threading.Event()
+    rig.submit("start_program_and_report", pids=rig.path("pids"))
+    rig.until_exists("pids")
+    rig.executor.renew(time.monotonic() + 0.5)
+    rig.executor._keeper.post(awake.wait)  # as if the worker was stopped
+    try:
+        still(rig, lambda: ended(rig.path("pids")))
+    finally:
+        awake.set()
+
+
 def test_a_process_whose_lease_is_renewed_goes_on_and_one_that_needs_none_goes_on_for_ever(make_rig):
     rig = make_rig("process")
     job = rig.submit("until_file", started=rig.path("started"), go=rig.path("go"))
@@ -152,3 +164,8 @@ def test_a_process_that_is_started_later_has_the_lease_too(make_rig):
 
 def gone(path):
     return not any(psutil.pid_exists(int(pid)) for pid in Path(path).read_text().split())
+
+
+def ended(path):
+    """Say whether they have ended, although nobody may have taken note of it."""
+    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in map(int, Path(path).read_text().split()))

@@ -132,6 +132,12 @@ def test_an_error_whose_text_is_broken_is_still_reported(rig):
     assert rig.outcome("unprintable").error.startswith("MuteError: ")
 
 
+@pytest.mark.parametrize(("name", "error"), [("rude", "RudeError"), ("snooze_without_end", "HastySnooze")])
+def test_an_error_that_breaks_whoever_looks_at_it_is_still_reported_and_the_next_job_runs(rig, name, error):
+    assert rig.outcome(name).error.startswith(f"{error}, which can't be looked at: ")
+    assert rig.outcome("nothing") == Completed(None)
+
+
 def test_a_generator_shows_progress_that_never_goes_back_and_its_last_value_is_not_lost(rig):
     job = rig.submit("steps")
     outcome = rig.end_of(job).outcome

@@ -1,6 +1,7 @@
 """Inline: over when submit returns."""
 
 import asyncio
+from unittest.mock import Mock
 
 from rota.executors.invoke import inside_handler
 from rota.model.decide import Completed, TimedOut
@@ -48,3 +49,10 @@ def test_log_times_come_from_the_clock(make_rig):
     rig = make_rig("inline", clock=SlowClock())
     job = rig.submit("talk")
     assert rig.log_of(job).startswith("2025-11-15T04:25:59.123456Z INFO copied")
+
+
+def test_an_error_of_our_own_around_the_handler_ends_the_job_as_failed(make_rig, monkeypatch):
+    monkeypatch.setattr("rota.executors.inline.runner", lambda _: Mock(side_effect=RuntimeError("no tracer")))
+    rig = make_rig("inline")
+    assert rig.outcome("nothing").error == "RuntimeError: no tracer"
+    assert rig.executor.occupied() == 0

@@ -137,3 +137,11 @@ def test_a_cancellation_is_not_lost_between_the_queue_and_the_handler(make_rig):
         job = rig.submit("until_cancelled", started=rig.path(f"started{number}"))
         rig.executor.cancel(job.number)
         assert isinstance(rig.end_of(job).outcome, Stopped)
+
+
+def test_a_copy_made_by_fork_that_comes_back_ends_and_runs_none_of_the_jobs_that_wait(make_rig):
+    rig = make_rig("thread")
+    jobs = [rig.job("fork_and_wait"), *[rig.job("mark", path=rig.path("marks")) for _ in range(3)]]
+    rig.executor.submit(jobs)
+    assert [rig.end_of(job).outcome.result for job in jobs] == ['"the original"', None, None, None]
+    assert Path(rig.path("marks")).read_text() == "once\n" * 3

@@ -63,6 +63,10 @@ class Crew:
         """Return the slots in use."""
         return sum(executor.occupied() for executor in self._executors.values())
 
+    def given_up(self) -> int:
+        """Return the slots of handlers that were given up and have not returned."""
+        return sum(executor.given_up() for executor in self._executors.values())
+
     def tick(self, monotonic: float) -> float | None:
         """Enforce timeouts and grace periods; return when to be called again."""
         deadlines = [executor.tick(monotonic) for executor in self._executors.values()]
@@ -96,9 +100,8 @@ class Crew:
         return executors
 
     def close(self) -> None:
-        """Let go of threads, loop and processes; what is needed again is built anew."""
+        """Let go of threads, loop and processes; what is needed again is built anew, and has the lease that these had."""
         for executor in self._executors.values():
             executor.close()
         self._executors.clear()
-        self._until = None
         self._cut.clear()

@@ -34,9 +34,13 @@ class Driver:
 
     def start(self) -> None:
         """Register the worker, recover, and begin to turn."""
-        self.worker.start()
-        self.worker.standing.watch()
-        self._thread.start()
+        try:
+            self.worker.start()
+            self.worker.standing.watch()
+            self._thread.start()
+        except BaseException:
+            self.worker.standing.withdraw()
+            raise
 
     def stop(self, *, grace_s: float | None = None) -> None:
         """Stop claiming, let running jobs finish within the grace period, write everything, and return."""
@@ -67,6 +71,8 @@ class Driver:
         if self.worker.holding:
             self._guarded(self.worker.abandon)
         self._guarded(self.worker.finish)
+        # The program may go on for long: one that could not say goodbye must not look alive until it ends.
+        self._guarded(self.worker.standing.withdraw)
 
     def _turn(self) -> float:
         start = self._clock.monotonic()

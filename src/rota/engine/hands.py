@@ -27,6 +27,8 @@ class Hands:
         """Start nothing yet; `wake` is called when one of them has finished."""
         self._able = store.beside
         self._hold = hold
+        self._refused: frozenset[int] = frozenset()
+        """Completions that could not be written."""
         self._ends = Hand(store, wake, name="rota-ends")
         self._claims = Hand(store, wake, name="rota-claims")
 
@@ -42,8 +44,12 @@ class Hands:
 
     @property
     def may_end(self) -> bool:
-        """Say whether there are completions worth a turn of their own, and a hand is free for it."""
-        return self._able and len(self._hold.plain) >= MANY and not self._ends.busy
+        """Say whether there are completions worth a turn of their own, and a hand is free for it.
+
+        What could not be written is the worker's own to try again: it knows how to wait for a store that is away.
+        """
+        plain = self._hold.plain
+        return self._able and len(plain) >= MANY and not self._ends.busy and not any(number in plain for number in self._refused)
 
     @property
     def reach(self) -> int:
@@ -67,8 +73,10 @@ class Hands:
         if (made := self._ends.take()) is None:
             return None
         if isinstance(made[1], Exception):
+            self._refused = frozenset(number for number, _ in made[0].done)
             self._hold.put_back()
             return None
+        self._refused = frozenset()
         self._hold.written_beside()
         return made[1]
 

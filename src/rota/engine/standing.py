@@ -50,6 +50,7 @@ class Standing:
             raise
         self.id, self._tried = worker_id, sent
         self.renewal.begin(sent)
+        self._pass_on()
 
     def halt(self) -> None:
         """Stop every handler: others have taken over what they do."""
@@ -72,12 +73,20 @@ class Standing:
         if lease is not None:
             lease.release(clean=clean)
 
+    def withdraw(self) -> None:
+        """Be gone without a word, unless it is already: whoever looks sees a dead worker, and ends what it held."""
+        if self._crew.lease is not None:
+            self._crew.close()
+            self.rest()
+            self.let_go(clean=False)
+
     def watch(self, *, guarded: bool = True) -> None:
         """Send beats and watch the lease on threads of their own, from now on."""
         if not self._pulse.beats:
             self._pulse.start()
             if guarded:
                 self.guard.start()
+            self.notice()
 
     def rest(self) -> None:
         """End these threads: the worker is on its way out."""
@@ -113,9 +122,13 @@ class Standing:
             return
         if lives:
             self.renewal.acknowledged(sent)
-            self._crew.renew(self.renewal.end_at if self.renewal.watched else None)
+            self._pass_on()
         else:
             self.renewal.lost = True
             self._poke()
         if parts.check_clock is not None:
             parts.check_clock()
+
+    def _pass_on(self) -> None:
+        """Give handler processes the lease, where there is one to be kept."""
+        self._crew.renew(self.renewal.end_at if self.renewal.watched else None)

@@ -7,6 +7,7 @@ job's number from `_running` reports its end, so a task that swallowed its cance
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,8 +15,9 @@ from functools import partial
 from threading import Thread
 
 from rota.executors.attempt import Attempt
+from rota.executors.copies import end_copy
 from rota.executors.coroutines import run_async
-from rota.executors.invoke import enter_handlers, unknown
+from rota.executors.invoke import enter_handlers, outcome_of, unknown
 from rota.executors.settle import forced, settle
 from rota.executors.waiting import take_all, take_one
 from rota.model.decide import Outcome, Stopped
@@ -54,6 +56,7 @@ class AsyncExecutor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
         self._closed = self._cut = False
+        self._pid = os.getpid()
 
     def submit(self, jobs: Sequence[Claimed]) -> None:
         """Hand these to the loop with one call."""
@@ -67,6 +70,10 @@ class AsyncExecutor:
     def occupied(self) -> int:
         """Return how many tasks have not returned, those given up included."""
         return len(self._tasks)
+
+    def given_up(self) -> int:
+        """Return how many tasks were given up and have not returned."""
+        return len(self._tasks.keys() - self._running.keys())
 
     def cancel(self, number: int) -> None:
         """Drop a waiting job, or cancel its task."""
@@ -170,7 +177,7 @@ class AsyncExecutor:
             except IndexError:
                 return
             running = _Running(job, Attempt(job, self._equipment), self._clock.monotonic())
-            self._tasks[job.number] = self._running[job.number] = running
+            self._running[job.number] = self._tasks[job.number] = running
             running.task = asyncio.get_running_loop().create_task(self._run(running))
             running.task.add_done_callback(partial(self._end, running))
 
@@ -179,12 +186,14 @@ class AsyncExecutor:
         handler = self._equipment.handlers.get(running.job.job_type)
         if handler is None:
             return unknown(running.job)
-        return await run_async(handler, running.job, running.attempt, self._equipment.settings)
+        try:
+            return await run_async(handler, running.job, running.attempt, self._equipment.settings)
+        finally:
+            end_copy(self._pid)  # before the loop takes up the others
 
     def _end(self, running: _Running, task: asyncio.Task[Outcome]) -> None:
         job = running.job
-        # A task that is cancelled before its first step never gets to say so itself.
-        outcome = Stopped() if task.cancelled() else task.result()
+        outcome = self._outcome(task)
         seconds = self._clock.monotonic() - running.started
         self._tasks.pop(job.number, None)
         if self._running.pop(job.number, None) is not None:
@@ -192,6 +201,14 @@ class AsyncExecutor:
             path = running.attempt.end()
             self._equipment.sink.ended(Ended(job, outcome, self._clock.now(), seconds, path))
         self._fill()
+
+    def _outcome(self, task: asyncio.Task[Outcome]) -> Outcome:
+        if task.cancelled():
+            # Before its first step: it never gets to say so itself.
+            return Stopped()
+        # What surrounds handlers, as tracing does, may fail as well: the job ends all the same.
+        error = task.exception()
+        return task.result() if error is None else outcome_of(error, self._equipment.settings)
 
     def _reach(self, running: _Running) -> None:
         running.reached = True

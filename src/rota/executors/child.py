@@ -2,7 +2,8 @@
 
 The worker's end of the socket closing means that the worker is gone: then this process and everything it started die at
 once. So they do when a lease that the worker gave was not renewed in time: it is stopped, or cut off, and others are about
-to take over. A second thread watches for both, takes the worker's messages and collects what handlers print.
+to take over. A second thread watches for both, takes the worker's messages and collects what handlers print. It never waits for
+the worker to listen: progress that was held back is sent by a third.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from importlib import import_module
 from multiprocessing import spawn
@@ -25,6 +27,7 @@ from types import FrameType
 from rota.executors.attempt import Attempt
 from rota.executors.capture import Capture
 from rota.executors.coroutines import run_async
+from rota.executors.introducing import prepared
 from rota.executors.invoke import enter_handlers, outcome_of, runner
 from rota.executors.locate import MAIN, resolve
 from rota.executors.text import clean, head
@@ -55,7 +58,7 @@ from rota.ports.executor import Ended, Equipment, Report
 
 PR_SET_PDEATHSIG = 1
 WATCH_S = 0.5
-"""How often the parent is looked at, should the socket have been inherited by a process that keeps it open."""
+"""How often the parent is looked at, should the socket have been inherited by a process that keeps it open; and held-back progress."""
 
 
 def main(fd: int, parent: int, lock_fd: int | None) -> None:
@@ -70,6 +73,7 @@ def main(fd: int, parent: int, lock_fd: int | None) -> None:
     signal.signal(signal.SIGTERM, child.on_term)
     _ask_for_parent_death()
     threading.Thread(target=child.listen, name="rota-control", daemon=True).start()
+    threading.Thread(target=child.pass_on, name="rota-progress", daemon=True).start()
     enter_handlers()
     child.serve()
 
@@ -117,7 +121,7 @@ class Child:
         )
         # What can't be imported is said by the job that needs it.
         try:
-            spawn.prepare(init.preparation)
+            spawn.prepare(prepared(init))
         except BaseException as error:  # noqa: BLE001 - the main program is run here, and may do anything
             self._main_error = error
         for module in init.modules:
@@ -253,11 +257,8 @@ class Child:
                         _die()
                     for message in frames.feed(data):
                         self._obey(message)
-                attempt = self._attempt
-                if attempt is not None:
-                    attempt.flush(self._clock.monotonic())
-                    if self._until is not None and self._clock.monotonic() >= self._until:
-                        self._lapse()
+                if self._attempt is not None and self._until is not None and self._clock.monotonic() >= self._until:
+                    self._lapse()
         finally:
             _die()
 
@@ -290,6 +291,15 @@ class Child:
     def _signal_main(self) -> None:
         if self._main.ident is not None:
             signal.pthread_kill(self._main.ident, signal.SIGTERM)
+
+    # ---- the thread for progress --------------------------------------------------------------------------
+
+    def pass_on(self) -> None:
+        """Send progress that was held back, when its time has come. The worker may take a while to hear it."""
+        while True:
+            if (attempt := self._attempt) is not None:
+                attempt.flush(self._clock.monotonic())
+            time.sleep(WATCH_S)
 
 
 class _Wire:

@@ -41,11 +41,11 @@ async def _run_async(handler: Handler, job: Claimed, attempt: Attempt, settings:
             await _drive(called, attempt)
             return COMPLETED
         value = await called
+        return COMPLETED if value is None else keep_result(value, settings)
     except asyncio.CancelledError as error:
         return Stopped() if attempt.stopping else outcome_of(error, settings)
     except BaseException as error:  # noqa: BLE001 - sys.exit in a task would end the loop for everyone
         return outcome_of(error, settings)
-    return COMPLETED if value is None else keep_result(value, settings)
 
 
 def run_to_end(handler: Handler, job: Claimed, attempt: Attempt, settings: Settings) -> Outcome:

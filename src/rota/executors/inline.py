@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.executors.attempt import Attempt
-from rota.executors.invoke import enter_handlers, leave_handlers, runner, unknown
+from rota.executors.invoke import enter_handlers, leave_handlers, outcome_of, runner, unknown
 from rota.executors.settle import settle
 from rota.model.decide import Outcome, Released, TimedOut
 from rota.model.handler import Handler
@@ -33,6 +33,10 @@ class InlineExecutor:
     def occupied(self) -> int:
         """Return how many handlers are on the stack."""
         return len(self._running)
+
+    def given_up(self) -> int:
+        """Have none: what is reported is over."""
+        return 0
 
     def cancel(self, number: int) -> None:
         """Tell a handler that is on the stack; nothing ever waits here."""
@@ -71,6 +75,8 @@ class InlineExecutor:
         started = equipment.clock.monotonic()
         try:
             outcome = self._call(equipment.handlers.get(job.job_type), job, attempt)
+        except Exception as error:  # noqa: BLE001 - of what surrounds handlers, as tracing does: the job ends all the same
+            outcome = outcome_of(error, equipment.settings)
         finally:
             leave_handlers(token)
             del self._running[job.number]

@@ -70,9 +70,9 @@ def run(handler: Handler, job: Claimed, attempt: Attempt | None, settings: Setti
             value = handler.function(**arguments(handler, params, attempt))
             if handler.is_generator:
                 value = _drive(value, attempt)
+        return COMPLETED if value is None else keep_result(value, settings)
     except BaseException as error:  # noqa: BLE001 - sys.exit in a handler ends its run, not the worker
         return outcome_of(error, settings)
-    return COMPLETED if value is None else keep_result(value, settings)
 
 
 def checked_params(handler: Handler, job: Claimed) -> dict[str, object]:
@@ -115,7 +115,19 @@ def keep_result(value: object, settings: Settings) -> Outcome:
 
 
 def outcome_of(error: BaseException, settings: Settings) -> Outcome:
-    """Return what an exception that left a handler means."""
+    """Return what an exception that left a handler means. Whatever the exception itself does, it is an outcome."""
+    try:
+        return _meaning(error, settings)
+    except BaseException as worse:  # noqa: BLE001 - its text may raise anything, and a signal's subclass may lack what the signal has
+        return Failed(error=f"{type(error).__name__}, which can't be looked at: {type(worse).__name__}")
+
+
+def unknown(job: Claimed) -> Failed:
+    """Return the end of a job whose handler is not here."""
+    return Failed(error=f"no handler for {job.job_type!r} is registered in this process")
+
+
+def _meaning(error: BaseException, settings: Settings) -> Outcome:
     text = clean(error)
     match error:
         case Cancelled():
@@ -136,11 +148,6 @@ def outcome_of(error: BaseException, settings: Settings) -> Outcome:
     else:
         _classify(error, failed)
     return failed
-
-
-def unknown(job: Claimed) -> Failed:
-    """Return the end of a job whose handler is not here."""
-    return Failed(error=f"no handler for {job.job_type!r} is registered in this process")
 
 
 def _drive(steps: Generator[Any, None, object], attempt: Attempt) -> object:

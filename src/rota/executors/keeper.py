@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rota.errors import InvalidHandler
+from rota.executors.introducing import introduction
 from rota.executors.invoke import unknown
 from rota.executors.locate import check_importable, locate
 from rota.executors.settle import forced, settle
-from rota.executors.spawning import Process, describe_exit, introduction, spawn
+from rota.executors.spawning import Process, describe_exit, spawn
 from rota.executors.wire import Address, Done, Exit, FromChild, Lapsed, Lease, Note, Ready, Start, Started, Stop, unpack_outcome
 from rota.model.decide import Crashed, Failed, Outcome, Released
 from rota.model.handler import Handler
@@ -188,13 +189,14 @@ class Keeper:
             return
         for _ in range(min(wanted - len(staying), STARTING_MAX - starting)):
             try:
+                first = introduction(self._equipment)
                 process = spawn(self._equipment.lock_fd)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 self._false_start(f"handler process could not be started: {error}")
                 return
             self._processes.add(process)
             self._watch(process)
-            process.send(introduction(self._equipment))
+            process.send(first)
             if self._lease is not None:
                 process.send(self._lease)
 

@@ -9,21 +9,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 from multiprocessing import spawn as multiprocessing_spawn
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from rota.executors.locate import MAIN
-from rota.executors.wire import FromChild, Init, ToChild, frame, from_child
-from rota.model.handler import Handler, Place
-from rota.ports.executor import Equipment
+from rota.executors.wire import FromChild, ToChild, frame, from_child
 
 GONE_MS = 200
 """How long a process that has closed its socket may take to be gone."""
-PREPARED = ("sys_path", "sys_argv", "init_main_from_name", "init_main_from_path")
 
 _BOOT = "import sys; sys.path.insert(0, {root!r}); from rota.executors.child import main; main({fd}, {parent}, {lock_fd})"
 
@@ -124,17 +118,6 @@ def spawn(lock_fd: int | None) -> Process:
     return Process(popen, ours)
 
 
-def introduction(equipment: Equipment) -> Init:
-    """Return what a new process is told first."""
-    modules = sorted({getattr(handler.function, "__module__", None) or MAIN for handler in _process_handlers(equipment)})
-    data = multiprocessing_spawn.get_preparation_data("rota-handler")
-    wanted = PREPARED if MAIN in modules else PREPARED[:2]
-    preparation: dict[str, Any] = {key: data[key] for key in wanted if key in data}
-    # Absolute: a handler may change the directory.
-    log_dir = None if equipment.log_dir is None else str(Path(equipment.log_dir).absolute())
-    return Init(equipment.settings, log_dir, preparation, [module for module in modules if module != MAIN])
-
-
 def describe_exit(code: int) -> str:
     """Return an exit code in words."""
     if code >= 0:
@@ -150,10 +133,6 @@ def _command(fd: int, lock_fd: int | None) -> list[str]:
     boot = _BOOT.format(root=root, fd=fd, parent=os.getpid(), lock_fd=lock_fd)
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined] # noqa: SLF001 - as multiprocessing does: -X, -W and -O carry over
     return [os.fsdecode(multiprocessing_spawn.get_executable() or sys.executable), *flags, "-P", "-c", boot]
-
-
-def _process_handlers(equipment: Equipment) -> Iterable[Handler]:
-    return (handler for handler in tuple(equipment.handlers.values()) if handler.executor == Place.PROCESS)
 
 
 def _pidfd(pid: int) -> int | None:

@@ -8,6 +8,7 @@ is what happens as soon as handlers block.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from threading import Event, Lock, Thread
 from typing import NamedTuple
 
 from rota.executors.attempt import Attempt
+from rota.executors.copies import end_copy, forget_in_copies
 from rota.executors.invoke import enter_handlers, outcome_of, runner, unknown, wants_attempt
 from rota.executors.settle import settle
 from rota.executors.waiting import take_all, take_one
@@ -56,6 +58,7 @@ class ThreadExecutor:
         self._clock = equipment.clock
         self._waiting: deque[Claimed] = deque()
         self._running: dict[int, _Slot] = {}
+        self._given_up: set[int] = set()
         self._slots: list[_Slot] = []
         self._idle: list[_Slot] = []
         self._rousing = Lock()
@@ -66,6 +69,8 @@ class ThreadExecutor:
         self._halted = self._cut = False
         self._alert = False
         """Whether a thread that took a job must look at `_asked` and `_halted`: one test instead of two."""
+        self._pid = os.getpid()
+        forget_in_copies(self)
 
     def submit(self, jobs: Sequence[Claimed]) -> None:
         """Queue these and see to it that threads take them."""
@@ -76,6 +81,10 @@ class ThreadExecutor:
     def occupied(self) -> int:
         """Return how many threads have a handler, those given up included."""
         return sum(slot.current is not None for slot in self._slots)
+
+    def given_up(self) -> int:
+        """Return how many threads have a handler that was given up."""
+        return len(self._given_up)
 
     def cancel(self, number: int) -> None:
         """Drop a waiting job, or tell a running one through its Context."""
@@ -143,16 +152,23 @@ class ThreadExecutor:
 
     def close(self) -> None:
         """Let idle threads end; those still inside a handler end with it and are not heard."""
-        self._halted = self._alert = True
-        self._waiting.clear()
-        self._running.clear()
+        self.forget()
         with self._rousing:
             while self._idle:
                 self._idle.pop().gate.release()
         self._call.set()
 
+    def forget(self) -> None:
+        """Take up nothing more, and report nothing."""
+        self._halted = self._alert = True
+        self._waiting.clear()
+        self._running.clear()
+
     def _give_up(self, current: _Current, outcome: Outcome, monotonic: float) -> None:
+        # First: whoever finds its number gone looks here.
+        self._given_up.add(current.job.number)
         if self._running.pop(current.job.number, None) is None:
+            self._given_up.discard(current.job.number)
             return
         path = None if current.attempt is None else current.attempt.abandon()
         self._equipment.sink.ended(Ended(current.job, outcome, self._clock.now(), monotonic - current.started, path))
@@ -214,6 +230,7 @@ class ThreadExecutor:
             except BaseException as error:  # noqa: BLE001 - something was raised into the thread from outside: the pool must survive it
                 self._salvage(slot, error)
             else:
+                end_copy(self._pid)
                 return
 
     def _work(self, slot: _Slot) -> None:
@@ -243,6 +260,8 @@ class ThreadExecutor:
                     outcome = settle(job, outcome, reason=StopReason.LEASE, reached=True, seconds=finished - started)
                 path = None if attempt is None else attempt.end()
                 ended(Ended(job, outcome, now(), finished - started, path))
+            else:
+                self._given_up.discard(job.number)
             started = finished
 
     def _hold_back(self, job: Claimed) -> Outcome | None:
@@ -266,6 +285,8 @@ class ThreadExecutor:
 
     def _salvage(self, slot: _Slot, error: BaseException) -> None:
         current, slot.current = slot.current, None
+        if current is not None:
+            self._given_up.discard(current.job.number)
         if current is not None and self._running.pop(current.job.number, None) is not None:
             path = None if current.attempt is None else current.attempt.end()
             seconds = self._clock.monotonic() - current.started

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -24,13 +24,24 @@ from rota.model.values import Claimed, Instant
 from rota.ports.executor import Report
 
 
+class Program(msgspec.Struct):
+    """The worker's own program: where it finds modules, how it was called, and where its main module is if a handler lives there.
+
+    Names of files are bytes here: not every one is valid text.
+    """
+
+    path: list[bytes]
+    argv: list[bytes]
+    main_name: str | None = None
+    main_path: bytes | None = None
+
+
 class Init(msgspec.Struct, tag="init"):
     """First to a child: what it needs to find handlers and to run them."""
 
     settings: Settings
     log_dir: str | None
-    preparation: dict[str, Any]
-    """For `multiprocessing.spawn.prepare`: path, arguments, and where the main module is if a handler lives there."""
+    program: Program
     modules: list[str]
     """To import before the first job."""
 
