@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from rota.engine.sink import Inbox
+from rota.engine.sink import Inbox, newest
 from rota.ports.executor import Report
 
 
@@ -101,8 +101,15 @@ def test_a_poke_wakes_and_is_remembered():
     assert awake(inbox)
 
 
-def test_only_the_newest_progress_of_each_run_is_kept_and_every_artifact_and_checkpoint():
-    inbox = Inbox()
+def test_reports_are_handed_over_once_and_in_order():
+    inbox, reports = Inbox(), [Report(1, progress=10), Report(2, artifact="a"), Report(1, checkpoint="1")]
+    for report in reports:
+        inbox.report(report)
+    assert inbox.take_reports() == reports
+    assert inbox.take_reports() == []
+
+
+def test_every_artifact_is_worth_keeping_and_the_newest_progress_and_checkpoint_of_each_run():
     reports = [
         Report(1, progress=10),
         Report(2, progress=5),
@@ -113,10 +120,8 @@ def test_only_the_newest_progress_of_each_run_is_kept_and_every_artifact_and_che
         Report(1, progress=30, message="m"),
         Report(1, checkpoint="2"),
     ]
-    for report in reports:
-        inbox.report(report)
-    assert inbox.take_reports() == [reports[1], reports[2], reports[4], reports[5], reports[6], reports[7]]
-    assert inbox.take_reports() == []
+    assert newest(reports) == [reports[1], reports[2], reports[5], reports[6], reports[7]]
+    assert newest(reports[:1]) == reports[:1]
 
 
 def test_many_threads_lose_nothing():

@@ -46,10 +46,10 @@ class Asking:
         turn.counting = self._know.counting(sweep=self.sweep)
         turn.run_ids = self._parts.ids.take(turn.want + 1, turn.now)
 
-    def slots(self, occupied: int, *, stalled: bool) -> Slots:
+    def slots(self, given_up: int, *, stalled: bool) -> Slots:
         """Return what there is room for."""
         late = self._suspect_since is not None and self._clock.monotonic() - self._suspect_since > self._settings.suspect_patience
-        return self._hold.slots(occupied, ahead=not (late or stalled), patient=not late)
+        return self._hold.slots(given_up, ahead=not (late or stalled), patient=not late)
 
     def note_suspects(self) -> None:
         """Note since when a suspect waits for this worker to be idle."""

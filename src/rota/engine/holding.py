@@ -109,14 +109,14 @@ class Holding:
         self.jobs.clear()
         self._kinds.clear()
 
-    def free(self, occupied: int) -> int:
+    def free(self, given_up: int) -> int:
         """Return the slots a handler could start in: timed-out threads that have not returned still occupy theirs."""
-        return max(0, self._concurrency - max(occupied, len(self.jobs)))
+        return max(0, self._concurrency - given_up - len(self.jobs))
 
-    def slots(self, occupied: int, *, ahead: bool, patient: bool) -> Slots:
+    def slots(self, given_up: int, *, ahead: bool, patient: bool) -> Slots:
         """Return what there is room for; `ahead`: work may be claimed beyond the free slots."""
         return Slots(
-            free=self.free(occupied),
+            free=self.free(given_up),
             holding=len(self.jobs),
             quick=self._concurrency - self._slow(),
             ahead_s=max(0.0, self._settings.prefetch - self._waiting_s()) if ahead else 0.0,

@@ -82,10 +82,11 @@ class Inbox:
 
     def close(self) -> None:
         """Let go of the alarm and of the hints."""
+        # First: a handler that ends late must not ring at what is closed, or is another's by now.
+        self._rung = True
         self._wakeup.close()
         os.close(self._read_fd)
         os.close(self._write_fd)
-        self._rung = True
 
     def _ring(self) -> None:
         if not self._rung:
@@ -106,12 +107,20 @@ class Inbox:
         return _drain(self._ended)
 
     def take_reports(self) -> list[Report]:
-        """Return what was reported since the last time, the newest progress of each run only."""
-        reports = _drain(self._reports)
-        if len(reports) < 2:
-            return reports
-        newest = {report.number: report for report in reports if report.artifact is None and report.checkpoint is None}
-        return [report for report in reports if report.artifact or report.checkpoint or newest.get(report.number) is report]
+        """Return what was reported since the last time."""
+        return _drain(self._reports)
+
+
+def newest(reports: list[Report]) -> list[Report]:
+    """Return what of these is worth keeping: every artifact, and the last progress and the last checkpoint of each run."""
+    if len(reports) < 2:
+        return reports
+    last = {_kind(report): report for report in reports if report.artifact is None}
+    return [report for report in reports if report.artifact is not None or last[_kind(report)] is report]
+
+
+def _kind(report: Report) -> tuple[int, bool]:
+    return report.number, report.checkpoint is not None
 
 
 def _drain(queue: deque[T]) -> list[T]:

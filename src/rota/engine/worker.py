@@ -15,7 +15,7 @@ from rota.engine.pace import Pace
 from rota.engine.parts import Parts
 from rota.engine.recovery import Recovery
 from rota.engine.retention import Retention
-from rota.engine.sink import Inbox
+from rota.engine.sink import Inbox, newest
 from rota.engine.standing import Standing
 from rota.engine.tracing import take_up
 from rota.engine.trigger import Trigger
@@ -145,11 +145,13 @@ class Worker:
         self._delivering.close()
         self._crew.close()
         self.standing.rest()
-        clean = not self.holding
-        if clean:
-            self._store.end_worker(self.id, now=self._clock.now())
-        self.standing.let_go(clean=clean)
-        self.inbox.close()
+        try:
+            clean = not self.holding
+            if clean:
+                self._store.end_worker(self.id, now=self._clock.now())
+            self.standing.let_go(clean=clean)
+        finally:
+            self.inbox.close()
 
     # ---- the wheel --------------------------------------------------------------------------------------------
 
@@ -182,7 +184,8 @@ class Worker:
             self._stalled = False
         for ended in came:
             self._hold.end(ended)
-        self._unkept += self.inbox.take_reports()
+        if reports := self.inbox.take_reports():
+            self._unkept = newest(self._unkept + reports)
 
     def _give_back(self) -> None:
         """Give back what was claimed ahead of a handler that turned out to be slow: another worker may be free."""
@@ -352,10 +355,10 @@ class Worker:
     # ---- room -------------------------------------------------------------------------------------------------
 
     def _free(self) -> int:
-        return self._hold.free(self._crew.occupied())
+        return self._hold.free(self._crew.given_up())
 
     def _slots(self) -> Slots:
-        return self._asking.slots(self._crew.occupied(), stalled=self._stalled)
+        return self._asking.slots(self._crew.given_up(), stalled=self._stalled)
 
     # ---- beside the wheel -------------------------------------------------------------------------------------
 

@@ -85,6 +85,9 @@ class Executor(Protocol):
     def occupied(self) -> int:
         """Return the slots in use: running handlers, and those that were given up but have not returned (threads)."""
 
+    def given_up(self) -> int:
+        """Return how many of the slots in use have a handler whose end was reported, and which has not returned."""
+
     def cancel(self, number: int) -> None:
         """Ask for one job to stop because its chain was cancelled.
 
