@@ -6,6 +6,7 @@ import random
 import signal
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from rota import Rota
 from tests.faults import invariants
 from tests.faults.stage import Stage
+from tests.stores.desk import inside
 from tests.support.postgres import fresh_database, make_server
 from tests.support.waiting import eventually
 
@@ -118,6 +120,23 @@ def test_sessions_that_are_ended_again_and_again_cost_a_moment_and_hints_work_wh
             assert rota.wait(job.id, timeout=5).status == "COMPLETED"
     comes_out_even(stage, producer, workers)
     quiet(workers, warnings=15)
+
+
+def test_who_waits_for_an_end_or_a_direct_execution_waits_through_a_restart(stage, server):
+    worker, gate = stage.worker(2), stage.folder / "gate"
+    with closing(Rota(stage.database)) as rota, ThreadPoolExecutor(2) as pool:
+        rota.job(name="hold")(lambda gate: None)
+        job = rota.enqueue("hold", {"gate": str(gate)})
+        waits = [pool.submit(rota.wait, job.id), pool.submit(rota.direct, "hold", {"gate": str(gate)})]
+        eventually(lambda: len(stage.entries) == 2, what="handlers at work")
+        server.stop("immediate")
+        server.start()
+        gate.touch()
+        runs = [each.result(30) for each in waits]
+        assert [str(run.status) for run in runs] == ["COMPLETED"] * 2
+        assert sorted(stage.executed) == sorted(inside(run.job_id) for run in runs)
+    worker.send(signal.SIGTERM)
+    assert worker.ends() == 0
 
 
 def test_workers_that_are_told_to_end_while_the_server_is_away_keep_what_they_have_to_write_and_write_it_when_it_is_back(stage, server):

@@ -3,6 +3,7 @@
 import psycopg
 import pytest
 
+from rota.errors import InvalidOption
 from rota.model.decide import Completed, Failed, Skipped, Stopped, TimedOut
 from rota.model.states import BORN, RUN_END, Status, is_legal
 from rota.ports.executor import Report
@@ -320,6 +321,14 @@ def test_one_unique_key_has_one_live_holder(desk, raw):
         "QUEUED",
         None,
     )
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_text_that_postgresql_can_not_hold_is_the_callers_error(desk, count):
+    rows = [desk.row(unique_key=f"{number}\0") for number in range(count)]
+    with pytest.raises(InvalidOption, match=r"NUL \(U\+0000\), which PostgreSQL can't hold"):
+        desk.put(*rows)
+    assert desk.store.queue(limit=10) == []
 
 
 def test_keys_of_a_thousand_letters_are_told_apart(desk):

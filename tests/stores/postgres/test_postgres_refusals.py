@@ -6,6 +6,7 @@ import socket
 import threading
 import traceback
 from contextlib import contextmanager, suppress
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -431,6 +432,17 @@ def test_a_session_is_in_utf8_whatever_the_environment_says(database, monkeypatc
     raw = connection.open_connection(address(shared_server().url(database), "rota"), Settings())
     assert raw.info.encoding == "utf-8"
     raw.close()
+
+
+def test_a_session_plans_as_the_store_wants_it_whatever_the_server_says(database):
+    wanted = ("indexscan", "indexonlyscan", "nestloop", "sort")
+    unwanted = ("seqscan", "bitmapscan", "hashjoin", "mergejoin")
+    turned = [f"-c enable_{way}=off" for way in wanted] + [f"-c enable_{way}=on" for way in unwanted]
+    url = f"{shared_server().url(database)}?options={quote(' '.join(turned))}"
+    raw = connection.open_connection(address(url, "rota"), Settings())
+    found = {way: raw.execute(f"SHOW enable_{way}".encode()).fetchone()[0] for way in wanted + unwanted}
+    raw.close()
+    assert found == dict.fromkeys(wanted, "on") | dict.fromkeys(unwanted, "off")
 
 
 def test_nobody_waits_for_ever_for_a_lock(database):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -25,6 +26,8 @@ ARMS_MAX = 200
 SPARE_MAX, SPARE_FADES = 16, 8
 """A claim of several types looks at most so many times as far as it wants; what it looks further shrinks by an eighth each time."""
 PREPARED_MAX = 1000
+WAITS = frozenset({pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR})
+"""A transaction that waits for the next statement."""
 OLDEST_SERVER = 130000
 
 # A plan is made once, and is the one for which the indexes are there: it depends neither on values nor on statistics, which for a
@@ -35,6 +38,11 @@ PLANS = {
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    # Turned off by whoever runs a database, as nested loops are for reports, they would leave nothing but what is turned off here.
+    "enable_nestloop": "on",
+    "enable_indexscan": "on",
+    "enable_indexonlyscan": "on",
+    "enable_sort": "on",
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
 }
@@ -87,9 +95,16 @@ class Db:
 
     def rows_behind(self, first: str, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run a named statement behind a fixed text, as one transaction of their own, for which the server is asked once."""
-        with self.raw.pipeline():
-            self._first.execute(first, prepare=self.prepares)
-            cursor = self._run(statement(name), values)
+        before = sys.exception()
+        try:
+            with self.raw.pipeline():
+                self._first.execute(first, prepare=self.prepares)
+                cursor = self._run(statement(name), values)
+        except psycopg.OperationalError as error:
+            # Interrupted while it ends, a pipeline stumbles over what is still under way.
+            if isinstance(error.__context__, KeyboardInterrupt) and error.__context__ is not before:
+                raise error.__context__ from None
+            raise
         return cursor.fetchall()
 
     def change(self, name: str, /, **values: Any) -> int:
@@ -187,9 +202,13 @@ class Db:
         self.execute("RELEASE rota_part")
 
     def undo_part(self) -> None:
-        """Undo what was written since the savepoint, unless the connection is gone and all is undone anyway."""
-        if self.raw.info.transaction_status != pq.TransactionStatus.UNKNOWN:
+        """Undo what was written since the savepoint, unless the connection is gone, or stuck in a statement, and all is undone anyway."""
+        if self._listens():
             self.execute("ROLLBACK TO rota_part; RELEASE rota_part")
+
+    def _listens(self) -> bool:
+        """Say whether the connection is in a transaction that the next statement can be said in."""
+        return self.raw.info.transaction_status in WAITS
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -198,7 +217,7 @@ class Db:
         try:
             yield
         finally:
-            if self.raw.info.transaction_status != pq.TransactionStatus.UNKNOWN:
+            if self._listens():
                 # Nothing was written; and after a ROLLBACK psycopg would forget every statement that it has prepared.
                 self.execute("COMMIT")
 

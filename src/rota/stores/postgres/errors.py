@@ -16,6 +16,7 @@ from psycopg import errors
 from rota.errors import (
     AnswerLost,
     IllegalMove,
+    InvalidOption,
     InvalidParams,
     RotaError,
     StoreBusy,
@@ -124,6 +125,8 @@ def translate(error: psycopg.Error, address: Address) -> RotaError:
             return StoreMoved(said)
         case errors.IntegrityError():
             return IllegalMove(said)
+        case psycopg.DataError() if _is_nul(error, said):
+            return InvalidOption("a text holds the character NUL (U+0000), which PostgreSQL can't hold: leave it out")
         case errors.StatementTooComplex():
             return InvalidParams("params are nested too deeply: at most 1,000 levels")
         case errors.InsufficientPrivilege() | errors.DuplicatePreparedStatement() | errors.InvalidSqlStatementName():
@@ -134,6 +137,11 @@ def translate(error: psycopg.Error, address: Address) -> RotaError:
             return StoreUnavailable(_trouble(error, said, where))
         case _:
             return StoreError(f"{type(error).__name__}: {said}")
+
+
+def _is_nul(error: psycopg.Error, said: str) -> bool:
+    """Say whether a text was refused for what it holds: by the driver, which has no code for it, or by the server, as text or as JSON."""
+    return isinstance(error, errors.UntranslatableCharacter | errors.CharacterNotInRepertoire) or "cannot contain NUL" in said
 
 
 def unanswered(error: psycopg.Error, address: Address, value: object = None) -> Unanswered:

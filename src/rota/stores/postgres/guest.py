@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import psycopg
+from psycopg import pq
 from psycopg.adapt import AdaptersMap
 from psycopg.pq.abc import PGresult
 from psycopg.rows import tuple_row
@@ -48,6 +49,11 @@ class Guest(Lent):
         self.raw = raw
         self._cursor = cursor
         self.isolated = False
+
+    def _listens(self) -> bool:
+        """Say whether the next statement can be said. On an event loop one that was broken off may be on its way out: it is waited for."""
+        on_its_way = isinstance(self._cursor, _CursorOnLoop) and self.raw.info.transaction_status == pq.TransactionStatus.ACTIVE
+        return on_its_way or super()._listens()
 
     def ask(self, text: str) -> list[bytes]:
         """Run a text of several commands; return the row that the second of them gives, as the server wrote it."""

@@ -163,15 +163,19 @@ class Base:
     def _inline_worker(self, *, fires: bool = False) -> Iterator[Worker]:
         """Lend a worker that runs here; it fires schedules only if it is asked to."""
         worker = self._make_worker(self._open(), 1, inline=True, fires=fires)
-        worker.start()
-        if worker.standing.renewal.watched and self._follows is not None:
-            # A handler may take long. Nothing repeats a direct execution, so nobody has to be stopped before others take over.
-            worker.standing.watch(guarded=False)
         try:
+            worker.start()
+            if worker.standing.renewal.watched and self._follows is not None:
+                # A handler may take long. Nothing repeats a direct execution, so nobody has to be stopped before others take over.
+                worker.standing.watch(guarded=False)
             yield worker
         finally:
-            worker.begin_stop()
-            worker.finish()
+            try:
+                worker.begin_stop()
+                worker.finish()
+            finally:
+                # One that could not say goodbye to its store turns no more all the same: it must not look alive.
+                worker.standing.let_go(clean=False)
 
     @contextmanager
     def _owning(self, opened: Opened) -> Iterator[str]:
@@ -321,7 +325,7 @@ class Base:
             raise self._no_job(given)
         chain = store.chain(str(undashed(first.id)))
         if int(attempt or 1) not in range(1, len(chain) + 1):
-            raise NotFound(f"{first.number} has {len(chain)} attempts: there is no {given!r}")
+            raise NotFound(f"{first.number} has {len(chain)} attempt{'s' * (len(chain) > 1)}: there is no {given!r}")
         return str(undashed(chain[int(attempt or 1) - 1].id))
 
     def _group_id(self, given: str | Group) -> str:

@@ -12,6 +12,7 @@ from typing import Self
 from rota.engine.feed import Feed
 from rota.engine.gathering import of_chain
 from rota.engine.listening import Batch, Listener, Over, is_last
+from rota.engine.patience import Patience
 from rota.errors import InvalidOption, PermissionDenied
 from rota.model.events import Event, EventType, View, cursor_of, types_of
 from rota.model.gate import Actor, Operation, Scope
@@ -130,7 +131,7 @@ class Following(Base):
         found, opened = self._reach(job_id, actor, Operation.READ_LOG), self._open()
         if opened.store.job(found) is None:
             raise self._no_job(job_id)
-        return LogTail(opened.store, opened.log_dir, found)
+        return LogTail(opened.store, opened.log_dir, found, Patience(outage_s=self.settings.busy_timeout))
 
     # ---- inside ---------------------------------------------------------------------------------------------------
 
@@ -174,9 +175,10 @@ class Following(Base):
 class LogTail:
     """The log of one run, read as it grows."""
 
-    def __init__(self, store: Store, log_dir: str, job_id: str) -> None:
+    def __init__(self, store: Store, log_dir: str, job_id: str, patience: Patience) -> None:
         """Begin at its beginning."""
         self._store = store
+        self._patience = patience
         self._log_dir = log_dir
         self._job_id = job_id
         self._path: str | None = None
@@ -192,9 +194,9 @@ class LogTail:
         return piece
 
     def __iter__(self) -> Iterator[str]:
-        """Go through what comes, waiting for it."""
+        """Go through what comes, waiting for it, and for a store that goes away meanwhile."""
         while True:
-            piece = self.read()
+            piece = self._patience.ask(self.read)
             if piece:
                 yield piece
             elif self.over:

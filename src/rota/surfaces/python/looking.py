@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from rota.engine.explain import Explanation, explain
+from rota.engine.patience import Patience
 from rota.errors import NotFound, WaitTimeout
 from rota.model.checks import whole
 from rota.model.gate import EVERYTHING, Actor, Operation
@@ -40,16 +42,21 @@ class Looking(Base):
         return self._open().store.run(self._reach(job_id, actor, Operation.READ))
 
     def wait(self, job_id: str, timeout: float | None = None, *, actor: Actor | str | None = None) -> Run | None:
-        """Wait for the end of the chain and return its last run; None if it ended without one."""
-        tail = self._reach(job_id, actor, Operation.READ)
+        """Wait for the end of the chain and return its last run; None if it ended without one.
+
+        A store that goes away meanwhile is waited for: until the timeout, or for `busy_timeout` where there is none.
+        """
         end = None if timeout is None else time.monotonic() + timeout
+        patience = Patience(outage_s=self.settings.busy_timeout) if end is None else Patience(until=end)
+        self._open()
+        tail = patience.ask(lambda: self._reach(job_id, actor, Operation.READ))
         pause, longest = WAIT_S
         while True:
-            chain = self._open().store.chain(tail)
+            chain = patience.ask(lambda: self._open().store.chain(tail))
             if not chain:
                 raise self._no_job(job_id)
             if chain[-1].status.ended:
-                return self.run_of(chain[-1].id)
+                return patience.ask(partial(self.run_of, chain[-1].id))
             if end is not None and time.monotonic() >= end:
                 raise WaitTimeout(f"{chain[-1].number} is still {chain[-1].status} after {timeout:g} s; it goes on, wait again")
             time.sleep(pause)
