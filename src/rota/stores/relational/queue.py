@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -15,6 +15,9 @@ from rota.stores.relational.db import Db
 
 STRETCH = 8
 """Rows of one shape that follow each other are written by a statement of their own where there are, on average, so many of them."""
+
+BODIES_MAX = 64 * 1024 * 1024
+"""Params, in characters, that one statement writes: a store takes so much in one value and no more (SQLite 1,000,000,000 bytes)."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -175,13 +178,34 @@ def add(
     many, gap = len(rows) > 1, 0 if waits else GAP
     values = _of_all(first, now, number, position=position, waits=waits, blockers=blockers)
     if many:
-        numbers = db.added("insert_jobs", len(rows), gap=gap, **_each_of(db, rows), **values)
+        numbers: Sequence[int] = _add_many(db, rows, values, gap)
     else:
         numbers = db.added("insert_job", 1, ids=bytes.fromhex(first.job_id), params=first.params, **values)
     return [
         Enqueued(row.job_id, row.job_id, own, status, position + gap * index, existing=False)
         for index, (row, own) in enumerate(zip(rows, numbers, strict=True))
     ]
+
+
+def _add_many(db: Db, rows: list[NewRow], values: dict[str, Any], gap: int) -> Sequence[int]:
+    numbers: list[int] = []
+    for part in _parts(rows):
+        numbers += db.added("insert_jobs", len(part), gap=gap, **_each_of(db, part), **values)
+        values["number"], values["position"] = None, values["position"] + gap * len(part)
+    return numbers
+
+
+def _parts(rows: list[NewRow]) -> Iterator[list[NewRow]]:
+    """Cut rows where their params become too large for one statement; mostly they are not."""
+    part: list[NewRow] = []
+    size = 0
+    for row in rows:
+        size += len(row.params)
+        if part and size > BODIES_MAX:
+            yield part
+            part, size = [], len(row.params)
+        part.append(row)
+    yield part
 
 
 def add_plain(db: Db, rows: Sequence[NewRow], now: Instant, number: int | None = None, *, base: int | None = None) -> list[Enqueued]:

@@ -68,7 +68,7 @@ class Base(relational.Base):
         self._closed = True
         self._readers.close()
         self._stop_watching()
-        self._writer.close()
+        self._writer.end()
 
     @contextmanager
     def still(self) -> Iterator[None]:
@@ -116,8 +116,9 @@ class Base(relational.Base):
             handle = Transaction(self, db)
             try:
                 yield handle
+                handle.open_db()
             finally:
-                handle.db = None
+                handle.close()
 
     def join(self, transaction: Any) -> Transaction:
         """Return the handle on the caller's transaction, which must be of this store."""

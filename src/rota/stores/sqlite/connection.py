@@ -100,11 +100,16 @@ class Db:
         return range(last - len(rows) + 1, last + 1)
 
     def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
-        """Return ready jobs, a part of the types at a time if they are very many."""
+        """Return ready jobs, a part of the types at a time if they are very many; fewer than wanted if they are very large."""
         parts = [types[start : start + ARMS_MAX] for start in range(0, len(types), ARMS_MAX)]
         text = candidates_slim if slim or len(parts) > 1 else candidates
-        # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
-        return [_claimed.decode(list(self.raw.execute(text(len(part)), (*part, want)))[0][0]) for part in parts]  # noqa: RUF015
+        try:
+            # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
+            return [_claimed.decode(list(self.raw.execute(text(len(part)), (*part, want)))[0][0]) for part in parts]  # noqa: RUF015
+        except apsw.TooBigError:
+            if want == 1:
+                raise
+            return self.candidates(types, want // 2, slim=slim)
 
     def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
         """Complete jobs, then their runs."""
@@ -138,21 +143,33 @@ class Db:
         self.change("tally_hourly", ends=figures)
         self.change("tally_total", ends=figures)
 
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
+    def savepoint(self) -> AbstractContextManager[None]:
         """Undo what is written in the block, and only that, if it raises."""
-        self.raw.execute("SAVEPOINT rota_part")
-        try:
-            yield
-        except BaseException:
-            self.raw.execute("ROLLBACK TO rota_part")
-            raise
-        finally:
-            self.raw.execute("RELEASE rota_part")
+        return _Savepoint(self.raw)
 
     def snapshot(self) -> AbstractContextManager[object]:
         """Let all reads of the block see one moment."""
         return self.raw
+
+
+class _Savepoint:
+    """One block of `Db.savepoint`. A generator that a signal left suspended would end it later, in the middle of another's work."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: apsw.Connection) -> None:
+        self._raw = raw
+
+    def __enter__(self) -> None:
+        self._raw.execute("SAVEPOINT rota_part")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            # An error of the disk has undone the whole transaction already: it is to be heard of, not that there is no savepoint any more.
+            if not self._raw.in_transaction:
+                return
+            self._raw.execute("ROLLBACK TO rota_part")
+        self._raw.execute("RELEASE rota_part")
 
 
 def check_sqlite_version() -> None:
@@ -229,7 +246,7 @@ class Readers:
         """Take the function that opens one."""
         self._open = open_one
         self._idle: list[Db] = []
-        self._lent = 0
+        self._lent: set[object] = set()
         self._change = threading.Condition()
         self._still = False
         self._closed = False
@@ -237,27 +254,34 @@ class Readers:
     @contextmanager
     def take(self) -> Iterator[Db]:
         """Lend a connection for a block of reads."""
-        db = self._lend()
+        ticket, db = object(), None
         try:
+            db = self._lend(ticket)
             with translated():
                 db = db or Db(self._open())
                 yield db
         finally:
-            self._take_back(db)
+            try:
+                self._take_back(ticket, db)
+            except BaseException:
+                # A signal may strike here too, and a fork would wait for this one for ever.
+                self._take_back(ticket, db)
+                raise
 
-    def _lend(self) -> Db | None:
+    def _lend(self, ticket: object) -> Db | None:
         with self._change:
             self._change.wait_for(lambda: not self._still)
             if self._closed:
                 raise StoreError("the store is closed")
-            self._lent += 1
+            self._lent.add(ticket)
             return self._idle.pop() if self._idle else None
 
-    def _take_back(self, db: Db | None) -> None:
+    def _take_back(self, ticket: object, db: Db | None) -> None:
         with self._change:
-            self._lent -= 1
-            if db is not None:
-                self._idle.append(db)
+            if ticket in self._lent:
+                self._lent.remove(ticket)
+                if db is not None:
+                    self._idle.append(db)
             if self._closed:
                 self._close_idle()
             self._change.notify_all()

@@ -8,6 +8,7 @@ another program.
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import AbstractContextManager, ExitStack
 from typing import Protocol
 from weakref import WeakSet
@@ -20,8 +21,15 @@ class Stillness(Protocol):
         """Close every connection and let nobody open one while the block lasts."""
 
 
+class _During(threading.local):
+    """What this thread holds still while it forks: each its own, for two threads may fork at the same time."""
+
+    def __init__(self) -> None:
+        self.held = ExitStack()
+
+
 _known: WeakSet[Stillness] = WeakSet()
-_during = ExitStack()
+_during = _During()
 
 
 def watch(one: Stillness) -> None:
@@ -30,12 +38,13 @@ def watch(one: Stillness) -> None:
 
 
 def _before() -> None:
-    for one in list(_known):
-        _during.enter_context(one.still())
+    # Always in the same order: two that fork at the same time must not wait for each other.
+    for one in sorted(_known, key=id):
+        _during.held.enter_context(one.still())
 
 
 def _after() -> None:
-    _during.close()
+    _during.held.close()
 
 
 os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)

@@ -3,10 +3,14 @@
 Who comes while nobody writes becomes the leader and writes at once. Who comes meanwhile waits; when the leader is
 done it hands the lead to the first who waits, and that one writes everything waiting in one transaction, each piece in
 a savepoint of its own, so that one caller's violation does not undo another's. One fsync then serves them all.
+
+A signal's handler may raise at any instruction of the main thread, also while it leads. Then `_rescue` undoes what is half done
+and hands the lead over: nobody waits for one who has gone.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 import apsw
 
-from rota.errors import StoreBusy, StoreUnavailable, TransactionMisuse
+from rota.errors import StoreBusy, StoreError, StoreUnavailable, TransactionMisuse
 from rota.stores.sqlite.connection import Db, translate
 
 T = TypeVar("T")
@@ -31,7 +35,7 @@ FAIR_PAUSE_S = 0.001
 class _Piece(Generic[T]):
     """One caller's work, and the gate it waits at."""
 
-    __slots__ = ("alone", "error", "finished", "gate", "leads", "patient", "value", "work")
+    __slots__ = ("alone", "error", "finished", "gate", "patient", "thread", "value", "work", "written")
 
     def __init__(self, work: Callable[[Db], T], *, alone: bool = False, patient: bool = False) -> None:
         self.work = work
@@ -39,15 +43,18 @@ class _Piece(Generic[T]):
         self.patient = patient
         self.gate = threading.Lock()
         self.gate.acquire()
+        self.thread = threading.get_ident()
         self.finished = False
-        self.leads = False
+        self.written = False
         self.value: T | None = None
         self.error: BaseException | None = None
 
     def outcome(self) -> T:
         if self.error is not None:
             raise self.error
-        return self.value  # type: ignore[return-value] # set together with finished
+        if not self.written:
+            raise StoreUnavailable("the thread that was writing was interrupted: call again")
+        return self.value  # type: ignore[return-value] # set before written
 
 
 class Writer:
@@ -58,11 +65,15 @@ class Writer:
         self._open_one = open_one
         self._db = self._connect()
         self._connected = True
+        self._ended = False
         self._busy_timeout_s = busy_timeout_s
         self._path = path
         self._mutex = threading.Lock()
-        self._leading = False
+        self._leader: int | None = None
+        """The thread that has the lead."""
         self._waiting: list[_Piece[Any]] = []
+        self._batch: list[_Piece[Any]] = []
+        """Who was taken from the line and has not been told yet."""
         self._last_batch = 1
         self._owner: int | None = None
         self._committed_at = 0.0
@@ -75,30 +86,40 @@ class Writer:
             raise TransactionMisuse(
                 "this thread is inside `with rota.transaction() as tx`: pass transaction=tx, or do this after the block"
             )
-        if self._take_lead():
-            return self._alone(work, patient=patient)
-        piece = _Piece(work, patient=patient)
-        if self._line_up(piece):
-            self._lead([piece])
-        elif not piece.finished:
-            self._lead(self._gather())
-        return piece.outcome()
+        me, piece = threading.get_ident(), None
+        try:
+            if self._take_lead(me):
+                return self._alone(work, patient=patient)
+            piece = _Piece(work, patient=patient)
+            if self._line_up(piece):
+                self._lead([piece])
+            elif not piece.finished:
+                self._lead(self._gather())
+            return piece.outcome()
+        finally:
+            if self._leader == me:
+                self._rescue(piece)
 
     def at_once(self, statement: Callable[[Db], T]) -> T | None:
         """Run one statement that is its own transaction if nobody is writing; return None, doing nothing, if somebody is."""
-        if self.owned or not self._take_lead():
-            return None
+        me = threading.get_ident()
         try:
-            self._ready(patient=False)
+            if self._owner == me or not self._take_lead(me):
+                return None
             try:
-                return statement(self._db)
-            except apsw.BusyError:
-                return self._patiently(lambda: statement(self._db), patient=False)
+                self._ready(patient=False)
+                try:
+                    return statement(self._db)
+                except apsw.BusyError:
+                    return self._patiently(lambda: statement(self._db), patient=False)
+            finally:
+                self._last_batch = 1
+                self._hand_over()
         except apsw.Error as error:
             raise translate(error, self._path) from error
         finally:
-            self._last_batch = 1
-            self._hand_over()
+            if self._leader == me and self._owner != me:
+                self._rescue(None)
 
     @contextmanager
     def transaction(self) -> Iterator[Db]:
@@ -106,28 +127,36 @@ class Writer:
         if self.owned:
             raise TransactionMisuse("a transaction is open in this thread already: use it, or close it first")
         place = _Piece(_nothing, alone=True)
-        if not self._line_up(place):
-            with self._mutex:
-                self._waiting.remove(place)
         try:
-            yield from self._own()
+            self._wait_for_lead(place)
+            try:
+                yield from self._own()
+            finally:
+                self._hand_over()
         finally:
-            self._hand_over()
+            if self._leader == threading.get_ident():
+                self._rescue(place)
 
     @contextmanager
     def still(self) -> Iterator[None]:
         """Wait for the lead, and hold it with the connection closed. A thread inside its own transaction can't have it."""
         place = _Piece(_nothing, alone=True)
-        if not self._line_up(place):
-            with self._mutex:
-                self._waiting.remove(place)
-        self.close()
         try:
-            # In a forked child nobody would ever give back what another thread has.
-            with self._mutex:
-                yield
+            self._wait_for_lead(place)
+            try:
+                self.close()
+                # In a forked child nobody would ever give back what another thread has.
+                with self._mutex:
+                    here = os.getpid()
+                    yield
+                    if os.getpid() != here:
+                        # Who waits is a thread of the parent's: a lead handed to one of them would never come back.
+                        self._waiting.clear()
+            finally:
+                self._hand_over()
         finally:
-            self._hand_over()
+            if self._leader == threading.get_ident():
+                self._rescue(place)
 
     @property
     def owned(self) -> bool:
@@ -139,6 +168,20 @@ class Writer:
         self._connected = False
         self._db.raw.close()
 
+    def end(self) -> None:
+        """Close the connection for good, after what is being written. A transaction that stays open is undone after the busy timeout."""
+        self._ended = True
+        me, deadline = threading.get_ident(), time.monotonic() + self._busy_timeout_s
+        while not (self.owned or self._take_lead(me)) and time.monotonic() < deadline:
+            time.sleep(BUSY_PAUSE_S[True])
+        try:
+            self.close()
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
+        finally:
+            if self._leader == me and not self.owned:
+                self._hand_over()
+
     def _connect(self) -> Db:
         connection = self._open_one()
         # We pause and count ourselves, so that short waits stay short and processes take turns.
@@ -146,29 +189,29 @@ class Writer:
         return Db(connection)
 
     def _own(self) -> Iterator[Db]:
-        self._begin(patient=False)
-        self._owner = threading.get_ident()
         try:
+            self._begin(patient=False)
+            self._owner = threading.get_ident()
             yield self._db
+            self._owner = None
+            self._commit()
         except BaseException:
             self._owner = None
             self._rollback()
             raise
-        self._owner = None
-        self._commit()
 
-    def _take_lead(self) -> bool:
+    def _take_lead(self, me: int) -> bool:
         with self._mutex:
-            if self._leading:
+            if self._leader is not None:
                 return False
-            self._leading = True
+            self._leader = me
             return True
 
     def _alone(self, work: Callable[[Db], T], *, patient: bool) -> T:
         """Do one piece of work as a lone caller: nobody shares the commit, so no savepoint and no gate are needed."""
         try:
-            self._begin(patient=patient)
             try:
+                self._begin(patient=patient)
                 value = work(self._db)
                 self._commit()
             except BaseException:
@@ -183,22 +226,25 @@ class Writer:
 
     def _line_up(self, piece: _Piece[Any]) -> bool:
         """Take the lead and return True, or wait in line until a leader has done this piece or hands the lead over."""
-        with self._mutex:
-            if not self._leading:
-                self._leading = True
-                return True
-            self._waiting.append(piece)
         try:
+            with self._mutex:
+                if self._leader is None:
+                    self._leader = piece.thread
+                    return True
+                self._waiting.append(piece)
             piece.gate.acquire()
         except BaseException:
-            # A caller interrupted here leaves the line, and passes the lead on if it had been given it.
+            # A caller interrupted here leaves the line. The lead, if it had been given it, is passed on by `_rescue`.
             with self._mutex:
                 if piece in self._waiting:
                     self._waiting.remove(piece)
-            if piece.leads:
-                self._hand_over()
             raise
         return False
+
+    def _wait_for_lead(self, place: _Piece[Any]) -> None:
+        if not self._line_up(place):
+            with self._mutex:
+                self._waiting.remove(place)
 
     def _gather(self) -> list[_Piece[Any]]:
         """Take everybody who waits, up to the first who wants to be alone."""
@@ -206,7 +252,7 @@ class Writer:
             # Those woken by the last commit are about to come back: a moment's wait doubles the group.
             time.sleep(GATHER_S)
         with self._mutex:
-            batch = list(takewhile(lambda piece: not piece.alone, self._waiting))
+            batch = self._batch = list(takewhile(lambda piece: not piece.alone, self._waiting))
             del self._waiting[: len(batch)]
         return batch
 
@@ -221,22 +267,30 @@ class Writer:
                 raise
         finally:
             self._last_batch = len(batch)
-            for piece in batch:
-                piece.finished = True
-                piece.gate.release()
+            _finish(batch)
             self._hand_over()
 
     def _hand_over(self) -> None:
         with self._mutex:
+            self._batch = []
             if self._waiting:
-                self._waiting[0].leads = True
+                self._leader = self._waiting[0].thread
                 self._waiting[0].gate.release()
             else:
-                self._leading = False
+                self._leader = None
+
+    def _rescue(self, piece: _Piece[Any] | None) -> None:
+        """Give up a lead that an interruption left with this thread, with all that hangs on it."""
+        self._owner = None
+        self._rollback()
+        with self._mutex:
+            self._waiting = [each for each in self._waiting if each is not piece and each not in self._batch]
+        _finish(self._batch)
+        self._hand_over()
 
     def _write(self, batch: list[_Piece[Any]]) -> None:
-        self._begin(patient=all(piece.patient for piece in batch))
         try:
+            self._begin(patient=all(piece.patient for piece in batch))
             if len(batch) == 1:
                 batch[0].value = batch[0].work(self._db)
             else:
@@ -246,13 +300,16 @@ class Writer:
         except BaseException:
             self._rollback()
             raise
+        for piece in batch:
+            piece.written = True
 
     def _one_of_many(self, piece: _Piece[Any]) -> None:
         raw = self._db.raw
         raw.execute("SAVEPOINT piece")
         try:
             piece.value = piece.work(self._db)
-        except BaseException as error:
+        except Exception as error:
+            # What is no Exception is meant for this thread, whosever piece it struck in; and some errors undo the whole transaction.
             if not raw.in_transaction:
                 raise
             raw.execute("ROLLBACK TO piece")
@@ -265,6 +322,8 @@ class Writer:
 
     def _ready(self, *, patient: bool) -> None:
         """Have a connection, and leave others their gap."""
+        if self._ended:
+            raise StoreError(f"{self._path} is closed")
         if not self._connected:
             self._db = self._connect()
             self._connected = True
@@ -297,7 +356,7 @@ class Writer:
         self._committed_at = time.monotonic()
 
     def _rollback(self) -> None:
-        if self._db.raw.in_transaction:
+        if self._connected and self._db.raw.in_transaction:
             try:
                 self._db.raw.execute("ROLLBACK")
             except apsw.Error:
@@ -315,6 +374,14 @@ def _ours(error: BaseException, path: Path) -> BaseException:
         ours = StoreUnavailable(f"the thread that was writing was interrupted by {type(error).__name__}: call again")
     ours.__cause__ = error
     return ours
+
+
+def _finish(batch: list[_Piece[Any]]) -> None:
+    """Let these callers go on, each once."""
+    for piece in batch:
+        if not piece.finished:
+            piece.finished = True
+            piece.gate.release()
 
 
 def _nothing(_: Db) -> None:
