@@ -48,6 +48,8 @@ def send(rota):
         ("send", {"to": 1}, {"queue_ttl": "soon"}, InvalidOption, "queue_ttl='soon'"),
         ("send", {"to": 1}, {"unique_key": ""}, InvalidOption, "unique_key ''"),
         ("send", {"to": 1}, {"unique_key": "k" * 1025}, InvalidOption, "1 to 1024"),
+        ("send", {"to": 1}, {"unique_key": "a\0b"}, InvalidOption, "can't be kept"),
+        ("send", {"to": 1}, {"unique_key": "a\ud800"}, InvalidOption, "can't be kept"),
         ("send", {"to": 1}, {"run_at": NAIVE}, InvalidOption, "has no time zone"),
         ("send", {"to": 1}, {"run_at": "tomorrow"}, InvalidOption, "is not a moment"),
         ("send", {"to": 1}, {"job_id": "7"}, InvalidOption, "is not a UUIDv7"),

@@ -393,6 +393,29 @@ def test_a_template_that_requires_a_permission_is_for_those_who_have_it(shared: 
     assert "lacks the permission 'pay' that template 'payroll' requires" in str(refusal(acts[0], "bob"))
 
 
+def test_who_lacks_a_permission_does_not_borrow_that_of_who_made_a_schedule_or_a_job(shared: Rota):
+    shared.job(name="payroll", requires_permission="pay")(lambda to="": None)
+    shared.change_user("ben", permissions=["pay"])
+    shared.schedule("nightly", "echo", cron="0 3 * * *", organization="acme")
+    shared.schedule("paid", "payroll", cron="0 3 * * *", organization="acme")
+    job = shared.enqueue("payroll", {"to": "ben"}, actor="ben")
+    acts = [
+        lambda actor: shared.edit_schedule("nightly", template="payroll", organization="acme", actor=actor),
+        lambda actor: shared.edit_schedule("paid", params={"to": "me"}, organization="acme", actor=actor),
+        lambda actor: shared.edit_schedule("paid", every=60, organization="acme", actor=actor),
+        lambda actor: shared.fire("paid", organization="acme", actor=actor),
+        lambda actor: shared.change(job.id, params={"to": "me"}, actor=actor),
+    ]
+    for act in acts:
+        assert "'ada' lacks the permission 'pay' that template 'payroll' requires" in str(refusal(act, "ada"))
+    assert (shared.get(job.id).params, shared.get_schedule("paid", organization="acme").params) == ({"to": "ben"}, {})
+    shared.edit_schedule("paid", description="of the people", organization="acme", actor="ada")
+    shared.pause_schedule("paid", organization="acme", actor="ada")
+    shared.change(job.id, priority="low", actor="ada")
+    for act in acts:
+        act("root")
+
+
 def test_a_priority_that_a_template_gives_is_lowered_to_what_the_organization_may_have(shared: Rota):
     shared.job(name="urgent", priority="critical")(lambda: None)
     shared.change_organization("acme", max_priority=60)

@@ -354,3 +354,12 @@ def test_every_dead_letter_that_matches_is_retried_once(rota: Rota):
     assert {rota.chain(job.id)[-1].status for job in jobs} == {Status.COMPLETED}
     assert rota.retry_dead(job_type="fragile") == []
     assert len(rota.chain(untouched.id)) == 1
+
+
+@pytest.mark.parametrize("reason", ["x" * 10_001, "a\0b", "a\ud800", 5])
+def test_a_reason_that_no_store_could_keep_is_refused_and_nothing_is_cancelled(echo, reason):
+    job = echo.enqueue("echo", {"text": "a"})
+    for cancel in (lambda: echo.cancel(job.id, reason=reason), lambda: echo.cancel_all(job_type="echo", reason=reason)):
+        with pytest.raises(InvalidOption, match="reason="):
+            cancel()
+    assert echo.get(job.id).status == "QUEUED"

@@ -64,6 +64,11 @@ def execute():
     return None
 
 
+def test_a_name_in_the_place_of_the_function_says_where_names_go(rota):
+    with pytest.raises(InvalidOption, match=r"@rota.job\(name='nightly'\)"):
+        rota.job("nightly")
+
+
 @pytest.mark.parametrize("option", ["max_retry", "handler", "retries"])
 def test_an_option_that_is_not_there_is_refused_with_those_that_are(rota, option):
     with pytest.raises(

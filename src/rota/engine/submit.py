@@ -14,7 +14,7 @@ import msgspec
 from rota.engine.registry import Known, Registry, override
 from rota.engine.tracing import carry
 from rota.errors import InvalidInput, InvalidOption, InvalidParams, NotFound, PermissionDenied, RotaError
-from rota.model.checks import seconds
+from rota.model.checks import seconds, text
 from rota.model.definitions import Organization, OrganizationState
 from rota.model.dependencies import PARENT_RULES
 from rota.model.gate import Actor, may_use
@@ -254,7 +254,7 @@ class Submitter:
     def _key(self, key: object) -> str:
         if not isinstance(key, str) or not 1 <= len(key) <= self._settings.key_max:
             raise InvalidOption(f"unique_key {str(key)[:40]!r} is not allowed: give a text of 1 to {self._settings.key_max} characters")
-        return key
+        return text("unique_key", key, self._settings.key_max)
 
 
 class Chunk(msgspec.Struct):

@@ -5,12 +5,15 @@ from __future__ import annotations
 from rota.errors import InvalidName, InvalidOption
 
 CENTURY_S = 36_525 * 86_400
+REASON_MAX = 10_000
+"""Characters of what somebody says of an act."""
 
 
 def check_name(name: object, what: str, limit: int) -> None:
     """Refuse names that are empty, too long or not printable."""
     if not isinstance(name, str) or not name.strip():
-        raise InvalidName(f"{name!r} is not a {what} name: give a text of 1 to {limit} characters")
+        article = "an" if what[0] in "aeiou" else "a"
+        raise InvalidName(f"{name!r} is not {article} {what} name: give a text of 1 to {limit} characters")
     if len(name) > limit:
         raise InvalidName(f"the {what} name {name[:40] + '…'!r} has {len(name):,} characters; at most {limit} are allowed")
     if not name.isprintable():
@@ -36,9 +39,14 @@ def text(name: str, value: object, limit: int) -> str:
     """Return a text or refuse it."""
     if not isinstance(value, str) or len(value) > limit:
         raise InvalidOption(f"{name}={str(value)[:40]!r} is not allowed: give a text of at most {limit:,} characters")
-    if "\0" in value or any("\ud800" <= each <= "\udfff" for each in value):
+    if "\0" in value or (not value.isascii() and any("\ud800" <= each <= "\udfff" for each in value)):
         raise InvalidOption(f"{name}={value[:40]!r} has characters that can't be kept (NUL, or half of a surrogate pair)")
     return value
+
+
+def reason(value: object) -> str | None:
+    """Return what is said of an act, if anything, or refuse it."""
+    return None if value is None else text("reason", value, REASON_MAX)
 
 
 def line(name: str, value: object, limit: int) -> str:

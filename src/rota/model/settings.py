@@ -174,7 +174,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     synchronous: Annotated[
         str, Doc("SQLite durability: FULL survives power loss, NORMAL may lose the last commits", words=("FULL", "NORMAL"))
     ] = "FULL"
-    busy_timeout: Annotated[float, Doc("how long a caller waits for another process's write lock", 0)] = 30.0
+    busy_timeout: Annotated[
+        float, Doc("how long a caller waits: for another process's write lock, or for a store that is away while it waits for a job", 0)
+    ] = 30.0
     log_dir: Annotated[
         str, Doc("folder of the runs' logs; empty: beside the SQLite file, or for PostgreSQL in the user's state folder of each machine")
     ] = ""

@@ -10,6 +10,7 @@ import msgspec
 
 from rota.engine.retention import Retention, add, remove_logs
 from rota.errors import AlreadyEnded, InvalidOption, KeyTaken, NotFound, StillLive, StillNeeded
+from rota.model import checks
 from rota.model.checks import whole
 from rota.model.gate import Actor, Operation
 from rota.model.states import MOVES, ErrorType, Status
@@ -109,7 +110,7 @@ class Clearing(Listing):
         return self._cancel(msgspec.structs.replace(where, status=live), limit, reason, actor) if live else Acted(0, 0)
 
     def _cancel(self, where: Where, limit: int, reason: str | None, actor: Actor | str | None) -> Acted:
-        who, store = self._actor(actor), self._open().store
+        who, store, said = self._actor(actor), self._open().store, checks.reason(reason)
         done = left = 0
         for job in self._each_job(where):
             if job.cancel_requested_at is not None:
@@ -120,7 +121,7 @@ class Clearing(Listing):
                     break
                 continue
             with suppress(AlreadyEnded, NotFound):
-                store.cancel(str(undashed(job.id)), actor=who, now=self._clock.now(), reason=reason)
+                store.cancel(str(undashed(job.id)), actor=who, now=self._clock.now(), reason=said)
                 done += 1
         self._poke()
         return Acted(done, left, more=left == LEFT_MAX)

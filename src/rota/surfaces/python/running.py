@@ -95,7 +95,11 @@ class Running(Base):
             if self._inline is None:
                 self._registry.sync(opened.store, self._clock.now())
                 inline = self._make_worker(opened, self.settings.concurrency, inline=True)
-                inline.start()
+                try:
+                    inline.start()
+                except BaseException:
+                    inline.standing.withdraw()
+                    raise
                 self._inline = inline
             worker = self._inline
             if worker.standing.renewal.watched and self._follows is not None:

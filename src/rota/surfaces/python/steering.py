@@ -8,6 +8,7 @@ from typing import Any
 
 from rota.engine.submit import as_new_job, when
 from rota.errors import DuplicateId, InvalidOption, UnknownOrganization
+from rota.model import checks
 from rota.model.checks import check_name
 from rota.model.gate import Actor, Operation
 from rota.model.groups import Mode, OnFailure
@@ -16,6 +17,7 @@ from rota.model.params import encode_params
 from rota.model.values import Group, Job, Origin, undashed
 from rota.ports.store import Check, NewGroup
 from rota.surfaces.python.base import Base
+from rota.surfaces.python.permitting import refuse_unfit
 
 
 class Steering(Base):
@@ -27,7 +29,8 @@ class Steering(Base):
         `check` is given the chain as it stands, in the transaction of the cancel; if it raises, nothing is done.
         """
         found = self._reach(job_id, actor, Operation.CANCEL)
-        job = self._open().store.cancel(found, actor=self._actor(actor), now=self._clock.now(), reason=reason, check=check)
+        said = checks.reason(reason)
+        job = self._open().store.cancel(found, actor=self._actor(actor), now=self._clock.now(), reason=said, check=check)
         self._poke()
         return job
 
@@ -57,6 +60,8 @@ class Steering(Base):
         job = store.job(found)
         if job is not None and number is not None:
             self._check_priority(job.organization, number)
+        if job is not None and params is not None:
+            refuse_unfit(self._registry, self._actor(actor), job.job_type)
         text = None if job is None or params is None else self._checked_params(job.job_type, params)
         now = self._clock.now()
         at = None if run_at is None else when(run_at, now)

@@ -84,6 +84,8 @@ class Submitting(Declaring):
         What is None is left to the settings. What people have set for the template stays on top of what is said here. `cron` or
         `every` declares a schedule too, named like the template, as `schedule` would; the options after them are about it.
         """
+        if function is not None and not callable(function):
+            raise InvalidOption(f"@rota.job({function!r}) decorates nothing: a name is given as @rota.job(name={function!r})")
         said = locals()
         given = {option: value for option, value in said.items() if option in FIELDS and option != "executor" and value is not None}
         times = {option: said[option] for option in TAKEN} | {"at": unknown.pop("at", None)}
