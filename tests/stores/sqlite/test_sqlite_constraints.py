@@ -387,3 +387,13 @@ def test_a_name_belongs_to_one_schedule_that_is_there(fired, raw):
 def test_a_schedule_with_rows_of_the_ledger_can_not_be_deleted(fired, raw):
     with pytest.raises(apsw.ConstraintError, match="FOREIGN KEY"):
         raw.execute("DELETE FROM schedules")
+
+
+@pytest.mark.parametrize("verb", ["INSERT OR REPLACE INTO jobs SELECT * FROM jobs", "UPDATE OR REPLACE jobs SET number = number + 1"])
+def test_a_live_job_is_not_replaced_by_one_whose_triggers_are_asked(desk, raw, verb):
+    desk.several(2)
+    before = list(raw.execute("SELECT * FROM jobs"))
+    raw.pragma("recursive_triggers", 1)
+    with pytest.raises(apsw.ConstraintError):
+        raw.execute(verb)
+    assert list(raw.execute("SELECT * FROM jobs")) == before
