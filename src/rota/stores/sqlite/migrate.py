@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -50,6 +51,7 @@ def _is_ours(db: Db) -> bool:
     return columns == {"key", "value"}
 
 
+@cache
 def _migrations() -> dict[int, str]:
     folder = files(__package__).joinpath("migrations")
     return {int(file.name[:4]): file.read_text() for file in folder.iterdir() if file.name.endswith(".sql")}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
 class Terminated(BaseException):
@@ -18,9 +21,7 @@ def main() -> None:
     _take_any_text()
     before = signal.signal(signal.SIGTERM, _on_term)
     try:
-        from rota.surfaces.cli.app import app  # noqa: PLC0415 - typer is not needed by programs that import Rota
-
-        app(prog_name="rota")
+        _loaded()(prog_name="rota")
     except KeyboardInterrupt:
         # Ctrl-C before or after the command itself, which has its own answer to it.
         sys.exit(130)
@@ -30,6 +31,17 @@ def main() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _loaded() -> Callable[..., Any]:
+    """Return the tree of commands. What is loaded for it stays: to look for garbage in it meanwhile would cost a tenth of a start."""
+    gc.disable()
+    try:
+        from rota.surfaces.cli.app import app  # noqa: PLC0415 - typer is not needed by programs that import Rota
+    finally:
+        gc.freeze()
+        gc.enable()
+    return app
 
 
 def _on_term(_number: int, _frame: object) -> None:
