@@ -119,12 +119,8 @@ def change(db: Db, schedule_id: str, change_: Change, actor: Actor, now: Instant
         return before
     _check_surroundings(db, after)
     close()
-    closed = live(db, schedule_id)
-    if closed.state is not before.state and after.timing == before.timing and after.state is before.state:
-        # An AT that was due just now has fired, and is over: that is not undone by a change of something else.
-        after = msgspec.structs.replace(after, state=closed.state)
     if after.timing == before.timing and after.state is before.state:
-        # An AT that was due just now is over, unless it is given another time.
+        # An AT that was due just now is over, unless it is given another time: a change of something else does not undo that.
         after = msgspec.structs.replace(after, state=live(db, schedule_id).state)
     db.change("note_clock", now=now)
     _write(db, after, now, cursor_at=now)
