@@ -32,20 +32,21 @@ def all_of(pool):
         return len([lent.enter_context(pool.take()) for _ in range(pool._size)])
 
 
-def test_who_is_interrupted_while_a_connection_is_looked_for_takes_none_away(pool, monkeypatch):
+def take_interrupted_at(place, name, pool, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(pools, "is_rung", interrupt)
+        patch.setattr(place, name, interrupt)
         with pytest.raises(KeyboardInterrupt), pool.take():
             pytest.fail("it was lent")
+
+
+def test_who_is_interrupted_while_a_connection_is_looked_for_takes_none_away(pool, monkeypatch):
+    take_interrupted_at(pools, "is_rung", pool, monkeypatch)
     assert all_of(pool) == pool._size
 
 
 def test_who_is_interrupted_while_one_is_opened_takes_none_away(pool, monkeypatch):
     pool.stale()
-    with monkeypatch.context() as patch:
-        patch.setattr(pool, "_open", interrupt)
-        with pytest.raises(KeyboardInterrupt), pool.take():
-            pytest.fail("it was lent")
+    take_interrupted_at(pool, "_open", pool, monkeypatch)
     assert all_of(pool) == pool._size
 
 

@@ -175,7 +175,7 @@ class Base:
                 worker.finish()
             finally:
                 # One that could not say goodbye to its store turns no more all the same: it must not look alive.
-                worker.standing.let_go(clean=False)
+                worker.standing.withdraw()
 
     @contextmanager
     def _owning(self, opened: Opened) -> Iterator[str]:
