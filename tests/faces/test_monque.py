@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota import Actor, Backoff, Context, PermanentError, Rota, Settings, Status
-from rota.errors import InvalidImport, OrganizationUnavailable, PermissionDenied, QueueFull, StoreUnavailable, UnknownTemplate
+from rota.errors import (
+    InvalidImport,
+    InvalidSchedule,
+    OrganizationUnavailable,
+    PermissionDenied,
+    QueueFull,
+    StoreUnavailable,
+    UnknownTemplate,
+)
 from rota.faces.extended_json import plain
 from rota.faces.monque import job_id_of, read_document
 from rota.model.definitions import Organization, OrganizationState
@@ -88,7 +96,12 @@ def test_a_count_may_be_written_in_each_of_its_forms(form):
         ({"name": 3}, "name is 3"),
         ({"data": ...}, "data is missing"),
         ({"data": {"x": {"$date": "yesterday"}}}, "data has"),
-        ({"status": "running"}, 'status is "running": give one of pending, processing, completed, failed'),
+        ({"status": "running"}, 'status is "running": give one of pending, processing, completed, failed, cancelled'),
+        ({"timezone": "Europe/Berln"}, "timezone 'Europe/Berln' is not an IANA name"),
+        ({"timezone": 3}, "timezone is 3"),
+        ({"priority": 1.5}, "priority is 1.5: use a whole number"),
+        ({"priority": "high"}, 'priority is "high": use a whole number'),
+        ({"priority": True}, "priority is true: use a whole number"),
         ({"status": ...}, "status is missing"),
         ({"nextRunAt": ...}, "nextRunAt is missing"),
         ({"nextRunAt": "2025-12-16T10:30:00"}, "nextRunAt is .* which is no time: .* with its zone"),
@@ -344,6 +357,71 @@ def test_completed_ones_are_left_out_and_counted_or_kept_as_history(heir: Rota):
     assert {job.status for job in heir.find()} == {Status.COMPLETED}
 
 
+def test_a_cancelled_document_refuses_no_file_and_is_cancelled_without_a_run(heir: Rota, ran):
+    cancelled = changed(PENDING, _id="c", status="cancelled", uniqueKey="k", updatedAt={"$date": "2025-12-16T11:00:00.000Z"})
+    heir.enqueue("send-email", unique_key="k", run_at=timedelta(days=1))
+    report = heir.import_monque([cancelled, FAILED])
+    assert (report.documents, report.cancelled, report.dead, report.bad_count) == (2, 1, 1, 0)
+    (job,) = heir.find(job_type="send-email", status="CANCELLED")
+    assert (job.started_at, job.finished_at, heir.run_of(job.id)) == (None, datetime(2025, 12, 16, 11, 0, tzinfo=UTC), None)
+    assert heir.explain(job.id).summary.endswith("cancelled before it was imported")
+    shown = heir.monque_document(job.id)
+    assert (shown["status"], shown["uniqueKey"], shown["_id"]) == ("cancelled", "k", "c")
+    assert heir.import_monque([cancelled, FAILED]).already == 2
+    heir.turn()
+    assert ran == []
+    heir.retry(job.id)
+    heir.turn()
+    assert ran == ["send-email"]
+
+
+def test_a_cancelled_document_calls_no_webhook(heir: Rota):
+    heir.create_webhook("https://example.org/hook", events=["run.cancelled"])
+    heir.import_monque([changed(PENDING, status="cancelled")])
+    assert heir.deliveries() == []
+    heir.cancel(heir.enqueue("send-email", run_at=timedelta(days=1)).id)
+    assert [each.event for each in heir.deliveries()] == ["run.cancelled"]
+
+
+def test_a_document_with_a_zone_is_due_by_it(heir: Rota, clock: ManualClock):
+    berlin = changed(RECURRING, repeatInterval="0 9 * * *", timezone="Europe/Berlin", nextRunAt={"$date": "2025-12-17T08:00:00.000Z"})
+    report = heir.import_monque([berlin])
+    assert (report.schedules, report.zone_assumed, report.unknown_fields) == ({"daily-report": "0 9 * * *"}, [], [])
+    schedule = heir.get_schedule("daily-report")
+    assert (schedule.timezone, schedule.next_at) == ("Europe/Berlin", datetime(2025, 12, 17, 8, 0, tzinfo=UTC))
+    clock.advance(days=1)
+    heir.turn()
+    (job,) = heir.find()
+    shown = heir.monque_document(job.id)
+    assert (job.due_at.hour, shown["repeatInterval"], shown["timezone"]) == (8, "0 9 * * *", "Europe/Berlin")
+
+
+def test_documents_without_a_zone_take_the_one_that_is_passed_and_are_listed(heir: Rota):
+    zoned = changed(RECURRING, _id=2, uniqueKey="zoned", timezone="Asia/Tokyo")
+    report = heir.import_monque([RECURRING, zoned], timezone="America/New_York")
+    assert report.zone_assumed == ["daily-report"]
+    assert {each.name: each.timezone for each in heir.schedules()} == {"daily-report": "America/New_York", "zoned": "Asia/Tokyo"}
+
+
+def test_a_zone_that_is_not_one_is_refused_before_anything_is_written(heir: Rota):
+    with pytest.raises(InvalidSchedule, match="timezone 'Berlin' is not an IANA name"):
+        heir.import_monque([RECURRING], timezone="Berlin")
+    assert heir.schedules() == []
+
+
+@pytest.mark.parametrize(("there", "here"), [(80, 80), (0, 0), (-5, 0), (1000, 100), ({"$numberInt": "7"}, 7)])
+def test_a_priority_is_kept(heir: Rota, there, here):
+    heir.import_monque([changed(PENDING, priority=there), changed(RECURRING, priority=there)])
+    (job,) = heir.find()
+    assert (job.priority, heir.get_schedule("daily-report").priority) == (here, here)
+    assert heir.monque_document(job.id)["priority"] == (7 if isinstance(there, dict) else there)
+
+
+def test_templates_that_are_made_have_the_retries_that_are_passed(rota: Rota):
+    rota.import_monque([RECURRING], make_templates=True, max_retries=9)
+    assert rota.template("daily-report").max_retries == 9
+
+
 def test_importing_twice_adds_nothing_whatever_has_happened_meanwhile(heir: Rota):
     everything = [*SAMPLES, completed()]
     heir.import_monque(everything, with_completed=True)
@@ -397,7 +475,7 @@ def test_a_job_that_a_schedule_made_shows_its_interval_where_monque_has_words_fo
     assert shown["daily-report"]["repeatInterval"] == "0 0 * * *"
     assert (shown["daily-report"]["data"], shown["daily-report"]["status"]) == ({"reportType": "sales"}, "completed")
     assert "repeatInterval" not in shown["send-email"]
-    assert "repeatInterval" not in shown["sync-user"]
+    assert (shown["sync-user"]["repeatInterval"], shown["sync-user"]["timezone"]) == ("0 0 * * *", "Asia/Tokyo")
     heir.delete_schedule("daily-report")
     assert heir.monque_document(heir.find(job_type="daily-report")[0].id)["repeatInterval"] == "0 0 * * *"
 

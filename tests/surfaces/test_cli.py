@@ -253,6 +253,9 @@ def test_change_replaces_params_or_only_those_named(cli):
     refused = cli("job", "change", "1", "--in", "5m", "--priority", "high")
     assert refused.exit_code == 1
     assert cli.json("job", "show", "1")["priority"] == 25, "of two changes at once, none is made if the time is refused"
+    before = cli.json("job", "show", str(late["id"]))["run_at"]
+    assert cli("job", "change", str(late["id"]), "--in", "10h", "--priority", "999").exit_code == 1
+    assert cli.json("job", "show", str(late["id"]))["run_at"] == before, "nor if the priority is refused"
 
 
 def test_move_reorders_the_queue(cli):

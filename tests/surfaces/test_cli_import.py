@@ -77,6 +77,14 @@ def test_documents_come_through_a_pipe(cli):
     assert {job["max_retries"] for job in cli.lines("job", "list")} == {7}
 
 
+def test_a_zone_that_was_assumed_is_said_and_can_be_passed(cli, export):
+    done = cli("import", "monque", export, "--make-templates", "--dry-run")
+    assert "no time zone in the documents of daily-report: they are due by UTC" in done.stderr
+    assert "pass --timezone" in done.stderr
+    assert cli("import", "monque", export, "--make-templates", "--timezone", "Europe/Berlin").stderr == ""
+    assert cli.json("schedule", "show", "daily-report")["timezone"] == "Europe/Berlin"
+
+
 def test_a_file_that_is_not_there_is_refused(cli, tmp_path):
     refused = cli("import", "monque", str(tmp_path / "nowhere.jsonl"), "--make-templates")
     assert refused.exit_code == 1

@@ -23,6 +23,7 @@ from rota.model.decide import Crashed, Successor, Transition, decide
 from rota.model.schedules import Kind, Schedule, Timing
 from rota.model.states import ErrorType, Status
 from rota.model.values import LATEST, Claimed, Instant, Job, NewRow, Run
+from rota.model.zones import zone_of
 from rota.ports.store import Adopted, Past
 
 META = "monque"
@@ -43,6 +44,7 @@ class DocumentStatus(StrEnum):
     PROCESSING = "processing"
     COMPLETED = "completed"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
 class Document(msgspec.Struct, kw_only=True, frozen=True):
@@ -58,6 +60,9 @@ class Document(msgspec.Struct, kw_only=True, frozen=True):
     fail_count: int
     fail_reason: str | None
     repeat_interval: str | None
+    timezone: str | None
+    """Of `repeat_interval`; None: the document names none."""
+    priority: int | None
     unique_key: str | None
     created_at: Instant
     updated_at: Instant
@@ -70,6 +75,11 @@ class Document(msgspec.Struct, kw_only=True, frozen=True):
         if self.data is None:
             return {}
         return self.data if isinstance(self.data, dict) else {WRAPPED: self.data}
+
+    @property
+    def rank(self) -> int | None:
+        """Return its priority as Rota counts it, 0 to 100; None: the template's."""
+        return None if self.priority is None else max(0, min(100, self.priority))
 
     @property
     def recurs(self) -> bool:
@@ -87,8 +97,14 @@ class Document(msgspec.Struct, kw_only=True, frozen=True):
         kept: dict[str, object] = {"_id": self.id}
         if self.repeat_interval is not None:
             kept["repeatInterval"] = self.repeat_interval
+        if self.timezone is not None:
+            kept["timezone"] = self.timezone
+        if self.priority is not None:
+            kept["priority"] = self.priority
         if self.unique_key is not None:
             kept["uniqueKey"] = self.unique_key
+        if self.status is DocumentStatus.CANCELLED:
+            kept["cancelled"] = True
         if self.data is None or not isinstance(self.data, dict):
             kept["wrapped"] = True
         return msgspec.json.encode({META: kept}).decode()
@@ -112,6 +128,8 @@ def read_document(value: object) -> Document:
         fail_count=take.count("failCount"),
         fail_reason=take.text("failReason"),
         repeat_interval=take.cron("repeatInterval"),
+        timezone=take.zone("timezone"),
+        priority=take.number("priority"),
         unique_key=take.text("uniqueKey", filled=True),
         created_at=take.required_moment("createdAt"),
         updated_at=take.required_moment("updatedAt"),
@@ -138,10 +156,18 @@ def schedule_name_of(document: Document) -> str:
     return str(document.unique_key)
 
 
-def schedule_of(document: Document, name: str, *, organization: str, owner: str, now: Instant) -> Schedule:
-    """Return the schedule that a document which recurs becomes. Not due before its time there; at once if that has passed."""
+def schedule_of(document: Document, name: str, *, timezone: str, organization: str, owner: str, now: Instant) -> Schedule:
+    """Return the schedule of a document that recurs: not due before its time there, at once if that has passed.
+
+    `timezone` is for a document that names none.
+    """
     is_ahead = document.is_only_due and document.next_run_at > now
-    timing = Timing(kind=Kind.CRON, cron=document.repeat_interval, starts_at=document.next_run_at if is_ahead else None)
+    timing = Timing(
+        kind=Kind.CRON,
+        cron=document.repeat_interval,
+        timezone=document.timezone or timezone,
+        starts_at=document.next_run_at if is_ahead else None,
+    )
     return Schedule(
         id=schedule_id_of(document, organization),
         name=name,
@@ -149,7 +175,8 @@ def schedule_of(document: Document, name: str, *, organization: str, owner: str,
         template=document.name,
         timing=timing,
         params=document.params,
-        description="Taken over from Monque.",
+        priority=document.rank,
+        description="Imported from Monque.",
         created_by=owner,
         cursor_at=min(now, document.next_run_at - 1) if document.is_only_due else now,
     )
@@ -167,6 +194,8 @@ def adopted(document: Document, row: NewRow, *, fresh_ids: tuple[str, str], now:
     created_at = min(document.created_at, now)
     row.run_at = document.next_run_at
     row.meta = document.meta
+    if document.status is DocumentStatus.CANCELLED:
+        return Adopted(row=row, created_at=created_at, cancelled_at=max(created_at, min(document.updated_at, now)))
     end = _end(document, row, now)
     if end is None:
         return Adopted(row=row, created_at=created_at)
@@ -190,6 +219,8 @@ def _end(document: Document, row: NewRow, now: Instant) -> Transition | None:
     match document.status:
         case DocumentStatus.PENDING:
             return _failed_before(document) if document.fail_count else None
+        case DocumentStatus.CANCELLED:
+            return None
         case DocumentStatus.PROCESSING:
             return _crashed(document, row, now)
         case DocumentStatus.COMPLETED:
@@ -245,7 +276,8 @@ def as_document(chain: Sequence[Job], *, failed_run: Run | None = None, schedule
     """Return a chain as a document; `failed_run` is the run of its last attempt that went wrong, `schedule` what it was made by."""
     first, tail = chain[0], chain[-1]
     kept = _kept(tail)
-    status = _status_of(tail)
+    status = _status_of(tail, kept)
+    interval, timezone = _repeats(schedule) or (kept.get("repeatInterval"), kept.get("timezone"))
     failed_last = tail.status is Status.DEAD_LETTER and tail.error_type is not ErrorType.CRASH
     found: dict[str, object] = {
         "_id": kept.get("_id", first.root_id),
@@ -258,7 +290,9 @@ def as_document(chain: Sequence[Job], *, failed_run: Run | None = None, schedule
     }
     optional = {
         "failReason": None if status is DocumentStatus.COMPLETED else (failed_run and failed_run.error) or tail.reason,
-        "repeatInterval": _repeats(schedule) or kept.get("repeatInterval"),
+        "repeatInterval": interval,
+        "timezone": timezone,
+        "priority": kept.get("priority"),
         "uniqueKey": tail.unique_key or kept.get("uniqueKey"),
     }
     found |= {name: value for name, value in optional.items() if value is not None}
@@ -267,11 +301,12 @@ def as_document(chain: Sequence[Job], *, failed_run: Run | None = None, schedule
     return found | {"createdAt": date_of(first.created_at), "updatedAt": date_of(changed)}
 
 
-def _repeats(schedule: Schedule | None) -> str | None:
-    """Return when a schedule is due, in the words that Monque has: a cron expression of no zone but UTC."""
-    if schedule is None or schedule.timing.kind is not Kind.CRON or schedule.timing.timezone != "UTC":
+def _repeats(schedule: Schedule | None) -> tuple[str | None, str | None] | None:
+    """Return when a schedule is due as Monque writes it: a cron expression, and its zone unless that is UTC."""
+    if schedule is None or schedule.timing.kind is not Kind.CRON:
         return None
-    return schedule.timing.cron
+    zone = schedule.timing.timezone
+    return schedule.timing.cron, None if zone == "UTC" else zone
 
 
 def _kept(job: Job) -> dict[str, Any]:
@@ -279,7 +314,7 @@ def _kept(job: Job) -> dict[str, Any]:
     return kept if isinstance(kept, dict) else {}
 
 
-def _status_of(tail: Job) -> DocumentStatus:
+def _status_of(tail: Job, kept: dict[str, Any]) -> DocumentStatus:
     match tail.status:
         case Status.RUNNING:
             return DocumentStatus.PROCESSING
@@ -288,8 +323,11 @@ def _status_of(tail: Job) -> DocumentStatus:
         case Status.SKIPPED:
             # Its handler found nothing to do; or it never came to its handler, which Monque knows only as a failure.
             return DocumentStatus.COMPLETED if tail.started_at is not None else DocumentStatus.FAILED
-        case Status.DEAD_LETTER | Status.CANCELLED:
+        case Status.DEAD_LETTER:
             return DocumentStatus.FAILED
+        case Status.CANCELLED:
+            # Only newer versions of Monque know it: a document that came with it is shown with it.
+            return DocumentStatus.CANCELLED if kept.get("cancelled") else DocumentStatus.FAILED
         case _:
             return DocumentStatus.PENDING
 
@@ -353,6 +391,23 @@ class _Fields:
             return read_cron(found).text
         except InvalidSchedule as error:
             raise InvalidImport(f"{name} is {_shown(found)}: {error}; give a cron expression of five fields, such as '0 0 * * *'") from None
+
+    def zone(self, name: str) -> str | None:
+        found = self.text(name, filled=True)
+        if found is not None:
+            try:
+                zone_of(found)
+            except InvalidSchedule as error:
+                raise InvalidImport(str(error)) from None
+        return found
+
+    def number(self, name: str) -> int | None:
+        found = _plain(name, self._get(name))
+        if found is None:
+            return None
+        if not isinstance(found, int | float) or isinstance(found, bool) or not math.isfinite(found) or found != math.trunc(found):
+            raise InvalidImport(f"{name} is {_shown(found)}: use a whole number")
+        return int(found)
 
     def required_moment(self, name: str) -> Instant:
         found = self.moment(name)

@@ -72,6 +72,8 @@ class Adopted(msgspec.Struct, kw_only=True):
     row: NewRow
     created_at: Instant
     past: Past | None = None
+    cancelled_at: Instant | None = None
+    """When it was cancelled there, before an attempt."""
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True):

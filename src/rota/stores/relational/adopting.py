@@ -8,13 +8,16 @@ from typing import Any
 import msgspec
 
 from rota.model.gate import Actor
+from rota.model.states import Status
 from rota.model.values import Enqueued, Instant
 from rota.ports.store import Adopted
 from rota.ports.turns import Ending, Turned
 from rota.stores.relational import intake
 from rota.stores.relational.db import Db
-from rota.stores.relational.endings import finish
+from rota.stores.relational.endings import end_waiting, finish
 from rota.stores.relational.verbs import audit
+
+CANCELLED_THERE = "cancelled before it was imported"
 
 _encode = msgspec.json.Encoder().encode
 
@@ -23,11 +26,16 @@ def adopt(db: Db, jobs: Sequence[Adopted], adopter_id: str, actor: Actor, now: I
     """Write each job and the attempt behind it; those that are here already stay as they are."""
     found: list[Enqueued] = []
     begun: list[tuple[int, Adopted]] = []
+    cancelled: dict[Instant, list[int]] = {}
     for job in jobs:
         entered = _enter(db, job)
         found.append(entered)
         if job.past is not None and not entered.existing:
             begun.append((entered.number, job))
+        if job.cancelled_at is not None and not entered.existing:
+            cancelled.setdefault(job.cancelled_at, []).append(entered.number)
+    for at, numbers in cancelled.items():
+        end_waiting(db, numbers, Status.CANCELLED, at, reason=CANCELLED_THERE, actor=actor.name, report=False)
     if begun:
         _live_through(db, begun, adopter_id, now)
     added = sum(not each.existing for each in found)
@@ -42,7 +50,8 @@ def _enter(db: Db, job: Adopted) -> Enqueued:
     row = job.row if job.past is None else msgspec.structs.replace(job.row, run_at=job.created_at)
     (entered,) = intake.enqueue(db, [row], job.created_at)
     held_by_another = entered.existing and entered.job_id != row.job_id
-    if held_by_another and job.past is not None and job.past.transition.successor is None:
+    is_over = job.cancelled_at is not None or (job.past is not None and job.past.transition.successor is None)
+    if held_by_another and is_over:
         (entered,) = intake.enqueue(db, [msgspec.structs.replace(row, unique_key=None)], job.created_at)
     return entered
 

@@ -294,8 +294,12 @@ def end_waiting(
     actor: str,
     error_type: ErrorType | None = None,
     tell: bool = True,
+    report: bool = True,
 ) -> None:
-    """End jobs that wait, without a run, and what follows from it. Without `tell` the caller tells those who wait for them."""
+    """End jobs that wait, without a run, and what follows from it.
+
+    Without `tell` the caller tells those who wait for them; without `report` no webhook is called.
+    """
     requested = status is Status.CANCELLED and error_type is None
     ended = db.rows(
         "end_waiting",
@@ -312,7 +316,8 @@ def end_waiting(
     gone = [number for number, _ in ended]
     limits.freed(db, gone)
     stats.tally(db, gone)
-    mail.tell_of(db, gone, now)
+    if report:
+        mail.tell_of(db, gone, now)
     edges.close(db, gone, now)
     after_chain_ends(db, bad_groups, gone, now)
     if tell:

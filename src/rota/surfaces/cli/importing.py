@@ -18,6 +18,7 @@ from rota.surfaces.cli.session import actor, session
 from rota.surfaces.python.importing import Imported, Progress
 
 BAD_PRINTED = 10
+NAMED_PRINTED = 10
 
 
 def register(app: typer.Typer) -> None:
@@ -41,7 +42,10 @@ def monque(
         typer.Option("--skip-bad/--all-or-nothing", help="Leave bad documents out, or import nothing if there is one (the default)."),
     ] = False,
     max_retries: Annotated[int | None, typer.Option(min=0, help="Retries that these jobs have; else what their templates say.")] = None,
-    make_templates: Annotated[bool, typer.Option("--make-templates", help="Make templates for names that have none.")] = False,
+    timezone: Annotated[
+        str | None, typer.Option(help="IANA zone of recurring documents that name none, such as Europe/Berlin. Default: UTC.")
+    ] = None,
+    make_templates: Annotated[bool, typer.Option("--make-templates", help="Create templates for names that have none.")] = False,
     with_completed: Annotated[bool, typer.Option("--with-completed", help="Import completed ones too, as history.")] = False,
     app: AppOption = None,
     store: StoreOption = None,
@@ -56,6 +60,7 @@ def monque(
         report = rota.import_monque(
             path,
             max_retries=max_retries,
+            timezone=timezone,
             skip_bad=skip_bad,
             make_templates=make_templates,
             with_completed=with_completed,
@@ -66,7 +71,7 @@ def monque(
     if as_json:
         show_json(report)
     else:
-        _show(report)
+        _show(report, zone_given=timezone is not None)
     if report.bad_count:
         raise typer.Exit(FAILED)
 
@@ -106,7 +111,7 @@ def _progress() -> Iterator[Progress | None]:
         yield tell
 
 
-def _show(report: Imported) -> None:
+def _show(report: Imported, *, zone_given: bool) -> None:
     schedules = ", ".join(f"{name} ({cron})" for name, cron in sorted(report.schedules.items()))
     show_pairs(
         [
@@ -114,6 +119,7 @@ def _show(report: Imported) -> None:
             ("waiting", _count(report.waiting)),
             ("recovered", _count(report.recovered, "were being processed: that attempt counts as a crash")),
             ("dead letters", _count(report.dead, "`rota job retry` gives one more attempt")),
+            ("cancelled", _count(report.cancelled)),
             ("completed", _count(report.completed)),
             ("left out", _count(report.left_out, "completed; --with-completed imports them as history")),
             ("already here", _count(report.already)),
@@ -124,6 +130,14 @@ def _show(report: Imported) -> None:
             ("bad", _count(report.bad_count)),
         ]
     )
+    if report.zone_assumed and not zone_given:
+        names = ", ".join(sorted(report.zone_assumed)[:NAMED_PRINTED])
+        more = f" and {len(report.zone_assumed) - NAMED_PRINTED:,} more" if len(report.zone_assumed) > NAMED_PRINTED else ""
+        typer.echo(
+            f"warning: no time zone in the documents of {names}{more}: they are due by UTC, while Monque used the clock of its machine; "
+            "pass --timezone to set their zone",
+            err=True,
+        )
     for bad in report.bad[:BAD_PRINTED]:
         typer.echo(f"  {one_line(bad.why, 400)}", err=True)
     if report.bad_count > BAD_PRINTED:

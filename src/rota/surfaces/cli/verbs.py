@@ -106,7 +106,7 @@ def change(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a job that waits: its priority, its params, its time.
+    """Change the priority, params or time of a waiting job: all of it, or nothing.
 
     --params replaces all params, -p changes those it names.
     """
@@ -115,12 +115,8 @@ def change(
         raise typer.BadParameter("nothing to change: give --priority, --params, -p, --run-at or --in")
     with session(store) as rota:
         given = params_of(params, pairs, present=rota.chain(job_id, actor=actor())[-1].params)
-        # The time first: it is the one that may be refused for a job that waits.
-        job = rota.reschedule(job_id, moment, actor=actor()) if moment is not None else None
-        if priority is not None or given is not None:
-            job = rota.change(job_id, priority=priority, params=given, actor=actor())
-    if job is not None:
-        _show(job, as_json=as_json)
+        job = rota.change(job_id, priority=priority, params=given, run_at=moment, actor=actor())
+    _show(job, as_json=as_json)
 
 
 def move(

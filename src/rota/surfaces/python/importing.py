@@ -25,6 +25,7 @@ from rota.model.checks import check_name, whole
 from rota.model.definitions import Template
 from rota.model.gate import Actor, Operation, Scope, act_in, scope_of
 from rota.model.values import Enqueued, NewRow, dashed
+from rota.model.zones import zone_of
 from rota.surfaces.python.declaring import Declaring
 from rota.surfaces.python.sources import Place, documents_of
 
@@ -53,6 +54,7 @@ class Imported(msgspec.Struct, kw_only=True):
     recovered: int = 0
     """Were being processed: that attempt counts as a crash, and the job waits."""
     dead: int = 0
+    cancelled: int = 0
     completed: int = 0
     """Imported as history."""
     left_out: int = 0
@@ -63,6 +65,8 @@ class Imported(msgspec.Struct, kw_only=True):
     """Left out because a live job holds their unique key."""
     schedules: dict[str, str] = msgspec.field(default_factory=dict)
     """What recurs: the names of its schedules and when they are due. One of which an attempt was under way counts above, too."""
+    zone_assumed: list[str] = msgspec.field(default_factory=list)
+    """Those of the schedules whose documents name no time zone: `timezone` was taken, or UTC."""
     templates_made: list[str] = msgspec.field(default_factory=list)
     unknown_fields: list[str] = msgspec.field(default_factory=list)
     """Fields that were not understood and not kept."""
@@ -80,6 +84,7 @@ class Importing(Declaring):
         source: str | os.PathLike[str] | Iterable[Any],
         *,
         max_retries: int | None = None,
+        timezone: str | None = None,
         skip_bad: bool = False,
         make_templates: bool = False,
         with_completed: bool = False,
@@ -90,10 +95,12 @@ class Importing(Declaring):
     ) -> Imported:
         """Take over a collection of Monque: a file of one document a line (or one JSON array), or lines, or documents.
 
-        Nothing is written if one of them is bad, unless `skip_bad`. Importing again adds nothing.
+        Nothing is written if one of them is bad, unless `skip_bad`. Importing again adds nothing. `timezone` is for documents that
+        recur and name none; without it they are UTC, and the report lists them.
         """
         if max_retries is not None:
             whole("max_retries", max_retries, least=0)
+        zone_of(timezone or "UTC")
         who = act_in(self._actor(actor), Operation.STEER, organization)
         scope_of(who, Operation.SCHEDULE)
         if make_templates:
@@ -109,10 +116,10 @@ class Importing(Declaring):
             store = self._open().store
             task.rehearse(documents, lambda job_id: store.job(job_id) is not None, lambda each: store.schedule(each) is not None)
             return task.report
-        self._make_missing(task.report.templates_made, who)
+        self._make_missing(task.report.templates_made, who, {} if max_retries is None else {"max_retries": max_retries})
         adopter_id = self._ids.take(1, self._clock.now())[0]
         for chunk in task.chunks(documents, self.settings.bulk_chunk):
-            self._adopt_chunk(task, chunk, adopter_id, who)
+            self._adopt_chunk(task, chunk, adopter_id, who, timezone or "UTC")
         return task.report
 
     def _import_row(self, who: Actor, max_retries: int | None) -> Callable[[Document, str], NewRow]:
@@ -120,6 +127,7 @@ class Importing(Declaring):
             job = NewJob(
                 name=document.name,
                 params=document.params,
+                priority=document.rank,
                 unique_key=document.unique_key,
                 max_retries=max_retries,
                 job_id=dashed(job_id),
@@ -135,16 +143,16 @@ class Importing(Declaring):
         self._registry.sync(self._open().store, self._clock.now())
         return frozenset(known.name for known in self._registry.known())
 
-    def _make_missing(self, names: list[str], who: Actor) -> None:
+    def _make_missing(self, names: list[str], who: Actor, overrides: dict[str, Any]) -> None:
         now = self._clock.now()
         made = [Template(id=each, name=name, job_type=name) for name, each in zip(names, self._ids.take(len(names), now), strict=True)]
         for template in made:
-            self._open().store.set_template(template, actor=who, now=now, overrides={})
+            self._open().store.set_template(template, actor=who, now=now, overrides=overrides)
 
-    def _adopt_chunk(self, task: _Import, chunk: list[_Found], adopter_id: str, who: Actor) -> None:
+    def _adopt_chunk(self, task: _Import, chunk: list[_Found], adopter_id: str, who: Actor, timezone: str) -> None:
         for each in chunk:
             if each.document.recurs:
-                self._take_schedule(task, each, who)
+                self._take_schedule(task, each, who, timezone)
         begun = [each for each in chunk if not each.document.is_only_due]
         now = self._clock.now()
         ids = iter(self._ids.take(2 * len(begun), now))
@@ -154,19 +162,19 @@ class Importing(Declaring):
             task.count(each, one)
         self._poke()
 
-    def _take_schedule(self, task: _Import, each: _Found, who: Actor) -> None:
+    def _take_schedule(self, task: _Import, each: _Found, who: Actor, timezone: str) -> None:
         """Make the schedule of a document that recurs, under a name that is free, unless it is or was here."""
         is_here = self._open().store.schedule(each.schedule_id) is not None
         while True:
             name = task.count_schedule(each, is_here=is_here)
             if name is None:
                 return
-            new = schedule_of(each.document, name, organization=who.organization, owner=who.name, now=self._clock.now())
+            new = schedule_of(each.document, name, timezone=timezone, organization=who.organization, owner=who.name, now=self._clock.now())
             try:
                 self._add_schedule(new, who)
             except ScheduleExists:
                 # Somebody else took the name meanwhile.
-                del task.report.schedules[name]
+                task.withdraw_schedule(name)
                 continue
             return
 
@@ -251,7 +259,14 @@ class _Import:
         name = next(name for name in names if name not in self.taken)
         self.taken.add(name)
         self.report.schedules[name] = each.document.repeat_interval or ""
+        if each.document.timezone is None:
+            self.report.zone_assumed.append(name)
         return name
+
+    def withdraw_schedule(self, name: str) -> None:
+        """Take back a schedule that was counted under a name that is taken."""
+        del self.report.schedules[name]
+        self.report.zone_assumed = [each for each in self.report.zone_assumed if each != name]
 
     def count(self, each: _Found, entered: Enqueued) -> None:
         """Count what became of one document."""
@@ -267,6 +282,8 @@ class _Import:
                 report.recovered += 1
             case DocumentStatus.FAILED:
                 report.dead += 1
+            case DocumentStatus.CANCELLED:
+                report.cancelled += 1
             case DocumentStatus.COMPLETED:
                 report.completed += 1
 
