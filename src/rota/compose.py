@@ -1,4 +1,4 @@
-"""The composition root: the one place that names the adapters."""
+"""The composition root: it chooses the store, the executors and the clock by what it is given."""
 
 from __future__ import annotations
 

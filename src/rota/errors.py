@@ -60,6 +60,8 @@ class RotaError(Exception):
     """The root: `except RotaError` catches everything Rota refuses or fails to do."""
 
     code: ClassVar[str] = "error"
+    members: ClassVar[tuple[str, ...]] = ()
+    """Attributes that an answer over HTTP has as members of its problem."""
     item: int | None = None
     """Of a bulk call: the first item that it is about."""
     accepted: int | None = None
@@ -136,6 +138,7 @@ class DependencyCycle(InvalidInput):
     """Jobs that would wait for each other for ever; `path` names them in the order of waiting."""
 
     code = "dependency_cycle"
+    members = ("path",)
 
     def __init__(self, message: str, path: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -164,6 +167,7 @@ class InvalidImport(InvalidInput):
     """A line of an import can't be taken; `line` is its number."""
 
     code = "invalid_import"
+    members = ("line",)
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -186,6 +190,7 @@ class TooManyAttempts(RotaError):
     """Too many wrong tokens came from one place; `after_s` says when the next is looked at."""
 
     code = "too_many_attempts"
+    members = ("after_s",)
 
     def __init__(self, message: str, after_s: float = 0.0) -> None:
         super().__init__(message)
@@ -238,6 +243,7 @@ class DuplicateJob(Refused):
     """The same params were submitted inside the template's dedup window; `job_id` is that job's."""
 
     code = "duplicate_job"
+    members = ("job_id",)
 
     def __init__(self, message: str, job_id: str = "") -> None:
         super().__init__(message)
@@ -248,6 +254,7 @@ class RateLimited(Refused):
     """Too many submissions inside the window; `retry_after_s` says how long to wait."""
 
     code = "rate_limited"
+    members = ("retry_after_s",)
 
     def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
         super().__init__(message)

@@ -199,13 +199,14 @@ class Kit:
 def use(app: Rota, *, at: datetime | None = None, settings: Settings | None = None, seed: int = 0) -> Iterator[Kit]:
     """Move a Rota with its handlers to a store that is thrown away, for the time of the block; its own is not touched.
 
-    Its clock stands still, at `at` (now, if not given); its settings are its own unless others are given; chance comes
+    Its clock stands still, at `at` (now, if not given); its settings are its own, with retention off, unless others are given; chance comes
     from `seed`. What the program enqueues meanwhile, on the same object, goes to that store. Not for two threads at once.
     """
     own = dict(vars(app))
     clock = Clock(at)
     # A test wants its jobs one by one, and to find them afterwards, whatever the clock is set to.
-    quick = msgspec.structs.replace(settings or app.settings, prefetch=0.0, retention=0.0, synchronous="NORMAL")
+    chosen = settings or msgspec.structs.replace(app.settings, retention=0.0)
+    quick = msgspec.structs.replace(chosen, prefetch=0.0, synchronous="NORMAL")
     handlers = [known for known in app._registry.known() if known.handler is not None]
     scheduled = app._registry.scheduled
     with TemporaryDirectory(prefix="rota-testing-") as folder:

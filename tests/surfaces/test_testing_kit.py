@@ -365,3 +365,16 @@ def test_importing_rota_does_not_import_the_kit():
 
 def test_pytest_collects_nothing_of_the_kit():
     assert not [name for name in vars(testing) if name.lower().startswith("test")]
+
+
+def test_retention_that_is_passed_is_kept_and_the_applications_is_off(tmp_path):
+    app = Rota(tmp_path / "real.db")
+    app.job(name="work")(lambda: None)
+    with testing.use(app, at=START) as kit:
+        assert kit.app.settings.retention == 0
+    with testing.use(app, at=START, settings=Settings(retention=60)) as kit:
+        app.enqueue("work")
+        kit.drain()
+        kit.clock.advance(days=60)
+        assert app.purge().jobs == 1
+        assert kit.jobs() == []

@@ -186,6 +186,10 @@ class Job(msgspec.Struct, kw_only=True):
     meta: dict[str, object] | None = None
 
 
+JobRef: TypeAlias = Job | str | int
+"""What names a job: itself, its id, or its number."""
+
+
 class Run(msgspec.Struct, kw_only=True):
     """What happened when one job was executed."""
 

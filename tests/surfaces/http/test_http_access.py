@@ -137,6 +137,7 @@ def test_who_comes_with_wrong_tokens_has_to_wait(client, secret):
     answer = client.get(ASK, headers=wrong)
     assert answer.json()["code"] == "too_many_attempts"
     assert 1 <= int(answer.headers["Retry-After"]) <= 60
+    assert 0 < answer.json()["after_s"] <= 60
     # Others may come from the same address.
     assert client.get(ASK, headers=bearer(secret)).status_code == 200
 

@@ -137,6 +137,16 @@ def test_a_limit_of_submissions_says_when_to_try_again(callers):
     answer = callers.admin.post("/jobs", {"name": "rare"})
     assert (answer.status_code, code_of(answer)) == (429, "rate_limited")
     assert 1 <= int(answer.headers["retry-after"]) <= 60
+    assert 0 < answer.json()["retry_after_s"] <= 60
+
+
+def test_a_duplicate_names_the_job_that_was_submitted_before(callers):
+    @callers.rota.job(dedup_window=60)
+    def once() -> None: ...
+
+    job = callers.admin.post("/jobs", {"name": "once"}).json()
+    answer = callers.admin.post("/jobs", {"name": "once"})
+    assert (answer.status_code, code_of(answer), answer.json()["job_id"]) == (409, "duplicate_job", job["id"])
 
 
 # ---- look ----------------------------------------------------------------------------------------------------------
@@ -314,6 +324,7 @@ def test_a_job_can_be_made_to_wait_for_more(admin):
     assert admin.post(f"/jobs/{child['id']}/depends", {"on": [parent["number"]]}).json()["blockers"] == 1
     cycle = admin.post(f"/jobs/{child['id']}/depends", {"on": [child["id"]]})
     assert (cycle.status_code, code_of(cycle)) == (422, "dependency_cycle")
+    assert cycle.json()["path"] == [child["number"]] * 2
 
 
 def test_only_a_manager_discards(callers, admin):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import jsonschema_rs
 import pytest
 from fastapi.testclient import TestClient
 
 from rota.surfaces.http import make_app
-from rota.surfaces.http.describing import EVENTS, TAGS, codes, operations
+from rota.surfaces.http.describing import EVENTS, MEMBERS, TAGS, codes, error_kinds, operations
 from rota.surfaces.http.problems import MEDIA_TYPE
 from tests.docs.http_page import document
 
@@ -118,3 +120,10 @@ def test_the_document_is_served_to_anybody(rota):
     with TestClient(make_app(rota)) as client:
         assert client.get("/api/v1/openapi.json").json()["info"]["title"] == "Rota"
         assert client.post("/api/v1/stats").status_code == 405
+
+
+def test_what_an_error_promises_in_its_description_is_a_member_of_its_problem():
+    for kind in error_kinds():
+        promised = set(re.findall(r"`(\w+)` (?:is|names|says)", kind.__doc__ or ""))
+        assert promised == set(kind.members if "members" in vars(kind) else ()), kind.__name__
+        assert set(kind.members) <= set(MEMBERS), kind.__name__

@@ -1,4 +1,4 @@
-"""The definitions of the SQLite store: templates, organizations, users, pauses."""
+"""The definitions of a relational store: templates, organizations, users, pauses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reads of the SQLite store."""
+"""The reads of a relational store."""
 
 from __future__ import annotations
 

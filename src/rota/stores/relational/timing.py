@@ -1,4 +1,4 @@
-"""The SQLite store's part that keeps time: schedules, calendars, the ledger."""
+"""The schedules of a relational store: schedules, calendars, the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front door: the HTTP API, and later pages, over one `Rota`."""
+"""The HTTP API and the dashboard of one `Rota`."""
 
 from rota.surfaces.http.app import make_app
 

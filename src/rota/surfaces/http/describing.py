@@ -50,7 +50,7 @@ TAGS = {
 """Every tag, in the order in which people read them."""
 
 ABOUT = """\
-Everything that Rota's Python and command-line surfaces do, over HTTP. Moments are ISO 8601 in UTC, lengths are seconds, sizes are bytes.
+Rota over HTTP. Moments are ISO 8601 in UTC, lengths are seconds, sizes are bytes.
 
 **Access.** Give a token of `rota token create` as `Authorization: Bearer rota_…`. It acts as its user: what that user may not see is not
 there (404), what it may not do is refused (403).
@@ -212,19 +212,33 @@ DETAILS = {
 """What examples say, where it is more than the meaning."""
 
 
+MEMBERS = {
+    "after_s": {"type": "number", "description": "Of `too_many_attempts`: seconds until the next token is looked at."},
+    "job_id": {
+        "type": "string",
+        "description": "Of `duplicate_job`: the job that was submitted before; of `wait_timeout`: the job.",
+    },
+    "line": {"type": "integer", "description": "Of `invalid_import`: the number of the line."},
+    "path": {"type": "array", "items": {"type": "string"}, "description": "Of `dependency_cycle`: its members in the order of waiting."},
+    "retry_after_s": {"type": "number", "description": "Of `rate_limited`: seconds to wait before the next try."},
+}
+"""The members of problems that errors name (`RotaError.members`)."""
+
+
 def codes() -> dict[str, HTTPStatus]:
     """Return every code that a problem may have, and its status."""
     found = {code: status for status, code in OWN.items()}
-    for kind in _kinds(RotaError):
+    for kind in error_kinds():
         found[kind.code] = _status(kind)
     return found
 
 
-def _kinds(kind: type[RotaError]) -> Iterator[type[RotaError]]:
+def error_kinds(kind: type[RotaError] = RotaError) -> Iterator[type[RotaError]]:
+    """Go through a class of errors and all below it."""
     yield kind
     for each in kind.__subclasses__():
         if each.__module__ == errors.__name__:
-            yield from _kinds(each)
+            yield from error_kinds(each)
 
 
 def _status(kind: type[RotaError]) -> HTTPStatus:
@@ -233,7 +247,7 @@ def _status(kind: type[RotaError]) -> HTTPStatus:
 
 def meaning(code: str) -> str:
     """Return in a few words when a code is given."""
-    kind = next((each for each in _kinds(RotaError) if each.code == code), RotaError)
+    kind = next((each for each in error_kinds() if each.code == code), RotaError)
     return MEANINGS.get(code) or (kind.__doc__ or "").partition("\n")[0]
 
 
@@ -256,6 +270,9 @@ def _problem_schema() -> dict[str, Any]:
             "status": {"type": "integer", "enum": sorted({int(status) for status in known.values()})},
             "code": {"type": "string", "enum": sorted(known)},
             "errors": {"type": "array", "items": wrong, "description": "Of `invalid_request`: each place that is wrong."},
+            "item": {"type": "integer", "description": "Of a bulk request: the first item that it is about."},
+            "accepted": {"type": "integer", "description": "Of a bulk request: how many jobs were accepted before it."},
+            **MEMBERS,
         },
         "examples": [_example(HTTPStatus.NOT_FOUND, "not_found")],
     }

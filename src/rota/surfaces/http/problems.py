@@ -78,7 +78,7 @@ def _sayable(value: Any) -> Any:
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
         return {_sayable(name): _sayable(each) for name, each in value.items()}
-    return [_sayable(each) for each in value] if isinstance(value, list) else value
+    return [_sayable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def of(error: RotaError, *, store: str = "") -> Response:
@@ -95,7 +95,9 @@ def of(error: RotaError, *, store: str = "") -> Response:
     detail = AWAY if isinstance(error, errors.StoreError) else str(error)
     if store:
         detail = detail.replace(store, "this store")
-    return problem(status, error.code, detail, headers=headers, item=error.item, accepted=error.accepted)
+    # What is empty says nothing: the job of a duplicate that its reader may not see has no id.
+    members = {name: value for name in error.members if (value := getattr(error, name))}
+    return problem(status, error.code, detail, headers=headers, item=error.item, accepted=error.accepted, **members)
 
 
 def install(app: FastAPI) -> None:

@@ -14,7 +14,7 @@ from rota.model import checks
 from rota.model.checks import whole
 from rota.model.gate import Actor, Operation
 from rota.model.states import MOVES, ErrorType, Status
-from rota.model.values import SECOND, Group, Job, Purged, undashed
+from rota.model.values import SECOND, Group, Job, JobRef, Purged, undashed
 from rota.ports.store import Where
 from rota.surfaces.python.listing import Listing, error_word
 from rota.surfaces.python.moments import age_us
@@ -126,7 +126,7 @@ class Clearing(Listing):
         self._poke()
         return Acted(done, left, more=left == LEFT_MAX)
 
-    def discard(self, job_id: str, *, actor: Actor | str | None = None) -> Purged:
+    def discard(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Purged:
         """Remove one ended chain with its runs and logs, for good."""
         found, opened = self._reach(job_id, actor, Operation.DELETE), self._open()
         gone = opened.store.discard(found, actor=self._actor(actor), now=self._clock.now())

@@ -10,14 +10,14 @@ import msgspec
 from rota.engine.submit import parent_rule
 from rota.errors import InvalidOption
 from rota.model.gate import EVERYTHING, Actor, Operation
-from rota.model.values import Graph, Job
+from rota.model.values import Graph, Job, JobRef
 from rota.surfaces.python.base import Base
 
 
 class Depending(Base):
     """The part of Rota that lets jobs wait for each other."""
 
-    def depend(self, job_id: str, on: Sequence[Any] | Job | str, *, on_failure: str = "wait", actor: Actor | str | None = None) -> Job:
+    def depend(self, job_id: JobRef, on: Sequence[Any] | Job | str, *, on_failure: str = "wait", actor: Actor | str | None = None) -> Job:
         """Let a PENDING job wait for one more job, or several: their chains must complete before it is queued.
 
         What it waits for already changes nothing. `on_failure` says what becomes of it if one of them ends otherwise.
@@ -31,7 +31,7 @@ class Depending(Base):
         self._poke()
         return job
 
-    def graph(self, job_id: str, *, actor: Actor | str | None = None) -> Graph:
+    def graph(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Graph:
         """Return the chains that this one waits for and those that wait for it, near and far, each with its last attempt."""
         scope = self._scope(actor, Operation.READ)
         found = self._open().store.graph(self._id(job_id, scope), limit=self.settings.graph_max)

@@ -8,14 +8,14 @@ from rota.engine.submit import job_hash
 from rota.faces.background_job import BackgroundJob, ExecutionLogEntry, background_job, execution_log, last_failure
 from rota.faces.monque import as_document
 from rota.model.gate import Actor, Operation
-from rota.model.values import Job, Run, undashed
+from rota.model.values import Job, JobRef, Run, undashed
 from rota.surfaces.python.base import Base
 
 
 class Facing(Base):
     """The part of Rota that shows a chain as others know it."""
 
-    def background_job(self, job_id: str, *, actor: Actor | str | None = None) -> BackgroundJob:
+    def background_job(self, job_id: JobRef, *, actor: Actor | str | None = None) -> BackgroundJob:
         """Return the chain of this job as a Background Job: one record for all its attempts."""
         chain = self._chain_of(job_id, actor, Operation.READ)
         tail = chain[-1]
@@ -27,19 +27,19 @@ class Facing(Base):
             job_hash=job_hash(tail.organization, tail.job_type, tail.params),
         )
 
-    def background_job_log(self, job_id: str, *, actor: Actor | str | None = None) -> list[ExecutionLogEntry]:
+    def background_job_log(self, job_id: JobRef, *, actor: Actor | str | None = None) -> list[ExecutionLogEntry]:
         """Return the execution log of that Background Job, over all its attempts."""
         chain = self._chain_of(job_id, actor, Operation.READ_LOG)
         return execution_log(chain, self._open().store.log(_inside(chain[0].id)))
 
-    def monque_document(self, job_id: str, *, actor: Actor | str | None = None) -> dict[str, object]:
+    def monque_document(self, job_id: JobRef, *, actor: Actor | str | None = None) -> dict[str, object]:
         """Return the chain of this job as a document of Monque's collection, in extended JSON."""
         chain = self._chain_of(job_id, actor, Operation.READ)
         schedule_id = undashed(chain[-1].schedule_id or "")
         schedule = None if schedule_id is None else self._open().store.schedule(schedule_id)
         return as_document(chain, failed_run=self._failed_run(chain), schedule=schedule)
 
-    def _chain_of(self, job_id: str, actor: Actor | str | None, operation: Operation) -> list[Job]:
+    def _chain_of(self, job_id: JobRef, actor: Actor | str | None, operation: Operation) -> list[Job]:
         chain = self._open().store.chain(self._reach(job_id, actor, operation))
         if not chain:
             raise self._no_job(job_id)

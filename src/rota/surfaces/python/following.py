@@ -17,7 +17,7 @@ from rota.errors import InvalidOption, PermissionDenied
 from rota.model.events import Event, EventType, View, cursor_of, types_of
 from rota.model.gate import Actor, Operation, Scope
 from rota.model.states import Status
-from rota.model.values import Job, log_path, undashed
+from rota.model.values import Job, JobRef, log_path, undashed
 from rota.ports.store import Store
 from rota.surfaces.python.base import Base
 
@@ -123,7 +123,7 @@ class Following(Base):
             self._tell_chain(listener, view.root_id)
         return listener
 
-    def follow_log(self, job_id: str, *, actor: Actor | str | None = None) -> LogTail:
+    def follow_log(self, job_id: JobRef, *, actor: Actor | str | None = None) -> LogTail:
         """Follow what the handler of this very job writes, from the first line on, until the job has ended.
 
         Going through it waits for each piece, which is whole lines; its `read()` returns what is new and does not wait.

@@ -9,7 +9,7 @@ from rota.errors import InvalidOption
 from rota.model.checks import whole
 from rota.model.gate import Actor, Operation
 from rota.model.states import ErrorType, Status
-from rota.model.values import Audited, Group, Job, Stats, undashed
+from rota.model.values import Audited, Group, Job, JobRef, Stats, undashed
 from rota.ports.store import Where
 from rota.surfaces.python.declaring import Declaring
 from rota.surfaces.python.moments import ago
@@ -113,7 +113,7 @@ class Listing(Declaring):
         back = self.settings.stats_hours if hours is None else whole("hours", hours, least=1, most=9600)
         return self._open().store.stats(now=self._clock.now(), hours=back, scope=scope)
 
-    def log(self, job_id: str, *, actor: Actor | str | None = None) -> Log:
+    def log(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Log:
         """Return the log of this very job: its moves and its handler's lines."""
         found, opened = self._reach(job_id, actor, Operation.READ_LOG), self._open()
         job = opened.store.job(found)
@@ -122,7 +122,7 @@ class Listing(Declaring):
         moves = [move for move in opened.store.log(found) if move.attempt == job.attempt]
         return log_of(moves, {job.attempt: opened.store.run(found)}, opened.log_dir)
 
-    def timeline(self, job_id: str, *, actor: Actor | str | None = None) -> Log:
+    def timeline(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Log:
         """Return the log of the whole chain this id belongs to: every attempt's moves and lines, in the order of time."""
         found, opened = self._reach(job_id, actor, Operation.READ_LOG), self._open()
         moves = opened.store.log(found)

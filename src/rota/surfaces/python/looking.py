@@ -11,7 +11,7 @@ from rota.errors import NotFound, WaitTimeout
 from rota.model.checks import whole
 from rota.model.gate import EVERYTHING, Actor, Operation
 from rota.model.states import Status
-from rota.model.values import Group, Job, Run, WorkerInfo, dashed
+from rota.model.values import Group, Job, JobRef, Run, WorkerInfo, dashed
 from rota.surfaces.python.base import Base
 
 WAIT_S = (0.002, 0.025)
@@ -23,25 +23,25 @@ HELD_MAX = 20_000
 class Looking(Base):
     """The part of Rota that answers questions."""
 
-    def get(self, job_id: str, *, actor: Actor | str | None = None) -> Job:
+    def get(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Job:
         """Return the job of this id (or number, as JOB-2026-00042)."""
         job = self._open().store.job(self._reach(job_id, actor, Operation.READ))
         if job is None:
             raise self._no_job(job_id)
         return job
 
-    def chain(self, job_id: str, *, actor: Actor | str | None = None) -> list[Job]:
+    def chain(self, job_id: JobRef, *, actor: Actor | str | None = None) -> list[Job]:
         """Return every attempt of the chain this id belongs to, first to last."""
         chain = self._open().store.chain(self._reach(job_id, actor, Operation.READ))
         if not chain:
             raise self._no_job(job_id)
         return chain
 
-    def run_of(self, job_id: str, *, actor: Actor | str | None = None) -> Run | None:
+    def run_of(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Run | None:
         """Return the run of this very job, None while it has none."""
         return self._open().store.run(self._reach(job_id, actor, Operation.READ))
 
-    def wait(self, job_id: str, timeout: float | None = None, *, actor: Actor | str | None = None) -> Run | None:
+    def wait(self, job_id: JobRef, timeout: float | None = None, *, actor: Actor | str | None = None) -> Run | None:
         """Wait for the end of the chain and return its last run; None if it ended without one.
 
         A store that goes away meanwhile is waited for: until the timeout, or for `busy_timeout` where there is none.
@@ -64,7 +64,7 @@ class Looking(Base):
 
     async def await_end(
         self,
-        job_id: str,
+        job_id: JobRef,
         timeout: float | None = None,  # noqa: ASYNC109 - the same word as in wait()
         *,
         actor: Actor | str | None = None,
@@ -74,7 +74,7 @@ class Looking(Base):
 
         return await asyncio.to_thread(self.wait, job_id, timeout, actor=actor)
 
-    def explain(self, job_id: str, *, actor: Actor | str | None = None) -> Explanation:
+    def explain(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Explanation:
         """Say why the live job of this chain does not run yet, or how the chain ended."""
         scope = self._scope(actor, Operation.READ)
         found = self._id(job_id, scope)

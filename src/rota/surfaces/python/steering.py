@@ -14,7 +14,7 @@ from rota.model.gate import Actor, Operation
 from rota.model.groups import Mode, OnFailure
 from rota.model.ordering import priority_of
 from rota.model.params import encode_params
-from rota.model.values import Group, Job, Origin, undashed
+from rota.model.values import Group, Job, JobRef, Origin, undashed
 from rota.ports.store import Check, NewGroup
 from rota.surfaces.python.base import Base
 from rota.surfaces.python.permitting import refuse_unfit
@@ -23,7 +23,7 @@ from rota.surfaces.python.permitting import refuse_unfit
 class Steering(Base):
     """The part of Rota that changes what waits or runs."""
 
-    def cancel(self, job_id: str, *, reason: str | None = None, check: Check | None = None, actor: Actor | str | None = None) -> Job:
+    def cancel(self, job_id: JobRef, *, reason: str | None = None, check: Check | None = None, actor: Actor | str | None = None) -> Job:
         """Cancel the chain: at once while it waits, by request while it runs. It is never retried.
 
         `check` is given the chain as it stands, in the transaction of the cancel; if it raises, nothing is done.
@@ -34,7 +34,7 @@ class Steering(Base):
         self._poke()
         return job
 
-    def retry(self, job_id: str, *, actor: Actor | str | None = None) -> Job:
+    def retry(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Job:
         """Give an ended chain (DEAD_LETTER, CANCELLED, SKIPPED) one more attempt with a fresh budget."""
         found, now = self._reach(job_id, actor, Operation.STEER), self._clock.now()
         job = self._open().store.retry(found, new_id=self._ids.take(1, now)[0], actor=self._actor(actor), now=now)
@@ -43,7 +43,7 @@ class Steering(Base):
 
     def change(
         self,
-        job_id: str,
+        job_id: JobRef,
         *,
         priority: str | int | None = None,
         params: Mapping[str, Any] | None = None,
@@ -81,7 +81,7 @@ class Steering(Base):
         most = next((known.force.payload_max for known in self._registry.known() if known.name == job_type), self.settings.payload_max)
         return encode_params(params, limit_bytes=most)
 
-    def reschedule(self, job_id: str, run_at: datetime | timedelta, *, actor: Actor | str | None = None) -> Job:
+    def reschedule(self, job_id: JobRef, run_at: datetime | timedelta, *, actor: Actor | str | None = None) -> Job:
         """Give a PENDING job another time."""
         found, now = self._reach(job_id, actor, Operation.STEER), self._clock.now()
         job = self._open().store.change(found, actor=self._actor(actor), now=now, run_at=when(run_at, now))
@@ -90,10 +90,10 @@ class Steering(Base):
 
     def move(
         self,
-        job_id: str,
+        job_id: JobRef,
         *,
-        before: str | None = None,
-        after: str | None = None,
+        before: JobRef | None = None,
+        after: JobRef | None = None,
         front: bool = False,
         check: Check | None = None,
         actor: Actor | str | None = None,
