@@ -26,6 +26,7 @@ from rota.model.settings import Settings
 from rota.ports.turns import Turn
 from tests.faults import invariants
 from tests.stores.desk import Desk, inside
+from tests.support.pace import patient
 
 
 @pytest.fixture
@@ -340,7 +341,7 @@ def test_a_child_enqueued_in_the_instant_its_parent_ends_is_never_forgotten(live
         for thread in threads:
             thread.join()
         for child in children:
-            live.wait(child.id, timeout=20)
+            live.wait(child.id, timeout=patient(20))
     assert len(children) == 600
     assert {status(live, child) for child in children} == {"COMPLETED"}
 

@@ -17,6 +17,7 @@ from rota.ports.liveness import Life
 from tests.engine import cut_off
 from tests.engine.cut_off import notes
 from tests.stores.desk import Desk
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.serial
@@ -73,7 +74,7 @@ class Line:
         def call(*args, **kwargs):
             if self._cut & {name, "everything"}:
                 if self.hangs:
-                    self._mended.wait(30)
+                    self._mended.wait(patient(30))
                 raise StoreUnavailable("the line was cut")
             return verb(*args, **kwargs)
 

@@ -10,6 +10,7 @@ from rota import Context, Settings
 from rota.engine.patience import Patience
 from rota.errors import AnswerLost, StoreBusy, StoreUnavailable, WaitTimeout
 from tests.stores.desk import inside
+from tests.support.pace import patient
 
 
 class Away:
@@ -113,7 +114,7 @@ def test_who_was_kept_waiting_by_the_store_itself_does_not_wait_as_long_again():
 def test_a_direct_execution_goes_on_through_a_short_outage_and_runs_once(rota, away, ran, verb, when):
     rota.direct("note", {"n": 0})
     away.when = {verb: when}
-    run = rota.direct("note", {"n": 1}, timeout=10)
+    run = rota.direct("note", {"n": 1}, timeout=patient(10))
     assert (run.status, run.result, ran) == ("COMPLETED", 1, [0, 1])
     assert away.calls[verb]
     away.when = {}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota.model.decide import Completed, Failed, Interrupted, Stopped, TimedOut
+from tests.support.pace import patient
 
 
 def _handler_threads():
@@ -86,7 +87,7 @@ def test_threads_are_daemons_and_idle_ones_end_when_closed(make_rig):
     assert all(thread.daemon for thread in mine)
     rig.executor.close()
     for thread in mine:
-        thread.join(10)
+        thread.join(patient(10))
         assert not thread.is_alive()
 
 

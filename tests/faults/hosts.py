@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tests.faults import invariants
 from tests.faults.stage import PROGRAMS, SOURCE, Program
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 SMALL = {"lease_ttl": 3, "lease_guard": 1.5, "beat": 0.3, "recovery_interval": 0.1, "max_crashes": 1000}
@@ -45,7 +46,7 @@ class Worker(Program):
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
-        self.popen.wait(10)
+        self.popen.wait(patient(10))
 
 
 class Network:

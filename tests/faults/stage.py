@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from tests.faults import invariants, raw
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -55,11 +56,11 @@ class Program:
     def kill(self) -> None:
         """SIGKILL this process alone, and reap it."""
         self.popen.kill()
-        self.popen.wait(10)
+        self.popen.wait(patient(10))
 
     def ends(self, *, within: float = 20.0) -> int:
         try:
-            return self.popen.wait(within)
+            return self.popen.wait(patient(within))
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.popen.args} did not end within {within:g} s:\n{self.text[-2000:]}") from None
 

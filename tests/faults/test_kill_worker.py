@@ -13,6 +13,7 @@ import pytest
 
 from rota import Rota
 from tests.faults import invariants
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.paired
@@ -95,7 +96,7 @@ def test_a_killed_handler_process_is_the_crash_of_its_own_job_only(stage):
         eventually(lambda: any(kind == "crash" for kind, _ in invariants.errors(stage.database)), what="the crash in the record")
         gate.touch()
         for job in jobs:
-            rota.wait(job.id, timeout=30)
+            rota.wait(job.id, timeout=patient(30))
         for job in jobs:
             chain = rota.chain(job.id)
             wanted = ["FAILED", "COMPLETED"] if job.id.replace("-", "") == victim_id else ["COMPLETED"]
@@ -177,7 +178,7 @@ def test_five_poison_jobs_end_dead_and_take_no_innocent_one_along(stage, innocen
 
     # A supervisor as small as they come: what has died is started again. It waits for no word of a worker: poison
     # among the first jobs may end one before it has said anything.
-    worker, restarts, end = stage.start("worker", 4), 0, time.monotonic() + 50
+    worker, restarts, end = stage.start("worker", 4), 0, time.monotonic() + patient(50)
     while invariants.any_live(stage.database):
         assert time.monotonic() < end, Counter(invariants.tails(stage.database).values())
         if not worker.alive:

@@ -11,6 +11,7 @@ import pytest
 from rota import Rota, Settings
 from rota.errors import StoreBusy
 from tests.faults import invariants
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.paired
@@ -121,7 +122,7 @@ def test_a_worker_whose_turns_find_the_store_busy_keeps_its_outcomes_and_goes_on
     gate.touch()
     assert locker.ends() == 0
     for job in jobs:
-        assert rota.wait(job.id, timeout=10).status == "COMPLETED"
+        assert rota.wait(job.id, timeout=patient(10)).status == "COMPLETED"
     assert len(stage.entries) == 2
     assert worker.alive
     assert "outcomes are kept" in worker.text

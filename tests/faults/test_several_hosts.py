@@ -20,6 +20,7 @@ from rota.model.values import SECOND
 from rota.ports.clock import SystemClock
 from rota.stores.postgres.address import DOOR
 from tests.faults.hosts import SMALL, WATCHFUL, Hosts, Network
+from tests.support.pace import patient
 from tests.support.postgres import TUNED, make_server
 from tests.support.waiting import eventually
 
@@ -111,7 +112,7 @@ def test_a_machine_that_is_cut_off_has_stopped_its_handlers_of_every_kind_when_a
     assert other.ends() == 0
     [again] = enqueue(rota, hosts, "apart")
     hosts.gate.touch()
-    assert rota.wait(again.id, timeout=20).status == "COMPLETED"
+    assert rota.wait(again.id, timeout=patient(20)).status == "COMPLETED"
     assert [line.host for line in hosts.lines if line.name == "apart"][-1] == "lost"
     assert [ends(rota, job) for job in jobs] == [["FAILED", "COMPLETED"]] * len(KINDS)
     lost.send(signal.SIGTERM)
@@ -239,7 +240,7 @@ def test_a_beat_waits_neither_for_the_stores_door_nor_for_a_connection_that_othe
             assert time.monotonic() - began < 1
             assert all(thread.is_alive() for thread in waiting)
         for thread in waiting:
-            thread.join(10)
+            thread.join(patient(10))
 
 
 # ---- clocks --------------------------------------------------------------------------------------------------------
@@ -274,7 +275,7 @@ def test_times_of_a_handler_process_are_the_stores_whatever_its_machine_says(hos
     hosts.worker("early", clock_s=3600)
     hosts.gate.touch()
     [job] = enqueue(rota, hosts, "apart")
-    rota.wait(job.id, timeout=20)
+    rota.wait(job.id, timeout=patient(20))
     run = rota.run_of(job.id)
     assert abs((run.finished_at - run.started_at).total_seconds()) < 10
     assert abs((run.started_at - rota.get(job.id).created_at).total_seconds()) < 10

@@ -10,4 +10,9 @@ import os
 
 def size(usual: int, *, prove: int) -> int:
     """Return the usual size, or the full one where ROTA_PROVE is set."""
-    return prove if os.environ.get("ROTA_PROVE") else usual
+    return prove if proving() else usual
+
+
+def proving() -> bool:
+    """Say whether this run is at full size."""
+    return bool(os.environ.get("ROTA_PROVE"))

@@ -16,6 +16,7 @@ from rota.model.settings import Settings
 from rota.stores.sqlite import SqliteStore, migrate
 from rota.stores.sqlite.connection import NETWORK_FILE_SYSTEMS, check_path
 from tests.stores.desk import Desk
+from tests.support.pace import patient
 from tests.support.schema import migrated
 
 
@@ -133,7 +134,7 @@ def test_processes_that_migrate_at_once_make_one_schema(path):
         subprocess.Popen([sys.executable, "-c", MIGRATE, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    ends = [(child.communicate(timeout=50), child.returncode) for child in children]
+    ends = [(child.communicate(timeout=patient(50)), child.returncode) for child in children]
     assert [(out.strip(), code) for (out, _), code in ends] == [("0", 0)] * 3, ends
     raw = apsw.Connection(str(path))
     assert list(raw.execute("SELECT count(*) FROM organizations")) == [(1,)]
