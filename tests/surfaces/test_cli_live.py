@@ -28,6 +28,7 @@ from rota.model.values import Stats
 from rota.surfaces.cli.view import About, frame, sparkline
 from rota.surfaces.cli.watch import Current, Ended, Gauge, Snapshot, Waiter, Watch
 from tests.support.pace import patient
+from tests.support.waiting import eventually
 from tests.surfaces.cli_support import ROOT, Cli
 
 HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
@@ -213,6 +214,5 @@ def test_a_watch_sees_what_ran_between_two_looks(live):
     assert watch.look().ended == []
     with live.running(concurrency=1):
         live.wait(live.enqueue("quick").id, timeout=patient(10))
-    time.sleep(0.3)
-    (ended,) = watch.look().ended
+    (ended,) = eventually(lambda: watch.look().ended, what="what ran in between")
     assert (ended.job.status, ended.run and ended.run.result) == (Status.COMPLETED, "done")

@@ -18,6 +18,7 @@ from rota.model.gate import LOCAL
 from rota.model.schedules import Fate, lattice_of
 from rota.model.values import instant, moment
 from rota.testing import Kit
+from tests.support.pace import patient
 
 NIGHT = datetime(2026, 3, 28, 12, tzinfo=UTC)
 """The noon before Berlin's clock goes from UTC+1 to UTC+2."""
@@ -159,7 +160,7 @@ def test_a_forecast_is_cut_at_the_setting_and_fast():
         assert (len(found), found.cut, found[-1].due_at) == (5000, True, NIGHT + timedelta(minutes=50))
         assert found.density == [(NIGHT, 5000)]
         # A walk over all of it would take hours.
-        assert took < 10
+        assert took < patient(10)
 
 
 def test_density_counts_what_runs_by_the_hour(kit: Kit):
