@@ -7,6 +7,7 @@ import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from rota import Rota, Settings
@@ -14,6 +15,10 @@ from tests.support.clock import ManualClock
 from tests.support.pace import PROVE_TIMES, machine, patient
 from tests.support.prepared import prepare
 from tests.support.proof import proving
+
+# The same examples in every run; `make prove` looks for others.
+hypothesis.settings.register_profile("usual", derandomize=not proving())
+hypothesis.settings.load_profile("usual")
 
 if threading.current_thread() is threading.main_thread():
     # Who is started in the background by a shell ignores Ctrl-C, and so would the programs that tests interrupt.

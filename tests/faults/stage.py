@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 
 from tests.faults import invariants, raw
-from tests.support.pace import patient
+from tests.support.pace import PROVE_TIMES, patient
+from tests.support.proof import size
 from tests.support.waiting import eventually
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -91,6 +92,7 @@ class Stage:
             "FAULTS_LOCKS": str(self.locks),
             "PYTHONPATH": str(SOURCE),
             "PYTHONUNBUFFERED": "1",
+            "ROTA_TEST_HARD_S": str(patient(60) * size(1, prove=PROVE_TIMES)),
             **{f"ROTA_{name.upper()}": str(value) for name, value in (self.settings | settings).items()},
         }
         with out.open("wb") as sink:

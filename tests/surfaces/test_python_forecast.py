@@ -19,6 +19,7 @@ from rota.model.schedules import Fate, lattice_of
 from rota.model.values import instant, moment
 from rota.testing import Kit
 from tests.support.pace import patient
+from tests.support.proof import size
 
 NIGHT = datetime(2026, 3, 28, 12, tzinfo=UTC)
 """The noon before Berlin's clock goes from UTC+1 to UTC+2."""
@@ -259,7 +260,8 @@ def worlds(draw: st.DrawFn) -> tuple[datetime, list[date], list[dict[str, Any]],
     return at, days, schedules, before, begins, length
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.prove
+@settings(max_examples=size(15, prove=500), deadline=None)
 @given(worlds())
 def test_a_forecast_is_what_a_clock_that_goes_on_really_fires(world):
     at, days, schedules, before, begins, length = world
