@@ -171,7 +171,9 @@ class Stage:
     def drained(self, *, within: float = 40.0) -> dict[str, str]:
         """Wait until no chain is live any more; return how each ended."""
         try:
-            eventually(lambda: not invariants.any_live(self.database), within=within, what="the end of every chain")
+            eventually(
+                lambda: not invariants.any_live(self.database), within=within * size(1, prove=PROVE_TIMES), what="the end of every chain"
+            )
         except AssertionError as error:
             raise AssertionError(f"{error}\n{Counter(invariants.tails(self.database).values())}\n{self.said()}") from None
         return invariants.tails(self.database)

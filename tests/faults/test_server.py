@@ -17,6 +17,7 @@ from tests.faults.stage import Stage
 from tests.stores.desk import inside
 from tests.support.pace import patient
 from tests.support.postgres import fresh_database, make_server
+from tests.support.proof import size
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.paired
@@ -82,11 +83,12 @@ def quiet(programs, *, warnings):
         assert len(said) <= warnings, program.text
 
 
+@pytest.mark.prove
 def test_a_server_that_is_restarted_and_crashes_again_and_again_under_load_loses_nothing(stage, server):
     rng = random.Random(7)
     workers = [stage.worker(4), stage.worker(4)]
     producer = patient_producer(stage, "work:2", "work", "work:20")
-    modes = ["fast", "immediate"] * 3
+    modes = ["fast", "immediate"] * size(2, prove=25)
     for mode in modes:
         some_executions(stage, 10)
         time.sleep(rng.random() * 0.3)
