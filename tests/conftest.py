@@ -4,18 +4,40 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from rota import Rota, Settings
 from tests.support.clock import ManualClock
+from tests.support.pace import PROVE_TIMES, machine, patient
 from tests.support.prepared import prepare
+from tests.support.proof import proving
+
+# The same examples in every run; `make prove` looks for others.
+hypothesis.settings.register_profile("usual", derandomize=not proving())
+hypothesis.settings.load_profile("usual")
 
 if threading.current_thread() is threading.main_thread():
     # Who is started in the background by a shell ignores Ctrl-C, and so would the programs that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure() -> None:
+    """Measure once, before the processes that run the tests are started."""
+    machine()
+
+
+@pytest.hookimpl(tryfirst=True, wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Give a test as much time as this machine needs at the moment."""
+    marker = item.get_closest_marker("timeout")
+    seconds = marker.args[0] if marker else float(item.config.getini("timeout"))
+    options = marker.kwargs if marker else {}
+    item.add_marker(pytest.mark.timeout(patient(seconds) * (PROVE_TIMES if proving() else 1), **options), append=False)
+    return (yield)
 
 
 @pytest.fixture

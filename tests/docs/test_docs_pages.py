@@ -11,6 +11,7 @@ import pytest
 
 import rota
 from tests.docs.pages import PAGES, ROOT, blocks, name_of, page, without_code
+from tests.support.pace import patient
 
 BLOCKS = [block for path in PAGES for block in blocks(path)]
 PYTHON = [block for block in BLOCKS if block.info[:1] == ("python",)]
@@ -68,7 +69,9 @@ def test_python_marked_run_in_the_docs_runs_as_printed(block, tmp_path, monkeypa
     script.write_text(block.text)
     monkeypatch.delenv("ROTA_STORE", raising=False)
     monkeypatch.setenv("PYTHONPATH", str(Path(rota.__file__).parents[1]))
-    done = subprocess.run([sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True, timeout=patient(50), check=False
+    )
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     if (expected := _output_after(block)) is not None:

@@ -13,6 +13,7 @@ import pytest
 import rota
 from tests.docs.pages import PAGES, ROOT, blocks
 from tests.support.callers import skip_where_django_refuses
+from tests.support.pace import patient
 from tests.support.postgres import shared_server
 
 BLOCKS = [block for path in PAGES for block in blocks(path)]
@@ -36,7 +37,7 @@ def run(tmp_path):
         environment = {**os.environ, "ROTA_STORE": server.url(name), "PYTHONPATH": str(Path(rota.__file__).parents[1])}
         environment |= {"XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
         command = [sys.executable, "-W", "error", script]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50, check=False)
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=patient(50), check=False)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 

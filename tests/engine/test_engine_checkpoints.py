@@ -9,6 +9,7 @@ import pytest
 
 from rota import Backoff, Context, Rota, Settings, Status
 from tests.engine import checkpointing
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 EXECUTORS = ["thread", "async", "process"]
@@ -27,7 +28,7 @@ def test_a_state_is_given_to_the_attempt_after_a_failure(live: Rota, executor):
     register(live, "keep", executor)
     with live.running(concurrency=2):
         job = live.enqueue("work", {"then": "fail"})
-        assert live.wait(job.id, timeout=20).result == {"page": 3}
+        assert live.wait(job.id, timeout=patient(20)).result == {"page": 3}
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -35,7 +36,7 @@ def test_a_state_is_given_to_the_attempt_after_a_timeout(live: Rota, executor):
     register(live, "keep", executor, timeout=0.3)
     with live.running(concurrency=4):
         job = live.enqueue("work", {"then": "hang"})
-        assert live.wait(job.id, timeout=20).result == {"page": 3}
+        assert live.wait(job.id, timeout=patient(20)).result == {"page": 3}
         assert live.get(job.id).status is Status.TIMED_OUT
 
 
@@ -44,7 +45,7 @@ def test_a_state_outlives_an_attempt_that_keeps_none(live: Rota, executor):
     register(live, "keep", executor)
     with live.running(concurrency=2):
         job = live.enqueue("work", {"then": "fail twice"})
-        assert live.wait(job.id, timeout=20).result == {"page": 3}
+        assert live.wait(job.id, timeout=patient(20)).result == {"page": 3}
         assert [each.status for each in live.chain(job.id)] == ["FAILED", "FAILED", "COMPLETED"]
 
 
@@ -98,7 +99,7 @@ def test_progress_and_state_are_in_the_store_while_the_handler_is_still_at_work(
         run = live.run_of(job.id)
         assert (run.status, run.progress, run.progress_message, run.checkpoint) == (None, 40, "four of ten", 4)
         (tmp_path / "go").touch()
-        assert (live.wait(job.id, timeout=10).progress, live.run_of(job.id).progress_message) == (100, "done")
+        assert (live.wait(job.id, timeout=patient(10)).progress, live.run_of(job.id).progress_message) == (100, "done")
 
 
 @pytest.mark.serial
@@ -111,7 +112,7 @@ def test_a_state_is_on_disk_within_the_bound_that_the_docs_state(live: Rota, tmp
         eventually(marker.exists, within=20, what="the handler past its checkpoint")
         since = time.monotonic()
         eventually(lambda: live.run_of(job.id).checkpoint, what="the state")
-        assert time.monotonic() - since < WITHIN_S
+        assert time.monotonic() - since < patient(WITHIN_S)
         live.cancel(job.id)
 
 
@@ -121,7 +122,7 @@ def test_a_state_that_is_too_large_fails_the_attempt_and_says_so(tmp_path, execu
     register(live, "keep_too_much", executor, max_retries=0)
     with live.running(concurrency=2):
         job = live.enqueue("work")
-        run = live.wait(job.id, timeout=20)
+        run = live.wait(job.id, timeout=patient(20))
     live.close()
     assert run.error.startswith("PayloadTooLarge: the checkpoint takes 2,002 bytes; the limit is 1,000 (setting result_max)")
     assert run.checkpoint is None

@@ -18,6 +18,7 @@ from rota.model.webhooks import DeliveryState, WebhookState
 from rota.ports.sender import Message
 from rota.senders import http
 from rota.senders.http import HttpSender
+from tests.support.pace import patient
 from tests.support.receiver import receiving
 from tests.support.waiting import eventually
 
@@ -123,7 +124,7 @@ def test_a_receiver_that_never_ends_its_answer_is_left_when_its_time_is_over(rec
     sent = HttpSender(QUICK).send(message(receiver.url(path)))
     assert sent.status is None
     assert sent.error == "no answer within 0.5 s"
-    assert 0.4 < time.monotonic() - begun < 2.0
+    assert 0.4 < time.monotonic() - begun < patient(2)
 
 
 def test_of_an_answer_that_has_no_end_only_the_beginning_is_read(receiver):
@@ -147,7 +148,7 @@ def test_a_receiver_that_hangs_delays_no_job_and_no_other_receiver(shop, receive
             eventually(lambda: len(other.received) == 200, what="what the other was told")
         receiver.let_go.set()
     assert len(jobs) == 200
-    assert took < 3.0
+    assert took < patient(3)
     assert {came.path for came in receiver.received} == {"/hang"}
 
 

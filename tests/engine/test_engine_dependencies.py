@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -26,6 +25,9 @@ from rota.model.settings import Settings
 from rota.ports.turns import Turn
 from tests.faults import invariants
 from tests.stores.desk import Desk, inside
+from tests.support.pace import patient
+from tests.support.proof import size
+from tests.support.steps import counted
 
 
 @pytest.fixture
@@ -340,7 +342,7 @@ def test_a_child_enqueued_in_the_instant_its_parent_ends_is_never_forgotten(live
         for thread in threads:
             thread.join()
         for child in children:
-            live.wait(child.id, timeout=20)
+            live.wait(child.id, timeout=patient(20))
     assert len(children) == 600
     assert {status(live, child) for child in children} == {"COMPLETED"}
 
@@ -370,8 +372,8 @@ def untold(path):
     return count
 
 
-@pytest.mark.serial
-def test_a_hundred_thousand_children_of_one_parent_do_not_stop_the_wheel(rota):
+@pytest.mark.prove
+def test_any_number_of_children_of_one_parent_does_not_stop_the_wheel(rota):
     """Each turn is short and bounded while they are told; work of others goes on between them."""
     rota.job(lambda: None, name="act")
     parent = rota.enqueue("act", run_at=timedelta(seconds=1))
@@ -388,9 +390,9 @@ def test_a_hundred_thousand_children_of_one_parent_do_not_stop_the_wheel(rota):
     turn = desk.request(1, types=("act",), done=[(job.number, desk.now)])
     while waiting or desk.store.peek(types=(), worker_id=desk.worker).next_due is not None:
         desk.add("act")
-        began = time.perf_counter()
-        turned = store.turn(turn)
-        took.append(time.perf_counter() - began)
+        with counted(store) as found:
+            turned = store.turn(turn)
+        took.append(found.steps)
         others += len(turned.claimed)
         left = untold(path)
         assert waiting - left <= turn.limit
@@ -401,8 +403,9 @@ def test_a_hundred_thousand_children_of_one_parent_do_not_stop_the_wheel(rota):
         [[queued]] = db.execute("SELECT count(*) FROM jobs WHERE job_type = 'child' AND status = 'QUEUED'")
     assert queued == CHILDREN
     assert len(took) <= CHILDREN // Turn(now=0, worker_id="").limit + 2
-    assert sorted(took)[len(took) // 2] < 0.1
-    assert max(took) < 1.0
+    assert max(took) <= STEPS_MAX * turn.limit, "a turn costs what it tells, whatever is left to be told"
 
 
-CHILDREN = 100_000
+CHILDREN = size(20_000, prove=200_000)
+STEPS_MAX = 750
+"""Of SQLite's machine, for each child that is told."""

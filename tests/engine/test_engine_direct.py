@@ -10,6 +10,7 @@ from rota.errors import Refused, ResourceBusy
 from rota.executors.invoke import enter_handlers, leave_handlers
 from rota.model.values import moment
 from tests.stores.desk import Desk, inside
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 
@@ -28,7 +29,7 @@ class Gate:
         def block(n):
             self.ran.append(n)
             self.entered.set()
-            self.open.wait(20)
+            self.open.wait(patient(20))
             return n
 
         @rota.job
@@ -122,7 +123,7 @@ def test_after_a_turn_by_hand_it_still_runs_at_once(rota, add):
 def test_with_no_free_slot_it_runs_when_one_frees_before_the_rest_of_the_queue(live, gate):
     with live.running(concurrency=1):
         live.enqueue("block", {"n": 0})
-        assert gate.entered.wait(10)
+        assert gate.entered.wait(patient(10))
         for n in (1, 2):
             live.enqueue("note", {"n": n})
         call = Call(live, "note", params={"n": 99})
@@ -138,7 +139,7 @@ def test_with_no_free_slot_it_runs_when_one_frees_before_the_rest_of_the_queue(l
 def test_without_a_slot_in_time_it_is_cancelled_and_names_who_holds_them(live, gate):
     with live.running(concurrency=1):
         live.enqueue("block", {"n": 0})
-        assert gate.entered.wait(10)
+        assert gate.entered.wait(patient(10))
         waits = live.enqueue("note", {"n": 1})
         with pytest.raises(ResourceBusy, match=r"no slot became free in time; held by .*\(1 running\)"):
             live.direct("note", {"n": 99}, timeout=0.2)
@@ -146,7 +147,7 @@ def test_without_a_slot_in_time_it_is_cancelled_and_names_who_holds_them(live, g
         (cancelled,) = live.find(status="CANCELLED")
         assert cancelled.origin == "direct"
         gate.open.set()
-        live.wait(waits.id, timeout=10)
+        live.wait(waits.id, timeout=patient(10))
     assert gate.ran == [0, 1]
 
 
@@ -154,7 +155,7 @@ def test_without_a_slot_in_time_it_is_cancelled_and_names_who_holds_them(live, g
 def test_a_second_one_waits_and_then_says_who_holds_the_next_slot(live, gate):
     with live.running(concurrency=2):
         call = Call(live, "block", params={"n": 0}, actor="anna")
-        assert gate.entered.wait(10)
+        assert gate.entered.wait(patient(10))
         with pytest.raises(ResourceBusy, match=r"resource busy: anna@.* holds the next slot for job"):
             live.direct("note", {"n": 1}, timeout=0.2)
         assert gate.ran == [0]
@@ -166,14 +167,14 @@ def test_a_second_one_waits_and_then_says_who_holds_the_next_slot(live, gate):
 def test_while_it_runs_the_queue_stands_still_and_goes_on_afterwards(live, gate):
     with live.running(concurrency=4):
         call = Call(live, "block", params={"n": 0})
-        assert gate.entered.wait(10)
+        assert gate.entered.wait(patient(10))
         job = live.enqueue("note", {"n": 1})
         for _ in range(3):
             live._poke()
         assert live.get(job.id).status == "QUEUED"
         gate.open.set()
         call.result()
-        assert live.wait(job.id, timeout=10).result == 1
+        assert live.wait(job.id, timeout=patient(10)).result == 1
 
 
 # ---- failed ----------------------------------------------------------------------------------------------------------
@@ -227,13 +228,13 @@ def test_its_expiry_is_enforced_while_it_runs(tmp_path):
     try:
         with rota.running(concurrency=1):
             began = time.monotonic()
-            run = rota.direct("block", {"n": 0}, timeout=10)
+            run = rota.direct("block", {"n": 0}, timeout=patient(10))
             assert run.status == "FAILED"
-            assert 0.9 <= time.monotonic() - began < 8
+            assert 0.9 <= time.monotonic() - began < patient(8)
             assert rota._open().store.reservation() is None
             gate.open.set()
             job = rota.enqueue("note", {"n": 1})
-            assert rota.wait(job.id, timeout=10).result == 1
+            assert rota.wait(job.id, timeout=patient(10)).result == 1
     finally:
         gate.open.set()
         rota.close()

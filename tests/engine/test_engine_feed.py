@@ -18,6 +18,7 @@ from rota.ports.events import Span
 from rota.ports.executor import Report
 from tests.stores.desk import Desk
 from tests.support.clock import ManualClock
+from tests.support.pace import patient
 from tests.support.postgres import fresh_database
 from tests.support.waiting import eventually
 
@@ -361,7 +362,7 @@ def test_the_store_in_trouble_costs_a_second_and_no_event(live, monkeypatch, cap
             raise StoreBusy("busy")
 
         monkeypatch.setattr(store, "marks", fail)
-        assert failed.wait(5)
+        assert failed.wait(patient(5))
         live.enqueue("echo")
         monkeypatch.setattr(store, "marks", marks)
         assert events.next(5).type == "job.created"

@@ -17,11 +17,13 @@ from rota.ports.liveness import Life
 from tests.engine import cut_off
 from tests.engine.cut_off import notes
 from tests.stores.desk import Desk
+from tests.support.pace import pace, patient
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.serial
 
-SMALL = {"lease_ttl": 2.0, "lease_guard": 0.8, "beat": 0.1, "recovery_interval": 0.05}
+TIMES = min(3.0, pace())
+SMALL = {"lease_ttl": 2.0 * TIMES, "lease_guard": 0.8 * TIMES, "beat": 0.1 * TIMES, "recovery_interval": 0.05}
 
 
 class Elsewhere:
@@ -73,7 +75,7 @@ class Line:
         def call(*args, **kwargs):
             if self._cut & {name, "everything"}:
                 if self.hangs:
-                    self._mended.wait(30)
+                    self._mended.wait(patient(30))
                 raise StoreUnavailable("the line was cut")
             return verb(*args, **kwargs)
 
@@ -154,7 +156,7 @@ def test_a_worker_that_is_cut_off_stops_its_handlers_of_every_kind_in_time_and_g
     eventually(lambda: rig.worker._crew.occupied() == 0, what="the end of the process")
     last = max(at for words, at in notes(rig.path) if words == "alive process 1")
     for end in (rig.at("end thread 1"), rig.at("end async 1"), last):
-        assert 0.3 < end - cut < 1.5
+        assert 0.3 < end - cut < patient(1.5) + TIMES
     assert "end process 1" not in dict(notes(rig.path))
 
     rig.line.mend()
@@ -172,7 +174,7 @@ def test_a_worker_that_nobody_elsewhere_watches_lets_its_handlers_go_on(make_rig
     [job] = rig.enqueue("deaf", go=rig.go)
     rig.until_noted("begin deaf 1")
     rig.line.cut()
-    time.sleep(1.5)
+    time.sleep(1.5 * TIMES)
     assert not rig.guard.tripped
     Path(rig.go).touch()
     rig.until_noted("end deaf 1")
@@ -200,7 +202,7 @@ def test_beats_wait_for_no_turn(make_rig):
     # Somebody keeps the store to himself for longer than the guard would wait.
     rig.line.cut("turn", "peek", "changed", "workers", "reservation")
     rig.worker.poke()
-    time.sleep(2.5)
+    time.sleep(1.25 * rig.settings.lease_ttl)
     assert not rig.guard.tripped
     Path(rig.go).touch()
     rig.line.mend()

@@ -17,6 +17,7 @@ from rota.model.decide import Completed
 from rota.ports.executor import Ended
 from tests.stores.desk import Desk
 from tests.stores.makers import PostgresMaker
+from tests.support.pace import patient
 from tests.support.postgres import fresh_database
 from tests.support.waiting import eventually
 
@@ -52,7 +53,7 @@ def test_what_is_written_beside_the_wheel_is_taken_once(maker):
     assert (hand.busy, hand.take()) == (False, None)
     hand.make(a_turn_of(desk, claimed))
     assert hand.busy
-    assert woken.wait(10)
+    assert woken.wait(patient(10))
     assert hand.take()[1].late == []
     assert (hand.busy, hand.take()) == (False, None)
     hand.close()
@@ -67,7 +68,7 @@ def test_what_could_not_be_written_comes_back_and_may_be_written_again(maker):
     away.close()
     hand = Hand(away, woken.set, name="hand")
     hand.make(a_turn_of(desk, claimed))
-    assert woken.wait(10)
+    assert woken.wait(patient(10))
     assert isinstance(hand.take()[1], StoreError)
     assert not hand.busy
     hand.close()
@@ -111,7 +112,7 @@ def test_what_could_not_be_written_beside_the_wheel_is_left_to_the_worker_itself
         hold.add(job)
         hold.end(Ended(job, Completed(), desk.now, 0.001))
     hands.end(desk.request(0))
-    assert woken.wait(10)
+    assert woken.wait(patient(10))
     assert (hands.ended(), hands.ending, len(hold.plain)) == (None, False, SOME)
     assert not hands.may_end
     hold.written(a_turn_of(desk, first))

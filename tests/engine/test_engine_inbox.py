@@ -7,6 +7,7 @@ import pytest
 
 from rota.engine.sink import Inbox, newest
 from rota.ports.executor import Report
+from tests.support.pace import patient
 
 
 def awake(inbox):
@@ -43,7 +44,7 @@ def test_a_hint_wakes_a_driver_that_listens_and_only_such_a_one():
     inbox.listens = False
     assert not inbox.wait(0)
     inbox.listens = True
-    assert inbox.wait(10)
+    assert inbox.wait(patient(10))
     assert not inbox.wait(0)
     hints.there = False
     assert not inbox.hinted
@@ -66,7 +67,7 @@ def test_a_ring_that_comes_from_another_thread_ends_the_wait():
     inbox.wait(0)
     thread = threading.Timer(0.05, inbox.poke)
     thread.start()
-    inbox.wait(30)
+    inbox.wait(patient(30))
     thread.join()
     assert inbox.poked
     inbox.close()

@@ -13,6 +13,7 @@ from rota import Actor, Rota, Settings
 from rota.model.gate import Role
 from rota.model.values import instant
 from tests.stores.desk import Desk
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 
@@ -112,8 +113,8 @@ def test_one_worker_holds_no_more_of_a_template_than_its_concurrency_and_fills_t
     doors = threading.Event()
 
     def define(rota):
-        rota.job(lambda: gauge("few", lambda: doors.wait(10)), name="few", concurrency=2)
-        rota.job(lambda: gauge("any", lambda: doors.wait(10)), name="any")
+        rota.job(lambda: gauge("few", lambda: doors.wait(patient(10))), name="few", concurrency=2)
+        rota.job(lambda: gauge("any", lambda: doors.wait(patient(10))), name="any")
 
     (rota,) = fleet(define, 1, concurrency=6)
     rota.enqueue_many(("few", None) for _ in range(10))
@@ -129,7 +130,7 @@ def test_concurrency_is_for_each_worker_by_itself(fleet, gauge):
     doors = threading.Event()
 
     def define(rota):
-        rota.job(lambda: gauge("few", lambda: doors.wait(10)), name="few", concurrency=1)
+        rota.job(lambda: gauge("few", lambda: doors.wait(patient(10))), name="few", concurrency=1)
 
     (rota, _) = fleet(define, 2, concurrency=4)
     rota.enqueue_many(("few", None) for _ in range(3))
@@ -145,7 +146,7 @@ def test_a_template_that_may_not_run_at_all_waits_until_people_say_otherwise(fle
     job = rota.enqueue("act")
     assert rota.explain(job.id).summary == "0 of at most 0 act jobs run"
     rota.set_template("act", max_running=1)
-    rota.wait(job.id, timeout=10)
+    rota.wait(job.id, timeout=patient(10))
 
 
 # ---- limits that change ------------------------------------------------------------------------------------------------
@@ -153,7 +154,7 @@ def test_a_template_that_may_not_run_at_all_waits_until_people_say_otherwise(fle
 
 def test_a_limit_that_is_raised_or_taken_away_lets_the_waiting_go_on(fleet, gauge):
     doors = threading.Event()
-    (rota,) = fleet(lambda rota: rota.job(lambda: gauge("act", lambda: doors.wait(20)), name="act"), 1, concurrency=8)
+    (rota,) = fleet(lambda rota: rota.job(lambda: gauge("act", lambda: doors.wait(patient(20))), name="act"), 1, concurrency=8)
     rota.set_template("act", max_running=1)
     rota.enqueue_many(("act", None) for _ in range(8))
     eventually(lambda: len([job for job in rota.queue() if job.held]) == 7)
@@ -203,7 +204,7 @@ def test_what_was_parked_and_forgotten_is_found_again(live):
         tx.execute("UPDATE jobs SET status = 'QUEUED', queued_at = created_at, held = 'organization-limit:default' WHERE number = 1")
     assert desk.store.peek(types=("act",), worker_id=desk.worker).parked
     with live.running():
-        assert ran.wait(10)
+        assert ran.wait(patient(10))
 
 
 def test_where_nothing_is_limited_nothing_is_counted(rota):
@@ -248,7 +249,7 @@ def test_a_worker_wakes_by_itself_when_the_rate_has_room(live):
     with live.running():
         jobs = [live.enqueue("mail") for _ in range(7)]
         for job in jobs:
-            live.wait(job.id, timeout=20)
+            live.wait(job.id, timeout=patient(20))
     starts = sorted(instant(live.get(job.id).started_at) for job in jobs)
     assert all(third - first >= 200_000 for first, third in zip(starts, starts[2:], strict=False))
     # it waited for the window, not for a tick of something else
@@ -348,5 +349,5 @@ def test_a_great_many_blocked_jobs_at_the_head_do_not_stop_the_rest(live):
     live.suspend_organization("loud")
     job = live.enqueue("act", {"n": "quiet"}, organization="quiet", priority="low")
     with live.running():
-        live.wait(job.id, timeout=30)
+        live.wait(job.id, timeout=patient(30))
     assert ran == ["quiet"]

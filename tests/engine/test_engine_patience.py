@@ -10,6 +10,7 @@ from rota import Context, Settings
 from rota.engine.patience import Patience
 from rota.errors import AnswerLost, StoreBusy, StoreUnavailable, WaitTimeout
 from tests.stores.desk import inside
+from tests.support.pace import patient
 
 
 class Away:
@@ -73,6 +74,7 @@ def test_a_wait_goes_on_through_a_short_outage(rota, away, ran, verb, timeout):
     assert away.calls[verb] > away.times
 
 
+@pytest.mark.parametrize("settings", [Settings(busy_timeout=50)])
 def test_an_outage_that_outlasts_the_timeout_is_what_the_wait_says(rota, away, ran):
     job = rota.enqueue("note", {"n": 1})
     with pytest.raises(WaitTimeout):
@@ -113,7 +115,7 @@ def test_who_was_kept_waiting_by_the_store_itself_does_not_wait_as_long_again():
 def test_a_direct_execution_goes_on_through_a_short_outage_and_runs_once(rota, away, ran, verb, when):
     rota.direct("note", {"n": 0})
     away.when = {verb: when}
-    run = rota.direct("note", {"n": 1}, timeout=10)
+    run = rota.direct("note", {"n": 1}, timeout=patient(10))
     assert (run.status, run.result, ran) == ("COMPLETED", 1, [0, 1])
     assert away.calls[verb]
     away.when = {}
@@ -143,6 +145,7 @@ def test_where_the_store_stays_away_it_is_told_that_the_job_is_made(rota, away, 
     assert ran == [0]
 
 
+@pytest.mark.parametrize("settings", [Settings(busy_timeout=50)])
 def test_before_it_is_made_an_outage_is_borne_as_long_as_a_slot_is_waited_for(rota, away, ran):
     rota.direct("note", {"n": 0})
     away.times, away.when = 1000, {"reserve": "before"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from rota import Rota, Status
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 
@@ -28,7 +29,7 @@ def test_quick_jobs_are_not_claimed_behind_a_slow_one(live: Rota):
         eventually(lambda: live.explain(jobs.ids[0]).summary, what="a look")
         assert {live.get(each).status for each in jobs} == {Status.QUEUED}
         gate.set()
-        live.wait(jobs.ids[-1], timeout=20)
+        live.wait(jobs.ids[-1], timeout=patient(20))
 
 
 def test_what_was_claimed_ahead_of_a_handler_that_turned_out_slow_is_given_back_to_its_place(live: Rota):
@@ -47,9 +48,9 @@ def test_what_was_claimed_ahead_of_a_handler_that_turned_out_slow_is_given_back_
         jobs = live.enqueue_many([("quick", {"wait": True})] + [("quick", {})] * 60)
         places = [live.get(each).position for each in jobs]
         live.resume()
-        assert stuck.wait(10)
+        assert stuck.wait(patient(10))
         eventually(lambda: all(live.chain(each)[-1].status is Status.QUEUED for each in jobs.ids[1:]), what="the others back in the queue")
         assert [live.chain(each)[-1].position for each in jobs.ids[1:]] == places[1:]
         assert {job.reason for job in live.chain(jobs.ids[1])[:-1]} <= {"released"}
         gate.set()
-        assert live.wait(jobs.ids[-1], timeout=20).status == "COMPLETED"
+        assert live.wait(jobs.ids[-1], timeout=patient(20)).status == "COMPLETED"

@@ -8,6 +8,7 @@ import pytest
 from rota import Rota, Status
 from rota.errors import AlreadyEnded
 from tests.engine import checkpointing, stopping
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 HANDLERS = {"thread": stopping.on_a_thread, "async": stopping.on_the_loop, "process": stopping.in_a_process}
@@ -44,7 +45,7 @@ def test_a_running_job_that_is_cancelled_is_stopped_within_two_seconds_and_never
         job = live.enqueue("slow", {"marker": str(marker)})
         eventually(marker.exists, within=20, what="the handler at work")
         live.cancel(job.id)
-        live.wait(job.id, timeout=4)
+        live.wait(job.id, timeout=patient(4))
         ended = live.get(job.id)
         assert ended.status is Status.CANCELLED
         assert (ended.finished_at - ended.cancel_requested_at).total_seconds() < 2
@@ -92,5 +93,5 @@ def _cancelled_at_work(live: Rota, tmp_path):
         job = live.enqueue("slow", {"marker": str(marker)})
         eventually(marker.exists, within=20, what="the handler at work")
         live.cancel(job.id, actor="ada")
-        live.wait(job.id, timeout=10)
+        live.wait(job.id, timeout=patient(10))
     return live.get(job.id)

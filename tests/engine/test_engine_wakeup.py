@@ -8,6 +8,7 @@ import pytest
 
 from rota import Rota, Settings
 from rota.stores.sqlite.watch import LogWatch
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 
@@ -25,7 +26,7 @@ def test_a_hint_alone_wakes_an_idle_worker(live: Rota, stranger: Rota):
     with live.running(concurrency=1):
         eventually(live.workers, what="the worker")
         for _ in range(20):
-            assert stranger.wait(stranger.enqueue("echo").id, timeout=20).result == "seen"
+            assert stranger.wait(stranger.enqueue("echo").id, timeout=patient(20)).result == "seen"
 
 
 @pytest.mark.parametrize("settings", [Settings(poll=0.02)])
@@ -33,7 +34,7 @@ def test_without_hints_a_worker_polls(live: Rota, stranger: Rota, monkeypatch):
     monkeypatch.setattr(LogWatch, "fileno", lambda _: None)
     with live.running(concurrency=1):
         for _ in range(5):
-            assert stranger.wait(stranger.enqueue("echo").id, timeout=20).result == "seen"
+            assert stranger.wait(stranger.enqueue("echo").id, timeout=patient(20)).result == "seen"
 
 
 def test_a_log_that_is_deleted_and_made_again_is_watched_again(tmp_path):

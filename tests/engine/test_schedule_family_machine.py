@@ -18,8 +18,9 @@ from rota.errors import RotaError
 from rota.model.values import SECOND
 from tests.faults import invariants
 from tests.support.clock import ManualClock
+from tests.support.proof import size
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.prove
 
 DEPENDS = {"a": (), "b": ("a",), "c": ("b",), "d": ("a", "b")}
 """Who depends on whom: a line of three, and one that joins."""
@@ -155,7 +156,7 @@ class Family(RuleBasedStateMachine):
 
 
 Family.TestCase.settings = settings(
-    max_examples=40,
+    max_examples=size(15, prove=500),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),

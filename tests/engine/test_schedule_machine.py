@@ -24,8 +24,9 @@ from rota.model.values import SECOND, instant, moment, undashed
 from rota.ports.schedules import Ledger
 from rota.ports.store import Where
 from tests.support.clock import ManualClock
+from tests.support.proof import size
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.prove
 
 START = datetime(2026, 3, 27, 21, 58, 30, tzinfo=UTC)
 """A day before Berlin's clock jumps."""
@@ -375,7 +376,7 @@ class Machine(RuleBasedStateMachine):
 
 
 Machine.TestCase.settings = settings(
-    max_examples=80,
+    max_examples=size(30, prove=1000),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -16,6 +16,7 @@ from rota.model.settings import Settings
 from rota.model.values import Claimed
 from rota.ports.clock import SystemClock
 from rota.ports.executor import Equipment
+from tests.support.pace import patient
 
 PATIENCE_S = 20.0
 
@@ -122,7 +123,7 @@ class Rig:
         return path.read_text() if path.exists() else ""
 
     def until(self, fact, *, ticking=True):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + patient(PATIENCE_S)
         while not fact():
             assert time.monotonic() < deadline, "it did not happen"
             if ticking:

@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from rota.model.decide import CUT_OFF_ERROR, Completed, Interrupted, Released
+from tests.support.pace import patient
 
 pytestmark = pytest.mark.serial
 
@@ -95,7 +96,7 @@ def test_a_process_that_heeds_nothing_is_killed_with_its_programs_when_the_grace
     from_another_thread(lambda: rig.executor.cut(0.2))
     still(rig, lambda: rig.ear.ends)
     assert rig.end_of(job).outcome == CUT_OFF
-    assert 0.2 <= time.monotonic() - began < 2
+    assert 0.2 <= time.monotonic() - began < patient(2)
     still(rig, lambda: gone(rig.path("pids")))
 
 
@@ -110,7 +111,7 @@ def test_a_process_ends_itself_with_its_programs_when_its_lease_is_not_renewed(m
     rig.executor.renew(end)
     still(rig, lambda: rig.ear.ends)
     assert rig.end_of(job).outcome == CUT_OFF
-    assert end - 0.05 <= time.monotonic() < end + 2
+    assert end - 0.05 <= time.monotonic() < end + patient(2)
     still(rig, lambda: gone(rig.path("pids")))
 
 
@@ -131,7 +132,7 @@ def test_a_process_whose_lease_is_renewed_goes_on_and_one_that_needs_none_goes_o
     job = rig.submit("until_file", started=rig.path("started"), go=rig.path("go"))
     rig.until_exists("started")
     for _ in range(6):
-        rig.executor.renew(time.monotonic() + 0.6)
+        rig.executor.renew(time.monotonic() + patient(0.6))
         time.sleep(0.2)
     rig.executor.renew(None)
     time.sleep(0.8)
@@ -156,7 +157,7 @@ def test_a_process_that_is_started_later_has_the_lease_too(make_rig):
     rig = make_rig("process", process_jobs_max=1, slots=1)
     rig.executor.renew(time.monotonic() + 3600)
     rig.run("nothing")
-    rig.executor.renew(time.monotonic() + 1.5)
+    rig.executor.renew(time.monotonic() + patient(1.5))
     rig.run("nothing")
     job = rig.submit("until_file", started=rig.path("started"), go=rig.path("go"))
     assert rig.end_of(job).outcome == CUT_OFF

@@ -20,6 +20,7 @@ from rota.executors.process import ProcessExecutor
 from rota.model.decide import Completed, Crashed, Failed, Interrupted, Stopped, TimedOut
 from rota.model.handler import inspect_handler
 from tests.executors import handlers
+from tests.support.pace import patient
 
 ROOT = Path(__file__).parents[2]
 
@@ -285,7 +286,7 @@ def _start(script, *arguments):
 
 
 def _until(fact, seconds=20.0):
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + patient(seconds)
     while not fact():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.005)
@@ -337,7 +338,7 @@ def test_a_handler_defined_in_the_main_program_is_found(tmp_path):
     script = tmp_path / "program.py"
     script.write_text(textwrap.dedent(SCRIPT))
     program = _start(script, str(tmp_path))
-    output, _ = program.communicate(timeout=30)
+    output, _ = program.communicate(timeout=patient(30))
     assert output.decode().split() == ["42"]
     assert program.returncode == 0
 
@@ -345,7 +346,7 @@ def test_a_handler_defined_in_the_main_program_is_found(tmp_path):
 def test_a_main_program_without_its_guard_does_not_start_workers_without_end(tmp_path):
     script = tmp_path / "program.py"
     script.write_text(textwrap.dedent(SCRIPT).replace('__name__ == "__main__"', "True").replace(".result)", ".error)"))
-    output, _ = _start(script, str(tmp_path)).communicate(timeout=30)
+    output, _ = _start(script, str(tmp_path)).communicate(timeout=patient(30))
     assert "handler could not be loaded" in output.decode()
     assert "if __name__ == '__main__':" in output.decode()
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 
 from tests.faults import invariants, raw
+from tests.support.pace import PROVE_TIMES, patient
+from tests.support.proof import size
 from tests.support.waiting import eventually
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -55,11 +57,11 @@ class Program:
     def kill(self) -> None:
         """SIGKILL this process alone, and reap it."""
         self.popen.kill()
-        self.popen.wait(10)
+        self.popen.wait(patient(10))
 
     def ends(self, *, within: float = 20.0) -> int:
         try:
-            return self.popen.wait(within)
+            return self.popen.wait(patient(within))
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.popen.args} did not end within {within:g} s:\n{self.text[-2000:]}") from None
 
@@ -90,6 +92,7 @@ class Stage:
             "FAULTS_LOCKS": str(self.locks),
             "PYTHONPATH": str(SOURCE),
             "PYTHONUNBUFFERED": "1",
+            "ROTA_TEST_HARD_S": str(patient(60) * size(1, prove=PROVE_TIMES)),
             **{f"ROTA_{name.upper()}": str(value) for name, value in (self.settings | settings).items()},
         }
         with out.open("wb") as sink:
@@ -168,7 +171,9 @@ class Stage:
     def drained(self, *, within: float = 40.0) -> dict[str, str]:
         """Wait until no chain is live any more; return how each ended."""
         try:
-            eventually(lambda: not invariants.any_live(self.database), within=within, what="the end of every chain")
+            eventually(
+                lambda: not invariants.any_live(self.database), within=within * size(1, prove=PROVE_TIMES), what="the end of every chain"
+            )
         except AssertionError as error:
             raise AssertionError(f"{error}\n{Counter(invariants.tails(self.database).values())}\n{self.said()}") from None
         return invariants.tails(self.database)

@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 
 from rota import Rota
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.paired
@@ -27,6 +28,6 @@ def test_a_state_is_given_to_the_attempt_after_the_worker_was_killed(stage, exec
 
         stage.start("keeping_worker")
 
-        assert rota.wait(job.id, timeout=30).result == {"page": 3}
+        assert rota.wait(job.id, timeout=patient(30)).result == {"page": 3}
         first, second = rota.chain(job.id)
         assert (first.status, first.error_type, second.crashes) == ("FAILED", "crash", 1)

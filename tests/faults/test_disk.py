@@ -23,7 +23,11 @@ from rota.errors import StoreUnavailable
 from tests.faults import invariants
 from tests.faults.broken_disk import BrokenDisk, Fault, Op
 from tests.faults.scenario import SETTINGS, Scenario, job_id, prepare, scenario
+from tests.support.pace import PROVE_TIMES
+from tests.support.proof import size
 
+EVERY = size(5, prove=1)
+"""Every so many writes one meets the fault."""
 AFTERWARDS = 2
 """How many more steps are taken after the one that met the fault, to see that the store goes on."""
 _names = count()
@@ -137,9 +141,10 @@ def every_fault(tmp_path, disk, prepared, kind, first, step, *, whole_every=0):
 
 
 # What fails is told apart by its code alone, so the two ways to fail take turns: every write fails once, and every one is torn once.
-KINDS = pytest.mark.parametrize(("kind", "first", "step"), [("ioerr", 1, 2), ("full", 2, 2), ("torn", 1, 1)])
+KINDS = pytest.mark.parametrize(("kind", "first", "step"), [("ioerr", 1, EVERY), ("full", 2, EVERY), ("torn", 3, EVERY)])
 
 
+@pytest.mark.prove
 @KINDS
 def test_a_fault_at_any_write_is_an_error_or_a_success_that_lasts_and_the_store_goes_on(tmp_path, disk, prepared, kind, first, step):
     path = fresh(tmp_path, prepared)
@@ -149,6 +154,7 @@ def test_a_fault_at_any_write_is_an_error_or_a_success_that_lasts_and_the_store_
         assert invariants.tails(broken) == clean, f"{kind} at {at}: it went another way than without the fault"
 
 
+@pytest.mark.prove
 @KINDS
 def test_a_fault_while_the_file_is_made_leaves_nothing_or_all_of_the_schema(tmp_path, disk, kind, first, step):
     for at in count(first, step):
@@ -303,12 +309,14 @@ def test_callers_that_share_a_commit_share_its_fate(tmp_path, disk, prepared):
 # ---- death and power -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "step", "begin"), [("crash", 2, "prepared"), ("torn crash", 2, "prepared"), ("crash", 2, "nothing")])
-def test_a_process_that_dies_at_any_write_leaves_a_file_that_goes_on(file_stage, tmp_path, prepared, kind, step, begin):
-    program = file_stage.start("crash_disk", tmp_path, kind, step, prepared if begin == "prepared" else "-")
-    assert program.ends(within=50) == 0, program.text[-3000:]
+@pytest.mark.prove
+@pytest.mark.parametrize(("kind", "begin"), [("crash", "prepared"), ("torn crash", "prepared"), ("crash", "nothing")])
+def test_a_process_that_dies_at_any_write_leaves_a_file_that_goes_on(file_stage, tmp_path, prepared, kind, begin):
+    every = size(7, prove=1)
+    program = file_stage.start("crash_disk", tmp_path, kind, every, prepared if begin == "prepared" else "-")
+    assert program.ends(within=50 * size(1, prove=PROVE_TIMES)) == 0, program.text[-3000:]
     assert "violation" not in program.text, program.text[:3000]
-    assert int(program.says("died")) > 60
+    assert int(program.says("died")) * every > 120
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2])

@@ -13,6 +13,8 @@ import pytest
 
 from rota import Rota
 from tests.faults import invariants
+from tests.support.pace import PROVE_TIMES, patient
+from tests.support.proof import size
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.paired
@@ -26,7 +28,10 @@ def some_executions(stage, more):
     eventually(lambda: len(stage.entries) >= before + more, within=20, what=f"{more} more executions")
 
 
-@pytest.mark.parametrize(("stage", "kills"), [("file", 16), ("server", 10)], indirect=["stage"])
+@pytest.mark.prove
+@pytest.mark.parametrize(
+    ("stage", "kills"), [("file", size(6, prove=200)), ("server", size(4, prove=50))], indirect=["stage"], ids=["file", "server"]
+)
 def test_workers_killed_again_and_again_under_load_lose_nothing_and_repeat_nothing(stage, kills):
     rng = random.Random(11)
     workers = [stage.worker(4), stage.worker(4)]
@@ -95,7 +100,7 @@ def test_a_killed_handler_process_is_the_crash_of_its_own_job_only(stage):
         eventually(lambda: any(kind == "crash" for kind, _ in invariants.errors(stage.database)), what="the crash in the record")
         gate.touch()
         for job in jobs:
-            rota.wait(job.id, timeout=30)
+            rota.wait(job.id, timeout=patient(30))
         for job in jobs:
             chain = rota.chain(job.id)
             wanted = ["FAILED", "COMPLETED"] if job.id.replace("-", "") == victim_id else ["COMPLETED"]
@@ -162,7 +167,10 @@ def test_a_worker_killed_while_it_shuts_down_was_interrupted_and_uses_no_budget(
 
 
 # Whatever was in flight with a poison runs alone from then on, a turn each: on a server a quarter of them shows the same.
-@pytest.mark.parametrize(("stage", "innocent"), [("file", 2000), ("server", 500)], indirect=["stage"])
+@pytest.mark.prove
+@pytest.mark.parametrize(
+    ("stage", "innocent"), [("file", size(500, prove=2000)), ("server", size(200, prove=500))], indirect=["stage"], ids=["file", "server"]
+)
 def test_five_poison_jobs_end_dead_and_take_no_innocent_one_along(stage, innocent):
     poisonous = ["poison", "suicide", "poison", "suicide", "poison"]
     with closing(Rota(stage.database)) as rota:
@@ -177,7 +185,7 @@ def test_five_poison_jobs_end_dead_and_take_no_innocent_one_along(stage, innocen
 
     # A supervisor as small as they come: what has died is started again. It waits for no word of a worker: poison
     # among the first jobs may end one before it has said anything.
-    worker, restarts, end = stage.start("worker", 4), 0, time.monotonic() + 50
+    worker, restarts, end = stage.start("worker", 4), 0, time.monotonic() + patient(50) * size(1, prove=PROVE_TIMES)
     while invariants.any_live(stage.database):
         assert time.monotonic() < end, Counter(invariants.tails(stage.database).values())
         if not worker.alive:

@@ -14,6 +14,7 @@ import pytest
 
 from rota import Rota
 from tests.faults import invariants
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 ON_A_FILE = pytest.mark.parametrize("stage", ["file"], indirect=True)
@@ -106,7 +107,7 @@ def test_a_stopped_worker_is_not_given_up_however_long_its_beat_stands_still(sta
 
     stopped.send(signal.SIGCONT)
     gate.touch()
-    rota.wait(job.id, timeout=20)
+    rota.wait(job.id, timeout=patient(20))
     assert [each.status for each in rota.chain(job.id)] == ["COMPLETED"]
     assert len(stage.entries) == 1
     stage.check()
@@ -119,7 +120,7 @@ def test_a_stopped_worker_that_is_killed_is_given_up(stage, rota, gate):
     stopped.kill()
     gate.touch()
     stage.worker(1)
-    assert rota.wait(job.id, timeout=20).status == "COMPLETED"
+    assert rota.wait(job.id, timeout=patient(20)).status == "COMPLETED"
     assert [each.status for each in rota.chain(job.id)] == ["FAILED", "COMPLETED"]
 
 
@@ -225,7 +226,7 @@ def test_a_worker_that_was_given_up_and_comes_back_holds_nothing_that_nobody_wou
     other = stage.worker(1, lease_ttl=1)
     eventually(lambda: len(rota.chain(first.id)) == 2, within=30, what="the end of its lease")
     gate.touch()
-    assert rota.wait(first.id, timeout=20).status == "COMPLETED"
+    assert rota.wait(first.id, timeout=patient(20)).status == "COMPLETED"
     other.send(signal.SIGTERM)
     assert other.ends() == 0
 
@@ -239,7 +240,7 @@ def test_a_worker_that_was_given_up_and_comes_back_holds_nothing_that_nobody_wou
     lost.kill()
     second_gate.touch()
     stage.worker(1, lease_ttl=1)
-    assert rota.wait(second.id, timeout=5).status == "COMPLETED"
+    assert rota.wait(second.id, timeout=patient(5)).status == "COMPLETED"
     stage.check()
 
 
@@ -256,9 +257,9 @@ def test_a_copied_database_is_recovered_when_the_lease_is_over_and_the_original_
         eventually(lambda: len(other.chain(job.id)) == 2, what="recovery in the copy")
         untouched(rota, [job])
         gate.touch()
-        assert other.wait(job.id, timeout=20).status == "COMPLETED"
+        assert other.wait(job.id, timeout=patient(20)).status == "COMPLETED"
         assert [each.status for each in other.chain(job.id)] == ["FAILED", "COMPLETED"]
-    rota.wait(job.id, timeout=20)
+    rota.wait(job.id, timeout=patient(20))
     assert [each.status for each in rota.chain(job.id)] == ["COMPLETED"]
     invariants.check(copy)
     invariants.check(stage.database)
@@ -272,7 +273,7 @@ def test_a_worker_recorded_on_a_folder_that_was_restored_without_its_locks_is_re
     shutil.rmtree(stage.locks)
     stage.worker(1, lease_ttl=1)
     gate.touch()
-    assert rota.wait(job.id, timeout=20).status == "COMPLETED"
+    assert rota.wait(job.id, timeout=patient(20)).status == "COMPLETED"
     assert [each.status for each in rota.chain(job.id)] == ["FAILED", "COMPLETED"]
 
 
@@ -295,7 +296,7 @@ def test_the_reservation_of_a_caller_killed_while_it_waits_is_expired_and_the_qu
     assert direct.origin == "direct"
     after = rota.enqueue("work", {})
     gate.touch()
-    assert rota.wait(after.id, timeout=20).status == "COMPLETED"
+    assert rota.wait(after.id, timeout=patient(20)).status == "COMPLETED"
     stage.check()
 
 
@@ -306,7 +307,7 @@ def test_a_caller_killed_while_its_direct_job_runs_on_a_worker_does_not_block_th
     caller.kill()
     eventually(lambda: reservations(stage) == ["EXPIRED"], what="the end of its reservation")
     after = rota.enqueue("work", {})
-    assert rota.wait(after.id, timeout=20).status == "COMPLETED"
+    assert rota.wait(after.id, timeout=patient(20)).status == "COMPLETED"
     gate.touch()
     [direct] = [job for job in rota.find(job_type="hold") if job.origin == "direct"]
     eventually(lambda: rota.get(direct.id).status.ended, what="the end of the direct job")
@@ -325,7 +326,7 @@ def test_a_caller_that_ran_its_direct_job_itself_and_was_killed_is_recovered_and
     assert (direct.status, rota.run_of(direct.id).error) == ("DEAD_LETTER", "Scheduler crash recovery")
     assert reservations(stage) != ["ACTIVE"]
     after = rota.enqueue("work", {})
-    assert rota.wait(after.id, timeout=20).status == "COMPLETED"
+    assert rota.wait(after.id, timeout=patient(20)).status == "COMPLETED"
     assert len(stage.entries) == 2
     stage.check()
 

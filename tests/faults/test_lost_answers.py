@@ -17,6 +17,7 @@ from rota.model.values import dashed
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.connection import Db
 from tests.stores.desk import Desk
+from tests.support.pace import patient
 from tests.support.postgres import TUNED, fresh_database, make_server
 from tests.support.waiting import eventually
 
@@ -153,7 +154,7 @@ def test_an_enqueue_whose_answer_was_lost_returns_when_it_is_certain_and_has_mad
     assert not under_way.done()
     standby.comes()
 
-    enqueued = under_way.result(20)
+    enqueued = under_way.result(patient(20))
     assert (enqueued.job_id, enqueued.existing) == (row.job_id, False)
     assert [(job.id, job.position) for job in desk.store.queue(limit=100)] == [(dashed(row.job_id), enqueued.position)]
 
@@ -193,7 +194,7 @@ def test_where_the_server_does_not_come_back_in_time_the_caller_is_told_that_nob
     row = desk.row()
     under_way, _ = broken(stop, lambda: desk.put(row))
     with pytest.raises(AnswerLost, match="may be written or not"):
-        under_way.result(20)
+        under_way.result(patient(20))
     with pytest.raises(StoreUnavailable, match="can't be reached"):
         desk.put(row)
     server.start()
@@ -210,13 +211,13 @@ def test_a_claim_whose_commit_is_under_way_when_its_connection_breaks_is_found_b
     request = desk.request(1)
     under_way, pid = broken(how, lambda: desk.store.turn(request))
     with pytest.raises(StoreUnavailable):
-        under_way.result(20)
+        under_way.result(patient(20))
 
     asked = pool.submit(desk.store.holding, desk.worker)
     eventually(lambda: set(standby.waiting(waits)) - {pid}, what="the question")
     assert not asked.done(), "a claim that the next moment makes would be nobody's"
     standby.comes()
-    assert [job.job_id for job in asked.result(20)] == [job_id]
+    assert [job.job_id for job in asked.result(patient(20))] == [job_id]
 
 
 def test_a_turn_that_was_undone_is_not_made_again_with_a_choice_of_another_moment(desk, server):

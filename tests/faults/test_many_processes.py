@@ -11,9 +11,15 @@ import pytest
 from rota import Rota, Settings
 from rota.errors import StoreBusy
 from tests.faults import invariants
+from tests.support.pace import PROVE_TIMES, patient
+from tests.support.proof import size
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.paired
+
+
+BUSY = size(4000, prove=8000)
+"""Jobs that keep two workers busy for a while."""
 
 
 @pytest.fixture
@@ -27,16 +33,16 @@ def shares(stage):
     return Counter(pid for _, _, pid in stage.entries)
 
 
-@pytest.mark.parametrize(
-    ("stage", "workers", "jobs"), [("file", 2, 6000), ("file", 4, 4000), ("file", 8, 4000), ("server", 4, 3000)], indirect=["stage"]
-)
-def test_every_job_is_executed_once_and_all_processes_make_progress(stage, workers, jobs):
+@pytest.mark.prove
+@pytest.mark.parametrize(("stage", "workers"), [("file", 2), ("file", 4), ("file", 8), ("server", 4)], indirect=["stage"])
+def test_every_job_is_executed_once_and_all_processes_make_progress(stage, workers):
+    jobs = size(2000, prove=20_000)
     producers = [stage.producer(jobs // 2, "work"), stage.producer(jobs // 2, "work:0.2")]
     started = [stage.start("worker", 4) for _ in range(workers)]
     for worker in started:
         stage.introduced(worker)
     for producer in producers:
-        assert producer.ends(within=40) == 0
+        assert producer.ends(within=50 * size(1, prove=PROVE_TIMES)) == 0
     ends = stage.drained()
 
     counts = stage.check()
@@ -54,13 +60,13 @@ def test_every_job_is_executed_once_and_all_processes_make_progress(stage, worke
 def test_of_two_busy_processes_neither_starves(stage, rota):
     """Both are there before the work is, so that the shares tell of the lock and not of who was started first."""
     started = [stage.worker(4), stage.worker(4)]
-    rota.enqueue_many([("work", {})] * 8000)
+    rota.enqueue_many([("work", {})] * BUSY)
     stage.drained()
 
     had = shares(stage)
-    assert sum(had.values()) == 8000
+    assert sum(had.values()) == BUSY
     assert len(had) == 2
-    assert min(had.values()) > 800, had
+    assert min(had.values()) > BUSY // 10, had
     assert all(worker.alive for worker in started)
     stage.check()
 
@@ -68,7 +74,7 @@ def test_of_two_busy_processes_neither_starves(stage, rota):
 def test_an_enqueue_is_not_starved_by_two_busy_workers(stage, rota):
     rota.job(name="work", backoff=None)(lambda ctx, ms=0: None)
     started = [stage.worker(4), stage.worker(4)]
-    rota.enqueue_many([("work", {})] * 5000)
+    rota.enqueue_many([("work", {})] * BUSY)
     accepted = 0
     while invariants.any_live(stage.database) and accepted < 200:
         rota.enqueue("work", {})
@@ -121,7 +127,7 @@ def test_a_worker_whose_turns_find_the_store_busy_keeps_its_outcomes_and_goes_on
     gate.touch()
     assert locker.ends() == 0
     for job in jobs:
-        assert rota.wait(job.id, timeout=10).status == "COMPLETED"
+        assert rota.wait(job.id, timeout=patient(10)).status == "COMPLETED"
     assert len(stage.entries) == 2
     assert worker.alive
     assert "outcomes are kept" in worker.text

@@ -13,6 +13,7 @@ import pytest
 
 from rota import Rota, Settings
 from rota.compose import open_place
+from tests.support.pace import patient
 from tests.support.postgres import shared_server
 from tests.support.whole import fill, neutral
 
@@ -62,7 +63,12 @@ def killed_at(source, target, *step):
     else:
         leave_lock(source)
     done = subprocess.run(
-        [sys.executable, PROGRAM, str(source), str(target), *step], env=environment, capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, PROGRAM, str(source), str(target), *step],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=patient(50),
+        check=False,
     )
     assert done.returncode == -signal.SIGKILL, done
 

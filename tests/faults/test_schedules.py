@@ -16,6 +16,8 @@ from rota import Rota, Settings
 from rota.errors import StoreBusy
 from rota.model.values import SECOND, instant
 from tests.faults import invariants
+from tests.support.pace import patient
+from tests.support.proof import size
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.paired
@@ -93,11 +95,11 @@ def test_a_schedule_made_in_another_process_fires_within_a_poll(stage, rota):
     eventually(lambda: stage.entries, within=10, what="the first execution")
     with invariants.reading(stage.database) as db:
         ((recorded,),) = db.execute("SELECT min(recorded_at) FROM occurrences")
-    assert 0 <= recorded - due < SECOND
+    assert 0 <= recorded - due < patient(1) * SECOND
     assert worker.alive
 
 
-@pytest.mark.parametrize(("stage", "processes"), [("file", 2), ("file", 4), ("file", 8), ("server", 4)], indirect=["stage"])
+@pytest.mark.parametrize(("stage", "processes"), [("file", 2), ("file", 8), ("server", 4)], indirect=["stage"])
 def test_any_number_of_processes_fire_every_due_time_once(stage, rota, processes):
     workers = [stage.start("worker", 2) for _ in range(processes)]
     for worker in workers:
@@ -113,11 +115,12 @@ def test_any_number_of_processes_fire_every_due_time_once(stage, rota, processes
     assert "Traceback" not in "".join(worker.text for worker in workers)
 
 
+@pytest.mark.prove
 def test_workers_killed_again_and_again_while_they_fire_lose_and_double_no_due_time(stage, rota):
     rng = random.Random(5)
     workers = [stage.worker(2), stage.worker(2)]
     names = every_second(rota, 10) + every_second_caught_up(rota)
-    for _ in range(6):
+    for _ in range(size(4, prove=50)):
         some_fired(stage, 3)
         time.sleep(rng.random() * 0.3)
         victim = rng.randrange(2)

@@ -15,7 +15,9 @@ from rota import Rota
 from tests.faults import invariants
 from tests.faults.stage import Stage
 from tests.stores.desk import inside
+from tests.support.pace import patient
 from tests.support.postgres import fresh_database, make_server
+from tests.support.proof import size
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.paired
@@ -41,7 +43,7 @@ def stage(server, tmp_path, monkeypatch):
         made.close()
 
 
-def patient(stage, *kinds):
+def patient_producer(stage, *kinds):
     """A producer that calls again where the store is away."""
     return stage.start("patient", stage.accepted_file, 10, *kinds)
 
@@ -81,11 +83,12 @@ def quiet(programs, *, warnings):
         assert len(said) <= warnings, program.text
 
 
+@pytest.mark.prove
 def test_a_server_that_is_restarted_and_crashes_again_and_again_under_load_loses_nothing(stage, server):
     rng = random.Random(7)
     workers = [stage.worker(4), stage.worker(4)]
-    producer = patient(stage, "work:2", "work", "work:20")
-    modes = ["fast", "immediate"] * 3
+    producer = patient_producer(stage, "work:2", "work", "work:20")
+    modes = ["fast", "immediate"] * size(2, prove=25)
     for mode in modes:
         some_executions(stage, 10)
         time.sleep(rng.random() * 0.3)
@@ -99,7 +102,7 @@ def test_a_server_that_is_restarted_and_crashes_again_and_again_under_load_loses
 def test_sessions_that_are_ended_again_and_again_cost_a_moment_and_hints_work_when_it_is_over(stage, server):
     """Here only hints wake a worker that is idle: it would look by itself in a minute."""
     workers = [stage.worker(4, poll_hinted=60), stage.worker(4, poll_hinted=60)]
-    producer = patient(stage, "work:2", "work", "work:20")
+    producer = patient_producer(stage, "work:2", "work", "work:20")
     database = stage.database.rpartition("/")[2]
     ended = 0
     with server.connect() as raw:
@@ -117,7 +120,7 @@ def test_sessions_that_are_ended_again_and_again_cost_a_moment_and_hints_work_wh
         for _ in range(3):
             job = rota.enqueue("work")
             note(stage, job.id)
-            assert rota.wait(job.id, timeout=5).status == "COMPLETED"
+            assert rota.wait(job.id, timeout=patient(5)).status == "COMPLETED"
     comes_out_even(stage, producer, workers)
     quiet(workers, warnings=15)
 
@@ -132,7 +135,7 @@ def test_who_waits_for_an_end_or_a_direct_execution_waits_through_a_restart(stag
         server.stop("immediate")
         server.start()
         gate.touch()
-        runs = [each.result(30) for each in waits]
+        runs = [each.result(patient(30)) for each in waits]
         assert [str(run.status) for run in runs] == ["COMPLETED"] * 2
         assert sorted(stage.executed) == sorted(inside(run.job_id) for run in runs)
     worker.send(signal.SIGTERM)
@@ -185,7 +188,7 @@ def test_when_the_server_is_gone_and_its_replica_takes_over_nothing_acknowledged
     url = f"{places}?target_session_attrs=read-write"
     with closing(Stage(tmp_path, url)) as stage:
         workers = [stage.worker(4), stage.worker(4)]
-        producer = patient(stage, "work:2", "work", "work:20")
+        producer = patient_producer(stage, "work:2", "work", "work:20")
         some_executions(stage, 200)
         primary.kill()
         before = len(stage.accepted)
@@ -212,7 +215,7 @@ def test_statements_that_an_administrator_lets_be_broken_off_are_made_again_and_
             raw.execute(f"ALTER ROLE postgres SET {name} = '{value}'")
         try:
             workers = [stage.worker(4), stage.worker(4)]
-            producer = patient(stage, "work:2", "work", "work:20")
+            producer = patient_producer(stage, "work:2", "work", "work:20")
             for _ in range(4):
                 some_executions(stage, 20)
                 locker = stage.start("locker", 0.4)

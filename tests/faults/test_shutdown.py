@@ -10,6 +10,7 @@ import pytest
 
 from rota import Rota
 from tests.faults import invariants
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 
@@ -138,7 +139,7 @@ def test_a_job_without_retries_that_is_interrupted_is_never_entered_again(stage,
     gate.touch()
     stage.worker(2)
     probe = rota.enqueue("work", {})
-    rota.wait(probe.id, timeout=20)
+    rota.wait(probe.id, timeout=patient(20))
 
     assert [each.status for each in rota.chain(job.id)] == ["DEAD_LETTER"]
     assert rota.run_of(job.id).error == "Interrupted by shutdown"
@@ -151,7 +152,7 @@ def test_a_job_without_retries_whose_worker_is_killed_is_never_entered_again(sta
     worker.kill()
     gate.touch()
     stage.worker(2)
-    assert rota.wait(job.id, timeout=20).error == "Scheduler crash recovery"
+    assert rota.wait(job.id, timeout=patient(20)).error == "Scheduler crash recovery"
 
     assert [each.status for each in rota.chain(job.id)] == ["DEAD_LETTER"]
     assert len(stage.entries) == 1
@@ -163,11 +164,11 @@ def test_a_worker_inside_a_program_is_brought_home_at_the_end_of_its_block(stage
     @rota.job
     def slow():
         started.set()
-        gate.wait(10)
+        gate.wait(patient(10))
 
     with rota.running(concurrency=1):
         job = rota.enqueue("slow")
-        started.wait(10)
+        started.wait(patient(10))
         threading.Timer(0.1, gate.set).start()
     assert rota.get(job.id).status == "COMPLETED"
     assert rota.workers() == []

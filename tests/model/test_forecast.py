@@ -15,6 +15,7 @@ from rota.model.forecast import Ahead, Arrival, Jumps, compare, look_ahead, per_
 from rota.model.prospects import Outcomes, Prospect, dues
 from rota.model.schedules import Calendar, CatchUp, Fate, Kind, Overlap, Schedule, ScheduleState, Timing, lattice_of
 from rota.model.values import SECOND, Instant, instant, moment
+from tests.support.proof import size
 
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 START = instant(datetime(2026, 3, 27, 12, tzinfo=UTC))
@@ -232,7 +233,8 @@ TIMINGS = st.sampled_from(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.prove
+@settings(max_examples=size(100, prove=5000), deadline=None)
 @given(TIMINGS, st.sampled_from(ScheduleState), st.sets(st.integers(-1, 6), max_size=4), st.integers(1, 120))
 def test_what_is_foreseen_is_what_plan_gives_at_each_due_time(fields, state, days, hours):
     off = Calendar(name="off", days=frozenset(date(2026, 3, 27) + timedelta(days=day) for day in days))

@@ -15,6 +15,7 @@ from rota.model.matching import WITH_JOB, Matched, match
 from rota.model.schedules import Calendar, CatchUp, Fate, Kind, Overlap, Schedule, ScheduleState, Timing
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant, Job, dashed, instant, moment
+from tests.support.proof import size
 
 HOUR, DAY = 3600 * SECOND, 86_400 * SECOND
 START = instant(datetime(2026, 3, 27, 12, tzinfo=UTC))
@@ -275,7 +276,8 @@ def ledgers(draw: st.DrawFn) -> Kept:
     return kept
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.prove
+@settings(max_examples=size(100, prove=5000), deadline=None)
 @given(ledgers())
 def test_every_ledger_that_plan_writes_matches(kept: Kept):
     found = kept.match()
@@ -283,7 +285,8 @@ def test_every_ledger_that_plan_writes_matches(kept: Kept):
     assert found.due == found.matched == sum(row.count for row in kept.rows)
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.prove
+@settings(max_examples=size(100, prove=5000), deadline=None)
 @given(ledgers(), st.integers(0, 2**32))
 def test_whatever_is_done_to_a_ledger_since_the_last_edit_is_found(kept: Kept, seed: int):
     rng = Random(seed)

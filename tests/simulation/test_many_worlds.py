@@ -1,4 +1,4 @@
-"""Two hundred small worlds, each with every fault: whatever happens, every due time has one fate and one job at most.
+"""Small worlds, each with every fault: whatever happens, every due time has one fate and one job at most.
 
 Each seed is a world of its own (schedules of all kinds, zones, calendars, pauses, limits, dependencies, flaky jobs) that is lived
 through with crashes in and between writes, clocks that jump by minutes to years and come back, and sleep; in some of them somebody
@@ -16,9 +16,13 @@ from rota.simulation import Fault, stage
 from rota.simulation.store import ThrowAway
 from tests.faults import invariants
 from tests.simulation.worlds import Meddler, order, world
+from tests.support.proof import size
 
 WORLDS = 20
-"""In one test: so that a slow machine is in time."""
+"""In one test, so that no test takes long."""
+
+TROUBLED, CHANGED = size(80, prove=800), size(40, prove=200)
+"""Worlds with faults alone, and worlds in which somebody also changes the schedules."""
 
 
 def live_through(seed, folder, *, meddled=0, **given):
@@ -33,7 +37,8 @@ def live_through(seed, folder, *, meddled=0, **given):
     return told, somebody.done
 
 
-@pytest.mark.parametrize("first", range(0, 140, WORLDS))
+@pytest.mark.prove
+@pytest.mark.parametrize("first", range(0, TROUBLED, WORLDS))
 def test_after_any_trouble_every_due_time_has_one_fate_and_one_job_at_most(first, tmp_path):
     befell = set()
     for seed in range(first, first + WORLDS):
@@ -42,7 +47,8 @@ def test_after_any_trouble_every_due_time_has_one_fate_and_one_job_at_most(first
     assert set(Fault) <= befell
 
 
-@pytest.mark.parametrize("first", range(1000, 1060, WORLDS))
+@pytest.mark.prove
+@pytest.mark.parametrize("first", range(1000, 1000 + CHANGED, WORLDS))
 def test_whoever_changes_schedules_meanwhile_every_due_time_has_the_fate_of_its_own_definition(first, tmp_path):
     done = Counter()
     for seed in range(first, first + WORLDS):

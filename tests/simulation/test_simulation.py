@@ -15,6 +15,7 @@ from rota import Actor, Rota, Settings
 from rota.errors import InvalidOption, PermissionDenied, StoreUnavailable, StoreUnusable
 from rota.model.gate import SYSTEM
 from rota.simulation import open_for_reading
+from tests.support.pace import patient
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 
@@ -163,7 +164,9 @@ def test_the_same_seed_gives_the_same_bytes_in_processes_that_hash_otherwise(sho
 
     def story(hash_seed):
         environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(package.__file__).parents[1]), "ROTA_STORE": shop.url}
-        done = subprocess.run([sys.executable, "-m", "rota", *command], env=environment, capture_output=True, timeout=50, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "rota", *command], env=environment, capture_output=True, timeout=patient(50), check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -14,6 +14,7 @@ from rota.errors import AlreadyEnded, DependencyCycle, IllegalMove, StillLive
 from rota.model.decide import Completed, Failed, Skipped
 from tests.stores.desk import ANNA, Desk
 from tests.stores.makers import MAKERS
+from tests.support.proof import size
 
 ENDS = {"complete": Completed(), "fail": Failed("x"), "die": Failed("x", permanent=True), "skip itself": Skipped("x")}
 RULE_ENDS = {"skip": "SKIPPED", "cancel": "CANCELLED"}
@@ -189,8 +190,9 @@ class Story:
             chain.later = False
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.name)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=size(30, prove=1500), deadline=None)
 @given(steps=st.lists(STEPS, min_size=5, max_size=40))
 def test_whatever_becomes_of_parents_every_child_is_where_the_model_says(make, steps):
     with tempfile.TemporaryDirectory(prefix="rota-web-") as folder:

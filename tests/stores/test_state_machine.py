@@ -20,6 +20,7 @@ from rota.ports.turns import Choice
 from tests.stores.desk import ANNA, Desk, inside
 from tests.stores.makers import PostgresMaker, SqliteMaker
 from tests.stores.queue_model import LIVE, WAITING, ModelJob, Queue
+from tests.support.proof import size
 
 PICK = st.integers(0, 10_000)
 PRIORITIES = st.sampled_from([25, 50, 50, 75])
@@ -431,10 +432,13 @@ class PostgresQueueMachine(QueueMachine):
     makes = PostgresMaker
 
 
-TestQueueMachine = QueueMachine.TestCase
-TestPostgresQueueMachine = PostgresQueueMachine.TestCase
+TestQueueMachine = pytest.mark.prove(QueueMachine.TestCase)
+TestPostgresQueueMachine = pytest.mark.prove(PostgresQueueMachine.TestCase)
 TestQueueMachine.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=size(20, prove=1000),
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 # A step costs three times as much there, and the verbs between the statements are the same.
-TestPostgresQueueMachine.settings = settings(TestQueueMachine.settings, max_examples=20)
+TestPostgresQueueMachine.settings = settings(TestQueueMachine.settings, max_examples=size(6, prove=300))

@@ -14,6 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from rota.surfaces.cli.app import app
+from tests.support.pace import patient
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,7 +100,7 @@ class Cli:
     def process(self, *args: str) -> subprocess.CompletedProcess[str]:
         """Run as a process of its own, to its end."""
         return subprocess.run(
-            self.command(*args), cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=50, check=False
+            self.command(*args), cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=patient(50), check=False
         )
 
     def start(self, *args: str) -> subprocess.Popen[str]:

@@ -10,6 +10,7 @@ import pytest
 
 from rota import Rota
 from rota.testing import Clock
+from tests.support.pace import patient
 from tests.surfaces.cli_support import Cli
 
 AUTUMN = ("--start", "2036-10-25T12:00:00Z", "--end", "2036-10-26T12:00:00Z")
@@ -104,7 +105,7 @@ def test_jobs_that_a_limit_would_make_wait_are_named(cli):
     rota = Rota(cli.store)
     rota.job(name="slow", max_running=1)(lambda: time.sleep(1.1))
     with rota.running():
-        assert rota.wait(rota.enqueue("slow").id, timeout=20)
+        assert rota.wait(rota.enqueue("slow").id, timeout=patient(20))
     rota.close()
     for name in ("one", "two"):
         cli.ok("schedule", "create", name, "slow", "--cron", "0 9 * * *")

@@ -27,6 +27,8 @@ from rota import Job, Run, Status
 from rota.model.values import Stats
 from rota.surfaces.cli.view import About, frame, sparkline
 from rota.surfaces.cli.watch import Current, Ended, Gauge, Snapshot, Waiter, Watch
+from tests.support.pace import patient
+from tests.support.waiting import eventually
 from tests.surfaces.cli_support import ROOT, Cli
 
 HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
@@ -52,15 +54,15 @@ class Terminal:
         os.close(self._master)
 
     def read_until(self, fact: Callable[[bytes], object], within: float = 30.0) -> None:
-        end = time.monotonic() + within
+        end = time.monotonic() + patient(within)
         while not fact(self.written):
             assert time.monotonic() < end, f"never seen within {within:g} s:\n{self.written[-3000:].decode(errors='replace')}"
             self._read(0.2)
 
     def finish(self) -> int:
-        while self._read(30.0):
+        while self._read(patient(30)):
             pass
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=patient(20))
 
     def _read(self, timeout: float) -> bool:
         if not select.select([self._master], [], [], timeout)[0]:
@@ -211,7 +213,6 @@ def test_a_watch_sees_what_ran_between_two_looks(live):
     watch = Watch(live)
     assert watch.look().ended == []
     with live.running(concurrency=1):
-        live.wait(live.enqueue("quick").id, timeout=10)
-    time.sleep(0.3)
-    (ended,) = watch.look().ended
+        live.wait(live.enqueue("quick").id, timeout=patient(10))
+    (ended,) = eventually(lambda: watch.look().ended, what="what ran in between")
     assert (ended.job.status, ended.run and ended.run.result) == (Status.COMPLETED, "done")

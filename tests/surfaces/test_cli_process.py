@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 from tests.surfaces.cli_support import ROOT, Cli
 
@@ -76,7 +77,7 @@ def test_ctrl_c_while_waiting_exits_with_130(cli, worker):
     waiting = cli.start("enqueue", "sleeps", "--wait")
     eventually(lambda: cli.lines("job", "list"), what="the job is there")
     waiting.send_signal(signal.SIGINT)
-    out, _ = waiting.communicate(timeout=20)
+    out, _ = waiting.communicate(timeout=patient(20))
     # Struck while it runs generated code, as some modules do when they are imported, Python ends itself by the signal: 130, to a shell.
     assert waiting.returncode in {130, -signal.SIGINT}
     assert "Traceback" not in out
@@ -95,7 +96,7 @@ def test_a_worker_writes_log_lines_and_ends_cleanly(cli):
     cli.ok("enqueue", "gives_up")
     eventually(lambda: len(cli.lines("job", "list", "--status", "COMPLETED", "--status", "DEAD_LETTER")) == 2, what="both ended")
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=patient(20))
     assert process.returncode == 0
     assert "greet COMPLETED after" in out
     assert "ERROR   rota.jobs" in out
@@ -108,7 +109,7 @@ def test_up_without_a_terminal_writes_lines_and_with_json_documents(cli):
     process = cli.start("up", "--app", "shop:rota", "--demo", "--json")
     eventually(lambda: cli.store.exists() and cli.lines("job", "list", "--status", "COMPLETED"), within=20, what="the demo ran")
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=patient(20))
     assert process.returncode == 0
     lines = [json.loads(line) for line in out.splitlines()]
     assert {"url", "login", "token"} <= set(lines[0])
@@ -127,7 +128,7 @@ def test_a_second_ctrl_c_interrupts_what_runs(cli):
     eventually(lambda: any(worker["stopping_at"] for worker in cli.lines("workers")), what="the worker is stopping")
     assert process.poll() is None, "the running job may finish"
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=patient(20))
     assert process.returncode == 0
     assert "Ctrl-C again interrupts" in out
     assert cli.json("job", "show", "1")["error_type"] == "interrupted"
@@ -139,7 +140,7 @@ def test_a_demo_that_fails_says_so_and_the_worker_goes_on(cli):
     process = cli.start("up", "--app", "shop:rota", "--demo")
     eventually(lambda: cli.store.exists() and cli("workers", "--json").stdout, within=20, what="the worker is up")
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=patient(20))
     assert process.returncode == 0
     assert "no demo today" in out
 
@@ -175,7 +176,7 @@ def test_the_quickstart_runs_as_printed_in_an_empty_directory(tmp_path):
     script.write_text((ROOT / "examples/quickstart.py").read_text())
     environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
-        [sys.executable, "quickstart.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "quickstart.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=patient(50), check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("COMPLETED Hello, Ada\n")
@@ -189,7 +190,7 @@ def test_completion_offers_commands_and_states(cli):
             "COMP_WORDS": words,
             "COMP_CWORD": str(len(words.split(" ")) - 1),
         }
-        done = subprocess.run(cli.command(), env=environment, capture_output=True, text=True, timeout=50, check=False)
+        done = subprocess.run(cli.command(), env=environment, capture_output=True, text=True, timeout=patient(50), check=False)
         return done.stdout.split()
 
     assert {"up", "enqueue", "job"} <= set(offered("rota "))

@@ -15,6 +15,7 @@ from rota import Rota
 from rota.model.access import Permit, is_token
 from rota.surfaces.cli.door import Where, opened
 from rota.surfaces.http.serving import Address
+from tests.support.pace import patient
 from tests.surfaces.cli_support import Cli
 
 
@@ -26,7 +27,7 @@ def cli(tmp_path):
 
 
 def ask(url: str, path: str, secret: str) -> int:
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=patient(10))
     connection.request("GET", path, headers={"Authorization": f"Bearer {secret}"})
     answer = connection.getresponse()
     answer.read()
@@ -46,7 +47,7 @@ def until(process, words: str) -> str:
 
 def stop(process) -> int:
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=patient(20))
     return process.returncode
 
 

@@ -17,6 +17,7 @@ from rota.surfaces.cli.journal import Lines
 from rota.surfaces.cli.options import point_in_time
 from rota.surfaces.cli.output import escaped, plain, show_error, show_pairs, status
 from rota.surfaces.python import Rota
+from tests.support.pace import patient
 from tests.surfaces.cli_support import Cli
 
 STEERS = "\x1b]0;title\x07\x1b[2J\x9b31m\r\u202e"
@@ -38,7 +39,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Cli:
 
     with rota.running():
         for text in (STEERS, CLOSES, OTHER_SCRIPT):
-            rota.wait(rota.enqueue("says", {"text": text}, unique_key=f"key {text}").id, timeout=10)
+            rota.wait(rota.enqueue("says", {"text": text}, unique_key=f"key {text}").id, timeout=patient(10))
     rota.close()
     return cli
 
@@ -156,5 +157,7 @@ def test_params_are_read_as_utf_8_whatever_the_terminal_speaks(texts, monkeypatc
     (texts.folder / "params.json").write_text('{"text": "仕事"}', encoding="utf-8")
     with (texts.folder / "params.json").open() as params:
         command = texts.command("enqueue", "says", "--params", "-", "--json")
-        said = subprocess.run(command, cwd=texts.folder, env=texts.environment(), stdin=params, capture_output=True, timeout=50, check=True)
+        said = subprocess.run(
+            command, cwd=texts.folder, env=texts.environment(), stdin=params, capture_output=True, timeout=patient(50), check=True
+        )
     assert json.loads(said.stdout)["params"] == {"text": "仕事"}

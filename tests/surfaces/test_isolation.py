@@ -18,6 +18,7 @@ from rota.engine import checkup
 from rota.engine.explain import Explanation
 from rota.errors import RotaError
 from rota.surfaces.python.results import Log
+from tests.support.proof import size
 from tests.surfaces.shared_store import HOME, MANAGERS, ORGANIZATIONS, PEOPLE, TEMPLATES, Person, SharedStore, fill, person, schedule_names
 
 OF_THE_PROGRAM = {"close", "job", "on_not_run"}
@@ -221,7 +222,10 @@ def quick(monkeypatch):
 everybody = st.one_of(st.sampled_from(PEOPLE), st.sampled_from(PEOPLE), st.sampled_from(MANAGERS))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@pytest.mark.prove
+@settings(
+    max_examples=size(15, prove=1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data(), seed=st.integers(2, 10**6), as_value=st.booleans())
 def test_whoever_does_whatever_touches_and_learns_nothing_of_another_organization(shared, tmp_path, data, seed, as_value):
     store = shared.copy(tmp_path / f"{seed}.db", seed)
@@ -277,7 +281,7 @@ def test_no_method_touches_or_tells_what_is_of_another_organization(shared, tmp_
     store = shared.copy(tmp_path / "one.db", 4711)
     pool = Pool(store, who.organization)
 
-    @settings(max_examples=30, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=size(12, prove=200), deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(arguments=pool.arguments(name))
     def go(arguments):
         check(store, who, name, arguments, as_value=False)

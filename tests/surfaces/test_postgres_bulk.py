@@ -13,6 +13,7 @@ import pytest
 
 from rota import NewJob, Rota, Settings
 from rota.errors import IllegalMove, InvalidParams, QueueFull, RotaError, StoreUnavailable, TransactionMisuse
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 SMALL = Settings(bulk_chunk=10, bulk_sessions=3, busy_timeout=20)
@@ -309,7 +310,7 @@ def test_a_handler_may_call_while_its_worker_turns_on_the_same_pool(shop, databa
 
     shop.start(concurrency=4)
     jobs = [shop.enqueue("plan", {"orders": 100}) for _ in range(4)]
-    assert [shop.wait(job.id, timeout=20).result for job in jobs] == [100] * 4
+    assert [shop.wait(job.id, timeout=patient(20)).result for job in jobs] == [100] * 4
     eventually(lambda: shop.stats().by_status["COMPLETED"] == 405, what="all are done")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.pace import patient
 from tests.support.postgres import free_port, make_server
 from tests.support.waiting import eventually
 from tests.surfaces.cli_support import Cli
@@ -170,7 +171,7 @@ def test_a_worker_and_its_handlers_keep_the_password_to_themselves(cli, server, 
     server.start()
     eventually(lambda: cli("stats").exit_code == 0, within=20)
     worker.terminate()
-    rest = worker.communicate(timeout=40)[0]
+    rest = worker.communicate(timeout=patient(40))[0]
     quiet(rest, "".join(SAID))
     assert shown(server) in "".join(SAID) + rest
 

@@ -14,6 +14,7 @@ from rota.stores.postgres.connection import Db
 from rota.stores.postgres.copying import PostgresDepot
 from rota.stores.postgres.guest import Lent
 from tests.support.callers import Psycopg, PsycopgAsync, shipped
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 IMPATIENT = Settings(busy_timeout=2.0)
@@ -53,20 +54,20 @@ def test_a_worker_sees_the_job_after_the_commit_and_not_before(kind, shop):
     with closing(kind()) as caller, shop.running(concurrency=2):
         job = caller.enqueue(shop, "ship", {"order": 1})
         other = shop.enqueue("ship", {"order": 2})
-        assert shop.wait(other.id, timeout=20).result == 2
+        assert shop.wait(other.id, timeout=patient(20)).result == 2
         with pytest.raises(NotFound):
             shop.get(job.id)
         caller.commit()
-        assert shop.wait(job.id, timeout=20).result == 1
+        assert shop.wait(job.id, timeout=patient(20)).result == 1
 
 
 @pytest.mark.parametrize("settings", [Settings(busy_timeout=2.0, poll=0.05, poll_hinted=30.0)])
 def test_the_hint_goes_with_the_callers_commit(shop):
     with closing(Psycopg()) as caller, shop.running(concurrency=1):
-        assert shop.wait(shop.enqueue("ship", {"order": 2}).id, timeout=20).result == 2
+        assert shop.wait(shop.enqueue("ship", {"order": 2}).id, timeout=patient(20)).result == 2
         job = caller.enqueue(shop, "ship", {"order": 1})
         caller.commit()
-        assert shop.wait(job.id, timeout=10).result == 1
+        assert shop.wait(job.id, timeout=patient(10)).result == 1
 
 
 def use(shop):
@@ -81,7 +82,7 @@ def use(shop):
     shop.set_template("once", max_running=3)
     shop.recover()
     eventually(lambda: shop.find(schedule="often", status="COMPLETED"), what="a due time has run")
-    result = shop.wait(child.id, timeout=20).result
+    result = shop.wait(child.id, timeout=patient(20)).result
     shop.purge(older_than=0)
     return result
 
@@ -89,7 +90,7 @@ def use(shop):
 @pytest.mark.parametrize("settings", [IMPATIENT])
 def test_everything_goes_on_while_transactions_with_jobs_are_open(shop, pool):
     with shop.running(concurrency=2), guests(shop):
-        assert pool.submit(use, shop).result(30) == 30
+        assert pool.submit(use, shop).result(patient(30)) == 30
 
 
 @pytest.mark.parametrize("settings", [IMPATIENT])
@@ -109,7 +110,7 @@ def test_who_wants_a_key_that_a_guest_has_in_hand_waits_for_its_end(caller, shop
     asked = pool.submit(shop.enqueue, "ship", {"order": 1}, unique_key="k")
     eventually(lambda: waits(database, "transactionid"), what="the other waits")
     getattr(caller, end)()
-    found = asked.result(20)
+    found = asked.result(patient(20))
     assert (found.id == first.id, found.existing) == ((True, True) if end == "commit" else (False, False))
 
 
@@ -120,7 +121,7 @@ def test_of_two_guests_with_one_key_the_second_waits_for_the_first(caller, shop,
         asked = pool.submit(other.enqueue, shop, "ship", {"order": 1}, unique_key="k")
         eventually(lambda: waits(database, "transactionid"), what="the other waits")
         getattr(caller, end)()
-        found = asked.result(20)
+        found = asked.result(patient(20))
         other.commit()
     assert (found.id == first.id, found.existing) == ((True, True) if end == "commit" else (False, False))
     assert len(shop.find(status="QUEUED")) == 1
@@ -145,7 +146,7 @@ def test_a_job_with_parents_has_the_store_to_itself_until_the_commit(caller, sho
     asked = pool.submit(shop.enqueue, "ship", {"order": 3})
     eventually(lambda: waits(database, "advisory"), what="the other waits")
     caller.commit()
-    assert asked.result(20)
+    assert asked.result(patient(20))
 
 
 def test_of_two_callers_who_wait_for_each_other_one_is_told_and_keeps_its_transaction(caller, shop, pool, database):
@@ -162,7 +163,7 @@ def test_of_two_callers_who_wait_for_each_other_one_is_told_and_keeps_its_transa
             caller.enqueue(shop, "ship", {"order": 3}, depends_on=[parent])
         assert caller.execute("SELECT id FROM orders") == [{"id": 1}]
         caller.rollback()
-        theirs.result(20)
+        theirs.result(patient(20))
         other.commit()
     assert len(shop.find(status="PENDING")) == 1
 
@@ -179,7 +180,7 @@ def test_a_template_is_not_deleted_while_a_guest_may_have_jobs_of_it(caller, sho
     eventually(lambda: waits(database, "advisory"), what="the other waits")
     caller.commit()
     with pytest.raises(TemplateInUse):
-        asked.result(20)
+        asked.result(patient(20))
 
 
 def test_a_store_is_not_copied_while_a_guest_may_have_jobs_in_it(caller, shop, pool, database, settings):
@@ -191,4 +192,4 @@ def test_a_store_is_not_copied_while_a_guest_may_have_jobs_in_it(caller, shop, p
     copied = pool.submit(hold)
     eventually(lambda: waits(database, "advisory"), what="the copy waits")
     caller.commit()
-    assert copied.result(20) == [1]
+    assert copied.result(patient(20)) == [1]

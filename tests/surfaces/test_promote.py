@@ -26,6 +26,7 @@ from rota.errors import (
 from rota.model.states import Status
 from rota.stores.relational.tables import TABLES
 from tests.stores.desk import ANNA
+from tests.support.pace import patient
 from tests.support.postgres import shared_server
 from tests.support.waiting import eventually
 from tests.support.whole import LONG, ODD, content, fill, neutral, schema
@@ -523,7 +524,7 @@ def test_who_enqueues_while_a_store_is_moved_waits_and_is_told(small, database):
             assert late.is_alive()
 
     done = plain(small).promote(database, progress=begin)
-    late.join(20)
+    late.join(patient(20))
     assert isinstance(outcome[0], StoreMoved)
     assert done.tables["jobs"].rows == 4
     program.close()
@@ -721,6 +722,6 @@ def test_on_a_terminal_there_is_a_bar(cli, small, database):
             break
         shown += part
     os.close(ours)
-    assert done.wait(30) == 0
+    assert done.wait(patient(30)) == 0
     done.stdout.close()
     assert "━".encode() in shown

@@ -18,6 +18,8 @@ from rota.model.gate import LOCAL
 from rota.model.schedules import Fate, lattice_of
 from rota.model.values import instant, moment
 from rota.testing import Kit
+from tests.support.pace import patient
+from tests.support.proof import size
 
 NIGHT = datetime(2026, 3, 28, 12, tzinfo=UTC)
 """The noon before Berlin's clock goes from UTC+1 to UTC+2."""
@@ -159,7 +161,7 @@ def test_a_forecast_is_cut_at_the_setting_and_fast():
         assert (len(found), found.cut, found[-1].due_at) == (5000, True, NIGHT + timedelta(minutes=50))
         assert found.density == [(NIGHT, 5000)]
         # A walk over all of it would take hours.
-        assert took < 10
+        assert took < patient(10)
 
 
 def test_density_counts_what_runs_by_the_hour(kit: Kit):
@@ -258,7 +260,8 @@ def worlds(draw: st.DrawFn) -> tuple[datetime, list[date], list[dict[str, Any]],
     return at, days, schedules, before, begins, length
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.prove
+@settings(max_examples=size(15, prove=500), deadline=None)
 @given(worlds())
 def test_a_forecast_is_what_a_clock_that_goes_on_really_fires(world):
     at, days, schedules, before, begins, length = world

@@ -12,6 +12,7 @@ from rota import Context, PermanentError, Rota, Settings
 from rota.model.gate import Actor, Role
 from rota.model.overview import Level, Why
 from tests.support.clock import ManualClock
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 ADA, BOB, EVE = Actor("ada", "acme", Role.ADMIN), Actor("bob", "acme", Role.USER), Actor("eve", "beta", Role.ADMIN)
@@ -152,12 +153,12 @@ def test_what_runs_is_told_with_its_progress_and_how_long_it_usually_takes(live:
         if wait:
             ctx.progress(40, "four of ten")
             begun.set()
-            go.wait(20)
+            go.wait(patient(20))
 
     live.start()
     live.wait(live.enqueue("slow").id, 10)
     job = live.enqueue("slow", {"wait": True})
-    assert begun.wait(10)
+    assert begun.wait(patient(10))
     try:
         current = eventually(lambda: next((each for each in live.overview().running.jobs if each.progress == 40), None))
         assert (current.id, current.message, current.attempt, current.timeout_s) == (job.id, "four of ten", 1, 300.0)

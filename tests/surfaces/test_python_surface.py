@@ -21,6 +21,7 @@ from rota.errors import (
     UnknownTemplate,
     WaitTimeout,
 )
+from tests.support.pace import patient
 
 
 @pytest.fixture
@@ -214,7 +215,7 @@ def test_asyncio_programs_enqueue_and_wait_without_blocking(live: Rota):
 
     async def program() -> list[object]:
         jobs = await asyncio.gather(*(live.aenqueue("add", {"a": n, "b": 1}) for n in range(5)))
-        runs = [await live.await_end(job.id, timeout=20) for job in jobs]
+        runs = [await live.await_end(job.id, timeout=patient(20)) for job in jobs]
         return [run.result for run in runs if run]
 
     with live.running():
@@ -269,9 +270,9 @@ def test_the_reason_of_a_cancel_is_kept_also_for_a_running_job(live: Rota):
 
     with live.running():
         job = live.enqueue("patient")
-        assert started.wait(10)
+        assert started.wait(patient(10))
         live.cancel(job.id, reason="wrong month", actor="ada")
-        live.wait(job.id, timeout=20)
+        live.wait(job.id, timeout=patient(20))
     ended = live.get(job.id)
     assert (ended.status, ended.reason, ended.ended_by) == (Status.CANCELLED, "wrong month", "ada")
     assert "asked to stop" in live.log(job.id)
@@ -293,7 +294,7 @@ def test_direct_execution_without_worker_and_handler_is_refused_at_once(echo: Ro
     echo.enqueue("echo")
     stranger = Rota(tmp_path / "rota.db")
     with pytest.raises(ResourceBusy, match="no handler for 'echo'"):
-        stranger.direct("echo", timeout=30)
+        stranger.direct("echo", timeout=patient(30))
     stranger.close()
 
 

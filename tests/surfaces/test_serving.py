@@ -19,6 +19,7 @@ from starlette.responses import StreamingResponse
 from rota import Rota, Settings
 from rota.errors import InvalidOption, Refused
 from rota.surfaces.http.serving import Address, Server
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 HEALTH = "/api/v1/health"
@@ -35,7 +36,7 @@ def serving(rota: Rota, host: str = "127.0.0.1") -> Iterator[Server]:
 
 
 def ask(server: Server, path: str = HEALTH, host: str = "127.0.0.1", **headers: str) -> tuple[int, dict]:
-    connection = http.client.HTTPConnection(host, server.address.port, timeout=10)
+    connection = http.client.HTTPConnection(host, server.address.port, timeout=patient(10))
     with closing(connection):
         connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         answer = connection.getresponse()
@@ -43,7 +44,7 @@ def ask(server: Server, path: str = HEALTH, host: str = "127.0.0.1", **headers: 
 
 
 def raw(server: Server) -> socket.socket:
-    made = socket.create_connection(("127.0.0.1", server.address.port), timeout=10)
+    made = socket.create_connection(("127.0.0.1", server.address.port), timeout=patient(10))
     made.settimeout(10)
     return made
 
@@ -151,7 +152,7 @@ def test_a_client_that_does_not_finish_its_request_is_cut_off(live, begun):
         slow.sendall(begun)
         while slow.recv(65536):
             pass
-        assert 0.5 < time.monotonic() - start < 9
+        assert 0.5 < time.monotonic() - start < patient(9)
 
 
 @pytest.mark.parametrize("settings", [Settings(http_patience=1)])
@@ -169,7 +170,7 @@ def test_a_body_that_trickles_is_answered_before_it_is_whole(live):
 def test_beyond_so_many_connections_others_are_told_to_come_back(live):
     with serving(live) as server:
         held = [raw(server) for _ in range(3)]
-        connection = http.client.HTTPConnection("127.0.0.1", server.address.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", server.address.port, timeout=patient(10))
         with closing(connection):
             connection.request("GET", HEALTH)
             assert connection.getresponse().status == 503
@@ -215,7 +216,7 @@ def test_a_server_stops_in_time_whoever_is_still_there(live, kind):
             assert client.recv(65536)
         start = time.monotonic()
         server.stop(grace_s=1)
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < patient(3)
         assert not server.running
 
 
@@ -225,17 +226,17 @@ def test_a_request_that_is_under_way_is_answered_before_the_server_is_gone(live)
     @server._app.get("/slow")
     def slow() -> dict[str, str]:
         inside.set()
-        go.wait(10)
+        go.wait(patient(10))
         return {"status": "done"}
 
     server.start()
     said = []
     asking = threading.Thread(target=lambda: said.append(ask(server, "/slow")))
     asking.start()
-    assert inside.wait(10)
+    assert inside.wait(patient(10))
     stopping = threading.Thread(target=server.stop, kwargs={"grace_s": 10})
     stopping.start()
-    assert server._app.state.closing.wait(10)
+    assert server._app.state.closing.wait(patient(10))
     go.set()
     stopping.join()
     asking.join()
@@ -248,7 +249,7 @@ def test_a_request_that_never_ends_is_left_behind(live, caplog, kind):
 
     def stuck() -> dict[str, str]:
         inside.set()
-        go.wait(30)
+        go.wait(patient(30))
         return {}
 
     async def worse() -> dict[str, str]:
@@ -258,14 +259,14 @@ def test_a_request_that_never_ends_is_left_behind(live, caplog, kind):
     server.start()
     with raw(server) as client:
         client.sendall(b"GET /stuck HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert inside.wait(10)
+        assert inside.wait(patient(10))
         start = time.monotonic()
         server.stop(grace_s=0.5)
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < patient(5)
     assert ("left behind" in caplog.text) is (kind == "the server's")
     assert "Traceback" not in caplog.text
     go.set()
-    server._thread.join(10)
+    server._thread.join(patient(10))
     assert not server.running
 
 
@@ -274,5 +275,5 @@ def test_a_request_that_never_ends_is_left_behind(live, caplog, kind):
 
 def test_the_server_is_imported_only_when_it_is_needed():
     look = "import sys, rota, rota.surfaces.cli.app; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=patient(30), check=True)
     assert {"fastapi", "starlette", "uvicorn", "jinja2", "httpx2"}.isdisjoint(done.stdout.split())

@@ -15,6 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from rota import PermanentError, Rota, Settings, compose
 from rota.errors import InvalidOption
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 _exporter = InMemorySpanExporter()
@@ -180,7 +181,7 @@ rota.enqueue("ask")
 rota.turn()
 print([name for name in sys.modules if name.startswith("opentelemetry")])
 """
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50).stdout == "[]\n"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=patient(50)).stdout == "[]\n"
 
 
 def test_without_opentelemetry_the_setting_is_refused_with_a_remedy(monkeypatch):

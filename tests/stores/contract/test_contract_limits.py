@@ -22,6 +22,7 @@ from rota.model.values import SECOND
 from rota.ports.turns import Counting, Starts
 from tests.stores.desk import ANNA, Desk, inside
 from tests.stores.makers import SqliteMaker
+from tests.support.proof import size
 
 TYPES = ("t", "u")
 
@@ -644,7 +645,10 @@ class LimitsMachine(RuleBasedStateMachine):
             act(queued[pick % len(queued)])
 
 
-TestLimitsMachine = LimitsMachine.TestCase
+TestLimitsMachine = pytest.mark.prove(LimitsMachine.TestCase)
 TestLimitsMachine.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=size(25, prove=1000),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

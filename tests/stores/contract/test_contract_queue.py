@@ -14,6 +14,7 @@ from rota.model.values import SECOND, instant
 from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged
 from tests.stores.desk import ANNA, START, Desk, inside
+from tests.support.proof import size
 from tests.support.waiting import eventually
 
 
@@ -456,7 +457,8 @@ def test_a_full_queue_does_not_refuse_a_repeated_call(desk, maker):
     assert [each.existing for each in desk.put(*rows)] == [True, True]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.prove
+@settings(max_examples=size(20, prove=1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(
         st.text(max_size=8),

@@ -10,6 +10,7 @@ from rota import NewJob, Rota, Settings, Status
 from rota.errors import DuplicateJob, InvalidOption, RateLimited, StoreUnusable
 from rota.stores.postgres.expected import expected
 from rota.stores.postgres.grants import KINDS, PRIVATE, statements, wanted
+from tests.support.pace import patient
 from tests.support.postgres import shared_server
 from tests.support.waiting import eventually
 
@@ -93,12 +94,12 @@ def test_a_worker_works_with_its_rights_alone(as_role):
     register(rota)
     with rota.running(concurrency=2):
         plain = rota.enqueue("echo", {"text": "a"})
-        assert rota.wait(plain.id, timeout=20).result == "a"
+        assert rota.wait(plain.id, timeout=patient(20)).result == "a"
         bad = rota.enqueue("fails")
-        rota.wait(bad.id, timeout=20)
+        rota.wait(bad.id, timeout=patient(20))
         assert [job.status for job in rota.chain(bad.id)] == [Status.FAILED, Status.DEAD_LETTER]
         child = rota.enqueue("echo", {"text": "c"}, depends_on=[rota.enqueue("limited").id])
-        assert rota.wait(child.id, timeout=20).result == "c"
+        assert rota.wait(child.id, timeout=patient(20)).result == "c"
         group = rota.group([("echo", {}), ("echo", {})])
         eventually(lambda: rota.get_group(group.id).status == "COMPLETED")
         assert rota.direct("echo", {"text": "d"}).result == "d"

@@ -9,6 +9,7 @@ import pytest
 
 from rota.errors import StoreBusy, StoreError
 from rota.stores.postgres.pool import Loan, Pool
+from tests.support.pace import patient
 
 
 @pytest.fixture
@@ -103,4 +104,4 @@ def test_one_who_waits_for_a_pool_that_is_closed_is_told_so(make_pool):
                 pass
             pool.close()
         with pytest.raises(StoreError, match="closed"):
-            waits.result(10)
+            waits.result(patient(10))

@@ -15,6 +15,7 @@ from rota.errors import InvalidOption, StoreBusy, StoreUnavailable, StoreUnusabl
 from rota.model.settings import Settings
 from rota.stores.postgres import PostgresStore, connection, expected
 from rota.stores.postgres.address import address
+from tests.support.pace import patient
 from tests.support.postgres import free_port, make_server, shared_server
 
 SECRET = "hush-7f3a"
@@ -138,7 +139,7 @@ def listener(reply):
         def answer():
             with door.accept()[0] as guest:
                 if reply is None:
-                    over.wait(30)
+                    over.wait(patient(30))
                 else:
                     guest.recv(100)
                     guest.sendall(reply)

@@ -8,6 +8,7 @@ from rota.errors import StoreError
 from rota.model.settings import Settings
 from rota.stores.sqlite import SqliteStore
 from tests.stores.desk import Desk
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 
@@ -20,11 +21,11 @@ class Beside:
         self._work = work
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        assert self.inside.wait(10)
+        assert self.inside.wait(patient(10))
 
     def pause(self, *_):
         self.inside.set()
-        self.gate.wait(10)
+        self.gate.wait(patient(10))
 
     def _run(self):
         try:
@@ -34,7 +35,7 @@ class Beside:
 
     def ends(self):
         self.gate.set()
-        self._thread.join(10)
+        self._thread.join(patient(10))
         assert not self._thread.is_alive()
         return self.outcome
 
@@ -59,7 +60,7 @@ def test_closing_lets_what_is_being_written_end_and_refuses_what_comes_after(des
     closing.start()
     eventually(lambda: store._writer._ended, what="the end")
     assert beside.ends() == [row.job_id]
-    closing.join(10)
+    closing.join(patient(10))
     assert isinstance(behind.ends(), StoreError)
     assert [job for (job,) in raw.execute("SELECT lower(hex(job_id)) FROM jobs")] == [row.job_id]
     assert not store._writer._connected

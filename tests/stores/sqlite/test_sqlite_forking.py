@@ -7,6 +7,7 @@ import threading
 from contextlib import contextmanager
 
 from rota.stores.sqlite import forking
+from tests.support.pace import patient
 
 FORKED_BESIDE_A_CALLER = """
 import os, signal, sys, threading
@@ -24,7 +25,7 @@ inside, gate = threading.Event(), threading.Event()
 def hold():
     with store.transaction():
         inside.set()
-        gate.wait(20)
+        gate.wait(50)
 
 def line_up():
     eventually(lambda: len(store._writer._waiting) == 1, what="the thread that forks")
@@ -39,7 +40,7 @@ inside.wait()
 threads[1].start()
 child = os.fork()
 if not child:
-    signal.alarm(10)
+    signal.alarm(50)
     store.enqueue([rows[1]], now=desk.now)
     # A program that becomes a daemon forks twice.
     grandchild = os.fork()
@@ -58,7 +59,12 @@ print(status, len(desk.order()))
 def test_a_child_does_not_wait_for_callers_that_stayed_with_its_parent(path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), "PYTHONWARNINGS": "ignore"}
     program = subprocess.run(
-        [sys.executable, "-c", FORKED_BESIDE_A_CALLER, str(path)], capture_output=True, text=True, timeout=40, env=environment, check=False
+        [sys.executable, "-c", FORKED_BESIDE_A_CALLER, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=patient(50),
+        env=environment,
+        check=False,
     )
     assert program.stdout.split() == ["0", "3"], program.stderr
 
@@ -77,7 +83,7 @@ class Slow:
             holder = threading.get_ident()
             yield
         self.let_go.append(holder == threading.get_ident())
-        self.others_turn.wait(10)
+        self.others_turn.wait(patient(10))
 
 
 def test_threads_that_fork_at_the_same_time_each_let_go_of_what_they_held():
@@ -92,17 +98,17 @@ def test_threads_that_fork_at_the_same_time_each_let_go_of_what_they_held():
         second_may_end.set()
 
     def second():
-        first_holds.wait(10)
+        first_holds.wait(patient(10))
         forking._before()
         slow.others_turn.set()
-        second_may_end.wait(10)
+        second_may_end.wait(patient(10))
         forking._after()
 
     threads = [threading.Thread(target=each) for each in (first, second)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(patient(20))
         assert not thread.is_alive()
     assert slow.let_go == [True, True]
     assert not slow.lock.locked()

@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 
 from rota.errors import StoreUnavailable
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 
@@ -105,7 +106,7 @@ class Line:
                 caller.start()
                 eventually(lambda caller=caller: self.is_in_line(caller) or not caller.is_alive(), what="another caller in line")
         for caller in callers:
-            caller.join(10)
+            caller.join(patient(10))
             assert not caller.is_alive(), "a caller waits for one who has gone"
 
     def is_in_line(self, caller):

@@ -16,6 +16,8 @@ from rota.model.settings import Settings
 from rota.stores.sqlite import SqliteStore, migrate
 from rota.stores.sqlite.connection import NETWORK_FILE_SYSTEMS, check_path
 from tests.stores.desk import Desk
+from tests.support.pace import patient
+from tests.support.schema import migrated
 
 
 def opened(path):
@@ -72,13 +74,13 @@ def test_migrating_twice_is_migrating_once(path):
 
 
 def test_migrations_are_numbered_without_gap_from_one():
-    numbers = sorted(migrate._migrations())
+    numbers = sorted(migrate.migrations())
     assert numbers == list(range(1, len(numbers) + 1))
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(path, monkeypatch):
-    real = migrate._migrations()
-    monkeypatch.setattr(migrate, "_migrations", lambda: real | {len(real) + 1: "CREATE TABLE half (x); CREATE TABLE half (x);"})
+    real = migrate.migrations()
+    monkeypatch.setattr(migrate, "migrations", lambda: real | {len(real) + 1: "CREATE TABLE half (x); CREATE TABLE half (x);"})
     with pytest.raises(StoreError):
         opened(path)
     raw = apsw.Connection(str(path))
@@ -132,7 +134,7 @@ def test_processes_that_migrate_at_once_make_one_schema(path):
         subprocess.Popen([sys.executable, "-c", MIGRATE, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    ends = [(child.communicate(timeout=50), child.returncode) for child in children]
+    ends = [(child.communicate(timeout=patient(50)), child.returncode) for child in children]
     assert [(out.strip(), code) for (out, _), code in ends] == [("0", 0)] * 3, ends
     raw = apsw.Connection(str(path))
     assert list(raw.execute("SELECT count(*) FROM organizations")) == [(1,)]
@@ -269,15 +271,14 @@ def test_a_rota_whose_store_was_refused_can_be_used_once_it_is_mended(path):
 
 
 @pytest.fixture
-def before_schedules(path, monkeypatch):
+def before_schedules(path):
     """A file of schema 2, as it was before schedules fired, with jobs that wait for each other."""
-    real = migrate._migrations()
-    monkeypatch.setattr(migrate, "_migrations", lambda: {number: text for number, text in real.items() if number <= 2})
-    desk = Desk(opened(path))
     raw = apsw.Connection(str(path))
+    migrated(raw, 2)
     # Turns look for webhooks, which there were none of.
     raw.execute("CREATE TABLE endpoints (organization_id, root_id, state, dropped_at)")
     raw.execute("CREATE INDEX endpoints_open ON endpoints (organization_id, root_id) WHERE state = 'ENABLED' AND dropped_at IS NULL")
+    desk = Desk(SqliteStore(path, Settings()))
     parent = desk.add()
     child = desk.add("child", depends_on=(parent,))
     met = desk.add("met")
@@ -289,7 +290,6 @@ def before_schedules(path, monkeypatch):
     raw.execute("DROP TABLE endpoints")
     raw.close()
     desk.store.close()
-    monkeypatch.undo()
     return before, parent, child, group
 
 

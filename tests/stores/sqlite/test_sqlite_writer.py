@@ -13,6 +13,7 @@ from rota.errors import IllegalMove, StoreBusy, StoreError, TransactionMisuse
 from rota.model.settings import Settings
 from rota.stores.sqlite import SqliteStore
 from tests.stores.desk import Desk
+from tests.support.pace import patient
 
 
 def together(count, work):
@@ -30,7 +31,7 @@ def together(count, work):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(patient(30))
     assert not any(thread.is_alive() for thread in threads)
     return out
 
@@ -42,11 +43,11 @@ def held_writer(store):
     def hold():
         with store.transaction():
             inside.set()
-            gate.wait(30)
+            gate.wait(patient(30))
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert inside.wait(10)
+    assert inside.wait(patient(10))
     return gate, thread
 
 
@@ -68,9 +69,9 @@ def test_callers_that_wait_are_written_in_one_commit(desk, store, monkeypatch):
         caller.start()
     waiting(store, 8)
     gate.set()
-    thread.join(10)
+    thread.join(patient(10))
     for caller in callers:
-        caller.join(10)
+        caller.join(patient(10))
     assert sorted(out) == sorted(row.job_id for row in rows)
     assert len(desk.order()) == 8
     # one for the transaction that was held, one for the eight who waited
@@ -96,7 +97,7 @@ def test_one_callers_violation_does_not_undo_anothers(desk, store):
         waiting(store, index + 1)
     gate.set()
     for caller in (thread, *callers):
-        caller.join(10)
+        caller.join(patient(10))
     assert all(outcomes[row.job_id] == row.job_id for row in good)
     assert all(isinstance(outcomes[row.job_id], IllegalMove) for row in bad)
     assert desk.order() == [row.job_id for row in good]
@@ -151,7 +152,7 @@ def test_a_transaction_shares_its_commit_with_nobody(desk, store):
         waiting(store, index + 1)
     gate.set()
     for caller in (thread, *callers):
-        caller.join(10)
+        caller.join(patient(10))
     assert isinstance(outcomes["tx"], ZeroDivisionError)
     assert desk.order() == [row.job_id] == [outcomes["put"]]
 
@@ -172,7 +173,7 @@ def test_transactions_and_enqueues_in_one_line_all_get_their_turn(desk, store, f
         waiting(store, index + 1)
     gate.set()
     for caller in (thread, *callers):
-        caller.join(20)
+        caller.join(patient(20))
         assert not caller.is_alive()
     assert sorted(desk.order()) == sorted(row.job_id for row in rows)
     desk.put(desk.row())
@@ -199,7 +200,7 @@ def test_another_thread_is_not_held_to_be_inside_the_transaction(desk, store):
         caller = threading.Thread(target=desk.put, args=(row,))
         caller.start()
         waiting(store, 1)
-    caller.join(10)
+    caller.join(patient(10))
     assert desk.order() == [row.job_id]
 
 
@@ -290,7 +291,7 @@ def test_a_lock_that_is_let_go_in_time_only_delays(path, store, desk):
     caller = threading.Thread(target=desk.put, args=(desk.row(),))
     caller.start()
     other.execute("COMMIT")
-    caller.join(10)
+    caller.join(patient(10))
     other.close()
     assert len(desk.order()) == 1
 
@@ -320,7 +321,7 @@ inside, gate = threading.Event(), threading.Event()
 def hold():
     with store.transaction():
         inside.set()
-        gate.wait(20)
+        gate.wait(patient(20))
 
 holder = threading.Thread(target=hold, daemon=True)
 holder.start()
@@ -343,7 +344,7 @@ holder.join()
 done = []
 after = threading.Thread(target=lambda: done.append(desk.put(desk.row())), daemon=True)
 after.start()
-after.join(5)
+after.join(50)
 print("goes on" if done else "stuck", flush=True)
 """
 
@@ -351,7 +352,7 @@ print("goes on" if done else "stuck", flush=True)
 def test_a_caller_interrupted_while_it_waits_does_not_stop_the_others(path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     child = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, str(path)], capture_output=True, text=True, timeout=40, env=environment, check=False
+        [sys.executable, "-c", INTERRUPTED, str(path)], capture_output=True, text=True, timeout=patient(50), env=environment, check=False
     )
     assert child.stdout.split("\n")[:2] == ["interrupted", "goes on"], child.stderr
     assert signal.SIGALRM

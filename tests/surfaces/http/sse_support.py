@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from rota import Rota
 from rota.surfaces.http.serving import Address, Server
+from tests.support.pace import patient
 
 API = "/api/v1"
 
@@ -28,7 +29,7 @@ class Ear:
     """One open stream."""
 
     def __init__(self, port: int, path: str, secret: str, *, room: int | None = None, **headers: str) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patient(10))
         if room is not None:
             self._connection.sock = socket.socket()
             self._connection.sock.settimeout(10)
@@ -62,7 +63,7 @@ class Ear:
 
     def until(self, *types: str, within: float = 10.0) -> Told:
         """Return the next event of one of these types."""
-        end = time.monotonic() + within
+        end = time.monotonic() + patient(within)
         while time.monotonic() < end:
             told = self.next()
             assert told is not None, f"the stream ended: {self.comments}"

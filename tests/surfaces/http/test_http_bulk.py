@@ -18,6 +18,7 @@ from rota import Rota, Settings
 from rota.surfaces.http.api import bulk
 from rota.surfaces.http.api.concurrency import Request
 from rota.surfaces.http.serving import Address, Server
+from tests.support.pace import patient
 from tests.surfaces.http.api_support import API, Caller, Callers, callers, code_of
 
 __all__ = ["callers"]
@@ -107,7 +108,7 @@ def test_a_long_stream_is_taken_in_as_it_comes(tmp_path):
     token = rota.create_token("t", permits=["submit"]).secret
     line = b'{"name": "noop", "params": {"text": "x"}}\n'
     with serving(rota) as port:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patient(20))
         connection.putrequest("POST", f"{API}/jobs/bulk")
         for name, value in {"Authorization": f"Bearer {token}", "Transfer-Encoding": "chunked", **LINES}.items():
             connection.putheader(name, value)
@@ -128,7 +129,7 @@ def test_a_long_stream_is_taken_in_as_it_comes(tmp_path):
 
 
 def wait_for(rota: Rota, count: int) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + patient(10)
     while sum(rota.stats().by_status.values()) < count:
         assert time.monotonic() < end, f"{count} jobs did not come"
         time.sleep(0.01)
@@ -148,7 +149,7 @@ def test_a_client_that_goes_in_the_middle_leaves_whole_lines_only(tmp_path):
     rota.job(lambda text="": None, name="noop")
     token = rota.create_token("t", permits=["submit"]).secret
     with serving(rota) as port:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patient(20))
         connection.putrequest("POST", f"{API}/jobs/bulk")
         for name, value in {"Authorization": f"Bearer {token}", "Content-Length": "1000000", **LINES}.items():
             connection.putheader(name, value)
@@ -320,7 +321,7 @@ def test_a_direct_execution_that_takes_long_goes_on_under_its_id(tmp_path):
 
     @rota.job
     def slow() -> str:
-        go.wait(10)
+        go.wait(patient(10))
         return "at last"
 
     try:

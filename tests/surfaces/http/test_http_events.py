@@ -13,6 +13,7 @@ import pytest
 
 from rota import Rota, Settings
 from rota.model.gate import Role
+from tests.support.pace import patient
 from tests.support.postgres import fresh_database
 from tests.support.waiting import eventually
 from tests.surfaces.http.api_support import API
@@ -83,7 +84,7 @@ def test_many_who_come_back_at_once_keep_nobody_else_waiting(door, monkeypatch):
 
     def slow(**asked):
         begun.append(asked)
-        told.wait(20)
+        told.wait(patient(20))
         return listen(**asked)
 
     monkeypatch.setattr(door.rota, "listen", slow)
@@ -93,7 +94,7 @@ def test_many_who_come_back_at_once_keep_nobody_else_waiting(door, monkeypatch):
         for _ in range(60):
             open_.enter_context(socket.create_connection(("127.0.0.1", door.port))).sendall(head.encode())
         eventually(lambda: begun)
-        asking = open_.enter_context(closing(http.client.HTTPConnection("127.0.0.1", door.port, timeout=5)))
+        asking = open_.enter_context(closing(http.client.HTTPConnection("127.0.0.1", door.port, timeout=patient(5))))
         for _ in range(20):
             asking.request("GET", f"{API}/ready")
             assert asking.getresponse().read() == b'{"status":"ok"}'
@@ -258,7 +259,7 @@ def test_streams_end_with_the_server_and_within_its_grace(live):
             ear.until("counts")
         begun = time.monotonic()
         door.server.stop(grace_s=5.0)
-        assert time.monotonic() - begun < 3.0
+        assert time.monotonic() - begun < patient(3)
         for ear in ears:
             ear.rest()
             assert "going away" in ear.comments[-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -14,9 +13,11 @@ from hypothesis import strategies as st
 from rota import Rota, Settings
 from rota.surfaces.http import make_app
 from tests.stores.makers import PostgresMaker
+from tests.support.proof import size
 
 API = "/api/v1"
-EXAMPLES = int(os.environ.get("ROTA_TEST_EXAMPLES", "25"))
+EXAMPLES = size(12, prove=1000)
+pytestmark = pytest.mark.prove
 """For people who look for something: more."""
 QUICK = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -10,6 +10,7 @@ from rota.errors import PermissionDenied
 from rota.model.states import Status
 from rota.surfaces.cli.serving import Stopper
 from rota.surfaces.http import make_app
+from tests.support.pace import patient
 from tests.surfaces.http.api_support import Caller, Callers, callers, code_of
 
 __all__ = ["callers"]
@@ -101,7 +102,7 @@ def test_the_worker_of_the_process_that_serves_is_stopped_and_started(live: Rota
         job = live.enqueue("echo")
         assert live.get(job.id).status is Status.QUEUED
         assert [call.post("/scheduler/start").json()["here"] for _ in range(2)] == [True, True]
-        assert live.wait(job.id, timeout=20).result == "hi"
+        assert live.wait(job.id, timeout=patient(20)).result == "hi"
         live.add_user("ada")
         assert Caller(client, live.create_token("hers", user="ada").secret).get("/scheduler").json()["here"] is None
 

@@ -21,6 +21,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 
 from rota.surfaces.http import make_app
 from rota.surfaces.http.pages.rendering import NAV
+from tests.support.pace import patient
 from tests.support.pictures import shrink
 from tests.surfaces.http.pages_support import Day
 
@@ -62,7 +63,7 @@ class Served:
     def close(self) -> None:
         self._app.state.closing.set()
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(patient(10))
         self.day.close()
 
     def pages(self) -> dict[str, str]:

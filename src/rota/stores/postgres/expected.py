@@ -38,6 +38,11 @@ def migrations() -> dict[int, str]:
     return {int(file.name[:4]): file.read_text() for file in folder.iterdir() if file.name.endswith(".sql")}
 
 
+def schema() -> str:
+    """Return the statements that make a new store: what all migrations would leave, generated from them (`make schema`)."""
+    return files(__package__).joinpath("schema.sql").read_text()
+
+
 def expected() -> Expected:
     """Return what there is after all migrations."""
     return _after(tuple(text for _, text in sorted(migrations().items())))

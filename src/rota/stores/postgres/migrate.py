@@ -8,7 +8,7 @@ from psycopg import errors, pq
 from rota.errors import StoreUnusable
 from rota.stores.postgres.address import DOOR, MIGRATION, Address
 from rota.stores.postgres.connection import Db
-from rota.stores.postgres.expected import expected, latest, migrations
+from rota.stores.postgres.expected import expected, latest, migrations, schema
 
 OURS = {"meta", "job_facts", "job_live", "job_ends"}
 
@@ -25,15 +25,16 @@ class Rights(msgspec.Struct, frozen=True, array_like=True):
     """The tables are this role's, or those of a role that it belongs to."""
 
 
-def migrate(db: Db, where: Address) -> int:
-    """Apply the migrations that are missing, in one transaction. Return how many. Those who come second wait, and find nothing missing.
+def migrate(db: Db, where: Address) -> None:
+    """Bring the schema up to date in one transaction: a new store by the schema file, an earlier one by the migrations it lacks.
 
-    The door is shut meanwhile: no turn and no verb of another process is in the middle of anything.
+    Processes that come second wait, and find nothing missing. The door is shut for as long as it lasts: no turn and no verb of another
+    process is in the middle of anything.
     """
     rights = Rights(*db.rows("schema_rights", schema=where.schema)[0])
     current = version_of(db, where, rights)
     if current == latest():
-        return 0
+        return
     _refuse_without_rights(where, rights, current)
     try:
         db.execute("BEGIN; SELECT pg_advisory_xact_lock({}, {})".format(*where.key(MIGRATION)))
@@ -42,7 +43,7 @@ def migrate(db: Db, where: Address) -> int:
         rights = Rights(*db.rows("schema_rights", schema=where.schema)[0])
         if not rights.schema_exists:
             db.execute(f"CREATE SCHEMA {where.schema_quoted}")
-        missing = _apply_missing(db, where, rights)
+        _apply_missing(db, where, rights)
         db.execute("COMMIT")
     except BaseException as error:
         if db.raw.info.transaction_status != pq.TransactionStatus.UNKNOWN:
@@ -50,7 +51,6 @@ def migrate(db: Db, where: Address) -> int:
         if isinstance(error, errors.DuplicateTable | errors.DuplicateFunction | errors.DuplicateObject):
             raise _strange(where, str(error.diag.message_primary)) from error
         raise
-    return missing
 
 
 def version_of(db: Db, where: Address, rights: Rights) -> int:
@@ -76,13 +76,15 @@ def version_of(db: Db, where: Address, rights: Rights) -> int:
     return int(found)
 
 
-def _apply_missing(db: Db, where: Address, rights: Rights) -> int:
+def _apply_missing(db: Db, where: Address, rights: Rights) -> None:
     current = version_of(db, where, rights)
-    missing = [(number, text) for number, text in sorted(migrations().items()) if number > current]
-    for number, text in missing:
-        db.execute(text)
-        db.change("set_schema_version", version=number)
-    return len(missing)
+    if not current:
+        db.execute(schema())
+        current = db.value("schema_version")
+    for number, text in sorted(migrations().items()):
+        if number > current:
+            db.execute(text)
+            db.change("set_schema_version", version=number)
 
 
 def _refuse_without_rights(where: Address, rights: Rights, current: int) -> None:

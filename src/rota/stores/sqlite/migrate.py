@@ -14,7 +14,19 @@ OURS = ("meta", "jobs", "job_runs")
 
 def latest() -> int:
     """Return the schema version that this code knows."""
-    return max(_migrations())
+    return max(migrations())
+
+
+@cache
+def migrations() -> dict[int, str]:
+    """Return the text of every migration by its number."""
+    folder = files(__package__).joinpath("migrations")
+    return {int(file.name[:4]): file.read_text() for file in folder.iterdir() if file.name.endswith(".sql")}
+
+
+def schema() -> str:
+    """Return the statements that make a new store: what all migrations would leave, generated from them (`make schema`)."""
+    return files(__package__).joinpath("schema.sql").read_text()
 
 
 def version_of(db: Db, path: Path) -> int:
@@ -36,22 +48,18 @@ def version_of(db: Db, path: Path) -> int:
     return int(found)
 
 
-def migrate(db: Db, path: Path) -> int:
-    """Apply the migrations that are missing, inside the caller's transaction. Return how many."""
+def migrate(db: Db, path: Path) -> None:
+    """Bring the schema up to date in one transaction: a new store by the schema file, an earlier one by the migrations it lacks."""
     current = version_of(db, path)
-    missing = [number for number in sorted(_migrations()) if number > current]
-    for number in missing:
-        db.raw.execute(_migrations()[number])
-        db.change("set_schema_version", version=number)
-    return len(missing)
+    if not current:
+        db.raw.execute(schema())
+        current = db.value("schema_version")
+    for number, text in sorted(migrations().items()):
+        if number > current:
+            db.raw.execute(text)
+            db.change("set_schema_version", version=number)
 
 
 def _is_ours(db: Db) -> bool:
     columns = {row[1] for row in db.raw.execute("PRAGMA table_info(meta)")}
     return columns == {"key", "value"}
-
-
-@cache
-def _migrations() -> dict[int, str]:
-    folder = files(__package__).joinpath("migrations")
-    return {int(file.name[:4]): file.read_text() for file in folder.iterdir() if file.name.endswith(".sql")}

@@ -1,1 +1,1 @@
-"""Numbered migrations. A fresh store and a migrated one are the same: a test compares them."""
+"""Numbered migrations, which bring an earlier store up to date; a new one is made by `schema.sql`, which is generated from them."""

@@ -1,0 +1,764 @@
+-- Schema 3, generated from the migrations by `make schema`. Do not edit it: add a migration.
+
+-- The first schema: all tables of the model. Instants are microseconds since 1970 UTC, ids are UUIDv7.
+-- A job stands in two tables: what it is (job_facts, written once), and how it fares: job_live while it has not ended, job_ends
+-- afterwards. So the table that changes at every step is as narrow and as short as what is under way, and history is only ever
+-- added to (decision 0025). The view `jobs` puts them together. A job has one run at most, and that stands there too; what the run left
+-- behind, if anything, is in run_notes, and the view `job_runs` shows it whole.
+-- What must never be is refused here, by CHECK or trigger, whoever asks: raw SQL too. Checks of one row are WHEN clauses, which
+-- cost nothing while they hold; checks across tables are made once for each statement.
+-- Names compare by their bytes (COLLATE "C"), as everywhere in Rota, whatever the database's own rule is.
+
+CREATE FUNCTION hex(id uuid) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT replace(id::text, '-', '') $$;
+
+CREATE TABLE meta (
+    key   text PRIMARY KEY,
+    value bigint NOT NULL,
+    note  text
+);
+
+CREATE TABLE organizations (
+    organization_id text COLLATE "C" PRIMARY KEY,
+    display_name    text NOT NULL,
+    state           text NOT NULL DEFAULT 'ACTIVE' CHECK (state IN ('ACTIVE', 'SUSPENDED', 'REMOVED')),
+    max_running     bigint CHECK (max_running >= 0),
+    max_queued      bigint CHECK (max_queued >= 0),
+    max_priority    integer CHECK (max_priority BETWEEN 0 AND 100),
+    created_at      bigint NOT NULL,
+    signs integer NOT NULL DEFAULT 0 CHECK (signs IN (0, 1))   -- it has a secret of its own
+);
+
+CREATE TABLE users (
+    name            text COLLATE "C" PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 255),
+    organization_id text COLLATE "C" NOT NULL REFERENCES organizations,
+    role            text NOT NULL CHECK (role IN ('system_manager', 'admin', 'user')),
+    permissions     text NOT NULL DEFAULT '[]' CHECK (permissions::json IS NOT NULL),
+    state           text NOT NULL DEFAULT 'ACTIVE' CHECK (state IN ('ACTIVE', 'REMOVED')),
+    created_by      text NOT NULL,
+    created_at      bigint NOT NULL,
+    updated_at      bigint NOT NULL
+);
+
+CREATE TABLE templates (
+    template_id         uuid PRIMARY KEY,
+    organization_id     text COLLATE "C" REFERENCES organizations,           -- NULL: shared by all
+    name                text COLLATE "C" NOT NULL CHECK (length(name) BETWEEN 1 AND 255),
+    display_name        text,
+    description         text,
+    kind                text NOT NULL DEFAULT 'python' CHECK (kind IN ('python', 'sql', 'procedure', 'external')),
+    job_type            text COLLATE "C" NOT NULL,
+    body                text,
+    default_params      text NOT NULL DEFAULT '{}' CHECK (default_params::json IS NOT NULL),
+    defaults            text NOT NULL DEFAULT '{}' CHECK (defaults::json IS NOT NULL),
+    overrides           text NOT NULL DEFAULT '{}' CHECK (overrides::json IS NOT NULL),
+    state               text NOT NULL DEFAULT 'ENABLED' CHECK (state IN ('ENABLED', 'DISABLED', 'ARCHIVED')),
+    requires_permission text,
+    max_running         bigint CHECK (max_running >= 0),
+    concurrency         bigint CHECK (concurrency >= 1),
+    rate_limit          bigint CHECK (rate_limit >= 0),
+    rate_window         bigint CHECK (rate_window > 0),
+    submit_limit        bigint CHECK (submit_limit >= 0),
+    submit_window       bigint CHECK (submit_window > 0),
+    queue_ttl           bigint CHECK (queue_ttl > 0),
+    payload_max         bigint CHECK (payload_max > 0),
+    dedup_window        bigint CHECK (dedup_window >= 0),
+    job_class           text,
+    partition_strategy  text,
+    partition_shard     text,
+    partition_expression text,
+    run_as              text,
+    version             bigint NOT NULL DEFAULT 1,
+    created_by          text NOT NULL,
+    created_at          bigint NOT NULL,
+    updated_at          bigint NOT NULL,
+    dropped_at          bigint
+);
+
+CREATE UNIQUE INDEX templates_name ON templates (coalesce(organization_id, ''), name) WHERE dropped_at IS NULL;
+
+CREATE TABLE calendars (
+    organization_id text COLLATE "C" NOT NULL REFERENCES organizations,
+    name            text COLLATE "C" NOT NULL CHECK (length(name) BETWEEN 1 AND 255),
+    description     text,
+    days            text NOT NULL CHECK (days::json IS NOT NULL),
+    created_by      text NOT NULL,
+    created_at      bigint NOT NULL,
+    updated_at      bigint NOT NULL,
+    PRIMARY KEY (organization_id, name)
+);
+
+CREATE TABLE schedules (
+    row_id             bigint GENERATED ALWAYS AS IDENTITY UNIQUE,            -- how firing calls it
+    schedule_id        uuid PRIMARY KEY,
+    organization_id    text COLLATE "C" NOT NULL REFERENCES organizations,
+    template_id        uuid NOT NULL REFERENCES templates,
+    name               text COLLATE "C" NOT NULL CHECK (length(name) BETWEEN 1 AND 255),
+    description        text,
+    kind               text NOT NULL CHECK (kind IN ('CRON', 'AT', 'EVERY')),
+    cron_expression    text,
+    at                 bigint,
+    interval_us        bigint CHECK (interval_us > 0),
+    timezone           text NOT NULL DEFAULT 'UTC',
+    starts_at          bigint,
+    ends_at            bigint,
+    state              text NOT NULL DEFAULT 'ENABLED' CHECK (state IN ('ENABLED', 'DISABLED', 'PAUSED')),
+    param_overrides    text CHECK (param_overrides::json IS NOT NULL OR param_overrides IS NULL),
+    priority           integer CHECK (priority BETWEEN 0 AND 100),
+    catch_up           text NOT NULL DEFAULT 'last' CHECK (catch_up IN ('none', 'last', 'all')),
+    catch_up_lateness  bigint,
+    catch_up_count     bigint,
+    overlap            text NOT NULL DEFAULT 'skip' CHECK (overlap IN ('allow', 'queue', 'skip')),
+    jitter             bigint NOT NULL DEFAULT 0 CHECK (jitter >= 0),
+    calendar           text,
+    on_completion      text NOT NULL DEFAULT 'PRESERVE' CHECK (on_completion IN ('PRESERVE', 'DROP')),
+    depends_on         text CHECK (depends_on::json IS NOT NULL OR depends_on IS NULL),
+    run_as             text,
+    cursor_at          bigint NOT NULL,
+    last_triggered_at  bigint,
+    next_trigger_at    bigint,
+    declared           text CHECK (declared::json IS NOT NULL OR declared IS NULL),
+    ahead_at           bigint,
+    told_from          bigint,
+    told_until         bigint,
+    version            bigint NOT NULL DEFAULT 1,
+    created_by         text NOT NULL,
+    created_at         bigint NOT NULL,
+    updated_at         bigint NOT NULL,
+    dropped_at         bigint
+) WITH (fillfactor = 70);
+
+CREATE UNIQUE INDEX schedules_name ON schedules (organization_id, name) WHERE dropped_at IS NULL;
+CREATE INDEX schedules_due ON schedules ((depends_on IS NOT NULL), next_trigger_at, row_id) WHERE state <> 'DISABLED' AND dropped_at IS NULL;
+-- Not only of those that were not dropped: each such index would be one more that a plan might walk to find a name.
+CREATE INDEX schedules_called ON schedules (name);
+CREATE INDEX schedules_template ON schedules (template_id);
+CREATE INDEX schedules_dropped ON schedules (dropped_at) WHERE dropped_at IS NOT NULL;
+
+CREATE TABLE occurrences (
+    schedule_id  uuid NOT NULL REFERENCES schedules,
+    due_at       bigint NOT NULL,                                             -- of a span: the first due time
+    last_due_at  bigint NOT NULL,
+    count        bigint NOT NULL DEFAULT 1 CHECK (count >= 1),
+    fate         text COLLATE "C" NOT NULL
+                 CHECK (fate IN ('FIRED', 'COALESCED', 'MISSED', 'SKIPPED_OVERLAP', 'SKIPPED_PAUSED', 'SKIPPED_CALENDAR',
+                                 'SKIPPED_DST_GAP', 'SKIPPED_DEPENDENCY', 'REFUSED')),
+    reason       text,
+    job_id       uuid,
+    recorded_at  bigint NOT NULL
+);
+
+CREATE INDEX occurrences_spans ON occurrences (last_due_at) WHERE last_due_at > due_at;
+CREATE INDEX occurrences_time ON occurrences (due_at, schedule_id, fate);
+ALTER TABLE occurrences ADD PRIMARY KEY (schedule_id, due_at, fate);                       -- last: see job_ends
+
+CREATE TABLE occurrences_told (
+    schedule_id  uuid NOT NULL REFERENCES schedules,
+    due_at       bigint NOT NULL,
+    last_due_at  bigint NOT NULL,
+    count        bigint NOT NULL,
+    fate         text NOT NULL,
+    reason       text,
+    recorded_at  bigint NOT NULL,
+    PRIMARY KEY (schedule_id, due_at, fate)
+);
+
+CREATE TABLE job_groups (
+    group_id        uuid PRIMARY KEY,
+    organization_id text COLLATE "C" NOT NULL,
+    name            text,
+    mode            text NOT NULL CHECK (mode IN ('sequential', 'parallel')),
+    on_failure      text NOT NULL CHECK (on_failure IN ('stop', 'continue', 'skip')),
+    created_by      text NOT NULL,
+    created_at      bigint NOT NULL
+);
+
+CREATE TABLE workers (
+    worker_id   uuid PRIMARY KEY,
+    host        text NOT NULL,
+    kind        text NOT NULL CHECK (kind IN ('worker', 'client')),
+    beat        bigint NOT NULL DEFAULT 0,
+    job_types   text NOT NULL DEFAULT '[]' CHECK (job_types::json IS NOT NULL),
+    started_at  bigint NOT NULL,
+    stopping_at bigint,
+    ended_at    bigint
+) WITH (fillfactor = 50);
+
+CREATE INDEX workers_live ON workers (worker_id) WHERE ended_at IS NULL;
+
+-- ---- jobs ---------------------------------------------------------------------------------------------------------
+
+CREATE SEQUENCE job_numbers;
+
+-- What a job is. Never changed by a move; only its params, while it waits, and its group, once.
+CREATE TABLE job_facts (
+    number          bigint PRIMARY KEY DEFAULT nextval('job_numbers'),
+    job_id          uuid NOT NULL UNIQUE,
+    organization_id text COLLATE "C" NOT NULL,
+    template_id     uuid,
+    job_type        text COLLATE "C" NOT NULL CHECK (length(job_type) BETWEEN 1 AND 255),
+    origin          text NOT NULL DEFAULT 'api' CHECK (origin IN ('api', 'direct', 'schedule', 'group')),
+    root_id         uuid NOT NULL,
+    retry_of        uuid,                                                     -- see facts_line and facts_kept
+    attempt         integer NOT NULL DEFAULT 1 CHECK (attempt >= 1),
+    failures        integer NOT NULL DEFAULT 0 CHECK (failures >= 0),
+    crashes         integer NOT NULL DEFAULT 0 CHECK (crashes >= 0),
+    snoozes         integer NOT NULL DEFAULT 0 CHECK (snoozes >= 0),
+    unique_key      text COLLATE "C" CHECK (length(unique_key) BETWEEN 1 AND 1024),
+    job_hash        bytea,
+    params          text NOT NULL DEFAULT '{}',
+    schedule_id     uuid,
+    due_at          bigint,
+    group_id        uuid REFERENCES job_groups,
+    sequence_number integer,
+    owner           text NOT NULL,
+    run_as          text,
+    max_retries     integer NOT NULL CHECK (max_retries >= 0),
+    max_crashes     integer NOT NULL CHECK (max_crashes >= 1),
+    backoff         text NOT NULL,
+    timeout         double precision NOT NULL CHECK (timeout >= 0),
+    executor        text NOT NULL,
+    target_node     text,
+    shard           text,
+    meta            text,
+    created_at      bigint NOT NULL,
+    CHECK ((retry_of IS NULL) = (attempt = 1)),
+    CHECK ((root_id = job_id) = (attempt = 1)),
+    CHECK ((group_id IS NULL) = (sequence_number IS NULL))
+);
+
+CREATE UNIQUE INDEX facts_retry ON job_facts (retry_of) WHERE retry_of IS NOT NULL;
+CREATE INDEX facts_group ON job_facts (group_id, sequence_number) WHERE group_id IS NOT NULL;
+CREATE INDEX facts_org ON job_facts (organization_id, number) WHERE organization_id <> 'default';
+CREATE UNIQUE INDEX facts_occurrence ON job_facts (schedule_id, due_at, attempt) WHERE schedule_id IS NOT NULL;
+CREATE INDEX facts_by_hand ON job_facts (schedule_id, attempt, number) WHERE schedule_id IS NOT NULL AND due_at IS NULL;
+
+-- How a job fares that has not ended: one narrow row, which is all that claims and ends write over and over.
+CREATE TABLE job_live (
+    number              bigint PRIMARY KEY,
+    job_id              uuid NOT NULL,
+    root_id             uuid NOT NULL,
+    attempt             integer NOT NULL,
+    organization_id     text COLLATE "C" NOT NULL,
+    job_type            text COLLATE "C" NOT NULL,
+    created_at          bigint NOT NULL,
+    schedule_id         uuid,
+    unique_key          text COLLATE "C",
+    status              text NOT NULL,
+    held                text COLLATE "C",
+    blockers            integer NOT NULL DEFAULT 0 CHECK (blockers >= 0),
+    priority            integer NOT NULL CHECK (priority BETWEEN 0 AND 100),
+    position            bigint NOT NULL DEFAULT 0,
+    run_at              bigint NOT NULL,
+    expires_at          bigint,
+    queued_at           bigint,
+    started_at          bigint,
+    worker_id           uuid,
+    run_id              uuid,
+    cancel_requested_at bigint,
+    cancel_requested_by text,
+    reason              text,
+    CONSTRAINT live_move CHECK (CASE status
+               WHEN 'PENDING' THEN started_at IS NULL AND run_id IS NULL AND held IS NULL
+               WHEN 'QUEUED' THEN started_at IS NULL AND run_id IS NULL AND queued_at IS NOT NULL AND blockers = 0
+               WHEN 'RUNNING' THEN started_at IS NOT NULL AND run_id IS NOT NULL AND worker_id IS NOT NULL
+               ELSE false
+           END)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
+
+-- Each index is named after the question it answers. The first is the one that others would do as well as: see job_ends.
+CREATE INDEX live_tail ON job_live (priority, organization_id, position) WHERE status = 'QUEUED';
+CREATE INDEX live_ready ON job_live (job_type, priority DESC, position, created_at, job_id) WHERE status = 'QUEUED' AND held IS NULL;
+CREATE INDEX live_held ON job_live (held, job_type, priority DESC, position, created_at, job_id) WHERE status = 'QUEUED' AND held IS NOT NULL;
+CREATE INDEX live_due ON job_live (priority, run_at, number) WHERE status = 'PENDING' AND blockers = 0;
+CREATE INDEX live_blocked ON job_live (organization_id) WHERE status = 'PENDING' AND blockers > 0;
+CREATE INDEX live_running ON job_live (worker_id, job_type, organization_id) WHERE status = 'RUNNING';
+CREATE INDEX live_cancelling ON job_live (worker_id) WHERE status = 'RUNNING' AND cancel_requested_at IS NOT NULL;
+CREATE INDEX live_expiring ON job_live (expires_at) WHERE expires_at IS NOT NULL AND started_at IS NULL;
+CREATE UNIQUE INDEX live_chain ON job_live (root_id) WHERE attempt > 1;                -- a first attempt is found by its job_id
+-- Of a key of a thousand letters an index takes the digest: a page has no room for it.
+CREATE UNIQUE INDEX live_unique ON job_live (organization_id, job_type, md5(unique_key)) WHERE unique_key IS NOT NULL;
+CREATE INDEX live_schedule ON job_live (schedule_id) WHERE schedule_id IS NOT NULL;
+
+-- How a job fared that has ended: written once.
+CREATE TABLE job_ends (
+    number              bigint NOT NULL,
+    job_type            text COLLATE "C" NOT NULL,
+    status              text NOT NULL CHECK (status IN ('COMPLETED', 'FAILED', 'TIMED_OUT', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED')),
+    created_at          bigint NOT NULL,
+    finished_at         bigint NOT NULL,
+    held                text COLLATE "C",
+    priority            integer NOT NULL,
+    position            bigint NOT NULL,
+    run_at              bigint NOT NULL,
+    expires_at          bigint,
+    queued_at           bigint,
+    started_at          bigint,
+    worker_id           uuid,
+    run_id              uuid,
+    cancel_requested_at bigint,
+    cancel_requested_by text,
+    ended_by            text,
+    reason              text,
+    error_type          text CHECK (error_type IN ('transient', 'permanent', 'timeout', 'crash', 'interrupted', 'dependency')),
+    CONSTRAINT ends_move CHECK (started_at IS NOT NULL OR status IN ('SKIPPED', 'CANCELLED')),  -- only what has started ends otherwise
+    CONSTRAINT ends_run CHECK ((run_id IS NULL) = (started_at IS NULL))
+);
+
+-- Ends by their type: what retention walks, and lists by type; when they were made stands there too, for lists by time.
+CREATE INDEX ends_finished ON job_ends (job_type, finished_at, created_at, number);
+CREATE INDEX ends_failed ON job_ends (finished_at) WHERE status IN ('FAILED', 'TIMED_OUT');
+CREATE INDEX ends_unhappy ON job_ends (status, number) WHERE status IN ('FAILED', 'TIMED_OUT', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED');
+-- Of two indexes that seem equally good, while a table is empty, PostgreSQL takes the younger: so a key that others contain comes last.
+ALTER TABLE job_ends ADD PRIMARY KEY (number);
+
+-- A role that may only submit sees jobs without their params.
+CREATE VIEW jobs AS
+SELECT f.number, f.job_id, f.organization_id, f.template_id, f.job_type, f.origin, f.root_id, f.retry_of, f.attempt, f.failures, f.crashes,
+       f.snoozes, coalesce(l.status, e.status) AS status, coalesce(l.held, e.held) AS held, coalesce(l.blockers, 0) AS blockers,
+       coalesce(l.priority, e.priority) AS priority, coalesce(l.position, e.position) AS position, coalesce(l.run_at, e.run_at) AS run_at,
+       coalesce(l.expires_at, e.expires_at) AS expires_at, f.unique_key, f.job_hash,
+       CASE WHEN has_column_privilege('job_facts'::regclass, 'params', 'SELECT') THEN f.params ELSE '{}' END AS params, f.schedule_id, f.due_at, f.group_id,
+       f.sequence_number, f.owner, f.run_as, f.max_retries, f.max_crashes, f.backoff, f.timeout, f.executor, f.target_node, f.shard, f.meta,
+       f.created_at, coalesce(l.queued_at, e.queued_at) AS queued_at, coalesce(l.started_at, e.started_at) AS started_at, e.finished_at,
+       coalesce(l.worker_id, e.worker_id) AS worker_id, coalesce(l.cancel_requested_at, e.cancel_requested_at) AS cancel_requested_at,
+       coalesce(l.cancel_requested_by, e.cancel_requested_by) AS cancel_requested_by, e.ended_by, coalesce(l.reason, e.reason) AS reason,
+       e.error_type
+  FROM job_facts AS f
+  -- Not a plain =, so that each row is looked up: a plan made while a table is empty would walk it, and is kept when it has grown.
+  LEFT JOIN job_live AS l ON l.number = ANY (ARRAY[f.number])
+  LEFT JOIN job_ends AS e ON e.number = ANY (ARRAY[f.number]);
+
+-- What a run left behind beside its start and its end, which are its job's: most leave nothing. Written while it runs.
+CREATE TABLE run_notes (
+    job_number       bigint PRIMARY KEY,
+    exit_code        integer,
+    error            text,
+    error_type       text,
+    error_code       text,
+    traceback        text,
+    result           text,
+    result_message   text,
+    rows_affected    bigint,
+    output_reference text,
+    artifacts        text NOT NULL DEFAULT '[]',
+    log_path         text,
+    progress         integer CHECK (progress BETWEEN 0 AND 100),
+    progress_message text,
+    checkpoint       text
+) WITH (fillfactor = 70);
+
+CREATE VIEW job_runs AS
+SELECT f.number AS job_number, coalesce(l.run_id, e.run_id) AS run_id, f.template_id,
+       CASE WHEN e.status IN ('TIMED_OUT', 'DEAD_LETTER') THEN 'FAILED' ELSE e.status END AS status,
+       coalesce(l.started_at, e.started_at) AS started_at, e.finished_at, n.exit_code, n.error, n.error_type, n.error_code, n.traceback,
+       n.result, n.result_message, n.rows_affected, n.output_reference, coalesce(n.artifacts, '[]') AS artifacts, n.log_path, n.progress,
+       n.progress_message, n.checkpoint
+  FROM job_facts AS f
+  LEFT JOIN job_live AS l ON l.number = ANY (ARRAY[f.number])
+  LEFT JOIN job_ends AS e ON e.number = ANY (ARRAY[f.number])
+  LEFT JOIN run_notes AS n ON n.job_number = ANY (ARRAY[f.number])
+ WHERE coalesce(l.run_id, e.run_id) IS NOT NULL;
+
+CREATE TABLE job_edges (
+    child       bigint NOT NULL,
+    parent_root uuid NOT NULL,
+    needs       text COLLATE "C" NOT NULL CHECK (needs IN ('success', 'end')),
+    on_failure  text COLLATE "C" NOT NULL CHECK (on_failure IN ('wait', 'skip', 'cancel')),
+    source      text NOT NULL CHECK (source IN ('user', 'group', 'overlap', 'schedule')),
+    resolved_at bigint,
+    until       bigint,
+    PRIMARY KEY (child, parent_root)
+);
+
+CREATE INDEX edges_of_parent ON job_edges (parent_root);
+CREATE INDEX edges_open ON job_edges (parent_root, needs, on_failure, child) WHERE resolved_at IS NULL;
+CREATE INDEX edges_until ON job_edges (until) WHERE resolved_at IS NULL AND until IS NOT NULL;
+
+-- Chains that ended and have not yet told everybody who waits for them: a hundred thousand children are told over many turns.
+CREATE TABLE ended_roots (
+    root_id uuid PRIMARY KEY,
+    status  text NOT NULL
+);
+
+CREATE TABLE direct_reservations (
+    reservation_id uuid PRIMARY KEY,
+    reserved_at    bigint NOT NULL,
+    reserved_by    text NOT NULL,
+    status         text NOT NULL CHECK (status IN ('ACTIVE', 'RELEASED', 'EXPIRED')),
+    expires_at     bigint NOT NULL,
+    job_id         uuid NOT NULL,
+    job_number     bigint NOT NULL,
+    worker_id      uuid NOT NULL,                                             -- whose sign of life shows that the caller lives
+    released_at    bigint
+);
+
+CREATE UNIQUE INDEX reservations_active ON direct_reservations (status) WHERE status = 'ACTIVE';
+
+CREATE TABLE dedup (
+    organization_id text COLLATE "C" NOT NULL,
+    template_id     uuid NOT NULL,
+    hash            bytea NOT NULL,
+    job_id          uuid NOT NULL,
+    expires_at      bigint NOT NULL,
+    PRIMARY KEY (organization_id, template_id, hash)
+);
+
+CREATE INDEX dedup_expired ON dedup (expires_at);
+
+CREATE TABLE rate_log (
+    key   text COLLATE "C" NOT NULL,
+    at    bigint NOT NULL,
+    count bigint NOT NULL CHECK (count >= 1),
+    PRIMARY KEY (key, at)
+);
+
+CREATE TABLE audit (
+    audit_id        bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    at              bigint NOT NULL,
+    actor           text NOT NULL,
+    organization_id text COLLATE "C",
+    action          text NOT NULL,
+    subject         text NOT NULL,
+    subject_id      text NOT NULL,
+    before          text,
+    after           text
+);
+
+CREATE INDEX audit_subject ON audit (subject, subject_id, audit_id);
+
+CREATE TABLE outbox (
+    outbox_id       bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    event           text NOT NULL,
+    job_id          uuid NOT NULL,
+    run_id          uuid,
+    target          text NOT NULL,
+    payload         text NOT NULL CHECK (payload::json IS NOT NULL),
+    attempts        integer NOT NULL DEFAULT 0,
+    next_attempt_at bigint NOT NULL,
+    last_error      text,
+    created_at      bigint NOT NULL,
+    delivered_at    bigint,
+    organization_id text COLLATE "C" NOT NULL DEFAULT 'default',
+    endpoint_id uuid,
+    lane text COLLATE "C" NOT NULL DEFAULT '',   -- host and organization: who waits behind whom
+    last_status integer,
+    last_attempt_at bigint,
+    gave_up_at bigint
+);
+CREATE INDEX outbox_job ON outbox (job_id);
+
+-- Figures. A bucket is an eighth of an octave of the run's microseconds, -1 for an end without a run.
+CREATE TABLE stats_hourly (
+    hour            bigint NOT NULL,
+    organization_id text COLLATE "C" NOT NULL,
+    job_type        text COLLATE "C" NOT NULL,
+    status          text NOT NULL,
+    bucket          integer NOT NULL,
+    count           bigint NOT NULL,
+    total_us        bigint NOT NULL,
+    PRIMARY KEY (hour, organization_id, job_type, status, bucket)
+) WITH (fillfactor = 50);
+
+CREATE TABLE stats_total (
+    organization_id text COLLATE "C" NOT NULL,
+    job_type        text COLLATE "C" NOT NULL,
+    status          text NOT NULL,
+    count           bigint NOT NULL,
+    PRIMARY KEY (organization_id, job_type, status)
+) WITH (fillfactor = 50);
+
+CREATE TABLE pauses (
+    kind      text COLLATE "C" NOT NULL CHECK (kind IN ('all', 'organization', 'template')),
+    name      text COLLATE "C" NOT NULL,
+    paused_at bigint NOT NULL,
+    paused_by text NOT NULL,
+    PRIMARY KEY (kind, name)
+);
+
+CREATE TABLE queue_clock (
+    priority integer PRIMARY KEY,
+    position bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- The execution log: every move of a job happens once and has its own columns, so the log is read from them.
+CREATE VIEW job_log (job_id, root_id, attempt, step, at, from_status, to_status, actor, message) AS
+SELECT job_id, root_id, attempt, 1, created_at, NULL, CASE WHEN queued_at = created_at THEN 'QUEUED' ELSE 'PENDING' END,
+       CASE WHEN attempt = 1 THEN owner
+            ELSE coalesce((SELECT a.actor FROM audit AS a WHERE a.subject = 'job' AND a.subject_id = hex(jobs.retry_of) AND a.action = 'job.retry'
+                            LIMIT 1), 'system') END,
+       NULL
+  FROM jobs
+UNION ALL
+SELECT job_id, root_id, attempt, 2, queued_at, 'PENDING', 'QUEUED', 'system', NULL
+  FROM jobs WHERE queued_at IS NOT NULL AND queued_at <> created_at
+UNION ALL
+SELECT job_id, root_id, attempt, 3, started_at, 'QUEUED', 'RUNNING', 'system', 'worker ' || hex(worker_id)
+  FROM jobs WHERE started_at IS NOT NULL
+UNION ALL
+SELECT job_id, root_id, attempt, 4, cancel_requested_at, 'RUNNING', 'RUNNING', cancel_requested_by, 'asked to stop'
+  FROM jobs WHERE cancel_requested_at IS NOT NULL AND started_at IS NOT NULL
+UNION ALL
+SELECT j.job_id, j.root_id, j.attempt, 5, j.finished_at,
+       CASE WHEN j.started_at IS NOT NULL THEN 'RUNNING' WHEN j.queued_at IS NOT NULL THEN 'QUEUED' ELSE 'PENDING' END,
+       j.status, j.ended_by, coalesce(j.reason, (SELECT n.error FROM run_notes AS n WHERE n.job_number = j.number))
+  FROM jobs AS j WHERE j.finished_at + 0 IS NOT NULL;                         -- + 0: no invitation to walk over all ends
+
+-- ---- what must never be ------------------------------------------------------------------------------------------
+
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING MESSAGE = TG_ARGV[0], ERRCODE = 'check_violation';
+END $$;
+
+CREATE TRIGGER live_born BEFORE INSERT ON job_live FOR EACH ROW WHEN (NEW.status NOT IN ('PENDING', 'QUEUED'))
+EXECUTE FUNCTION refuse('illegal move: a job is born PENDING or QUEUED');
+
+CREATE TRIGGER live_move BEFORE UPDATE ON job_live FOR EACH ROW
+WHEN (NEW.status <> OLD.status AND NOT (OLD.status = 'QUEUED' AND NEW.status = 'RUNNING' OR OLD.status = 'PENDING' AND NEW.status = 'QUEUED'))
+EXECUTE FUNCTION refuse('illegal move of a job: see the table of legal moves');
+
+CREATE TRIGGER live_identity BEFORE UPDATE ON job_live FOR EACH ROW
+WHEN (NEW.number <> OLD.number OR NEW.job_id <> OLD.job_id OR NEW.root_id <> OLD.root_id OR NEW.attempt <> OLD.attempt
+      OR NEW.organization_id <> OLD.organization_id OR NEW.job_type <> OLD.job_type OR NEW.created_at <> OLD.created_at
+      OR NEW.schedule_id IS DISTINCT FROM OLD.schedule_id OR NEW.unique_key IS DISTINCT FROM OLD.unique_key)
+EXECUTE FUNCTION refuse('identity and origin of a job cannot change');
+
+CREATE TRIGGER live_started_once BEFORE UPDATE ON job_live FOR EACH ROW
+WHEN (OLD.started_at IS NOT NULL AND (NEW.started_at IS DISTINCT FROM OLD.started_at OR NEW.worker_id IS DISTINCT FROM OLD.worker_id
+                                      OR NEW.run_id IS DISTINCT FROM OLD.run_id))
+EXECUTE FUNCTION refuse('a job starts once');
+
+CREATE TRIGGER ends_final BEFORE UPDATE ON job_ends FOR EACH ROW EXECUTE FUNCTION refuse('a job that has ended cannot change');
+
+CREATE TRIGGER facts_identity BEFORE UPDATE ON job_facts FOR EACH ROW
+WHEN ((NEW.number, NEW.job_id, NEW.organization_id, NEW.template_id, NEW.job_type, NEW.origin, NEW.root_id, NEW.retry_of, NEW.attempt,
+       NEW.unique_key, NEW.schedule_id, NEW.due_at, NEW.created_at)
+      IS DISTINCT FROM
+      (OLD.number, OLD.job_id, OLD.organization_id, OLD.template_id, OLD.job_type, OLD.origin, OLD.root_id, OLD.retry_of, OLD.attempt,
+       OLD.unique_key, OLD.schedule_id, OLD.due_at, OLD.created_at))
+EXECUTE FUNCTION refuse('identity and origin of a job cannot change');
+
+CREATE TRIGGER facts_owned BEFORE UPDATE ON job_facts FOR EACH ROW WHEN (NEW.owner IS DISTINCT FROM OLD.owner)
+EXECUTE FUNCTION refuse('the owner of a job cannot change');
+
+CREATE TRIGGER facts_grouped_once BEFORE UPDATE ON job_facts FOR EACH ROW
+WHEN (OLD.group_id IS NOT NULL AND (NEW.group_id IS DISTINCT FROM OLD.group_id OR NEW.sequence_number IS DISTINCT FROM OLD.sequence_number))
+EXECUTE FUNCTION refuse('a job joins one group, once');
+
+CREATE TRIGGER notes_identity BEFORE UPDATE ON run_notes FOR EACH ROW WHEN (NEW.job_number <> OLD.job_number)
+EXECUTE FUNCTION refuse('identity and start of a run cannot change');
+
+CREATE TRIGGER notes_log_once BEFORE UPDATE ON run_notes FOR EACH ROW
+WHEN (OLD.log_path IS NOT NULL AND NEW.log_path IS DISTINCT FROM OLD.log_path) EXECUTE FUNCTION refuse('log_path is written once');
+
+CREATE TRIGGER notes_artifacts_grow BEFORE UPDATE ON run_notes FOR EACH ROW
+WHEN (NEW.artifacts <> OLD.artifacts AND left(NEW.artifacts, length(OLD.artifacts) - 1) <> left(OLD.artifacts, -1))
+EXECUTE FUNCTION refuse('artifacts only grow');
+
+-- Across tables. A function looks into this schema, whoever calls it from wherever. Its plans are kept too, so here as well each row
+-- is looked up: by a subquery for one value, where EXISTS would let PostgreSQL choose a join or a walk.
+
+CREATE FUNCTION facts_line() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    -- With UNIQUE (retry_of) this makes a chain a line with at most one live job.
+    IF NOT EXISTS (SELECT 1 FROM job_facts AS f
+                    WHERE f.job_id = NEW.retry_of AND f.root_id = NEW.root_id AND f.attempt = NEW.attempt - 1
+                      AND (SELECT e.status FROM job_ends AS e WHERE e.number = f.number) IS NOT NULL) THEN
+        RAISE EXCEPTION USING MESSAGE = 'a successor follows the ended tail of its own chain', ERRCODE = 'check_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER facts_line BEFORE INSERT ON job_facts FOR EACH ROW WHEN (NEW.retry_of IS NOT NULL) EXECUTE FUNCTION facts_line();
+
+CREATE FUNCTION facts_params_frozen() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM job_live WHERE number = OLD.number AND status IN ('PENDING', 'QUEUED')) THEN
+        RAISE EXCEPTION USING MESSAGE = 'Cannot modify params after dispatch', ERRCODE = 'check_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER facts_params_frozen BEFORE UPDATE ON job_facts FOR EACH ROW WHEN (NEW.params <> OLD.params)
+EXECUTE FUNCTION facts_params_frozen();
+
+-- Numbers of jobs that are added together lie close together: so these two walk from the lowest to the highest, side by side with what was
+-- added, which is half the work of looking each up.
+CREATE FUNCTION live_added() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_nestloop = off SET enable_mergejoin = on SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    lowest  bigint;
+    highest bigint;
+BEGIN
+    SELECT min(number), max(number) INTO lowest, highest FROM added;
+    IF EXISTS (SELECT 1 FROM job_ends AS e JOIN added AS l ON l.number = e.number WHERE e.number BETWEEN lowest AND highest)
+       OR EXISTS (SELECT 1 FROM added AS l
+                    LEFT JOIN (SELECT number, job_id, root_id, attempt, organization_id, job_type, created_at, schedule_id, unique_key
+                                 FROM job_facts WHERE number BETWEEN lowest AND highest) AS f ON f.number = l.number
+                   WHERE f.number IS NULL OR f.job_id <> l.job_id OR f.root_id <> l.root_id OR f.attempt <> l.attempt
+                      OR f.organization_id <> l.organization_id OR f.job_type <> l.job_type OR f.created_at <> l.created_at
+                      OR f.schedule_id IS DISTINCT FROM l.schedule_id OR f.unique_key IS DISTINCT FROM l.unique_key) THEN
+        RAISE EXCEPTION USING MESSAGE = 'a live job and what is known of it are written together', ERRCODE = 'check_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER live_added AFTER INSERT ON job_live REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION live_added();
+
+CREATE FUNCTION facts_added() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT
+SET enable_nestloop = off SET enable_mergejoin = on SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    lowest  bigint;
+    highest bigint;
+BEGIN
+    SELECT min(number), max(number) INTO lowest, highest FROM added;
+    IF EXISTS (SELECT 1 FROM (SELECT number FROM added) AS f
+                 LEFT JOIN (SELECT number FROM job_live WHERE number BETWEEN lowest AND highest) AS l ON l.number = f.number
+                WHERE l.number IS NULL) THEN
+        RAISE EXCEPTION USING MESSAGE = 'a live job and what is known of it are written together', ERRCODE = 'check_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER facts_added AFTER INSERT ON job_facts REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION facts_added();
+
+CREATE FUNCTION notes_written() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM now AS n WHERE (SELECT l.run_id FROM job_live AS l WHERE l.number = n.job_number) IS NULL) THEN
+        RAISE EXCEPTION USING MESSAGE = 'a run that has ended cannot change, and one that has not begun leaves nothing behind',
+                              ERRCODE = 'check_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER notes_added AFTER INSERT ON run_notes REFERENCING NEW TABLE AS now FOR EACH STATEMENT EXECUTE FUNCTION notes_written();
+CREATE TRIGGER notes_changed AFTER UPDATE ON run_notes REFERENCING NEW TABLE AS now FOR EACH STATEMENT EXECUTE FUNCTION notes_written();
+
+CREATE FUNCTION notes_kept() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM gone AS n WHERE (SELECT f.job_type FROM job_facts AS f WHERE f.number = n.job_number) IS NOT NULL) THEN
+        RAISE EXCEPTION USING MESSAGE = 'what a run left behind goes with its job', ERRCODE = 'check_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER notes_kept AFTER DELETE ON run_notes REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION notes_kept();
+
+CREATE FUNCTION edges_added() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM added AS e WHERE (SELECT f.job_type FROM job_facts AS f WHERE f.number = e.child) IS NULL) THEN
+        RAISE EXCEPTION USING MESSAGE = 'an edge can not be without its job', ERRCODE = 'foreign_key_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER edges_added AFTER INSERT ON job_edges REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION edges_added();
+
+CREATE FUNCTION live_kept() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM gone AS l WHERE (SELECT e.status FROM job_ends AS e WHERE e.number = l.number) IS NULL) THEN
+        RAISE EXCEPTION USING MESSAGE = 'a job that has not ended cannot be deleted', ERRCODE = 'check_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER live_kept AFTER DELETE ON job_live REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION live_kept();
+
+CREATE FUNCTION facts_kept() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM gone AS f WHERE (SELECT l.status FROM job_live AS l WHERE l.number = f.number) IS NOT NULL
+                                          OR (SELECT e.status FROM job_ends AS e WHERE e.number = f.number) IS NOT NULL
+                                          OR (SELECT n.artifacts FROM run_notes AS n WHERE n.job_number = f.number) IS NOT NULL) THEN
+        RAISE EXCEPTION USING MESSAGE = 'a job that has not ended cannot be deleted, and one that has goes with its end and its run',
+                              ERRCODE = 'check_violation';
+    END IF;
+    IF EXISTS (SELECT 1 FROM gone AS f WHERE (SELECT n.number FROM job_facts AS n WHERE n.retry_of = f.job_id) IS NOT NULL) THEN
+        RAISE EXCEPTION USING MESSAGE = 'an attempt is kept as long as its successor is', ERRCODE = 'foreign_key_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER facts_kept AFTER DELETE ON job_facts REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION facts_kept();
+
+CREATE FUNCTION ends_added() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM added AS e WHERE (SELECT l.status FROM job_live AS l WHERE l.number = e.number) IS NOT NULL
+                                           OR (SELECT f.job_type FROM job_facts AS f WHERE f.number = e.number) IS NULL) THEN
+        RAISE EXCEPTION USING MESSAGE = 'a job that ends is live no longer', ERRCODE = 'check_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER ends_added AFTER INSERT ON job_ends REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION ends_added();
+
+CREATE FUNCTION ends_kept() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM gone AS e WHERE (SELECT f.job_type FROM job_facts AS f WHERE f.number = e.number) IS NOT NULL) THEN
+        RAISE EXCEPTION USING MESSAGE = 'the end of a job goes with the job', ERRCODE = 'check_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER ends_kept AFTER DELETE ON job_ends REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION ends_kept();
+
+INSERT INTO organizations (organization_id, display_name, created_at) VALUES ('default', 'Default', 0);
+INSERT INTO meta (key, value) VALUES ('definitions_version', 1), ('late_results', 0), ('recovered_at', 0), ('clock', 0), ('tzdata', 0);
+-- The front door: tokens and browser sessions, of which only digests are kept.
+
+CREATE TABLE tokens (
+    token_id     uuid PRIMARY KEY,
+    name         text NOT NULL CHECK (length(name) BETWEEN 1 AND 255),
+    user_name    text COLLATE "C" REFERENCES users,                           -- NULL: the operator of this store
+    hash         bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
+    permits      text NOT NULL CHECK (permits::json IS NOT NULL),
+    created_by   text NOT NULL,
+    created_at   bigint NOT NULL,
+    expires_at   bigint CHECK (expires_at > created_at),
+    revoked_at   bigint,
+    last_used_at bigint
+);
+
+CREATE TABLE sessions (
+    hash       bytea PRIMARY KEY CHECK (length(hash) = 32),
+    token_id   uuid NOT NULL REFERENCES tokens,
+    created_at bigint NOT NULL,
+    expires_at bigint NOT NULL CHECK (expires_at > created_at),
+    ended_at   bigint
+);
+
+CREATE INDEX sessions_token ON sessions (token_id);
+CREATE INDEX sessions_expired ON sessions (expires_at);
+
+-- What did not fire, by its time: as small as what went otherwise than planned.
+CREATE INDEX occurrences_unfired ON occurrences (last_due_at) WHERE fate <> 'FIRED';
+-- Webhooks: who is told of ends, and what became of each message.
+
+CREATE TABLE endpoints (
+    endpoint_id     uuid PRIMARY KEY,
+    organization_id text COLLATE "C" NOT NULL,
+    root_id         uuid,                                                     -- the one chain it is for; NULL: all of the organization's
+    url             text NOT NULL CHECK (length(url) BETWEEN 1 AND 2048),
+    description     text,
+    events          text NOT NULL CHECK (events::json IS NOT NULL),
+    job_types       text NOT NULL DEFAULT '[]' CHECK (job_types::json IS NOT NULL),   -- empty: all
+    with_result     integer NOT NULL DEFAULT 0 CHECK (with_result IN (0, 1)),
+    state           text COLLATE "C" NOT NULL DEFAULT 'ENABLED' CHECK (state IN ('ENABLED', 'DISABLED')),
+    reason          text,                                                     -- why it is disabled
+    failing_since   bigint,
+    last_status     integer,
+    last_error      text,
+    version         integer NOT NULL DEFAULT 1,
+    created_by      text NOT NULL,
+    created_at      bigint NOT NULL,
+    updated_at      bigint NOT NULL,
+    dropped_at      bigint
+);
+
+-- Whether anybody is to be told at all, and who.
+CREATE INDEX endpoints_open ON endpoints (organization_id, root_id) WHERE state = 'ENABLED' AND dropped_at IS NULL;
+CREATE INDEX endpoints_root ON endpoints (root_id) WHERE root_id IS NOT NULL;
+
+-- A digest will not do: messages are signed with it. Beside the endpoints, so that who may read those need not read this.
+CREATE TABLE hook_secrets (
+    owner          text COLLATE "C" PRIMARY KEY,                              -- an endpoint's id, or `organization:` and a name
+    secret         text NOT NULL,
+    created_at     bigint NOT NULL,
+    previous       text,                                                      -- signs too, until then
+    previous_until bigint
+);
+CREATE INDEX outbox_due ON outbox (next_attempt_at) WHERE delivered_at IS NULL AND gave_up_at IS NULL;
+CREATE INDEX outbox_lanes ON outbox (lane, next_attempt_at) WHERE delivered_at IS NULL AND gave_up_at IS NULL;
+CREATE INDEX outbox_over ON outbox ((coalesce(delivered_at, gave_up_at))) WHERE coalesce(delivered_at, gave_up_at) IS NOT NULL;
+CREATE INDEX outbox_endpoint ON outbox (endpoint_id, outbox_id);
+CREATE INDEX outbox_organization ON outbox (organization_id, outbox_id);
+
+INSERT INTO meta (key, value) VALUES ('schema', 3);

@@ -1,0 +1,132 @@
+"""Stores of every schema version: each is brought up to date by opening it, loses nothing, and runs on.
+
+A landed migration is never edited: somebody's store was made by it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from pathlib import Path
+
+import apsw
+import pytest
+
+from rota import Rota, Settings
+from rota.model.findings import State
+from rota.stores.postgres import expected
+from rota.stores.sqlite import migrate
+from tests.support.clock import ManualClock
+from tests.support.postgres import fresh_database, shared_server
+from tests.support.schema import STORES, migrated
+
+ROWS = Path(__file__).with_name("versions")
+JOB, WORKER = "019ca9450a007000800700000000000", uuid.uuid4().hex
+"""How ids of the jobs in the rows begin, and a worker of this process's own: on PostgreSQL lock files are in a folder that all share."""
+
+SERVER = {"durability", "clock"}
+"""Findings about the server of the tests, which keeps nothing on disk, and about a clock that the test moves."""
+
+LANDED = {
+    "postgres/0001_wheel.sql": "f344c358fe607fac",
+    "postgres/0002_door.sql": "2bba08c9621aceeb",
+    "postgres/0003_hooks.sql": "732f9a9e88661893",
+    "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
+    "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
+    "sqlite/0003_time.sql": "e5a8638752ef17d9",
+    "sqlite/0004_door.sql": "ac03b2496a6ec09c",
+    "sqlite/0005_hooks.sql": "547e997423a51d5a",
+    "sqlite/0006_lean.sql": "fba77df35b0872de",
+}
+"""The digest of every migration. A new migration adds its line, which the test below prints."""
+
+
+@pytest.mark.parametrize("path", sorted(STORES.glob("*/migrations/*.sql")), ids=lambda path: f"{path.parts[-3]}/{path.name}")
+def test_a_landed_migration_is_never_edited(path):
+    name, digest = f"{path.parts[-3]}/{path.name}", hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    assert name in LANDED, f'a new migration: run `make schema`, and add this line to LANDED in this file:\n    "{name}": "{digest}",'
+    assert digest == LANDED[name], f"{name} has landed, and stores were made by it: undo the change and add the next number instead"
+
+
+def test_no_landed_migration_is_removed():
+    assert {f"{path.parts[-3]}/{path.name}" for path in STORES.glob("*/migrations/*.sql")} >= LANDED.keys()
+
+
+def rows(name: str, version: int) -> str:
+    """Return the statements that fill a store of a version."""
+    sections = re.split(r"^-- version (\d+)$", (ROWS / f"{name}.sql").read_text(), flags=re.MULTILINE)
+    text = "".join(text for number, text in zip(sections[1::2], sections[2::2], strict=True) if int(number) <= version)
+    return text.replace("019ca9450a0070008005000000000001", WORKER)
+
+
+VERSIONS = [
+    (name, number)
+    for name, migrations in {"sqlite": migrate.migrations(), "postgres": expected.migrations()}.items()
+    for number in sorted(migrations)
+]
+
+
+@pytest.fixture(params=VERSIONS, ids=lambda version: "-".join(map(str, version)))
+def left(request, tmp_path):
+    """The address of a store of some version, with what somebody left in it."""
+    name, version = request.param
+    if name == "sqlite":
+        raw = apsw.Connection(str(tmp_path / "rota.db"))
+        migrated(raw, version)
+        raw.execute(rows(name, version))
+        raw.close()
+        yield tmp_path / "rota.db"
+        return
+    with fresh_database() as url:
+        with shared_server().connect(url.rpartition("/")[2], options="-c search_path=rota") as raw, raw.transaction():
+            raw.execute("CREATE SCHEMA rota")
+            for number, text in sorted(expected.migrations().items()):
+                if number <= version:
+                    raw.execute(text)
+            raw.execute(f"INSERT INTO meta (key, value) VALUES ('schema', {version})")
+            raw.execute(rows(name, version))
+        yield url
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def rota(left, clock):
+    made = Rota(left, clock=clock, seed=7, settings=Settings(beat=0.2))
+    yield made
+    made.close()
+
+
+def test_a_store_of_any_version_is_brought_up_to_date_by_opening_and_runs_on(rota, clock):
+    ran = []
+
+    @rota.job
+    def greet(name: str) -> str:
+        ran.append(name)
+        return name
+
+    for _ in range(4):
+        rota.turn()
+    assert sorted(ran) == [f"job {number}" for number in (2, 4, 6, 7, 8)]
+    assert ran.index("job 2") < ran.index("job 6")
+    # The worker is gone: nobody holds its lock.
+    rota._open().liveness.take(WORKER).release(clean=False)
+    assert rota.recover().jobs == 1
+    clock.advance(hours=1)
+    for _ in range(4):
+        rota.turn()
+    assert sorted(ran[5:]) == ["job 5", "job 9", "schedule"]
+    ends = {job.number: job.status for job in rota.find()}
+    unhappy = {"JOB-2026-00002": "FAILED", "JOB-2026-00005": "FAILED"}
+    assert ends == dict.fromkeys(ends, "COMPLETED") | unhappy
+    assert [row.fate for row in rota.occurrences("hourly")] == ["FIRED", "MISSED"]
+    assert not [finding for finding in rota.doctor(full=True) if finding.state is not State.OK and finding.name not in SERVER]
+
+
+def test_a_store_of_any_version_keeps_what_was_said_in_it(rota):
+    assert rota.get(f"{JOB}1").status == "COMPLETED"
+    assert rota.run_of(f"{JOB}1").result == "job 1"
