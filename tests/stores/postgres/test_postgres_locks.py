@@ -4,8 +4,9 @@ import select
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from random import Random
-from threading import Event
+from threading import Barrier, Event
 
+import psycopg
 import pytest
 
 from rota.errors import StoreBusy
@@ -23,6 +24,8 @@ from tests.stores.desk import ANNA, Desk, take_all
 from tests.support.waiting import eventually
 
 PAUSE_S = 0.4
+RIVALS, THREADS = 1000, 16
+"""How many enqueue one key, and from how many threads at once."""
 
 
 @pytest.fixture
@@ -322,16 +325,20 @@ def test_without_the_door_such_a_child_waits_for_ever(two, monkeypatch):
     assert child_of_one_that_ends(two) == "PENDING"
 
 
-def key_across_the_retry(two):
+def put_at_once(desk, row):
+    return [desk.put_at_once(row)]
+
+
+def key_across_the_retry(two, put=Desk.put):
     """Ask for a key while the turn that retries its holder is on its way; return the chain's root and what came back."""
     one, other, pool = two
-    (made,) = one.put(one.row(unique_key="k"))
+    (made,) = put(one, one.row(unique_key="k"))
     job = one.claim_one()
     one.add("other")
     slow = Slow()
     end = pool.submit(one.turn, 1, types=("other",), choose=slow, endings=[one.ending(job, Failed("x"))])
     slow.reached.wait()
-    asked = pool.submit(other.put, other.row(unique_key="k"))
+    asked = pool.submit(put, other, other.row(unique_key="k"))
     slow.go_on.wait(PAUSE_S / 4)
     slow.go_on.set()
     end.result()
@@ -342,6 +349,70 @@ def key_across_the_retry(two):
 def test_a_key_stays_with_its_chain_across_the_retry(two):
     root_id, found = key_across_the_retry(two)
     assert (found.existing, found.root_id, found.status) == (True, root_id, "PENDING")
+
+
+def test_one_statement_answers_with_the_chain_that_holds_the_key_before_the_commit_or_after_it(two):
+    """It waits for no turn: until the commit the holder is the attempt that was running, from then on its successor."""
+    root_id, found = key_across_the_retry(two, put_at_once)
+    assert (found.existing, found.root_id) == (True, root_id)
+    assert found.status in ("RUNNING", "PENDING")
+    other = two[1]
+    (after,) = put_at_once(other, other.row(unique_key="k"))
+    assert (after.existing, after.root_id, after.status) == (True, root_id, "PENDING")
+
+
+def test_a_job_with_a_key_is_added_and_found_while_a_turn_is_made(two):
+    one, other, pool = two
+    one.several(3)
+    slow = Slow()
+    claim = pool.submit(one.turn, 3, choose=slow)
+    slow.reached.wait()
+    keyed = [other.put_at_once(other.row(unique_key="k")) for _ in range(2)]
+    assert not claim.done()
+    slow.go_on.set()
+    assert [each.existing for each in keyed] == [False, True]
+    assert len(claim.result().claimed) == 3
+
+
+def test_of_many_who_enqueue_one_key_at_once_one_makes_the_job_and_all_get_it(two):
+    """The first callers meet before the key is held, and the index decides between them; the others find the holder."""
+    one, _, _ = two
+    rows = [one.row(unique_key="k", params=f'{{"n":{n}}}') for n in range(RIVALS)]
+    start, known = Barrier(THREADS), one.store.definitions()
+
+    def put_share(share):
+        start.wait()
+        return [one.store.enqueue([row], now=one.now, definitions=known)[0] for row in share]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        answers = [each for share in pool.map(put_share, [rows[at::THREADS] for at in range(THREADS)]) for each in share]
+    (made,) = [each for each in answers if not each.existing]
+    assert {(each.job_id, each.number) for each in answers} == {(made.job_id, made.number)}
+    assert len(one.order()) == 1
+
+
+def test_the_loser_of_a_race_for_a_key_gets_the_job_that_won(two, maker):
+    """The loser's statement waits at the index until the winner has committed."""
+    one, other, pool = two
+    first = other.row(unique_key="k")
+    with maker.server.connect(options=f"-c search_path={maker.schema}") as raw, raw.transaction():
+        other.store.enqueue([first], now=other.now, transaction=raw)
+        second = pool.submit(one.put_at_once, one.row(unique_key="k"))
+        eventually(lambda: waiting(maker, "transactionid") == 1, what="it waits at the index")
+    found = second.result()
+    assert (found.existing, found.job_id) == (True, first.job_id)
+
+
+def test_where_the_winner_of_a_race_for_a_key_rolls_back_the_other_makes_the_job(two, maker):
+    one, other, pool = two
+    with maker.server.connect(options=f"-c search_path={maker.schema}") as raw, raw.transaction():
+        other.store.enqueue([other.row(unique_key="k")], now=other.now, transaction=raw)
+        second = pool.submit(one.put_at_once, one.row(unique_key="k"))
+        eventually(lambda: waiting(maker, "transactionid") == 1, what="it waits at the index")
+        raise psycopg.Rollback
+    made = second.result()
+    assert not made.existing
+    assert len(one.order()) == 1
 
 
 def test_without_the_door_the_key_is_answered_with_one_that_has_ended(two, monkeypatch):
@@ -376,9 +447,9 @@ def test_who_waits_at_the_door_sees_what_was_changed_meanwhile(two, maker):
     assert one.order() == []
 
 
-def waiting(maker):
+def waiting(maker, kind="advisory"):
     with maker.server.connect() as raw:
-        return raw.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'").fetchone()[0]
+        return raw.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = %s", (kind,)).fetchone()[0]
 
 
 def test_plain_jobs_are_added_while_a_turn_is_made(two):

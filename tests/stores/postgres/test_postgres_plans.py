@@ -115,6 +115,8 @@ HOT = {
     "cancelling": {"live_cancelling"},
     "is_ready": {"live_ready"},
     "key_holder": {"live_unique"},
+    "insert_job_at_once": {"live_tail"},
+    "insert_job_with_key_at_once": {"live_unique", "live_tail"},
     "same_id": {"job_facts_job_id_key"},
     "standing": {"live_unique", "job_facts_job_id_key"},
     "enqueue_gate": {"job_facts_job_id_key", "live_tail"},
