@@ -166,8 +166,12 @@ class Db:
 
     def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
         """Complete jobs with their runs in one statement, which also says what there is to count."""
-        ((fresh, figures),) = self.rows("end_plain", done=_encode(done).decode(), worker_id=worker_id)
-        return _numbers.decode(fresh), figures
+        numbers = list(done)
+        moments = _encode(list(done.values())).decode()
+        ((fresh, figures),) = self.rows(
+            "end_plain", numbers=_encode(numbers).decode(), moments=moments, count=len(done), worker_id=worker_id
+        )
+        return numbers if fresh is None else _numbers.decode(fresh), figures
 
     def count(self, figures: str) -> None:
         """Write figures into two tables, in one statement."""
