@@ -459,13 +459,14 @@ def test_a_batch_that_is_whole_ends(batch, raw):
 
 def test_ends_can_be_copied_in_no_more_than_inserted(batch, raw):
     """Another statement, the same guard: as a tool that loads a dump would write."""
+    with pytest.raises(psycopg.errors.CheckViolation, match=NO_LONGER):
+        copy_ends(raw, batch)
+
+
+def copy_ends(raw, numbers):
     columns = "number, job_type, status, created_at, finished_at, priority, position, run_at"
-    with (
-        pytest.raises(psycopg.errors.CheckViolation, match=NO_LONGER),
-        raw.cursor() as cursor,
-        cursor.copy(f"COPY job_ends ({columns}) FROM STDIN") as copy,
-    ):
-        for number in batch:
+    with raw.cursor() as cursor, cursor.copy(f"COPY job_ends ({columns}) FROM STDIN") as copy:
+        for number in numbers:
             copy.write_row((number, "t", "CANCELLED", 0, 9, 50, 0, 0))
 
 
