@@ -19,11 +19,12 @@ from pathlib import Path
 from types import FrameType
 
 from harness import compare, depth, history, http, profile, rota_only, schedules, soak, soak_postgres, tenants
-from harness.children import Children, NotMeasured
+from harness.children import Children, NotMeasured, clean
 from harness.figures import Figure, as_json, table
 from harness.install import PINS, install_node, install_python
 from harness.lab import FULL, LONG, OWN, POSTGRES, PREFIX, QUICK, ROTA, ROTA_PG, SQLITE, SYSTEMS, Lab, Scale, System
 from harness.postgres import serving
+from harness.usage import Others
 
 BENCH = Path(__file__).resolve().parent
 KIT = BENCH.parent / ".bench"
@@ -139,7 +140,10 @@ def _measure(lab: Lab, systems: Sequence[System], measurements: Sequence[str]) -
     figures: list[Figure] = []
     for name in measurements:
         lab.say(f"── {name}")
-        figures += MEASUREMENTS[name](lab, systems)
+        others = Others()
+        taken = list(MEASUREMENTS[name](lab, systems))
+        share = others.share()
+        figures += [replace(figure, others=share) if figure.others is None else figure for figure in taken]
     return figures
 
 
@@ -156,7 +160,7 @@ def _lab(stack: ExitStack, options: argparse.Namespace) -> Lab:
     log = KIT / "children.log"
     log.write_text("")
     source = os.pathsep.join([str(BENCH.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"BENCH_COUNTERS": str(counters), "BENCH_STORES": str(folder), "PYTHONPATH": source}
+    environment = clean(os.environ) | {"BENCH_COUNTERS": str(counters), "BENCH_STORES": str(folder), "PYTHONPATH": source}
     children = stack.enter_context(Children(environment, log))
     return Lab(children, BENCH, KIT / "node/peers", counters, folder, _scale(options))
 
@@ -189,7 +193,9 @@ def _filesystem(path: str) -> str:
 
 
 def _probe_own(lab: Lab) -> None:
-    """See whether this interpreter, which stands for the user's, has what Rota's side needs."""
+    """See whether this interpreter, which stands for the user's, has what Rota's side needs; compile that before anything is measured."""
+    folders = [str(BENCH.parent / "src"), str(BENCH / "peers"), str(BENCH / "harness")]
+    lab.children.call([sys.executable, "-m", "compileall", "-q", *folders], cap_s=120)
     for runtime, statement in OWN.items():
         try:
             lab.children.call([sys.executable, "-c", statement], cap_s=30)
