@@ -42,12 +42,13 @@ MEASUREMENTS: dict[str, Callable[[Lab, Sequence[System]], Iterator[Figure]]] = {
     "history": history.history,
     "schedules": schedules.schedules,
     "http": http.http,
+    "types": rota_only.types,
     "process": rota_only.process,
     "start": rota_only.start,
 }
 NAMES = ", ".join([*(system.name for system in SYSTEMS), *MEASUREMENTS])
 ALONE = {"depth": ROTA_PG} | dict.fromkeys(
-    ["backlog", "million", "limits", "quiet", "blocked", "history", "schedules", "process", "start"], ROTA
+    ["backlog", "million", "limits", "quiet", "blocked", "history", "schedules", "types", "process", "start"], ROTA
 )
 """Measurements of Rota alone, and on which store."""
 
@@ -244,7 +245,7 @@ def _header(lab: Lab, load_before: float) -> str:
     system = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
     machine = f"{system}, stores on {_filesystem(str(lab.stores))}"
     took = time.monotonic() - lab.started_at
-    busy = "" if load_before < 0.5 else f" Something else was running before this began (load {load_before:.1f}): read ratios, not figures."
+    busy = "" if load_before < 0.5 else f" Something else was running before this began (load {load_before:.1f})."
     return f"{time.strftime('%Y-%m-%d')}: {machine}; {took / 60:.1f} minutes.{busy}"
 
 
