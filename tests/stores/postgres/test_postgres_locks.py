@@ -17,6 +17,7 @@ from rota.ports.clock import UuidV7
 from rota.ports.store import DefinitionsChanged
 from rota.ports.turns import Choice, Counting
 from rota.stores.postgres import PostgresStore
+from rota.stores.postgres.connection import ARMS_MAX
 from rota.stores.postgres.hints import Listener
 from rota.stores.relational.base import Hold
 from rota.stores.relational.store import CLAIM_MANY
@@ -24,6 +25,8 @@ from tests.stores.desk import ANNA, Desk, take_all
 from tests.support.waiting import eventually
 
 PAUSE_S = 0.4
+FOR_EVER_S = 60.0
+"""Longer than anything takes that does not wait for it."""
 RIVALS, THREADS = 1000, 16
 """How many enqueue one key, and from how many threads at once."""
 
@@ -46,13 +49,14 @@ def unlocked(monkeypatch, *desks):
 class Slow:
     """A chooser that stands still inside its transaction until it is told to go on, or for a while."""
 
-    def __init__(self, choose=take_all) -> None:
+    def __init__(self, choose=take_all, pause_s=PAUSE_S) -> None:
         self.reached, self.go_on = Event(), Event()
         self._choose = choose
+        self._pause_s = pause_s
 
     def __call__(self, candidates, reservation, usage):
         self.reached.set()
-        self.go_on.wait(PAUSE_S)
+        self.go_on.wait(self._pause_s)
         return self._choose(candidates, reservation, usage)
 
 
@@ -140,6 +144,21 @@ def test_light_turns_of_several_types_share_in_the_order_of_the_queue(two):
     second = pool.submit(other.turn, 4, types=("t", "u"), worker=other.id()).result(PAUSE_S / 2).claimed
     slow.go_on.set()
     assert [job.job_id for job in claim.result().claimed + second] == jobs
+
+
+def test_small_claims_of_very_many_types_share_in_the_order_of_the_queue(two):
+    one, other, pool = two
+    names = [f"t{number}" for number in range(3 * ARMS_MAX)]
+    ids = [one.add(name) for name in names[:60]]
+    calm(one, other)
+    slow = Slow(pause_s=FOR_EVER_S)
+    first = pool.submit(one.turn, 8, types=names, choose=slow)
+    slow.reached.wait()
+    second = other.claim(8, types=names, worker=other.id())
+    assert not first.done()
+    slow.go_on.set()
+    assert [job.job_id for job in first.result().claimed] == ids[:8]
+    assert [job.job_id for job in second] == ids[8:16]
 
 
 def test_claims_of_many_follow_each_other_and_those_of_a_few_don_t_wait_for_them(two):
@@ -364,7 +383,7 @@ def test_one_statement_answers_with_the_chain_that_holds_the_key_before_the_comm
 def test_a_job_with_a_key_is_added_and_found_while_a_turn_is_made(two):
     one, other, pool = two
     one.several(3)
-    slow = Slow()
+    slow = Slow(pause_s=FOR_EVER_S)
     claim = pool.submit(one.turn, 3, choose=slow)
     slow.reached.wait()
     keyed = [other.put_at_once(other.row(unique_key="k")) for _ in range(2)]

@@ -114,6 +114,7 @@ HOT = {
     "end_waiting": {"job_live_pkey"},
     "cancelling": {"live_cancelling"},
     "is_ready": {"live_ready"},
+    "ready_types": {"live_ready"},
     "key_holder": {"live_unique"},
     "insert_job_at_once": {"live_tail"},
     "insert_job_with_key_at_once": {"live_unique", "live_tail"},

@@ -42,6 +42,19 @@ SELECT * FROM (SELECT ctid AS place, priority, position, created_at, job_id FROM
                 WHERE status = 'QUEUED' AND held IS NULL AND job_type = :type
                 ORDER BY priority DESC, position, created_at, job_id LIMIT :want + :spare) AS first
 
+-- name: ready_types
+-- The types that have something ready, in the order of their first jobs. It leaps along live_ready from one type to the next.
+WITH RECURSIVE heads AS (
+    (SELECT job_type, priority, position, created_at, job_id FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type >= ''
+      ORDER BY job_type, priority DESC, position, created_at, job_id LIMIT 1)
+    UNION ALL
+    SELECT n.* FROM heads CROSS JOIN LATERAL (
+        SELECT job_type, priority, position, created_at, job_id FROM job_live
+         WHERE status = 'QUEUED' AND held IS NULL AND job_type > heads.job_type
+         ORDER BY job_type, priority DESC, position, created_at, job_id LIMIT 1) AS n
+)
+SELECT job_type FROM heads ORDER BY priority DESC, position, created_at, job_id;
+
 -- name: candidates_among
 -- The first of those that several queries offered.
 SELECT coalesce(json_agg(json_build_array({columns}) ORDER BY l.priority DESC, l.position, l.created_at, l.job_id), '[]')::text
