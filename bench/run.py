@@ -19,11 +19,12 @@ from pathlib import Path
 from types import FrameType
 
 from harness import compare, depth, history, http, profile, rota_only, schedules, soak, soak_postgres, tenants
-from harness.children import Children, NotMeasured
+from harness.children import Children, NotMeasured, clean
 from harness.figures import Figure, as_json, table
 from harness.install import PINS, install_node, install_python
 from harness.lab import FULL, LONG, OWN, POSTGRES, PREFIX, QUICK, ROTA, ROTA_PG, SQLITE, SYSTEMS, Lab, Scale, System
 from harness.postgres import serving
+from harness.usage import Others
 
 BENCH = Path(__file__).resolve().parent
 KIT = BENCH.parent / ".bench"
@@ -41,12 +42,13 @@ MEASUREMENTS: dict[str, Callable[[Lab, Sequence[System]], Iterator[Figure]]] = {
     "history": history.history,
     "schedules": schedules.schedules,
     "http": http.http,
+    "types": rota_only.types,
     "process": rota_only.process,
     "start": rota_only.start,
 }
 NAMES = ", ".join([*(system.name for system in SYSTEMS), *MEASUREMENTS])
 ALONE = {"depth": ROTA_PG} | dict.fromkeys(
-    ["backlog", "million", "limits", "quiet", "blocked", "history", "schedules", "process", "start"], ROTA
+    ["backlog", "million", "limits", "quiet", "blocked", "history", "schedules", "types", "process", "start"], ROTA
 )
 """Measurements of Rota alone, and on which store."""
 
@@ -139,7 +141,10 @@ def _measure(lab: Lab, systems: Sequence[System], measurements: Sequence[str]) -
     figures: list[Figure] = []
     for name in measurements:
         lab.say(f"── {name}")
-        figures += MEASUREMENTS[name](lab, systems)
+        others = Others()
+        taken = list(MEASUREMENTS[name](lab, systems))
+        share = others.share()
+        figures += [replace(figure, others=share) if figure.others is None else figure for figure in taken]
     return figures
 
 
@@ -156,7 +161,7 @@ def _lab(stack: ExitStack, options: argparse.Namespace) -> Lab:
     log = KIT / "children.log"
     log.write_text("")
     source = os.pathsep.join([str(BENCH.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"BENCH_COUNTERS": str(counters), "BENCH_STORES": str(folder), "PYTHONPATH": source}
+    environment = clean(os.environ) | {"BENCH_COUNTERS": str(counters), "BENCH_STORES": str(folder), "PYTHONPATH": source}
     children = stack.enter_context(Children(environment, log))
     return Lab(children, BENCH, KIT / "node/peers", counters, folder, _scale(options))
 
@@ -189,7 +194,9 @@ def _filesystem(path: str) -> str:
 
 
 def _probe_own(lab: Lab) -> None:
-    """See whether this interpreter, which stands for the user's, has what Rota's side needs."""
+    """See whether this interpreter, which stands for the user's, has what Rota's side needs; compile that before anything is measured."""
+    folders = [str(BENCH.parent / "src"), str(BENCH / "peers"), str(BENCH / "harness")]
+    lab.children.call([sys.executable, "-m", "compileall", "-q", *folders], cap_s=120)
     for runtime, statement in OWN.items():
         try:
             lab.children.call([sys.executable, "-c", statement], cap_s=30)
@@ -238,7 +245,7 @@ def _header(lab: Lab, load_before: float) -> str:
     system = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
     machine = f"{system}, stores on {_filesystem(str(lab.stores))}"
     took = time.monotonic() - lab.started_at
-    busy = "" if load_before < 0.5 else f" Something else was running before this began (load {load_before:.1f}): read ratios, not figures."
+    busy = "" if load_before < 0.5 else f" Something else was running before this began (load {load_before:.1f})."
     return f"{time.strftime('%Y-%m-%d')}: {machine}; {took / 60:.1f} minutes.{busy}"
 
 

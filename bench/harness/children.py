@@ -18,6 +18,11 @@ _TAIL = 400
 Child = subprocess.Popen[str]
 
 
+def clean(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which Python keeps what it has compiled: otherwise a child may compile Rota in the middle of a drain."""
+    return {name: value for name, value in environment.items() if name not in {"PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"}}
+
+
 class NotMeasured(Exception):  # noqa: N818 # an answer for the table, not a mistake
     """A figure could not be taken; the text says why and goes into the table."""
 

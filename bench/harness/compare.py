@@ -106,7 +106,11 @@ def _figure(series: Series, topic: str, work: str, title: str | None = None, bas
         notes.append(f"only {len(readings)} of the runs: {reason}")
     values = tuple(reading.value for reading in readings)
     row = Figure(topic=topic, work=work, system=title or series.system.title, unit=Unit.PER_SECOND, baseline=baseline)
-    return replace(row, values=values, notes=tuple(notes), missing=None if readings else reason)
+    return replace(row, values=values, notes=tuple(notes), missing=None if readings else reason, others=_others(readings))
+
+
+def _others(readings: Sequence[Reading]) -> float | None:
+    return fmean(reading.others for reading in readings) if readings else None
 
 
 def _cpu_figure(lab: Lab, series: Series, store: str) -> Figure:
@@ -115,7 +119,8 @@ def _cpu_figure(lab: Lab, series: Series, store: str) -> Figure:
     if store == POSTGRES and loads:
         worker, server = (fmean(load.cpu_us[part] for load in loads) for part in (0, 1))
         row = replace(row, notes=(f"worker {worker:.0f}, PostgreSQL {server:.0f}",))
-    return replace(row, values=tuple(sum(load.cpu_us) for load in loads), missing=None if loads else series.reason or "no run")
+    values = tuple(sum(load.cpu_us) for load in loads)
+    return replace(row, values=values, missing=None if loads else series.reason or "no run", others=_others(series.readings))
 
 
 def _drained(lab: Lab, series: Series) -> str:
@@ -124,7 +129,9 @@ def _drained(lab: Lab, series: Series) -> str:
 
 def _memory_figure(lab: Lab, series: Series, store: str) -> Figure:
     loads = [reading.load for reading in series.readings if reading.load]
-    row = Figure(topic=f"{PREFIX[store]}peak memory of one worker", work=_drained(lab, series), system=series.system.title, unit=Unit.MIB)
+    row = Figure(
+        topic=f"{PREFIX[store]}peak memory of one worker", work=_drained(lab, series), system=series.system.title, unit=Unit.MIB, others=0.0
+    )
     if any(load.alone_mib < load.peak_mib for load in loads):
         row = replace(row, notes=(f"with its children; without them {fmean(load.alone_mib for load in loads):.0f}",))
     return replace(row, values=tuple(load.peak_mib for load in loads), missing=None if loads else series.reason or "no run")
@@ -164,11 +171,11 @@ def _call_rate(lab: Lab, system: System, command: str, count: int, *words: objec
     lab.ask(system, "reset")
     jobs = lab.scaled(count)
     server = lab.server_pid if system.store == POSTGRES else None
-    before = usage.cpu_s(server) if server else 0.0
+    before, others = usage.cpu_s(server) if server else 0.0, usage.Others()
     answer = lab.ask(system, command, jobs, *words)
     seconds, own, its = answer["seconds"], answer["cpu_s"], usage.cpu_s(server) - before if server else 0.0
     note = f"CPU of a job: caller {1e6 * own / jobs:.0f}, PostgreSQL {1e6 * its / jobs:.0f} µs" if server else ""
-    return Reading(jobs / seconds, cpu=note)
+    return Reading(jobs / seconds, cpu=note, others=others.share())
 
 
 def _drain_with(workers: int) -> Measure:
@@ -192,9 +199,14 @@ def _idle_of(lab: Lab, system: System) -> list[Figure]:
             raise NotMeasured(reason)
         lab.ask(system, "reset")
         lab.clear()
+        before = usage.descendants(lab.server_pid) if lab.server_pid else set()
         with lab.working(system) as (worker,):
             time.sleep(SETTLE_S)
-            cpu = _idle_cpu(lab, system, worker)
+            if system.store == POSTGRES:
+                # What the drains and the new database left to be done is done now, and not inside somebody's window.
+                lab.checkpoint()
+                time.sleep(lab.scale.rest_s)
+            cpu = _idle_cpu(lab, system, worker, before)
             lab.ask(system, "pace", lab.scale.paced, GAP_S)
             time.sleep(1.0)
         delays = read_delays(lab.counters, LATENCY)
@@ -218,15 +230,54 @@ def _idle_inside(lab: Lab, rota: System) -> list[Figure]:
         return [Figure(topic=topic, work="", system=title, unit=Unit.MS, missing=str(error)) for topic in (P50, P99)]
 
 
-def _idle_cpu(lab: Lab, system: System, worker: Child) -> Figure:
-    begun, server = usage.cpu_s(worker.pid), lab.server_pid if system.store == POSTGRES else None
-    server_begun = usage.cpu_s(server) if server else 0.0
-    time.sleep(lab.scale.idle_s)
-    share = 100 * (usage.cpu_s(worker.pid) - begun) / lab.scale.idle_s
-    notes = (f"and {100 * (usage.cpu_s(server) - server_begun) / lab.scale.idle_s:.1f} % in PostgreSQL",) if server else ()
-    lab.say(f"idle · {system.title}: {share:.1f} % of a core")
+def _idle_cpu(lab: Lab, system: System, worker: Child, before: set[int]) -> Figure:
+    """Take the CPU of a worker, and that of its own sessions: checkpoints and vacuums of what ran before belong to nobody here."""
+    meter = _IdleMeter(lab, system, worker, before)
+    others = usage.Others()
+    end = time.monotonic() + lab.scale.idle_s
+    while time.monotonic() < end:
+        time.sleep(min(1.0, lab.scale.idle_s))
+        meter.read()
+    share, sessions = (100 * seconds / lab.scale.idle_s for seconds in meter.used())
+    notes = (f"and {sessions:.2f} % in its sessions of PostgreSQL",) if system.store == POSTGRES else ()
+    lab.say(f"idle · {system.title}: {share:.2f} % of a core {' '.join(notes)}")
     work = f"{lab.scale.idle_s:.0f} s, nothing queued"
-    return Figure(topic=CPU, work=work, system=system.title, unit=Unit.CPU, values=(share,), notes=notes)
+    return Figure(topic=CPU, work=work, system=system.title, unit=Unit.CPU, values=(share,), notes=notes, others=others.share())
+
+
+class _IdleMeter:
+    """CPU of a worker with its children, and of the sessions that were opened since it was started."""
+
+    def __init__(self, lab: Lab, system: System, worker: Child, before: set[int]) -> None:
+        self._lab = lab
+        self._server = lab.server_pid if system.store == POSTGRES else None
+        self._worker, self._before = worker, before
+        self._begun, self._last = ({pid: usage.fine_cpu_s(pid) for pid in pids} for pids in (self._pids(), self._pids()))
+
+    def _pids(self) -> set[int]:
+        return {self._worker.pid, *usage.descendants(self._worker.pid), *sessions_since(self._server, self._before)}
+
+    def read(self) -> None:
+        """Note how far everybody is: a session may be over before the end."""
+        self._last |= {pid: max(self._last.get(pid, 0.0), usage.fine_cpu_s(pid)) for pid in self._pids()}
+
+    def used(self) -> tuple[float, float]:
+        """Return the CPU seconds of the worker with its children, and of its sessions."""
+        mine = {self._worker.pid, *usage.descendants(self._worker.pid)}
+        spent = {pid: seconds - self._begun.get(pid, 0.0) for pid, seconds in self._last.items()}
+        own = sum(seconds for pid, seconds in spent.items() if pid in mine)
+        return own, sum(spent.values()) - own
+
+
+def sessions_since(server: int | None, before: set[int]) -> set[int]:
+    """Return the server's processes that serve a client and were not there before."""
+    if server is None:
+        return set()
+    return {pid for pid in usage.descendants(server) - before if _CLIENT in usage.title(pid)}
+
+
+_CLIENT = " 127.0.0.1("
+"""In the title of a process of PostgreSQL: whom it serves."""
 
 
 def _delay_figures(lab: Lab, title: str, how: str, delays: Sequence[float], baseline: str | None = None) -> list[Figure]:

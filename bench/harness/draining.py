@@ -12,13 +12,12 @@ from peers.common import read_starts
 
 from harness import usage
 from harness.children import Child, NotMeasured
+from harness.figures import DISTURBED
 from harness.lab import POSTGRES, Lab, System
 
 DRAIN_CAP_S = 45.0
 BUSY = 0.85
 """Of a core: what uses so much of the one core it can use has no room left to speak of."""
-DISTURBED = 0.15
-"""Of all cores: if processes of others have more, what waits may be waiting for them."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Load:
     alone_mib: float
     """Of the workers without them."""
     others: float = 0.0
-    """Cores that everybody else on the machine had meanwhile."""
+    """The share of all cores that processes had which this run did not start."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,8 @@ class Reading:
     load: Load | None = None
     cpu: str = ""
     """For a call: CPU of caller and server."""
+    others: float = 0.0
+    """The share of all cores that processes had which this run did not start."""
 
 
 def drain_rate(lab: Lab, system: System, jobs: int, *, watch: tuple[object, ...], workers: int = 1, **extra: str) -> Reading:
@@ -64,7 +65,7 @@ def drain_rate(lab: Lab, system: System, jobs: int, *, watch: tuple[object, ...]
             return _cut(lab, crew, meter.read())
     starts = read_starts(lab.counters)
     note = f"{starts.jobs:,} starts for {jobs:,} jobs" if starts.jobs < jobs else ""
-    return Reading(jobs / (end - starts.first), note, load)
+    return Reading(jobs / (end - starts.first), note, load, others=load.others if load else 0.0)
 
 
 def describe_load(loads: Sequence[Load]) -> str:
@@ -79,8 +80,8 @@ def describe_load(loads: Sequence[Load]) -> str:
 
 def _limit(worker: float, server: float, workers: int, others: float) -> str:
     cores = os.cpu_count() or 1
-    if others > DISTURBED * cores:
-        return f"others had {others:.2f}, no saying what the limit is"
+    if others > DISTURBED:
+        return f"others had {others * cores:.2f}, no saying what the limit is"
     if worker * workers + server >= BUSY * cores:
         return "all cores busy"
     if worker >= BUSY:
@@ -99,7 +100,8 @@ class _Meter:
         self._lab = lab
         self._crew = crew
         self._server = lab.server_pid if system.store == POSTGRES else None
-        self._begun: tuple[float, float, float, float] | None = None
+        self._begun: tuple[float, float, float] | None = None
+        self._others = usage.Others()
         self._started = 0
 
     def begin(self, watcher: Child) -> None:
@@ -109,14 +111,14 @@ class _Meter:
             if time.monotonic() > end or watcher.poll() is not None:
                 raise NotMeasured("no handler started")
             time.sleep(0.005)
-        self._begun = self._now()
+        self._begun, self._others = self._now(), usage.Others()
         self._started = read_starts(self._lab.counters).jobs
 
     def read(self) -> Load | None:
         """Return what was used since then."""
         if self._begun is None:
             return None
-        passed, crew, server, machine = (now - before for now, before in zip(self._now(), self._begun, strict=True))
+        passed, crew, server = (now - before for now, before in zip(self._now(), self._begun, strict=True))
         jobs = max(1, read_starts(self._lab.counters).jobs - self._started)
         return Load(
             worker=crew / passed / len(self._crew),
@@ -125,12 +127,12 @@ class _Meter:
             cpu_us=(1e6 * crew / jobs, 1e6 * server / jobs),
             peak_mib=sum(usage.family_peak_mib(child.pid) for child in self._crew),
             alone_mib=sum(usage.peak_mib(child.pid) for child in self._crew),
-            others=max(0.0, machine - crew - server) / passed,
+            others=self._others.share(),
         )
 
-    def _now(self) -> tuple[float, float, float, float]:
+    def _now(self) -> tuple[float, float, float]:
         crew = sum(usage.cpu_s(child.pid) for child in self._crew)
-        return time.monotonic(), crew, usage.cpu_s(self._server) if self._server else 0.0, usage.machine_cpu_s()
+        return time.monotonic(), crew, usage.cpu_s(self._server) if self._server else 0.0
 
 
 def _cut(lab: Lab, crew: Sequence[Child], load: Load | None) -> Reading:
@@ -139,4 +141,6 @@ def _cut(lab: Lab, crew: Sequence[Child], load: Load | None) -> Reading:
     if starts.jobs < 2:
         ended = [child.returncode for child in crew if child.poll() is not None]
         raise NotMeasured(f"the worker ended with {ended[0]}" if ended else f"no progress in {DRAIN_CAP_S:.0f} s")
-    return Reading((starts.jobs - 1) / (starts.last - starts.first), f"cut after {starts.jobs:,} starts", load)
+    return Reading(
+        (starts.jobs - 1) / (starts.last - starts.first), f"cut after {starts.jobs:,} starts", load, others=load.others if load else 0.0
+    )

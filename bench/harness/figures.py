@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 ROTA = "Rota"
+DISTURBED = 0.15
+"""Of all cores: where processes that the run did not start had more, what waits may have waited for them, and a ratio means nothing."""
 
 
 class Unit(StrEnum):
@@ -39,6 +41,8 @@ class Figure:
     baseline: str | None = None
     """The row of the same topic that this one is a ratio of; none: Rota's row is given as a ratio of this one."""
     missing: str | None = None
+    others: float | None = None
+    """The share of all cores that processes had which the run did not start. None: not measured for this row."""
 
     @property
     def median(self) -> float:
@@ -69,6 +73,7 @@ def as_json(figures: Iterable[Figure]) -> list[dict[str, object]]:
             "median": figure.median if figure.values else None,
             "notes": list(figure.notes),
             "compared": _compared(figure, figures),
+            "others": figure.others,
             "missing": figure.missing,
         }
         for figure in figures
@@ -105,6 +110,9 @@ def _compared(figure: Figure, figures: Sequence[Figure]) -> str:
         return ""
     if not rows[0].median or not figure.median:
         return ""  # less than could be measured: no ratio
+    others = max(figure.others or 0.0, rows[0].others or 0.0)
+    if others > DISTURBED:
+        return f"no ratio: others had {others:.0%} of the cores"
     if figure.baseline:
         return f"{_ratio(figure.median, rows[0].median)} of {other}"
     return f"Rota {_ratio(rows[0].median, figure.median)} its {_NOUN[figure.unit]}"

@@ -83,13 +83,14 @@ class Scale:
     front: int
     paced: int
     idle_s: float
+    rest_s: float
     waiting_pg: int
     ended_pg: int
 
 
-FULL = Scale(runs=3, divisor=1, waiting=1_000_000, front=20_000, paced=200, idle_s=10.0, waiting_pg=200_000, ended_pg=200_000)
+FULL = Scale(runs=3, divisor=1, waiting=1_000_000, front=20_000, paced=200, idle_s=10.0, rest_s=15.0, waiting_pg=200_000, ended_pg=200_000)
 LONG = replace(FULL, waiting_pg=1_000_000, ended_pg=5_000_000)
-QUICK = Scale(runs=1, divisor=10, waiting=50_000, front=5_000, paced=50, idle_s=3.0, waiting_pg=20_000, ended_pg=20_000)
+QUICK = Scale(runs=1, divisor=10, waiting=50_000, front=5_000, paced=50, idle_s=3.0, rest_s=3.0, waiting_pg=20_000, ended_pg=20_000)
 
 
 @dataclass
@@ -132,6 +133,11 @@ class Lab:
     def answer(self, child: Child, *, cap_s: float) -> dict[str, Any]:
         """Wait for a started command and return what it answers."""
         return _answer(self.children.collect(child, cap_s=cap_s))
+
+    def checkpoint(self) -> None:
+        """Have the server write what is dirty, so that it does not do so later."""
+        command = "import psycopg, sys; psycopg.connect(sys.argv[1], autocommit=True).execute('CHECKPOINT')"
+        self.children.call([sys.executable, "-c", command, f"{self.environment['BENCH_POSTGRES']}/postgres"], cap_s=CALL_CAP_S)
 
     def clear(self) -> None:
         """Forget all counted starts and noted delays."""

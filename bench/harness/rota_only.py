@@ -20,6 +20,7 @@ from harness.lab import ROTA, Lab, System
 LOAD_CAP_S = 180.0
 DRAIN_MILLION_CAP_S = 240.0
 BEST_OF = 5
+TYPES, TYPED_JOBS = (10, 100, 1_000, 5_000), 2_000
 NONE = "none waiting"
 ARMS = {"none": NONE, "later": "due later", "low": "lower priority", "foreign": "a type it can't run"}
 
@@ -87,6 +88,28 @@ def process(lab: Lab, _systems: Sequence[System]) -> Iterator[Figure]:
         yield replace(child, values=(p50[PROCESS],), notes=(f"p99 {p99[PROCESS]:.2f} ms", extra))
     except NotMeasured as error:
         yield replace(child, missing=str(error))
+
+
+def types(lab: Lab, _systems: Sequence[System]) -> Iterator[Figure]:
+    """Take the CPU of a drain over few and over very many job types, in turns."""
+    found: dict[int, list[float]] = {count: [] for count in TYPES}
+    row = Figure(topic="CPU of a drain", work=f"{TYPED_JOBS:,} no-op jobs", system="", unit=Unit.MS)
+    reason: str | None = None
+    try:
+        _refuse_if_missing(lab)
+        for _ in range(lab.scale.runs):
+            for count, values in found.items():
+                lab.ask(ROTA, "reset")
+                lab.clear()
+                values.append(1000 * lab.ask(ROTA, "types", TYPED_JOBS, count)["answer"])
+                lab.say(f"types · {count:,}: {values[-1]:.0f} ms of CPU")
+    except NotMeasured as error:
+        reason = str(error)
+        lab.say(f"types · not measured: {reason}")
+    first = f"{TYPES[0]} job types"
+    for count, values in found.items():
+        system = f"{count:,} job types"
+        yield replace(row, system=system, values=tuple(values), missing=None if values else reason, baseline=first)
 
 
 def start(lab: Lab, _systems: Sequence[System]) -> Iterator[Figure]:

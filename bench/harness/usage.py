@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -20,6 +21,46 @@ def machine_cpu_s() -> float:
     fields = (_PROC / "stat").read_text().split("\n", 1)[0].split()[1:]
     user, nice, system, _idle, _iowait, irq, softirq = (int(field) for field in fields[:7])
     return (user + nice + system + irq + softirq) / _TICKS
+
+
+class Others:
+    """How much of the machine processes have that this run did not start, from the making of this object on."""
+
+    def __init__(self) -> None:
+        """Begin to count."""
+        self._at, self._used_s = time.monotonic(), self._others_s()
+
+    def share(self) -> float:
+        """Return their share of all cores since then."""
+        passed = (time.monotonic() - self._at) * (os.cpu_count() or 1)
+        return max(0.0, self._others_s() - self._used_s) / passed if passed else 0.0
+
+    @staticmethod
+    def _others_s() -> float:
+        # This process is the parent of everything that the run has started, the server too.
+        return machine_cpu_s() - cpu_s(os.getpid())
+
+
+def fine_cpu_s(pid: int) -> float:
+    """Return the CPU seconds of one process with all its threads: to the nanosecond, where the system keeps that."""
+    tasks = list((_PROC / str(pid) / "task").glob("*/schedstat"))
+    try:
+        return sum(int(path.read_text().split()[0]) for path in tasks) / 1e9 if tasks else _own_cpu_s(pid)
+    except OSError:
+        return _own_cpu_s(pid)
+
+
+def descendants(pid: int) -> set[int]:
+    """Return the processes that a process has started, and those that they have."""
+    return _family(pid) - {pid}
+
+
+def title(pid: int) -> str:
+    """Return what a process calls itself; a session of PostgreSQL names its client there."""
+    try:
+        return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def peak_mib(pid: int) -> float:
@@ -49,6 +90,11 @@ def _cpu_s(pid: int) -> float:
     # A child that was waited for stands in its parent's second pair: a server's sessions come and go.
     fields = _stat(pid)
     return sum(int(field) for field in fields[11:15]) / _TICKS if fields else 0.0
+
+
+def _own_cpu_s(pid: int) -> float:
+    fields = _stat(pid)
+    return sum(int(field) for field in fields[11:13]) / _TICKS if fields else 0.0
 
 
 def _family(pid: int) -> set[int]:

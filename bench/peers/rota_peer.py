@@ -20,6 +20,7 @@ from common import (
     payloads,
     read_delays,
     read_starts,
+    started,
     watch,
 )
 
@@ -153,6 +154,17 @@ class RotaPeer(Peer):
         self.rota.enqueue_many(ahead, organization="blocked")
         self.rota.suspend_organization("blocked")
 
+    def types(self, jobs: int, types: int) -> float:
+        """Drain jobs of this number of types in turn, in this process; return the CPU seconds from the first start to the last end."""
+        for number in range(types):
+            self.rota.job(name=f"type{number}")(_counted)
+        self.rota.enqueue_many((f"type{job['number'] % types}", job) for job in payloads(jobs))
+        with self.rota.running():
+            _wait_for_starts(1)
+            begun = time.process_time()
+            watch(self.left, jobs)
+            return time.process_time() - begun
+
     def ready(self) -> dict[str, float]:
         """Work until the first handler has started; return when the store was opened and when that was."""
         from rota_jobs import OPENED  # noqa: PLC0415 # see `open`
@@ -160,6 +172,11 @@ class RotaPeer(Peer):
         with self.rota.running():
             _wait_for_starts(1)
         return {"opened": OPENED, "first": read_starts().first}
+
+
+def _counted(number: int, kind: str, sent: float, pad: str) -> None:
+    """Do nothing but be counted."""
+    started({"number": number, "kind": kind, "sent": sent})
 
 
 def elsewhere(number: int, kind: str, sent: float, pad: str) -> None:

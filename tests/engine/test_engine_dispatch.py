@@ -77,6 +77,17 @@ def test_nothing_is_claimed_ahead_of_a_type_that_was_never_measured():
     assert taken(line(10), free=2, ahead_s=0.05) == [1, 2]
 
 
+def test_a_type_that_was_never_measured_is_claimed_ahead_by_a_guess_as_often_as_there_are_guesses():
+    known = {"ahead_s": 0.055, "means": {"t": 0.01}}
+    strange = line(100, job_type="u")
+    assert taken(strange, free=0, guess_s=0.02, guesses=9, **known) == [1, 2]
+    assert taken(strange, free=0, guess_s=0.001, guesses=9, **known) == list(range(1, 10))
+    assert taken(strange, free=0, guess_s=0.06, guesses=9, **known) == []
+    # Into a free slot anything goes, and what is behind a slow one is not claimed ahead of its time.
+    assert taken(strange, free=1, quick=1, guess_s=0.06, guesses=9, **known) == [1]
+    assert taken(strange, free=2, quick=2, guess_s=0.001, guesses=4, **known) == [1, 2, 3, 4]
+
+
 def test_work_is_claimed_ahead_up_to_its_bound_in_seconds():
     assert taken(line(100), free=2, ahead_s=0.055, means={"t": 0.01}, places=frozenset({"thread"})) == [1, 2, 3, 4, 5, 6, 7]
     assert taken(line(100), free=0, ahead_s=0.025, means={"t": 0.01}) == [1, 2]

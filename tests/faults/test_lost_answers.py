@@ -146,9 +146,10 @@ def put_at_once(desk, row):
 
 
 @BREAKS
+@pytest.mark.parametrize("key", [None, "k"])
 @pytest.mark.parametrize("enqueue", [put, put_at_once])
-def test_an_enqueue_whose_answer_was_lost_returns_when_it_is_certain_and_has_made_one_job(desk, standby, broken, how, waits, enqueue):
-    row = desk.row()
+def test_an_enqueue_whose_answer_was_lost_returns_when_it_is_certain_and_has_made_one_job(desk, standby, broken, how, waits, enqueue, key):
+    row = desk.row(unique_key=key)
     under_way, pid = broken(how, lambda: enqueue(desk, row))
     eventually(lambda: set(standby.waiting(waits)) - {pid}, what="the question whether it is there")
     assert not under_way.done()
@@ -175,7 +176,8 @@ def test_an_enqueue_whose_commit_never_reached_the_server_is_made_again(desk, mo
     assert count(desk) == 1
 
 
-def test_one_whose_only_statement_never_reached_the_server_is_made_again(desk, monkeypatch):
+@pytest.mark.parametrize("key", [None, "k"])
+def test_one_whose_only_statement_never_reached_the_server_is_made_again(desk, monkeypatch, key):
     rows_behind = Db.rows_behind
 
     def without_a_word(db, *words, **values):
@@ -183,7 +185,7 @@ def test_one_whose_only_statement_never_reached_the_server_is_made_again(desk, m
         return rows_behind(db, *words, **values)
 
     monkeypatch.setattr(Db, "rows_behind", without_a_word)
-    assert not desk.put_at_once(desk.row()).existing
+    assert not desk.put_at_once(desk.row(unique_key=key)).existing
     assert count(desk) == 1
 
 

@@ -26,6 +26,10 @@ class Slots(msgspec.Struct, kw_only=True):
     """The executors that hold something: work is claimed ahead for one executor only, so that slots are not exceeded."""
     means: Mapping[str, float]
     """Measured mean seconds by job type."""
+    guess_s: float = 0.0
+    """Seconds to expect of a type that is not measured yet."""
+    guesses: int = 0
+    """How many jobs of such types may be claimed by that guess; the others only into free slots."""
     alone: bool = False
     """It runs a suspect, which must have the worker for itself."""
     patient: bool = True
@@ -40,6 +44,7 @@ class Dispatcher:
         self._world = world
         self._slots = slots
         self._free, self._quick, self._ahead_s = slots.free, slots.quick, slots.ahead_s
+        self._guesses = slots.guesses
         self._places = set(slots.places)
         self._most, self._taken = most, 0
         self._blocks: _Blocks | None = None
@@ -86,6 +91,9 @@ class Dispatcher:
         if self._taken >= self._most:
             return False
         cost = self._slots.means.get(job.job_type)
+        if cost is None and self._guesses > 0:
+            self._guesses -= 1
+            cost = self._slots.guess_s
         if self._free > 0:
             self._free -= 1
             self._quick -= cost is None or cost > self._slots.ahead_s

@@ -15,6 +15,8 @@ UNWRITTEN_MAX = 3
 """Nothing more is claimed while more batches than this have ended and are not written."""
 AHEAD_LEAST = 32
 """With no slot free, claiming ahead is worth a commit only for so many."""
+GUESS_LEAST = 16
+"""From this number of measured types on, a type not measured yet is expected to take as long as they do on average."""
 
 
 class Holding:
@@ -65,7 +67,13 @@ class Holding:
         outcome = ended.outcome
         is_plain = type(outcome) is Completed and outcome.result is None and ended.log_path is None
         (self.plain if is_plain else self.ended)[job.number] = ended
-        self._kinds[job.executor, job.job_type] -= 1
+        kind = (job.executor, job.job_type)
+        left = self._kinds[kind] - 1
+        if left:
+            self._kinds[kind] = left
+        else:
+            # Every turn goes through all kinds: of thousands of types, those that are not held must not cost anything.
+            del self._kinds[kind]
 
     def by_type(self) -> dict[str, int]:
         """Return how many are held of each job type."""
@@ -115,13 +123,17 @@ class Holding:
 
     def slots(self, given_up: int, *, ahead: bool, patient: bool) -> Slots:
         """Return what there is room for; `ahead`: work may be claimed beyond the free slots."""
+        guess_s = self._guess_s()
         return Slots(
             free=self.free(given_up),
             holding=len(self.jobs),
-            quick=self._concurrency - self._slow(),
-            ahead_s=max(0.0, self._settings.prefetch - self._waiting_s()) if ahead else 0.0,
-            places=frozenset(place for (place, _), count in self._kinds.items() if count),
+            quick=self._concurrency - self._slow(guess_s),
+            ahead_s=max(0.0, self._settings.prefetch - self._waiting_s(guess_s)) if ahead else 0.0,
+            places=frozenset([place for place, _ in self._kinds]),
             means=self.means,
+            guess_s=guess_s or 0.0,
+            # As many as are measured: a program of thousands of types is learned in a few turns, and a slow one stops it early.
+            guesses=0 if guess_s is None else len(self.means),
             alone=len(self.jobs) == 1 and any(job.crashes for job in self.jobs.values()),
             patient=patient,
         )
@@ -141,16 +153,21 @@ class Holding:
         room = max(3 * batch - slots.holding, slots.free)
         return min(batch, slots.free + ahead, room)
 
-    def _slow(self) -> int:
-        """Return how many of the jobs held are slow, or of a type not measured yet."""
-        bound = self._settings.prefetch
-        return sum(count for (_, name), count in self._kinds.items() if self.means.get(name, bound + 1) > bound)
+    def _guess_s(self) -> float | None:
+        """Return the seconds to expect of a type that is not measured yet: the average of those that are. None: too few are."""
+        return sum(self.means.values()) / len(self.means) if len(self.means) >= GUESS_LEAST else None
 
-    def _waiting_s(self) -> float:
+    def _slow(self, guess_s: float | None) -> int:
+        """Return how many of the jobs held are slow, or of a type of which that is not known."""
+        bound = self._settings.prefetch
+        unknown = bound + 1 if guess_s is None else guess_s
+        return sum(count for (_, name), count in self._kinds.items() if self.means.get(name, unknown) > bound)
+
+    def _waiting_s(self, guess_s: float | None) -> float:
         """Return the expected seconds of the work that is held but has no slot yet."""
         if not self.ahead:
             return 0.0
-        expected = sum(count * self.means.get(name, 0.0) for (_, name), count in self._kinds.items())
+        expected = sum(count * self.means.get(name, guess_s or 0.0) for (_, name), count in self._kinds.items())
         return expected * (len(self.jobs) - self._concurrency) / len(self.jobs)
 
     def _measure(self, each: Ended) -> None:

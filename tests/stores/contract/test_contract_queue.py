@@ -490,9 +490,18 @@ def test_params_as_deep_as_they_may_be_are_kept_alone_and_in_a_batch(desk):
 # ---- unique keys (U2) ------------------------------------------------------------------------------------------------
 
 
-def test_a_key_that_is_held_gives_back_its_holder(desk):
-    (first,) = desk.put(desk.row(unique_key="k"))
-    (again,) = desk.put(desk.row(unique_key="k"))
+def put_one(desk, row):
+    return desk.put(row)[0]
+
+
+BOTH_WAYS = pytest.mark.parametrize("put", [put_one, Desk.put_at_once], ids=["put", "put_at_once"])
+"""A caller who knows the definitions may be served by a shorter way."""
+
+
+@BOTH_WAYS
+def test_a_key_that_is_held_gives_back_its_holder(desk, put):
+    first = put(desk, desk.row(unique_key="k"))
+    again = put(desk, desk.row(unique_key="k"))
     assert (again.existing, again.job_id, again.number, again.root_id) == (True, first.job_id, first.number, first.job_id)
     assert desk.order() == [first.job_id]
 
@@ -507,9 +516,20 @@ def test_a_key_belongs_to_its_organization_and_type(desk):
     assert [each.existing for each in desk.put(*rows)] == [False] * 3
 
 
-def test_pending_queued_running_and_waiting_for_retry_all_hold_the_key(desk):
+def test_a_key_belongs_to_its_organization_and_type_also_by_the_shorter_way(desk):
+    rows = [desk.row(unique_key="k"), desk.row("u", unique_key="k"), desk.row(unique_key="k", organization_id="acme")]
+    assert [desk.put_at_once(row).existing for row in rows] == [False] * 3
+
+
+def test_a_job_with_a_key_that_is_enqueued_again_is_found_by_its_key(desk):
+    row = desk.row(unique_key="k")
+    assert [desk.put_at_once(row).existing for _ in range(2)] == [False, True]
+
+
+@BOTH_WAYS
+def test_pending_queued_running_and_waiting_for_retry_all_hold_the_key(desk, put):
     def holder():
-        (found,) = desk.put(desk.row(unique_key="k"))
+        found = put(desk, desk.row(unique_key="k"))
         assert found.existing
         return found.job_id
 
@@ -524,25 +544,27 @@ def test_pending_queued_running_and_waiting_for_retry_all_hold_the_key(desk):
     assert holder() == desk.tail_id(first) != first
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize("outcome", [Failed("boom"), Crashed(), Released(), Snoozed(5.0)], ids=lambda each: type(each).__name__)
-def test_the_key_passes_to_the_successor_in_one_move(desk, outcome):
-    first = desk.add(unique_key="k")
+def test_the_key_passes_to_the_successor_in_one_move(desk, outcome, put):
+    first = put(desk, desk.row(unique_key="k")).job_id
     desk.run_to(outcome)
     tail = desk.tail(first)
     assert tail.unique_key == "k"
-    assert desk.put(desk.row(unique_key="k"))[0].job_id == inside(tail.id)
+    assert put(desk, desk.row(unique_key="k")).job_id == inside(tail.id)
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize(
     "outcome", [Completed(), Failed("x", permanent=True), Skipped("x"), None], ids=["completed", "dead", "skipped", "cancelled"]
 )
-def test_an_ended_chain_frees_its_key(desk, outcome):
-    first = desk.add(unique_key="k")
+def test_an_ended_chain_frees_its_key(desk, outcome, put):
+    first = put(desk, desk.row(unique_key="k")).job_id
     if outcome is None:
         desk.store.cancel(first, actor=ANNA, now=desk.now)
     else:
         desk.run_to(outcome)
-    assert not desk.put(desk.row(unique_key="k"))[0].existing
+    assert not put(desk, desk.row(unique_key="k")).existing
 
 
 # ---- the caller's own transaction ------------------------------------------------------------------------------------
@@ -679,6 +701,10 @@ def test_a_lone_job_by_the_shorter_way_is_refused_and_found_like_any_other(desk,
     maker.limit_queue("default", 2)
     with pytest.raises(QueueFull):
         desk.put_at_once(desk.row())
-    with pytest.raises(DefinitionsChanged):
-        desk.store.enqueue([desk.row()], now=desk.now, definitions=desk.store.definitions() - 1)
+    with pytest.raises(QueueFull):
+        desk.put_at_once(desk.row(unique_key="other"))
+    assert desk.put_at_once(desk.row(unique_key="k")).number == keyed[0].number
+    for row in (desk.row(), desk.row(unique_key="k"), desk.row(unique_key="other")):
+        with pytest.raises(DefinitionsChanged):
+            desk.store.enqueue([row], now=desk.now, definitions=desk.store.definitions() - 1)
     assert len(desk.order()) == 2

@@ -1,6 +1,7 @@
 """One turn of the wheel: claims, ends, retries, late results, and the same turn twice."""
 
 import threading
+from random import Random
 
 import pytest
 
@@ -24,6 +25,7 @@ from rota.ports.executor import Report
 from rota.ports.turns import Choice, Ending
 from tests.stores.desk import ANNA, Desk, inside
 from tests.stores.makers import torn_runs
+from tests.support.proof import size
 
 # ---- claim (X1, X2) --------------------------------------------------------------------------------------------------
 
@@ -87,6 +89,49 @@ def test_only_types_that_were_asked_for_are_claimed_and_the_others_stay(desk):
     assert [job.job_id for job in desk.claim(5, types=("t",))] == [mine]
     assert desk.order() == [others]
     assert desk.claim(5, types=()) == []
+
+
+MANY_TYPES = size(350, prove=5000)
+"""More types than a store asks for one by one."""
+
+
+def in_many_types(desk, rng):
+    """Enqueue jobs of many types: few of most, many of some, of several priorities and organizations, some of which share a position."""
+    names = [f"t{n}" for n in range(MANY_TYPES) for _ in range(rng.choice((0, 1, 2)))]
+    rows = [desk.row(name, organization_id=rng.choice(("default", "acme", "beta"))) for name in names]
+    rows += [desk.row(f"t{n}", priority=rng.choice((20, 50, 80))) for n in rng.choices(range(0, MANY_TYPES, 50), k=400)]
+    rng.shuffle(rows)
+    desk.put(*rows)
+    return {row.job_id: row.job_type for row in rows}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_jobs_of_very_many_types_are_claimed_in_the_order_of_the_queue(desk, seed):
+    rng = Random(seed)
+    types = in_many_types(desk, rng)
+    asked = rng.sample(sorted({*types.values(), "unknown"}), MANY_TYPES // 2)
+    expected = [job_id for job_id in desk.order() if types[job_id] in asked]
+    claimed = []
+    while some := desk.claim(rng.choice((1, 7, 90)), types=asked):
+        claimed += [job.job_id for job in some]
+    assert claimed == expected
+
+
+def test_of_very_many_types_those_behind_parked_ones_are_offered_in_the_order_of_the_queue(desk):
+    types = in_many_types(desk, Random(4))
+    order, full = desk.order(), {f"t{n}" for n in range(MANY_TYPES) if n % 4}
+    rounds, room = [], 60
+
+    def chooser(candidates, _reservation, _usage):
+        nonlocal room
+        take = [job for job in candidates if job.job_type not in full][:room]
+        rounds.append(len(take))
+        room -= len(take)
+        return Choice(take=take, park=[(job.number, "organization:default") for job in candidates if job.job_type in full], again=room > 0)
+
+    claimed = [job.job_id for job in desk.claim(60, types=sorted(set(types.values())), choose=chooser)]
+    assert claimed == [job_id for job_id in order if types[job_id] not in full][:60]
+    assert len(rounds) > 1
 
 
 def test_what_the_chooser_leaves_stays_queued_and_what_it_parks_is_not_offered_again(desk):

@@ -263,9 +263,9 @@ def test_an_index_that_is_invalid(look, raw):
 
 @pytest.mark.parametrize("how", ["DISABLE", "ENABLE REPLICA"])
 def test_a_trigger_that_is_off(look, raw, how):
-    raw.execute(f"ALTER TABLE job_live {how} TRIGGER live_move")
+    raw.execute(f"ALTER TABLE job_live {how} TRIGGER live_changed")
     (found,) = look("triggers")
-    one([found], State.PROBLEM, "trigger live_move of job_live is off")
+    one([found], State.PROBLEM, "trigger live_changed of job_live is off")
     raw.execute(found.remedy)
     one(look("triggers"), State.OK)
 

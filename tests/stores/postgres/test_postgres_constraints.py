@@ -394,6 +394,115 @@ def test_the_rules_hold_for_somebody_with_another_search_path(desk, raw, maker):
         refused(other, "not begun", f"INSERT INTO {maker.schema}.run_notes (job_number) VALUES (%s)", number)
 
 
+# ---- the guards of ends, by batches ------------------------------------------------------------------------------------
+
+BATCHES = {"alone": (1, 1), "few": (3, 1), "close": (120, 1), "close with gaps": (120, 3), "scattered": (120, 1000)}
+"""How many jobs end together, and how far apart their numbers are."""
+MOVE = f"""
+WITH gone AS (DELETE FROM job_live WHERE number = ANY(%(numbers)s) AND number <> %(left)s RETURNING *)
+INSERT INTO job_ends (number, {ENDING.replace("%s", "status").replace("9", "finished_at")}, run_id)
+SELECT number, {ENDING.replace("%s", "'CANCELLED'")}, run_id FROM gone"""
+STILL_LIVE = MOVE + MOVE[MOVE.rindex("SELECT") :].replace("SELECT", " UNION ALL SELECT").replace("gone", "job_live WHERE number = %(left)s")
+UNKNOWN = f"{MOVE} UNION ALL SELECT %(unknown)s, 't', 'CANCELLED', 0, 9, 50, 0, 0, NULL, NULL, NULL, NULL"
+NO_LONGER, NOT_ENDED = "a job that ends is live no longer", "a job that has not ended cannot be deleted"
+
+
+@pytest.fixture(params=BATCHES)
+def batch(desk, raw, request):
+    """Return the numbers of jobs that wait; before them, behind them and in their middle are numbers that no job has."""
+    count, step = BATCHES[request.param]
+    raw.execute(f"ALTER SEQUENCE job_numbers INCREMENT BY {step}")
+    for part in (count // 2, count - count // 2):
+        raw.execute("SELECT nextval('job_numbers')")
+        desk.several(part)
+    return [number for (number,) in raw.execute("SELECT number FROM job_live ORDER BY number").fetchall()]
+
+
+def places(batch):
+    """Return the first, one in the middle, and the last, each once."""
+    return dict.fromkeys([batch[0], batch[len(batch) // 2], batch[-1]])
+
+
+def test_no_job_of_a_batch_ends_that_is_still_live(batch, raw):
+    for left in places(batch):
+        with pytest.raises(psycopg.errors.CheckViolation, match=NO_LONGER):
+            raw.execute(STILL_LIVE, {"numbers": batch, "left": left})
+    assert raw.execute("SELECT count(*) FROM job_live").fetchone() == (len(batch),)
+
+
+def test_no_end_of_a_batch_is_of_a_job_that_nobody_knows(batch, raw):
+    known, unknown = set(batch), [batch[0] - 1, batch[-1] + 1]
+    unknown += [number for number in range(batch[0], batch[-1]) if number not in known][:1]
+    for number in unknown:
+        with pytest.raises(psycopg.errors.CheckViolation, match=NO_LONGER):
+            raw.execute(UNKNOWN, {"numbers": batch, "left": 0, "unknown": number})
+    assert raw.execute("SELECT count(*) FROM job_live").fetchone() == (len(batch),)
+
+
+def test_no_job_of_a_batch_goes_that_has_not_ended(batch, raw):
+    written = MOVE.replace("FROM gone", "FROM gone WHERE number <> %(lost)s")
+    for lost in places(batch):
+        with pytest.raises(psycopg.errors.CheckViolation, match=NOT_ENDED):
+            raw.execute(written, {"numbers": batch, "left": 0, "lost": lost})
+    with pytest.raises(psycopg.errors.CheckViolation, match=NOT_ENDED):
+        raw.execute("DELETE FROM job_live WHERE number = ANY(%s)", (batch,))
+    assert raw.execute("SELECT count(*) FROM job_live").fetchone() == (len(batch),)
+
+
+def test_a_batch_that_is_whole_ends(batch, raw):
+    # One stays, in the middle of the others: what lies between them is no obstacle.
+    left = batch[len(batch) // 2]
+    raw.execute(MOVE, {"numbers": batch, "left": left})
+    assert raw.execute("SELECT array_agg(number) FROM job_live").fetchone() == ([left],)
+    assert raw.execute("SELECT count(*) FROM job_ends").fetchone() == (len(batch) - 1,)
+
+
+def test_ends_can_be_copied_in_no_more_than_inserted(batch, raw):
+    """Another statement, the same guard: as a tool that loads a dump would write."""
+    with pytest.raises(psycopg.errors.CheckViolation, match=NO_LONGER):
+        copy_ends(raw, batch)
+
+
+def copy_ends(raw, numbers):
+    columns = "number, job_type, status, created_at, finished_at, priority, position, run_at"
+    with raw.cursor() as cursor, cursor.copy(f"COPY job_ends ({columns}) FROM STDIN") as copy:
+        for number in numbers:
+            copy.write_row((number, "t", "CANCELLED", 0, 9, 50, 0, 0))
+
+
+IDENTITY_WORDS, MOVE_WORDS, START_WORDS = (
+    "identity and origin of a job cannot change",
+    "illegal move of a job: see the table",
+    "a job starts once",
+)
+CHANGES = [
+    ("QUEUED", "job_id = gen_random_uuid()", IDENTITY_WORDS),
+    ("QUEUED", "job_id = gen_random_uuid(), status = 'PENDING'", IDENTITY_WORDS),
+    ("QUEUED", "status = 'PENDING'", MOVE_WORDS),
+    ("PENDING", "status = 'RUNNING', unique_key = 'k'", IDENTITY_WORDS),
+    ("PENDING", "status = 'RUNNING'", MOVE_WORDS),
+    ("RUNNING", "status = 'QUEUED'", MOVE_WORDS),
+    ("RUNNING", "status = 'PENDING', worker_id = NULL, run_id = NULL, started_at = NULL", MOVE_WORDS),
+    ("RUNNING", "started_at = NULL", START_WORDS),
+    ("RUNNING", "worker_id = NULL, held = 'x'", START_WORDS),
+    ("RUNNING", "run_id = gen_random_uuid(), priority = 9", START_WORDS),
+    ("RUNNING", "run_id = gen_random_uuid(), schedule_id = gen_random_uuid()", IDENTITY_WORDS),
+    ("RUNNING", "started_at = 7, status = 'QUEUED', created_at = 7", IDENTITY_WORDS),
+]
+
+
+@pytest.mark.parametrize(("status", "change", "words"), CHANGES)
+def test_a_change_that_breaks_several_rules_is_refused_by_the_first(desk, raw, status, change, words):
+    refused(raw, words, f"UPDATE job_live SET {change} WHERE number = %s", in_state(desk, status))
+
+
+@pytest.mark.parametrize("column", ["number", "job_id", "root_id", "attempt", "organization_id", "job_type", "created_at", "status"])
+def test_what_a_live_job_must_have_can_not_be_taken_from_it(desk, raw, column):
+    number = in_state(desk, "QUEUED")
+    with pytest.raises(psycopg.errors.NotNullViolation):
+        raw.execute(f"UPDATE job_live SET {column} = NULL WHERE number = %s", (number,))
+
+
 # ---- schedules ---------------------------------------------------------------------------------------------------------
 
 

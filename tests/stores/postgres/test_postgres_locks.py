@@ -4,8 +4,9 @@ import select
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from random import Random
-from threading import Event
+from threading import Barrier, Event
 
+import psycopg
 import pytest
 
 from rota.errors import StoreBusy
@@ -16,6 +17,7 @@ from rota.ports.clock import UuidV7
 from rota.ports.store import DefinitionsChanged
 from rota.ports.turns import Choice, Counting
 from rota.stores.postgres import PostgresStore
+from rota.stores.postgres.connection import ARMS_MAX
 from rota.stores.postgres.hints import Listener
 from rota.stores.relational.base import Hold
 from rota.stores.relational.store import CLAIM_MANY
@@ -23,6 +25,10 @@ from tests.stores.desk import ANNA, Desk, take_all
 from tests.support.waiting import eventually
 
 PAUSE_S = 0.4
+FOR_EVER_S = 60.0
+"""Longer than anything takes that does not wait for it."""
+RIVALS, THREADS = 1000, 16
+"""How many enqueue one key, and from how many threads at once."""
 
 
 @pytest.fixture
@@ -43,13 +49,14 @@ def unlocked(monkeypatch, *desks):
 class Slow:
     """A chooser that stands still inside its transaction until it is told to go on, or for a while."""
 
-    def __init__(self, choose=take_all) -> None:
+    def __init__(self, choose=take_all, pause_s=PAUSE_S) -> None:
         self.reached, self.go_on = Event(), Event()
         self._choose = choose
+        self._pause_s = pause_s
 
     def __call__(self, candidates, reservation, usage):
         self.reached.set()
-        self.go_on.wait(PAUSE_S)
+        self.go_on.wait(self._pause_s)
         return self._choose(candidates, reservation, usage)
 
 
@@ -137,6 +144,21 @@ def test_light_turns_of_several_types_share_in_the_order_of_the_queue(two):
     second = pool.submit(other.turn, 4, types=("t", "u"), worker=other.id()).result(PAUSE_S / 2).claimed
     slow.go_on.set()
     assert [job.job_id for job in claim.result().claimed + second] == jobs
+
+
+def test_small_claims_of_very_many_types_share_in_the_order_of_the_queue(two):
+    one, other, pool = two
+    names = [f"t{number}" for number in range(3 * ARMS_MAX)]
+    ids = [one.add(name) for name in names[:60]]
+    calm(one, other)
+    slow = Slow(pause_s=FOR_EVER_S)
+    first = pool.submit(one.turn, 8, types=names, choose=slow)
+    slow.reached.wait()
+    second = other.claim(8, types=names, worker=other.id())
+    assert not first.done()
+    slow.go_on.set()
+    assert [job.job_id for job in first.result().claimed] == ids[:8]
+    assert [job.job_id for job in second] == ids[8:16]
 
 
 def test_claims_of_many_follow_each_other_and_those_of_a_few_don_t_wait_for_them(two):
@@ -322,16 +344,20 @@ def test_without_the_door_such_a_child_waits_for_ever(two, monkeypatch):
     assert child_of_one_that_ends(two) == "PENDING"
 
 
-def key_across_the_retry(two):
+def put_at_once(desk, row):
+    return [desk.put_at_once(row)]
+
+
+def key_across_the_retry(two, put=Desk.put):
     """Ask for a key while the turn that retries its holder is on its way; return the chain's root and what came back."""
     one, other, pool = two
-    (made,) = one.put(one.row(unique_key="k"))
+    (made,) = put(one, one.row(unique_key="k"))
     job = one.claim_one()
     one.add("other")
     slow = Slow()
     end = pool.submit(one.turn, 1, types=("other",), choose=slow, endings=[one.ending(job, Failed("x"))])
     slow.reached.wait()
-    asked = pool.submit(other.put, other.row(unique_key="k"))
+    asked = pool.submit(put, other, other.row(unique_key="k"))
     slow.go_on.wait(PAUSE_S / 4)
     slow.go_on.set()
     end.result()
@@ -342,6 +368,70 @@ def key_across_the_retry(two):
 def test_a_key_stays_with_its_chain_across_the_retry(two):
     root_id, found = key_across_the_retry(two)
     assert (found.existing, found.root_id, found.status) == (True, root_id, "PENDING")
+
+
+def test_one_statement_answers_with_the_chain_that_holds_the_key_before_the_commit_or_after_it(two):
+    """It waits for no turn: until the commit the holder is the attempt that was running, from then on its successor."""
+    root_id, found = key_across_the_retry(two, put_at_once)
+    assert (found.existing, found.root_id) == (True, root_id)
+    assert found.status in ("RUNNING", "PENDING")
+    other = two[1]
+    (after,) = put_at_once(other, other.row(unique_key="k"))
+    assert (after.existing, after.root_id, after.status) == (True, root_id, "PENDING")
+
+
+def test_a_job_with_a_key_is_added_and_found_while_a_turn_is_made(two):
+    one, other, pool = two
+    one.several(3)
+    slow = Slow(pause_s=FOR_EVER_S)
+    claim = pool.submit(one.turn, 3, choose=slow)
+    slow.reached.wait()
+    keyed = [other.put_at_once(other.row(unique_key="k")) for _ in range(2)]
+    assert not claim.done()
+    slow.go_on.set()
+    assert [each.existing for each in keyed] == [False, True]
+    assert len(claim.result().claimed) == 3
+
+
+def test_of_many_who_enqueue_one_key_at_once_one_makes_the_job_and_all_get_it(two):
+    """The first callers meet before the key is held, and the index decides between them; the others find the holder."""
+    one, _, _ = two
+    rows = [one.row(unique_key="k", params=f'{{"n":{n}}}') for n in range(RIVALS)]
+    start, known = Barrier(THREADS), one.store.definitions()
+
+    def put_share(share):
+        start.wait()
+        return [one.store.enqueue([row], now=one.now, definitions=known)[0] for row in share]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        answers = [each for share in pool.map(put_share, [rows[at::THREADS] for at in range(THREADS)]) for each in share]
+    (made,) = [each for each in answers if not each.existing]
+    assert {(each.job_id, each.number) for each in answers} == {(made.job_id, made.number)}
+    assert len(one.order()) == 1
+
+
+def test_the_loser_of_a_race_for_a_key_gets_the_job_that_won(two, maker):
+    """The loser's statement waits at the index until the winner has committed."""
+    one, other, pool = two
+    first = other.row(unique_key="k")
+    with maker.server.connect(options=f"-c search_path={maker.schema}") as raw, raw.transaction():
+        other.store.enqueue([first], now=other.now, transaction=raw)
+        second = pool.submit(one.put_at_once, one.row(unique_key="k"))
+        eventually(lambda: waiting(maker, "transactionid") == 1, what="it waits at the index")
+    found = second.result()
+    assert (found.existing, found.job_id) == (True, first.job_id)
+
+
+def test_where_the_winner_of_a_race_for_a_key_rolls_back_the_other_makes_the_job(two, maker):
+    one, other, pool = two
+    with maker.server.connect(options=f"-c search_path={maker.schema}") as raw, raw.transaction():
+        other.store.enqueue([other.row(unique_key="k")], now=other.now, transaction=raw)
+        second = pool.submit(one.put_at_once, one.row(unique_key="k"))
+        eventually(lambda: waiting(maker, "transactionid") == 1, what="it waits at the index")
+        raise psycopg.Rollback
+    made = second.result()
+    assert not made.existing
+    assert len(one.order()) == 1
 
 
 def test_without_the_door_the_key_is_answered_with_one_that_has_ended(two, monkeypatch):
@@ -376,9 +466,9 @@ def test_who_waits_at_the_door_sees_what_was_changed_meanwhile(two, maker):
     assert one.order() == []
 
 
-def waiting(maker):
+def waiting(maker, kind="advisory"):
     with maker.server.connect() as raw:
-        return raw.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'").fetchone()[0]
+        return raw.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = %s", (kind,)).fetchone()[0]
 
 
 def test_plain_jobs_are_added_while_a_turn_is_made(two):

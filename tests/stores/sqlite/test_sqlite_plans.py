@@ -9,7 +9,7 @@ import pytest
 from rota.model.settings import Settings
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.statements import candidates, compiled, statements
+from rota.stores.sqlite.statements import candidates, candidates_of_many, compiled, statements
 from tests.stores.desk import Desk
 from tests.stores.filling import TYPES, fill, fill_schedules
 from tests.stores.timekeeper import Timekeeper
@@ -282,12 +282,25 @@ def test_a_hot_statement_walks_its_index_and_scans_nothing(raw, name):
 
 @pytest.mark.parametrize("types", [1, 3, 50])
 def test_candidates_merge_along_the_ready_index_and_sort_nothing(raw, types):
-    plan = plan_of(raw, candidates(types), (*TYPES[:types], 100))
+    plan = plan_of(raw, candidates(types, slim=False), (*TYPES[:types], 100))
     steps = Counter(plan)
     assert scans(plan) == []
     assert steps["SEARCH jobs USING INDEX jobs_ready (job_type=?)"] == types
     assert not any("TEMP B-TREE" in step for step in plan)
     assert steps["MERGE (UNION ALL)"] == types - 1
+
+
+@pytest.mark.parametrize("slim", [False, True])
+def test_candidates_of_many_types_leap_along_the_ready_index_and_sort_nothing(raw, slim):
+    plan = plan_of(raw, candidates_of_many(slim=slim), ('["t1"]', 100))
+    ready = [step for step in plan if "jobs_ready" in step]
+    assert scans(plan) == []
+    assert Counter(re.search(r"\(.*\)", step)[0] for step in ready) == {
+        "(job_type>?)": 2,
+        "(job_type=? AND priority=? AND position>?)": 1,
+        "(job_type=? AND priority<?)": 1,
+    }
+    assert not any("TEMP B-TREE" in step for step in plan)
 
 
 def test_a_batch_of_retention_looks_at_a_batch_of_ends_and_not_at_all_that_are_old(raw):
@@ -351,7 +364,17 @@ SMALL_INDEXES = {
 }
 FRAGMENTS = {
     *("token_columns", "hooked_columns", "is_told", "endpoint_columns", "is_open", "delivery_columns", "of_state"),
-    *("candidates", "candidates_slim", "candidates_arm", "claimed_columns", "claimed_head", "claimed_rest", "checkpoint_before"),
+    *(
+        "candidates",
+        "candidates_slim",
+        "first_of_types",
+        "first_of_many_types",
+        "arm",
+        "claimed_columns",
+        "claimed_head",
+        "claimed_rest",
+        "checkpoint_before",
+    ),
     *("job_columns", "watched_columns", "worker_columns"),
     *("tail", "new_columns", "new_values", "template_columns", "this_template", "find", "newest", "size", "made", "matching"),
     *("schedule_columns", "due_columns", "due_surroundings", "occurrence_columns", "occurrence_filter", "occurrence_outcome"),

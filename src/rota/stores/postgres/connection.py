@@ -22,7 +22,7 @@ from rota.stores.postgres.statements import Statement, candidates, numbered, ove
 from rota.stores.postgres.values import Bodies, Ids, register
 
 ARMS_MAX = 200
-"""More types than this are asked for in several queries: the plan of one grows with them."""
+"""Of more types than this only the first that are ready are asked for, and in several queries: the plan of one grows with them."""
 SPARE_MAX, SPARE_FADES = 16, 8
 """A claim of several types looks at most so many times as far as it wants; what it looks further shrinks by an eighth each time."""
 PREPARED_MAX = 1000
@@ -132,17 +132,32 @@ class Db:
 
     def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
         """Return ready jobs, a part of the types at a time if they are very many."""
+        if len(types) <= ARMS_MAX:
+            return [self._offered(types, len(types), want, slim=slim)]
+        types = self._first_types(types, want)
         parts = [types[start : start + ARMS_MAX] for start in range(0, len(types), ARMS_MAX)]
         slim = slim or len(parts) > 1
-        return [self._offered(part, want, slim=slim) for part in parts]
+        # How many types are ready changes from claim to claim. With a few sizes, few statements are prepared.
+        return [self._offered(part, min(ARMS_MAX, 1 << (len(part) - 1).bit_length()), want, slim=slim) for part in parts]
 
-    def _offered(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[Claimed]:
-        what = candidates(len(types), slim=slim)
+    def _first_types(self, types: tuple[str, ...], want: int) -> tuple[str, ...]:
+        """Return those of very many types whose first ready jobs come first: as many as jobs are wanted, for all of these are of them.
+
+        Never fewer than one query asks for: others may be claiming the first of some.
+        """
+        known = frozenset(types)
+        ready = [name for (name,) in self.rows("ready_types") if name in known]
+        return tuple(ready[: max(ARMS_MAX, want + self._spare)])
+
+    def _offered(self, types: tuple[str, ...], arms: int, want: int, *, slim: bool) -> list[Claimed]:
+        """Return ready jobs of these types; arms that are left over ask for the type NULL, which no job has."""
+        what = candidates(arms, slim=slim)
         values: dict[str, Any] = {f"type_{index}": name for index, name in enumerate(types)} | {"want": want}
+        values |= {f"type_{index}": None for index in range(len(types), arms)}
         while True:
             # Rows, and not one JSON text as elsewhere: that would be half of what a claim costs the server.
             rows = self._run(what, values | {"spare": self._spare}).fetchall()
-            if len(rows) == want or len(types) == 1 or not self._more_behind(want, rows):
+            if len(rows) == want or arms == 1 or not self._more_behind(want, rows):
                 self._spare -= self._spare // SPARE_FADES
                 return [Claimed(*row[:-1]) for row in rows]
 
@@ -166,8 +181,12 @@ class Db:
 
     def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
         """Complete jobs with their runs in one statement, which also says what there is to count."""
-        ((fresh, figures),) = self.rows("end_plain", done=_encode(done).decode(), worker_id=worker_id)
-        return _numbers.decode(fresh), figures
+        numbers = list(done)
+        moments = _encode(list(done.values())).decode()
+        ((fresh, figures),) = self.rows(
+            "end_plain", numbers=_encode(numbers).decode(), moments=moments, count=len(done), worker_id=worker_id
+        )
+        return numbers if fresh is None else _numbers.decode(fresh), figures
 
     def count(self, figures: str) -> None:
         """Write figures into two tables, in one statement."""

@@ -34,7 +34,7 @@ _NAMES = {
     ID: "adopter_id chain endpoint_id group_id job_id new_id parent reservation_id root_id run_id schedule_id token_id",
     PERHAPS_ID: "before_schedule template_id worker_id",
     DIGEST: "hash job_hash",
-    NUMBERS: "children numbers rowids tails",
+    NUMBERS: "children moments numbers rowids tails",
     WORDS: "fates names statuses types",
     IDS: "groups roots",
     PACKED: "ids schedules",

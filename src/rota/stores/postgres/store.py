@@ -68,14 +68,15 @@ class PostgresStore(Base, RelationalStore):
         raise AssertionError
 
     def _add_at_once(self, row: NewRow, now: Instant, definitions: int) -> Enqueued | None:
-        """Write one plain job, asking the server once. None: nothing is written, and something needs a second look."""
+        """Write one job, or find the holder of its key, in one round trip. None: nothing was written, and a second look is needed."""
         values = queue.at_once(row, now, definitions)
         if values is None:
             return None
+        statement = "insert_job_at_once" if row.unique_key is None else "insert_job_with_key_at_once"
         self._refuse_closed()
         with self._pool.take() as db:
             try:
-                return queue.added_at_once(row, db.rows_behind(self._through_the_door, "insert_job_at_once", **values))
+                return queue.added_at_once(row, db.rows_behind(self._through_the_door, statement, **values))
             except psycopg.Error as error:
                 if is_lost(error, db.raw):
                     self._pool.stale()

@@ -23,11 +23,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 def at_once(row: NewRow, now: Instant, definitions: int) -> dict[str, Any] | None:
-    """Return the values of `insert_job_at_once` for one plain job; None for one that needs a second look.
+    """Return the values of `insert_job_at_once` for one job; None for one that needs a second look.
 
-    That statement writes nothing where something else needs one.
+    That statement writes nothing where something else needs one. A chosen id may be taken, and which job has it must be looked up.
     """
-    if row.run_at > now or not is_plain(row):
+    if row.run_at > now or row.chosen or not is_single(row):
         return None
     values = _of_all(row, now, waits=False)
     values["ids"], values["params"] = bytes.fromhex(row.job_id), row.params
@@ -35,9 +35,14 @@ def at_once(row: NewRow, now: Instant, definitions: int) -> dict[str, Any] | Non
     return values
 
 
-def added_at_once(row: NewRow, added: list[tuple[int, int]]) -> Enqueued | None:
-    """Return what became of the job, by the rows that came back."""
-    return Enqueued(row.job_id, row.job_id, added[0][0], "QUEUED", added[0][1], existing=False) if added else None
+def added_at_once(row: NewRow, added: list[tuple[Any, ...]]) -> Enqueued | None:
+    """Return the job that was added, or the holder of its key, from the rows that came back."""
+    if not added:
+        return None
+    if row.unique_key is None:
+        number, position = added[0]
+        return Enqueued(row.job_id, row.job_id, number, "QUEUED", position, existing=False)
+    return Enqueued(*added[0])
 
 
 def position_after(db: Db, organization_id: str, priority: int) -> int:

@@ -16,10 +16,10 @@ import msgspec
 from rota.errors import IllegalMove, InvalidParams, RotaError, StoreBusy, StoreError, StoreMoved, StoreUnavailable, StoreUnusable
 from rota.model.values import Claimed, Instant
 from rota.stores.relational.copying import WORDS
-from rota.stores.sqlite.statements import Statement, candidates, candidates_slim, over_source, statement
+from rota.stores.sqlite.statements import Statement, candidates, candidates_of_many, over_source, statement
 
-ARMS_MAX = 200
-"""SQLite joins at most 500 SELECTs; more types than this are asked for in several queries."""
+ARMS_MAX = 100
+"""A claim of more types than this is another query. The driver keeps no statement prepared that has over 16,384 characters: 115 arms."""
 OLDEST_SQLITE = (3, 51, 3)
 OPEN_TIMEOUT_S = 10.0
 """How long opening a file waits for another process that is making it."""
@@ -100,12 +100,13 @@ class Db:
         return range(last - len(rows) + 1, last + 1)
 
     def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
-        """Return ready jobs, a part of the types at a time if they are very many; fewer than wanted if they are very large."""
-        parts = [types[start : start + ARMS_MAX] for start in range(0, len(types), ARMS_MAX)]
-        text = candidates_slim if slim or len(parts) > 1 else candidates
+        """Return ready jobs, in one answer; fewer than wanted if they are very large."""
+        many = len(types) > ARMS_MAX
+        text = candidates_of_many(slim=slim) if many else candidates(len(types), slim=slim)
+        known = (_encode(types).decode(),) if many else types
         try:
             # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
-            return [_claimed.decode(list(self.raw.execute(text(len(part)), (*part, want)))[0][0]) for part in parts]  # noqa: RUF015
+            return [_claimed.decode(list(self.raw.execute(text, (*known, want)))[0][0])]  # noqa: RUF015
         except apsw.TooBigError:
             if want == 1:
                 raise

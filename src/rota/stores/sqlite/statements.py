@@ -54,18 +54,18 @@ def over_source(name: str, source: str) -> Statement:
 
 
 @cache
-def candidates(types: int) -> str:
-    """Return the claim's query for so many job types: parameters are the types in order, then :want."""
-    return _with_arms("candidates", types)
+def candidates(types: int, *, slim: bool) -> str:
+    """Return the claim's query for this number of job types: parameters are the types in order, then :want."""
+    arms = " UNION ALL ".join([statements()["arm"]] * types)
+    return _over_first(statements()["first_of_types"].replace("{arms}", arms), slim=slim)
 
 
 @cache
-def candidates_slim(types: int) -> str:
-    """Return the same query without the columns that may be large."""
-    return _with_arms("candidates_slim", types)
+def candidates_of_many(*, slim: bool) -> str:
+    """Return the same query for any number of types: parameters are a JSON array of the types, then :want."""
+    return _over_first(statements()["first_of_many_types"], slim=slim)
 
 
-def _with_arms(name: str, types: int) -> str:
-    text = statements()
-    arms = " UNION ALL ".join([text["candidates_arm"]] * types)
-    return text[name].replace("{arms}", arms).replace(":want", "?")
+def _over_first(first: str, *, slim: bool) -> str:
+    text = statements()["candidates_slim" if slim else "candidates"].replace("{first}", first)
+    return text.replace(":want", "?")

@@ -58,10 +58,31 @@ SELECT number, job_id, job_id, 1, :position, {new_live_values} FROM new;
 -- The common case of one job: gate, position and rows in one statement. It writes only if nothing needs a second look: the definitions
 -- are those the caller read, and no limit is set.
 WITH gate AS MATERIALIZED (
-    SELECT ({position_base}) AS base
-     WHERE (SELECT value FROM meta WHERE key = 'definitions_version') = :definitions
-       AND (SELECT max_queued FROM organizations WHERE organization_id = :organization_id) IS NULL
-), reset AS (
+    SELECT ({position_base}) AS base WHERE {as_the_caller_knows}
+), {facts_at_once}
+{live_at_once}
+RETURNING number, position;
+
+-- name: insert_job_with_key_at_once
+-- The same for a job with a unique key; returns the job, or the holder of its key, and whether that was there before. If two insert one key at once, the index refuses the later.
+WITH holder AS MATERIALIZED (
+    {key_holder}
+), gate AS MATERIALIZED (
+    SELECT ({position_base}) AS base WHERE {as_the_caller_knows} AND NOT EXISTS (SELECT 1 FROM holder)
+), {facts_at_once}, live AS (
+    {live_at_once}
+    RETURNING job_id, root_id, number, status, position
+)
+SELECT hex(job_id), hex(root_id), number, status, position, false FROM live
+ UNION ALL
+SELECT *, true FROM holder WHERE {as_the_caller_knows};
+
+-- name: as_the_caller_knows
+(SELECT value FROM meta WHERE key = 'definitions_version') = :definitions
+AND (SELECT max_queued FROM organizations WHERE organization_id = :organization_id) IS NULL
+
+-- name: facts_at_once
+reset AS (
     DELETE FROM queue_clock WHERE priority = :priority AND (SELECT base IS NULL FROM gate)
 ), new AS MATERIALIZED (
     SELECT nextval('job_numbers') AS number, (:ids)[1] AS job_id, coalesce(base, 0) + :gap AS position FROM gate
@@ -69,9 +90,10 @@ WITH gate AS MATERIALIZED (
     INSERT INTO job_facts (number, job_id, root_id, params, {new_facts})
     SELECT number, job_id, job_id, :params, {new_facts_values} FROM new
 )
+
+-- name: live_at_once
 INSERT INTO job_live (number, job_id, root_id, attempt, position, {new_live})
 SELECT number, job_id, job_id, 1, position, {new_live_values} FROM new
-RETURNING number, position;
 
 -- name: new_facts
 organization_id, template_id, job_type, origin, unique_key, job_hash, group_id, sequence_number, owner, max_retries, max_crashes, backoff,

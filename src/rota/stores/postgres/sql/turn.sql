@@ -42,6 +42,19 @@ SELECT * FROM (SELECT ctid AS place, priority, position, created_at, job_id FROM
                 WHERE status = 'QUEUED' AND held IS NULL AND job_type = :type
                 ORDER BY priority DESC, position, created_at, job_id LIMIT :want + :spare) AS first
 
+-- name: ready_types
+-- The types that have something ready, in the order of their first jobs. It leaps along live_ready from one type to the next.
+WITH RECURSIVE heads AS (
+    (SELECT job_type, priority, position, created_at, job_id FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type >= ''
+      ORDER BY job_type, priority DESC, position, created_at, job_id LIMIT 1)
+    UNION ALL
+    SELECT n.* FROM heads CROSS JOIN LATERAL (
+        SELECT job_type, priority, position, created_at, job_id FROM job_live
+         WHERE status = 'QUEUED' AND held IS NULL AND job_type > heads.job_type
+         ORDER BY job_type, priority DESC, position, created_at, job_id LIMIT 1) AS n
+)
+SELECT job_type FROM heads ORDER BY priority DESC, position, created_at, job_id;
+
 -- name: candidates_among
 -- The first of those that several queries offered.
 SELECT coalesce(json_agg(json_build_array({columns}) ORDER BY l.priority DESC, l.position, l.created_at, l.job_id), '[]')::text
@@ -112,22 +125,24 @@ number, job_type, status, created_at, finished_at, held, priority, position, run
 run_id, cancel_requested_at, cancel_requested_by, ended_by, reason, error_type
 
 -- name: end_plain
--- Completions that left nothing behind; :done is a JSON object of number to moment. Returns their numbers, and rows for `count_figures`.
+-- Completions that left nothing behind: :numbers and, in the same order, :moments. Returns the numbers that have ended, NULL for all :count of
+-- them, and rows for `count_figures`. Only the columns that are read further down are returned: each costs every job.
 WITH gone AS (
-    DELETE FROM job_live AS l USING json_each_text(:done::json) AS e
-     WHERE l.number = ANY (ARRAY[e.key::bigint]) AND l.status || '' = 'RUNNING' AND l.worker_id = :worker_id
-    RETURNING l.*, e.value::bigint AS finished_at, 'COMPLETED' AS ended
+    DELETE FROM job_live AS l USING unnest(:numbers, :moments) AS e (number, finished_at)
+     WHERE l.number = ANY (ARRAY[e.number]) AND l.status || '' = 'RUNNING' AND l.worker_id = :worker_id
+    RETURNING l.number, l.job_type, l.created_at, e.finished_at, l.held, l.priority, l.position, l.run_at, l.expires_at, l.queued_at,
+              l.started_at, l.worker_id, l.run_id, l.cancel_requested_at, l.cancel_requested_by, l.organization_id
 ), ends AS (
     INSERT INTO job_ends ({ending_columns})
-    SELECT number, job_type, ended, created_at, finished_at, held, priority, position, run_at, expires_at, queued_at, started_at, worker_id,
+    SELECT number, job_type, 'COMPLETED', created_at, finished_at, held, priority, position, run_at, expires_at, queued_at, started_at, worker_id,
            run_id, cancel_requested_at, cancel_requested_by, 'system', NULL, NULL
       FROM gone
 ), ended AS (
-    SELECT {hour_of} AS hour, organization_id, job_type, ended AS status, {bucket_of} AS bucket, count(*) AS count, {spent_in} AS total_us
-      FROM gone GROUP BY bucket, ended, job_type, organization_id, hour
+    SELECT {hour_of} AS hour, organization_id, job_type, {bucket_of} AS bucket, count(*) AS count, {spent_in} AS total_us
+      FROM gone GROUP BY bucket, job_type, organization_id, hour
 )
-SELECT (SELECT coalesce(json_agg(number), '[]')::text FROM gone),
-       (SELECT coalesce(json_agg(json_build_array(hour, organization_id, job_type, status, bucket, count, total_us)), '[]')::text FROM ended);
+SELECT CASE WHEN (SELECT count(*) FROM gone) <> :count THEN (SELECT coalesce(json_agg(number), '[]')::text FROM gone) END,
+       (SELECT coalesce(json_agg(json_build_array(hour, organization_id, job_type, 'COMPLETED', bucket, count, total_us)), '[]')::text FROM ended);
 
 -- name: open_endings
 -- What this worker still runs of these (recovery, with no id of its own: whoever does), and what the endings must know of it.

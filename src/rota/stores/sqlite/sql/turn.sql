@@ -1,21 +1,50 @@
 -- One turn of the wheel: end, keep, claim.
 
 -- name: candidates
--- {arms} is one `candidates_arm` per job type, joined by UNION ALL; SQLite merges them along jobs_ready, which it does
--- only where the ORDER BY belongs to the UNION itself: one level further out it sorts the whole queue.
-SELECT json_group_array(json_array({columns}))
-  FROM (SELECT number AS picked FROM ({arms} ORDER BY priority DESC, position, created_at, job_id LIMIT :want))
- CROSS JOIN jobs AS j ON j.number = picked;
+-- {first} are the numbers of the first ready jobs, in the order of the queue.
+SELECT json_group_array(json_array({columns})) FROM ({first}) CROSS JOIN jobs AS j ON j.number = picked;
 
 -- name: candidates_slim
 -- The same without what may be large, for rows that are only looked at.
 SELECT json_group_array(json_array({claimed_head}, '', {claimed_rest}, NULL, j.owner))
-  FROM (SELECT number AS picked FROM ({arms} ORDER BY priority DESC, position, created_at, job_id LIMIT :want))
- CROSS JOIN jobs AS j ON j.number = picked;
+  FROM ({first}) CROSS JOIN jobs AS j ON j.number = picked;
 
--- name: candidates_arm
+-- name: first_of_types
+-- {arms} is one `arm` per job type, joined by UNION ALL; SQLite merges them along jobs_ready, which it does
+-- only where the ORDER BY belongs to the UNION itself: one level further out it sorts the whole queue.
+SELECT number AS picked FROM ({arms} ORDER BY priority DESC, position, created_at, job_id LIMIT :want)
+
+-- name: arm
 SELECT number, priority, position, created_at, job_id FROM jobs
  WHERE status = 'QUEUED' AND held IS NULL AND job_type = ?
+
+-- name: first_of_many_types
+-- The same merge where an arm for each type would make a text too long to be kept prepared. `heads` leaps along jobs_ready from the first job
+-- of a type to that of the next, so it costs what is ready and not what the worker knows. `line` is SQLite's queue of a recursion with an
+-- ORDER BY: the first of all leaves it, and the next of the same type takes its place.
+WITH RECURSIVE heads (number, job_type, priority, position, created_at, job_id) AS (
+    SELECT * FROM (
+        SELECT number, job_type, priority, position, created_at, job_id FROM jobs
+         WHERE status = 'QUEUED' AND held IS NULL AND job_type >= ''
+         ORDER BY job_type, priority DESC, position, created_at, job_id LIMIT 1)
+    UNION ALL
+    SELECT j.number, j.job_type, j.priority, j.position, j.created_at, j.job_id FROM heads CROSS JOIN jobs AS j ON j.number = (
+        SELECT n.number FROM jobs AS n WHERE n.status = 'QUEUED' AND n.held IS NULL AND n.job_type > heads.job_type
+         ORDER BY n.job_type, n.priority DESC, n.position, n.created_at, n.job_id LIMIT 1)
+), line (number, job_type, priority, position, created_at, job_id) AS (
+    SELECT * FROM heads WHERE job_type IN (SELECT value FROM json_each(?))
+    UNION ALL
+    SELECT j.number, j.job_type, j.priority, j.position, j.created_at, j.job_id FROM line CROSS JOIN jobs AS j ON j.number = coalesce((
+        SELECT n.number FROM jobs AS n
+         WHERE n.status = 'QUEUED' AND n.held IS NULL AND n.job_type = line.job_type AND n.priority = line.priority
+           AND (n.position, n.created_at, n.job_id) > (line.position, line.created_at, line.job_id)
+         ORDER BY n.position, n.created_at, n.job_id LIMIT 1), (
+        SELECT n.number FROM jobs AS n
+         WHERE n.status = 'QUEUED' AND n.held IS NULL AND n.job_type = line.job_type AND n.priority < line.priority
+         ORDER BY n.priority DESC, n.position, n.created_at, n.job_id LIMIT 1))
+     ORDER BY priority DESC, position, created_at, job_id LIMIT :want
+)
+SELECT number AS picked FROM line
 
 -- name: candidates_among
 -- The first of those that several queries offered.

@@ -1,0 +1,106 @@
+"""The bench prints no figure that others made: ratios on a busy machine, a server's housekeeping as a worker's, a compiler's time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import eventually
+
+BENCH = Path(__file__).parents[2] / "bench"
+BURN = "while True: pass"
+
+
+@pytest.fixture(autouse=True)
+def harness(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+
+
+def rows(rota_others, peer_others):
+    from harness.figures import Figure, Unit
+
+    row = {"topic": "drain", "work": "100 jobs", "unit": Unit.PER_SECOND}
+    return [
+        Figure(system="Rota", values=(300.0,), others=rota_others, **row),
+        Figure(system="Peer", values=(100.0,), others=peer_others, **row),
+        Figure(system="Rota, twice", values=(600.0,), others=0.0, baseline="Rota", **row),
+    ]
+
+
+def test_a_ratio_is_printed_where_the_run_had_the_machine_to_itself():
+    from harness.figures import as_json, table
+
+    figures = rows(0.02, 0.15)
+    assert "Rota 3.00× its rate" in table(figures)
+    assert [row["compared"] for row in as_json(figures)] == ["", "Rota 3.00× its rate", "2.00× of Rota"]
+
+
+@pytest.mark.parametrize("shares", [(0.02, 0.31), (0.31, 0.02)])
+def test_no_ratio_is_printed_where_others_had_the_cores_during_either_row(shares):
+    from harness.figures import as_json, table
+
+    figures = rows(*shares)
+    assert "no ratio: others had 31% of the cores" in table(figures)
+    assert "Rota 3.00×" not in table(figures)
+    assert as_json(figures)[1]["compared"] == "no ratio: others had 31% of the cores"
+
+
+def test_a_row_that_was_not_watched_for_others_still_has_its_ratio():
+    from harness.figures import as_json
+
+    assert as_json(rows(None, None))[1]["compared"] == "Rota 3.00× its rate"
+
+
+def test_others_are_what_the_run_has_not_started_itself(monkeypatch):
+    from harness import usage
+
+    now = {"at": 1000.0, "machine": 100.0, "own": 20.0}
+    monkeypatch.setattr(usage.time, "monotonic", lambda: now["at"])
+    monkeypatch.setattr(usage, "machine_cpu_s", lambda: now["machine"])
+    monkeypatch.setattr(usage, "cpu_s", lambda pid: now["own"] if pid == os.getpid() else 0.0)
+    monkeypatch.setattr(usage.os, "cpu_count", lambda: 2)
+    others = usage.Others()
+    now |= {"at": 1010.0, "machine": 110.0, "own": 26.0}
+    assert others.share() == pytest.approx(0.2)
+
+
+def test_cpu_is_taken_by_process_and_in_small_parts():
+    from harness.usage import descendants, fine_cpu_s, title
+
+    burns = subprocess.Popen([sys.executable, "-c", BURN])
+    try:
+        eventually(lambda: fine_cpu_s(burns.pid) > 0.1, what="some CPU")
+        assert burns.pid in descendants(os.getpid())
+        assert BURN in title(burns.pid)
+        assert fine_cpu_s(burns.pid) % 0.01  # finer than the ticks of the clock
+    finally:
+        burns.kill()
+        burns.wait()
+    assert fine_cpu_s(burns.pid) == 0.0
+    assert title(burns.pid) == ""
+
+
+def test_only_sessions_that_were_opened_since_then_count_as_a_workers(monkeypatch):
+    from harness import compare
+
+    titles = {
+        2: "postgres: checkpointer ",
+        3: "postgres: postgres rota 127.0.0.1(40100) idle",
+        4: "postgres: postgres rota 127.0.0.1(40101) idle",
+        5: "postgres: autovacuum worker rota",
+    }
+    monkeypatch.setattr(compare.usage, "descendants", lambda _: set(titles))
+    monkeypatch.setattr(compare.usage, "title", titles.get)
+    assert compare.sessions_since(1, {3}) == {4}
+    assert compare.sessions_since(None, set()) == set()
+
+
+def test_children_keep_what_they_have_compiled():
+    from harness.children import clean
+
+    given = {"PATH": "/bin", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": "/nowhere"}
+    assert clean(given) == {"PATH": "/bin"}
