@@ -10,7 +10,7 @@ from tests.stores.makers import torn_runs
 
 def again(desk, worker, outcome, held):
     """Recover once more, from what was seen before the first time."""
-    return desk.store.recover([desk.ending(each.job, outcome) for each in held], held, now=desk.now)
+    return len(desk.store.recover([desk.ending(each.job, outcome) for each in held], held, now=desk.now))
 
 
 def test_running_with_an_unfinished_run_fails_and_goes_on_by_its_budget(desk):

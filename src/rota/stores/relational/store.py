@@ -10,6 +10,7 @@ import msgspec
 
 from rota.errors import NotFound
 from rota.model.gate import EVERYTHING, Actor, Scope
+from rota.model.states import Status
 from rota.model.values import Claimed, Enqueued, Group, Instant, Job, NewRow, PurgeCursor, Purged, WorkerInfo, dashed
 from rota.ports.places import Place
 from rota.ports.store import Adopted, Check, Held, NewGroup
@@ -253,7 +254,7 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
         with self._reading() as db:
             return recovery.failed_without_successor(db, since)
 
-    def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> int:
+    def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> dict[int, Status]:
         """Write recovery's moves."""
         return self._write(lambda db: recovery.recover(db, endings, held, now))
 
