@@ -26,10 +26,13 @@ from rota.model.values import Claimed, Instant, Job, dashed, moment_of, number_t
 from rota.ports.executor import Ended
 from rota.ports.turns import Ending, Turn, Turned
 
-log = logging.getLogger("rota.jobs")
+JOBS = "rota.jobs"
+log = logging.getLogger(JOBS)
 
 TEXT_MAX = 1000
 """Characters of an error or a reason in a message; the traceback below it has more."""
+FIELDS = ("job", "number", "template", "attempt", "worker", "duration", "organization", "status", "retry_at")
+"""What each record has besides its message: attributes of the record, as `extra` makes them."""
 LEVELS = {
     Status.DEAD_LETTER: logging.ERROR,
     Status.FAILED: logging.WARNING,
