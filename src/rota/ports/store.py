@@ -318,8 +318,8 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
 
     # ---- workers and recovery -----------------------------------------------------------------------------
 
-    def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant) -> None:
-        """Record a worker incarnation. Its lock is already held."""
+    def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant, slots: int | None = None) -> None:
+        """Record a worker incarnation, and how many handlers it runs at once. Its lock is already held."""
 
     def beat(self, worker_id: str, *, job_types: Sequence[str]) -> bool:
         """Advance the worker's beat. False: it is recorded as ended, and nothing was changed."""

@@ -89,7 +89,9 @@ def workers(db: Db, *, ended: bool) -> list[WorkerInfo]:
             started_at=moment(row[5]),  # type: ignore[arg-type] # NOT NULL
             stopping_at=moment(row[6]),
             ended_at=moment(row[7]),
-            running=row[8],
+            running=row[8] if row[9] is None else min(row[8], row[9]),
+            claimed_ahead=0 if row[9] is None else max(0, row[8] - row[9]),
+            slots=row[9],
         )
         for row in db.rows("all_workers" if ended else "workers")
     ]

@@ -215,11 +215,12 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
 
     # ---- workers and recovery ---------------------------------------------------------------------------------
 
-    def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant) -> None:
+    def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant, slots: int | None = None) -> None:
         """Record a worker."""
         types = msgspec.json.encode(list(job_types)).decode()
         self._write(
-            lambda db: db.change("register", worker_id=worker_id, host=host, kind=kind, job_types=types, now=now), hold=Hold.NOTHING
+            lambda db: db.change("register", worker_id=worker_id, host=host, kind=kind, job_types=types, now=now, slots=slots),
+            hold=Hold.NOTHING,
         )
 
     def beat(self, worker_id: str, *, job_types: Sequence[str]) -> bool:

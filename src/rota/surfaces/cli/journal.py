@@ -56,8 +56,15 @@ class Summary:
 
 
 def counted(stats: Stats) -> str:
-    """Return the counts of a store as one line."""
-    return ", ".join(f"{state.lower()} {count}" for state, count in stats.by_status.items() if count)
+    """Return the counts of a store as one line. Running are the jobs whose handler runs."""
+    counts: dict[str, int] = {}
+    for state, count in stats.by_status.items():
+        counts |= {"running": stats.running, "claimed ahead": stats.claimed_ahead} if state == Status.RUNNING else {_words(state): count}
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+
+
+def _words(state: str) -> str:
+    return state.lower().replace("_", " ")
 
 
 class Lines(logging.Formatter):
