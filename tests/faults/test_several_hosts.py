@@ -128,7 +128,7 @@ def test_a_machine_that_is_back_before_others_take_over_goes_on_under_its_id_and
     seen(rota, lost)
 
     network.cut()
-    eventually(lambda: "handlers are stopped" in lost.text, what="the guard")
+    eventually(lambda: "stopping all handlers" in lost.text, what="the guard")
     eventually(lambda: max(hosts.last(name) for name in KINDS) < time.monotonic() - 0.5, what="the end of the handlers")
     network.mend()
     for job in jobs:

@@ -98,7 +98,7 @@ class Crew:
             try:
                 executor.cut(grace_s)
             except Exception:
-                log.exception("handlers could not be told to stop; the process ends if they don't")
+                log.exception("could not stop the handlers; the process exits if they keep running")
         return executors
 
     def close(self) -> None:
