@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from rota import Rota, Status
+from rota.surfaces.cli.journal import counted
 from tests.support.pace import patient
 from tests.support.waiting import eventually
 
@@ -54,3 +55,40 @@ def test_what_was_claimed_ahead_of_a_handler_that_turned_out_slow_is_given_back_
         assert {job.reason for job in live.chain(jobs.ids[1])[:-1]} <= {"released"}
         gate.set()
         assert live.wait(jobs.ids[-1], timeout=patient(20)).status == "COMPLETED"
+
+
+def test_figures_count_handlers_that_run_and_what_is_claimed_ahead_apart(live: Rota, monkeypatch):
+    monkeypatch.setattr("rota.engine.worker.STALL_S", 600.0)  # what was claimed ahead stays with its worker for the look
+    gate, stuck = threading.Event(), threading.Event()
+
+    @live.job
+    def quick(wait: bool = False) -> None:
+        if wait:
+            stuck.set()
+            gate.wait()
+
+    with live.running(concurrency=2):
+        measured(live)
+        live.pause()
+        live.enqueue_many([("quick", {"wait": True})] * 2 + [("quick", {})] * 60)
+        live.resume()
+        assert stuck.wait(patient(10))
+        try:
+            (worker,) = live.workers()
+            stats, seen = live.stats(), live.overview()
+            assert (worker.slots, worker.running, stats.running, seen.running.count) == (2, 2, 2, 2)
+            assert worker.claimed_ahead == stats.claimed_ahead == seen.running.claimed_ahead > 0
+            assert stats.by_status["RUNNING"] == worker.holds == 2 + worker.claimed_ahead
+            assert seen.counts is not None
+            assert (seen.counts.running, seen.counts.claimed_ahead) == (2, worker.claimed_ahead)
+            assert f"2 running, {worker.claimed_ahead} claimed ahead" in counted(stats)
+        finally:
+            gate.set()
+
+
+def test_a_worker_that_runs_handlers_in_the_callers_thread_has_one_slot(rota: Rota):
+    seen = []
+    rota.job(name="act")(lambda: seen.extend(rota.workers()))
+    rota.enqueue_many([("act", {})] * 3)
+    rota.turn()
+    assert {(worker.slots, worker.running) for worker in seen if worker.kind == "worker"} == {(1, 1)}

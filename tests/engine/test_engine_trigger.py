@@ -656,7 +656,7 @@ def test_a_schedule_that_can_not_be_read_keeps_nobody_else_from_firing_and_loses
     with caplog.at_level(logging.ERROR, logger="rota.trigger"):
         minutes(rota, clock, 10)
     assert (told(rota, "good"), told(rota, "bad")) == ([("FIRED", 1)] * 2, [])
-    assert "schedule bad can't be read" in caplog.text
+    assert "schedule bad cannot be read" in caplog.text
     assert "Mars/Olympus" in caplog.text
     _sql(rota, "UPDATE schedules SET timezone = 'Europe/Berlin' WHERE name = 'bad'")
     minutes(rota, clock, 5)

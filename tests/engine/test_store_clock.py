@@ -127,7 +127,7 @@ def test_somebody_is_told_once_that_the_machines_clock_is_wrong(machine, caplog)
     machine.advance(seconds=60)
     clock.check()
     assert [record.getMessage() for record in caplog.records] == [
-        "this machine's clock is 3600.0 s behind the store's, which is followed: set it right"
+        "this machine's clock is 3600.0 s behind the store's, which is used instead; correct it"
     ]
 
 

@@ -79,7 +79,7 @@ def quiet(programs, *, warnings):
     """A word when the store goes away, and not a traceback for each try."""
     for program in programs:
         assert "Traceback" not in program.text, program.text
-        said = [line for line in program.text.splitlines() if line.startswith("the store can't be used now")]
+        said = [line for line in program.text.splitlines() if line.startswith("the store is unavailable")]
         assert len(said) <= warnings, program.text
 
 
@@ -154,7 +154,7 @@ def test_workers_that_are_told_to_end_while_the_server_is_away_keep_what_they_ha
     for worker in (busy, idle):
         worker.send(signal.SIGTERM)
     assert idle.ends() == 0
-    assert "could not say goodbye" in idle.text
+    assert "could not deregister the worker" in idle.text
     assert busy.alive
     server.start()
     assert busy.ends() == 0
@@ -192,7 +192,7 @@ def test_when_the_server_is_gone_and_its_replica_takes_over_nothing_acknowledged
         some_executions(stage, 200)
         primary.kill()
         before = len(stage.accepted)
-        eventually(lambda: all("the store can't be used now" in worker.text for worker in workers), what="that they notice")
+        eventually(lambda: all("the store is unavailable" in worker.text for worker in workers), what="that they notice")
         replica.promote()
         some_executions(stage, 50)
         assert len(stage.accepted) > before

@@ -131,14 +131,14 @@ def test_a_machine_that_is_back_before_others_take_over_goes_on_under_its_id_and
     seen(rota, lost)
 
     network.cut()
-    eventually(lambda: "handlers are stopped" in lost.text, what="the guard")
+    eventually(lambda: "stopping all handlers" in lost.text, what="the guard")
     eventually(lambda: max(hosts.last(name) for name in KINDS) < time.monotonic() - 0.5, what="the end of the handlers")
     network.mend()
     for job in jobs:
         eventually(lambda job=job: ends(rota, job) == ["FAILED", "COMPLETED"], within=20, what=f"the chain's end\n{hosts.said()}")
         first, second = rota.chain(job.id)
         assert (rota.run_of(first.id).error, second.crashes, second.failures) == (CUT_OFF_ERROR, 0, 0)
-    eventually(lambda: "the worker goes on" in lost.text, what="that it goes on")
+    eventually(lambda: "the worker claims jobs again" in lost.text, what="that it goes on")
     assert lost.worker_id in beats(rota)
     assert rota.stats().late_results == 0
 
@@ -154,7 +154,7 @@ def test_a_process_whose_threads_do_not_stop_ends_itself_before_others_take_over
     assert lost.ends() == EXIT_CUT_OFF
     second = hosts.begun("deaf", 2)
     assert (second.host, hosts.last("deaf") < second.at) == ("other", True)
-    assert "this process ends itself" in lost.text
+    assert "take over their jobs; exiting" in lost.text
     eventually(lambda: ends(rota, job) == ["FAILED", "COMPLETED"], what="the chain's end")
 
 
@@ -196,7 +196,7 @@ def test_of_a_process_that_is_stopped_the_handler_processes_end_themselves_and_i
     assert psutil.Process(first.pid).status() == psutil.STATUS_ZOMBIE
 
     stopped.send(signal.SIGCONT)
-    eventually(lambda: "goes on under another id" in stopped.text, what=f"its awakening\n{hosts.said()}")
+    eventually(lambda: "continuing under a new id" in stopped.text, what=f"its awakening\n{hosts.said()}")
     eventually(lambda: rota.stats().late_results >= 1, what="its late result")
     eventually(lambda: len(beats(rota)) == 2 and stopped.worker_id not in beats(rota), what="its new id")
     assert [ends(rota, job) for job in jobs] == [["FAILED", "COMPLETED"]] * 2

@@ -151,7 +151,7 @@ class Desk:
 
     def recover(self, worker: str, outcome: Outcome) -> int:
         held = self.store.held_by(worker, limit=1000)
-        return self.store.recover([self.ending(each.job, outcome) for each in held], held, now=self.now)
+        return len(self.store.recover([self.ending(each.job, outcome) for each in held], held, now=self.now))
 
     def held(self, worker: str | None = None) -> list[Held]:
         return self.store.held_by(worker or self.worker, limit=1000)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from rota import Rota
+from tests.stores.desk import Desk
 from tests.surfaces.cli_support import Cli, commands
 
 
@@ -311,7 +313,29 @@ def test_workers_are_listed(cli):
     with handlers(cli) as rota, rota.running(concurrency=1):
         (worker,) = cli.lines("workers")
         assert "greet" in worker["job_types"]
+        assert (worker["running"], worker["claimed_ahead"], worker["slots"]) == (0, 0, 1)
         assert worker["id"] in cli.ok("workers")
+        assert "0 of 1" in cli.ok("workers")
+
+
+def test_what_a_worker_has_claimed_ahead_is_not_said_to_run(cli):
+    with handlers(cli) as rota:
+        for _ in range(5):
+            rota.enqueue("greet")
+        desk = Desk(rota._open().store)
+        desk.ids, desk.now = rota._ids, rota._clock.now()
+        desk.worker = desk.id()
+        lease = rota._open().liveness.take(desk.worker)
+        desk.store.register(desk.worker, host="here", kind="worker", job_types=["greet"], now=desk.now, slots=2)
+        desk.claim(5, types=("greet",))
+        assert "2 of 2, 3 ahead" in cli.ok("workers")
+        stats = cli.ok("stats")
+        assert re.search(r"running\s+2$", stats, re.MULTILINE)
+        assert re.search(r"claimed ahead\s+3$", stats, re.MULTILINE)
+        top = cli.ok("top", "--once")
+        assert "2 running · 3 claimed ahead" in top
+        assert re.search(r"Running\s+2, 3 claimed ahead", top)
+        lease.release(clean=True)
 
 
 def test_recover_says_what_it_did(cli):

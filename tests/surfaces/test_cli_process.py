@@ -9,12 +9,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rota import Rota
 from tests.support.pace import patient
 from tests.support.waiting import eventually
 from tests.surfaces.cli_support import ROOT, Cli
+
+FAILURES = 200
 
 
 @pytest.fixture
@@ -98,14 +102,17 @@ def test_a_worker_writes_log_lines_and_ends_cleanly(cli):
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=patient(20))
     assert process.returncode == 0
-    assert "greet COMPLETED after" in out
-    assert "ERROR   rota.jobs" in out
-    assert "gives_up DEAD_LETTER" in out
+    assert " greet " not in out, "completions are logged at DEBUG"
+    (failure,) = [line for line in out.splitlines() if "rota.jobs" in line]
+    assert " ERROR   rota.jobs  JOB-" in failure
+    assert " gives_up failed permanently after " in failure
+    assert 'raise PermanentError("never")' in out, "the traceback follows"
     assert out.splitlines()[-1].endswith("stopped")
     assert cli.lines("workers") == []
 
 
 def test_up_without_a_terminal_writes_lines_and_with_json_documents(cli):
+    cli.env["ROTA_LOG_LEVEL"] = "debug"
     process = cli.start("up", "--app", "shop:rota", "--demo", "--json")
     eventually(lambda: cli.store.exists() and cli.lines("job", "list", "--status", "COMPLETED"), within=20, what="the demo ran")
     process.send_signal(signal.SIGINT)
@@ -115,8 +122,32 @@ def test_up_without_a_terminal_writes_lines_and_with_json_documents(cli):
     assert {"url", "login", "token"} <= set(lines[0])
     assert any("worker" in line["message"] for line in lines)
     assert lines[-1]["message"] == "stopped"
-    assert {line["job"]["job_type"] for line in lines if "job" in line} >= {"greet"}
+    assert {line["template"] for line in lines if "job" in line} >= {"greet"}
     assert all(line["at"].endswith("Z") for line in lines)
+
+
+@pytest.mark.paired
+def test_two_hundred_failures_under_two_workers_are_two_hundred_records_each_by_its_own_worker(cli):
+    rota = Rota(cli.store)
+    workers = [cli.start("worker", "--app", "shop:rota", "--concurrency", "2", "--json") for _ in range(2)]
+    eventually(lambda: len(rota.workers()) == 2, within=50, what="both are up")
+    jobs = rota.enqueue_many([("gives_up", {})] * FAILURES)
+    eventually(lambda: rota.stats().by_status.get("DEAD_LETTER") == FAILURES, within=50, what="all failed")
+    logged = [_failures(process) for process in workers]
+    ran = {job.id: job.worker_id for job in rota.find(status="DEAD_LETTER", limit=FAILURES)}
+    assert sorted(line["job"] for lines in logged for line in lines) == sorted(jobs) == sorted(ran)
+    for lines in logged:
+        assert len({line["worker"] for line in lines}) <= 1
+        assert all(ran[line["job"]] == line["worker"] for line in lines)
+        assert all(line["level"] == "ERROR" and "PermanentError: never" in line["traceback"] for line in lines)
+
+
+def _failures(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    """Stop a worker and return what it logged of jobs."""
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=50)
+    lines = [json.loads(line) for line in out.splitlines()]
+    return [line for line in lines if line.get("logger") == "rota.jobs"]
 
 
 def test_a_second_ctrl_c_interrupts_what_runs(cli):

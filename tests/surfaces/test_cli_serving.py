@@ -61,11 +61,11 @@ def test_the_first_start_prints_a_link_that_opens_the_door_once(cli, command):
     url, secret = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/login#token=(.+)", login).groups()
     assert is_token(secret)
     assert ask(url, "/api/v1/jobs", secret) == 200
-    assert url in until(process, "dashboard is at")
+    assert url in until(process, "dashboard at")
     assert stop(process) == 0
 
     again = cli.start(command, "--port", "0")
-    assert "token" not in until(again, "is at")
+    assert "token" not in until(again, "dashboard at")
     assert stop(again) == 0
 
 
@@ -101,7 +101,7 @@ def test_an_address_that_others_can_reach_is_refused_until_there_are_users(cli):
     assert "127.0.0.1" in result.stderr
     cli.ok("user", "add", "tester", "--role", "system_manager")
     process = cli.start("serve", "--host", "0.0.0.0", "--port", "0")
-    assert "127.0.0.1" in until(process, "is at")
+    assert "127.0.0.1" in until(process, "dashboard at")
     assert stop(process) == 0
     assert cli.lines("token", "list", "--all") == []
 

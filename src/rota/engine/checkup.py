@@ -94,8 +94,8 @@ class Doctor:
         return list(still.values())
 
     def _left_behind(self) -> Iterator[Finding]:
-        left = [worker for worker in self._store.workers(live=False) if worker.ended_at is not None and worker.running]
-        jobs = sum(worker.running for worker in left)
+        left = [worker for worker in self._store.workers(live=False) if worker.ended_at is not None and worker.holds]
+        jobs = sum(worker.holds for worker in left)
         if jobs:
             text = f"{jobs:,} jobs are RUNNING under workers that have ended"
             yield problem("left behind", text, "any worker ends them within a second: start one, or `rota recover`")
@@ -147,5 +147,5 @@ class Doctor:
 
 
 def _lost(worker: WorkerInfo, what: str, remedy: str) -> Finding:
-    text = f"{worker.kind} {worker.id} on {worker.host} {what}; it holds {worker.running:,} jobs"
-    return (problem if worker.running else advice)("workers", text, remedy)
+    text = f"{worker.kind} {worker.id} on {worker.host} {what}; it holds {worker.holds:,} jobs"
+    return (problem if worker.holds else advice)("workers", text, remedy)

@@ -22,6 +22,8 @@ class Crew:
         self._parts = parts
         self._sink = sink
         self._slots = slots
+        self.at_once = 1 if parts.inline else slots
+        """How many handlers run at once."""
         self._executors: dict[str, Executor] = {}
         self.lease: Lease | None = None
         """The worker's sign of life, which handler processes inherit."""
@@ -96,7 +98,7 @@ class Crew:
             try:
                 executor.cut(grace_s)
             except Exception:
-                log.exception("handlers could not be told to stop; the process ends if they don't")
+                log.exception("could not stop the handlers; the process exits if they keep running")
         return executors
 
     def close(self) -> None:

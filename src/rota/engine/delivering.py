@@ -120,7 +120,7 @@ class Postman:
         # Here, and not where the wheel turns: what it needs is imported now, which takes a while.
         self._sender = self._make_sender()
         if self._sender is None:
-            log.warning("messages about ends wait, and this worker can't send them: install rota[webhooks]")
+            log.warning("webhook messages are waiting and this worker cannot send them; install rota[webhooks]")
             return
         while not (self._closing and not self._under_way and not self._unsettled):
             try:
@@ -128,10 +128,10 @@ class Postman:
             except RotaError as error:
                 if self._closing:
                     return  # others send it again
-                log.warning("messages could not be taken on or settled, and will be: %s", error)
+                log.warning("webhook deliveries could not be claimed or recorded; retrying: %s", error)
                 delay_s = TROUBLE_S
             except Exception:
-                log.exception("delivering messages failed; it will be tried again")
+                log.exception("webhook delivery failed; retrying")
                 delay_s = TROUBLE_S
             if self._woken.wait(delay_s):
                 self._woken.clear()
@@ -196,10 +196,10 @@ class Postman:
         try:
             sent = self._sender.send(Message(url=parcel.url, key=parcel.key, payload=parcel.payload, secrets=parcel.secrets, at=at))
         except Exception as error:
-            log.exception("message %d could not be sent", parcel.id)
+            log.exception("webhook message %d could not be sent", parcel.id)
             sent = Sent(error=f"could not be sent: {type(error).__name__}")
         now = self._clock.now()
         settled = verdict(sent, attempts=parcel.attempts, now=now, delays_s=self._settings.webhook_delays_s)
         if settled.gave_up:
-            log.warning("message %d to webhook %s is given up after %d attempts", parcel.id, parcel.endpoint_id, parcel.attempts + 1)
+            log.warning("webhook message %d to %s abandoned after %d attempts", parcel.id, parcel.endpoint_id, parcel.attempts + 1)
         return Settled(parcel=parcel, sent=sent, verdict=settled, at=now)

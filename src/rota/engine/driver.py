@@ -81,7 +81,7 @@ class Driver:
             self.worker.meter.turned(self._clock.monotonic() - start)
             return delay_s
         except Exception:
-            log.exception("a turn failed; it will be tried again")
+            log.exception("turn failed; retrying")
             return SURPRISE_S
 
     def _drain(self, seconds: float, *, until_hurry: bool) -> None:
@@ -94,6 +94,6 @@ class Driver:
         try:
             step()
         except (StoreBusy, StoreUnavailable) as error:
-            log.warning("the worker could not say goodbye to its store, where others will end what it held: %s", error)
+            log.warning("could not deregister the worker (%s); other workers will recover its jobs", error)
         except Exception:
-            log.exception("the worker could not be brought home cleanly; recovery will end what it held")
+            log.exception("could not shut the worker down cleanly; other workers will recover its jobs")

@@ -156,11 +156,11 @@ class Feed:
             try:
                 pause_s = poll_s if self.step() else min(QUICK_S, poll_s)
             except (StoreBusy, StoreUnavailable) as error:
-                log.warning("the store can't be read now; what happened meanwhile is told later: %s", error)
+                log.warning("the store cannot be read; live events are delayed: %s", error)
                 pause_s = TROUBLE_S
             except Exception:
                 if not self._closed:
-                    log.exception("live events stumbled; they go on")
+                    log.exception("live events failed; retrying")
                 pause_s = TROUBLE_S
             took_s = self._clock.monotonic() - begun_s
             # Hints may come thousands a second: for a while nothing but the end wakes it. Looking takes a quarter of the time at most.

@@ -82,7 +82,7 @@ class Guard:
             if self._ended.is_set():
                 return
             if self._renewal.watched and not self.tripped and self._renewal.left_s <= 0:
-                log.error("the store has acknowledged no beat for %.1f s: handlers are stopped", self._renewal.guard_s)
+                log.error("the store has acknowledged no heartbeat for %.1f s; stopping all handlers", self._renewal.guard_s)
                 self.trip()
             self._see_off()
 
@@ -102,5 +102,5 @@ class Guard:
             if not left:
                 self._leaving.remove((executors, end))
             elif now >= end:
-                log.critical("%d handlers did not stop, and others are about to take over their jobs: this process ends itself", left)
+                log.critical("%d handlers did not stop and other workers are about to take over their jobs; exiting", left)
                 self._leave(EXIT_CUT_OFF)

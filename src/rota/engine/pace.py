@@ -38,7 +38,7 @@ class Pace:
         """Return how long to wait because the store failed."""
         shortest, longest = TROUBLE_S
         if not self._trouble_s:
-            log.warning("the store can't be used now; outcomes are kept and nothing is claimed until it can: %s", error)
+            log.warning("the store is unavailable; outcomes are kept and no jobs are claimed until it is back: %s", error)
         self._trouble_s = min(longest, max(shortest, self._trouble_s * 2))
         return self._trouble_s
 

@@ -63,4 +63,4 @@ class Pulse:
             except Exception:
                 # One that was under way when the store was closed is no news.
                 if not self._ended.is_set():
-                    log.exception("a beat could not be sent; it will be tried again")
+                    log.exception("heartbeat failed; retrying")

@@ -9,6 +9,7 @@ from random import Random
 import msgspec
 
 from rota.engine.lease import Renewal
+from rota.engine.outcome_log import log_expired, log_recovered
 from rota.model.decide import Crashed, Failed, Interrupted, Limits, Outcome, TimedOut, decide, decide_cancelled
 from rota.model.settings import Settings
 from rota.model.states import Status
@@ -98,7 +99,7 @@ class Recovery:
         self._beats.pop(worker.id, None)
         done.workers += 1
         done.jobs += jobs
-        log.warning("worker %s is gone: %d of its jobs were ended and go on by their budgets", worker.id, jobs)
+        log.warning("worker %s on %s is gone; recovered %d of its jobs", worker.id, worker.host, jobs)
 
     def _is_gone(self, worker: WorkerInfo, life: Life) -> bool:
         if life is not Life.UNKNOWN:
@@ -125,7 +126,10 @@ class Recovery:
             now = self._clock.now()
             endings = [self._ending(each.job, outcome, now) for each in held]
             changed = self._store.recover(endings, held, now=now)
-            ended += changed
+            ended += len(changed)
+            for ending, each in zip(endings, held, strict=True):
+                if ending.number in changed:
+                    log_recovered(ending, each.job, changed[ending.number], worker_id)
             if self._tell_dead is not None:
                 pairs = zip(endings, held, strict=True)
                 self._tell_dead([each.job.job_id for ending, each in pairs if ending.transition.status is Status.DEAD_LETTER])
@@ -147,8 +151,10 @@ class Recovery:
         reservation = self._store.reservation()
         now = self._clock.now()
         if reservation is not None and reservation.expires_at <= now:
-            self._store.give_up(reservation.id, now=now, stop_running=True)
+            started = self._store.give_up(reservation.id, now=now, stop_running=True)
             done.reservations += 1
+            if started and (job := self._store.job(reservation.job_id)) is not None:
+                log_expired(job)
 
 
 def _as_outcome(torn: Held) -> Outcome:

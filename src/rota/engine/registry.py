@@ -262,8 +262,8 @@ class Registry:
             self._refused[name] = record.version
             self._forget(name)
             log.error(  # noqa: TRY400 - the message says it all; our own traceback would say nothing
-                "the handler of template %s can't be imported, so its jobs wait: %s. Repair that and start this worker again, "
-                "or name another: `rota template set %s handler=MODULE:FUNCTION`",
+                "the handler of template %s cannot be imported, so its jobs wait: %s. Fix that and restart this worker, "
+                "or use another handler: `rota template set %s handler=MODULE:FUNCTION`",
                 name,
                 error,
                 name,
@@ -277,7 +277,7 @@ class Registry:
     def _find_one(self, name: str, wanted: Named, find: Find) -> Handler | None:
         function = find(wanted.path)
         if function is None:
-            log.debug("template %s names %s, which is not under handler_modules: others may have it", name, wanted.path)
+            log.debug("template %s names %s, which is not under handler_modules; another worker may have it", name, wanted.path)
             return None
         handler = inspect_handler(name, function, wanted.executor)
         if self._check is not None:
@@ -291,7 +291,7 @@ class Registry:
                 return None  # it was dropped meanwhile, or importing the module has registered it
             self.handlers[name], self._imported[name] = handler, wanted
             self._take(known.record)
-        log.info("template %s runs %s here, as its record says", name, wanted.path)
+        log.info("template %s runs %s on this worker, as set in its record", name, wanted.path)
         defaults = known.record.defaults | {"executor": handler.executor}
         return None if wanted.executor or defaults == known.record.defaults else replace(known.record, defaults=defaults)
 

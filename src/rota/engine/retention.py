@@ -95,4 +95,4 @@ def remove_logs(log_dir: str, run_ids: Sequence[str]) -> None:
             Path(log_path(log_dir, run_id)).unlink(missing_ok=True)
         except OSError as error:
             # Not ours, or the disk is in trouble: the rows are gone, and a file too many harms nobody.
-            log.warning("the log of run %s could not be removed: %s", run_id, error)
+            log.warning("could not delete the log of run %s: %s", run_id, error)

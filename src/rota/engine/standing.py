@@ -43,7 +43,12 @@ class Standing:
         sent = parts.clock.monotonic()
         try:
             parts.store.register(
-                worker_id, host=socket.gethostname(), kind="worker", job_types=sorted(parts.handlers), now=parts.clock.now()
+                worker_id,
+                host=socket.gethostname(),
+                kind="worker",
+                job_types=sorted(parts.handlers),
+                now=parts.clock.now(),
+                slots=self._crew.at_once,
             )
         except BaseException:
             self.let_go(clean=True)

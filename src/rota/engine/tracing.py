@@ -29,7 +29,7 @@ def take_up(tracing: Tracing, store: Store, claimed: Sequence[Claimed]) -> None:
     try:
         metas = store.metas([job.number for job in claimed])
     except StoreError as error:
-        log.warning("what traces go on from could not be read: %s", error)
+        log.warning("could not read the trace contexts of jobs; they start new traces: %s", error)
         return
     for job in claimed:
         meta = metas.get(job.number)

@@ -72,7 +72,7 @@ class Decider:
             planned = self._plan(each)
         except InvalidSchedule as error:
             # Nothing of it is lost: its cursor stays. The others must not wait for it.
-            log.error("schedule %s can't be read, and is left for a minute: %s", schedule.name, error)  # noqa: TRY400 - it says all
+            log.error("schedule %s cannot be read; retrying in a minute: %s", schedule.name, error)  # noqa: TRY400 - it says all
             return Firing(rows=[], jobs=[], cursor_at=schedule.cursor_at, next_at=self._now + UNREADABLE_S * SECOND)
         rows, jobs = self._settle(each, planned)
         if len(rows) > len(jobs):
@@ -211,7 +211,7 @@ class Trigger:
         except (StoreBusy, StoreUnavailable):
             raise
         except Exception:
-            log.exception("schedules could not be fired; it will be tried again, and jobs go on")
+            log.exception("schedules could not be fired; retrying. Jobs are not affected")
             self._resume = self._clock.monotonic() + SURPRISE_S
             return False
         self.look()

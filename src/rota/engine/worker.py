@@ -11,6 +11,7 @@ from rota.engine.dispatch import Slots
 from rota.engine.hands import Hands
 from rota.engine.holding import Holding
 from rota.engine.knowledge import Knowledge
+from rota.engine.outcome_log import log_completions, log_turn
 from rota.engine.pace import Pace
 from rota.engine.parts import Parts
 from rota.engine.recovery import Recovery
@@ -262,6 +263,7 @@ class Worker:
     def _settle(self, turn: Turn, turned: Turned) -> None:
         """Take in what came of a turn."""
         self.inbox.hush()
+        log_turn(turn, turned, self._hold.ended, self._hold.plain, turn.worker_id)
         dead = [self._hold.ended[ending.number].job.job_id for ending in turn.endings if ending.transition.status is Status.DEAD_LETTER]
         self._asking.note_suspects()
         self._cancelling.intersection_update(self._hold.jobs)
@@ -338,9 +340,11 @@ class Worker:
 
     def _take_what_came(self) -> None:
         """Take in what other hands have finished."""
+        writing = self._hold.writing
         if (ended := self._hands.ended()) is not None:
             self._more = self._more or ended.unfinished
             _tell(ended)
+            log_completions((each for number, each in writing.items() if number not in ended.late), self.id)
             if ended.told:
                 self._delivering.told()
         if (claimed := self._hands.claimed()) is not None:
@@ -392,7 +396,7 @@ class Worker:
 
     def _begin_anew(self) -> None:
         """Go on as another worker: this one was given up while it could not beat, and what it held was ended by others."""
-        log.warning("worker %s was given up by others while it could not be seen; it goes on under another id", self.id)
+        log.warning("worker %s was declared lost by other workers while unreachable; continuing under a new id", self.id)
         self.standing.renewal.lost = True  # until it has another id: nothing is claimed under this one
         self.standing.halt()
         # What has ended by now is written, to be refused and counted; the rest is not heard any more.
@@ -405,7 +409,7 @@ class Worker:
         """Be cut off: give back what has not started; go on when the lease is renewed and every handler that was stopped is over."""
         self._release()
         if self.standing.renewal.left_s > 0 and not self._hold.jobs and not self._hands.claiming and not self._crew.occupied():
-            log.warning("the store has acknowledged a beat again: the worker goes on")
+            log.warning("the store acknowledges heartbeats again; the worker claims jobs again")
             self._crew.close()
             self.standing.guard.mended()
             self._more = True
@@ -435,6 +439,4 @@ class Worker:
 
 def _tell(turned: Turned) -> None:
     for number in turned.late:
-        log.warning("the result of job %d came late and was refused: its run had been ended by others", number)
-    for number, why in turned.refused:
-        log.error("job %d: %s", number, why)
+        log.warning("result of job %d refused: another worker had already recorded an outcome for this run", number)

@@ -171,7 +171,9 @@ class Child:
         except BaseException as error:  # noqa: BLE001 - importing a module may run anything
             text = head(f"handler could not be loaded: {type(error).__name__}: {clean(error)}", settings.error_max)
             failed = outcome_of(error, settings)
-            return Failed(error=text, traceback=failed.traceback if isinstance(failed, Failed) else None)
+            if not isinstance(failed, Failed):
+                return Failed(error=text)
+            return Failed(error=text, traceback=failed.traceback, exception_type=failed.exception_type)
         if handler.is_async:
             return asyncio.run(self._cancellable(handler, start, attempt, settings))
         self._armed = True

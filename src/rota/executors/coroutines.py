@@ -9,9 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 
 from rota.executors.attempt import Attempt
-from rota.executors.invoke import COMPLETED, arguments, checked_params, keep_result, outcome_of, show_progress
-from rota.executors.text import clean, head
-from rota.model.decide import Failed, Outcome, Stopped
+from rota.executors.invoke import COMPLETED, arguments, checked_params, keep_result, outcome_of, show_progress, unfit
+from rota.model.decide import Outcome, Stopped
 from rota.model.handler import Handler
 from rota.model.settings import Settings
 from rota.model.signals import Cancelled
@@ -34,7 +33,7 @@ async def _run_async(handler: Handler, job: Claimed, attempt: Attempt, settings:
     try:
         params = checked_params(handler, job)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with params, it is wrong for good
-        return Failed(error=head(f"{type(error).__name__}: {clean(error)}", settings.error_max), permanent=True)
+        return unfit(error, settings)
     try:
         called = handler.function(**arguments(handler, params, attempt))
         if handler.is_generator:

@@ -23,6 +23,8 @@ Runner: TypeAlias = Callable[[Handler, Claimed, Attempt | None, Settings], Outco
 COMPLETED = Completed(None)
 """Shared by every handler that returns nothing."""
 
+OMITTED = ("builtins", "__main__", "__mp_main__")
+"""Modules that a traceback does not name before a class."""
 DELAY_MAX_S = 100 * 366 * 86_400.0
 
 _inside: ContextVar[bool] = ContextVar("rota_inside_handler", default=False)
@@ -62,7 +64,7 @@ def run(handler: Handler, job: Claimed, attempt: Attempt | None, settings: Setti
     try:
         params = checked_params(handler, job)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with params, it is wrong for good
-        return Failed(error=head(f"{type(error).__name__}: {clean(error)}", settings.error_max), permanent=True)
+        return unfit(error, settings)
     try:
         if attempt is None:
             value = handler.function(**params)
@@ -81,6 +83,14 @@ def checked_params(handler: Handler, job: Claimed) -> dict[str, object]:
     if params or handler.required:
         handler.check(params)
     return params
+
+
+def unfit(error: Exception, settings: Settings) -> Failed:
+    """Return the outcome of a job whose params its handler can't be called with."""
+    text = clean(error)
+    failed = Failed(error=head(f"{type(error).__name__}: {text}", settings.error_max), permanent=True)
+    _attach(error, text, failed, settings)
+    return failed
 
 
 def arguments(handler: Handler, params: dict[str, object], attempt: Attempt) -> dict[str, object]:
@@ -136,11 +146,13 @@ def _meaning(error: BaseException, settings: Settings) -> Outcome:
             return Skipped(head(text, settings.error_max))
         case Snooze():
             return Snoozed(_delay(error.delay_s), head(text, settings.error_max))
+    _drop_own_frames(error)
     name = type(error).__name__
     failed = Failed(
         error=head(f"{name}: {text}" if text else name, settings.error_max),
         traceback=tail(_traceback(error), settings.error_max),
     )
+    _attach(error, text, failed, settings)
     if isinstance(error, Retry):
         failed.after_s = None if error.after_s is None else _delay(error.after_s)
     elif isinstance(error, SystemExit):
@@ -148,6 +160,14 @@ def _meaning(error: BaseException, settings: Settings) -> Outcome:
     else:
         _classify(error, failed)
     return failed
+
+
+def _attach(error: BaseException, text: str, failed: Failed, settings: Settings) -> None:
+    """Keep the exception for the log. One with a huge text is not kept: loggers that format it themselves would write all of it."""
+    kind = type(error)
+    failed.exception_type = clean(kind.__qualname__ if kind.__module__ in OMITTED else f"{kind.__module__}.{kind.__qualname__}")
+    if len(text) <= settings.error_max:
+        failed.exception = error
 
 
 def _drive(steps: Generator[Any, None, object], attempt: Attempt) -> object:
@@ -181,12 +201,17 @@ def _classify(error: BaseException, failed: Failed) -> None:
     failed.error_code = None if status is None else str(status)
 
 
-def _traceback(error: BaseException) -> str:
+def _drop_own_frames(error: BaseException) -> None:
+    """Let the exception's traceback begin with the handler's first frame."""
     frames = error.__traceback__
     while frames is not None and frames.tb_next is not None and frames.tb_frame.f_globals.get("__name__", "").startswith("rota.executors."):
         frames = frames.tb_next
+    error.__traceback__ = frames
+
+
+def _traceback(error: BaseException) -> str:
     try:
-        return clean("".join(traceback.format_exception(type(error), error, frames)))
+        return clean("".join(traceback.format_exception(error)))
     except Exception:  # noqa: BLE001 - the error itself is worth more than its traceback
         return ""
 

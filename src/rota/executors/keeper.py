@@ -107,7 +107,7 @@ class Keeper:
             try:
                 self._turn()
             except Exception:
-                logger.exception("the keeper of handler processes goes on after an error of its own")
+                logger.exception("the manager of handler processes failed; continuing")
         self._end_all()
         self._selector.close()
         self._bell.close()

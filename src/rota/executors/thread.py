@@ -238,10 +238,12 @@ class ThreadExecutor:
         handlers, ended, now, monotonic = equipment.handlers, equipment.sink.ended, self._clock.now, self._clock.monotonic
         take, enter, leave, run = self._waiting.popleft, running.__setitem__, running.pop, runner(settings)
         started = monotonic()
+        outcome: Outcome | None
         while True:
             try:
                 job = take()
             except IndexError:
+                outcome = None  # an idle thread keeps no exception alive
                 if not self._rest(slot):
                     return
                 started = monotonic()

@@ -132,7 +132,9 @@ def frame(message: ToChild | FromChild) -> bytes:
 
 
 def pack_outcome(outcome: Outcome) -> tuple[str, msgspec.Raw]:
-    """Return an outcome as its kind and body: the union has no tags of its own."""
+    """Return an outcome as its kind and body: the union has no tags of its own. An exception does not travel: its text does."""
+    if isinstance(outcome, Failed):
+        outcome.exception = None
     return type(outcome).__name__, msgspec.Raw(_encode(outcome))
 
 

@@ -35,6 +35,10 @@ class Failed(msgspec.Struct):
     traceback: str | None = None
     error_code: str | None = None
     exit_code: int | None = None
+    exception_type: str | None = None
+    """The class of the exception, as a traceback names it: `ValueError`, `shop.OutOfStock`."""
+    exception: BaseException | None = None
+    """The exception itself, for the log, until the outcome has been written. It never leaves its process."""
 
 
 class TimedOut(msgspec.Struct):

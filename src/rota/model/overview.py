@@ -146,8 +146,11 @@ class Running(msgspec.Struct, kw_only=True, frozen=True):
     jobs: tuple[Current, ...] = ()
     """The longest first; some of them if there are many."""
     count: int = 0
+    """Handlers that run."""
     more: bool = False
     """There are more than `count`."""
+    claimed_ahead: int = 0
+    """Jobs that workers hold beyond their slots: their handlers have not started. 0 to whom workers are not shown."""
 
 
 class Coming(msgspec.Struct, kw_only=True, frozen=True):
@@ -204,6 +207,9 @@ class Counts(msgspec.Struct, kw_only=True, frozen=True):
     pending: int = 0
     queued: int = 0
     running: int = 0
+    """Handlers that run."""
+    claimed_ahead: int = 0
+    """Jobs that workers hold beyond their slots. 0 to whom workers are not shown."""
     more: bool = False
     """The figures above are less than what there is: counting stopped at a bound."""
     completed: int = 0

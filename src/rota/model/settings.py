@@ -159,6 +159,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_format: Annotated[
         str, Doc("how log lines of `rota up`, `worker` and `serve` look: for people, or one JSON document each", words=("text", "json"))
     ] = "text"
+    log_level: Annotated[
+        str,
+        Doc(
+            "least level of the log lines of `rota up`, `worker` and `serve`; `debug` adds a line for each completed job",
+            words=("debug", "info", "warning", "error"),
+        ),
+    ] = "info"
     http_log: Annotated[str, Doc("whether each HTTP request is a log line; its query never is", words=("no", "yes"))] = "no"
     metrics_access: Annotated[
         str,

@@ -319,6 +319,16 @@ class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
     stopping_at: datetime | None = None
     ended_at: datetime | None = None
     running: int = 0
+    """Handlers that run."""
+    claimed_ahead: int = 0
+    """Jobs it holds beyond its slots: their handlers have not started, or are over and their outcome is about to be written."""
+    slots: int | None = None
+    """Handlers it runs at once; None: a worker of an older version, whose jobs all count as running."""
+
+    @property
+    def holds(self) -> int:
+        """Return how many RUNNING jobs are its own."""
+        return self.running + self.claimed_ahead
 
 
 class TypeStats(msgspec.Struct, kw_only=True, frozen=True):
@@ -342,12 +352,19 @@ class Stats(msgspec.Struct, kw_only=True, frozen=True):
     oldest_waiting_s: float | None
     workers: int
     late_results: int
+    claimed_ahead: int = 0
+    """RUNNING jobs that workers hold beyond their slots: their handlers do not run. 0 in the figures of one organization."""
     hours: int = 24
     by_type: tuple[TypeStats, ...] = ()
     """Over the last `hours`."""
     average_s: float | None = None
     p95_s: float | None = None
     failure_rate: float = 0.0
+
+    @property
+    def running(self) -> int:
+        """Return how many handlers run."""
+        return max(0, self.by_status.get("RUNNING", 0) - self.claimed_ahead)
 
 
 def number_text(root_id: str, root_number: int, attempt: int) -> str:

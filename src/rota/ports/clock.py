@@ -137,7 +137,11 @@ class StoreClock:
         if abs(self.skew_s) > SKEW_S and not self._told:
             self._told = True
             word = "ahead of" if self.skew_s > 0 else "behind"
-            log.warning("this machine's clock is %.1f s %s the store's, which is followed: set it right", abs(self.skew_s), word)
+            log.warning(
+                "this machine's clock is %.1f s %s the store's, which is used instead; correct it",
+                abs(self.skew_s),
+                word,
+            )
 
 
 class Ids(Protocol):

@@ -22,6 +22,7 @@ from rota.model.decide import Transition
 from rota.model.findings import Finding
 from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.groups import Mode, OnFailure
+from rota.model.states import Status
 from rota.model.values import (
     Audited,
     Claimed,
@@ -319,8 +320,8 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
 
     # ---- workers and recovery -----------------------------------------------------------------------------
 
-    def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant) -> None:
-        """Record a worker incarnation. Its lock is already held."""
+    def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant, slots: int | None = None) -> None:
+        """Record a worker incarnation, and how many handlers it runs at once. Its lock is already held."""
 
     def beat(self, worker_id: str, *, job_types: Sequence[str]) -> bool:
         """Advance the worker's beat. False: it is recorded as ended, and nothing was changed."""
@@ -346,8 +347,8 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
     def repair(self, *, since: Instant) -> list[Held]:
         """Return FAILED or TIMED_OUT jobs that ended after `since` and have no successor."""
 
-    def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> int:
-        """Write recovery's moves: like a turn's endings, and makes missing runs. Return how many changed something."""
+    def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> dict[int, Status]:
+        """Write recovery's moves: like a turn's endings, and makes missing runs. Return what was changed: how each ended, by number."""
 
     def add_successors(self, endings: Sequence[Ending], *, now: Instant) -> int:
         """Give FAILED or TIMED_OUT attempts the successors they lack. Those that have one are left alone."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from rota.model.decide import Transition
+from rota.model.states import Status
 from rota.model.templates import Rate
 from rota.model.values import Claimed, Instant
 from rota.ports.executor import Report
@@ -116,6 +117,8 @@ class Turned(msgspec.Struct, kw_only=True):
     """Endings refused because the run had already been ended by somebody else; counted in the store."""
     refused: list[tuple[int, str]] = msgspec.field(default_factory=list)
     """Endings the store could not write, with the reason; their runs ended FAILED, 'result could not be stored'."""
+    as_written: dict[int, Status] = msgspec.field(default_factory=dict)
+    """How endings were written that did not end as decided: cancelled in the meantime, or not storable. Also those of a repeated turn."""
     chains_ended: bool = False
     told: bool = False
     """Messages about ends were written."""

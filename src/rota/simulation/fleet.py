@@ -22,7 +22,7 @@ from rota.simulation.executor import Manners, SimulatedExecutor
 from rota.simulation.liveness import Roll
 from rota.simulation.store import ThrowAway, Vanish, Vanished
 
-LOGGERS = ("rota.worker", "rota.trigger", "rota.recovery", "rota.retention", "rota.templates", "rota.schedules")
+LOGGERS = ("rota.worker", "rota.jobs", "rota.trigger", "rota.recovery", "rota.retention", "rota.templates", "rota.schedules")
 TURNS_MAX = 100_000
 """Turns at one moment: more mean that workers keep each other busy for ever."""
 

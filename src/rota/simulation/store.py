@@ -11,6 +11,7 @@ import apsw
 
 from rota.errors import InvalidOption, StoreUnusable
 from rota.model.settings import Settings
+from rota.model.states import Status
 from rota.model.values import Instant
 from rota.ports.store import Held
 from rota.ports.turns import Ending
@@ -101,11 +102,11 @@ class ThrowAway(SqliteStore):
     on_recovered: Callable[[int], object] | None = None
     """Told how many jobs of a dead worker were ended."""
 
-    def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> int:
+    def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> dict[int, Status]:
         """Write recovery's moves, and tell of them."""
         changed = super().recover(endings, held, now=now)
         if changed and self.on_recovered is not None:
-            self.on_recovered(changed)
+            self.on_recovered(len(changed))
         return changed
 
     def crowd(self, *, crowded: bool) -> None:

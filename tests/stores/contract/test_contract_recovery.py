@@ -10,7 +10,31 @@ from tests.stores.makers import torn_runs
 
 def again(desk, worker, outcome, held):
     """Recover once more, from what was seen before the first time."""
-    return desk.store.recover([desk.ending(each.job, outcome) for each in held], held, now=desk.now)
+    return len(desk.store.recover([desk.ending(each.job, outcome) for each in held], held, now=desk.now))
+
+
+def test_a_worker_runs_as_many_handlers_as_it_has_slots_and_holds_the_rest(desk):
+    desk.several(6)
+    desk.store.register(desk.worker, host="h", kind="worker", job_types=["t"], now=desk.now, slots=2)
+    (idle,) = desk.store.workers()
+    assert (idle.slots, idle.running, idle.claimed_ahead, idle.holds) == (2, 0, 0, 0)
+    desk.claim(1)
+    (one,) = desk.store.workers()
+    assert (one.running, one.claimed_ahead, one.holds) == (1, 0, 1)
+    desk.claim(4)
+    (full,) = desk.store.workers()
+    assert (full.running, full.claimed_ahead, full.holds) == (2, 3, 5)
+    stats = desk.store.stats(now=desk.now)
+    assert (stats.by_status["RUNNING"], stats.running, stats.claimed_ahead) == (5, 2, 3)
+
+
+def test_all_that_a_worker_without_known_slots_holds_counts_as_running(desk):
+    desk.several(3)
+    desk.store.register(desk.worker, host="h", kind="worker", job_types=["t"], now=desk.now)
+    desk.claim(3)
+    (worker,) = desk.store.workers()
+    assert (worker.slots, worker.running, worker.claimed_ahead) == (None, 3, 0)
+    assert desk.store.stats(now=desk.now).claimed_ahead == 0
 
 
 def test_running_with_an_unfinished_run_fails_and_goes_on_by_its_budget(desk):

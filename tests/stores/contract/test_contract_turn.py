@@ -563,6 +563,24 @@ def bad_endings(desk, job):
     }
 
 
+def test_a_turn_says_what_was_written_otherwise_than_decided_also_when_it_is_repeated(desk):
+    ids = desk.several(4)
+    failed, completed, bad, stopped = jobs = desk.claim(4)
+    for job_id in (ids[0], ids[1], ids[3]):
+        desk.store.cancel(job_id, actor=ANNA, now=desk.now)
+    endings = [
+        desk.ending(failed, Failed("boom")),
+        desk.ending(completed, Completed('"kept"')),
+        bad_endings(desk, bad)["result"],
+        desk.ending(stopped, Stopped()),
+    ]
+    written = {failed.number: "CANCELLED", bad.number: "DEAD_LETTER", stopped.number: "CANCELLED"}
+    assert desk.turn(endings=endings).as_written == written
+    again = desk.turn(endings=endings)
+    assert (again.as_written, again.late) == (written | {completed.number: "COMPLETED"}, [])
+    assert [desk.status(job_id) for job_id in ids] == [again.as_written[job.number] for job in jobs]
+
+
 @pytest.mark.parametrize("what", ["error", "result", "traceback", "reason", "log_path", "illegal move", "successor id", "successor time"])
 def test_an_outcome_that_can_not_be_written_spoils_only_its_own_job(desk, what):
     ids = desk.several(5)

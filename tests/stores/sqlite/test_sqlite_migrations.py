@@ -278,6 +278,8 @@ def before_schedules(path):
     # Turns look for webhooks, which there were none of.
     raw.execute("CREATE TABLE endpoints (organization_id, root_id, state, dropped_at)")
     raw.execute("CREATE INDEX endpoints_open ON endpoints (organization_id, root_id) WHERE state = 'ENABLED' AND dropped_at IS NULL")
+    # The snapshot asks for the slots of workers, which there were none of either.
+    raw.execute("ALTER TABLE workers ADD COLUMN slots INTEGER")
     desk = Desk(SqliteStore(path, Settings()))
     parent = desk.add()
     child = desk.add("child", depends_on=(parent,))
@@ -288,6 +290,7 @@ def before_schedules(path):
     desk.add("skips", depends_on=(parent,), on_parent_failure="skip")
     before = desk.snapshot(), edges(path)
     raw.execute("DROP TABLE endpoints")
+    raw.execute("ALTER TABLE workers DROP COLUMN slots")
     raw.close()
     desk.store.close()
     return before, parent, child, group

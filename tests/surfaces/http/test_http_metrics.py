@@ -15,8 +15,9 @@ from rota import Rota, Settings
 from rota.ports.overseeing import Figure, Unfired
 from rota.surfaces.http import make_app
 from rota.surfaces.http.growth import Growth
-from rota.surfaces.http.metrics import METRICS
+from rota.surfaces.http.metrics import METRICS, OTHER, _bounded
 from tests.docs.pages import ROOT, page, rows
+from tests.stores.desk import Desk
 from tests.support.clock import ManualClock
 
 SPEC = ("scheduler_queue_depth", "jobs_running", "jobs_failed_total", "job_run_latency_ms")
@@ -80,7 +81,7 @@ def test_what_waits_runs_and_ended_is_counted(scrape: Scraper, clock: ManualCloc
     before = scrape(headers)
     assert of(before, "scheduler_queue_depth", job_type="echo", state="ready") == 3
     assert of(before, "rota_pending_jobs", state="later") == 1
-    assert of(before, "rota_oldest_waiting_seconds") == 30
+    assert of(before, "rota_oldest_waiting_seconds", job_type="echo") == 30
     scrape.rota.turn()
     after = scrape(headers)
     assert of(after, "scheduler_queue_depth", job_type="echo", state="ready") is None
@@ -89,6 +90,41 @@ def test_what_waits_runs_and_ended_is_counted(scrape: Scraper, clock: ManualCloc
     assert of(after, "rota_dead_letters", job_type="boom") == 1
     assert of(after, "job_run_latency_ms_count", job_type="echo") == 3
     assert of(after, "job_run_latency_ms_bucket", job_type="echo", le="+Inf") == 3
+
+
+def test_the_longest_wait_is_told_by_type(scrape: Scraper, clock: ManualClock):
+    headers = scrape.token()
+    scrape.rota.enqueue("echo")
+    clock.advance(seconds=20)
+    scrape.rota.enqueue("boom")
+    scrape.rota.enqueue("echo")
+    clock.advance(seconds=10)
+    found = scrape(headers)
+    assert of(found, "rota_oldest_waiting_seconds", job_type="echo") == 30
+    assert of(found, "rota_oldest_waiting_seconds", job_type="boom") == 10
+    scrape.rota.turn()
+    assert not [name for name, _ in scrape(headers) if name == "rota_oldest_waiting_seconds"]
+
+
+def test_of_very_many_types_those_that_wait_longest_keep_their_name():
+    waits = {(f"t{n}",): float(n) for n in range(5)}
+    assert _bounded(waits, 2, together=max) == {("t4",): 4, ("t3",): 3, (OTHER,): 2}
+    assert _bounded(waits, 2) == {("t4",): 4, ("t3",): 3, (OTHER,): 3}
+
+
+def test_jobs_that_are_claimed_ahead_are_told_apart_from_handlers_that_run(scrape: Scraper, clock: ManualClock):
+    for _ in range(5):
+        scrape.rota.enqueue("echo")
+    desk = Desk(scrape.rota._open().store)
+    desk.ids, desk.now = scrape.rota._ids, clock.now()
+    desk.worker = desk.id()
+    desk.store.register(desk.worker, host="here", kind="worker", job_types=["echo"], now=desk.now, slots=2)
+    lease = scrape.rota._open().liveness.take(desk.worker)
+    desk.claim(5, types=("echo",))
+    found = scrape()
+    lease.release(clean=True)
+    assert of(found, "jobs_running", job_type="echo") == 5
+    assert of(found, "rota_claimed_ahead_jobs") == 3
 
 
 def test_counters_stay_when_retention_removes_what_they_counted(scrape: Scraper, clock: ManualClock):

@@ -103,8 +103,16 @@ def test_without_the_setting_no_line_is_written(tmp_path, lines):
 
 def test_a_line_of_json_holds_whatever_it_is_given():
     record = logging.LogRecord("rota.jobs", logging.WARNING, "", 0, "a %s\nb", ("\x1b",), None)
-    record.job = {"number": "JOB-2026-00001", "attempt": 2, "what": object()}
+    record.job, record.attempt, record.worker = "0190", 2, object()
     line = json.loads(JsonLines().format(record))
-    assert (line["message"], line["level"], line["job"]["attempt"]) == ("a \x1b\nb", "WARNING", 2)
+    assert (line["message"], line["level"], line["job"], line["attempt"]) == ("a \x1b\nb", "WARNING", "0190", 2)
+    assert "traceback" not in line
     assert "\n" not in JsonLines().format(record)
     assert Lines().format(record).startswith(line["at"][:10])
+
+
+def test_a_traceback_that_came_as_text_is_written_as_it_is():
+    record = logging.LogRecord("rota.jobs", logging.ERROR, "", 0, "failed", (), (ValueError, ValueError("x"), None))
+    record.exc_text = "Traceback:\n  here\x1b\nValueError: x"
+    assert json.loads(JsonLines().format(record))["traceback"] == record.exc_text
+    assert Lines().format(record).endswith("rota.jobs  failed\nTraceback:\n  here·\nValueError: x")

@@ -27,7 +27,7 @@ _NAMES = {
         " code created_until cursor_at definitions delivered_at due_at earliest ends_at exit_code expires_at few first floor gap gave_up_at"
         " interval jitter job_number last last_at last_due_at latest lease limit look made most max_crashes max_priority max_queued"
         " max_retries max_running moved newest next_at now number position priority progress queued_at recorded_at requested_at resolved_at"
-        " rowid rules run_at sent sequence_number since span spare starts_at step times until version want with_result"
+        " rowid rules run_at sent sequence_number since slots span spare starts_at step times until version want with_result"
     ),
     FLAG: "depends dropped ended failed fresh not_ran told",
     REAL: "timeout",

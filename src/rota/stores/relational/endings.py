@@ -71,12 +71,12 @@ def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, w
 
     `tell`: webhooks are told of them.
     """
-    late = list(turned.late)
+    late, as_written = list(turned.late), dict(turned.as_written)
     try:
         with db.savepoint():
             _finish_batch(db, endings, now, turned, worker_id, tell=tell)
     except db.unwritable:
-        turned.late = late
+        turned.late, turned.as_written = late, as_written
         for ending in endings:
             _finish_alone(db, ending, now, turned, worker_id, tell=tell)
 
@@ -88,6 +88,7 @@ def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_i
     except db.unwritable as error:
         text = f"result could not be stored: {type(error).__name__}".encode(errors="replace").decode()
         turned.refused.append((ending.number, text))
+        turned.as_written[ending.number] = Status.DEAD_LETTER
         end = Transition(Status.DEAD_LETTER, error=text, error_type=ErrorType.PERMANENT)
         _finish_batch(db, [Ending(ending.number, ending.at, end, end, ending.successor_id)], now, turned, worker_id, tell=tell)
 
@@ -99,6 +100,7 @@ def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turne
     if not found.jobs:
         return
     found.write(db, now)
+    turned.as_written |= dict.fromkeys(found.cancelled, Status.CANCELLED)
     after_runs(db, found.numbers)
     turned.told |= tell and found.tell(db, now)
     if found.chain_ends:
@@ -122,6 +124,7 @@ def finish_lightly(db: Db, endings: Sequence[Ending], now: Instant, turned: Turn
         raise NotLight
     try:
         found.write(db, now)
+        turned.as_written |= dict.fromkeys(found.cancelled, Status.CANCELLED)
         turned.told |= found.tell(db, now)
     except db.unwritable:
         raise NotLight from None
@@ -137,6 +140,8 @@ class _Found(msgspec.Struct):
     chain_ends: list[int] = msgspec.field(default_factory=list)
     bad_groups: list[str] = msgspec.field(default_factory=list)
     late: dict[int, Instant] = msgspec.field(default_factory=dict)
+    cancelled: list[int] = msgspec.field(default_factory=list)
+    """Asked to stop in the meantime, and not completed."""
     light: bool = True
     hooked: bool = False
     """Somebody may want to be told of ends."""
@@ -154,6 +159,8 @@ class _Found(msgspec.Struct):
                 found.late[ending.number] = ending.at
             else:
                 found._add(ending, ending.if_cancelled if row[1] else ending.transition, group_id=row[3])
+                if row[1] and ending.if_cancelled.status is Status.CANCELLED:
+                    found.cancelled.append(ending.number)
         return found
 
     def _add(self, ending: Ending, end: Transition, *, group_id: str | None) -> None:
@@ -217,7 +224,13 @@ def _successor_row(ending: Ending, end: Transition) -> tuple[Any, ...]:
 def _note_late(db: Db, wanted: dict[int, Instant], worker_id: bytes, turned: Turned) -> list[int]:
     """Tell a repeated ending (of this worker, of the same moment) from a late one; return and count the late."""
     found = {row[0]: row for row in db.rows("ended_as", numbers=numbers_json(wanted), worker_id=worker_id)}
-    late = [number for number, at in wanted.items() if not _is_repeat(found.get(number), at)]
+    late = []
+    for number, at in wanted.items():
+        row = found.get(number)
+        if row is not None and _is_repeat(row, at):
+            turned.as_written[number] = Status(row[3])
+        else:
+            late.append(number)
     turned.late += late
     # Recovery, which is no worker, may find a run ended meanwhile: that is its business, not a late result.
     if late and worker_id:
@@ -225,9 +238,9 @@ def _note_late(db: Db, wanted: dict[int, Instant], worker_id: bytes, turned: Tur
     return late
 
 
-def _is_repeat(row: tuple[Any, ...] | None, at: Instant) -> bool:
+def _is_repeat(row: tuple[Any, ...], at: Instant) -> bool:
     """Say whether I ended it then: the status may be another (cancelled, not storable), the moment is not."""
-    return row is not None and bool(row[2]) and row[1] == at
+    return bool(row[2]) and row[1] == at
 
 
 def after_runs(db: Db, numbers: list[int]) -> None:

@@ -43,15 +43,16 @@ def holding(db: Db, worker_id: str) -> list[Claimed]:
     return jobs
 
 
-def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], now: Instant) -> int:
+def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], now: Instant) -> dict[int, Status]:
     """Write recovery's moves; what somebody ended meanwhile stays as it is."""
     by_number = {each.job.number: each for each in held}
     plain: list[Ending] = []
-    changed = 0
+    changed: dict[int, Status] = {}
     for ending in endings:
         each = by_number[ending.number]
         if each.run_ended is not None and each.run_ended in set(RunStatus):
-            changed += _close(db, ending, each, now)
+            if (status := _close(db, ending, each, now)) is not None:
+                changed[ending.number] = status
             continue
         if each.run_missing:
             # The trigger that keeps this from being was not there when it happened; the record still says so.
@@ -62,7 +63,8 @@ def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], now: Instan
     if plain:
         finish(db, plain, now, turned, worker_id=b"")
     settle(db, now, SETTLE_MAX)
-    return changed + len(plain) - len(turned.late)
+    late = set(turned.late)
+    return changed | {e.number: turned.as_written.get(e.number, e.transition.status) for e in plain if e.number not in late}
 
 
 def add_successors(db: Db, endings: Sequence[Ending], now: Instant) -> int:
@@ -87,7 +89,9 @@ def workers(db: Db, *, ended: bool) -> list[WorkerInfo]:
             started_at=moment(row[5]),  # type: ignore[arg-type] # NOT NULL
             stopping_at=moment(row[6]),
             ended_at=moment(row[7]),
-            running=row[8],
+            running=row[8] if row[9] is None else min(row[8], row[9]),
+            claimed_ahead=0 if row[9] is None else max(0, row[8] - row[9]),
+            slots=row[9],
         )
         for row in db.rows("all_workers" if ended else "workers")
     ]
@@ -151,14 +155,14 @@ def _as_held(job: Claimed, run_missing: int, run_ended: str | None, run_id: str,
     return Held(job, bool(run_missing), run_ended)
 
 
-def _close(db: Db, ending: Ending, held: Held, now: Instant) -> int:
-    """Close a job whose run had ended by itself: the run's word stands, a failed one gets its retry."""
+def _close(db: Db, ending: Ending, held: Held, now: Instant) -> Status | None:
+    """Close a job whose run had ended by itself: the run's word stands, a failed one gets its retry. None: it was closed already."""
     failed = held.run_ended == RunStatus.FAILED
     status = ending.transition.status if failed else Status(str(held.run_ended))
     error_type = ErrorType.CRASH if ending.transition.error == CRASH_ERROR and status is not Status.COMPLETED else None
     closed = db.row("close_job_as", number=ending.number, status=status, failed=int(failed), now=now, error_type=error_type)
     if closed is None:
-        return 0
+        return None
     end, _, group_id = closed
     after_runs(db, [ending.number])
     if end in {Status.FAILED, Status.TIMED_OUT}:
@@ -167,7 +171,7 @@ def _close(db: Db, ending: Ending, held: Held, now: Instant) -> int:
         bad = [group_id] if group_id and end in {Status.DEAD_LETTER, Status.CANCELLED} else []
         after_chain_ends(db, bad, [ending.number], now)
     tell_of(db, [ending.number], now)
-    return 1
+    return Status(end)
 
 
 def _another(hex_id: str) -> str:

@@ -52,6 +52,7 @@ def _look(db: Db, now: Instant, hours: int, scope: Scope) -> Stats:
         oldest_waiting_s=None if oldest is None else max(0.0, (now - oldest) / 1e6),
         workers=db.value("count_workers") if everybody else 0,
         late_results=db.value("late_results") if everybody else 0,
+        claimed_ahead=db.value("claimed_ahead") if everybody else 0,
         hours=hours,
         by_type=tuple(each.of(job_type) for job_type, each in sorted(fared.items())),
         average_s=whole.average_s,

@@ -10,6 +10,7 @@ import msgspec
 
 from rota.errors import NotFound
 from rota.model.gate import EVERYTHING, Actor, Scope
+from rota.model.states import Status
 from rota.model.values import Claimed, Enqueued, Group, Instant, Job, NewRow, PurgeCursor, Purged, WorkerInfo, dashed
 from rota.ports.places import Place
 from rota.ports.store import Adopted, Check, Held, NewGroup
@@ -214,11 +215,12 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
 
     # ---- workers and recovery ---------------------------------------------------------------------------------
 
-    def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant) -> None:
+    def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant, slots: int | None = None) -> None:
         """Record a worker."""
         types = msgspec.json.encode(list(job_types)).decode()
         self._write(
-            lambda db: db.change("register", worker_id=worker_id, host=host, kind=kind, job_types=types, now=now), hold=Hold.NOTHING
+            lambda db: db.change("register", worker_id=worker_id, host=host, kind=kind, job_types=types, now=now, slots=slots),
+            hold=Hold.NOTHING,
         )
 
     def beat(self, worker_id: str, *, job_types: Sequence[str]) -> bool:
@@ -253,7 +255,7 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
         with self._reading() as db:
             return recovery.failed_without_successor(db, since)
 
-    def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> int:
+    def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> dict[int, Status]:
         """Write recovery's moves."""
         return self._write(lambda db: recovery.recover(db, endings, held, now))
 

@@ -91,7 +91,7 @@ TABLES: tuple[Table, ...] = (
         text="fate reason",
     ),
     _table("job_groups", "group_id", id="group_id", text="organization_id name mode on_failure created_by", whole="created_at"),
-    _table("workers", "worker_id", id="worker_id", text="host kind job_types", whole="beat started_at stopping_at ended_at"),
+    _table("workers", "worker_id", id="worker_id", text="host kind job_types", whole="beat started_at stopping_at ended_at slots"),
     JOBS,
     RUNS,
     _table("job_edges", "child parent_root", id="parent_root", whole="child resolved_at until", text="needs on_failure source"),

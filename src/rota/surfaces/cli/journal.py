@@ -1,4 +1,4 @@
-"""Plain log lines, for servers and pipes: what ended, how things stand now and then, and what the engine has to say."""
+"""Plain log lines, for servers and pipes: how records look, and a summary of the store every ten seconds."""
 
 from __future__ import annotations
 
@@ -10,76 +10,75 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from rota.engine.outcome_log import FIELDS, JOBS
+from rota.errors import RotaError
 from rota.model.states import Status
+from rota.model.values import Stats
 from rota.surfaces.asked import request_id
-from rota.surfaces.cli.output import compact, one_line, plain, took
-from rota.surfaces.cli.watch import Ended, Fresh, Snapshot
+from rota.surfaces.cli.output import plain
+from rota.surfaces.python import Rota
 
-log = logging.getLogger("rota.jobs")
+log = logging.getLogger("rota.cli")
 
-LINES_MAX = 20
-"""Ends told one by one in one look; beyond that the summary has to do."""
 SUMMARY_S = 10.0
-LEVELS = {Status.FAILED: logging.WARNING, Status.TIMED_OUT: logging.WARNING, Status.DEAD_LETTER: logging.ERROR}
+EXTRAS = (*FIELDS, "request")
+"""Fields of a record that a JSON document has."""
 
 
-class Journal:
-    """Tells what changed between two snapshots."""
+class Summary:
+    """Logs the counts of the store, and how many jobs complete per second, when something has changed."""
 
-    def __init__(self) -> None:
-        """Start with nothing told."""
-        self._fresh = Fresh()
-        self._told = ""
-        self._next = time.monotonic() + SUMMARY_S
+    def __init__(self, rota: Rota) -> None:
+        """Begin to count now."""
+        self._rota = rota
+        self._counts = ""
+        self._done: int | None = None
+        self._since = time.monotonic()
+        self._next = self._since + SUMMARY_S
 
-    def update(self, snapshot: Snapshot) -> None:
-        """Log the new ends and, every ten seconds if something changed, the counts."""
-        ends = self._fresh.take(snapshot.ended)
-        for each in ends[:LINES_MAX]:
-            tell(each)
-        if len(ends) > LINES_MAX:
-            log.info("and at least %d more ended", len(ends) - LINES_MAX)
+    def update(self) -> None:
+        """Log a summary if ten seconds have passed since the last one."""
         now = time.monotonic()
-        if now >= self._next and snapshot.stats is not None:
-            self._next = now + SUMMARY_S
-            counts = ", ".join(f"{state.lower()} {count}" for state, count in snapshot.stats.by_status.items() if count)
-            if counts and counts != self._told:
-                self._told = counts
-                log.info("%s; %.1f done per second", counts, snapshot.rate)
+        if now < self._next:
+            return
+        self._next = now + SUMMARY_S
+        try:
+            stats = self._rota.stats()
+        except RotaError:
+            return  # the worker logs it when its store is in trouble
+        done, before = stats.by_status.get(Status.COMPLETED, 0), self._done
+        rate = 0.0 if before is None else max(0, done - before) / (now - self._since)
+        self._done, self._since = done, now
+        counts = counted(stats)
+        if counts and counts != self._counts:
+            self._counts = counts
+            log.info("%s; %.1f completed per second", counts, rate)
 
 
-def tell(ended: Ended) -> None:
-    """Log one end."""
-    job, run = ended.job, ended.run
-    why = job.reason or (run.error if run and run.error else "") or (compact(run.result) if run else "")
-    ran = f" after {took(job)}" if job.started_at else ""
-    fields = {
-        "number": job.number,
-        "job_id": job.id,
-        "attempt": job.attempt,
-        "job_type": job.job_type,
-        "organization": job.organization,
-        "status": str(job.status),
-    }
-    log.log(
-        LEVELS.get(job.status, logging.INFO),
-        "%s %s %s%s%s",
-        job.number,
-        job.job_type,
-        job.status,
-        ran,
-        f": {one_line(why)}" if why else "",
-        extra={"job": fields},
-    )
+def counted(stats: Stats) -> str:
+    """Return the counts of a store as one line. Running are the jobs whose handler runs."""
+    counts: dict[str, int] = {}
+    for state, count in stats.by_status.items():
+        counts |= {"running": stats.running, "claimed ahead": stats.claimed_ahead} if state == Status.RUNNING else {_words(state): count}
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+
+
+def _words(state: str) -> str:
+    return state.lower().replace("_", " ")
 
 
 class Lines(logging.Formatter):
-    """A line for people: time, level, who speaks, what."""
+    """A line for people: time, level, logger, message."""
+
+    def __init__(self, *, brief: bool = False) -> None:
+        """`brief`: leave out the tracebacks of jobs, which the store has too."""
+        super().__init__()
+        self._brief = brief
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, with a traceback under it if there is one. What others say in it can't steer a terminal."""
-        trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
-        return plain(f"{_stamp(record)} {record.levelname:<7} {record.name}  {record.getMessage()}{trace}")
+        """Return the line, with a traceback under it if there is one. Control characters in it are replaced."""
+        trace = "" if self._brief and record.name == JOBS else traceback_of(self, record)
+        return plain(f"{_stamp(record)} {record.levelname:<7} {record.name}  {record.getMessage()}" + (f"\n{trace}" if trace else ""))
 
 
 class JsonLines(logging.Formatter):
@@ -88,16 +87,21 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the document."""
         fields: dict[str, object] = {"at": _stamp(record), "level": record.levelname, "logger": record.name, "message": record.getMessage()}
-        for name in ("job", "request"):
+        for name in EXTRAS:
             value = getattr(record, name, None)
             if value is not None:
                 fields[name] = value
         asked = request_id.get()
         if asked is not None:
             fields["request_id"] = asked
-        if record.exc_info:
-            fields["traceback"] = self.formatException(record.exc_info)
+        if trace := traceback_of(self, record):
+            fields["traceback"] = trace
         return msgspec.json.encode(fields, enc_hook=str).decode()
+
+
+def traceback_of(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """Return the traceback of a record, as it came or as it is made; an empty text if there is none."""
+    return record.exc_text or (formatter.formatException(record.exc_info) if record.exc_info else "")
 
 
 class Printing(logging.Handler):
@@ -117,9 +121,9 @@ class Printing(logging.Handler):
 
 
 def set_up(write: Callable[[str], object] | None = None, *, as_json: bool = False, level: int = logging.INFO) -> logging.Handler:
-    """Send log lines to `write`, or to stdout. An application that has set up logging itself keeps its own way."""
+    """Send log lines to `write`, briefly, or to stdout. An application that has set up logging itself keeps its own handlers."""
     handler = logging.StreamHandler(sys.stdout) if write is None else Printing(write)
-    handler.setFormatter(JsonLines() if as_json else Lines())
+    handler.setFormatter(JsonLines() if as_json else Lines(brief=write is not None))
     root = logging.getLogger()
     if not root.handlers:
         root.addHandler(handler)

@@ -11,7 +11,7 @@ import typer
 
 from rota.model.settings import DOCS, Settings
 from rota.model.states import Status
-from rota.model.values import Stats, TypeStats
+from rota.model.values import Stats, TypeStats, WorkerInfo
 from rota.surfaces.cli.options import AppOption, JsonOption, LimitOption, StoreOption, examples
 from rota.surfaces.cli.output import (
     COLOURS,
@@ -56,7 +56,8 @@ def stats(
         return show_json(msgspec.to_builtins(found, str_keys=True) | {"paused": paused})
     show_pairs(
         [
-            *((each.lower(), _count(found.by_status.get(each, 0), each)) for each in Status),
+            *((each.lower(), _count(_shown(found, each), each)) for each in Status),
+            ("claimed ahead", found.claimed_ahead or None),
             ("workers", str(found.workers)),
             ("oldest waits", span(found.oldest_waiting_s) if found.oldest_waiting_s is not None else None),
             ("by priority", ", ".join(f"{priority}: {count:,}" for priority, count in found.by_priority.items())),
@@ -69,6 +70,11 @@ def stats(
         typer.echo(f"\nlast {found.hours} hours:" if found.hours > 1 else "\nlast hour:")
         show_table(_fared(found), "")
     return None
+
+
+def _shown(found: Stats, state: Status) -> int:
+    """Return how many there are of a state; of RUNNING, those whose handler runs."""
+    return found.running if state is Status.RUNNING else found.by_status.get(state, 0)
 
 
 def _fared(found: Stats) -> Fitted:
@@ -120,8 +126,14 @@ def workers(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
     for worker in found:
         state = "stopping" if worker.stopping_at else "up"
         types = escaped(", ".join(worker.job_types))
-        made.add_row(worker.id, worker.kind, escaped(worker.host), str(worker.running), age(worker.started_at), state, types)
+        made.add_row(worker.id, worker.kind, escaped(worker.host), _load(worker), age(worker.started_at), state, types)
     return show_table(made, "No worker is running: start one with `rota up` or `rota worker`.")
+
+
+def _load(worker: WorkerInfo) -> str:
+    """Return how many handlers a worker runs, of how many it can, and what it has claimed ahead."""
+    of = "" if worker.slots is None else f" of {worker.slots}"
+    return f"{worker.running}{of}" + (f", {worker.claimed_ahead} ahead" if worker.claimed_ahead else "")
 
 
 def settings(*, app: AppOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:

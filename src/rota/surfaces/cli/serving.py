@@ -18,16 +18,16 @@ from rota.engine.driver import Driver
 from rota.errors import Refused, StoreError
 from rota.model.gate import Actor
 from rota.surfaces.cli.door import Where, opened
-from rota.surfaces.cli.journal import Journal, set_up
+from rota.surfaces.cli.journal import Summary, set_up
 from rota.surfaces.cli.output import console
 from rota.surfaces.cli.session import actor, path_of
-from rota.surfaces.cli.watch import LOOK_S, Snapshot, Watch
+from rota.surfaces.cli.watch import LOOK_S, Watch
 from rota.surfaces.python import Rota
 
 log = logging.getLogger("rota.cli")
 
 PLAIN_S = 1.0
-"""How often log lines are written; the live view has its own rhythm."""
+"""How often a process that writes log lines looks whether it is done; the live view has its own rhythm."""
 LAST_LOOK_S = 0.1
 """How often a worker on its way home is looked after."""
 DEMO_S = 3.0
@@ -36,12 +36,12 @@ DEMO_WAITING_MAX = 30
 
 
 class Screen(Protocol):
-    """Shows snapshots."""
+    """Shows what happens."""
 
     every_s: float
 
-    def update(self, snapshot: Snapshot, notice: str) -> None:
-        """Show one, and what happens to this process just now."""
+    def update(self, notice: str, *, anew: bool = False) -> None:
+        """Show how things are, and what happens to this process just now. `anew`: nothing that was read before is good enough."""
 
 
 class Stopper:
@@ -77,7 +77,7 @@ class Stopper:
         """Say whether the worker is home. One that ends without being asked is an error."""
         if self._way_home is None:
             if not self.driver.running and not self._halted:
-                raise StoreError("the worker's thread ended by itself: its last log lines say why")
+                raise StoreError("the worker's thread ended unexpectedly; its last log lines say why")
             return False
         return not self._way_home.is_alive()
 
@@ -93,7 +93,7 @@ class Stopper:
         if self._asked >= 2 and not self._hurried:
             self._hurried = True
             self.driver.hurry()
-            log.info("interrupting what still runs")
+            log.info("interrupting the jobs that are still running")
 
     @property
     def running(self) -> bool:
@@ -106,13 +106,13 @@ class Stopper:
             if self._halted and self._way_home is None:
                 self.driver = self._start()
                 self._halted = False
-                log.info("the worker was started by %s", actor.name)
+                log.info("worker started by %s", actor.name)
 
     def stop(self, *, actor: Actor) -> None:
         """Let the worker take no more jobs, and bring it home; the process stays, and may start one again."""
         with self._switching:
             if not self._halted and self._way_home is None:
-                log.info("the worker is stopped by %s; the process stays", actor.name)
+                log.info("worker stopped by %s; the process keeps running", actor.name)
                 self._halted = True
                 self._stop(self.driver)
 
@@ -120,7 +120,7 @@ class Stopper:
     def notice(self) -> str:
         """Say what happens now; nothing special until somebody asks."""
         if self._way_home is None:
-            return "the worker is stopped: it takes no jobs until somebody starts it again" if self._halted else ""
+            return "the worker is stopped; it claims no jobs until it is started again" if self._halted else ""
         if not self.driver.running:
             return "stopped"
         held = self.driver.worker.holding
@@ -134,17 +134,17 @@ class Stopper:
 
 
 class PlainLines:
-    """Shows snapshots as log lines."""
+    """Shows a summary as log lines; the engine logs outcomes itself."""
 
     every_s = PLAIN_S
 
-    def __init__(self) -> None:
-        """Start with nothing told."""
-        self._journal = Journal()
+    def __init__(self, rota: Rota) -> None:
+        """Start with nothing logged."""
+        self._summary = Summary(rota)
 
-    def update(self, snapshot: Snapshot, _notice: str) -> None:
-        """Log what is new."""
-        self._journal.update(snapshot)
+    def update(self, notice: str, *, anew: bool = False) -> None:  # noqa: ARG002 - each notice is a log line of its own
+        """Log a summary if it is time."""
+        self._summary.update()
 
 
 class LiveView:
@@ -155,16 +155,19 @@ class LiveView:
     def __init__(self, live: Any, rota: Rota, slots: int, url: str) -> None:
         """Take the rich Live that draws."""
         self._live = live
+        self._watch = Watch(rota)
         self._url = url
         path = path_of(rota.url)
         self._store = rota.url if path is None else str(path.absolute())
         self._slots = slots
         self._start = time.monotonic()
 
-    def update(self, snapshot: Snapshot, notice: str) -> None:
+    def update(self, notice: str, *, anew: bool = False) -> None:
         """Draw one frame."""
         from rota.surfaces.cli.view import About, frame  # noqa: PLC0415 - rich, which log lines don't need
 
+        if anew:
+            self._watch.expire()
         about = About(
             store=self._store,
             up_s=time.monotonic() - self._start,
@@ -173,7 +176,7 @@ class LiveView:
             notice=notice,
         )
         size = self._live.console.size
-        self._live.update(frame(snapshot, about, width=size.width, height=size.height), refresh=True)
+        self._live.update(frame(self._watch.look(), about, width=size.width, height=size.height), refresh=True)
 
 
 def work(
@@ -181,30 +184,27 @@ def work(
 ) -> None:
     """Run a worker until it is asked to stop, and show what happens. The front door, if there is one, is open until the worker is home."""
     slots = concurrency or rota.settings.concurrency
-    watch = Watch(rota)
     with opened(rota, where, as_json=as_json, needed=False) as server:
         url = "" if server is None else server.address.url
         with _screen(rota, slots, url, live=live, as_json=as_json) as screen:
-            # What had ended before this worker is no news.
-            screen.update(watch.look(), "starting")
+            screen.update("starting")
             start = partial(rota.start, concurrency=concurrency, actor=actor())
             stop = partial(rota.stop, actor=actor())
             with Stopper(start, rota.settings.shutdown_grace, stop=stop) as stopper, _feeding(rota, demo):
                 if server is not None:
                     server.show(stopper)
                 _announce(rota, stopper.driver, url)
-                watch.expire()
+                screen.update(stopper.notice, anew=True)
                 while not stopper.done:
-                    screen.update(watch.look(), stopper.notice)
+                    screen.update(stopper.notice)
                     stopper.wait(screen.every_s)
-                watch.expire()
-                screen.update(watch.look(), stopper.notice)
+                screen.update(stopper.notice, anew=True)
     log.info("stopped")
 
 
 def serve_only(rota: Rota, where: Where, *, as_json: bool) -> None:
     """Keep the front door open until somebody asks to stop."""
-    set_up(as_json=as_json or rota.settings.log_format == "json")
+    _set_up_lines(rota, as_json=as_json)
     heard: SimpleQueue[int] = SimpleQueue()
     before = {number: signal.signal(number, lambda number, _frame: heard.put(number)) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -216,7 +216,7 @@ def serve_only(rota: Rota, where: Where, *, as_json: bool) -> None:
                     heard.get(timeout=PLAIN_S)
                     break
             else:
-                raise Refused("the HTTP server ended by itself: its last log lines say why")
+                raise Refused("the HTTP server ended unexpectedly; its last log lines say why")
             log.info("stopping")
     finally:
         for number, handler in before.items():
@@ -227,16 +227,20 @@ def serve_only(rota: Rota, where: Where, *, as_json: bool) -> None:
 @contextmanager
 def _screen(rota: Rota, slots: int, url: str, *, live: bool, as_json: bool) -> Iterator[Screen]:
     if not live:
-        set_up(as_json=as_json or rota.settings.log_format == "json")
-        yield PlainLines()
+        _set_up_lines(rota, as_json=as_json)
+        yield PlainLines(rota)
         return
     from rich.live import Live  # noqa: PLC0415 - log lines don't need it
 
     screen = console()
-    # The view shows the jobs itself: only what is unusual is printed above it.
-    set_up(lambda line: screen.print(line, markup=False, soft_wrap=True), level=logging.WARNING)
+    # The view shows the jobs itself: only failures and what else is unusual is printed above it.
+    set_up(lambda line: screen.print(line, markup=False), level=logging.WARNING)
     with Live(console=screen, auto_refresh=False, vertical_overflow="crop") as drawing:
         yield LiveView(drawing, rota, slots, url)
+
+
+def _set_up_lines(rota: Rota, *, as_json: bool) -> None:
+    set_up(as_json=as_json or rota.settings.log_format == "json", level=logging.getLevelNamesMapping()[rota.settings.log_level.upper()])
 
 
 @contextmanager
@@ -254,7 +258,7 @@ def _feeding(rota: Rota, demo: Callable[[Rota], object] | None) -> Iterator[None
                     demo(rota)
                 over.wait(DEMO_S)
         except Exception:
-            log.exception("the demo failed and enqueues nothing more")
+            log.exception("the demo failed and enqueues no more jobs")
 
     thread = threading.Thread(target=feed, name="rota-demo", daemon=True)
     thread.start()
@@ -266,7 +270,7 @@ def _feeding(rota: Rota, demo: Callable[[Rota], object] | None) -> Iterator[None
 
 
 def _announce_door(url: str) -> None:
-    log.info("the dashboard is at %s, the HTTP API below %s/api/v1", url, url)
+    log.info("dashboard at %s, HTTP API at %s/api/v1", url, url)
 
 
 def _announce(rota: Rota, driver: Driver, url: str) -> None:
@@ -274,6 +278,6 @@ def _announce(rota: Rota, driver: Driver, url: str) -> None:
         _announce_door(url)
     worker = driver.worker
     types = next((each.job_types for each in rota.workers() if each.id == worker.id), ())
-    log.info("worker %s is up on %s with %d slots, for %s", worker.id, rota.url, worker.concurrency, ", ".join(types) or "nothing")
+    log.info("worker %s is up on %s with %d slots for %s", worker.id, rota.url, worker.concurrency, ", ".join(types) or "no job types")
     if not types:
-        log.warning("no handlers are loaded, so this worker can run nothing: give --app MODULE:ATTR")
+        log.warning("no handlers are loaded, so this worker cannot run any job; pass --app MODULE:ATTR")

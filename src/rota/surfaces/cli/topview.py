@@ -12,7 +12,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from rota.model.overview import Ahead, Current, Level, NotRun, Overview, Stuck, Why
+from rota.model.overview import Ahead, Current, Level, NotRun, Overview, Running, Stuck, Why
 from rota.surfaces.cli.output import one_line, span
 from rota.surfaces.cli.view import SPARKS
 
@@ -53,7 +53,7 @@ def frame(overview: Overview, shown: Shown, *, width: int, height: int | None) -
         _not_run(overview.not_run[: rooms[0]], overview.at, width),
         _heading("Stuck, and why", ""),
         _stuck(overview.stuck[: rooms[1]], overview.at, width),
-        _heading("Running", _many(running.count, more=running.more) if running.count else ""),
+        _heading("Running", _running_words(running)),
         _running(running.jobs[: rooms[2]], wide=width >= WIDE),
         _heading("Next 24 hours", f"{_many(ahead.count, more=ahead.more)} due" if ahead.count else ""),
         *_ahead(ahead, rooms[3], width),
@@ -87,6 +87,8 @@ def _header(overview: Overview, shown: Shown, width: int) -> Table:
     words = []
     if counts is not None and width >= ROOMY:
         words = [f"{counts.queued:,} queued", f"{counts.pending:,} pending", f"{counts.running:,} running"]
+        if counts.claimed_ahead:
+            words.append(f"{counts.claimed_ahead:,} claimed ahead")
         if counts.workers is not None:
             words.insert(0, "1 worker" if counts.workers == 1 else f"{counts.workers:,} workers")
     whose = f" · {overview.organization}" if overview.organization else ""
@@ -215,6 +217,12 @@ def _footer(shown: Shown) -> Text:
     if shown.notice:
         return Text(shown.notice, "bold yellow", no_wrap=True, overflow="ellipsis")
     return Text("q quits · p pauses everything · r resumes · space looks again", "bright_black", no_wrap=True, overflow="ellipsis")
+
+
+def _running_words(running: Running) -> str:
+    """Return how many handlers run, and how many jobs wait in a worker for theirs to start."""
+    words = [_many(running.count, more=running.more)] if running.count else []
+    return ", ".join([*words, f"{running.claimed_ahead:,} claimed ahead"] if running.claimed_ahead else words)
 
 
 def _many(count: int, *, more: bool) -> str:

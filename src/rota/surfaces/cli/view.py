@@ -77,12 +77,13 @@ def _header(snapshot: Snapshot, about: About) -> Table:
 
 
 def _counts(snapshot: Snapshot) -> Text:
-    counts = snapshot.stats.by_status if snapshot.stats else {}
-    shown = [*ALWAYS, *(state for state in SOMETIMES if counts.get(state))]
+    shown = [*ALWAYS, *(state for state in SOMETIMES if _count(snapshot, state))]
     line = Text(no_wrap=True, overflow="ellipsis")
     for state in shown:
-        count = counts.get(state, 0)
+        count = _count(snapshot, state)
         line.append(f"{state.lower().replace('_', ' ')} ", "bright_black").append(f"{count:,}  ", f"bold {COLOURS[state]}" if count else "")
+        if state is Status.RUNNING and snapshot.stats is not None and snapshot.stats.claimed_ahead:
+            line.append("claimed ahead ", "bright_black").append(f"{snapshot.stats.claimed_ahead:,}  ")
     return line
 
 
@@ -169,8 +170,11 @@ def _footer(snapshot: Snapshot, about: About) -> Text:
 
 
 def _count(snapshot: Snapshot, *states: Status) -> int:
-    counts = snapshot.stats.by_status if snapshot.stats else {}
-    return sum(counts.get(state, 0) for state in states)
+    """Return how many jobs there are of these states; of RUNNING, those whose handler runs."""
+    stats = snapshot.stats
+    if stats is None:
+        return 0
+    return sum(stats.running if state is Status.RUNNING else stats.by_status.get(state, 0) for state in states)
 
 
 def _heading(words: str, count: int | None) -> Rule:

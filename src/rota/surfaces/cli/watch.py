@@ -25,7 +25,6 @@ WHY_S = 1.0
 SPARK_SECONDS = 30
 RATE_SECONDS = 5
 RECENT_MAX = 50
-SEEN_MAX = 5000
 ENDED = tuple(sorted(TERMINAL))
 
 
@@ -181,20 +180,6 @@ class Watch:
     def _rate(self) -> float:
         recent = self._per_second()[-RATE_SECONDS:]
         return sum(recent) / len(recent) if recent else 0.0
-
-
-class Fresh:
-    """Tells which ends were not there at the last look."""
-
-    def __init__(self) -> None:
-        """Nothing is known yet: what ended before the first look is old."""
-        self._seen: dict[str, None] | None = None
-
-    def take(self, ended: list[Ended]) -> list[Ended]:
-        """Return the new ones, oldest first."""
-        fresh = [] if self._seen is None else [each for each in reversed(ended) if each.job.id not in self._seen]
-        self._seen = dict(list((self._seen or {}).items())[-SEEN_MAX:]) | dict.fromkeys(each.job.id for each in ended)
-        return fresh
 
 
 def _finished(job: Job) -> float:

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
 from bisect import bisect_left
 from collections import Counter as Tally
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from itertools import accumulate
 from math import inf
@@ -63,17 +64,18 @@ METRICS = {
     metric.name: metric
     for metric in (
         Metric("scheduler_queue_depth", "gauge", ("job_type", "state"), "Jobs that are QUEUED: ready, or held by a limit or a pause"),
-        Metric("jobs_running", "gauge", ("job_type",), "Jobs that are RUNNING"),
+        Metric("jobs_running", "gauge", ("job_type",), "Jobs in the state RUNNING, those that are claimed ahead included"),
         Metric("jobs_failed_total", "counter", ("job_type",), "Attempts that failed, timed out or were dead-lettered"),
         Metric("job_run_latency_ms", "histogram", ("job_type",), "How long completed runs took, in milliseconds"),
         Metric("rota_jobs_completed_total", "counter", ("job_type",), "Attempts that completed"),
         Metric("rota_pending_jobs", "gauge", ("state",), "Jobs that are PENDING: due later, due by now, or blocked by others"),
-        Metric("rota_oldest_waiting_seconds", "gauge", (), "How long the longest waiting ready job has waited"),
+        Metric("rota_oldest_waiting_seconds", "gauge", ("job_type",), "How long the longest waiting QUEUED job has waited"),
         Metric("rota_dead_letters", "gauge", ("job_type",), "Jobs in the store that ended DEAD_LETTER"),
         Metric("rota_missed_occurrences_total", "counter", ("fate",), "Due times of schedules that did not fire, by their fate"),
         Metric("rota_next_due_seconds", "gauge", (), "How long it is until a schedule is due; below 0: it is overdue"),
         Metric("rota_pauses", "gauge", (), "Pauses in force"),
         Metric("rota_workers", "gauge", ("state",), "Workers: alive, or lost without having ended"),
+        Metric("rota_claimed_ahead_jobs", "gauge", (), "RUNNING jobs that live workers hold beyond their slots: their handlers do not run"),
         Metric("rota_worker_beat_age_seconds", "gauge", (), "For how long the stillest beat of a live worker has stood still"),
         Metric("rota_turns_total", "counter", (), "Turns of the workers in this process"),
         Metric("rota_turn_duration_seconds", "histogram", (), "How long turns of the workers in this process took"),
@@ -176,11 +178,12 @@ class _Collected:
 def _of_jobs(look: Measures, settings: Settings) -> Iterator[Family]:
     depth: Tally[Labels] = Tally()
     pending: dict[Labels, float] = {("blocked",): 0, ("due",): 0, ("later",): 0}
-    oldest = look.at
+    waits: dict[Labels, float] = {}
     for lane in look.lanes:
         if lane.status == Status.QUEUED:
             depth[str(lane.job_type), "ready" if lane.held is None else "held"] += lane.count
-            oldest = min(oldest, lane.since)
+            label = (str(lane.job_type),)
+            waits[label] = max(waits.get(label, 0.0), (look.at - lane.since) / SECOND)
         else:
             pending["blocked" if lane.blocked else "due" if lane.since <= look.at else "later",] += lane.count
     running: Tally[Labels] = Tally()
@@ -190,7 +193,7 @@ def _of_jobs(look: Measures, settings: Settings) -> Iterator[Family]:
     yield _gauge("scheduler_queue_depth", _bounded(depth, few))
     yield _gauge("jobs_running", _bounded(running, few))
     yield _gauge("rota_pending_jobs", pending)
-    yield _gauge("rota_oldest_waiting_seconds", {(): (look.at - oldest) / SECOND})
+    yield _gauge("rota_oldest_waiting_seconds", _bounded(waits, few, together=max))
     yield _gauge("rota_dead_letters", _bounded({(name,): count for name, count in look.dead.items()}, few))
     yield _gauge("rota_pauses", {(): look.pauses})
     yield _gauge("rota_build_info", {(_version(),): 1})
@@ -229,6 +232,7 @@ def _of_workers(workers: Workers) -> Iterator[Family]:
     turns = workers.turns
     yield _gauge("rota_workers", {("alive",): workers.alive, ("lost",): workers.lost})
     yield _gauge("rota_next_due_seconds", {} if workers.next_due_s is None else {(): workers.next_due_s})
+    yield _gauge("rota_claimed_ahead_jobs", {(): workers.claimed_ahead})
     yield _gauge("rota_worker_beat_age_seconds", {(): workers.beat_age_s})
     yield _counter("rota_turns_total", {(): turns.count})
     yield _histogram("rota_turn_duration_seconds", {(): list(turns.buckets)}, BOUNDS_S, {(): turns.total_s})
@@ -251,11 +255,13 @@ def _few(names: Iterable[str], most: int) -> frozenset[str]:
     return frozenset(list(dict.fromkeys(names))[:most])
 
 
-def _bounded(counts: Mapping[Labels, float], most: int) -> dict[Labels, float]:
-    kept = _few((labels[0] for labels in sorted(counts, key=lambda labels: -counts[labels])), most)
+def _bounded(values: Mapping[Labels, float], most: int, *, together: Callable[[float, float], float] = operator.add) -> dict[Labels, float]:
+    """Return the values of at most so many types, those with the highest ones; `together` makes one of the others'."""
+    kept = _few((labels[0] for labels in sorted(values, key=lambda labels: -values[labels])), most)
     found: defaultdict[Labels, float] = defaultdict(float)
-    for labels, count in counts.items():
-        found[(labels[0] if labels[0] in kept else OTHER, *labels[1:])] += count
+    for labels, value in values.items():
+        label = (labels[0] if labels[0] in kept else OTHER, *labels[1:])
+        found[label] = together(found[label], value)
     return found
 
 

@@ -24,6 +24,8 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
 
     alive: int
     lost: int
+    claimed_ahead: int
+    """Jobs that those alive hold beyond their slots."""
     beat_age_s: float
     """For how long the beat that stands still longest has, as far as it was watched from here."""
     turns: Turns
@@ -69,6 +71,7 @@ class Measuring(Overseeing):
             workers = Workers(
                 alive=len(fleet.alive),
                 lost=len(fleet.lost),
+                claimed_ahead=sum(worker.claimed_ahead for worker in fleet.alive),
                 beat_age_s=age_s,
                 turns=self._meter.read(),
                 next_due_s=None if next_at is None else (next_at - now) / SECOND,

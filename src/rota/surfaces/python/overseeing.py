@@ -74,7 +74,8 @@ class Overseeing(Forecasting):
         fleet = fleet_of(store, self._open().liveness, self._beats, patience_s=self.settings.lease_ttl)
         lanes = store.waiting(now=now, look=LOOK, scope=scope)
         stuck = Grouping(store, self._registry, fleet.alive, now=now, scope=scope).stuck(lanes)
-        running = _running(store, figures, now, scope)
+        ahead_of_slots = sum(worker.claimed_ahead for worker in fleet.alive) if scope.organization is None else 0
+        running = _running(store, figures, now, scope, ahead_of_slots)
         dead = store.dead_lately(since=now - DAY_US, look=DEAD_LOOK, limit=DEAD_MAX, scope=scope)
         unfired = store.unfired(since=now - DAY_US, limit=NOT_RUN_LOOK, scope=scope)
         read_s = time.perf_counter() - begun
@@ -117,6 +118,7 @@ class Overseeing(Forecasting):
             pending=sum(lane.count for lane in lanes if lane.status == Status.PENDING),
             queued=sum(lane.count for lane in lanes if lane.status == Status.QUEUED),
             running=running.count,
+            claimed_ahead=running.claimed_ahead,
             more=running.more or any(lane.more for lane in lanes),
             completed=_ended(figures, Status.COMPLETED),
             failed=_ended(figures, Status.FAILED, Status.TIMED_OUT),
@@ -169,7 +171,7 @@ def _facts(
         "alive": len(fleet.alive),
         # Workers serve all: how they fare is no business of one organization.
         "lost": len(fleet.lost) if whole else 0,
-        "lost_jobs": sum(worker.running for worker in fleet.lost) if whole else 0,
+        "lost_jobs": sum(worker.holds for worker in fleet.lost) if whole else 0,
         "waiting": sum(lane.count for lane in lanes),
         "more": any(lane.more for lane in lanes),
         "running": running.count,
@@ -245,7 +247,7 @@ def _dead_group(dead: list[Dead], *, more: bool) -> NotRun:
 # ---- what is running? ----------------------------------------------------------------------------------------------
 
 
-def _running(store: Store, figures: Iterable[Figure], now: Instant, scope: Scope) -> Running:
+def _running(store: Store, figures: Iterable[Figure], now: Instant, scope: Scope, ahead: int) -> Running:
     found = store.running(look=RUNNING_LOOK, limit=RUNNING_MAX, scope=scope)
     wanted = {seen.job.job_type for seen in found.jobs}
     fared: dict[str, Fared] = {}
@@ -254,7 +256,7 @@ def _running(store: Store, figures: Iterable[Figure], now: Instant, scope: Scope
             kept = fared.setdefault(figure.job_type, Fared())
             kept.add(bucket=figure.bucket, completed=True, count=figure.count, total_us=figure.total_us)
     jobs = tuple(_current(seen, fared.get(seen.job.job_type, Fared()), moment_of(now)) for seen in found.jobs)
-    return Running(jobs=jobs, count=found.count, more=found.more)
+    return Running(jobs=jobs, count=max(0, found.count - ahead), more=found.more, claimed_ahead=ahead)
 
 
 def _current(seen: Seen, fared: Fared, now: datetime) -> Current:

@@ -98,5 +98,11 @@ SELECT job_type, bucket, status = 'COMPLETED', sum(count)::bigint, sum(total_us)
 -- name: late_results
 SELECT value FROM meta WHERE key = 'late_results';
 
+-- name: claimed_ahead
+-- RUNNING jobs that workers hold beyond their slots.
+SELECT coalesce(sum(greatest(h.held - h.slots, 0)), 0)::bigint
+  FROM (SELECT w.slots, (SELECT count(*) FROM job_live AS l WHERE l.worker_id = w.worker_id AND l.status = 'RUNNING') AS held
+          FROM workers AS w WHERE w.ended_at IS NULL AND w.slots IS NOT NULL) AS h;
+
 -- name: count_workers
 SELECT count(*) FROM workers WHERE ended_at IS NULL AND kind = 'worker';

@@ -152,7 +152,7 @@ SELECT coalesce(json_agg(json_build_array(l.number, (l.cancel_requested_at IS NO
  WHERE l.number = ANY (:numbers) AND l.status || '' = 'RUNNING' AND (:worker_id IS NULL OR l.worker_id = :worker_id);
 
 -- name: ended_as
-SELECT number, finished_at, worker_id = :worker_id FROM jobs WHERE number = ANY (:numbers);
+SELECT number, finished_at, worker_id = :worker_id, status FROM jobs WHERE number = ANY (:numbers);
 
 -- name: finish_runs
 -- Each row: [number, at, run status, error, error_type, error_code, traceback, exit_code, result, log_path]. When and how it ended is its job's.

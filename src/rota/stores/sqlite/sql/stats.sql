@@ -73,5 +73,11 @@ SELECT job_type, bucket, status = 'COMPLETED', sum(count), sum(total_us) FROM st
 -- name: late_results
 SELECT value FROM meta WHERE key = 'late_results';
 
+-- name: claimed_ahead
+-- RUNNING jobs that workers hold beyond their slots.
+SELECT coalesce(sum(max(held - slots, 0)), 0)
+  FROM (SELECT slots, (SELECT count(*) FROM jobs WHERE jobs.worker_id = workers.worker_id AND status = 'RUNNING') AS held
+          FROM workers WHERE ended_at IS NULL AND slots IS NOT NULL);
+
 -- name: count_workers
 SELECT count(*) FROM workers WHERE ended_at IS NULL AND kind = 'worker';

@@ -130,7 +130,7 @@ SELECT json_group_array(json_array(number, cancel_requested_at IS NOT NULL, lowe
                 AND (:worker_id = x'' OR +worker_id = :worker_id);
 
 -- name: ended_as
-SELECT number, finished_at, worker_id = :worker_id FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers));
+SELECT number, finished_at, worker_id = :worker_id, status FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers));
 
 -- name: finish_runs
 -- Each row: [number, at, run status, error, error_type, error_code, traceback, exit_code, result, log_path].

@@ -1,7 +1,7 @@
 -- Workers, recovery, direct reservations.
 
 -- name: register
-INSERT INTO workers (worker_id, host, kind, job_types, started_at) VALUES (unhex(:worker_id), :host, :kind, :job_types, :now)
+INSERT INTO workers (worker_id, host, kind, job_types, started_at, slots) VALUES (unhex(:worker_id), :host, :kind, :job_types, :now, :slots)
 ON CONFLICT (worker_id) DO NOTHING;
 
 -- name: beat
@@ -19,7 +19,7 @@ UPDATE workers SET ended_at = :now WHERE worker_id = unhex(:worker_id) AND ended
 
 -- name: worker_columns
 lower(hex(worker_id)), host, kind, beat, job_types, started_at, stopping_at, ended_at,
-(SELECT count(*) FROM jobs WHERE jobs.worker_id = workers.worker_id AND status = 'RUNNING')
+(SELECT count(*) FROM jobs WHERE jobs.worker_id = workers.worker_id AND status = 'RUNNING'), slots
 
 -- name: workers
 -- Those that were given up and still hold something are here too: whoever gave them up may be gone itself.

@@ -173,6 +173,8 @@ SHAPES: dict[type, Any] = {
         "stopping_at": None,
         "ended_at": None,
         "running": 3,
+        "claimed_ahead": 0,
+        "slots": 8,
     },
     TypeStats: TYPE,
     Stats: {
@@ -182,6 +184,7 @@ SHAPES: dict[type, Any] = {
         "oldest_waiting_s": 1.5,
         "workers": 1,
         "late_results": 0,
+        "claimed_ahead": 0,
         "hours": 24,
         "by_type": [TYPE],
         "average_s": 0.4,

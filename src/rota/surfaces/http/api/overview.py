@@ -44,6 +44,7 @@ COUNTS = {
     "pending": 3,
     "queued": 12,
     "running": 1,
+    "claimed_ahead": 0,
     "more": False,
     "completed": 1204,
     "failed": 2,
@@ -103,7 +104,7 @@ AHEAD = {
     "counted_until": None,
     "changes": [CHANGE],
 }
-RUNNING = {"jobs": [CURRENT], "count": 1, "more": False}
+RUNNING = {"jobs": [CURRENT], "count": 1, "more": False, "claimed_ahead": 0}
 SHAPES: dict[type, Any] = {
     Overview: {
         "at": AT,

@@ -1,0 +1,203 @@
+"""Outcomes of attempts as log records of the logger `rota.jobs`: by the worker that wrote them, each one once.
+
+| outcome | level |
+| --- | --- |
+| dead letter | ERROR |
+| failed, timed out, interrupted, lost with its worker: retried | WARNING |
+| cancelled, skipped by its handler | INFO |
+| completed, snoozed, given back before it started | DEBUG |
+
+A record is made after the outcome is in the store, so what is logged has happened. Params are never logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from types import TracebackType
+from typing import TypeAlias
+
+from rota.model.decide import Failed, Released, Transition
+from rota.model.states import Status
+from rota.model.values import Claimed, Instant, Job, dashed, moment_of, number_text
+from rota.ports.executor import Ended
+from rota.ports.turns import Ending, Turn, Turned
+
+JOBS = "rota.jobs"
+log = logging.getLogger(JOBS)
+
+TEXT_MAX = 1000
+"""Characters of an error or a reason in a message; the traceback below it has more."""
+FIELDS = ("job", "number", "template", "attempt", "worker", "duration", "organization", "status", "retry_at")
+"""What each record has besides its message: attributes of the record, as `extra` makes them."""
+LEVELS = {
+    Status.DEAD_LETTER: logging.ERROR,
+    Status.FAILED: logging.WARNING,
+    Status.TIMED_OUT: logging.WARNING,
+    Status.CANCELLED: logging.INFO,
+    Status.SKIPPED: logging.INFO,
+    Status.COMPLETED: logging.DEBUG,
+}
+WORDS = {
+    Status.DEAD_LETTER: "failed permanently",
+    Status.FAILED: "failed",
+    Status.TIMED_OUT: "failed",
+    Status.CANCELLED: "was cancelled",
+    Status.SKIPPED: "was skipped",
+    Status.COMPLETED: "completed",
+}
+
+ExcInfo: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None]
+
+
+class HandlerTraceback(Exception):  # noqa: N818 - it is the text of a traceback, as the cause of a stand-in
+    """The traceback of an exception that was raised in a handler process."""
+
+    def __str__(self) -> str:
+        """Return the text, set apart from what a formatter writes around it."""
+        return f'\n"""\n{self.args[0].rstrip()}\n"""'
+
+
+def log_turn(turn: Turn, turned: Turned, ended: Mapping[int, Ended], plain: Mapping[int, Ended], worker_id: str) -> None:
+    """Log what a turn has written, and let go of the exceptions."""
+    verbose = log.isEnabledFor(logging.DEBUG)
+    late = frozenset(turned.late)
+    if verbose and turn.done:
+        log_completions((plain[number] for number, _ in turn.done if number not in late), worker_id)
+    everything = verbose or turned.as_written
+    notable = turn.endings if everything else [each for each in turn.endings if each.transition.status is not Status.COMPLETED]
+    for ending in notable:
+        each = ended[ending.number]
+        if ending.number not in late:
+            _log_ending(ending, turned, each, worker_id)
+        if isinstance(each.outcome, Failed):
+            each.outcome.exception = None
+
+
+def log_completions(completed: Iterable[Ended], worker_id: str) -> None:
+    """Log completions that left nothing behind, where somebody wants to know."""
+    if log.isEnabledFor(logging.DEBUG):
+        for each in completed:
+            fields = _fields(each.job, Status.COMPLETED, worker_id, each.seconds)
+            _emit(logging.DEBUG, "%s %s completed after %s", (fields["number"], each.job.job_type, _span(each.seconds)), fields)
+
+
+def log_recovered(ending: Ending, job: Claimed, status: Status, worker_id: str) -> None:
+    """Log what was written for an attempt whose worker (`worker_id`) is gone. How long it ran nobody knows."""
+    _log(job, status, _as_written(ending, status), worker_id, seconds=None)
+
+
+def log_expired(job: Job) -> None:
+    """Log the end of a direct execution whose reservation has expired."""
+    fields: dict[str, object] = {
+        "job": job.id,
+        "number": job.number,
+        "template": job.job_type,
+        "attempt": job.attempt,
+        "worker": job.worker_id,
+        "duration": None,
+        "organization": job.organization,
+        "status": str(job.status),
+        "retry_at": None,
+    }
+    if log.isEnabledFor(logging.ERROR):
+        _emit(logging.ERROR, "%s %s failed permanently: its reservation expired while it ran", (job.number, job.job_type), fields)
+
+
+def _log_ending(ending: Ending, turned: Turned, each: Ended, worker_id: str) -> None:
+    status = turned.as_written.get(ending.number, ending.transition.status)
+    transition, failed = _as_written(ending, status), None
+    if isinstance(each.outcome, Failed) and status is ending.transition.status:
+        failed = each.outcome
+    elif status is Status.DEAD_LETTER and transition.status is not status:
+        transition = Transition(status, error=dict(turned.refused).get(ending.number, "result could not be stored"))
+    _log(each.job, status, transition, worker_id, seconds=None if isinstance(each.outcome, Released) else each.seconds, failed=failed)
+
+
+def _as_written(ending: Ending, status: Status) -> Transition:
+    """Return what of an ending was written."""
+    cancelled = status is Status.CANCELLED and ending.transition.status is not status
+    return ending.if_cancelled if cancelled else ending.transition
+
+
+def _log(
+    job: Claimed, status: Status, transition: Transition, worker_id: str, *, seconds: float | None, failed: Failed | None = None
+) -> None:
+    successor, words, why, after = transition.successor, WORDS[status], transition.error or transition.reason or "", ""
+    level = logging.DEBUG if status is Status.SKIPPED and successor is not None else LEVELS[status]
+    if not log.isEnabledFor(level):
+        return
+    fields = _fields(job, status, worker_id, seconds)
+    if successor is not None:
+        at = fields["retry_at"] = _time(successor.run_at)
+        after = f"; {'runs again' if status is Status.SKIPPED else 'retrying'} {'now' if successor.in_place else f'at {at}'}"
+        if status is Status.SKIPPED:
+            words = "was given back before it started" if successor.in_place else "was snoozed"
+    if why in {"cancelled", "released", "snoozed"}:
+        why = ""
+    ran = "" if seconds is None else f" after {_span(seconds)}"
+    _emit(level, "%s %s %s%s%s%s", (fields["number"], job.job_type, words, ran, f": {_line(why)}" if why else "", after), fields, failed)
+
+
+def _fields(job: Claimed, status: Status, worker_id: str, seconds: float | None) -> dict[str, object]:
+    return {
+        "job": dashed(job.job_id),
+        "number": number_text(job.root_id, job.root_number, job.attempt),
+        "template": job.job_type,
+        "attempt": job.attempt,
+        "worker": worker_id,
+        "duration": None if seconds is None else round(seconds, 6),
+        "organization": job.organization_id,
+        "status": str(status),
+        "retry_at": None,
+    }
+
+
+def _emit(level: int, message: str, arguments: tuple[object, ...], fields: dict[str, object], failed: Failed | None = None) -> None:
+    """Make a record and hand it on. What the program's own handlers and filters raise never reaches the turn."""
+    try:
+        exc_info = None if failed is None else _exc_info(failed)
+        record = log.makeRecord(log.name, level, __file__, 0, message, arguments, exc_info, extra=fields)
+        if failed is not None and failed.traceback:
+            # Formatters take this text as it is: without frames of ours, and bounded.
+            record.exc_text = failed.traceback.rstrip("\n")
+        log.handle(record)
+    except Exception:  # noqa: BLE001 - as `logging` itself does with a handler that fails
+        if logging.raiseExceptions and sys.stderr is not None:
+            traceback.print_exc()
+
+
+def _exc_info(failed: Failed) -> ExcInfo | None:
+    error = failed.exception
+    if error is not None:
+        return type(error), error, error.__traceback__
+    if failed.exception_type is None:
+        return None
+    stand_in = _stand_in(failed.exception_type)
+    error = stand_in(failed.error.removeprefix(f"{stand_in.__name__}: "))
+    if failed.traceback:
+        error.__cause__ = HandlerTraceback(failed.traceback)
+    return stand_in, error, None
+
+
+@lru_cache(maxsize=256)
+def _stand_in(name: str) -> type[Exception]:
+    """Return a class that is called like one of a handler process."""
+    module, _, own = name.rpartition(".")
+    return type(own, (Exception,), {"__module__": module or "builtins", "__doc__": "Raised in a handler process."})
+
+
+def _line(text: str) -> str:
+    """Return the beginning of a text as one line."""
+    return " ".join(text[:TEXT_MAX].split()) + ("…" if len(text) > TEXT_MAX else "")
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def _time(at: Instant) -> str:
+    return f"{moment_of(at):%Y-%m-%dT%H:%M:%S}Z"
