@@ -15,7 +15,7 @@ from rota.model.handler import inspect_handler
 from rota.model.settings import Settings
 from rota.model.values import Claimed
 from rota.ports.clock import SystemClock
-from rota.ports.executor import Equipment
+from rota.ports.executor import Equipment, Receipt
 
 PATIENCE_S = 20.0
 
@@ -54,6 +54,9 @@ class Ear:
         self.heard = threading.Condition()
         self.ends = []
         self.reports = []
+        self.answers = True
+        """Whether a checkpoint is answered at once; else its answer is left in `waiting`."""
+        self.waiting = []
 
     def ended(self, ended):
         with self.heard:
@@ -64,6 +67,13 @@ class Ear:
         with self.heard:
             self.reports.append(report)
             self.heard.notify_all()
+
+    def keep(self, report, answer):
+        self.report(report)
+        if self.answers:
+            answer(Receipt.WRITTEN)
+        else:
+            self.waiting.append(answer)
 
 
 class Rig:

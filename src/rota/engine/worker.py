@@ -13,9 +13,10 @@ from rota.engine.holding import Holding
 from rota.engine.knowledge import Knowledge
 from rota.engine.pace import Pace
 from rota.engine.parts import Parts
+from rota.engine.patience import Patience
 from rota.engine.recovery import Recovery
 from rota.engine.retention import Retention
-from rota.engine.sink import Inbox, newest
+from rota.engine.sink import DirectSink, Inbox, newest
 from rota.engine.standing import Standing
 from rota.engine.tracing import take_up
 from rota.engine.trigger import Trigger
@@ -23,7 +24,7 @@ from rota.errors import StoreBusy, StoreUnavailable
 from rota.model.decide import Interrupted, Released
 from rota.model.states import Status
 from rota.model.values import Claimed, Instant
-from rota.ports.executor import Ended, Report
+from rota.ports.executor import Answer, Ended, Receipt, Report
 from rota.ports.turns import Turn, Turned
 
 log = logging.getLogger("rota.worker")
@@ -56,7 +57,7 @@ class Worker:
             settings=parts.settings,
             alerts=parts.alerts,
         )
-        self._crew = Crew(parts, self.inbox, slots=concurrency)
+        self._crew = Crew(parts, self.inbox, DirectSink(self.inbox, self._keep_at_once), slots=concurrency)
         self.standing = Standing(parts, self._crew, self.inbox.poke)
         self.recovery = Recovery(
             parts.store,
@@ -74,6 +75,8 @@ class Worker:
         self._hands = Hands(parts.store, self._hold, self.inbox.wake)
         self._cancelling: set[int] = set()
         self._unkept: list[Report] = []
+        self._unanswered: list[tuple[int, Answer]] = []
+        """Checkpoints among these, by the number of their job: their handlers wait."""
         self._know = Knowledge(parts.store, parts.registry, parts.handlers)
         self._asking = Asking(parts, self._hold, self._know)
         self._parked = False
@@ -151,6 +154,8 @@ class Worker:
                 self._store.end_worker(self.id, now=self._clock.now())
             self.standing.let_go(clean=clean)
         finally:
+            for _, answer in self._unanswered:
+                answer(Receipt.REFUSED)
             self.inbox.close()
 
     # ---- the wheel --------------------------------------------------------------------------------------------
@@ -184,7 +189,11 @@ class Worker:
             self._stalled = False
         for ended in came:
             self._hold.end(ended)
-        if reports := self.inbox.take_reports():
+        reports = self.inbox.take_reports()
+        for report, answer in self.inbox.take_checkpoints():
+            reports.append(report)
+            self._unanswered.append((report.number, answer))
+        if reports:
             self._unkept = newest(self._unkept + reports)
 
     def _give_back(self) -> None:
@@ -268,6 +277,7 @@ class Worker:
         self._hold.written(turn)
         if turn.reports:
             self._unkept = []
+            self._answer(turned)
         self._next_due, self._room_at = turned.next_due, turned.room_at
         _tell(turned)
         if turned.told:
@@ -287,6 +297,24 @@ class Worker:
         self.trigger.tell_dead(dead)
         if self._hold.jobs and self._clock.monotonic() - self._peeked >= PEEK_S:
             self._peek()
+
+    def _answer(self, turned: Turned) -> None:
+        """Let handlers go on whose checkpoints are committed."""
+        unanswered, self._unanswered = self._unanswered, []
+        for number, answer in unanswered:
+            answer(turned.unkept.get(number, Receipt.WRITTEN))
+
+    def _keep_at_once(self, report: Report) -> Receipt:
+        """Write a checkpoint of a handler that this thread runs: it can't wait for a turn that comes after it."""
+        turn = self._asking.nothing_yet(self.id)
+        turn.reports = [report]
+        job = self._hold.jobs.get(report.number)
+        patience = Patience(outage_s=(job.timeout if job is not None else 0.0) or self._settings.busy_timeout)
+        turned = patience.ask(lambda: self._store.turn(turn))
+        if turned.told:
+            self._delivering.told()
+        self._more = True
+        return turned.unkept.get(report.number, Receipt.WRITTEN)
 
     def _take_up(self, claimed: list[Claimed]) -> dict[str, list[Claimed]]:
         """Hold what was claimed, and return what may start, by executor."""

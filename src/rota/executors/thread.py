@@ -153,6 +153,9 @@ class ThreadExecutor:
     def close(self) -> None:
         """Let idle threads end; those still inside a handler end with it and are not heard."""
         self.forget()
+        for slot in tuple(self._slots):
+            if (current := slot.current) is not None and current.attempt is not None:
+                current.attempt.stop()  # nobody is left to answer one that waits for a checkpoint
         with self._rousing:
             while self._idle:
                 self._idle.pop().gate.release()

@@ -9,7 +9,7 @@ import msgspec
 from rota.model.decide import Transition
 from rota.model.templates import Rate
 from rota.model.values import Claimed, Instant
-from rota.ports.executor import Report
+from rota.ports.executor import Receipt, Report
 
 
 class Ending(msgspec.Struct):
@@ -116,6 +116,8 @@ class Turned(msgspec.Struct, kw_only=True):
     """Endings refused because the run had already been ended by somebody else; counted in the store."""
     refused: list[tuple[int, str]] = msgspec.field(default_factory=list)
     """Endings the store could not write, with the reason; their runs ended FAILED, 'result could not be stored'."""
+    unkept: dict[int, Receipt] = msgspec.field(default_factory=dict)
+    """Checkpoints that were not written, by the number of their job."""
     chains_ended: bool = False
     told: bool = False
     """Messages about ends were written."""
