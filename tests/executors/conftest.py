@@ -38,6 +38,8 @@ _DEFAULTS = {
     "checkpoint": None,
     "owner": "local",
     "trace": None,
+    "counted_at": 0,
+    "start_by": 0.0,
 }
 
 

@@ -290,6 +290,8 @@ class Worker:
         self._more = turned.unfinished or turned.definitions != self._know.version
         if turned.definitions != self._know.version:
             self._learn()
+        if turn.counting is not None and turn.counting.rates:
+            self._note_rates(turned.claimed, turn.start_by)
         by_place = self._take_up(turned.claimed)
         if len(turned.claimed) >= turn.want > 0:
             self._claim_on()
@@ -338,6 +340,14 @@ class Worker:
                 self._hold.end(Ended(job, barred, self._clock.now(), 0.0))
                 self._more = True
         return by_place
+
+    def _note_rates(self, claimed: list[Claimed], start_by: float) -> None:
+        """Have jobs of rate-limited types start soon or not at all: their starts are counted by their claims."""
+        counted = [job for job in claimed if job.counted_at]
+        for job in counted:
+            job.start_by = start_by
+        if counted:
+            self._hold.started_in_time()
 
     def _submit(self, by_place: dict[str, list[Claimed]]) -> None:
         for place, jobs in by_place.items():
@@ -443,8 +453,14 @@ class Worker:
         known = self._hold.numbers()
         lost = [job for job in self._store.holding(self.id) if job.number not in known]
         self._doubt = False
-        if lost:
-            self._submit(self._take_up(lost))
+        by_place = self._take_up(lost)
+        for place, jobs in by_place.items():
+            # Nobody knows any more until when those of rate-limited types may start.
+            late = [job for job in jobs if job.job_type in self._know.world.rates]
+            for job in late:
+                self._hold.end(Ended(job, Released(), self._clock.now(), 0.0))
+            by_place[place] = [job for job in jobs if job not in late] if late else jobs
+        self._submit(by_place)
 
     def _cancel(self, number: int) -> None:
         job = self._hold.jobs.get(number)

@@ -19,8 +19,8 @@ from rota.executors.copies import end_copy
 from rota.executors.coroutines import run_async
 from rota.executors.invoke import enter_handlers, outcome_of, unknown
 from rota.executors.settle import forced, settle
-from rota.executors.waiting import take_all, take_one
-from rota.model.decide import Outcome, Stopped
+from rota.executors.waiting import is_late, take_all, take_one
+from rota.model.decide import Outcome, Released, Stopped
 from rota.model.values import Claimed
 from rota.ports.executor import Ended, Equipment, StopReason
 
@@ -190,6 +190,8 @@ class AsyncExecutor:
         handler = self._equipment.handlers.get(running.job.job_type)
         if handler is None:
             return unknown(running.job)
+        if is_late(running.job, self._clock):
+            return Released()
         try:
             return await run_async(handler, running.job, running.attempt, self._equipment.settings)
         finally:

@@ -32,6 +32,7 @@ from rota.executors.introducing import prepared
 from rota.executors.invoke import enter_handlers, outcome_of, runner
 from rota.executors.locate import MAIN, resolve
 from rota.executors.text import clean, head
+from rota.executors.waiting import is_late
 from rota.executors.wire import (
     Address,
     Done,
@@ -51,7 +52,7 @@ from rota.executors.wire import (
     frame,
     pack_outcome,
 )
-from rota.model.decide import Failed, Outcome, Stopped
+from rota.model.decide import Failed, Outcome, Released, Stopped
 from rota.model.handler import Handler, Place, inspect_handler
 from rota.model.settings import Settings
 from rota.model.signals import Cancelled
@@ -182,6 +183,8 @@ class Child:
             text = head(f"handler could not be loaded: {type(error).__name__}: {clean(error)}", settings.error_max)
             failed = outcome_of(error, settings)
             return Failed(error=text, traceback=failed.traceback if isinstance(failed, Failed) else None)
+        if is_late(start.job, self._clock):
+            return Released()
         if handler.is_async:
             return asyncio.run(self._cancellable(handler, start, attempt, settings))
         self._armed = True

@@ -22,6 +22,8 @@ class Ending(msgspec.Struct):
     """Written instead if, inside the transaction, a cancel request is found on the job."""
     successor_id: str
     log_path: str | None = None
+    unstarted: tuple[str, Instant] | None = None
+    """A start that was counted and did not happen: its job type, and the moment it was counted under."""
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -57,6 +59,8 @@ class Counting(msgspec.Struct, frozen=True, kw_only=True):
     """How many may run, by the word under which a row beyond that is parked: `template-limit:mail`."""
     rates: dict[str, Rate] = msgspec.field(default_factory=dict)
     """How many may start inside a window, by job type."""
+    within: Instant = 0
+    """How long after `Turn.now` what is claimed may start at the latest: a start is counted under that moment."""
     closed: frozenset[str] = frozenset()
     """Words under which rows stay parked whatever is counted: of organizations that are paused or suspended."""
     sweep: bool = False
@@ -106,6 +110,8 @@ class Turn(msgspec.Struct, kw_only=True):
     """The version of the definitions that `types` and `choose` rest on: nothing is claimed if it has advanced."""
     counting: Counting | None = None
     """None: nothing is limited, and nothing is counted."""
+    start_by: float = 0.0
+    """Until when, by the worker's monotonic clock, what is claimed of rate-limited types may start."""
 
 
 class Turned(msgspec.Struct, kw_only=True):

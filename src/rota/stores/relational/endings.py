@@ -99,6 +99,7 @@ def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turne
     if not found.jobs:
         return
     found.write(db, now)
+    limits.forget_unstarted(db, endings, list(found.late))
     after_runs(db, found.numbers)
     turned.told |= tell and found.tell(db, now)
     if found.chain_ends:
@@ -122,6 +123,7 @@ def finish_lightly(db: Db, endings: Sequence[Ending], now: Instant, turned: Turn
         raise NotLight
     try:
         found.write(db, now)
+        limits.forget_unstarted(db, endings, ())
         turned.told |= found.tell(db, now)
     except db.unwritable:
         raise NotLight from None
