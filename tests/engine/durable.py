@@ -42,13 +42,13 @@ def wait_for_it(ctx: Context, folder: str) -> None:
 
 
 async def wait_for_it_async(ctx: Context, folder: str) -> None:
-    (Path(folder) / "waits").touch()  # noqa: ASYNC240 - one small file, in a test
+    (Path(folder) / "waits").touch()
     try:
         await ctx.checkpoint_async({"page": 3})
     except (Cancelled, asyncio.CancelledError):
-        (Path(folder) / "over").write_text("the job was asked to stop")  # noqa: ASYNC240 - one small file, in a test
+        (Path(folder) / "over").write_text("the job was asked to stop")
         raise
-    (Path(folder) / "over").write_text("kept")  # noqa: ASYNC240 - one small file, in a test
+    (Path(folder) / "over").write_text("kept")
 
 
 async def wait_for_it_blocking(ctx: Context, folder: str) -> None:
