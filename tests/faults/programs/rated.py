@@ -1,12 +1,16 @@
 """A worker of a rate-limited type, whose handler writes down when it starts."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
-import limits  # noqa: F401 - ends this program after a while, whatever happens
+import limits  # ends this program after a while, whatever happens
 
 from rota import Rota
+
+if os.environ.get("ROTA_PROVE"):
+    signal.alarm(4 * limits.HARD_S)
 
 rota = Rota(os.environ["FAULTS_DB"])
 STARTS = Path(os.environ["FAULTS_EXECUTED"])
