@@ -72,9 +72,12 @@ class Holding:
             return
         outcome = ended.outcome
         is_plain = type(outcome) is Completed and outcome.result is None and ended.log_path is None
-        (self.plain if is_plain else self.ended)[job.number] = ended
-        if type(outcome) is Released and job.start_by:
-            self._start_later(job)
+        if is_plain:
+            self.plain[job.number] = ended
+        else:
+            self.ended[job.number] = ended
+            if type(outcome) is Released and job.start_by:
+                self._start_later(job)
         self._kinds[job.executor, job.job_type] -= 1
 
     def started_in_time(self) -> None:
@@ -85,7 +88,7 @@ class Holding:
         """Allow more time after a start that came too late: a machine that is always slower would never start one."""
         if job.started_at > self._late_at:
             self._late_at = job.started_at
-            self.start_s = min(START_S[1], self.start_s * 4)
+            self.start_s = min(START_S[1], self.start_s * 3)
 
     def by_type(self) -> dict[str, int]:
         """Return how many are held of each job type."""
