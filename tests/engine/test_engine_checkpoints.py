@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 import pytest
@@ -14,8 +13,6 @@ from tests.support.waiting import eventually
 
 EXECUTORS = ["thread", "async", "process"]
 QUICK = Backoff(base=0.01, jitter=0)
-WITHIN_S = 1.0
-"""The bound that docs/guide/reporting.md states for a checkpoint."""
 
 
 def register(rota: Rota, name: str, executor: str, **options):
@@ -100,20 +97,6 @@ def test_progress_and_state_are_in_the_store_while_the_handler_is_still_at_work(
         assert (run.status, run.progress, run.progress_message, run.checkpoint) == (None, 40, "four of ten", 4)
         (tmp_path / "go").touch()
         assert (live.wait(job.id, timeout=patient(10)).progress, live.run_of(job.id).progress_message) == (100, "done")
-
-
-@pytest.mark.serial
-@pytest.mark.parametrize("executor", EXECUTORS)
-def test_a_state_is_on_disk_within_the_bound_that_the_docs_state(live: Rota, tmp_path, executor):
-    register(live, "keep", executor, timeout=8)
-    marker = tmp_path / "marker"
-    with live.running(concurrency=2):
-        job = live.enqueue("work", {"then": "hang", "marker": str(marker)})
-        eventually(marker.exists, within=20, what="the handler past its checkpoint")
-        since = time.monotonic()
-        eventually(lambda: live.run_of(job.id).checkpoint, what="the state")
-        assert time.monotonic() - since < patient(WITHIN_S)
-        live.cancel(job.id)
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

@@ -88,6 +88,11 @@ def test_a_type_that_was_never_measured_is_claimed_ahead_by_a_guess_as_often_as_
     assert taken(strange, free=2, quick=2, guess_s=0.001, guesses=4, **known) == [1, 2, 3, 4]
 
 
+def test_nothing_is_claimed_ahead_of_a_type_whose_starts_are_counted():
+    world = World(types=WORLD.types, rates={"t": Rate(100, 60.0)})
+    assert taken(line(10), world=world, free=2, quick=4, ahead_s=0.05, means={"t": 0.001}) == [1, 2]
+
+
 def test_work_is_claimed_ahead_up_to_its_bound_in_seconds():
     assert taken(line(100), free=2, ahead_s=0.055, means={"t": 0.01}, places=frozenset({"thread"})) == [1, 2, 3, 4, 5, 6, 7]
     assert taken(line(100), free=0, ahead_s=0.025, means={"t": 0.01}) == [1, 2]

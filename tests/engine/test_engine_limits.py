@@ -236,10 +236,10 @@ def test_starts_beyond_the_rate_wait_and_explain_says_until_when(rota, clock):
     assert rota.explain(jobs[2].id).summary == "2 started in the last 60 s; the next may start in 12 s (at 2026-03-01T12:01:00Z)"
     rota.turn()
     assert rota.stats().by_status["COMPLETED"] == 2
-    clock.advance(seconds=12)
+    clock.advance(seconds=12.1)  # a start is counted a little later than its claim
     rota.turn()
     assert rota.stats().by_status["COMPLETED"] == 4
-    clock.advance(seconds=60)
+    clock.advance(seconds=60.1)
     rota.turn()
     assert rota.stats().by_status["COMPLETED"] == 5
 
@@ -267,9 +267,36 @@ def test_a_retry_is_a_start_too(rota, clock):
     rota.turn()
     tail = rota.chain(job.id)[-1]
     assert (tail.attempt, tail.status, tail.held) == (2, "QUEUED", "rate-limit:mail")
-    clock.advance(minutes=55)
+    clock.advance(minutes=55, seconds=1)
     rota.turn()
     assert rota.chain(job.id)[-1].status == "DEAD_LETTER"
+
+
+def test_a_job_that_could_not_start_soon_after_its_claim_is_given_back_and_has_used_up_no_start(rota, clock):
+    starts = []
+
+    def slow():
+        starts.append(clock.monotonic())
+        clock.advance(seconds=0.2)
+
+    rota.job(slow, name="mail", rate_limit="2/60s")
+    jobs = [rota.enqueue("mail") for _ in range(3)]
+    rota.turn()  # claims two: the second would start 0.2 s after that
+    assert [round(at - starts[0], 1) for at in starts] == [0.0, 0.2]
+    assert [job.held for job in rota.queue()] == ["rate-limit:mail"]
+    assert [job.status for job in rota.chain(jobs[1].id)] == ["SKIPPED", "COMPLETED"]
+
+
+def test_a_start_is_counted_from_the_latest_moment_at_which_it_may_happen(rota, clock):
+    rota.job(lambda: None, name="mail", rate_limit="1/1s")
+    rota.enqueue_many([("mail", {})] * 2)
+    rota.turn()
+    clock.advance(seconds=1.04)
+    rota.turn()
+    assert rota.stats().by_status["COMPLETED"] == 1
+    clock.advance(seconds=0.03)
+    rota.turn()
+    assert rota.stats().by_status["COMPLETED"] == 2
 
 
 # ---- what is told to whom (O1) ------------------------------------------------------------------------------------------

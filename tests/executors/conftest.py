@@ -15,7 +15,7 @@ from rota.model.handler import inspect_handler
 from rota.model.settings import Settings
 from rota.model.values import Claimed
 from rota.ports.clock import SystemClock
-from rota.ports.executor import Equipment
+from rota.ports.executor import Equipment, Receipt
 from tests.support.pace import patient
 
 PATIENCE_S = 20.0
@@ -39,6 +39,8 @@ _DEFAULTS = {
     "checkpoint": None,
     "owner": "local",
     "trace": None,
+    "counted_at": 0,
+    "start_by": 0.0,
 }
 
 
@@ -55,6 +57,9 @@ class Ear:
         self.heard = threading.Condition()
         self.ends = []
         self.reports = []
+        self.answers = True
+        """Whether a checkpoint is answered at once; else its answer is left in `waiting`."""
+        self.waiting = []
 
     def ended(self, ended):
         with self.heard:
@@ -65,6 +70,13 @@ class Ear:
         with self.heard:
             self.reports.append(report)
             self.heard.notify_all()
+
+    def keep(self, report, answer):
+        self.report(report)
+        if self.answers:
+            answer(Receipt.WRITTEN)
+        else:
+            self.waiting.append(answer)
 
 
 class Rig:

@@ -6,10 +6,13 @@ from rota.engine.dispatch import Dispatcher, Slots
 from rota.engine.holding import Holding
 from rota.engine.knowledge import Knowledge
 from rota.engine.parts import Parts
-from rota.model.decide import Limits, decide, decide_cancelled
-from rota.model.values import Instant
+from rota.model.decide import Limits, Released, decide, decide_cancelled
+from rota.model.values import SECOND, Instant
 from rota.ports.executor import Ended
 from rota.ports.turns import Ending, Turn
+
+START_SPARE_S = 0.01
+"""What a start is counted later than it may be: for what lies between the executor's last look and the handler, and between clocks."""
 
 
 class Asking:
@@ -30,7 +33,11 @@ class Asking:
 
     def nothing_yet(self, worker_id: str) -> Turn:
         """Return a turn that asks for nothing."""
-        return Turn(now=self._clock.now(), worker_id=worker_id, limit=self._settings.batch, definitions=self._know.version)
+        # First: what may start until then by this clock may do so by the other one, too.
+        start_by = self._clock.monotonic() + self._hold.start_s
+        return Turn(
+            now=self._clock.now(), worker_id=worker_id, limit=self._settings.batch, definitions=self._know.version, start_by=start_by
+        )
 
     def add_endings(self, turn: Turn) -> None:
         """Have every end written that is not plain."""
@@ -43,7 +50,7 @@ class Asking:
         turn.types = self._know.types(here)
         self._dispatcher = Dispatcher(self._know.world_with(here), slots, most=turn.want)
         turn.choose = self._dispatcher.choose
-        turn.counting = self._know.counting(sweep=self.sweep)
+        turn.counting = self._know.counting(sweep=self.sweep, within=round((self._hold.start_s + START_SPARE_S) * SECOND))
         turn.run_ids = self._parts.ids.take(turn.want + 1, turn.now)
 
     def slots(self, given_up: int, *, stalled: bool) -> Slots:
@@ -63,4 +70,6 @@ class Asking:
     def _ending(self, each: Ended, now: Instant) -> Ending:
         transition = decide(each.job, each.outcome, now, self._parts.rng, self._limits)
         successor_id = self._parts.ids.take(1, now)[0] if transition.successor else ""
-        return Ending(each.job.number, each.at, transition, decide_cancelled(each.outcome), successor_id, each.log_path)
+        job = each.job
+        unstarted = (job.job_type, job.counted_at) if job.counted_at and type(each.outcome) is Released else None
+        return Ending(job.number, each.at, transition, decide_cancelled(each.outcome), successor_id, each.log_path, unstarted)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 
 from rota.engine.parts import Parts
+from rota.model.handler import Place
 from rota.model.values import Claimed
 from rota.ports.executor import Equipment, Executor, Sink
 from rota.ports.liveness import Lease
@@ -17,10 +18,10 @@ log = logging.getLogger("rota.worker")
 class Crew:
     """One executor for each place that handlers run in. Belongs to the worker's thread, but for `renew` and `cut`."""
 
-    def __init__(self, parts: Parts, sink: Sink, *, slots: int) -> None:
-        """Take what executors are built from."""
+    def __init__(self, parts: Parts, sink: Sink, direct: Sink, *, slots: int) -> None:
+        """Take what executors are built from; `direct` is for those that run handlers in the worker's own thread."""
         self._parts = parts
-        self._sink = sink
+        self._sink, self._direct = sink, direct
         self._slots = slots
         self.at_once = 1 if parts.inline else slots
         """How many handlers run at once."""
@@ -34,17 +35,18 @@ class Crew:
     def at(self, place: str) -> Executor:
         """Return the executor of a place."""
         if self._parts.inline:
-            place = "inline"
+            place = Place.INLINE
         executor = self._executors.get(place)
         if executor is None:
             equipment = Equipment(
                 handlers=self._parts.handlers,
-                sink=self._sink,
+                sink=self._direct if place == Place.INLINE else self._sink,
                 clock=self._parts.clock,
                 settings=self._parts.settings,
                 slots=self._slots,
                 log_dir=self._parts.log_dir,
                 lock_fd=self.lease.fd if self.lease else None,
+                store=self._parts.store.url,
             )
             executor = self._executors[place] = self._parts.build_executor(place, equipment)
             if self._until is not None:

@@ -99,6 +99,8 @@ class Dispatcher:
             self._quick -= cost is None or cost > self._slots.ahead_s
         elif cost is None or cost > self._ahead_s or self._quick <= 0 or not job.max_retries or not self._places <= {job.executor}:
             return False
+        elif job.job_type in self._world.rates:
+            return False  # what counts is when it starts
         else:
             self._ahead_s -= cost
         self._places.add(job.executor)

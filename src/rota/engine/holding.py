@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota.engine.dispatch import Slots
-from rota.model.decide import Completed
+from rota.model.decide import Completed, Released
 from rota.model.settings import Settings
 from rota.model.values import Claimed, Instant
 from rota.ports.executor import Ended
@@ -17,6 +17,8 @@ AHEAD_LEAST = 32
 """With no slot free, claiming ahead is worth a commit only for so many."""
 GUESS_LEAST = 16
 """From this number of measured types on, a type not measured yet is expected to take as long as they do on average."""
+START_S = (0.05, 5.0)
+"""How long after its claim a job of a rate-limited type may start: as a rule, and at most, on a machine that can't keep to the rule."""
 
 
 class Holding:
@@ -38,6 +40,10 @@ class Holding:
         """Measured mean seconds by job type."""
         self._kinds: dict[tuple[str, str], int] = {}
         """How many are held of each executor and job type."""
+        self.start_s = START_S[0]
+        """How long after its claim a job of a rate-limited type may start."""
+        self._late_at: Instant = 0
+        """The last claim of which a start came too late."""
 
     def __len__(self) -> int:
         """Return how many jobs are claimed and not yet written as ended."""
@@ -66,7 +72,12 @@ class Holding:
             return
         outcome = ended.outcome
         is_plain = type(outcome) is Completed and outcome.result is None and ended.log_path is None
-        (self.plain if is_plain else self.ended)[job.number] = ended
+        if is_plain:
+            self.plain[job.number] = ended
+        else:
+            self.ended[job.number] = ended
+            if type(outcome) is Released and job.start_by:
+                self._start_later(job)
         kind = (job.executor, job.job_type)
         left = self._kinds[kind] - 1
         if left:
@@ -74,6 +85,16 @@ class Holding:
         else:
             # Every turn goes through all kinds: of thousands of types, those that are not held must not cost anything.
             del self._kinds[kind]
+
+    def started_in_time(self) -> None:
+        """Go back towards the rule."""
+        self.start_s = max(START_S[0], self.start_s / 2)
+
+    def _start_later(self, job: Claimed) -> None:
+        """Allow more time after a start that came too late: a machine that is always slower would never start one."""
+        if job.started_at > self._late_at:
+            self._late_at = job.started_at
+            self.start_s = min(START_S[1], self.start_s * 3)
 
     def by_type(self) -> dict[str, int]:
         """Return how many are held of each job type."""

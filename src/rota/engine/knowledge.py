@@ -62,11 +62,11 @@ class Knowledge:
         """Return what the dispatcher's answers depend on, with what this worker holds."""
         return msgspec.structs.replace(self.world, in_use=InUse(here=here)) if self.world.concurrency else self.world
 
-    def counting(self, *, sweep: bool) -> Counting | None:
-        """Return what the next turn must count; None where nothing is limited."""
-        if sweep:
-            return msgspec.structs.replace(self._counting, sweep=True)
-        return self._counting if self._counting.running or self._counting.rates else None
+    def counting(self, *, sweep: bool, within: Instant) -> Counting | None:
+        """Return what the next turn must count; None where nothing is limited. `within`: how long after it a start may come."""
+        if sweep or self._counting.rates:
+            return msgspec.structs.replace(self._counting, sweep=sweep, within=within)
+        return self._counting if self._counting.running else None
 
     def bars(self, job: Claimed) -> Failed | None:
         """Return why a job that was claimed must not run: its organization was removed, or its owner lost the permission."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import select
 from collections import deque
+from collections.abc import Callable
 from typing import TypeVar
 
-from rota.ports.executor import Ended, Report
+from rota.ports.executor import Answer, Ended, Receipt, Report
 from rota.ports.wakeup import NoWakeup, Wakeup
 
 T = TypeVar("T")
@@ -20,6 +21,8 @@ class Inbox:
         """Start empty. The driver also wakes on hints of `wakeup`."""
         self._ended: deque[Ended] = deque()
         self._reports: deque[Report] = deque()
+        self._checkpoints: deque[tuple[Report, Answer]] = deque()
+        self._closed = False
         self._wakeup = wakeup or NoWakeup()
         self._read_fd, self._write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
@@ -45,6 +48,13 @@ class Inbox:
         """Take what a running handler wants kept."""
         self._reports.append(report)
         self._ring()
+
+    def keep(self, report: Report, answer: Answer) -> None:
+        """Take a checkpoint; whoever turns answers after the commit."""
+        self._checkpoints.append((report, answer))
+        self._ring()
+        if self._closed:
+            self._refuse()
 
     def poke(self) -> None:
         """Wake the driver: there may be something to claim. A hint; polling carries correctness."""
@@ -83,10 +93,15 @@ class Inbox:
     def close(self) -> None:
         """Let go of the alarm and of the hints."""
         # First: a handler that ends late must not ring at what is closed, or is another's by now.
-        self._rung = True
+        self._rung = self._closed = True
+        self._refuse()
         self._wakeup.close()
         os.close(self._read_fd)
         os.close(self._write_fd)
+
+    def _refuse(self) -> None:
+        for _, answer in self.take_checkpoints():
+            answer(Receipt.REFUSED)
 
     def _ring(self) -> None:
         if not self._rung:
@@ -109,6 +124,23 @@ class Inbox:
     def take_reports(self) -> list[Report]:
         """Return what was reported since the last time."""
         return _drain(self._reports)
+
+    def take_checkpoints(self) -> list[tuple[Report, Answer]]:
+        """Return the checkpoints handed in since the last time, each with what to answer."""
+        return _drain(self._checkpoints)
+
+
+class DirectSink:
+    """The ear for handlers that the worker's own thread runs: it can't answer them later, so a checkpoint is written at once."""
+
+    def __init__(self, inbox: Inbox, write: Callable[[Report], Receipt]) -> None:
+        """Pass everything else on."""
+        self.ended, self.report = inbox.ended, inbox.report
+        self._write = write
+
+    def keep(self, report: Report, answer: Answer) -> None:
+        """Write a checkpoint in the thread of the caller."""
+        answer(self._write(report))
 
 
 def newest(reports: list[Report]) -> list[Report]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from random import Random
@@ -14,7 +15,7 @@ from rota.engine.due import DueRows
 from rota.engine.registry import Registry
 from rota.errors import InvalidInput, InvalidSchedule, PermissionDenied, Refused, StoreBusy, StoreUnavailable
 from rota.model.fates import Fated, Plan, plan, previous_due
-from rota.model.schedules import Fate, Kind, OnCompletion, Overlap, Schedule, ScheduleState, next_due
+from rota.model.schedules import CatchUp, Fate, Kind, OnCompletion, Overlap, Schedule, ScheduleState, next_due
 from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant, dashed, instant, moment_of, undashed
@@ -26,6 +27,7 @@ log = logging.getLogger("rota.trigger")
 
 QUIET = frozenset({Fate.FIRED, Fate.COALESCED, Fate.SKIPPED_PAUSED, Fate.SKIPPED_CALENDAR})
 """Fates that somebody asked for, or that ran after all: no cause for alarm."""
+LATER = "a later due time stands for it"
 LOOK_S = 0.2
 """How often a worker that hears of no change still asks when schedules are due."""
 UNREADABLE_S = 60
@@ -62,6 +64,10 @@ class Decider:
         self._rows = rows
         self._settings = settings
         self._now = now
+        self._grace = round(settings.schedule_grace * SECOND)
+        spacing_s = settings.catch_up_spacing_s
+        self._spacing = None if spacing_s is None else math.ceil(spacing_s * SECOND)
+        self._spread_until: Instant = 0
         self._plans: dict[tuple[object, ...], Plan] = {}
         self.decided: list[tuple[Schedule, Sequence[Fated]]] = []
 
@@ -113,7 +119,7 @@ class Decider:
             each.schedule,
             self._now,
             calendar=each.calendar,
-            grace=round(self._settings.schedule_grace * SECOND),
+            grace=self._grace,
             count_max=self._settings.catch_up_max,
             already=frozenset(each.already),
         )
@@ -129,6 +135,10 @@ class Decider:
             if row.fate is not Fate.FIRED:
                 rows.append(row)
                 continue
+            place = self._place(each, row.due_at)
+            if place is not None and self._stands_for_it(each.schedule, planned, place):
+                rows.append(_instead(row, Fate.COALESCED, f"{LATER}, before catch_up_rate has room for it"))
+                continue
             if before and each.schedule.overlap is Overlap.SKIP:
                 rows.append(_instead(row, Fate.SKIPPED_OVERLAP, f"job {dashed(before[-1])} of an earlier due time is not over"))
                 continue
@@ -137,13 +147,36 @@ class Decider:
             except (InvalidInput, PermissionDenied, Refused) as error:
                 rows.append(_instead(row, Fate.REFUSED, str(error)[:REASON_MAX]))
                 continue
+            if place is not None:
+                self._spread(job, place)
             if each.schedule.overlap is Overlap.QUEUE or jobs:
                 # Several at once are caught up: one after the other, whatever else is allowed.
                 job.behind = before
             before = (job.row.job_id,)
-            rows.append(row)
+            rows.append(row if job.reason is None else _instead(row, Fate.FIRED, job.reason))
             jobs.append(job)
         return rows, jobs
+
+    def _place(self, each: DueSchedule, due_at: Instant) -> Instant | None:
+        """Return when a late firing may run so that it keeps apart from others; None for one that is in time, or need not."""
+        if self._spacing is None or self._now - due_at <= self._grace:
+            return None
+        self._spread_until = max(self._spread_until, each.spread_until)
+        return max(self._now, self._spread_until + self._spacing) if self._spread_until else self._now
+
+    def _stands_for_it(self, schedule: Schedule, planned: Plan, place: Instant) -> bool:
+        """Say whether the schedule is due again before a late firing may run: that one is in time, and must not wait for it."""
+        return schedule.catch_up is CatchUp.LAST and planned.next_at is not None and planned.next_at <= place
+
+    def _spread(self, job: DueJob, place: Instant) -> None:
+        """Let a late firing run at its place."""
+        row = job.row
+        if place > row.run_at:
+            row.expires_at = None if row.expires_at is None else row.expires_at + place - row.run_at
+            row.run_at = place
+        self._spread_until = job.spread_to = place
+        late_s = (self._now - (row.due_at or 0)) // SECOND
+        job.reason = f"{late_s} s late; catch_up_rate lets it run at {moment_of(place):%Y-%m-%dT%H:%M:%SZ}"
 
     def _job(self, each: DueSchedule, due_at: Instant) -> DueJob:
         schedule = each.schedule
@@ -281,5 +314,5 @@ def _news(schedule: Schedule, row: Fated, job_id: str | None = None) -> NotRun:
     )
 
 
-def _instead(row: Fated, fate: Fate, reason: str) -> Fated:
+def _instead(row: Fated, fate: Fate, reason: str | None) -> Fated:
     return msgspec.structs.replace(row, fate=fate, reason=reason)

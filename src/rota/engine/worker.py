@@ -14,9 +14,10 @@ from rota.engine.knowledge import Knowledge
 from rota.engine.outcome_log import log_completions, log_turn
 from rota.engine.pace import Pace
 from rota.engine.parts import Parts
+from rota.engine.patience import Patience
 from rota.engine.recovery import Recovery
 from rota.engine.retention import Retention
-from rota.engine.sink import Inbox, newest
+from rota.engine.sink import DirectSink, Inbox, newest
 from rota.engine.standing import Standing
 from rota.engine.tracing import take_up
 from rota.engine.trigger import Trigger
@@ -24,7 +25,7 @@ from rota.errors import StoreBusy, StoreUnavailable
 from rota.model.decide import Interrupted, Released
 from rota.model.states import Status
 from rota.model.values import Claimed, Instant
-from rota.ports.executor import Ended, Report
+from rota.ports.executor import Answer, Ended, Receipt, Report
 from rota.ports.turns import Turn, Turned
 
 log = logging.getLogger("rota.worker")
@@ -57,7 +58,7 @@ class Worker:
             settings=parts.settings,
             alerts=parts.alerts,
         )
-        self._crew = Crew(parts, self.inbox, slots=concurrency)
+        self._crew = Crew(parts, self.inbox, DirectSink(self.inbox, self._keep_at_once), slots=concurrency)
         self.standing = Standing(parts, self._crew, self.inbox.poke)
         self.recovery = Recovery(
             parts.store,
@@ -75,6 +76,8 @@ class Worker:
         self._hands = Hands(parts.store, self._hold, self.inbox.wake)
         self._cancelling: set[int] = set()
         self._unkept: list[Report] = []
+        self._unanswered: list[tuple[int, Answer]] = []
+        """Checkpoints among these, by the number of their job: their handlers wait."""
         self._know = Knowledge(parts.store, parts.registry, parts.handlers)
         self._asking = Asking(parts, self._hold, self._know)
         self._parked = False
@@ -152,6 +155,8 @@ class Worker:
                 self._store.end_worker(self.id, now=self._clock.now())
             self.standing.let_go(clean=clean)
         finally:
+            for _, answer in self._unanswered:
+                answer(Receipt.REFUSED)
             self.inbox.close()
 
     # ---- the wheel --------------------------------------------------------------------------------------------
@@ -185,7 +190,11 @@ class Worker:
             self._stalled = False
         for ended in came:
             self._hold.end(ended)
-        if reports := self.inbox.take_reports():
+        reports = self.inbox.take_reports()
+        for report, answer in self.inbox.take_checkpoints():
+            reports.append(report)
+            self._unanswered.append((report.number, answer))
+        if reports:
             self._unkept = newest(self._unkept + reports)
 
     def _give_back(self) -> None:
@@ -270,6 +279,7 @@ class Worker:
         self._hold.written(turn)
         if turn.reports:
             self._unkept = []
+            self._answer(turned)
         self._next_due, self._room_at = turned.next_due, turned.room_at
         _tell(turned)
         if turned.told:
@@ -282,6 +292,8 @@ class Worker:
         self._more = turned.unfinished or turned.definitions != self._know.version
         if turned.definitions != self._know.version:
             self._learn()
+        if turn.counting is not None and turn.counting.rates:
+            self._note_rates(turned.claimed, turn.start_by)
         by_place = self._take_up(turned.claimed)
         if len(turned.claimed) >= turn.want > 0:
             self._claim_on()
@@ -289,6 +301,24 @@ class Worker:
         self.trigger.tell_dead(dead)
         if self._hold.jobs and self._clock.monotonic() - self._peeked >= PEEK_S:
             self._peek()
+
+    def _answer(self, turned: Turned) -> None:
+        """Let handlers go on whose checkpoints are committed."""
+        unanswered, self._unanswered = self._unanswered, []
+        for number, answer in unanswered:
+            answer(turned.unkept.get(number, Receipt.WRITTEN))
+
+    def _keep_at_once(self, report: Report) -> Receipt:
+        """Write a checkpoint of a handler that this thread runs: it can't wait for a turn that comes after it."""
+        turn = self._asking.nothing_yet(self.id)
+        turn.reports = [report]
+        job = self._hold.jobs.get(report.number)
+        patience = Patience(outage_s=(job.timeout if job is not None else 0.0) or self._settings.busy_timeout)
+        turned = patience.ask(lambda: self._store.turn(turn))
+        if turned.told:
+            self._delivering.told()
+        self._more = True
+        return turned.unkept.get(report.number, Receipt.WRITTEN)
 
     def _take_up(self, claimed: list[Claimed]) -> dict[str, list[Claimed]]:
         """Hold what was claimed, and return what may start, by executor."""
@@ -312,6 +342,14 @@ class Worker:
                 self._hold.end(Ended(job, barred, self._clock.now(), 0.0))
                 self._more = True
         return by_place
+
+    def _note_rates(self, claimed: list[Claimed], start_by: float) -> None:
+        """Have jobs of rate-limited types start soon or not at all: their starts are counted by their claims."""
+        counted = [job for job in claimed if job.counted_at]
+        for job in counted:
+            job.start_by = start_by
+        if counted:
+            self._hold.started_in_time()
 
     def _submit(self, by_place: dict[str, list[Claimed]]) -> None:
         for place, jobs in by_place.items():
@@ -419,8 +457,14 @@ class Worker:
         known = self._hold.numbers()
         lost = [job for job in self._store.holding(self.id) if job.number not in known]
         self._doubt = False
-        if lost:
-            self._submit(self._take_up(lost))
+        by_place = self._take_up(lost)
+        for place, jobs in by_place.items():
+            # Nobody knows any more until when those of rate-limited types may start.
+            late = [job for job in jobs if job.job_type in self._know.world.rates]
+            for job in late:
+                self._hold.end(Ended(job, Released(), self._clock.now(), 0.0))
+            by_place[place] = [job for job in jobs if job not in late] if late else jobs
+        self._submit(by_place)
 
     def _cancel(self, number: int) -> None:
         job = self._hold.jobs.get(number)

@@ -19,8 +19,8 @@ from rota.executors.copies import end_copy
 from rota.executors.coroutines import run_async
 from rota.executors.invoke import enter_handlers, outcome_of, unknown
 from rota.executors.settle import forced, settle
-from rota.executors.waiting import take_all, take_one
-from rota.model.decide import Outcome, Stopped
+from rota.executors.waiting import is_late, take_all, take_one
+from rota.model.decide import Outcome, Released, Stopped
 from rota.model.values import Claimed
 from rota.ports.executor import Ended, Equipment, StopReason
 
@@ -117,13 +117,16 @@ class AsyncExecutor:
         """Cancel every task, and start no more; one that does not end is not given up here."""
         del grace_s
         self._cut = True
-        self._post(self._stop_all)
+        self._stop_all()
+        self._post(self._stop_all)  # for those the loop is just starting
 
     def close(self) -> None:
         """Cancel what is left, unheard, and stop the loop."""
         self._closed = True
         self._waiting.clear()
         self._running.clear()
+        for running in tuple(self._tasks.values()):
+            running.attempt.stop()  # nobody is left to answer one that waits for a checkpoint
         self._post(self._shut)
         if self._thread is not None:
             self._thread.join(CLOSE_S)
@@ -134,9 +137,15 @@ class AsyncExecutor:
             if running.give_up_at is None:
                 self._stop(running, StopReason.SHUTDOWN, give_up_at)
 
+    def _stop_all(self) -> None:
+        for running in tuple(self._running.values()):
+            if running.reason is None:
+                self._stop(running, StopReason.LEASE, None)
+
     def _stop(self, running: _Running, reason: StopReason, give_up_at: float | None) -> None:
         running.reason = reason
         running.give_up_at = give_up_at
+        running.attempt.stop()  # the loop may be blocked by a handler that waits for a checkpoint: it must not wait for the loop
         self._post(lambda: self._reach(running))
 
     def _give_up(self, running: _Running, monotonic: float) -> None:
@@ -165,11 +174,6 @@ class AsyncExecutor:
         loop.close()
         self._tasks.clear()  # whoever did not heed its cancellation is not called any more
 
-    def _stop_all(self) -> None:
-        for running in tuple(self._running.values()):
-            if running.reason is None:
-                self._stop(running, StopReason.LEASE, None)
-
     def _fill(self) -> None:
         while len(self._tasks) < self._equipment.slots and not self._cut:
             try:
@@ -186,6 +190,8 @@ class AsyncExecutor:
         handler = self._equipment.handlers.get(running.job.job_type)
         if handler is None:
             return unknown(running.job)
+        if is_late(running.job, self._clock):
+            return Released()
         try:
             return await run_async(handler, running.job, running.attempt, self._equipment.settings)
         finally:
@@ -197,7 +203,8 @@ class AsyncExecutor:
         seconds = self._clock.monotonic() - running.started
         self._tasks.pop(job.number, None)
         if self._running.pop(job.number, None) is not None:
-            outcome = settle(job, outcome, reason=running.reason, reached=running.reached, seconds=seconds)
+            reached = running.reached or isinstance(outcome, Stopped)
+            outcome = settle(job, outcome, reason=running.reason, reached=reached, seconds=seconds)
             path = running.attempt.end()
             self._equipment.sink.ended(Ended(job, outcome, self._clock.now(), seconds, path))
         self._fill()
@@ -212,7 +219,6 @@ class AsyncExecutor:
 
     def _reach(self, running: _Running) -> None:
         running.reached = True
-        running.attempt.stop()
         if running.task is not None:
             running.task.cancel()
 

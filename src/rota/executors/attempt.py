@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import math
 import reprlib
-from threading import RLock
+from collections.abc import Callable
+from threading import Event, RLock
 from typing import Any
 
-from rota.errors import InvalidProgress, PayloadTooLarge
+from rota.errors import InvalidParams, InvalidProgress, PayloadTooLarge, TransactionMisuse
 from rota.executors.runlog import RunLog
 from rota.executors.text import clean, head
 from rota.model.params import encode
+from rota.model.signals import Cancelled
 from rota.model.values import Claimed
-from rota.ports.executor import Equipment, Report
+from rota.ports.executor import Equipment, Receipt, Report
+from rota.ports.transactions import is_inside
+
+
+class Wait:
+    """One checkpoint on its way to the store: what wakes the handler that waits for it, and the receipt."""
+
+    __slots__ = ("receipt", "wake")
+
+    def __init__(self, wake: Callable[[], object]) -> None:
+        """Take what ends the wait; it may be called more than once, from any thread."""
+        self.wake = wake
+        self.receipt: Receipt | None = None
+
+    def __call__(self, receipt: Receipt) -> None:
+        """Take the receipt."""
+        self.receipt = receipt
+        self.wake()
 
 
 class Attempt:
@@ -22,6 +41,7 @@ class Attempt:
         "_clock",
         "_due",
         "_ended",
+        "_equipment",
         "_lock",
         "_message",
         "_message_max",
@@ -30,6 +50,7 @@ class Attempt:
         "_spacing",
         "_state_max",
         "_told_range",
+        "_waits",
         "_withheld",
         "job",
         "log",
@@ -42,6 +63,9 @@ class Attempt:
         self.job = job
         self.log = RunLog(equipment.log_dir, job.run_id, clock=equipment.clock, limit_bytes=settings.log_max)
         self.stopping = False
+        self._equipment = equipment
+        self._waits: tuple[Wait, ...] = ()
+        """Checkpoints that somebody waits for. Replaced under the lock, never changed."""
         self._report = equipment.sink.report
         self._clock = equipment.clock
         self._spacing = settings.progress_interval
@@ -56,8 +80,9 @@ class Attempt:
         self._ended = False
 
     def stop(self) -> None:
-        """Let the handler see that it was asked to stop."""
+        """Let the handler see that it was asked to stop; one that waits for a checkpoint waits no longer."""
         self.stopping = True
+        self._wake()
 
     def progress(self, pct: float, message: str | None) -> None:
         """Report progress: 0 to 100, never back, not too often; the first and 100 get through at once."""
@@ -85,7 +110,19 @@ class Attempt:
         return None
 
     def checkpoint(self, state: object) -> None:
-        """Report a state that the next attempt can go on from, or refuse one that is not JSON or too large."""
+        """Keep a state for the attempt after this one; return when it is on disk. Raise Cancelled if the handler was asked to stop."""
+        done = Event()
+        wait = self.send(state, done.set)
+        done.wait()
+        self.conclude(wait)
+
+    def send(self, state: object, wake: Callable[[], object]) -> Wait:
+        """Send a state to the worker; `wake` is called when it is on disk, or not worth waiting for any longer."""
+        if is_inside(self._equipment.store):
+            raise TransactionMisuse(
+                "this thread is inside `with rota.transaction()`, and a checkpoint is written by the worker, which would wait for the block"
+                " to end: call ctx.checkpoint before or after the block"
+            )
         text = encode(state, "checkpoint")
         size = len(text) if text.isascii() else len(text.encode())
         if size > self._state_max:
@@ -93,7 +130,28 @@ class Attempt:
                 f"the checkpoint takes {size:,} bytes; the limit is {self._state_max:,} (setting result_max). "
                 "Keep the data elsewhere and its name here"
             )
-        self._keep(Report(self.job.number, checkpoint=text))
+        wait = Wait(wake)
+        with self._lock:
+            if self._ended:
+                raise Cancelled("the run is over: the checkpoint was not kept")
+            self._waits += (wait,)
+        self._equipment.sink.keep(Report(self.job.number, checkpoint=text), wait)
+        if self.stopping:
+            # It goes with the worker's next turn, which nobody waits for any more.
+            wait.wake()
+        return wait
+
+    def conclude(self, wait: Wait) -> None:
+        """End a wait: return if the state is on disk, raise if it is not known to be."""
+        with self._lock:
+            self._waits = tuple(each for each in self._waits if each is not wait)
+        if wait.receipt is Receipt.UNWRITABLE:
+            raise InvalidParams("the store can't hold the text of the checkpoint")
+        if wait.receipt is Receipt.REFUSED:
+            self.stopping = True
+            raise Cancelled("the run was ended by others: the checkpoint was not kept")
+        if self.stopping or wait.receipt is None:
+            raise Cancelled("the job was asked to stop")
 
     def artifact(self, path: str) -> None:
         """Report a file or address that the handler made."""
@@ -105,6 +163,7 @@ class Attempt:
             if self._withheld:
                 self._send()
             self._ended = True
+        self._wake()
         return self.log.close()
 
     def abandon(self) -> str | None:
@@ -125,6 +184,10 @@ class Attempt:
         self._withheld = False
         self._due = self._clock.monotonic() + self._spacing
         self._report(Report(self.job.number, progress=self._pct, message=self._message))
+
+    def _wake(self) -> None:
+        for wait in self._waits:
+            wait.wake()
 
     def _keep(self, report: Report) -> None:
         with self._lock:

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from importlib import import_module
+from itertools import count
 from multiprocessing import spawn
 from queue import SimpleQueue
 from types import FrameType
@@ -31,12 +32,14 @@ from rota.executors.introducing import prepared
 from rota.executors.invoke import enter_handlers, outcome_of, runner
 from rota.executors.locate import MAIN, resolve
 from rota.executors.text import clean, head
+from rota.executors.waiting import is_late
 from rota.executors.wire import (
     Address,
     Done,
     Exit,
     FromChild,
     Init,
+    Kept,
     Lapsed,
     Lease,
     Note,
@@ -49,12 +52,12 @@ from rota.executors.wire import (
     frame,
     pack_outcome,
 )
-from rota.model.decide import Failed, Outcome, Stopped
+from rota.model.decide import Failed, Outcome, Released, Stopped
 from rota.model.handler import Handler, Place, inspect_handler
 from rota.model.settings import Settings
 from rota.model.signals import Cancelled
 from rota.ports.clock import StoreClock
-from rota.ports.executor import Ended, Equipment, Report
+from rota.ports.executor import Answer, Ended, Equipment, Receipt, Report
 
 PR_SET_PDEATHSIG = 1
 WATCH_S = 0.5
@@ -88,6 +91,7 @@ class Child:
         self._main = threading.main_thread()
         self._capture = Capture()
         self._orders: SimpleQueue[ToChild] = SimpleQueue()
+        self._wire = _Wire(self.send)
         self._clock = StoreClock()
         self._until: float | None = None
         self._equipment: Equipment | None = None
@@ -117,7 +121,14 @@ class Child:
 
     def _prepare(self, init: Init) -> None:
         self._equipment = Equipment(
-            handlers={}, sink=_Wire(self.send), clock=self._clock, settings=init.settings, slots=1, log_dir=init.log_dir, lock_fd=None
+            handlers={},
+            sink=self._wire,
+            clock=self._clock,
+            settings=init.settings,
+            slots=1,
+            log_dir=init.log_dir,
+            lock_fd=None,
+            store=init.store,
         )
         # What can't be imported is said by the job that needs it.
         try:
@@ -174,6 +185,8 @@ class Child:
             if not isinstance(failed, Failed):
                 return Failed(error=text)
             return Failed(error=text, traceback=failed.traceback, exception_type=failed.exception_type)
+        if is_late(start.job, self._clock):
+            return Released()
         if handler.is_async:
             return asyncio.run(self._cancellable(handler, start, attempt, settings))
         self._armed = True
@@ -188,6 +201,7 @@ class Child:
 
         def halt() -> None:
             self._reached = True
+            attempt.stop()
             with contextlib.suppress(RuntimeError):  # the loop is closed: the handler is over
                 loop.call_soon_threadsafe(task.cancel)
 
@@ -280,12 +294,16 @@ class Child:
         if isinstance(message, Lease):
             self._until = message.until
             return
+        if isinstance(message, Kept):
+            self._wire.answer(message.ticket, message.receipt)
+            return
         if not isinstance(message, Stop):
             self._orders.put(message)
             return
         with self._switching:
             if self._attempt is not None and self._attempt.job.number == message.number:
-                self._attempt.stop()
+                # No `stop()`: the signal wakes a main thread that waits for a checkpoint, and one Cancelled is enough.
+                self._attempt.stopping = True
                 self._halt()
             else:
                 self._asked = message.number
@@ -309,6 +327,8 @@ class _Wire:
 
     def __init__(self, send: Callable[[FromChild], None]) -> None:
         self._send = send
+        self._tickets = count(1)
+        self._answers: dict[int, Answer] = {}
 
     def ended(self, ended: Ended) -> None:
         """Never called: the end travels as `Done`."""
@@ -316,6 +336,16 @@ class _Wire:
 
     def report(self, report: Report) -> None:
         self._send(Note(report))
+
+    def keep(self, report: Report, answer: Answer) -> None:
+        ticket = next(self._tickets)
+        self._answers[ticket] = answer
+        self._send(Note(report, ticket))
+
+    def answer(self, ticket: int, receipt: Receipt) -> None:
+        """Pass on what the worker said."""
+        if (answer := self._answers.pop(ticket, None)) is not None:
+            answer(receipt)
 
 
 def _die() -> None:

@@ -63,9 +63,21 @@ class Context:
         self._attempt.artifact(os.fspath(path))
 
     def checkpoint(self, state: object = None) -> None:
-        """Keep a state for the attempt after this one, and raise Cancelled if the handler was asked to stop."""
+        """Keep a state for the next attempt: once this returns, it is on disk. Raise Cancelled if the handler was asked to stop.
+
+        Without a state it only does the latter, and costs nothing. In async handlers use `checkpoint_async`: this blocks the event loop.
+        """
         if state is not None:
             self._attempt.checkpoint(state)
+        if self._attempt.stopping:
+            raise Cancelled("the job was asked to stop")
+
+    async def checkpoint_async(self, state: object = None) -> None:
+        """Do what `checkpoint` does without blocking the event loop: other tasks run while the state is written."""
+        if state is not None:
+            from rota.executors.coroutines import checkpoint  # noqa: PLC0415 - asyncio only where it is needed
+
+            await checkpoint(self._attempt, state)
         if self._attempt.stopping:
             raise Cancelled("the job was asked to stop")
 

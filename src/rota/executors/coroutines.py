@@ -65,6 +65,19 @@ def run_to_end(handler: Handler, job: Claimed, attempt: Attempt, settings: Setti
         return pool.submit(copy_context().run, call).result()
 
 
+async def checkpoint(attempt: Attempt, state: object) -> None:
+    """Keep a state for the next attempt, and wait until it is on disk. A task that is cancelled waits no longer."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the handler is over
+            loop.call_soon_threadsafe(done.set)
+
+    wait = attempt.send(state, wake)
+    await done.wait()
+    attempt.conclude(wait)
+
+
 async def _drive(steps: AsyncGenerator[object, None], attempt: Attempt) -> None:
     """Run an async generator to its end. Asked to stop, it finds Cancelled at its yield, once."""
     told = False

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rota.executors.attempt import Attempt
 from rota.executors.invoke import enter_handlers, leave_handlers, outcome_of, runner, unknown
 from rota.executors.settle import settle
+from rota.executors.waiting import is_late
 from rota.model.decide import Outcome, Released, TimedOut
 from rota.model.handler import Handler
 from rota.model.values import Claimed
@@ -25,7 +26,7 @@ class InlineExecutor:
     def submit(self, jobs: Sequence[Claimed]) -> None:
         """Run these, one after the other."""
         for job in jobs:
-            if self._cut:
+            if self._cut or is_late(job, self._equipment.clock):
                 self._equipment.sink.ended(Ended(job, Released(), self._equipment.clock.now(), 0.0))
             else:
                 self._execute(job)

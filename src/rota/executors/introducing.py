@@ -20,7 +20,7 @@ def introduction(equipment: Equipment) -> Init:
     # Absolute: a handler may change the directory.
     log_dir = None if equipment.log_dir is None else str(Path(equipment.log_dir).absolute())
     program = _program(with_main=MAIN in modules)
-    return Init(equipment.settings, log_dir, program, [module for module in modules if module != MAIN])
+    return Init(equipment.settings, log_dir, program, [module for module in modules if module != MAIN], equipment.store)
 
 
 def prepared(init: Init) -> dict[str, object]:

@@ -16,11 +16,11 @@ from rota.executors.invoke import unknown
 from rota.executors.locate import check_importable, locate
 from rota.executors.settle import forced, settle
 from rota.executors.spawning import Process, describe_exit, spawn
-from rota.executors.wire import Address, Done, Exit, FromChild, Lapsed, Lease, Note, Ready, Start, Started, Stop, unpack_outcome
+from rota.executors.wire import Address, Done, Exit, FromChild, Kept, Lapsed, Lease, Note, Ready, Start, Started, Stop, unpack_outcome
 from rota.model.decide import Crashed, Failed, Outcome, Released
 from rota.model.handler import Handler
 from rota.model.values import Claimed, log_path
-from rota.ports.executor import Ended, Equipment, StopReason
+from rota.ports.executor import Ended, Equipment, Receipt, Report, StopReason
 
 logger = logging.getLogger(__name__)
 
@@ -248,7 +248,7 @@ class Keeper:
         self._addresses[job.job_type] = (handler, address)
         return address
 
-    def _send(self, process: Process, message: Start | Stop | Lease | Exit) -> None:
+    def _send(self, process: Process, message: Start | Stop | Lease | Kept | Exit) -> None:
         process.send(message)
         self._await_room(process)
 
@@ -289,11 +289,28 @@ class Keeper:
                 running = None if process.running is None else self.running.get(process.running)
                 if running is not None and running.reason is None:
                     running.reason = StopReason.LEASE
+            case Note(report=report, ticket=int(ticket)):
+                self._keep(process, report, ticket)
             case Note(report=report):
                 if report.number in self.running:
                     self._equipment.sink.report(report)
             case Done():
                 self._finish(process, message)
+
+    def _keep(self, process: Process, report: Report, ticket: int) -> None:
+        """Have a checkpoint written, and tell the process when it is."""
+
+        def answer(receipt: Receipt) -> None:
+            self.post(lambda: self._answer(process, Kept(ticket, receipt)))
+
+        if report.number in self.running:
+            self._equipment.sink.keep(report, answer)
+        else:
+            answer(Receipt.REFUSED)
+
+    def _answer(self, process: Process, kept: Kept) -> None:
+        if process in self._processes:
+            self._send(process, kept)
 
     def _finish(self, process: Process, done: Done) -> None:
         running = self.running.get(done.number)

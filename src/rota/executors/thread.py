@@ -19,7 +19,7 @@ from rota.executors.attempt import Attempt
 from rota.executors.copies import end_copy, forget_in_copies
 from rota.executors.invoke import enter_handlers, outcome_of, runner, unknown, wants_attempt
 from rota.executors.settle import settle
-from rota.executors.waiting import take_all, take_one
+from rota.executors.waiting import is_late, take_all, take_one
 from rota.model.decide import Interrupted, Outcome, Released, Stopped, TimedOut
 from rota.model.values import Claimed
 from rota.ports.executor import Ended, Equipment, StopReason
@@ -153,6 +153,9 @@ class ThreadExecutor:
     def close(self) -> None:
         """Let idle threads end; those still inside a handler end with it and are not heard."""
         self.forget()
+        for slot in tuple(self._slots):
+            if (current := slot.current) is not None and current.attempt is not None:
+                current.attempt.stop()  # nobody is left to answer one that waits for a checkpoint
         with self._rousing:
             while self._idle:
                 self._idle.pop().gate.release()
@@ -252,7 +255,7 @@ class ThreadExecutor:
             attempt = None if handler is None or not wants_attempt(handler) else Attempt(job, equipment)
             slot.current = _Current(job, started, attempt)
             enter(job.number, slot)
-            outcome = self._hold_back(job) if self._alert else None
+            outcome = self._hold_back(job) if self._alert or job.start_by else None
             if outcome is None:
                 outcome = unknown(job) if handler is None else run(handler, job, attempt, settings)
             finished = monotonic()
@@ -270,7 +273,7 @@ class ThreadExecutor:
         """Return the outcome of a job that must not be started after all."""
         if self._asked.pop(job.number, None) is not None:
             return Stopped()
-        return Released() if self._halted else None
+        return Released() if self._halted or is_late(job, self._clock) else None
 
     def _rest(self, slot: _Slot) -> bool:
         """Wait to be woken; False when the executor is closed."""

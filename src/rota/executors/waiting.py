@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections import deque
 
 from rota.model.values import Claimed
+from rota.ports.clock import Clock
+
+
+def is_late(job: Claimed, clock: Clock) -> bool:
+    """Say whether a job of a rate-limited type may not start any more: it is to be given back."""
+    return 0 < job.start_by < clock.monotonic()
 
 
 def take_all(waiting: deque[Claimed]) -> list[Claimed]:

@@ -21,7 +21,7 @@ from rota.model.decide import (
 )
 from rota.model.settings import MIB, Settings
 from rota.model.values import Claimed, Instant
-from rota.ports.executor import Report
+from rota.ports.executor import Receipt, Report
 
 
 class Program(msgspec.Struct):
@@ -44,6 +44,8 @@ class Init(msgspec.Struct, tag="init"):
     program: Program
     modules: list[str]
     """To import before the first job."""
+    store: str | None = None
+    """The address of the worker's store."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -75,6 +77,13 @@ class Lease(msgspec.Struct, tag="lease"):
     until: float | None
 
 
+class Kept(msgspec.Struct, tag="kept"):
+    """To a child: what became of the checkpoint that it sent under this ticket."""
+
+    ticket: int
+    receipt: Receipt
+
+
 class Exit(msgspec.Struct, tag="exit"):
     """To an idle child: end."""
 
@@ -94,9 +103,10 @@ class Lapsed(msgspec.Struct, tag="lapsed"):
 
 
 class Note(msgspec.Struct, tag="note"):
-    """From a child: something its handler reports."""
+    """From a child: something its handler reports. A checkpoint has a ticket, under which the child waits for its receipt."""
 
     report: Report
+    ticket: int | None = None
 
 
 class Done(msgspec.Struct, tag="done"):
@@ -111,7 +121,7 @@ class Done(msgspec.Struct, tag="done"):
     reached: bool
 
 
-ToChild: TypeAlias = Init | Start | Stop | Lease | Exit
+ToChild: TypeAlias = Init | Start | Stop | Lease | Kept | Exit
 FromChild: TypeAlias = Ready | Started | Lapsed | Note | Done
 Message = TypeVar("Message")
 

@@ -69,6 +69,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     catch_up_max: Annotated[int, Doc("due times that catch_up=all fires at most, where a schedule has no bound of its own", 1, 10_000)] = (
         100
     )
+    catch_up_rate: Annotated[
+        str, Doc("late firings of all schedules together become ready at most this often, such as 10/60s; empty: all at once")
+    ] = ""
     dependency_wait: Annotated[
         float, Doc("how long the last due time of a schedule waits for schedules it depends on; others wait until the next one", 1)
     ] = 86_400.0
@@ -203,6 +206,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
         if not all(0 <= delay_s <= 7 * 86_400.0 for delay_s in self.webhook_delays_s):
             raise InvalidOption(f"setting webhook_retries={self.webhook_retries!r} is out of range: give seconds, each at most a week")
+        self.catch_up_spacing_s  # noqa: B018 - refuses what is not a rate
+
+    @property
+    def catch_up_spacing_s(self) -> float | None:
+        """The time from one late firing to the next; None: they need not keep apart."""
+        if not self.catch_up_rate:
+            return None
+        from rota.model.templates import rate_of  # noqa: PLC0415 - templates are made from settings
+
+        rate = rate_of("setting catch_up_rate", self.catch_up_rate)
+        return rate.seconds / rate.count
 
     @property
     def webhook_delays_s(self) -> tuple[float, ...]:

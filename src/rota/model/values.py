@@ -135,6 +135,10 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     owner: str = "local"
     trace: str | None = None
     """What its trace goes on from, as JSON, where the worker traces."""
+    counted_at: Instant = 0
+    """Of a rate-limited type: the moment under which its start is counted, the latest at which it may happen; 0: it is not counted."""
+    start_by: float = 0.0
+    """The same by the monotonic clock of the worker's machine, a little earlier: later than that it is given back, not started."""
 
 
 class Job(msgspec.Struct, kw_only=True):

@@ -8,9 +8,9 @@ blocked, and those of `Sink`, which executors may call from any thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -42,6 +42,21 @@ class Report(msgspec.Struct):
     artifact: str | None = None
 
 
+class Receipt(StrEnum):
+    """What became of a checkpoint that a handler waits for."""
+
+    WRITTEN = "written"
+    """It is committed."""
+    REFUSED = "refused"
+    """Its run was ended by others, or its worker is gone."""
+    UNWRITABLE = "unwritable"
+    """The store can't hold this text."""
+
+
+Answer: TypeAlias = Callable[[Receipt], None]
+"""Called once at most, from any thread; it must not block."""
+
+
 class StopReason(StrEnum):
     """Why a running handler is asked to stop."""
 
@@ -59,7 +74,14 @@ class Sink(Protocol):
         """Take the end of an attempt. Each job given to an executor is reported here exactly once."""
 
     def report(self, report: Report) -> None:
-        """Take progress, a checkpoint or an artifact of a running handler."""
+        """Take progress or an artifact of a running handler."""
+
+    def keep(self, report: Report, answer: Answer) -> None:
+        """Take a checkpoint, and call `answer` after the commit that holds it.
+
+        While the store is away there is no answer: the executor stops waiting when the handler is told to stop. Where the engine's own
+        thread runs the handler, the checkpoint is written before this returns, and the store's error is raised if it can't be.
+        """
 
 
 class Equipment(msgspec.Struct, frozen=True):
@@ -74,6 +96,8 @@ class Equipment(msgspec.Struct, frozen=True):
     """Where runs' logs are kept, as an absolute path: `rota.model.values.log_path`, made on the first line. None: kept nowhere."""
     lock_fd: int | None
     """The worker's lock file: handler processes inherit it, so that the worker counts as alive while one of them is."""
+    store: str | None = None
+    """The address of the worker's store: a handler that holds a transaction of its own on it can't wait for the worker to write."""
 
 
 class Executor(Protocol):

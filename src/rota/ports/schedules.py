@@ -30,6 +30,8 @@ class DueSchedule(msgspec.Struct, kw_only=True, gc=False):
     calendar: Calendar | None = None
     room: int | None = None
     """How many more jobs its organization may queue, as of the beginning of the transaction; None: any number."""
+    spread_until: Instant = 0
+    """The latest moment that a late firing, of any schedule, was put off to so far."""
 
 
 class Awaited(msgspec.Struct, frozen=True):
@@ -53,6 +55,10 @@ class DueJob(msgspec.Struct, kw_only=True, gc=False):
     awaits: tuple[Awaited, ...] = ()
     give_up_at: Instant | None = None
     """If it still waits for another schedule then, it ends SKIPPED and its due time's fate is SKIPPED_DEPENDENCY."""
+    spread_to: Instant | None = None
+    """Of a late firing that keeps apart from others: its place among them. The next one's is after that."""
+    reason: str | None = None
+    """What the ledger says of it."""
 
 
 class Firing(msgspec.Struct, kw_only=True, gc=False):

@@ -10,7 +10,7 @@ from rota.model.decide import Transition
 from rota.model.states import Status
 from rota.model.templates import Rate
 from rota.model.values import Claimed, Instant
-from rota.ports.executor import Report
+from rota.ports.executor import Receipt, Report
 
 
 class Ending(msgspec.Struct):
@@ -23,6 +23,8 @@ class Ending(msgspec.Struct):
     """Written instead if, inside the transaction, a cancel request is found on the job."""
     successor_id: str
     log_path: str | None = None
+    unstarted: tuple[str, Instant] | None = None
+    """A start that was counted and did not happen: its job type, and the moment it was counted under."""
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -58,6 +60,8 @@ class Counting(msgspec.Struct, frozen=True, kw_only=True):
     """How many may run, by the word under which a row beyond that is parked: `template-limit:mail`."""
     rates: dict[str, Rate] = msgspec.field(default_factory=dict)
     """How many may start inside a window, by job type."""
+    within: Instant = 0
+    """How long after `Turn.now` what is claimed may start at the latest: a start is counted under that moment."""
     closed: frozenset[str] = frozenset()
     """Words under which rows stay parked whatever is counted: of organizations that are paused or suspended."""
     sweep: bool = False
@@ -107,6 +111,8 @@ class Turn(msgspec.Struct, kw_only=True):
     """The version of the definitions that `types` and `choose` rest on: nothing is claimed if it has advanced."""
     counting: Counting | None = None
     """None: nothing is limited, and nothing is counted."""
+    start_by: float = 0.0
+    """Until when, by the worker's monotonic clock, what is claimed of rate-limited types may start."""
 
 
 class Turned(msgspec.Struct, kw_only=True):
@@ -119,6 +125,8 @@ class Turned(msgspec.Struct, kw_only=True):
     """Endings the store could not write, with the reason; their runs ended FAILED, 'result could not be stored'."""
     as_written: dict[int, Status] = msgspec.field(default_factory=dict)
     """How endings were written that did not end as decided: cancelled in the meantime, or not storable. Also those of a repeated turn."""
+    unkept: dict[int, Receipt] = msgspec.field(default_factory=dict)
+    """Checkpoints that were not written, by the number of their job."""
     chains_ended: bool = False
     told: bool = False
     """Messages about ends were written."""

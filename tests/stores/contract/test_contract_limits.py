@@ -38,9 +38,9 @@ class Office:
     def set(self, **world):
         self.world = msgspec.structs.replace(self.world, **world)
 
-    def turn(self, most=100, *, types=TYPES, sweep=False, **fields):
+    def turn(self, most=100, *, types=TYPES, sweep=False, within=0, **fields):
         slots = Slots(free=most, holding=0, ahead_s=0.0, places=frozenset(), means={})
-        counting = msgspec.structs.replace(counting_of(self.world), sweep=sweep)
+        counting = msgspec.structs.replace(counting_of(self.world), sweep=sweep, within=within)
         choose = Dispatcher(self.world, slots, most=most).choose
         turned = self.desk.turn(most, types=types, choose=choose, counting=counting, **fields)
         self.running |= {job.job_id: job for job in turned.claimed}
@@ -438,6 +438,32 @@ def test_a_claim_that_is_undone_leaves_no_start_behind(desk):
     with pytest.raises(Exception, match=r"fromhex|uuid"):
         desk.store.turn(msgspec.structs.replace(desk.request(1, counting=counting_of(office.world)), run_ids=["not an id"] * 2))
     assert usage(desk, rates={"t": RATE}).starts == {"t": Starts(1)}
+
+
+def test_a_counted_start_that_did_not_happen_is_taken_back_once(desk):
+    office = Office(desk, rates={"t": RATE})
+    desk.several(3)
+    jobs = office.turn(2).claimed
+    endings = [msgspec.structs.replace(desk.ending(job, Released()), unstarted=("t", job.counted_at)) for job in jobs[:1]]
+    for _ in range(2):
+        # The answer to the first may have been lost.
+        desk.turn(endings=endings)
+        assert usage(desk, rates={"t": RATE}).starts == {"t": Starts(1)}
+    desk.turn(endings=[msgspec.structs.replace(desk.ending(jobs[1], Released()), unstarted=("t", jobs[1].counted_at))])
+    assert usage(desk, rates={"t": RATE}).starts == {"t": Starts(0)}
+
+
+@pytest.mark.parametrize("window", [0.01, 60.0])
+def test_a_start_is_counted_at_the_latest_moment_at_which_it_may_happen(desk, window):
+    rate = Rate(1, window)
+    office = Office(desk, rates={"t": rate})
+    desk.several(2)
+    claimed = office.turn(within=2 * SECOND).claimed
+    assert [job.counted_at for job in claimed] == [desk.now + 2 * SECOND]
+    desk.advance(2 + window / 2)
+    assert office.take() == []
+    desk.advance(window / 2)
+    assert len(office.take()) == 1
 
 
 def test_a_clock_that_was_wrong_does_not_stop_a_rate_for_years(desk):

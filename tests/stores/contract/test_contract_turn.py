@@ -21,7 +21,7 @@ from rota.model.decide import (
 )
 from rota.model.states import Status
 from rota.model.values import SECOND, instant
-from rota.ports.executor import Report
+from rota.ports.executor import Receipt, Report
 from rota.ports.turns import Choice, Ending
 from tests.stores.desk import ANNA, Desk, inside
 from tests.stores.makers import torn_runs
@@ -362,6 +362,15 @@ def test_a_newer_checkpoint_takes_the_place_of_the_older(desk):
         desk.turn(reports=[Report(job.number, checkpoint=str(page))])
         desk.end(job, Interrupted())
     assert desk.claim_one().checkpoint == "2"
+
+
+def test_a_checkpoint_of_a_run_that_is_over_is_refused_and_another_beside_it_is_kept(desk):
+    desk.several(2)
+    lost, kept = desk.claim(2)
+    desk.end(lost, Crashed())
+    turned = desk.turn(reports=[Report(lost.number, checkpoint="1"), Report(kept.number, checkpoint="2")])
+    assert turned.unkept == {lost.number: Receipt.REFUSED}
+    assert [desk.store.run(job.job_id).checkpoint for job in (lost, kept)] == [None, 2]
 
 
 def test_a_queue_ttl_is_kept_by_a_released_job_and_over_for_one_that_started(desk):

@@ -21,6 +21,7 @@ from psycopg import errors, pq
 from rota.errors import StoreError, TransactionMisuse
 from rota.model.settings import Settings
 from rota.model.values import Instant
+from rota.ports.transactions import inside
 from rota.stores.postgres import migrate
 from rota.stores.postgres.address import CLAIMS, DOOR, GUESTS, WHEEL, Address, address
 from rota.stores.postgres.borrowed import Borrowed
@@ -108,7 +109,7 @@ class Base(relational.Base):
         """Open the caller's own transaction."""
         if self.transacting():
             raise TransactionMisuse("a transaction is open in this thread already: use it, or close it first")
-        with self._pool.take() as db, translated(self.address):
+        with self._pool.take() as db, translated(self.address), inside(self.url):
             db.execute("BEGIN")
             handle = Transaction(self, Lent(db.raw))
             self._own.open = True

@@ -101,6 +101,7 @@ def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turne
         return
     found.write(db, now)
     turned.as_written |= dict.fromkeys(found.cancelled, Status.CANCELLED)
+    limits.forget_unstarted(db, endings, list(found.late))
     after_runs(db, found.numbers)
     turned.told |= tell and found.tell(db, now)
     if found.chain_ends:
@@ -125,6 +126,7 @@ def finish_lightly(db: Db, endings: Sequence[Ending], now: Instant, turned: Turn
     try:
         found.write(db, now)
         turned.as_written |= dict.fromkeys(found.cancelled, Status.CANCELLED)
+        limits.forget_unstarted(db, endings, ())
         turned.told |= found.tell(db, now)
     except db.unwritable:
         raise NotLight from None

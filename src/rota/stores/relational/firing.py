@@ -92,7 +92,9 @@ def _fire_all(db: Db, found: list[schedules.Due], decide: Decide, now: Instant, 
             firing.drop, firing.state = False, ScheduleState.DISABLED
     firings = [firing for _, firing in decided]
     _advance(db, [each.rowid for each in found], firings, now)
-    _make_jobs(db, [job for firing in firings for job in firing.jobs], now)
+    jobs = [job for firing in firings for job in firing.jobs]
+    _make_jobs(db, jobs, now)
+    _note_spread(db, jobs)
     ledger.record(db, decided, now)
     # Who only fired needs no telling.
     return [Settled(schedule=schedule, rows=tuple(firing.rows)) for schedule, firing in decided if len(firing.rows) > len(firing.jobs)]
@@ -137,6 +139,15 @@ def _make_jobs(db: Db, jobs: list[DueJob], now: Instant) -> None:
             number = None
     # Nobody else adds jobs meanwhile: firing holds the whole store.
     db.change("insert_fired", first=made[0], last=made[-1], now=now)
+
+
+def _note_spread(db: Db, jobs: list[DueJob]) -> None:
+    """Note how far late firings were put off, and say so in their rows of the ledger."""
+    spread = [(job.row.schedule_id, job.row.due_at, job.reason) for job in jobs if job.spread_to is not None]
+    if spread:
+        db.change("forget_spread")
+        db.change("note_spread", at=max(job.spread_to for job in jobs if job.spread_to is not None))
+        db.change("note_reasons", rows=_encode(spread).decode())
 
 
 def _shape(job: DueJob) -> tuple[Any, ...]:
@@ -210,4 +221,5 @@ def _pull_back(db: Db, now: Instant, ahead: Instant, limit: int) -> bool:
     db.change("wait_as_long_edges", now=now, ahead=ahead)
     db.change("wait_as_long", now=now, ahead=ahead)
     db.change("set_clock", now=now)
+    db.change("forget_spread")
     return False

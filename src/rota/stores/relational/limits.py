@@ -15,13 +15,15 @@ from functools import cached_property
 import msgspec
 
 from rota.model.templates import Rate
-from rota.model.values import Claimed, Held, Instant
-from rota.ports.turns import Counting, Starts, Usage
+from rota.model.values import SECOND, Claimed, Held, Instant
+from rota.ports.turns import Counting, Ending, Starts, Usage
 from rota.stores.relational.db import Db
 from rota.stores.relational.queue import numbers_json
 
 OFFER_MAX = 500
 """How many rows of a lane are offered again at once where no count bounds them; the rest follows turn by turn."""
+AHEAD_MAX = 10 * SECOND
+"""How far ahead of the clock a start may be counted: a moment beyond that, and beyond the next window, is of a clock that was wrong."""
 STEPS_MAX = 1000
 """Moments kept of one window: a rate of more than so many is counted in steps of the window, each start a little late."""
 
@@ -69,15 +71,28 @@ def offer_again(db: Db, held: str) -> None:
         _offer(db, held, job_type, OFFER_MAX)
 
 
-def log_starts(db: Db, jobs: Sequence[Claimed], rates: dict[str, Rate], now: Instant) -> None:
-    """Note the starts of rate-limited types, and forget those that have left their window."""
-    counts = Counter(job.job_type for job in jobs if job.job_type in rates)
+def log_starts(db: Db, jobs: Sequence[Claimed], counting: Counting, now: Instant) -> None:
+    """Count starts of rate-limited types, each at the latest moment at which it may happen; forget those that have left their window."""
+    rates, counts = counting.rates, Counter[tuple[str, Instant]]()
+    for job in jobs:
+        if job.job_type in rates:
+            job.counted_at = _step(now + counting.within, rates[job.job_type])
+            counts[job.job_type, job.counted_at] += 1
     if not counts:
         return
-    rows = [(name, _step(now, rates[name]), count) for name, count in counts.items()]
-    db.change("log_starts", starts=_encode(rows).decode())
-    for name in counts:
-        db.change("forget_starts", job_type=name, now=now, span=rates[name].window)
+    db.change("log_starts", starts=_encode([(*key, count) for key, count in counts.items()]).decode())
+    for name, _ in counts:
+        db.change("forget_starts", job_type=name, now=now, span=rates[name].window, ahead=AHEAD_MAX)
+
+
+def forget_unstarted(db: Db, endings: Sequence[Ending], late: Sequence[int]) -> None:
+    """Take back the counts of starts that did not happen; not those of endings that came late, which were counted for others."""
+    counts = Counter(ending.unstarted for ending in endings if ending.unstarted is not None and ending.number not in late)
+    if counts:
+        # In one order, so that two who do so beside each other don't wait for each other.
+        for (name, at), count in sorted(counts.items()):
+            db.change("forget_unstarted", job_type=name, at=at, count=count)
+            db.change("uncount_starts", job_type=name, at=at, count=count)
 
 
 class Rooms:
@@ -101,7 +116,7 @@ class Rooms:
 
     def took(self, jobs: Sequence[Claimed]) -> None:
         """Count what was claimed."""
-        log_starts(self._db, jobs, self._counting.rates, self._now)
+        log_starts(self._db, jobs, self._counting, self._now)
         self._taken += jobs
         for job in jobs if self._starts_left else ():
             if job.job_type in self._starts_left:
@@ -183,7 +198,7 @@ def _started(db: Db, rates: dict[str, Rate], now: Instant) -> dict[str, Starts]:
     if not rates:
         return {}
     rows = [(name, rate.count, rate.window) for name, rate in rates.items()]
-    found = _starts.decode(db.value("starts_inside", rates=_encode(rows).decode(), now=now))
+    found = _starts.decode(db.value("starts_inside", rates=_encode(rows).decode(), now=now, ahead=AHEAD_MAX))
     return {name: Starts(count, next_at) for name, count, next_at in found}
 
 

@@ -76,6 +76,7 @@ def surroundings(db: Db, found: list[Due], rooms: dict[str, int | None]) -> list
     used = {(each.schedule.organization, each.schedule.calendar) for each in found}
     days = {(organization, name): None if name is None else calendar(db, organization, name) for organization, name in used}
     rooms |= {organization: _room(db, organization) for organization in {organization for organization, _ in used} - rooms.keys()}
+    spread_until = db.value("spread_until")
     return [
         DueSchedule(
             schedule=each.schedule,
@@ -83,6 +84,7 @@ def surroundings(db: Db, found: list[Due], rooms: dict[str, int | None]) -> list
             already=_already(db, each.schedule) if each.ahead_at is not None else (),
             calendar=days[each.schedule.organization, each.schedule.calendar],
             room=rooms[each.schedule.organization],
+            spread_until=spread_until,
         )
         for each in found
     ]

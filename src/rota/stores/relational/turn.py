@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
 from rota.model.values import Claimed, Held, Instant
-from rota.ports.executor import Report
+from rota.ports.executor import Receipt, Report
 from rota.ports.turns import Choice, Reservation, Turn, Turned, Usage
 from rota.stores.relational import limits, stats
 from rota.stores.relational.db import Db
@@ -30,7 +29,7 @@ def turn(db: Db, request: Turn) -> Turned:
     """Make one turn. Everything in it is one transaction."""
     turned = Turned()
     if request.reports:
-        keep(db, request.reports)
+        keep(db, request.reports, turned)
     finished = finish_plain(db, request, turned) if request.done else None
     if finished is not None:
         finished.count(db)
@@ -59,7 +58,7 @@ def lightly(db: Db, request: Turn) -> Turned:
     if not look.is_calm(request.now):
         raise NotLight
     if request.reports:
-        keep(db, request.reports)
+        keep(db, request.reports, turned)
     ended = _end_lightly(db, request, turned) if request.endings else []
     finished = finish_plain(db, request, turned) if request.done else None
     if look.hooked and finished is not None:
@@ -143,21 +142,32 @@ def _earliest(one: Instant | None, other: Instant | None) -> Instant | None:
 # ---- keep ------------------------------------------------------------------------------------------------------------
 
 
-def keep(db: Db, reports: Sequence[Report]) -> None:
+def keep(db: Db, reports: Sequence[Report], turned: Turned) -> None:
     """Write what running handlers reported. A run that has ended meanwhile keeps what it has."""
     for report in reports:
-        # What can't be written is dropped: it was news on the way, and the wheel must not stand still for it.
-        with suppress(*db.unwritable), db.savepoint():
-            _keep(db, report)
+        receipt = _keep_one(db, report)
+        if report.checkpoint is not None and receipt is not Receipt.WRITTEN:
+            turned.unkept[report.number] = receipt
 
 
-def _keep(db: Db, report: Report) -> None:
+def _keep_one(db: Db, report: Report) -> Receipt:
+    try:
+        with db.savepoint():
+            return _keep(db, report)
+    except db.unwritable:
+        # It is dropped: the wheel must not stand still for it.
+        return Receipt.UNWRITABLE
+
+
+def _keep(db: Db, report: Report) -> Receipt:
+    """Write one report; say whether its checkpoint met a run that is still open."""
     if report.progress is not None or report.message is not None:
         db.change("keep_progress", number=report.number, progress=report.progress or 0, message=report.message)
-    if report.checkpoint is not None:
-        db.change("keep_checkpoint", number=report.number, checkpoint=report.checkpoint)
     if report.artifact is not None:
         db.change("keep_artifact", number=report.number, artifact=report.artifact)
+    if report.checkpoint is None or db.change("keep_checkpoint", number=report.number, checkpoint=report.checkpoint):
+        return Receipt.WRITTEN
+    return Receipt.REFUSED
 
 
 # ---- claim -----------------------------------------------------------------------------------------------------------

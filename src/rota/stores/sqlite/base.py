@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from rota.errors import StoreError, TransactionMisuse
 from rota.model.settings import Settings
 from rota.model.values import Instant
+from rota.ports.transactions import inside
 from rota.stores.relational import base as relational
 from rota.stores.relational import copying
 from rota.stores.sqlite import forking, migrate
@@ -112,7 +113,7 @@ class Base(relational.Base):
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Open the caller's own transaction."""
-        with translated(self.path), self._writer.transaction() as db:
+        with translated(self.path), self._writer.transaction() as db, inside(self.url):
             handle = Transaction(self, db)
             try:
                 yield handle

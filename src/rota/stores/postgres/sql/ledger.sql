@@ -14,6 +14,20 @@ SELECT (e.value ->> 0)::uuid, (e.value ->> 1)::bigint, (e.value ->> 2)::bigint, 
 INSERT INTO occurrences (schedule_id, due_at, last_due_at, count, fate, job_id, recorded_at)
 SELECT schedule_id, due_at, due_at, 1, 'FIRED', job_id, :now FROM job_facts WHERE number BETWEEN :first AND :last;
 
+-- name: note_reasons
+-- :rows is a JSON array of [schedule, due time, reason], of rows that say FIRED.
+UPDATE occurrences SET reason = e.value ->> 2 FROM json_array_elements(:rows::json) AS e (value)
+ WHERE schedule_id = (e.value ->> 0)::uuid AND due_at = (e.value ->> 1)::bigint AND fate = 'FIRED';
+
+-- name: spread_until
+SELECT coalesce(max(at), 0) FROM rate_log WHERE key = 'catch-up';
+
+-- name: note_spread
+INSERT INTO rate_log (key, at, count) VALUES ('catch-up', :at, 1);
+
+-- name: forget_spread
+DELETE FROM rate_log WHERE key = 'catch-up';
+
 -- name: newest_occurrence
 -- Up to the cursor: what fired beyond it did so when the clock was ahead. What was recorded before the last edit stays as it is.
 SELECT due_at, fate, reason, last_due_at FROM (

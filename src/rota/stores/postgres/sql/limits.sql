@@ -10,11 +10,11 @@ SELECT coalesce(json_agg(json_build_array(organization_id, job_type, times)), '[
 -- the limit: when it leaves the window there is room. A moment beyond the next window is of a clock that was wrong.
 SELECT coalesce(json_agg(json_build_array(job_type, times, CASE WHEN times >= most THEN (
            SELECT max(at) FROM (SELECT at, sum(count) OVER (ORDER BY at DESC) AS since FROM rate_log
-                                 WHERE key = 'start:' || job_type AND at > :now - span AND at <= :now + span) AS recent
+                                 WHERE key = 'start:' || job_type AND at > :now - span AND at <= :now + span + :ahead) AS recent
             WHERE since >= most) + span END)), '[]')::text
   FROM (SELECT value ->> 0 AS job_type, (value ->> 1)::bigint AS most, (value ->> 2)::bigint AS span,
                (SELECT coalesce(sum(count), 0)::bigint FROM rate_log
-                 WHERE key = 'start:' || (value ->> 0) AND at > :now - (value ->> 2)::bigint AND at <= :now + (value ->> 2)::bigint) AS times
+                 WHERE key = 'start:' || (value ->> 0) AND at > :now - (value ->> 2)::bigint AND at <= :now + (value ->> 2)::bigint + :ahead) AS times
           FROM json_array_elements(:rates::json) AS e (value)) AS rates;
 
 -- name: log_starts
@@ -24,7 +24,13 @@ SELECT 'start:' || (value ->> 0), (value ->> 1)::bigint, (value ->> 2)::bigint F
     ON CONFLICT (key, at) DO UPDATE SET count = r.count + excluded.count;
 
 -- name: forget_starts
-DELETE FROM rate_log WHERE key = 'start:' || :job_type AND (at <= :now - :span OR at > :now + :span);
+DELETE FROM rate_log WHERE key = 'start:' || :job_type AND (at <= :now - :span OR at > :now + :span + :ahead);
+
+-- name: forget_unstarted
+DELETE FROM rate_log WHERE key = 'start:' || :job_type AND at = :at AND count <= :count;
+
+-- name: uncount_starts
+UPDATE rate_log SET count = count - :count WHERE key = 'start:' || :job_type AND at = :at;
 
 -- name: rates_waiting
 -- Which of these types have rows parked by their rate limit.

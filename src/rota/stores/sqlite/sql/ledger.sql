@@ -11,6 +11,20 @@ SELECT unhex(e.value ->> 0), e.value ->> 1, e.value ->> 2, e.value ->> 3, e.valu
 INSERT INTO occurrences (schedule_id, due_at, last_due_at, count, fate, job_id, recorded_at)
 SELECT schedule_id, due_at, due_at, 1, 'FIRED', job_id, :now FROM jobs WHERE number BETWEEN :first AND :last;
 
+-- name: note_reasons
+-- :rows is a JSON array of [schedule, due time, reason], of rows that say FIRED.
+UPDATE occurrences SET reason = e.value ->> 2 FROM json_each(:rows) AS e
+ WHERE schedule_id = unhex(e.value ->> 0) AND due_at = e.value ->> 1 AND fate = 'FIRED';
+
+-- name: spread_until
+SELECT coalesce(max(at), 0) FROM rate_log WHERE key = 'catch-up';
+
+-- name: note_spread
+INSERT INTO rate_log (key, at, count) VALUES ('catch-up', :at, 1);
+
+-- name: forget_spread
+DELETE FROM rate_log WHERE key = 'catch-up';
+
 -- name: newest_occurrence
 -- Up to the cursor: what fired beyond it did so when the clock was ahead. What was recorded before the last edit stays as it is.
 SELECT due_at, fate, reason, last_due_at FROM (

@@ -11,11 +11,11 @@ SELECT json_group_array(json_array(organization_id, job_type, times)) FROM (
 -- the limit: when it leaves the window there is room. A moment beyond the next window is of a clock that was wrong.
 SELECT json_group_array(json_array(job_type, times, CASE WHEN times >= most THEN (
            SELECT max(at) FROM (SELECT at, sum(count) OVER (ORDER BY at DESC) AS since FROM rate_log
-                                 WHERE key = 'start:' || job_type AND at > :now - span AND at <= :now + span)
+                                 WHERE key = 'start:' || job_type AND at > :now - span AND at <= :now + span + :ahead)
             WHERE since >= most) + span END))
   FROM (SELECT value ->> 0 AS job_type, value ->> 1 AS most, value ->> 2 AS span,
                (SELECT coalesce(sum(count), 0) FROM rate_log
-                 WHERE key = 'start:' || (value ->> 0) AND at > :now - (value ->> 2) AND at <= :now + (value ->> 2)) AS times
+                 WHERE key = 'start:' || (value ->> 0) AND at > :now - (value ->> 2) AND at <= :now + (value ->> 2) + :ahead) AS times
           FROM json_each(:rates));
 
 -- name: log_starts
@@ -24,7 +24,13 @@ INSERT INTO rate_log (key, at, count) SELECT 'start:' || (value ->> 0), value ->
     ON CONFLICT (key, at) DO UPDATE SET count = count + excluded.count;
 
 -- name: forget_starts
-DELETE FROM rate_log WHERE key = 'start:' || :job_type AND (at <= :now - :span OR at > :now + :span);
+DELETE FROM rate_log WHERE key = 'start:' || :job_type AND (at <= :now - :span OR at > :now + :span + :ahead);
+
+-- name: forget_unstarted
+DELETE FROM rate_log WHERE key = 'start:' || :job_type AND at = :at AND count <= :count;
+
+-- name: uncount_starts
+UPDATE rate_log SET count = count - :count WHERE key = 'start:' || :job_type AND at = :at;
 
 -- name: rates_waiting
 -- Which of these types have rows parked by their rate limit.
