@@ -11,17 +11,19 @@ from random import Random
 import msgspec
 
 from rota.model.decide import Completed, Failed, Interrupted, Outcome, Stopped, TimedOut
+from rota.model.figures import PER_OCTAVE
 from rota.model.values import SECOND, Claimed, Instant, TypeStats
 from rota.ports.executor import Ended, Equipment
 from rota.simulation.clock import SimulatedClock
 
 NORMAL_95 = 1.6448536269514722
 """So many deviations above the middle of a normal distribution lie all but a twentieth."""
-UNKNOWN = TypeStats(job_type="", completed=0, failed=0, failure_rate=0.0, average_s=1.0, p95_s=1.0)
-"""How a type is taken to fare of which nothing is known: a second, whatever it does."""
-LEAST: Instant = 1000
-GRAIN: Instant = SECOND
-"""Durations are whole seconds, less a thousandth: so jobs that begin together often end together, and just before others are due."""
+UNKNOWN = TypeStats(job_type="", completed=0, failed=0, failure_rate=0.0, average_s=0.999, p95_s=0.999)
+"""How a type is taken to fare of which nothing is known: just under a second, so that it is over when one of every second is due again."""
+MILLISECOND: Instant = 1000
+"""Durations are whole milliseconds, one at least."""
+KNOWN_TO = 2 ** (1 / PER_OCTAVE)
+"""How exactly the slowest twentieth is known: it is read from buckets of this width. What spreads less is taken not to spread at all."""
 
 
 class Manner(msgspec.Struct):
@@ -35,25 +37,27 @@ class Manner(msgspec.Struct):
     @classmethod
     def of(cls, known: TypeStats, chance: Random, *, failures: bool) -> Manner:
         """Fit a type's figures."""
-        average = max(known.average_s or UNKNOWN.average_s or 0.0, LEAST / SECOND)
-        ratio = math.log(max(1.0, (known.p95_s or average) / average))
+        average = usual(known) / SECOND
+        spreads = (known.p95_s or average) / average
+        ratio = math.log(spreads) if spreads > KNOWN_TO else 0.0
         # The logarithm of the average is middle + spread²/2, that of the slowest twentieth middle + NORMAL_95 × spread.
         spread = NORMAL_95 - math.sqrt(max(0.0, NORMAL_95**2 - 2 * ratio))
         return cls(chance, math.log(average) - spread**2 / 2, spread, known.failure_rate if failures else 0.0)
 
     def draw(self) -> tuple[Instant, Outcome]:
         """Return how long the next one runs, and how it ends."""
-        lasts = _in_grains(math.exp(self.chance.gauss(self.middle, self.spread)))
+        lasts = _in_milliseconds(math.exp(self.chance.gauss(self.middle, self.spread)))
         fails = self.chance.random() < self.failure_rate
         return lasts, Failed("failed, as jobs of this type do now and then") if fails else Completed()
 
 
-def _in_grains(seconds: float) -> Instant:
-    """Return a duration in grains of a second, or of less where it is short."""
-    grain, lasts = GRAIN, seconds * SECOND
-    while grain > 2 * LEAST and grain > lasts:
-        grain //= 2
-    return max(LEAST, round(lasts / grain) * grain - LEAST)
+def usual(known: TypeStats) -> Instant:
+    """Return how long a job of a type takes on average."""
+    return _in_milliseconds(known.average_s or UNKNOWN.average_s or 0.0)
+
+
+def _in_milliseconds(seconds: float) -> Instant:
+    return max(MILLISECOND, round(seconds * SECOND / MILLISECOND) * MILLISECOND)
 
 
 class Manners:
