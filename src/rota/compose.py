@@ -52,13 +52,13 @@ def open_store(url: str, settings: Settings, clock: Clock, *, moved: bool = Fals
     """Open the store that a URL or path names, and bring its schema up to date. One that was moved is refused unless asked for."""
     if is_postgres(url):
         return _open_postgres(url, settings, clock, moved=moved)
-    return _open_sqlite(_sqlite_path(url), settings, clock, moved=moved)
+    return _open_sqlite(sqlite_path(url), settings, clock, moved=moved)
 
 
 def open_place(url: str, settings: Settings) -> Place:
     """Take the store that a URL or path names as a whole, to be copied or to be a copy."""
     if is_postgres(url):
-        _import_postgres()
+        import_postgres()
         from rota.stores.postgres import places  # noqa: PLC0415 - a store is imported when it is used
         from rota.stores.postgres.address import address  # noqa: PLC0415
         from rota.stores.postgres.copying import PostgresDepot  # noqa: PLC0415
@@ -68,7 +68,7 @@ def open_place(url: str, settings: Settings) -> Place:
         return Place(PostgresDepot(url, settings), FileLocks(places.workers_folder(where)), log_dir)
     from rota.stores.sqlite.copying import SqliteDepot  # noqa: PLC0415 - a store is imported when it is used
 
-    depot = SqliteDepot(_sqlite_path(url), settings)
+    depot = SqliteDepot(sqlite_path(url), settings)
     return Place(depot, FileLocks(Path(f"{depot.url}.workers")), settings.log_dir or f"{depot.url}.logs")
 
 
@@ -88,7 +88,7 @@ def _open_sqlite(path: Path, settings: Settings, clock: Clock, *, moved: bool) -
 
 
 def _open_postgres(url: str, settings: Settings, clock: Clock, *, moved: bool) -> Opened:
-    _import_postgres()
+    import_postgres()
     from rota.stores.postgres import PostgresStore, places  # noqa: PLC0415 - a store is imported when it is used
     from rota.stores.postgres.hints import Listener  # noqa: PLC0415
 
@@ -99,7 +99,8 @@ def _open_postgres(url: str, settings: Settings, clock: Clock, *, moved: bool) -
     return Opened(store, locks, log_dir, hints, store.time)
 
 
-def _import_postgres() -> None:
+def import_postgres() -> None:
+    """Import what PostgreSQL stores need, or say what to install."""
     try:
         import rota.stores.postgres  # noqa: F401, PLC0415 - a store is imported when it is used
     except ImportError as error:
@@ -110,7 +111,7 @@ def grants_for(url: str, settings: Settings, role: str, *, kind: str) -> list[st
     """Return the statements that let a role of the database use its store."""
     if not is_postgres(url):
         raise InvalidOption("a SQLite store has no roles: who may write its file may do everything. Grants are for postgresql://…")
-    _import_postgres()
+    import_postgres()
     from rota.stores.postgres import grants  # noqa: PLC0415 - a store is imported when it is used
 
     return grants.statements(kind, role, settings.schema)
@@ -196,7 +197,8 @@ def import_named(registry: Registry, store: Store, settings: Settings, clock: Cl
     registry.serve(find, check_handler, store, clock.now())
 
 
-def _sqlite_path(url: str) -> Path:
+def sqlite_path(url: str) -> Path:
+    """Return the file that a URL or path names; refuse the URL of another kind of store."""
     if url.startswith("sqlite:///"):
         return Path(url.removeprefix("sqlite:///"))
     scheme, found, _ = url.partition("://")

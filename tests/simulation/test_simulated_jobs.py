@@ -59,7 +59,13 @@ def test_durations_have_the_average_and_the_slowest_twentieth_that_are_known(ave
     assert drawn[19_000] == pytest.approx(p95, rel=0.25)
 
 
-def test_a_type_that_nothing_is_known_of_takes_a_second():
+@pytest.mark.parametrize("seconds", [0.004, 1.2, 3.3, 61.875])
+def test_durations_are_kept_to_the_millisecond(seconds):
+    manner = Manner.of(figures(seconds, seconds * 1.05), Random(5), failures=False)
+    assert {manner.draw()[0] for _ in range(100)} == {round(seconds * SECOND)}
+
+
+def test_a_type_that_nothing_is_known_of_takes_just_under_a_second():
     lasts, outcome = Manners([], 1, failures=True).of("new").draw()
     assert (lasts, outcome) == (999_000, Completed())
 

@@ -76,6 +76,18 @@ def test_a_job_that_lasts_longer_than_its_interval_shows_as_overlap(shop):
     assert of(day, "tight").not_run == {"SKIPPED_OVERLAP": 144}
 
 
+@pytest.mark.parametrize(("seconds", "every", "due", "fired"), [(1.2, "1s", 8, 4), (3.3, "2s", 30, 15)])
+def test_work_that_is_a_little_longer_than_its_interval_skips_every_other_due_time(shop, seconds, every, due, fired):
+    lasting(shop, "sync", seconds=seconds)
+    shop.set_template("sync", max_running=1)
+    for other in ("daily", "often", "after", "quiet"):
+        shop.disable_schedule(other)
+    shop.create_schedule("tight", "sync", every=every)
+    shown = told(shop, due * int(every[0]) / 86_400, start=shop.now)
+    assert (of(shown, "tight").due, of(shown, "tight").fired) == (due, fired)
+    assert of(shown, "tight").not_run == {"SKIPPED_OVERLAP": due - fired}
+
+
 def test_failures_are_simulated_only_if_they_are_asked_for(shop):
     lasting(shop, "report", seconds=5, failing=9)
     assert told(shop).totals.failed == 0

@@ -9,11 +9,12 @@ from typing import TypeVar
 
 import apsw
 
-from rota.errors import InvalidOption, StoreUnusable
+from rota.compose import import_postgres, is_postgres, sqlite_path
+from rota.errors import StoreUnusable
 from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.values import Instant
-from rota.ports.store import Held
+from rota.ports.store import Held, Store
 from rota.ports.turns import Ending
 from rota.stores.relational.base import Hold
 from rota.stores.sqlite import SqliteStore, migrate
@@ -47,12 +48,28 @@ class _ReadOnlyFile(apsw.VFSFile):
 _read_only: _ReadOnly | None = None
 
 
-def open_for_reading(url: str, settings: Settings) -> Theirs | None:
+def open_for_reading(url: str, settings: Settings) -> Store | None:
     """Open the store that a URL or path names so that nothing can change it; None if it is not there yet."""
-    text = url.removeprefix("sqlite:///")
-    if "://" in text:
-        raise InvalidOption(f"{text.partition('://')[0]}:// is not a store that can be simulated: give a path or sqlite:///path")
-    path = Path(text)
+    return _open_postgres(url, settings) if is_postgres(url) else _open_sqlite(sqlite_path(url), settings)
+
+
+def _open_postgres(url: str, settings: Settings) -> Store | None:
+    import_postgres()
+    from rota.simulation.postgres import ReadOnlyPostgres  # noqa: PLC0415 - a store is imported when it is used
+
+    store = ReadOnlyPostgres(url, settings)
+    try:
+        there = store.exists()
+    except BaseException:
+        store.close()
+        raise
+    if there:
+        return store
+    store.close()
+    return None
+
+
+def _open_sqlite(path: Path, settings: Settings) -> Store | None:
     if not path.exists():
         return None
     global _read_only  # noqa: PLW0603 - SQLite keeps file systems by name for the whole process
@@ -108,6 +125,12 @@ class ThrowAway(SqliteStore):
         if changed and self.on_recovered is not None:
             self.on_recovered(len(changed))
         return changed
+
+    def waits(self, until: Instant) -> bool:
+        """Say whether a job that was due by then has not started."""
+        with self._reading() as db:
+            found = db.raw.execute("SELECT 1 FROM jobs WHERE due_at <= ? AND started_at IS NULL AND finished_at IS NULL LIMIT 1", (until,))
+            return found.fetchone() is not None
 
     def crowd(self, *, crowded: bool) -> None:
         """Leave no gaps for others: the workers of a simulation take turns."""

@@ -9,15 +9,14 @@ UNITS = ((365 * 86_400, "year"), (86_400, "day"), (3600, "hour"), (60, "minute")
 
 def length(span: Instant) -> str:
     """Return a length of time in its two largest units: "3 days 4 hours"."""
-    # To the hundredth: durations are a thousandth short of whole seconds.
     left, parts = round(abs(span) / SECOND, 2), []
+    if left < 60:
+        return f"{left:g} second{'' if left == 1 else 's'}"
     for size, name in UNITS:
         count = int(left // size)
         left -= count * size
         if count:
             parts.append(f"{count} {name}{'' if count == 1 else 's'}")
-    if not parts:
-        return f"{left:g} seconds"
     return " ".join(parts[:2])
 
 

@@ -16,14 +16,15 @@ from rota.model.checks import whole
 from rota.model.gate import EVERYTHING, Actor, Operation, Scope
 from rota.model.settings import Settings
 from rota.model.templates import FIELDS
+from rota.model.urls import StoreUrl
 from rota.model.values import SECOND, Instant, instant, moment
-from rota.ports.clock import Clock, Ids
+from rota.ports.clock import Clock, Ids, SystemClock
+from rota.ports.store import Store
 from rota.surfaces.python.base import Base
 from rota.surfaces.python.declaring import Declaring
 
 if TYPE_CHECKING:
     from rota.simulation import Definitions, Order, Simulated
-    from rota.simulation.store import Theirs
 
 DAY_S = 86_400
 DAYS_MAX = 3660
@@ -59,7 +60,9 @@ class Simulating(Declaring):
         """
         from rota.simulation import Order, faults_of  # noqa: PLC0415 - few programs need it
 
-        now = self._clock.now()
+        # A clock that follows the store's own would open the store for writing.
+        clock = SystemClock() if self._follows is not None and self._opened is None else self._clock
+        now = clock.now()
         begin = now // MINUTE * MINUTE if start is None else _aware(start)
         order = Order(
             start=begin,
@@ -72,7 +75,7 @@ class Simulating(Declaring):
             failures=failures,
         )
         whole("limit", limit, least=0, most=LINES_MAX)
-        onlooker = _Onlooker(self.url, self.settings, self._clock)
+        onlooker = _Onlooker(self._url, self.settings, clock)
         try:
             said, scope = onlooker.definitions(actor, now)
         finally:
@@ -94,12 +97,13 @@ class Simulating(Declaring):
 class _Onlooker(Base):
     """Somebody at the same store who can change nothing there."""
 
-    def __init__(self, url: str, settings: Settings, clock: Clock) -> None:
+    def __init__(self, url: StoreUrl, settings: Settings, clock: Clock) -> None:
         """Open the store for reading, if it is there."""
         from rota.simulation import open_for_reading  # noqa: PLC0415 - few programs need it
 
-        super().__init__(url, settings=settings, clock=clock)
-        self._theirs: Theirs | None = open_for_reading(self.url, settings)
+        super().__init__(settings=settings, clock=clock)
+        self._url = url
+        self._theirs: Store | None = open_for_reading(url, settings)
 
     def _open(self) -> Opened:
         from rota.simulation.liveness import Roll  # noqa: PLC0415 - few programs need it

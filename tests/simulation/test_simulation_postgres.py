@@ -1,0 +1,109 @@
+"""A PostgreSQL store is simulated as a SQLite store is: read, copied into a store that is thrown away, and not changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from rota import Rota, Settings
+from rota.errors import RotaError, StoreUnusable
+from rota.model.gate import SYSTEM
+from rota.simulation import open_for_reading
+from tests.support.clock import ManualClock
+from tests.support.postgres import fresh_database
+
+START = datetime(2026, 3, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    with fresh_database() as url:
+        yield url
+
+
+def filled(store: str | Path, clock: ManualClock) -> Rota:
+    """Return a closed Rota whose store has schedules, a limit, a calendar, a pause and known durations."""
+    made = Rota(store, clock=clock, seed=1)
+
+    @made.job(max_running=1, timeout=3600)
+    def sync(seconds: float = 1.0) -> None:
+        clock.advance(seconds=seconds)
+
+    @made.job
+    def report() -> None: ...
+
+    made.set_calendar("feasts", ["2026-03-02"])
+    made.create_schedule("often", "sync", every="5m")
+    made.create_schedule("too", "sync", every="15m")
+    made.create_schedule("daily", "report", cron="30 2 * * *", timezone="Europe/Berlin", calendar="feasts")
+    made.create_schedule("after", "report", cron="0 4 * * *", depends_on=["often"])
+    made.create_schedule("quiet", "report", cron="0 * * * *")
+    made.pause_schedule("quiet")
+    for _ in range(5):
+        made.direct("sync", {"seconds": 400.25})
+    made.close()
+    return made
+
+
+def told(rota: Rota) -> Any:
+    return rota.simulate(1.5, start=START, seed=7, workers=2, faults="all", faults_per_day=6)
+
+
+def test_the_same_definitions_give_the_same_story_in_both_stores(tmp_path, database):
+    there, here = filled(database, ManualClock()), filled(tmp_path / "here.db", ManualClock())
+    one, other = told(there), told(here)
+    assert one.ok
+    assert one.totals.not_run["SKIPPED_OVERLAP"] > 0
+    assert one == other
+    there.close()
+
+
+def test_nothing_in_the_database_changes(database):
+    rota = filled(database, ManualClock())
+    before = contents(database)
+    told(rota)
+    assert contents(database) == before
+
+
+def test_an_empty_database_stays_empty(database):
+    rota = Rota(database)
+    rota.job(cron="0 * * * *")(hourly)
+    assert rota.simulate(1, start=START).totals.fired == 24
+    assert contents(database) == {}
+
+
+def test_the_server_refuses_to_write_what_is_opened_for_reading(database):
+    filled(database, ManualClock())
+    store = open_for_reading(database, Settings())
+    assert store is not None
+    with pytest.raises(RotaError):
+        store.pause("all", "", actor=SYSTEM, now=0)
+    store.close()
+
+
+def test_a_store_of_an_older_schema_is_refused_and_stays_as_it_is(database):
+    rota = filled(database, ManualClock())
+    with psycopg.connect(database, autocommit=True) as raw:
+        raw.execute("UPDATE rota.meta SET value = '1' WHERE key = 'schema'")
+    before = contents(database)
+    with pytest.raises(StoreUnusable, match="schema 1"):
+        told(rota)
+    assert contents(database) == before
+
+
+def hourly() -> None:
+    """Be due every hour."""
+
+
+def contents(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Return every row of every table in the database that is not the server's own."""
+    with psycopg.connect(url, autocommit=True) as raw:
+        tables = raw.execute(
+            "SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1"
+        ).fetchall()
+        return {name: raw.execute(f"SELECT t::text FROM {name} AS t ORDER BY 1").fetchall() for (name,) in tables}  # type: ignore[arg-type]
