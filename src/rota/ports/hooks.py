@@ -1,6 +1,7 @@
 """Webhooks, as a store keeps them: who is told, and the outbox. A part of the contract of `rota.ports.store`.
 
-That an end is told is no verb here: whatever ends a run writes its messages in the same transaction, as a part of the move.
+That an end is told is no verb here: whatever ends a run writes its messages in the same transaction, as a part of the move. So does
+whatever gives a due time an outcome.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from rota.model.gate import EVERYTHING, Actor, Scope
+from rota.model.reports import Report
 from rota.model.values import Instant
 from rota.model.webhooks import Delivery, DeliveryState, Sent, Verdict, Webhook, WebhookState
 
@@ -22,6 +24,8 @@ class Mail(msgspec.Struct, frozen=True):
     """When the next wants to be sent."""
     over_at: Instant | None
     """When the oldest of those that are over was delivered or given up."""
+    reported_at: Instant | None = None
+    """When the oldest report of a schedule was written that retention may remove."""
 
 
 class Parcel(msgspec.Struct, kw_only=True):
@@ -97,7 +101,7 @@ class Hooks(Protocol):
         """Return what messages are signed with now, newest first. For who sends, and for nobody else."""
 
     def mail(self) -> Mail:
-        """Look at the outbox. Costs two looks at the ends of indexes."""
+        """Look at the outbox. Costs three looks at the ends of indexes."""
 
     def take_mail(
         self,
@@ -132,3 +136,9 @@ class Hooks(Protocol):
 
     def forget_deliveries(self, *, before: Instant, limit: int) -> int:
         """Remove messages that were delivered or given up before a moment; return how many."""
+
+    def report_overdue(self, reports: Sequence[Report], *, now: Instant) -> int:
+        """Write reports of overdue schedules, and their messages, but for those written before; return how many are new."""
+
+    def forget_reports(self, *, before: Instant, limit: int) -> int:
+        """Remove reports of schedules written before a moment; return how many. Those of due times without an outcome stay."""

@@ -15,7 +15,7 @@ from rota.model.states import ErrorType, Status
 from rota.model.values import Instant
 from rota.ports.schedules import Awaited, Decide, DueJob, Fired, Firing, Settled
 from rota.ports.store import DefinitionsChanged
-from rota.stores.relational import edges, ledger, queue, schedules
+from rota.stores.relational import edges, ledger, queue, reports, schedules
 from rota.stores.relational.db import Db
 from rota.stores.relational.edges import Edge
 from rota.stores.relational.endings import SETTLE_MAX, end_waiting, settle
@@ -68,6 +68,8 @@ def closing(db: Db, schedule_id: str, decide: Decide, now: Instant, definitions:
                 each.schedule = msgspec.structs.replace(each.schedule, cursor_at=now)
         db.change("rest_on_this_clock", schedule_id=schedule_id, now=now)
         _fire_all(db, found, decide, now, {})
+        for each in found:
+            reports.close(db, each.schedule, now)
         db.change("forget_told", schedule_id=schedule_id)
 
     return close
@@ -93,7 +95,8 @@ def _fire_all(db: Db, found: list[schedules.Due], decide: Decide, now: Instant, 
     firings = [firing for _, firing in decided]
     _advance(db, [each.rowid for each in found], firings, now)
     _make_jobs(db, [job for firing in firings for job in firing.jobs], now)
-    ledger.record(db, decided, now)
+    grown = ledger.record(db, decided, now)
+    reports.of_firings(db, ((each, *one) for each, one in zip(found, decided, strict=True)), grown, now)
     # Who only fired needs no telling.
     return [Settled(schedule=schedule, rows=tuple(firing.rows)) for schedule, firing in decided if len(firing.rows) > len(firing.jobs)]
 
@@ -193,6 +196,7 @@ def _give_up(db: Db, now: Instant, limit: int) -> list[Settled]:
         row = Fated(due_at=due_at, last_due_at=due_at, count=1, fate=Fate.SKIPPED_DEPENDENCY, reason=reason)
         schedule = schedules.schedule(db, schedule_id)
         if schedule is not None:
+            reports.of_row(db, schedule, row, now)
             settled.append(Settled(schedule=schedule, rows=(row,)))
     return settled
 

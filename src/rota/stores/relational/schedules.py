@@ -30,6 +30,8 @@ class Due(msgspec.Struct, array_like=True, gc=False):
     ahead_at: Instant | None
     told_from: Instant | None
     told_until: Instant | None
+    open_due_at: Instant | None
+    open_fate: str | None
 
 
 class _Read(msgspec.Struct, array_like=True):

@@ -19,7 +19,7 @@ json_build_array(hex(s.schedule_id), s.name, s.organization_id, t.name,
 
 -- name: due_surroundings
 -- Whether it has live chains, and how far its cursor was before the clock was set back: few have that, and are asked for more.
-coalesce((SELECT 1 FROM job_live AS l WHERE l.schedule_id = s.schedule_id LIMIT 1), 0), s.ahead_at, s.told_from, s.told_until
+coalesce((SELECT 1 FROM job_live AS l WHERE l.schedule_id = s.schedule_id LIMIT 1), 0), s.ahead_at, s.told_from, s.told_until, s.open_due_at, s.open_fate
 
 -- name: live_of
 -- But for those that another one of them follows: who follows that one follows them too.

@@ -19,7 +19,7 @@ json_array(lower(hex(s.schedule_id)), s.name, s.organization_id, t.name,
 -- name: due_surroundings
 -- Whether it has live chains, and how far its cursor was before the clock was set back: few have that, and are asked for more.
 EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_schedule_live WHERE schedule_id = s.schedule_id AND schedule_id IS NOT NULL AND finished_at IS NULL),
-s.ahead_at, s.told_from, s.told_until
+s.ahead_at, s.told_from, s.told_until, s.open_due_at, s.open_fate
 
 -- name: live_of
 -- But for those that another one of them follows: who follows that one follows them too.
