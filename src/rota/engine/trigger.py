@@ -90,6 +90,10 @@ class Decider:
             firing.state = None if firing.drop else ScheduleState.DISABLED
         return firing
 
+    def fates(self, each: DueSchedule) -> list[Fated]:
+        """Return the rows that a call would write for one schedule. Raise InvalidSchedule if it can't be read here."""
+        return self._settle(each, self._plan(each))[0]
+
     def _plan(self, each: DueSchedule) -> Plan:
         """Plan for one schedule; those that are alike in all that a plan rests on have one plan."""
         schedule = each.schedule

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from rota.model.fates import Fated
-from rota.model.schedules import Fate, ScheduleState
+from rota.model.schedules import Fate, Schedule, ScheduleState
 from rota.model.states import ErrorType, Status
 from rota.model.values import Instant
-from rota.ports.schedules import Awaited, Decide, DueJob, Fired, Firing, Settled
+from rota.ports.schedules import Awaited, Decide, DueJob, DueSchedule, Fired, Firing, Settled
 from rota.ports.store import DefinitionsChanged
 from rota.stores.relational import edges, ledger, queue, reports, schedules
 from rota.stores.relational.db import Db
@@ -52,6 +52,22 @@ def fire(db: Db, decide: Decide, now: Instant, *, limit: int, ahead: Instant, de
         fired.settled += _fire_all(db, [each], decide, now, rooms)
     fired.unfinished = fired.unfinished or len(dependents) > limit - len(found)
     return fired
+
+
+def due(db: Db, until: Instant, *, limit: int, organization: str | None, schedule_id: str | None) -> list[DueSchedule]:
+    """Return the schedules that are due, in the order in which `fire` decides, with what their fates depend on."""
+    if schedule_id is not None:
+        found = [each for each in schedules.due_of(db.value("schedule_due", schedule_id=schedule_id)) if _is_due(each.schedule, until)]
+    else:
+        values = {"organization_id": organization, "now": until}
+        found = schedules.due_of(db.value("schedules_overdue", depends=0, limit=limit, **values))
+        if len(found) < limit:
+            found += _in_order(schedules.due_of(db.value("schedules_overdue", depends=1, limit=limit - len(found), **values)))
+    return schedules.surroundings(db, found, {})
+
+
+def _is_due(schedule: Schedule, until: Instant) -> bool:
+    return schedule.state is not ScheduleState.DISABLED and schedule.next_at is not None and schedule.next_at <= until
 
 
 def closing(db: Db, schedule_id: str, decide: Decide, now: Instant, definitions: int | None) -> Callable[[], object]:

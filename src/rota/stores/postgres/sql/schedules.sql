@@ -40,6 +40,15 @@ SELECT coalesce(json_agg(json_build_array(s.row_id, {due_columns}, {due_surround
      ORDER BY next_trigger_at, row_id LIMIT :limit) AS s
   JOIN templates AS t ON t.template_id = ANY (ARRAY[s.template_id]);
 
+-- name: schedules_overdue
+-- The same, read without being fired: for one organization, or for all of them.
+SELECT coalesce(json_agg(json_build_array(s.row_id, {due_columns}, {due_surroundings}) ORDER BY s.next_trigger_at, s.row_id), '[]')::text FROM (
+    SELECT * FROM schedules
+     WHERE (depends_on IS NOT NULL) = :depends AND state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at <= :now
+       AND (:organization_id IS NULL OR organization_id = :organization_id)
+     ORDER BY next_trigger_at, row_id LIMIT :limit) AS s
+  JOIN templates AS t ON t.template_id = ANY (ARRAY[s.template_id]);
+
 -- name: schedule_due
 SELECT coalesce(json_agg(json_build_array(s.row_id, {due_columns}, {due_surroundings})), '[]')::text
   FROM schedules AS s JOIN templates AS t ON t.template_id = ANY (ARRAY[s.template_id]) WHERE s.schedule_id = :schedule_id AND s.dropped_at + 0 IS NULL;

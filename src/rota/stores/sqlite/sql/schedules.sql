@@ -39,6 +39,15 @@ SELECT json_group_array(json_array(s.rowid, {due_columns}, {due_surroundings})) 
      ORDER BY next_trigger_at LIMIT :limit) AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id;
 
+-- name: schedules_overdue
+-- The same, read without being fired: for one organization, or for all of them.
+SELECT json_group_array(json_array(s.rowid, {due_columns}, {due_surroundings})) FROM (
+    SELECT rowid, * FROM schedules INDEXED BY schedules_due
+     WHERE (depends_on IS NOT NULL) = :depends AND state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at <= :now
+       AND (:organization_id IS NULL OR organization_id = :organization_id)
+     ORDER BY next_trigger_at LIMIT :limit) AS s
+ CROSS JOIN templates AS t ON t.template_id = s.template_id;
+
 -- name: schedule_due
 SELECT json_group_array(json_array(s.rowid, {due_columns}, {due_surroundings})) FROM schedules AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE s.schedule_id = unhex(:schedule_id) AND s.dropped_at IS NULL;
