@@ -13,9 +13,6 @@ import msgspec
 from rota.model.schedules import Fate
 from rota.model.values import Instant, dashed, moment
 
-OVERDUE = "OVERDUE"
-"""The outcome of due times that have none yet although they are late."""
-
 
 class ScheduleEvent(StrEnum):
     """What is reported of schedules."""
@@ -42,11 +39,12 @@ EVENT_OF: dict[Fate, ScheduleEvent] = {
     Fate.SKIPPED_DEPENDENCY: ScheduleEvent.SKIPPED,
     Fate.SKIPPED_PAUSED: ScheduleEvent.SKIPPED_PLANNED,
     Fate.SKIPPED_CALENDAR: ScheduleEvent.SKIPPED_PLANNED,
+    Fate.OVERDUE: ScheduleEvent.OVERDUE,
 }
 """The event of each outcome. FIRED ran, and for COALESCED a later due time did: neither is reported."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleReport(msgspec.Struct, frozen=True, kw_only=True):
     """One report. Its fields are in the order of the statements that read it."""
 
     event: ScheduleEvent
@@ -57,8 +55,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     """Who created the schedule: a user sees reports of its own schedules."""
     template: str
-    outcome: str
-    """A fate of the ledger, or OVERDUE."""
+    outcome: Fate
     due_at: Instant
     last_due_at: Instant
     count: int
@@ -77,7 +74,7 @@ def key_of(schedule_id: str, due_at: Instant, outcome: str, phase: str) -> str:
     return f"{dashed(schedule_id)}:{due_at}:{outcome}:{phase}"
 
 
-def payload_of(report: Report) -> str:
+def payload_of(report: ScheduleReport) -> str:
     """Return the body of a message."""
     body = {
         "event": report.event,

@@ -119,7 +119,7 @@ class Delivery(msgspec.Struct, kw_only=True, frozen=True):
     job: str | None
     """The job that it is about."""
     schedule: str | None
-    """The schedule that it is about, by its id."""
+    """The name of the schedule that it is about."""
     url: str
     state: DeliveryState
     attempts: int

@@ -12,7 +12,7 @@ import msgspec
 
 from rota.model.events import JobNow
 from rota.model.gate import EVERYTHING, Scope
-from rota.model.reports import Report
+from rota.model.reports import ScheduleReport
 from rota.model.values import Instant
 
 
@@ -48,7 +48,7 @@ class NumberedReport(msgspec.Struct, frozen=True):
     """A report of a schedule, and its number: those of one store ascend in the order of their commits."""
 
     report_id: int
-    report: Report
+    report: ScheduleReport
 
 
 class DefinitionChange(msgspec.Struct, frozen=True):

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import msgspec
 
+from rota.model.fates import Fated
 from rota.model.gate import EVERYTHING, Actor, Scope
-from rota.model.reports import Report
 from rota.model.values import Instant
 from rota.model.webhooks import Delivery, DeliveryState, Sent, Verdict, Webhook, WebhookState
 
@@ -60,6 +60,13 @@ class Settled(msgspec.Struct, kw_only=True):
     sent: Sent
     verdict: Verdict
     at: Instant
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Due times of a schedule that have no outcome although they are late."""
+
+    schedule_id: str
+    row: Fated
 
 
 class EndpointChange(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -137,8 +144,11 @@ class Hooks(Protocol):
     def forget_deliveries(self, *, before: Instant, limit: int) -> int:
         """Remove messages that were delivered or given up before a moment; return how many."""
 
-    def report_overdue(self, reports: Sequence[Report], *, now: Instant) -> int:
-        """Write reports of overdue schedules, and their messages, but for those written before; return how many are new."""
+    def report_overdue(self, gaps: Sequence[Gap], *, now: Instant) -> int:
+        """Report schedules that are overdue, once for each gap; return how many are new.
+
+        A gap is known by its first due time. One that has its outcome by now, or whose schedule is gone, is left out.
+        """
 
     def forget_reports(self, *, before: Instant, limit: int) -> int:
         """Remove reports of schedules written before a moment; return how many. Those of due times without an outcome stay."""

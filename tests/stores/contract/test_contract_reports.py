@@ -7,12 +7,13 @@ from datetime import UTC, date, datetime
 import pytest
 
 from rota.model.fates import Fated
-from rota.model.reports import Phase, Report, ScheduleEvent
+from rota.model.reports import ScheduleEvent, ScheduleReport
 from rota.model.schedules import Calendar, CatchUp, Fate, OnCompletion, ScheduleState
 from rota.model.values import SECOND, instant
 from rota.model.webhooks import RUN_EVENTS, USUAL_EVENTS, Event, Webhook
+from rota.ports.hooks import Gap
 from rota.ports.schedules import Firing
-from tests.stores.desk import ANNA, START, inside, outside
+from tests.stores.desk import ANNA, START, outside
 from tests.stores.timekeeper import Timekeeper
 
 MINUTE = 60 * SECOND
@@ -33,7 +34,7 @@ def hook(desk, **fields) -> str:
     return endpoint_id
 
 
-def reports(desk) -> list[Report]:
+def reports(desk) -> list[ScheduleReport]:
     return [each.report for each in desk.store.reports_after(0, limit=10_000)]
 
 
@@ -170,12 +171,12 @@ def test_what_a_wrong_clock_reported_is_never_written_a_second_time(desk):
 
 
 def test_each_report_is_one_message_for_each_webhook_that_wants_it(desk):
-    schedule = desk.schedule(catch_up=CatchUp.NONE)
+    desk.schedule(catch_up=CatchUp.NONE)
     wants, wants_not, other = hook(desk), hook(desk, events=RUN_EVENTS), hook(desk, job_types=("other",))
     desk.pass_time(600)
     found = messages(desk, endpoint_id=wants)
     assert [each.key for each in found] == [each.key for each in reports(desk)]
-    assert [(each.event, each.job, inside(each.schedule)) for each in found] == [("schedule.missed", None, schedule.id)] * 2
+    assert [(each.event, each.job, each.schedule) for each in found] == [("schedule.missed", None, "s")] * 2
     assert messages(desk, endpoint_id=wants_not) == messages(desk, endpoint_id=other) == []
 
 
@@ -199,24 +200,19 @@ def test_a_message_is_sent_under_the_key_of_its_report(desk):
 def test_an_overdue_gap_is_reported_once_whoever_looks(desk):
     hook(desk)
     schedule = desk.schedule()
-    gap = Report(
-        event=ScheduleEvent.OVERDUE,
-        phase=Phase.OPENED,
-        schedule_id=schedule.id,
-        schedule="s",
-        organization="default",
-        owner="anna",
-        template="t",
-        outcome="OVERDUE",
-        due_at=START + MINUTE,
-        last_due_at=START + 5 * MINUTE,
-        count=5,
-        reason=None,
-        at=desk.now,
-    )
-    assert desk.store.report_overdue([gap], now=desk.now) == 1
+    gap = Gap(schedule.id, Fated(due_at=START + MINUTE, last_due_at=START + 5 * MINUTE, count=5, fate=Fate.OVERDUE))
+    desk.advance(300)
+    assert desk.store.report_overdue([gap, Gap(desk.id(), gap.row)], now=desk.now) == 1
     assert desk.store.report_overdue([gap], now=desk.now + MINUTE) == 0
     assert [each.event for each in messages(desk)] == ["schedule.overdue"]
+
+
+def test_a_gap_that_has_its_outcome_by_now_is_not_reported(desk):
+    schedule = desk.schedule()
+    gap = Gap(schedule.id, Fated(due_at=START + MINUTE, last_due_at=START + MINUTE, count=1, fate=Fate.OVERDUE))
+    desk.pass_time(60)
+    assert desk.store.report_overdue([gap], now=desk.now) == 0
+    assert reports(desk) == []
 
 
 # ---- retention ---------------------------------------------------------------------------------------------------------
@@ -227,13 +223,14 @@ def test_old_reports_are_removed_but_for_the_newest_and_those_of_gaps_that_last(
     desk.pass_time(60)
     gap = reports(desk)[0]
     assert desk.store.mail().reported_at is None
-    late = Report(**{name: getattr(gap, name) for name in Report.__struct_fields__ if name != "due_at"}, due_at=START + 90 * MINUTE)
+    second = desk.schedule("second")
+    late = Gap(second.id, Fated(due_at=desk.now + MINUTE, last_due_at=desk.now + MINUTE, count=1, fate=Fate.OVERDUE))
     desk.store.report_overdue([late], now=desk.now)
     desk.change(first.id, state=ScheduleState.ENABLED)
     assert desk.store.mail().reported_at == desk.now
     assert desk.store.forget_reports(before=desk.now, limit=10) == 0
     assert desk.store.forget_reports(before=desk.now + 1, limit=10) == 1
-    assert [(each.due_at, each.phase) for each in reports(desk)] == [(late.due_at, "opened"), (gap.due_at, "closed")]
+    assert [(each.due_at, each.phase) for each in reports(desk)] == [(late.row.due_at, "opened"), (gap.due_at, "closed")]
 
 
 def test_reports_are_read_by_number_and_by_moment(desk):

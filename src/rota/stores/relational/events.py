@@ -9,7 +9,7 @@ import msgspec
 
 from rota.model.events import JobNow
 from rota.model.gate import EVERYTHING, Scope
-from rota.model.reports import Phase, Report, ScheduleEvent
+from rota.model.reports import ScheduleReport
 from rota.model.states import Status
 from rota.model.values import Instant
 from rota.ports.events import DefinitionChange, Marks, NumberedReport, ProgressNow, Span
@@ -74,9 +74,8 @@ class Watched(Base):
 
 
 def _numbered(row: tuple[Any, ...]) -> NumberedReport:
-    number, event, phase, *fields = row
-    values = dict(zip(Report.__struct_fields__[2:], fields, strict=True))
-    return NumberedReport(number, Report(event=ScheduleEvent(event), phase=Phase(phase), **values))
+    number, *fields = row
+    return NumberedReport(number, msgspec.convert(dict(zip(ScheduleReport.__struct_fields__, fields, strict=True)), ScheduleReport))
 
 
 def _counts(db: Db, scope: Scope) -> dict[str, int]:

@@ -9,7 +9,6 @@ import msgspec
 
 from rota.errors import ChangedMeanwhile, InvalidOption, NotFound
 from rota.model.gate import EVERYTHING, SYSTEM, Actor, Scope
-from rota.model.reports import Report
 from rota.model.values import Instant, dashed, moment, moment_of
 from rota.model.webhooks import (
     Delivery,
@@ -22,11 +21,11 @@ from rota.model.webhooks import (
     organization_owner,
     owner_of,
 )
-from rota.ports.hooks import EndpointChange, Mail, Parcel, Settled, Taken
+from rota.ports.hooks import EndpointChange, Gap, Mail, Parcel, Settled, Taken
+from rota.stores.relational import reports
 from rota.stores.relational.base import Base, Hold
 from rota.stores.relational.db import Db
 from rota.stores.relational.queue import numbers_json
-from rota.stores.relational.reports import write
 from rota.stores.relational.verbs import audit
 
 LANES_MAX = 200
@@ -136,9 +135,9 @@ class Hooking(Base):
         """Remove old messages."""
         return self._write(lambda db: db.change("forget_deliveries", before=before, limit=limit), hold=Hold.NOTHING, patient=True)
 
-    def report_overdue(self, reports: Sequence[Report], *, now: Instant) -> int:
-        """Write reports of overdue schedules."""
-        return self._write(lambda db: write(db, reports, now))
+    def report_overdue(self, gaps: Sequence[Gap], *, now: Instant) -> int:
+        """Report schedules that are overdue."""
+        return self._write(lambda db: reports.of_gaps(db, gaps, now))
 
     def forget_reports(self, *, before: Instant, limit: int) -> int:
         """Remove old reports."""
@@ -344,7 +343,7 @@ def _delivery(row: tuple[Any, ...]) -> Delivery:
         event=row[3],
         key=_key(row[4]),
         job=None if row[5] is None else dashed(row[5]),
-        schedule=None if row[6] is None else dashed(row[6]),
+        schedule=row[6],
         url=row[7],
         state=DeliveryState.WAITING if waiting else DeliveryState.GAVE_UP if delivered is None else DeliveryState.DELIVERED,
         attempts=row[8],

@@ -11,22 +11,24 @@ from typing import Any
 
 import msgspec
 
+from rota.errors import NotFound
 from rota.model.fates import Fated
-from rota.model.reports import EVENT_OF, Phase, Report, key_of, payload_of
+from rota.model.reports import EVENT_OF, Phase, ScheduleReport, key_of, payload_of
 from rota.model.schedules import Fate, Schedule
 from rota.model.values import Instant
 from rota.model.webhooks import lane_of
+from rota.ports.hooks import Gap
 from rota.ports.schedules import Firing
 from rota.stores.relational.db import Db
 from rota.stores.relational.mail import wants
-from rota.stores.relational.schedules import Due
+from rota.stores.relational.schedules import Due, live
 
 _encode = msgspec.json.Encoder().encode
 
 
 def of_firings(db: Db, firings: Iterable[tuple[Due, Schedule, Firing]], grown: dict[str, Instant], now: Instant) -> None:
     """Report what was just written for several schedules. `grown` has the first due time of each row that was extended, by schedule."""
-    reports: list[Report] = []
+    reports: list[ScheduleReport] = []
     marks: list[tuple[str, Instant | None, str | None]] = []
     for due, schedule, firing in firings:
         if due.open_due_at is None and len(firing.rows) == len(firing.jobs):
@@ -37,14 +39,14 @@ def of_firings(db: Db, firings: Iterable[tuple[Due, Schedule, Firing]], grown: d
             marks.append((schedule.id, *(after or (None, None))))
     if marks:
         db.change("mark_spans", rows=_encode(marks).decode())
-    write(db, reports, now)
+    _write(db, reports, now)
 
 
 _Span = tuple[Instant, Fate]
 
 
 def _of_one(
-    db: Db, schedule: Schedule, firing: Firing, before: _Span | None, grown: Instant | None, *, into: list[Report], now: Instant
+    db: Db, schedule: Schedule, firing: Firing, before: _Span | None, grown: Instant | None, *, into: list[ScheduleReport], now: Instant
 ) -> _Span | None:
     """Add the reports of one schedule; return the span that can still grow."""
     fresh = {(row.due_at, row.fate): row for row in firing.rows[grown is not None :]}
@@ -70,15 +72,29 @@ def close(db: Db, schedule: Schedule, now: Instant) -> None:
     db.change("mark_spans", rows=_encode([(schedule.id, None, None)]).decode())
     row = _read(db, schedule.id, (due_at, Fate(fate)))
     if row is not None:
-        write(db, [_report(schedule, row, Phase.CLOSED, now)], now)
+        _write(db, [_report(schedule, row, Phase.CLOSED, now)], now)
 
 
 def of_row(db: Db, schedule: Schedule, row: Fated, now: Instant) -> None:
     """Report a row that stands alone and never grows."""
-    write(db, [_report(schedule, row, phase, now) for phase in Phase], now)
+    _write(db, [_report(schedule, row, phase, now) for phase in Phase], now)
 
 
-def write(db: Db, reports: Sequence[Report], now: Instant) -> int:
+def of_gaps(db: Db, gaps: Sequence[Gap], now: Instant) -> int:
+    """Report schedules that are overdue, as far as they still are; return how many were not reported before."""
+    found = [(_there(db, gap.schedule_id), gap.row) for gap in gaps]
+    late = [(schedule, row) for schedule, row in found if schedule is not None and schedule.cursor_at < row.due_at]
+    return _write(db, [_report(schedule, row, Phase.OPENED, now) for schedule, row in late], now)
+
+
+def _there(db: Db, schedule_id: str) -> Schedule | None:
+    try:
+        return live(db, schedule_id)
+    except NotFound:
+        return None
+
+
+def _write(db: Db, reports: Sequence[ScheduleReport], now: Instant) -> int:
     """Write reports, but for those that were written before, and their messages; return how many are new."""
     if not reports:
         return 0
@@ -93,7 +109,7 @@ def write(db: Db, reports: Sequence[Report], now: Instant) -> int:
     return len(new)
 
 
-def _add_messages(db: Db, reports: Sequence[Report], now: Instant) -> None:
+def _add_messages(db: Db, reports: Sequence[ScheduleReport], now: Instant) -> None:
     messages: list[tuple[Any, ...]] = []
     endpoints = {name: db.rows("endpoints_of", organization_id=name) for name in sorted({each.organization for each in reports})}
     for each in reports:
@@ -113,8 +129,8 @@ def _read(db: Db, schedule_id: str, span: _Span) -> Fated | None:
     return None if found is None else Fated(due_at=due_at, last_due_at=found[0], count=found[1], fate=fate, reason=found[2])
 
 
-def _report(schedule: Schedule, row: Fated, phase: Phase, now: Instant) -> Report:
-    return Report(
+def _report(schedule: Schedule, row: Fated, phase: Phase, now: Instant) -> ScheduleReport:
+    return ScheduleReport(
         event=EVENT_OF[row.fate],
         phase=phase,
         schedule_id=schedule.id,

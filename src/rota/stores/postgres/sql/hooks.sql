@@ -147,7 +147,7 @@ UPDATE outbox SET attempts = attempts + :sent, last_status = :code, last_error =
  WHERE outbox_id = :rowid AND next_attempt_at + 0 = :lease AND delivered_at + 0 IS NULL AND gave_up_at + 0 IS NULL;
 
 -- name: delivery_columns
-o.outbox_id, hex(o.endpoint_id), o.organization_id, o.event, coalesce(o.message_key, hex(coalesce(o.run_id, o.job_id))), hex(o.job_id), hex(o.schedule_id), o.target,
+o.outbox_id, hex(o.endpoint_id), o.organization_id, o.event, coalesce(o.message_key, hex(coalesce(o.run_id, o.job_id))), hex(o.job_id), (SELECT s.name FROM schedules AS s WHERE s.schedule_id = o.schedule_id), o.target,
 o.attempts, o.next_attempt_at, o.last_attempt_at, o.last_status, o.last_error, o.created_at, o.delivered_at, o.gave_up_at
 
 -- name: delivery

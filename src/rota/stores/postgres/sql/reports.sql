@@ -36,7 +36,7 @@ SELECT e.value ->> 0, (e.value ->> 1)::uuid, e.value ->> 2, e.value ->> 3, e.val
   FROM json_array_elements(:rows::json) AS e (value);
 
 -- name: report_columns
--- In the order of rota.model.reports.Report, after the report's id.
+-- In the order of rota.model.reports.ScheduleReport, after the report's id.
 r.report_id, r.event, r.phase, hex(r.schedule_id), s.name, r.organization_id, s.created_by, t.name, r.outcome, r.due_at, r.last_due_at,
 r.count, r.reason, r.created_at
 

@@ -33,7 +33,7 @@ SELECT e.value ->> 0, unhex(e.value ->> 1), e.value ->> 2, e.value ->> 3, e.valu
   FROM json_each(:rows) AS e;
 
 -- name: report_columns
--- In the order of rota.model.reports.Report, after the report's id.
+-- In the order of rota.model.reports.ScheduleReport, after the report's id.
 r.report_id, r.event, r.phase, lower(hex(r.schedule_id)), s.name, r.organization_id, s.created_by, t.name, r.outcome, r.due_at, r.last_due_at,
 r.count, r.reason, r.created_at
 
