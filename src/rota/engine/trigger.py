@@ -64,6 +64,8 @@ class Decider:
         self._now = now
         self._plans: dict[tuple[object, ...], Plan] = {}
         self.decided: list[tuple[Schedule, Sequence[Fated]]] = []
+        self.unreadable = False
+        """A schedule could not be read, and was left alone."""
 
     def __call__(self, each: DueSchedule) -> Firing:
         """Decide for one schedule."""
@@ -72,6 +74,7 @@ class Decider:
             planned = self._plan(each)
         except InvalidSchedule as error:
             # Nothing of it is lost: its cursor stays. The others must not wait for it.
+            self.unreadable = True
             log.error("schedule %s can't be read, and is left for a minute: %s", schedule.name, error)  # noqa: TRY400 - it says all
             return Firing(rows=[], jobs=[], cursor_at=schedule.cursor_at, next_at=self._now + UNREADABLE_S * SECOND)
         rows, jobs = self._settle(each, planned)
@@ -186,6 +189,8 @@ class Trigger:
         self._beat = Beat()
         self._looked: float | None = None
         self._resume = clock.monotonic()
+        self.unreadable_until: Instant = 0
+        """Until when a schedule that can't be read on this machine is left alone."""
 
     @property
     def next_at(self) -> Instant | None:
@@ -236,6 +241,9 @@ class Trigger:
                 )
             except DefinitionsChanged:
                 continue
+            if decider.unreadable:
+                # Twice the pause: another worker that can't read it either may take the next turn.
+                self.unreadable_until = now + 2 * UNREADABLE_S * SECOND
             for settled in fired.settled:
                 self.tell(settled.schedule, settled.rows)
             return

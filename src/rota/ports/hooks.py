@@ -150,5 +150,8 @@ class Hooks(Protocol):
         A gap is known by its first due time. One that has its outcome by now, or whose schedule is gone, is left out.
         """
 
+    def write_pulse(self, *, now: Instant) -> None:
+        """Commit a small write as `fire` would, with the store to itself: whoever gets an answer knows that due times can be fired."""
+
     def forget_reports(self, *, before: Instant, limit: int) -> int:
         """Remove reports of schedules written before a moment; return how many. Those of due times without an outcome stay."""

@@ -139,6 +139,10 @@ class Hooking(Base):
         """Report schedules that are overdue."""
         return self._write(lambda db: reports.of_gaps(db, gaps, now))
 
+    def write_pulse(self, *, now: Instant) -> None:
+        """Commit a small write."""
+        self._write(lambda db: db.change("write_pulse", now=now))
+
     def forget_reports(self, *, before: Instant, limit: int) -> int:
         """Remove old reports."""
         return self._write(lambda db: db.change("forget_reports", before=before, limit=limit), hold=Hold.NOTHING, patient=True)

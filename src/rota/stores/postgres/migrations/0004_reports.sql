@@ -28,3 +28,6 @@ ALTER TABLE outbox ADD COLUMN schedule_id uuid;
 ALTER TABLE outbox ADD COLUMN message_key text;                               -- the webhook-id; NULL: the run's id, or the job's
 ALTER TABLE outbox ADD CONSTRAINT outbox_subject
     CHECK ((job_id IS NULL) = (schedule_id IS NOT NULL) AND (schedule_id IS NULL) = (message_key IS NULL));
+
+-- When a worker last made sure that the store takes writes: see the setting pulse_url.
+INSERT INTO meta (key, value) VALUES ('pulse_at', 0);

@@ -57,3 +57,6 @@ DELETE FROM schedule_reports WHERE report_id = ANY (ARRAY(
      WHERE r.created_at < :before AND r.report_id + 0 < (SELECT n.report_id FROM schedule_reports AS n ORDER BY n.report_id DESC LIMIT 1)
        AND (SELECT s.row_id FROM schedules AS s WHERE s.schedule_id = r.schedule_id AND s.dropped_at + 0 IS NULL AND s.cursor_at < r.due_at) IS NULL
      ORDER BY r.created_at LIMIT :limit));
+
+-- name: write_pulse
+UPDATE meta SET value = :now WHERE key = 'pulse_at';

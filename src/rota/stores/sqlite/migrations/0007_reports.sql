@@ -59,3 +59,6 @@ CREATE INDEX outbox_lanes ON outbox (lane, next_attempt_at) WHERE delivered_at I
 CREATE INDEX outbox_over ON outbox (coalesce(delivered_at, gave_up_at)) WHERE coalesce(delivered_at, gave_up_at) IS NOT NULL;
 CREATE INDEX outbox_endpoint ON outbox (endpoint_id, outbox_id);
 CREATE INDEX outbox_organization ON outbox (organization_id, outbox_id);
+
+-- When a worker last made sure that the store takes writes: see the setting pulse_url.
+INSERT INTO meta (key, value) VALUES ('pulse_at', 0);

@@ -53,3 +53,6 @@ DELETE FROM schedule_reports WHERE report_id IN (
      WHERE r.created_at < :before AND r.report_id < (SELECT max(report_id) FROM schedule_reports)
        AND NOT EXISTS (SELECT 1 FROM schedules AS s WHERE s.schedule_id = r.schedule_id AND s.dropped_at IS NULL AND s.cursor_at < r.due_at)
      ORDER BY r.created_at LIMIT :limit);
+
+-- name: write_pulse
+UPDATE meta SET value = :now WHERE key = 'pulse_at';
