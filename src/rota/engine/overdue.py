@@ -25,8 +25,8 @@ from rota.ports.clock import UuidV7
 from rota.ports.schedules import DueSchedule
 from rota.ports.store import Store
 
-LOOK = 1000
-"""Schedules that are worked out, at most."""
+LOOK = 500
+"""Schedules that are worked out, at most: those that are overdue longest."""
 NOT_EXPECTED = frozenset({Fate.SKIPPED_PAUSED, Fate.SKIPPED_CALENDAR, Fate.SKIPPED_DST_GAP})
 """Outcomes of due times that nobody expects to run: they are no cause for alarm, however late a worker records them."""
 
@@ -45,6 +45,8 @@ class Overdue(msgspec.Struct, frozen=True, kw_only=True):
     """There are at least `count`: this machine can't read the schedule, such as one whose time zone it does not know."""
     rows: tuple[Fated, ...] = ()
     """What a worker that came back at this moment would write to the ledger."""
+    dependent: bool = False
+    """It depends on other schedules: whether it overlaps with an earlier due time that waits for them, a worker finds out first."""
 
     @property
     def outcomes(self) -> dict[Fate, int]:
@@ -53,6 +55,13 @@ class Overdue(msgspec.Struct, frozen=True, kw_only=True):
         for row in self.rows:
             counted[row.fate] += row.count
         return dict(counted)
+
+    @property
+    def reason(self) -> str:
+        """Say why there is no outcome, what to do, and what then becomes of the due times."""
+        outcomes = {} if self.dependent else self.outcomes
+        words = " and ".join(f"{count:,} {fate}" for fate, count in outcomes.items())
+        return f"no outcome is recorded: start a worker{f', which records {words}' if words else ''}"
 
     @property
     def expected(self) -> int:
@@ -133,5 +142,6 @@ def _overdue(schedule: Schedule, *rows: Fated, bounded: bool = False) -> Overdue
         last_due_at=max(row.last_due_at for row in rows),
         count=sum(row.count for row in rows),
         bounded=bounded,
+        dependent=bool(schedule.depends_on),
         rows=() if bounded else rows,
     )
