@@ -69,7 +69,7 @@ def create(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a URL told of ends, and show the secret that messages are signed with, once."""
+    """Send run and schedule events to a URL, and show the secret that messages are signed with, once."""
     with session(store) as rota:
         made = rota.create_webhook(
             url,

@@ -83,7 +83,7 @@ class SecretOrder(Body):
     responses=gives(NewWebhook, status=201, what="The webhook, and its secret, which is never shown again."),
 )
 def create(body: WebhookOrder, rota: Served, who: Who) -> Answer:
-    """Have an address told of ends. Its secret stands in this answer and nowhere else."""
+    """Send run and schedule events to an address. Its secret is in this answer and nowhere else."""
     made = rota.create_webhook(**body.given(), actor=who)
     return Answer(made, status_code=201, headers=NO_STORE)
 
