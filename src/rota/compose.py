@@ -10,7 +10,10 @@ from random import Random
 
 import msgspec
 
+from rota.engine.delivering import Delivering
 from rota.engine.meter import Meter
+from rota.engine.minder import Minder
+from rota.engine.overdue_watch import OverdueWatch
 from rota.engine.parts import Parts
 from rota.engine.promoting import Place
 from rota.engine.registry import Registry
@@ -23,7 +26,7 @@ from rota.model.urls import StoreUrl
 from rota.model.values import Instant
 from rota.ports.clock import Clock, Ids
 from rota.ports.liveness import Liveness
-from rota.ports.sender import Sender
+from rota.ports.sender import Caller, Sender
 from rota.ports.store import Store
 from rota.ports.tracing import Tracing
 from rota.ports.wakeup import Wakeup
@@ -161,6 +164,7 @@ def make_worker(
         fires=fires,
         check_clock=check_clock,
         make_sender=None if inline else partial(make_sender, settings),
+        caller=None if inline else make_caller(settings),
         meter=meter or Meter(),
         tracing=tracing,
     )
@@ -174,6 +178,24 @@ def make_sender(settings: Settings) -> Sender | None:
     except ImportError:
         return None
     return HttpSender(settings)
+
+
+def make_caller(settings: Settings) -> Caller | None:
+    """Return who calls the URL of the pulse, None where the settings name none."""
+    if not settings.pulse_url:
+        return None
+    try:
+        from rota.senders.http import HttpSender  # noqa: PLC0415 - which few programs use
+    except ImportError as error:
+        raise InvalidOption(f"setting pulse_url needs an HTTP client ({error}): install rota[webhooks]") from error
+    return HttpSender(settings, trusted=True)
+
+
+def make_minder(opened: Opened, registry: Registry, *, clock: Clock, settings: Settings, has_worker: Callable[[], bool]) -> Minder:
+    """Build what serves an open store while the process runs no worker."""
+    watch = OverdueWatch(opened.store, registry, clock=clock, settings=settings)
+    delivering = Delivering(opened.store, partial(make_sender, settings), clock=clock, settings=settings)
+    return Minder(watch, delivering, has_worker=has_worker, clock=clock, settings=settings)
 
 
 def make_tracing(settings: Settings) -> Tracing | None:

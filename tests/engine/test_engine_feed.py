@@ -13,6 +13,8 @@ from rota.engine.listening import Batch, Listener, Over, sample
 from rota.errors import InvalidOption, PermissionDenied, StoreBusy, TooManyListeners
 from rota.model.events import Change, Cursor, Event, EventType, View, cursor_of, types_of
 from rota.model.gate import Scope
+from rota.model.reports import Phase, ScheduleEvent, ScheduleReport
+from rota.model.schedules import Fate
 from rota.model.values import moment_of
 from rota.ports.events import Span
 from rota.ports.executor import Report
@@ -441,3 +443,69 @@ def test_a_log_is_followed_to_its_end_in_whole_lines(live):
         pieces = list(live.follow_log(job.id))
     assert all(piece.endswith("\n") for piece in pieces)
     assert "".join(pieces) == live.log(job.id).text
+
+
+# ---- reports of schedules ------------------------------------------------------------------------------------------
+
+
+def reported(changes):
+    return [
+        (event.type, event.schedule.name, event.schedule.phase, event.schedule.count)
+        for event in (change.event() for change in changes)
+        if event.schedule is not None
+    ]
+
+
+def test_a_due_time_that_was_missed_is_told_when_it_is_written_and_again_after_a_cursor(rota, clock, gatherer):
+    rota.schedule("often", "echo", every=60, catch_up="none")
+    gatherer.gather()
+    cursor = gatherer.cursor
+    clock.advance(minutes=10)
+    rota.turn()
+    news = [("schedule.missed", "often", "opened", 9), ("schedule.missed", "often", "closed", 9)]
+    assert reported(gatherer.gather().changes) == news
+    assert reported(gatherer.gather().changes) == []
+    assert reported(again(rota._open().store, cursor, clock.now(), oldest=0)) == news
+
+
+def test_reports_beyond_what_one_look_reads_come_with_the_next(rota, clock, gatherer, monkeypatch):
+    monkeypatch.setattr(gathering, "REPORTS_MAX", 3)
+    for name in ("a", "b", "c"):
+        rota.schedule(name, "echo", every=60, catch_up="none")
+    clock.advance(minutes=10)
+    rota.turn()
+    looks = [len(reported(gatherer.gather().changes)) for _ in range(3)]
+    assert looks == [3, 3, 0]
+
+
+def test_reports_are_seen_by_the_organization_and_by_who_created_the_schedule():
+    report = ScheduleReport(
+        event=ScheduleEvent.MISSED,
+        phase=Phase.OPENED,
+        schedule_id="0" * 32,
+        schedule="nightly",
+        organization="acme",
+        owner="ada",
+        template="echo",
+        outcome=Fate.MISSED,
+        due_at=0,
+        last_due_at=0,
+        count=1,
+        reason=None,
+        at=0,
+    )
+    change = Change(type=EventType.SCHEDULE_MISSED, at=0, report=report)
+    sees = {
+        View(): True,
+        View(scope=Scope("acme")): True,
+        View(scope=Scope("acme", "ada")): True,
+        View(scope=Scope("acme", "bob")): False,
+        View(scope=Scope("other")): False,
+        View(job_type="echo"): True,
+        View(job_type="other"): False,
+        View(types=types_of("schedule")): True,
+        View(types=types_of("schedule.refused")): False,
+        View(types=types_of("job")): False,
+        View(root_id="1" * 32): False,
+    }
+    assert {view: view.shows(change) for view in sees} == sees

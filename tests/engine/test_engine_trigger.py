@@ -114,6 +114,41 @@ def test_an_at_that_is_not_to_be_kept_is_gone_once_it_fired(rota, clock):
     assert [(row.schedule, row.fate, row.status) for row in rota.occurrences()] == [("s", "FIRED", "COMPLETED")]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rota: rota.disable_schedule("s"),
+        lambda rota: rota.pause_schedule("s"),
+        lambda rota: rota.edit_schedule("s", description="new"),
+        lambda rota: rota.edit_schedule("s", at=NOON + timedelta(days=1)),
+    ],
+    ids=["disable", "pause", "edit", "another time"],
+)
+def test_an_at_that_is_not_to_be_kept_and_was_due_can_not_be_changed_any_more(rota, clock, change):
+    rota.create_schedule("s", "work", at=NOON + timedelta(minutes=5), on_completion="DROP")
+    clock.advance(minutes=6)
+    before = rota.get_schedule("s")
+    with pytest.raises(NotFound, match="schedule 's' is over: it was due, and its on_completion is DROP"):
+        change(rota)
+    # Nothing was written: it fires by the definition that held when it was due.
+    assert (rota.get_schedule("s"), rota.find()) == (before, [])
+    rota.turn()
+    assert (rota.schedules(), [(row.schedule, row.fate) for row in rota.occurrences()]) == ([], [("s", "FIRED")])
+
+
+def test_an_at_that_is_not_to_be_kept_and_was_due_fires_when_it_is_deleted(rota, clock):
+    rota.create_schedule("s", "work", at=NOON + timedelta(minutes=5), on_completion="DROP")
+    clock.advance(minutes=6)
+    rota.delete_schedule("s")
+    assert (rota.schedules(), [(row.schedule, row.fate) for row in rota.occurrences()]) == ([], [("s", "FIRED")])
+
+
+def test_an_at_that_is_kept_and_was_due_fires_and_then_is_what_it_is_set_to(rota, clock):
+    rota.create_schedule("s", "work", at=NOON + timedelta(minutes=5))
+    clock.advance(minutes=6)
+    assert (rota.disable_schedule("s").state, due(rota)) == ("DISABLED", [5])
+
+
 def test_an_at_of_this_very_moment_fires_at_once(rota, clock):
     rota.create_schedule("s", "work", at=NOON)
     rota.turn()

@@ -375,6 +375,24 @@ class Machine(RuleBasedStateMachine):
                 assert not model.points(max(model.cursor, self.now), instant(next_at) - 1) - model.jobs
 
 
+@pytest.mark.parametrize("verb", ["disable", "pause"])
+@pytest.mark.parametrize("end", ["DROP", "PRESERVE"])
+def test_an_at_that_is_due_now_is_settled_by_its_old_definition_before_its_state_is_set(verb, end):
+    state = Machine()
+    state.begin()
+    try:
+        state.create_at(end=end, minutes=0, name="two", rules={"catch_up": "none", "overlap": "skip"}, template="quick")
+        state.set_state(name="two", verb=verb)
+        state.every_due_time_has_the_fate_that_the_model_gives_it()
+        state.states_and_next_due_times_are_right()
+        state.turn()
+        state.every_due_time_has_the_fate_that_the_model_gives_it()
+        state.states_and_next_due_times_are_right()
+        assert ("two" in state.models) is (end == "PRESERVE")
+    finally:
+        state.teardown()
+
+
 Machine.TestCase.settings = settings(
     max_examples=size(30, prove=1000),
     stateful_step_count=25,

@@ -11,13 +11,15 @@ from contextlib import closing
 
 import pytest
 
-from rota import Rota
+from rota import Rota, Settings
 from tests.faults import invariants
 from tests.faults.stage import Stage
 from tests.stores.desk import inside
 from tests.support.pace import patient
 from tests.support.postgres import fresh_database, make_server
 from tests.support.proof import size
+from tests.support.pulse import EVERY_S, comes_again, falls_silent
+from tests.support.receiver import receiving
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.paired
@@ -227,3 +229,16 @@ def test_statements_that_an_administrator_lets_be_broken_off_are_made_again_and_
     said = [program.text for program in [*workers, producer]]
     assert any("broke off a statement" in each and "statement_timeout" in each for each in said), said
     quiet(workers, warnings=8)
+
+
+def test_no_pulse_is_sent_while_the_server_is_stopped(server, stage):
+    with receiving() as receiver:
+        settings = Settings(pulse_url=receiver.url("/200"), pulse_every=EVERY_S, busy_timeout=0.5)
+        with closing(Rota(stage.database, settings=settings)) as rota, rota.running():
+            comes_again(receiver)
+            server.stop()
+            try:
+                falls_silent(receiver)
+            finally:
+                server.start()
+            comes_again(receiver)

@@ -6,7 +6,7 @@ import pytest
 
 from rota.model.overview import Facts, Level, Patience, health_of
 
-PATIENCE = Patience(waiting_s=300, overdue_s=60, clock_s=60, read_s=0.5)
+PATIENCE = Patience(waiting_s=300, unqueued_s=60, clock_s=60, read_s=0.5)
 SINCE = 1_772_366_400_000_000
 
 
@@ -37,7 +37,7 @@ def test_an_idle_store_is_well():
         ({"unserved": ("a", "b", "c", "d")}, "trouble", "No live worker has a handler for a, b, c, …, and such jobs wait."),
         ({"paused": (("everything", SINCE, "ada"),)}, "watch", "Everything is paused since 2026-03-01 12:00 UTC (by ada)."),
         ({"paused": (("template mail", SINCE, ""),)}, "watch", "Template mail is paused since 2026-03-01 12:00 UTC."),
-        ({"overdue_s": 120}, "trouble", "A job was due 2 min ago and was not queued."),
+        ({"unqueued_s": 120}, "trouble", "A job was due 2 min ago and was not queued."),
         ({"oldest_s": 600}, "watch", "The oldest ready job has waited for 10 min."),
         ({"dead": 1}, "watch", "1 job was dead-lettered in the last hour."),
         ({"missed": 4}, "watch", "4 due times did not run in the last hour."),
@@ -55,7 +55,7 @@ def test_a_clock_that_was_set_back_is_a_concern():
 
 
 def test_what_is_within_patience_is_no_concern():
-    assert health(oldest_s=299, overdue_s=59, clock_ahead_s=59, read_s=0.4).level is Level.WELL
+    assert health(oldest_s=299, unqueued_s=59, clock_ahead_s=59, read_s=0.4).level is Level.WELL
 
 
 def test_trouble_comes_before_what_is_only_to_be_watched_and_the_rest_is_counted():

@@ -8,6 +8,8 @@ import json
 import pytest
 
 from rota.errors import InvalidOption
+from rota.model.reports import EVENT_OF
+from rota.model.schedules import Fate
 from rota.model.settings import Settings
 from rota.model.states import TERMINAL, Status
 from rota.model.targets import check_url, is_public
@@ -16,6 +18,8 @@ from rota.model.webhooks import (
     ERROR_MAX,
     EVENTS,
     RESULT_MAX,
+    RUN_EVENTS,
+    USUAL_EVENTS,
     EndedRun,
     Event,
     Sent,
@@ -62,7 +66,12 @@ def end(**fields) -> EndedRun:
 
 def test_every_end_has_its_event_and_every_event_its_end():
     assert set(EVENTS) == set(TERMINAL)
-    assert set(EVENTS.values()) == set(Event)
+    assert set(EVENTS.values()) == set(RUN_EVENTS)
+
+
+def test_every_outcome_of_a_due_time_that_did_not_run_has_its_event():
+    assert set(Fate) - set(EVENT_OF) == {Fate.FIRED, Fate.COALESCED}
+    assert set(Event) == {*RUN_EVENTS, *EVENT_OF.values()}
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.TIMED_OUT])
@@ -169,8 +178,8 @@ def test_a_secret_that_is_none_is_refused_and_not_repeated(wrong):
     assert str(wrong).removeprefix("whsec_") in {"", "5", "None", "secret"} or str(wrong) not in str(refused.value)
 
 
-def test_events_are_named_one_by_one_or_all_are_meant():
-    assert events_of(None) == tuple(Event)
+def test_events_are_named_one_by_one_or_all_but_planned_skips_are_meant():
+    assert events_of(None) == USUAL_EVENTS == tuple(event for event in Event if event != "schedule.skipped_planned")
     assert events_of(["run.failed", "run.completed", "run.failed"]) == (Event.COMPLETED, Event.FAILED)
     for wrong in ([], ["run.exploded"], "run.failed", 5):
         with pytest.raises(InvalidOption, match=r"run\.dead_lettered"):

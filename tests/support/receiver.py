@@ -54,7 +54,9 @@ class Receiver:
                     receiver._answer(self)
 
             def do_GET(self) -> None:
-                receiver.received.append(Received(f"GET {self.path}", {}, b"{}"))
+                receiver.received.append(Received(f"GET {self.path}", {name.lower(): value for name, value in self.headers.items()}, b"{}"))
+                with suppress(OSError):
+                    receiver._answer(self)
 
             def log_message(self, *_: object) -> None:
                 """Say nothing."""

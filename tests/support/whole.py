@@ -80,6 +80,10 @@ def _share(rota: Rota) -> None:
     rota.schedule("often", "works", every=60, catch_up="all", overlap="queue", params={"text": ODD})
     rota.schedule("nightly 🌙", "works", cron="0 3 * * *", timezone="Europe/Berlin", calendar="holidays")
     rota.schedule("after", "works", cron="0 4 * * *", depends_on=["nightly 🌙"])
+    rota.create_webhook("https://example.org/reports", events=["schedule.missed", "schedule.skipped_planned"])
+    rota.schedule("missed ☂", "works", every=60, catch_up="none")
+    rota.schedule("still", "works", every=60)
+    rota.pause_schedule("still")
 
 
 def _let_run(rota: Rota, clock: ManualClock) -> None:

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import re
 import signal
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -16,6 +17,8 @@ from rota.model.access import Permit, is_token
 from rota.surfaces.cli.door import Where, opened
 from rota.surfaces.http.serving import Address
 from tests.support.pace import patient
+from tests.support.receiver import receiving
+from tests.support.waiting import eventually
 from tests.surfaces.cli_support import Cli
 
 
@@ -178,3 +181,18 @@ def test_wrong_words_are_refused_with_the_right_ones(cli):
 def test_every_permit_can_be_named(cli):
     for permit in Permit:
         assert cli.json("token", "create", permit, "--permit", permit)["permits"] == [permit]
+
+
+def test_a_server_without_any_worker_reports_overdue_schedules_and_sends_the_message(cli):
+    cli.env |= {"ROTA_LEASE_TTL": "1", "ROTA_WEBHOOK_PRIVATE": "allow", "ROTA_WEBHOOK_HTTP": "allow", "ROTA_WEBHOOK_INTERVAL": "0.1"}
+    with closing(Rota(cli.store)) as rota:
+        rota.job(name="greet")(lambda: None)
+        rota.schedule("often", "greet", every=1)
+    with receiving() as receiver:
+        cli.ok("webhook", "create", receiver.url(), "--event", "schedule.overdue")
+        process = cli.start("serve", "--port", "0")
+        eventually(lambda: receiver.received, within=30, what="the message")
+        assert stop(process) == 0
+        (message,) = receiver.received
+    assert (message.json["event"], message.json["schedule"]["name"]) == ("schedule.overdue", "often")
+    assert [each["key"] for each in cli.lines("webhook", "deliveries")] == [message.key]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from rota.engine.overdue import overdue
+from rota.engine.registry import Registry
 from rota.errors import RotaError
 from rota.model.findings import Finding, advice, look_at, ok, problem
 from rota.model.settings import Settings
 from rota.model.states import Status
-from rota.model.values import Stats, WorkerInfo
+from rota.model.values import Stats, WorkerInfo, moment_of
 from rota.ports.clock import Clock
 from rota.ports.liveness import Life, Liveness
 from rota.ports.sender import Sender
@@ -32,6 +34,7 @@ class Doctor:
         machine: Clock,
         settings: Settings,
         pause: Callable[[float], object],
+        registry: Registry,
         make_sender: Callable[[], Sender | None] | None = None,
     ) -> None:
         """Take what it looks with; `machine` is this machine's own clock, `pause` waits between two looks at a beat.
@@ -44,6 +47,7 @@ class Doctor:
         self._machine = machine
         self._settings = settings
         self._pause = pause
+        self._registry = registry
         self._make_sender = make_sender
 
     def findings(self, *, full: bool) -> list[Finding]:
@@ -53,6 +57,7 @@ class Doctor:
             {
                 "workers": self._workers,
                 "left behind": self._left_behind,
+                "schedules": self._schedules,
                 "queue": self._queue,
                 "pauses": self._pauses,
                 "dead letters": self._dead_letters,
@@ -101,6 +106,20 @@ class Doctor:
             yield problem("left behind", text, "any worker ends them within a second: start one, or `rota recover`")
         else:
             yield ok("left behind", "no job is RUNNING under a worker that has ended")
+
+    def _schedules(self) -> Iterator[Finding]:
+        backlog = overdue(self._store, self._registry, self._settings, now=self._clock.now())
+        late = backlog.alarming
+        if late:
+            named = ", ".join(f"{each.schedule} ({each.expected:,})" for each in late[:SHOWN])
+            least = "at least " if backlog.more else ""
+            text = (
+                f"{least}{backlog.expected:,} due times have no outcome, the first since {moment_of(late[0].due_at):%Y-%m-%d %H:%M:%S} UTC:"
+                f" {named}{', …' if len(late) > SHOWN else ''}"
+            )
+            yield problem("schedules", text, "start a worker: `rota worker --app MODULE:ATTR`; if one runs, see its log")
+        else:
+            yield ok("schedules", "no due time is overdue")
 
     def _queue(self) -> Iterator[Finding]:
         stats = self._stats()

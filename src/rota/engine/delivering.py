@@ -58,9 +58,12 @@ class Delivering:
             self._postman = Postman(self._store, self._make_sender, clock=self._clock, settings=self._settings)
             self._postman.start()
         before = self._clock.now() - round(self._settings.webhook_retention * SECOND)
-        if mail.over_at is not None and mail.over_at < before and monotonic >= self._next_forget:
-            full = self._store.forget_deliveries(before=before, limit=FORGET_MAX) == FORGET_MAX
-            self._next_forget = monotonic + (0 if full else self._settings.retention_interval)
+        if monotonic >= self._next_forget and any(at is not None and at < before for at in (mail.over_at, mail.reported_at)):
+            removed = (
+                self._store.forget_deliveries(before=before, limit=FORGET_MAX),
+                self._store.forget_reports(before=before, limit=FORGET_MAX),
+            )
+            self._next_forget = monotonic + (0 if FORGET_MAX in removed else self._settings.retention_interval)
 
     def told(self) -> None:
         """Hear that messages were written just now: they need not wait for the next look."""

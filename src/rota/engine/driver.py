@@ -37,8 +37,11 @@ class Driver:
         try:
             self.worker.start()
             self.worker.standing.watch()
+            for ticker in self.worker.tickers:
+                ticker.start()
             self._thread.start()
         except BaseException:
+            self._stop_tickers()
             self.worker.standing.withdraw()
             raise
 
@@ -63,6 +66,7 @@ class Driver:
     def _run(self) -> None:
         while not self._stop.is_set():
             self.worker.wait(self._turn())
+        self._stop_tickers()
         self._guarded(self.worker.begin_stop)
         self._drain(self._grace_s, until_hurry=True)
         if self.worker.holding:
@@ -89,6 +93,10 @@ class Driver:
         end = self._clock.monotonic() + seconds
         while self.worker.holding and self._clock.monotonic() < end and not (until_hurry and self._hurry.is_set()):
             self.worker.wait(min(self._turn(), LAST_LOOK_S))
+
+    def _stop_tickers(self) -> None:
+        for ticker in self.worker.tickers:
+            ticker.stop()
 
     def _guarded(self, step: Callable[[], None]) -> None:
         try:

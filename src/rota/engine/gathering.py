@@ -1,10 +1,11 @@
 """What is new since the last look: reads of a store become changes to tell. One looks for all who listen.
 
-Nothing was written down for it, so each kind of change has its own way of being found:
+Nothing was written down for it but reports of schedules, so each kind of change has its own way of being found:
 
 - *New jobs* by their numbers. PostgreSQL gives numbers before transactions commit: those that were missing are looked for a while.
 - *What runs* is a small set, seen whole each time: who is new in it has started, who has left it has ended.
 - *Ends* by their moment, type by type. A moment is earlier than its commit, so a look goes back a little and leaves out what it has seen.
+- *Reports of schedules* by their numbers, which ascend in the order of commits: they are written one transaction at a time.
 - *Definitions* by the audit trail.
 
 Every read has a bound. Where more happened than that, `missed` says so: whoever listens is told that there is a gap.
@@ -21,7 +22,7 @@ import msgspec
 from rota.model.events import Change, Cursor, EventType, JobNow
 from rota.model.values import SECOND, Instant, Job, Run, instant, undashed
 from rota.ports.clock import Clock
-from rota.ports.events import Marks, ProgressNow, Span, Watching
+from rota.ports.events import Marks, NumberedReport, ProgressNow, Span, Watching
 
 MADE_MAX = 5000
 """New jobs that one look reads."""
@@ -31,6 +32,8 @@ ENDED_MAX = 5000
 """Ends of one type that one look reads."""
 RUNNING_MAX = 10_000
 DEFINITIONS_MAX = 200
+REPORTS_MAX = 1000
+"""Reports of schedules that one look reads."""
 MARGIN: tuple[Instant, Instant] = (SECOND // 2, 5 * SECOND)
 """How far a look at ends goes back behind the one before it: in a flood, and otherwise."""
 FLOOD = 10_000
@@ -95,6 +98,7 @@ class Gatherer:
         gathered, now = Gathered([]), self._clock.now()
         marks = self._store.marks()
         self._look_at_definitions(marks, gathered)
+        self._look_at_reports(marks, gathered)
         self._look_for_new(marks, gathered)
         self._look_at_ends(gathered)
         self._at = now
@@ -213,6 +217,17 @@ class Gatherer:
             into.changes.append(Change(type=EventType.DEFINITIONS, at=self._clock.now()))
         self._marks = msgspec.structs.replace(self._marks, audit_id=until, definitions=marks.definitions)
 
+    # ---- reports --------------------------------------------------------------------------------------------------
+
+    def _look_at_reports(self, marks: Marks, into: Gathered) -> None:
+        before, until = self._marks.report_id, marks.report_id
+        if until > before:
+            found = self._store.reports_after(before, limit=REPORTS_MAX)
+            into.changes += map(_reported, found)
+            if len(found) == REPORTS_MAX:
+                until = found[-1].report_id
+        self._marks = msgspec.structs.replace(self._marks, report_id=until)
+
 
 def again(store: Watching, after: Cursor, now: Instant, *, oldest: Instant) -> list[Change] | None:
     """Return what happened after a cursor as far as the store still shows it, oldest first; None: it lies too far back."""
@@ -225,7 +240,10 @@ def again(store: Watching, after: Cursor, now: Instant, *, oldest: Instant) -> l
     running = {each.number: each for each in store.progress_now(limit=RUNNING_MAX)}
     if any(len(numbers) == ENDED_MAX for numbers in ended) or sum(map(len, ended)) > BEHIND_MAX:
         return None
-    changes = [Change(type=EventType.CREATED, at=job.created_at, job=job) for job in made]
+    reports = store.reports_since(since, limit=BEHIND_MAX)
+    if len(reports) == BEHIND_MAX:
+        return None
+    changes = [*(Change(type=EventType.CREATED, at=job.created_at, job=job) for job in made), *map(_reported, reports)]
     for job in store.jobs_now([*running, *(number for numbers in ended for number in numbers)]):
         if job.started_at is not None and job.started_at >= since:
             changes.append(Change(type=EventType.STARTED, at=job.started_at, job=job))
@@ -249,6 +267,11 @@ def of_chain(job: Job, run: Run | None, now: Instant) -> list[Change]:
     if seen.finished_at is not None:
         changes.append(Change(type=EventType.ENDED, at=seen.finished_at, job=seen))
     return changes
+
+
+def _reported(numbered: NumberedReport) -> Change:
+    report = numbered.report
+    return Change(type=EventType(report.event), at=report.at, report=report)
 
 
 def _watched(job: Job) -> JobNow:

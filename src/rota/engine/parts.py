@@ -15,7 +15,7 @@ from rota.model.settings import Settings
 from rota.ports.clock import Clock, Ids
 from rota.ports.executor import Equipment, Executor
 from rota.ports.liveness import Liveness
-from rota.ports.sender import Sender
+from rota.ports.sender import Caller, Sender
 from rota.ports.store import Store
 from rota.ports.tracing import Tracing
 from rota.ports.wakeup import Wakeup
@@ -49,5 +49,7 @@ class Parts(msgspec.Struct, kw_only=True, frozen=True):
     """Makes the hints that other processes have committed."""
     make_sender: Callable[[], Sender | None] | None = None
     """Makes who sends messages to webhooks, where that is installed; None: this worker sends none."""
+    caller: Caller | None = None
+    """Calls the URL of the pulse; None: there is none to call."""
     inline: bool = False
     """Run every handler in the thread that turns: for tests and for direct execution where there is no worker."""

@@ -14,13 +14,13 @@ from rota.engine.crew import Crew
 from rota.engine.guard import Guard
 from rota.engine.lease import Renewal
 from rota.engine.parts import Parts
-from rota.engine.pulse import Pulse
+from rota.engine.ticker import Ticker
 
 log = logging.getLogger("rota.worker")
 
 
 class Standing:
-    """One worker's id, lease and guard. Belongs to the worker's thread, but for what its pulse does."""
+    """One worker's id, lease and guard. Belongs to the worker's thread, but for what its beats do."""
 
     def __init__(self, parts: Parts, crew: Crew, poke: Callable[[], None]) -> None:
         """Prepare; nobody knows of this worker before `begin`."""
@@ -30,7 +30,7 @@ class Standing:
         self.id = parts.ids.take(1, parts.clock.now())[0]
         self.renewal = Renewal(parts.clock, parts.settings)
         self.guard = Guard(self.renewal, crew, parts.clock)
-        self._pulse = Pulse(self._beat, every_s=self.renewal.every_s)
+        self._beats = Ticker(self._beat, every_s=self.renewal.every_s, name="beats")
         self._tried = parts.clock.monotonic()
         self._noticed = self._resting = False
 
@@ -87,8 +87,8 @@ class Standing:
 
     def watch(self, *, guarded: bool = True) -> None:
         """Send beats and watch the lease on threads of their own, from now on."""
-        if not self._pulse.beats:
-            self._pulse.start()
+        if not self._beats.started:
+            self._beats.start()
             if guarded:
                 self.guard.start()
             self.notice()
@@ -97,7 +97,7 @@ class Standing:
         """End these threads: the worker is on its way out."""
         self._resting = True
         self.guard.stop()
-        self._pulse.stop()
+        self._beats.stop()
 
     # ---- beats ------------------------------------------------------------------------------------------------
 
@@ -111,11 +111,11 @@ class Standing:
     def beat_soon(self) -> None:
         """Show what has changed, and do not wait for the next beat."""
         self._tried -= self.renewal.every_s
-        self._pulse.soon()
+        self._beats.soon()
 
     def beat_if_due(self, monotonic: float) -> None:
         """Beat between two turns, where no thread does."""
-        if not self._pulse.beats and monotonic - self._tried >= self.renewal.every_s:
+        if not self._beats.started and monotonic - self._tried >= self.renewal.every_s:
             self._beat()
 
     def _beat(self) -> None:

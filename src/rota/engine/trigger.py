@@ -70,6 +70,8 @@ class Decider:
         self._spread_until: Instant = 0
         self._plans: dict[tuple[object, ...], Plan] = {}
         self.decided: list[tuple[Schedule, Sequence[Fated]]] = []
+        self.unreadable = False
+        """A schedule could not be read, and was left alone."""
 
     def __call__(self, each: DueSchedule) -> Firing:
         """Decide for one schedule."""
@@ -78,6 +80,7 @@ class Decider:
             planned = self._plan(each)
         except InvalidSchedule as error:
             # Nothing of it is lost: its cursor stays. The others must not wait for it.
+            self.unreadable = True
             log.error("schedule %s cannot be read; retrying in a minute: %s", schedule.name, error)  # noqa: TRY400 - it says all
             return Firing(rows=[], jobs=[], cursor_at=schedule.cursor_at, next_at=self._now + UNREADABLE_S * SECOND)
         rows, jobs = self._settle(each, planned)
@@ -95,6 +98,10 @@ class Decider:
             firing.drop = schedule.on_completion is OnCompletion.DROP
             firing.state = None if firing.drop else ScheduleState.DISABLED
         return firing
+
+    def fates(self, each: DueSchedule) -> list[Fated]:
+        """Return the rows that a call would write for one schedule. Raise InvalidSchedule if it can't be read here."""
+        return self._settle(each, self._plan(each))[0]
 
     def _plan(self, each: DueSchedule) -> Plan:
         """Plan for one schedule; those that are alike in all that a plan rests on have one plan."""
@@ -215,6 +222,8 @@ class Trigger:
         self._beat = Beat()
         self._looked: float | None = None
         self._resume = clock.monotonic()
+        self.unreadable_until: Instant = 0
+        """Until when a schedule that can't be read on this machine is left alone."""
 
     @property
     def next_at(self) -> Instant | None:
@@ -265,6 +274,9 @@ class Trigger:
                 )
             except DefinitionsChanged:
                 continue
+            if decider.unreadable:
+                # Twice the pause: another worker that can't read it either may take the next turn.
+                self.unreadable_until = now + 2 * UNREADABLE_S * SECOND
             for settled in fired.settled:
                 self.tell(settled.schedule, settled.rows)
             return

@@ -12,6 +12,8 @@ from rota.engine.hands import Hands
 from rota.engine.holding import Holding
 from rota.engine.knowledge import Knowledge
 from rota.engine.outcome_log import log_completions, log_turn
+from rota.engine.outside_pulse import OutsidePulse
+from rota.engine.overdue_watch import OverdueWatch
 from rota.engine.pace import Pace
 from rota.engine.parts import Parts
 from rota.engine.patience import Patience
@@ -19,6 +21,7 @@ from rota.engine.recovery import Recovery
 from rota.engine.retention import Retention
 from rota.engine.sink import DirectSink, Inbox, newest
 from rota.engine.standing import Standing
+from rota.engine.ticker import Ticker
 from rota.engine.tracing import take_up
 from rota.engine.trigger import Trigger
 from rota.errors import StoreBusy, StoreUnavailable
@@ -94,6 +97,19 @@ class Worker:
         self._swept = parts.clock.monotonic()
         self._stopping = False
         self._untold = False
+        self.turned_s = parts.clock.monotonic()
+        """When the last good turn began, on the monotonic clock."""
+        self.tickers = self._make_tickers()
+        """What is done beside the wheel by threads of its own, where a driver turns it."""
+
+    def _make_tickers(self) -> list[Ticker]:
+        parts, settings = self._parts, self._settings
+        watch = OverdueWatch(parts.store, parts.registry, clock=parts.clock, settings=settings)
+        tickers = [Ticker(watch.look, every_s=watch.every_s, name="overdue")]
+        if parts.caller is not None:
+            pulse = OutsidePulse(self, parts.caller, parts.store, parts.registry, clock=parts.clock, settings=settings)
+            tickers.append(Ticker(pulse.send, every_s=settings.pulse_every, name="pulse"))
+        return tickers
 
     # ---- life -------------------------------------------------------------------------------------------------
 
@@ -104,6 +120,11 @@ class Worker:
         self.recovery.repair()
         for place in {handler.executor for handler in self._parts.handlers.values()}:
             self._crew.at(place)
+
+    @property
+    def unreadable_until(self) -> Instant:
+        """Return until when a schedule that this worker can't read is left alone."""
+        return self.trigger.unreadable_until
 
     @property
     def id(self) -> str:
@@ -180,6 +201,7 @@ class Worker:
             if self._is_due():
                 self._turn_once()
             self._pace.well()
+            self.turned_s = monotonic
         except (StoreBusy, StoreUnavailable) as error:
             return self._pace.trouble_s(error)
         return self._delay(deadline)

@@ -14,6 +14,8 @@ import msgspec
 
 from rota.errors import InvalidOption
 from rota.model.gate import EVERYTHING, Scope
+from rota.model.reports import Phase, ScheduleEvent, ScheduleReport
+from rota.model.schedules import Fate
 from rota.model.states import ErrorType, Status
 from rota.model.values import Instant, dashed, moment, moment_of, number_text
 
@@ -25,6 +27,11 @@ class EventType(StrEnum):
     STARTED = "job.started"
     PROGRESS = "job.progress"
     ENDED = "job.ended"
+    SCHEDULE_MISSED = ScheduleEvent.MISSED.value
+    SCHEDULE_REFUSED = ScheduleEvent.REFUSED.value
+    SCHEDULE_SKIPPED = ScheduleEvent.SKIPPED.value
+    SCHEDULE_SKIPPED_PLANNED = ScheduleEvent.SKIPPED_PLANNED.value
+    SCHEDULE_OVERDUE = ScheduleEvent.OVERDUE.value
     DEFINITIONS = "definitions"
     COUNTS = "counts"
     SKIPPED = "skipped"
@@ -32,6 +39,7 @@ class EventType(StrEnum):
 
 
 OF_JOBS = frozenset({EventType.CREATED, EventType.STARTED, EventType.PROGRESS, EventType.ENDED})
+OF_SCHEDULES = frozenset(map(EventType, ScheduleEvent))
 ALWAYS = frozenset({EventType.SKIPPED, EventType.GAP})
 """What nobody can choose not to hear: that something was not told."""
 
@@ -77,6 +85,23 @@ class EventJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str | None = None
 
 
+class EventSchedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Due times of a schedule that did not run, as an event shows them."""
+
+    id: str
+    name: str
+    job_type: str
+    organization: str
+    outcome: Fate
+    phase: Phase
+    due_at: datetime
+    last_due_at: datetime
+    count: int
+    key: str
+    """The same at each repeat, and the `webhook-id` of the webhook message about it."""
+    reason: str | None = None
+
+
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happened."""
 
@@ -85,6 +110,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str = ""
     """Where to go on: given as `after`, everything that came after this event is told again."""
     job: EventJob | None = None
+    schedule: EventSchedule | None = None
     subject: str | None = None
     """Of `definitions`: the kind of thing that changed, as `schedule`. None: anything may have."""
     name: str | None = None
@@ -103,6 +129,7 @@ class Change(msgspec.Struct, kw_only=True):
     type: EventType
     at: Instant
     job: JobNow | None = None
+    report: ScheduleReport | None = None
     progress: int | None = None
     message: str | None = None
     subject: str | None = None
@@ -114,7 +141,10 @@ class Change(msgspec.Struct, kw_only=True):
     def event(self) -> Event:
         """Return it as people see it."""
         job = None if self.job is None else _shown(self.job, self.progress, self.message)
-        return Event(type=self.type, at=moment_of(self.at), job=job, subject=self.subject, name=self.name, action=self.action)
+        schedule = None if self.report is None else _reported(self.report)
+        return Event(
+            type=self.type, at=moment_of(self.at), job=job, schedule=schedule, subject=self.subject, name=self.name, action=self.action
+        )
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,13 +170,17 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
             return False
         job = change.job
         if job is None:
-            return self.root_id is None and self._may_know(change)
+            return self.root_id is None and (self._may_know(change) if change.report is None else self._concerns(change.report))
         return (
             self.scope.holds(job.organization, job.owner)
             and (self.root_id is None or self.root_id == job.root_id)
             and (self.job_type is None or self.job_type == job.job_type)
             and (not self.statuses or job.status in self.statuses)
         )
+
+    def _concerns(self, report: ScheduleReport) -> bool:
+        """Say whether a report is asked for, and may be seen: whoever sees only their own sees reports of schedules that they created."""
+        return self.scope.holds(report.organization, report.owner) and self.job_type in {None, report.template}
 
     def _may_know(self, change: Change) -> bool:
         """Say whether a changed definition is theirs. Who sees only own jobs is told of what is everybody's, and of pauses."""
@@ -176,18 +210,38 @@ def cursor_of(text: str) -> Cursor:
     return Cursor(int(found[1], 16), int(found[2], 16))
 
 
+WORDS: dict[object, frozenset[EventType]] = {"job": OF_JOBS, "schedule": OF_SCHEDULES}
+"""Words that stand for several types."""
+
+
 def types_of(given: object) -> frozenset[EventType]:
-    """Return types of events as people give them: names, or `job` for all that are about jobs."""
+    """Return types of events as people give them: names, or `job` and `schedule` for all that are about jobs and schedules."""
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, list | tuple | set | frozenset) else ()
     found: set[EventType] = set()
     for name in names:
-        if name == "job":
-            found |= OF_JOBS
+        if name in WORDS:
+            found |= WORDS[name]
         elif name in set(EventType):
             found.add(EventType(name))
         else:
-            raise InvalidOption(f"type {name!r} is not one of job, {', '.join(EventType)}")
+            raise InvalidOption(f"type {name!r} is not one of {', '.join(map(str, WORDS))}, {', '.join(EventType)}")
     return frozenset(found)
+
+
+def _reported(report: ScheduleReport) -> EventSchedule:
+    return EventSchedule(
+        id=dashed(report.schedule_id),
+        name=report.schedule,
+        job_type=report.template,
+        organization=report.organization,
+        outcome=report.outcome,
+        phase=report.phase,
+        due_at=moment_of(report.due_at),
+        last_due_at=moment_of(report.last_due_at),
+        count=report.count,
+        key=report.key,
+        reason=report.reason,
+    )
 
 
 def _shown(job: JobNow, progress: int | None, message: str | None) -> EventJob:

@@ -63,7 +63,7 @@ class NotRun(msgspec.Struct, kw_only=True, frozen=True):
     """The schedule, or the job type."""
     organization: str
     fate: str
-    """A fate of `rota.model.schedules.Fate`, or DEAD_LETTER."""
+    """A fate of `rota.model.schedules.Fate`, OVERDUE among them, or DEAD_LETTER."""
     count: int
     first_at: datetime
     """The earliest due time, or end, of those counted."""
@@ -73,7 +73,7 @@ class NotRun(msgspec.Struct, kw_only=True, frozen=True):
     more: bool = False
     """There are more than `count`: the look stopped at a bound."""
     planned: bool = False
-    """It was meant not to run: a day of its calendar, a time its clock jumps over, one that a later run stands for."""
+    """It was meant not to run: a pause, a day of its calendar, a time its clock jumps over, one that a later run stands for."""
     example: Example | None = None
     """The latest job, where there is one."""
 
@@ -231,7 +231,7 @@ class Overview(msgspec.Struct, kw_only=True, frozen=True):
     health: Health
     counts: Counts | None
     not_run: tuple[NotRun, ...]
-    """Of the last 24 hours, newest first."""
+    """What is overdue first, then what did not run in the last 24 hours, newest first."""
     stuck: tuple[Stuck, ...]
     running: Running
     ahead: Ahead
@@ -241,6 +241,18 @@ class Overview(msgspec.Struct, kw_only=True, frozen=True):
 
 PLANNED = frozenset({Fate.COALESCED, Fate.SKIPPED_CALENDAR, Fate.SKIPPED_DST_GAP})
 """Fates that are as somebody wished."""
+
+
+class OverdueFacts(msgspec.Struct, kw_only=True, frozen=True):
+    """Due times that should have run and have no recorded outcome."""
+
+    count: int
+    schedules: tuple[str, ...]
+    """Their names, the longest overdue first."""
+    since: Instant
+    """The first due time of all."""
+    more: bool = False
+    """There are more schedules than were looked at."""
 
 
 class Facts(msgspec.Struct, kw_only=True, frozen=True):
@@ -262,8 +274,9 @@ class Facts(msgspec.Struct, kw_only=True, frozen=True):
     """Something is due in the hours to come."""
     oldest_s: float = 0.0
     """How long the oldest ready job that nothing but its turn holds up has waited."""
-    overdue_s: float = 0.0
+    unqueued_s: float = 0.0
     """How long ago a PENDING job was due that is not queued yet."""
+    overdue: OverdueFacts | None = None
     unserved: tuple[str, ...] = ()
     """Types that wait and that no live worker has a handler of."""
     paused: tuple[tuple[str, Instant, str], ...] = ()
@@ -282,7 +295,7 @@ class Patience(msgspec.Struct, kw_only=True, frozen=True):
     """From when on something is a concern, in seconds."""
 
     waiting_s: float
-    overdue_s: float
+    unqueued_s: float
     clock_s: float
     read_s: float
 
@@ -300,6 +313,7 @@ def health_of(facts: Facts, patience: Patience) -> Health:
 
 def _concerns(facts: Facts, patience: Patience) -> Iterator[Concern]:
     yield from _of_workers(facts)
+    yield from _of_overdue(facts)
     yield from _of_waiting(facts, patience)
     yield from _of_what_went_wrong(facts)
     if facts.clock_ahead_s > patience.clock_s:
@@ -335,6 +349,21 @@ def _of_workers(facts: Facts) -> Iterator[Concern]:
         )
 
 
+def _of_overdue(facts: Facts) -> Iterator[Concern]:
+    late = facts.overdue
+    if late is None:
+        return
+    times = f"{'more than ' if late.more else ''}{late.count:,} {'due time' if late.count == 1 else 'due times'}"
+    names = ", ".join(late.schedules[:NAMED_MAX]) + (", …" if len(late.schedules) > NAMED_MAX or late.more else "")
+    whose = f"schedule {names}" if len(late.schedules) == 1 and not late.more else f"{len(late.schedules):,} schedules ({names})"
+    has = "has" if late.count == 1 and not late.more else "have"
+    yield Concern(
+        level=Level.TROUBLE,
+        what=f"{times} of {whose} {has} no outcome since {moment_of(late.since):%Y-%m-%d %H:%M:%S} UTC",
+        remedy="see the workers' logs: none of them records it" if facts.alive else "start a worker with `rota up` or `rota worker`",
+    )
+
+
 def _of_waiting(facts: Facts, patience: Patience) -> Iterator[Concern]:
     if facts.alive and facts.unserved:
         named = ", ".join(facts.unserved[:NAMED_MAX]) + (", …" if len(facts.unserved) > NAMED_MAX else "")
@@ -347,10 +376,10 @@ def _of_waiting(facts: Facts, patience: Patience) -> Iterator[Concern]:
         who = f" (by {by})" if by else ""
         what = f"{words} is paused since {moment_of(since):%Y-%m-%d %H:%M} UTC{who}"
         yield Concern(level=Level.WATCH, what=what, remedy="`rota resume` ends it")
-    if facts.overdue_s > patience.overdue_s and facts.alive:
+    if facts.unqueued_s > patience.unqueued_s and facts.alive:
         yield Concern(
             level=Level.TROUBLE,
-            what=f"a job was due {span_text(facts.overdue_s)} ago and was not queued",
+            what=f"a job was due {span_text(facts.unqueued_s)} ago and was not queued",
             remedy="see the workers' logs and clocks",
         )
     if facts.oldest_s > patience.waiting_s and facts.alive:

@@ -69,6 +69,8 @@ class Fate(StrEnum):
     SKIPPED_DST_GAP = "SKIPPED_DST_GAP"
     SKIPPED_DEPENDENCY = "SKIPPED_DEPENDENCY"
     REFUSED = "REFUSED"
+    OVERDUE = "OVERDUE"
+    """Due, and no outcome is recorded: no worker has been there. Never stored: see `rota.engine.overdue`."""
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):

@@ -13,6 +13,7 @@ from typing import Annotated, get_args, get_type_hints
 import msgspec
 
 from rota.errors import InvalidOption
+from rota.model.targets import check_url
 
 MIB = 1024 * 1024
 
@@ -145,6 +146,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     webhook_http: Annotated[
         str, Doc("messages over http://, which everybody on the way can read: refuse, or allow", words=("refuse", "allow"))
     ] = "refuse"
+    pulse_url: Annotated[
+        str, Doc("a URL that each worker calls (GET) while all that was due has fired and the store takes writes; empty: none")
+    ] = ""
+    pulse_every: Annotated[float, Doc("how often it is called", 0.1, 86_400)] = 60.0
     waiting_warn: Annotated[float, Doc("a ready job that waits longer is a concern on the first screen", 0)] = 300.0
     slow_warn: Annotated[float, Doc("a store that takes longer to answer the first screen is a concern", 0)] = 0.5
     events_max: Annotated[
@@ -207,6 +212,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 " before others take over. Give less, or 0 for two thirds of lease_ttl"
             )
 
+        if self.pulse_url:
+            check_url(self.pulse_url, private=True, plain_http=True, what="setting pulse_url")
         if not all(0 <= delay_s <= 7 * 86_400.0 for delay_s in self.webhook_delays_s):
             raise InvalidOption(f"setting webhook_retries={self.webhook_retries!r} is out of range: give seconds, each at most a week")
         self.catch_up_spacing_s  # noqa: B018 - refuses what is not a rate

@@ -22,15 +22,15 @@ _NEARBY = (IPv4Network("192.0.0.0/24"), IPv4Network("168.63.129.16/32"))
 """Addresses that look like others and are answered by the network one is in, or by a cloud's own machinery: not every Python knows."""
 
 
-def check_url(given: object, *, private: bool, plain_http: bool) -> str:
-    """Return a URL that messages may be sent to, or refuse it. What a name stands for is not asked here."""
+def check_url(given: object, *, private: bool, plain_http: bool, what: str = "the URL of a webhook") -> str:
+    """Return a URL that messages may be sent to, or refuse it, saying what it was to be. What a name stands for is not asked here."""
     if not isinstance(given, str) or not given or len(given) > URL_MAX:
-        raise InvalidOption(f"{str(given)[:60]!r} is not the URL of a webhook: give https://… of at most {URL_MAX:,} characters")
+        raise InvalidOption(f"{str(given)[:60]!r} is not {what}: give https://… of at most {URL_MAX:,} characters")
     if not given.isascii() or not given.isprintable() or " " in given:
-        raise InvalidOption(f"{given[:60]!r} is not the URL of a webhook: write what is not ASCII as %XX, and a host's name as xn--…")
-    parts = _split(given)
+        raise InvalidOption(f"{given[:60]!r} is not {what}: write what is not ASCII as %XX, and a host's name as xn--…")
+    parts = _split(given, what)
     if parts.scheme not in {"https", "http"}:
-        raise InvalidOption(f"{given[:60]!r} is not the URL of a webhook: it begins with https://")
+        raise InvalidOption(f"{given[:60]!r} is not {what}: it begins with https://")
     if parts.scheme == "http" and not plain_http:
         raise InvalidOption(
             f"{_shown(parts)}: http:// is refused, for everybody on the way can read it: give https://, or set webhook_http"
@@ -44,14 +44,14 @@ def check_url(given: object, *, private: bool, plain_http: bool) -> str:
     return given
 
 
-def _split(given: str) -> SplitResult:
+def _split(given: str, what: str) -> SplitResult:
     try:
         parts = urlsplit(given)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port, parts = None, None, urlsplit("")
     if not host or port == 0 or not (_HOST.fullmatch(host) or ":" in host):
-        raise InvalidOption(f"{given[:60]!r} is not the URL of a webhook: give for example https://example.com/hooks")
+        raise InvalidOption(f"{given[:60]!r} is not {what}: give for example https://example.com/hooks")
     return parts
 
 

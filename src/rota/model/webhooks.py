@@ -1,7 +1,7 @@
 """Webhooks: which ends are told, in which words, and when one who did not answer is told again. Pure.
 
-A message is a run's end. Its `webhook-id` is the run's id, or the job's where no run began: the same however often it is sent, so
-that a receiver can tell a repeat.
+A message is a run's end, or a report of a schedule (`rota.model.reports`). Its `webhook-id` is the run's id, or the job's where no run
+began, or the report's key: the same however often it is sent, so that a receiver can tell a repeat.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 
 from rota.errors import InvalidOption
 from rota.model.checks import check_name
+from rota.model.reports import ScheduleEvent
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant, dashed, moment, number_text
 
@@ -40,7 +41,17 @@ class Event(StrEnum):
     SKIPPED = "run.skipped"
     CANCELLED = "run.cancelled"
     DEAD_LETTERED = "run.dead_lettered"
+    SCHEDULE_MISSED = ScheduleEvent.MISSED.value
+    SCHEDULE_REFUSED = ScheduleEvent.REFUSED.value
+    SCHEDULE_SKIPPED = ScheduleEvent.SKIPPED.value
+    SCHEDULE_SKIPPED_PLANNED = ScheduleEvent.SKIPPED_PLANNED.value
+    SCHEDULE_OVERDUE = ScheduleEvent.OVERDUE.value
 
+
+RUN_EVENTS: tuple[Event, ...] = tuple(event for event in Event if event.startswith("run."))
+"""What a single job's own webhook is told of."""
+USUAL_EVENTS: tuple[Event, ...] = tuple(event for event in Event if event is not Event.SCHEDULE_SKIPPED_PLANNED)
+"""What a webhook is told of that names no events: due times that somebody planned to skip are no cause for alarm."""
 
 EVENTS: dict[Status, Event] = {
     Status.COMPLETED: Event.COMPLETED,
@@ -104,8 +115,11 @@ class Delivery(msgspec.Struct, kw_only=True, frozen=True):
     organization: str
     event: str
     key: str
-    """The `webhook-id` it is sent under: the run's id, or the job's."""
-    job: str
+    """The `webhook-id` it is sent under: the run's id, or the job's, or a report's key."""
+    job: str | None
+    """The job that it is about."""
+    schedule: str | None
+    """The name of the schedule that it is about."""
     url: str
     state: DeliveryState
     attempts: int
@@ -275,9 +289,9 @@ def organization_owner(organization: str) -> str:
 
 
 def events_of(given: object) -> tuple[Event, ...]:
-    """Return events as people give them; none means all."""
+    """Return events as people give them; none means the usual ones."""
     if given is None:
-        return tuple(Event)
+        return USUAL_EVENTS
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InvalidOption(f"events={given!r} is not allowed: give a list of {', '.join(Event)}")
     named = list(given)

@@ -1,6 +1,6 @@
 """What those who watch ask a store: what is new since they last looked. A part of the contract of `rota.ports.store`.
 
-Nothing is written down for them. Each read goes along an index that is there for other reasons, and has a bound.
+Nothing is written down for them but reports of schedules, which webhooks need as well. Each read goes along an index, and has a bound.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import msgspec
 
 from rota.model.events import JobNow
 from rota.model.gate import EVERYTHING, Scope
+from rota.model.reports import ScheduleReport
 from rota.model.values import Instant
 
 
@@ -24,6 +25,8 @@ class Marks(msgspec.Struct, frozen=True):
     """The newest change made by people."""
     definitions: int
     """See `Store.definitions`."""
+    report_id: int = 0
+    """The newest report of a schedule; 0: there is none."""
 
 
 class ProgressNow(msgspec.Struct, frozen=True):
@@ -39,6 +42,13 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 
     first: int
     last: int
+
+
+class NumberedReport(msgspec.Struct, frozen=True):
+    """A report of a schedule, and its number: those of one store ascend in the order of their commits."""
+
+    report_id: int
+    report: ScheduleReport
 
 
 class DefinitionChange(msgspec.Struct, frozen=True):
@@ -72,6 +82,12 @@ class Watching(Protocol):
 
     def definition_changes(self, *, after: int, limit: int) -> list[DefinitionChange]:
         """Return what people changed in templates, schedules, calendars, pauses, organizations and users, oldest first."""
+
+    def reports_after(self, report_id: int, *, limit: int) -> list[NumberedReport]:
+        """Return the reports of schedules after one, oldest first, at most `limit`."""
+
+    def reports_since(self, since: Instant, *, limit: int) -> list[NumberedReport]:
+        """Return the reports written at this moment or later, oldest first, at most `limit`."""
 
     def counts(self, *, scope: Scope = EVERYTHING) -> dict[str, int]:
         """Return how many jobs of an organization, or of all, there are in each state."""

@@ -1,6 +1,7 @@
 """Webhooks, as a store keeps them: who is told, and the outbox. A part of the contract of `rota.ports.store`.
 
-That an end is told is no verb here: whatever ends a run writes its messages in the same transaction, as a part of the move.
+That an end is told is no verb here: whatever ends a run writes its messages in the same transaction, as a part of the move. So does
+whatever gives a due time an outcome.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from rota.model.fates import Fated
 from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.values import Instant
 from rota.model.webhooks import Delivery, DeliveryState, Sent, Verdict, Webhook, WebhookState
@@ -22,6 +24,8 @@ class Mail(msgspec.Struct, frozen=True):
     """When the next wants to be sent."""
     over_at: Instant | None
     """When the oldest of those that are over was delivered or given up."""
+    reported_at: Instant | None = None
+    """When the oldest report of a schedule was written that retention may remove."""
 
 
 class Parcel(msgspec.Struct, kw_only=True):
@@ -56,6 +60,13 @@ class Settled(msgspec.Struct, kw_only=True):
     sent: Sent
     verdict: Verdict
     at: Instant
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Due times of a schedule that have no outcome although they are late."""
+
+    schedule_id: str
+    row: Fated
 
 
 class EndpointChange(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -97,7 +108,7 @@ class Hooks(Protocol):
         """Return what messages are signed with now, newest first. For who sends, and for nobody else."""
 
     def mail(self) -> Mail:
-        """Look at the outbox. Costs two looks at the ends of indexes."""
+        """Look at the outbox. Costs three looks at the ends of indexes."""
 
     def take_mail(
         self,
@@ -132,3 +143,15 @@ class Hooks(Protocol):
 
     def forget_deliveries(self, *, before: Instant, limit: int) -> int:
         """Remove messages that were delivered or given up before a moment; return how many."""
+
+    def report_overdue(self, gaps: Sequence[Gap], *, now: Instant) -> int:
+        """Report schedules that are overdue, once for each gap; return how many are new.
+
+        A gap is known by its first due time. One that has its outcome by now, or whose schedule is gone, is left out.
+        """
+
+    def write_pulse(self, *, now: Instant) -> None:
+        """Commit a small write as `fire` would, with the store to itself: whoever gets an answer knows that due times can be fired."""
+
+    def forget_reports(self, *, before: Instant, limit: int) -> int:
+        """Remove reports of schedules written before a moment; return how many. Those of due times without an outcome stay."""

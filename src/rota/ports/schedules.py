@@ -169,6 +169,12 @@ class Schedules(Protocol):
     def beat_of_schedules(self) -> Beat:
         """Return when `fire` is worth a call, without a walk over schedules."""
 
+    def due_schedules(self, *, until: Instant, limit: int, scope: Scope = EVERYTHING, schedule_id: str | None = None) -> list[DueSchedule]:
+        """Return the schedules that `fire` would take up at a moment, in its order, at most `limit`. Nothing is written.
+
+        Of the scope only the organization counts: what one owner's due times become may depend on those of the others.
+        """
+
     def follow_zones(self, rules: int) -> int:
         """Work out anew when schedules in zones other than UTC are due next, if that was done by other rules; return how many.
 

@@ -22,6 +22,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """`webhook-timestamp`: when this attempt was made."""
 
 
+class Caller(Protocol):
+    """Calls a URL that the operator has set."""
+
+    def call(self, url: str) -> Sent:
+        """Ask for a URL and return what came of it, within the time allowed. Raises nothing."""
+
+
 class Sender(Protocol):
     """Sends one message at a time. May be called from several threads."""
 

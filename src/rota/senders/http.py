@@ -26,6 +26,7 @@ from rota.ports.sender import Message
 ANSWER_MAX = 4096
 """Bytes of an answer that are read: its status is what counts."""
 AGENT = "Rota-Webhooks"
+PULSE_AGENT = "Rota-Pulse"
 _ALLOW = "allow"
 
 
@@ -34,38 +35,47 @@ class Refused(Exception):  # noqa: N818 - a word between two functions of this m
 
 
 class HttpSender:
-    """Implements `rota.ports.sender.Sender`."""
+    """Implements `rota.ports.sender.Sender` and `Caller`."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Take what is allowed. Certificates are read once, when the first message asks for them."""
+    def __init__(self, settings: Settings, *, trusted: bool = False) -> None:
+        """Take what is allowed. Certificates are read once, when the first message asks for them.
+
+        `trusted`: what is called was set by the operator, who may name a machine of the own network, over http:// too.
+        """
         self._timeout_s = settings.webhook_timeout
-        self._private = settings.webhook_private == _ALLOW
-        self._plain = settings.webhook_http == _ALLOW
+        self._private = trusted or settings.webhook_private == _ALLOW
+        self._plain = trusted or settings.webhook_http == _ALLOW
         self._tls: ssl.SSLContext | None = None
         self._lock = threading.Lock()
 
     def send(self, message: Message) -> Sent:
         """Send a message and say what came of it."""
+        return self._sent("POST", message.url, self._signed(message), message.payload.encode())
+
+    def call(self, url: str) -> Sent:
+        """Ask for a URL and say what came of it."""
+        return self._sent("GET", url, {"user-agent": PULSE_AGENT, "connection": "close"}, b"")
+
+    def _sent(self, method: str, url: str, headers: dict[str, str], content: bytes) -> Sent:
         begun = time.monotonic()
         try:
-            status = self._post(message, begun + self._timeout_s)
+            status = self._exchange(httpx2.Request(method, url, headers=headers, content=content or None), content, begun + self._timeout_s)
         except Exception as error:  # noqa: BLE001 - whatever a receiver provokes is its own failure
             return Sent(error=self._why(error), took_s=time.monotonic() - begun)
         return Sent(status=status, took_s=time.monotonic() - begun)
 
-    def _post(self, message: Message, deadline: float) -> int:
-        request = httpx2.Request("POST", message.url, headers=self._headers(message), content=message.payload.encode())
+    def _exchange(self, request: httpx2.Request, content: bytes, deadline: float) -> int:
         if request.url.scheme == "http" and not self._plain:
             raise Refused("http:// is refused: give https://, or set webhook_http")
         with _Guarded(deadline, private=self._private) as network, self._pool(request.url.scheme, network) as pool:
             answer = pool.handle_request(
                 httpcore2.Request(
-                    "POST",
+                    request.method,
                     httpcore2.URL(
                         scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path
                     ),
                     headers=request.headers.raw,
-                    content=message.payload.encode(),
+                    content=content,
                     extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._timeout_s)},
                 )
             )
@@ -73,7 +83,7 @@ class HttpSender:
                 _read_a_little(answer)
             return int(answer.status)
 
-    def _headers(self, message: Message) -> dict[str, str]:
+    def _signed(self, message: Message) -> dict[str, str]:
         signatures = [Webhook(secret).sign(message.key, message.at, message.payload) for secret in message.secrets]
         return {
             "content-type": "application/json",

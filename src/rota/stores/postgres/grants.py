@@ -43,6 +43,7 @@ RIGHTS: dict[str, tuple[Grant, ...]] = {
         Grant(
             "INSERT, UPDATE, DELETE", "outbox queue_clock stats_hourly stats_total schedules occurrences occurrences_told workers endpoints"
         ),
+        Grant("INSERT, UPDATE, DELETE", "schedule_reports"),
         Grant("INSERT, DELETE", "job_ends"),
         Grant("INSERT, UPDATE", "templates"),
         Grant("INSERT", "audit"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from rota.model.events import JobNow
 from rota.model.gate import EVERYTHING, Scope
+from rota.model.reports import ScheduleReport
 from rota.model.states import Status
 from rota.model.values import Instant
-from rota.ports.events import DefinitionChange, Marks, ProgressNow, Span
+from rota.ports.events import DefinitionChange, Marks, NumberedReport, ProgressNow, Span
 from rota.stores.relational.base import Base
 from rota.stores.relational.db import Db
 from rota.stores.relational.queue import numbers_json
@@ -54,11 +56,26 @@ class Watched(Base):
         with self._reading() as db:
             return [DefinitionChange(*row) for row in db.rows("definition_changes", after=after, limit=limit)]
 
+    def reports_after(self, report_id: int, *, limit: int) -> list[NumberedReport]:
+        """Return the reports after one."""
+        with self._reading() as db:
+            return [_numbered(row) for row in db.rows("reports_after", after=report_id, limit=limit)]
+
+    def reports_since(self, since: Instant, *, limit: int) -> list[NumberedReport]:
+        """Return the reports since a moment."""
+        with self._reading() as db:
+            return [_numbered(row) for row in db.rows("reports_since", since=since, limit=limit)]
+
     def counts(self, *, scope: Scope = EVERYTHING) -> dict[str, int]:
         """Return how many jobs there are in each state."""
         with self._reading() as db, db.snapshot():
             found = _counts(db, scope)
         return found  # noqa: RET504 - a context manager may swallow an error, for all that mypy knows
+
+
+def _numbered(row: tuple[Any, ...]) -> NumberedReport:
+    number, *fields = row
+    return NumberedReport(number, msgspec.convert(dict(zip(ScheduleReport.__struct_fields__, fields, strict=True)), ScheduleReport))
 
 
 def _counts(db: Db, scope: Scope) -> dict[str, int]:

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from rota.model.fates import Fated
-from rota.model.schedules import Fate, ScheduleState
+from rota.model.schedules import Fate, Schedule, ScheduleState
 from rota.model.states import ErrorType, Status
 from rota.model.values import Instant
-from rota.ports.schedules import Awaited, Decide, DueJob, Fired, Firing, Settled
+from rota.ports.schedules import Awaited, Decide, DueJob, DueSchedule, Fired, Firing, Settled
 from rota.ports.store import DefinitionsChanged
-from rota.stores.relational import edges, ledger, queue, schedules
+from rota.stores.relational import edges, ledger, queue, reports, schedules
 from rota.stores.relational.db import Db
 from rota.stores.relational.edges import Edge
 from rota.stores.relational.endings import SETTLE_MAX, end_waiting, settle
@@ -54,6 +54,22 @@ def fire(db: Db, decide: Decide, now: Instant, *, limit: int, ahead: Instant, de
     return fired
 
 
+def due(db: Db, until: Instant, *, limit: int, organization: str | None, schedule_id: str | None) -> list[DueSchedule]:
+    """Return the schedules that are due, in the order in which `fire` decides, with what their fates depend on."""
+    if schedule_id is not None:
+        found = [each for each in schedules.due_of(db.value("schedule_due", schedule_id=schedule_id)) if _is_due(each.schedule, until)]
+    else:
+        values = {"organization_id": organization, "now": until}
+        found = schedules.due_of(db.value("schedules_overdue", depends=0, limit=limit, **values))
+        if len(found) < limit:
+            found += _in_order(schedules.due_of(db.value("schedules_overdue", depends=1, limit=limit - len(found), **values)))
+    return schedules.surroundings(db, found, {})
+
+
+def _is_due(schedule: Schedule, until: Instant) -> bool:
+    return schedule.state is not ScheduleState.DISABLED and schedule.next_at is not None and schedule.next_at <= until
+
+
 def closing(db: Db, schedule_id: str, decide: Decide, now: Instant, definitions: int | None) -> Callable[[], object]:
     """Return the closing of a ledger: gives one schedule's due times up to now their fates, before it is changed."""
     _check_definitions(db, definitions)
@@ -68,6 +84,8 @@ def closing(db: Db, schedule_id: str, decide: Decide, now: Instant, definitions:
                 each.schedule = msgspec.structs.replace(each.schedule, cursor_at=now)
         db.change("rest_on_this_clock", schedule_id=schedule_id, now=now)
         _fire_all(db, found, decide, now, {})
+        for each in found:
+            reports.close(db, each.schedule, now)
         db.change("forget_told", schedule_id=schedule_id)
 
     return close
@@ -95,7 +113,8 @@ def _fire_all(db: Db, found: list[schedules.Due], decide: Decide, now: Instant, 
     jobs = [job for firing in firings for job in firing.jobs]
     _make_jobs(db, jobs, now)
     _note_spread(db, jobs)
-    ledger.record(db, decided, now)
+    grown = ledger.record(db, decided, now)
+    reports.of_firings(db, ((each, *one) for each, one in zip(found, decided, strict=True)), grown, now)
     # Who only fired needs no telling.
     return [Settled(schedule=schedule, rows=tuple(firing.rows)) for schedule, firing in decided if len(firing.rows) > len(firing.jobs)]
 
@@ -204,6 +223,7 @@ def _give_up(db: Db, now: Instant, limit: int) -> list[Settled]:
         row = Fated(due_at=due_at, last_due_at=due_at, count=1, fate=Fate.SKIPPED_DEPENDENCY, reason=reason)
         schedule = schedules.schedule(db, schedule_id)
         if schedule is not None:
+            reports.of_row(db, schedule, row, now)
             settled.append(Settled(schedule=schedule, rows=(row,)))
     return settled
 

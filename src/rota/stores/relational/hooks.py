@@ -21,7 +21,8 @@ from rota.model.webhooks import (
     organization_owner,
     owner_of,
 )
-from rota.ports.hooks import EndpointChange, Mail, Parcel, Settled, Taken
+from rota.ports.hooks import EndpointChange, Gap, Mail, Parcel, Settled, Taken
+from rota.stores.relational import reports
 from rota.stores.relational.base import Base, Hold
 from rota.stores.relational.db import Db
 from rota.stores.relational.queue import numbers_json
@@ -133,6 +134,18 @@ class Hooking(Base):
     def forget_deliveries(self, *, before: Instant, limit: int) -> int:
         """Remove old messages."""
         return self._write(lambda db: db.change("forget_deliveries", before=before, limit=limit), hold=Hold.NOTHING, patient=True)
+
+    def report_overdue(self, gaps: Sequence[Gap], *, now: Instant) -> int:
+        """Report schedules that are overdue."""
+        return self._write(lambda db: reports.of_gaps(db, gaps, now))
+
+    def write_pulse(self, *, now: Instant) -> None:
+        """Commit a small write."""
+        self._write(lambda db: db.change("write_pulse", now=now))
+
+    def forget_reports(self, *, before: Instant, limit: int) -> int:
+        """Remove old reports."""
+        return self._write(lambda db: db.change("forget_reports", before=before, limit=limit), hold=Hold.NOTHING, patient=True)
 
 
 # ---- endpoints -------------------------------------------------------------------------------------------------------
@@ -296,7 +309,7 @@ def _parcel(row: tuple[Any, ...]) -> Parcel:
         endpoint_id=endpoint_id,
         lane=lane,
         event=event,
-        key=dashed(key),
+        key=_key(key),
         payload=payload,
         attempts=attempts,
         url=url,
@@ -319,24 +332,30 @@ def _redeliver(db: Db, delivery_id: int, scope: Scope, actor: Actor, now: Instan
     return _delivery(found)
 
 
+def _key(text: str) -> str:
+    """Return the `webhook-id`: an id of ours gets its dashes, a report's key is used as it is."""
+    return dashed(text) if len(text) == 32 else text
+
+
 def _delivery(row: tuple[Any, ...]) -> Delivery:
-    delivered, gave_up = row[13], row[14]
+    delivered, gave_up = row[14], row[15]
     waiting = delivered is None and gave_up is None
     return Delivery(
         id=row[0],
         webhook=None if row[1] is None else dashed(row[1]),
         organization=row[2],
         event=row[3],
-        key=dashed(row[4]),
-        job=dashed(row[5]),
-        url=row[6],
+        key=_key(row[4]),
+        job=None if row[5] is None else dashed(row[5]),
+        schedule=row[6],
+        url=row[7],
         state=DeliveryState.WAITING if waiting else DeliveryState.GAVE_UP if delivered is None else DeliveryState.DELIVERED,
-        attempts=row[7],
-        next_attempt_at=moment(row[8]) if waiting else None,
-        last_attempt_at=moment(row[9]),
-        last_status=row[10],
-        last_error=row[11],
-        created_at=moment_of(row[12]),
+        attempts=row[8],
+        next_attempt_at=moment(row[9]) if waiting else None,
+        last_attempt_at=moment(row[10]),
+        last_status=row[11],
+        last_error=row[12],
+        created_at=moment_of(row[13]),
         delivered_at=moment(delivered),
         gave_up_at=moment(gave_up),
     )

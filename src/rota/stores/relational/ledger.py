@@ -18,29 +18,37 @@ from rota.stores.relational.db import Db
 _encode = msgspec.json.Encoder().encode
 
 
-def record(db: Db, firings: Iterable[tuple[Schedule, Firing]], now: Instant) -> None:
-    """Write the fates of several schedules, but for what fired: that is written with its jobs."""
+def record(db: Db, firings: Iterable[tuple[Schedule, Firing]], now: Instant) -> dict[str, Instant]:
+    """Write the fates of several schedules, but for what fired: that is written with its jobs.
+
+    Return, by schedule, the first due time of each row that its first new one was added to.
+    """
     new: list[tuple[Any, ...]] = []
+    grown: dict[str, Instant] = {}
     for schedule, firing in firings:
         for index, row in enumerate(firing.rows if len(firing.rows) > len(firing.jobs) else ()):
+            if row.fate is Fate.FIRED:
+                continue
             # Only the first row can go on where the newest of those before ends.
-            if row.fate is Fate.FIRED or (index == 0 and _extend(db, schedule, row, now)):
+            if index == 0 and (begins := _extend(db, schedule, row, now)) is not None:
+                grown[schedule.id] = begins
                 continue
             new.append((schedule.id, row.due_at, row.last_due_at, row.count, row.fate, row.reason, None))
     if new:
         db.change("insert_occurrences", rows=_encode(new).decode(), now=now)
+    return grown
 
 
-def _extend(db: Db, schedule: Schedule, row: Fated, now: Instant) -> bool:
-    """Make the newest row longer if it has the same fate for the same reason: a month of pause is one row.
+def _extend(db: Db, schedule: Schedule, row: Fated, now: Instant) -> Instant | None:
+    """Make the newest row longer, and return its first due time, if it has the same fate for the same reason: a month of pause is one row.
 
     Only by what is due next after it: a row that went on further would reach over due times that are another's.
     """
     newest = db.row("newest_occurrence", schedule_id=schedule.id, cursor_at=schedule.cursor_at)
     if newest is None or newest[1:3] != (row.fate, row.reason) or lattice_of(schedule.timing).next(newest[3]) != row.due_at:
-        return False
+        return None
     values = {"due_at": newest[0], "fate": row.fate, "last_due_at": row.last_due_at, "count": row.count}
-    return bool(db.change("extend_occurrence", schedule_id=schedule.id, now=now, **values))
+    return int(newest[0]) if db.change("extend_occurrence", schedule_id=schedule.id, now=now, **values) else None
 
 
 def tell_again(db: Db, schedule: Schedule, told_from: Instant, told_until: Instant) -> Schedule:

@@ -15,7 +15,7 @@ import msgspec
 from rota.errors import InvalidOption
 from rota.model.states import Status
 from rota.model.values import Instant, NewRow
-from rota.model.webhooks import ERROR_MAX, EndedRun, Event, event_of, lane_of, payload_of
+from rota.model.webhooks import ERROR_MAX, RUN_EVENTS, EndedRun, event_of, lane_of, payload_of
 from rota.stores.relational.db import Db
 from rota.stores.relational.queue import numbers_json
 
@@ -42,11 +42,16 @@ def _message(found: tuple[Any, ...]) -> tuple[Any, ...] | None:
     end = EndedRun(*found[:_FACTS])
     end.goes_on = bool(end.goes_on)
     event = event_of(Status(end.status), goes_on=end.goes_on)
-    wanted, types = _filters(events, job_types)
-    if event is None or event not in wanted or (types and end.job_type not in types):
+    if event is None or not wants(events, job_types, event, end.job_type):
         return None
     payload = payload_of(event, end, result)
     return event, end.job_id, end.run_id, url, payload, endpoint_id, end.organization_id, lane_of(url, end.organization_id)
+
+
+def wants(events: str, job_types: str, event: str, job_type: str) -> bool:
+    """Say whether an endpoint with these filters wants an event about jobs of this type."""
+    wanted, types = _filters(events, job_types)
+    return event in wanted and (not types or job_type in types)
 
 
 @lru_cache(maxsize=1000)
@@ -76,4 +81,4 @@ def attach(db: Db, row: NewRow, now: Instant) -> None:
     )
 
 
-_ALL = _encode([str(event) for event in Event]).decode()
+_ALL = _encode(RUN_EVENTS).decode()

@@ -30,6 +30,8 @@ class Due(msgspec.Struct, array_like=True, gc=False):
     ahead_at: Instant | None
     told_from: Instant | None
     told_until: Instant | None
+    open_due_at: Instant | None
+    open_fate: str | None
 
 
 class _Read(msgspec.Struct, array_like=True):
@@ -121,9 +123,10 @@ def change(db: Db, schedule_id: str, change_: Change, actor: Actor, now: Instant
         return before
     _check_surroundings(db, after)
     close()
+    closed = _closed(db, before)
     if after.timing == before.timing and after.state is before.state:
-        # An AT that was due just now is over, unless it is given another time: a change of something else does not undo that.
-        after = msgspec.structs.replace(after, state=live(db, schedule_id).state)
+        # Over, unless it is given another time: a change of something else does not undo that.
+        after = msgspec.structs.replace(after, state=closed.state)
     db.change("note_clock", now=now)
     _write(db, after, now, cursor_at=now)
     written = _there(db, schedule_id)
@@ -139,6 +142,18 @@ def change(db: Db, schedule_id: str, change_: Change, actor: Actor, now: Instant
             organization=after.organization,
         )
     return written
+
+
+def _closed(db: Db, before: Schedule) -> Schedule:
+    """Return a schedule whose due times up to now have their fates, by the definition that held then.
+
+    An AT that was due is over. One that is not kept is gone by that same definition: whatever was to be changed of it comes too late.
+    """
+    try:
+        return live(db, before.id)
+    except NotFound:
+        words = f"schedule {before.name!r} is over: it was due, and its on_completion is DROP"
+        raise NotFound(f"{words}. It can be deleted, or a worker removes it; create another one") from None
 
 
 def drop(db: Db, schedule_id: str, actor: Actor, now: Instant, *, close: Callable[[], object], version: int | None = None) -> None:

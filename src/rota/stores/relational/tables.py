@@ -72,9 +72,9 @@ TABLES: tuple[Table, ...] = (
         "schedule_id",
         id="schedule_id template_id",
         text="organization_id name description kind cron_expression timezone state param_overrides catch_up overlap calendar on_completion"
-        " depends_on run_as declared created_by",
+        " depends_on run_as open_fate declared created_by",
         whole="at interval_us starts_at ends_at priority catch_up_lateness catch_up_count jitter cursor_at last_triggered_at"
-        " next_trigger_at ahead_at told_from told_until version created_at updated_at dropped_at",
+        " next_trigger_at ahead_at told_from told_until open_due_at version created_at updated_at dropped_at",
     ),
     _table(
         "occurrences",
@@ -89,6 +89,13 @@ TABLES: tuple[Table, ...] = (
         id="schedule_id",
         whole="due_at last_due_at count recorded_at",
         text="fate reason",
+    ),
+    _table(
+        "schedule_reports",
+        "report_id",
+        id="schedule_id",
+        whole="report_id due_at last_due_at count created_at",
+        text="event organization_id outcome phase reason",
     ),
     _table("job_groups", "group_id", id="group_id", text="organization_id name mode on_failure created_by", whole="created_at"),
     _table("workers", "worker_id", id="worker_id", text="host kind job_types", whole="beat started_at stopping_at ended_at slots"),
@@ -109,9 +116,9 @@ TABLES: tuple[Table, ...] = (
     _table(
         "outbox",
         "outbox_id",
-        id="job_id run_id endpoint_id",
+        id="job_id run_id schedule_id endpoint_id",
         whole="outbox_id attempts next_attempt_at created_at delivered_at last_status last_attempt_at gave_up_at",
-        text="event target payload last_error organization_id lane",
+        text="event message_key target payload last_error organization_id lane",
     ),
     _table(
         "endpoints",

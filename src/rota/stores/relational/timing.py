@@ -5,7 +5,7 @@ from __future__ import annotations
 from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.schedules import Calendar, Schedule
 from rota.model.values import Instant
-from rota.ports.schedules import Beat, Change, Decide, Fired, Ledger, LedgerCursor, Occurrence
+from rota.ports.schedules import Beat, Change, Decide, DueSchedule, Fired, Ledger, LedgerCursor, Occurrence
 from rota.stores.relational import firing, ledger, schedules
 from rota.stores.relational.base import Base
 
@@ -21,6 +21,12 @@ class Timing(Base):
         """Return when schedules want to be looked at."""
         with self._reading() as db:
             return schedules.beat(db)
+
+    def due_schedules(self, *, until: Instant, limit: int, scope: Scope = EVERYTHING, schedule_id: str | None = None) -> list[DueSchedule]:
+        """Return what firing would take up."""
+        with self._reading() as db, db.snapshot():
+            return firing.due(db, until, limit=limit, organization=scope.organization, schedule_id=schedule_id)
+        raise AssertionError  # a context manager may swallow an error, for all that mypy knows
 
     def follow_zones(self, rules: int) -> int:
         """Work due times out anew if the rules of zones have changed."""

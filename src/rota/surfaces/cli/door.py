@@ -57,7 +57,8 @@ def opened(rota: Rota, where: Where | None, *, as_json: bool, needed: bool) -> I
     try:
         if first is not None:
             _show_first(address.url, first, as_json=as_json)
-        yield server
+        with rota.minder(actor=actor()):
+            yield server
     finally:
         server.stop()
 

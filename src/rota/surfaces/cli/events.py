@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rota.model.events import Event, EventType
+from rota.model.events import WORDS, Event, EventType
 from rota.surfaces.cli.options import JsonOption, StoreOption, examples
 from rota.surfaces.cli.output import clock_time, one_line, show_json
 from rota.surfaces.cli.session import actor, session
@@ -21,7 +21,9 @@ def register(app: typer.Typer) -> None:
 def events(
     job: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this job's chain, until it has ended.")] = None,
     *,
-    types: Annotated[list[str] | None, typer.Option("--type", help=f"Only these: job, {', '.join(EventType)}.")] = None,
+    types: Annotated[
+        list[str] | None, typer.Option("--type", help=f"Only these: {', '.join(map(str, WORDS))}, {', '.join(EventType)}.")
+    ] = None,
     status: Annotated[list[str] | None, typer.Option("--status", help="Only of jobs that stand so.")] = None,
     job_type: Annotated[str | None, typer.Option("--job-type", metavar="NAME", help="Only of this template.")] = None,
     after: Annotated[str | None, typer.Option("--after", metavar="EVENT", help="Begin behind this event: its id is in --json.")] = None,
@@ -51,6 +53,11 @@ def _about(event: Event) -> str:
         progress = None if job.progress is None else f"{job.progress}%"
         words = (job.number, job.job_type, progress or str(job.status), job.message or job.reason)
         return "  ".join(word for word in words if word)
+    schedule = event.schedule
+    if schedule is not None:
+        due = clock_time(schedule.due_at) if schedule.count == 1 else f"{clock_time(schedule.due_at)} to {clock_time(schedule.last_due_at)}"
+        counted = f"{schedule.count} due, {due}"
+        return "  ".join(word for word in (schedule.name, str(schedule.outcome), str(schedule.phase), counted, schedule.reason) if word)
     if event.counts is not None:
         return ", ".join(f"{count} {state}" for state, count in event.counts.items() if count) or "no jobs"
     if event.count is not None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from rota.model.schedules import Fate
 from rota.surfaces.cli.exits import FAILED
-from rota.surfaces.cli.occurrences import OfOption, SinceOption, SomeArgument, UntilOption
+from rota.surfaces.cli.occurrences import OfOption, SinceOption, SomeArgument, UntilOption, fate_in_colour
 from rota.surfaces.cli.options import JsonOption, StoreOption, examples, point_in_time
 from rota.surfaces.cli.output import clock_time, console, escaped, one_line, show_json, show_table, table
 from rota.surfaces.cli.schedule_flags import Given, ScheduleArgument, WithinOption, bad_values, takes_flags
@@ -101,7 +102,7 @@ def verify(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Match every due time with what became of it; exit with 1 if one has no fate, has two, or fired twice."""
+    """Match every due time with its outcome; exit with 1 if one is overdue, has two outcomes, or fired twice."""
     with bad_values(), session(store) as rota:
         found = rota.verify_schedules(name, since=since, until=until, organization=organization, actor=actor())
     if as_json:
@@ -110,11 +111,15 @@ def verify(
         made = table("schedule", "due (UTC)", "what is wrong")
         for each in found.problems:
             made.add_row(escaped(each.schedule), clock_time(each.due_at), escaped(one_line(each.what)))
+        for late in found.overdue:
+            what = f"{fate_in_colour(Fate.OVERDUE, late.count)} until {clock_time(late.last_due_at)}: {escaped(late.reason)}"
+            made.add_row(escaped(late.schedule), clock_time(late.due_at), what)
         show_table(
             made, f"All is well: {counted(found.due, 'due time')} of {counted(found.schedules, 'schedule')}, each with its one fate."
         )
         if not found.ok:
-            typer.echo(f"\n{counted(len(found.problems), 'problem')}: {found.matched:,} of {counted(found.due, 'due time')} match")
+            overdue = f", {counted(len(found.overdue), 'schedule')} overdue" if found.overdue else ""
+            typer.echo(f"\n{counted(len(found.problems), 'problem')}{overdue}: {found.matched:,} of {counted(found.due, 'due time')} match")
     if not found.ok:
         raise typer.Exit(FAILED)
 

@@ -23,7 +23,7 @@ from rota.surfaces.python import Rota
 from rota.surfaces.python.schedule_views import OccurrenceView
 from rota.surfaces.python.scheduling import LIST_MAX
 
-COLOURS = {Fate.FIRED: "green", Fate.COALESCED: "bright_black", Fate.MISSED: "red", Fate.REFUSED: "red"}
+COLOURS = {Fate.FIRED: "green", Fate.COALESCED: "bright_black", Fate.MISSED: "red", Fate.REFUSED: "red", Fate.OVERDUE: "red"}
 """The others are skipped: yellow."""
 
 SomeArgument = Annotated[str | None, typer.Argument(metavar="[NAME]", help="The schedule. None given: all of them.", show_default=False)]
@@ -53,7 +53,7 @@ def occurrences(
     name: SomeArgument = None,
     *,
     not_ran: Annotated[
-        bool, typer.Option("--not-ran", help="Only what did not run: not fired, or fired and its job did not end COMPLETED.")
+        bool, typer.Option("--not-ran", help="Only what did not run: overdue, not fired, or fired and its job did not end COMPLETED.")
     ] = False,
     fates: Annotated[list[Fate] | None, typer.Option("--fate", case_sensitive=False, help="Only these fates.")] = None,
     since: SinceOption = None,
@@ -64,7 +64,10 @@ def occurrences(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List what became of due times, latest first. Several of one fate in a row are one line with their number."""
+    """List what became of due times, latest first. Several of one fate in a row are one line with their number.
+
+    OVERDUE are due times without a recorded outcome: no worker has been there.
+    """
     with bad_values(), session(store) as rota:
         found = rota.occurrences(
             name,

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rota.model.overview import Ahead, Current, Level, NotRun, Overview, Running, Stuck, Why
+from rota.model.schedules import Fate
 from rota.surfaces.cli.output import one_line, span
 from rota.surfaces.cli.view import SPARKS
 
@@ -114,15 +115,22 @@ def _not_run(rows: Sequence[NotRun], now: datetime, width: int) -> RenderableTyp
     made.add_column(justify="right", no_wrap=True)
     made.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
     for row in rows:
-        colour = "bright_black" if row.planned else "red" if row.kind == "job" else "yellow"
+        colour = "bright_black" if row.planned else "red" if row.kind == "job" or row.fate == Fate.OVERDUE else "yellow"
         made.add_row(
             f"{_many(row.count, more=row.more)} x",
             Text(one_line(row.name)),
             Text(row.fate.lower().replace("_", " "), colour),
-            Text(f"{span((now - row.last_at).total_seconds())} ago", "bright_black"),
+            Text(_when(row, now), "bright_black"),
             Text(one_line(row.reason or (row.example.number if row.example else "")), "bright_black"),
         )
     return made if rows else _nothing("everything that was due did run")
+
+
+def _when(row: NotRun, now: datetime) -> str:
+    """Return when the latest was or, of what is overdue, for how long the first has been."""
+    overdue = row.fate == Fate.OVERDUE
+    length = span((now - (row.first_at if overdue else row.last_at)).total_seconds())
+    return f"for {length}" if overdue else f"{length} ago"
 
 
 def _stuck(rows: Sequence[Stuck], now: datetime, width: int) -> RenderableType:

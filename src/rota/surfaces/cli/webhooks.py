@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rota.errors import Refused
-from rota.model.webhooks import DeliveryState, Event, Webhook
+from rota.model.webhooks import USUAL_EVENTS, DeliveryState, Event, Webhook
 from rota.surfaces.cli.options import JsonOption, StoreOption, examples
 from rota.surfaces.cli.output import (
     age,
@@ -25,7 +25,10 @@ from rota.surfaces.cli.session import actor, session
 
 WebhookArgument = Annotated[str, typer.Argument(metavar="ID", help="The webhook's id.")]
 EventsOption = Annotated[
-    list[Event] | None, typer.Option("--event", metavar="EVENT", help="Tell of this; may be given several times. Else of all ends.")
+    list[Event] | None,
+    typer.Option(
+        "--event", metavar="EVENT", help="Report this event; repeat the option for several. Default: all but schedule.skipped_planned."
+    ),
 ]
 TypesOption = Annotated[
     list[str] | None, typer.Option("--type", metavar="NAME", help="Only of jobs of this type; may be given several times. Else of all.")
@@ -40,7 +43,8 @@ def register(app: typer.Typer) -> None:
     app.command(
         "create",
         epilog=examples(
-            "rota webhook create https://example.com/hooks", "rota webhook create https://example.com/dead --event run.dead_lettered"
+            "rota webhook create https://example.com/hooks",
+            "rota webhook create https://example.com/dead --event run.dead_lettered --event schedule.missed",
         ),
     )(create)
     app.command("list", epilog=examples("rota webhook list"))(list_webhooks)
@@ -65,7 +69,7 @@ def create(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a URL told of ends, and show the secret that messages are signed with, once."""
+    """Send run and schedule events to a URL, and show the secret that messages are signed with, once."""
     with session(store) as rota:
         made = rota.create_webhook(
             url,
@@ -244,6 +248,8 @@ def _pairs(webhook: Webhook) -> list[tuple[str, object]]:
 
 
 def _events(webhook: Webhook) -> str:
+    if webhook.events == USUAL_EVENTS:
+        return f"all but {', '.join(event for event in Event if event not in USUAL_EVENTS)}"
     return "all" if len(webhook.events) == len(Event) else ", ".join(webhook.events)
 
 

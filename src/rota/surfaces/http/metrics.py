@@ -72,6 +72,7 @@ METRICS = {
         Metric("rota_oldest_waiting_seconds", "gauge", ("job_type",), "How long the longest waiting QUEUED job has waited"),
         Metric("rota_dead_letters", "gauge", ("job_type",), "Jobs in the store that ended DEAD_LETTER"),
         Metric("rota_missed_occurrences_total", "counter", ("fate",), "Due times of schedules that did not fire, by their fate"),
+        Metric("rota_overdue_occurrences", "gauge", (), "Due times that should have run and have no recorded outcome for lease_ttl"),
         Metric("rota_next_due_seconds", "gauge", (), "How long it is until a schedule is due; below 0: it is overdue"),
         Metric("rota_pauses", "gauge", (), "Pauses in force"),
         Metric("rota_workers", "gauge", ("state",), "Workers: alive, or lost without having ended"),
@@ -195,6 +196,7 @@ def _of_jobs(look: Measures, settings: Settings) -> Iterator[Family]:
     yield _gauge("rota_pending_jobs", pending)
     yield _gauge("rota_oldest_waiting_seconds", _bounded(waits, few, together=max))
     yield _gauge("rota_dead_letters", _bounded({(name,): count for name, count in look.dead.items()}, few))
+    yield _gauge("rota_overdue_occurrences", {(): look.overdue})
     yield _gauge("rota_pauses", {(): look.pauses})
     yield _gauge("rota_build_info", {(_version(),): 1})
 

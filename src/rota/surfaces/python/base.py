@@ -16,9 +16,9 @@ from rota.engine.feed import Feed
 from rota.engine.lease import Renewal
 from rota.engine.meter import Meter
 from rota.engine.overseeing import Beats
-from rota.engine.pulse import Pulse
 from rota.engine.registry import Registry
 from rota.engine.submit import Submitter
+from rota.engine.ticker import Ticker
 from rota.engine.trigger import Alert
 from rota.engine.worker import Worker
 from rota.errors import NotFound, OrganizationUnavailable, PermissionDenied
@@ -186,12 +186,13 @@ class Base:
             yield local
             return
         client_id = self._known_client(opened)
-        pulse = Pulse(lambda: opened.store.beat(client_id, job_types=()), every_s=Renewal(self._clock, self.settings).every_s)
-        pulse.start()
+        every_s = Renewal(self._clock, self.settings).every_s
+        beats = Ticker(lambda: opened.store.beat(client_id, job_types=()), every_s=every_s, name="beats")
+        beats.start()
         try:
             yield client_id
         finally:
-            pulse.stop()
+            beats.stop()
 
     def _known_client(self, opened: Opened) -> str:
         """Return the row of this process, made anew if others have given it up while it had nothing to say."""

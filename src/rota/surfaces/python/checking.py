@@ -32,6 +32,7 @@ class Checking(Base):
             machine=machine,
             settings=self.settings,
             pause=time.sleep,
+            registry=self._registry,
             make_sender=partial(make_sender, self.settings),
         )
         return looks.findings(full=full)

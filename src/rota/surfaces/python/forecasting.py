@@ -101,6 +101,7 @@ class Forecasting(Scheduling):
 
         A ledger was written by the definitions of its time. So what is older than a schedule's last edit is not held against its
         due times of now, only against itself and the jobs. What retention has removed is not missed; what was removed by hand is.
+        What is `overdue` has no outcome yet, and is told apart from what does not match.
         """
         now = self._clock.now()
         low = 0 if since is None else _instant("since", since)
@@ -114,7 +115,20 @@ class Forecasting(Scheduling):
             problems += [
                 Problem(schedule=each.name, due_at=None if its.due_at is None else at(its.due_at), what=its.what) for its in one.problems
             ]
-        return Verified(schedules=len(found), due=due, matched=matched, problems=tuple(problems), since=since, until=at(high))
+        late = tuple(
+            each
+            for each in self.overdue(schedule, organization=organization, actor=actor)
+            if each.expected and instant(each.last_due_at) > low and instant(each.due_at) <= high
+        )
+        return Verified(
+            schedules=len(found),
+            due=due + sum(each.expected for each in late),
+            matched=matched,
+            problems=tuple(problems),
+            overdue=late,
+            since=since,
+            until=at(high),
+        )
 
     def plan_schedule(
         self, name: str, *, days: int = 90, organization: str | None = None, actor: Actor | str | None = None, **options: Any

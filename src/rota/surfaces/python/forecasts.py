@@ -10,6 +10,7 @@ import msgspec
 from rota.model.forecast import per_hour
 from rota.model.schedules import Fate
 from rota.model.values import Instant, instant, moment
+from rota.surfaces.python.schedule_views import OverdueView
 
 
 class ForecastItem(msgspec.Struct, kw_only=True, frozen=True):
@@ -86,13 +87,15 @@ class Verified(msgspec.Struct, kw_only=True, frozen=True):
     matched: int
     """Those of them that have one fate, and a job of their own if they fired."""
     problems: tuple[Problem, ...]
+    overdue: tuple[OverdueView, ...]
+    """Schedules with due times in the window that should have run and have no recorded outcome: no worker has been there."""
     since: datetime | None
     until: datetime
 
     @property
     def ok(self) -> bool:
-        """Say whether everything matches."""
-        return not self.problems
+        """Say whether everything matches, and nothing is overdue."""
+        return not self.problems and not self.overdue
 
 
 class SchedulePlan(msgspec.Struct, kw_only=True, frozen=True):

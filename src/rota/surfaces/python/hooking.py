@@ -74,7 +74,7 @@ class Hooking(Base):
         organization: str | None = None,
         actor: Actor | str | None = None,
     ) -> NewWebhook:
-        """Have a URL told of ends: of these events and job types, or of all. Its secret is returned here and nowhere else."""
+        """Send these events of these job types to a URL, or the usual events of all types. Its secret is returned here and nowhere else."""
         who = self._acts(actor, Operation.WEBHOOKS, organization)
         store, now = self._open().store, self._clock.now()
         self._registry.organization(who.organization, store, now)

@@ -10,6 +10,7 @@ from rota.model.gate import Actor, Operation
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant
 from rota.ports.overseeing import Figure, Lane, Unfired
+from rota.ports.schedules import Ledger
 from rota.ports.turns import Counting
 from rota.surfaces.python.overseeing import Overseeing
 
@@ -46,6 +47,8 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     """Ends by the hour, since the hour that was asked for."""
     unfired: list[Unfired]
     """Of the last day."""
+    overdue: int
+    """Due times that should have run and have no recorded outcome."""
     dead: dict[str, int]
     """Jobs that ended DEAD_LETTER and are in the store, by type."""
     pauses: int
@@ -83,6 +86,7 @@ class Measuring(Overseeing):
             running={key: count for key, count in running.items() if scope.organization in {None, key[0]}},
             figures=store.hourly(since=now - 2 * HOUR_US if since is None else since, scope=scope),
             unfired=store.unfired(since=now - DAY_US, limit=UNFIRED_MAX, scope=scope),
+            overdue=self._backlog(Ledger(scope=scope), now).expected,
             dead=store.kept(Status.DEAD_LETTER, scope=scope),
             pauses=sum(kind != "organization" or scope.organization in {None, name} for kind, name in store.pauses()),
             workers=workers,

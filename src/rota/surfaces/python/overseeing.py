@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from rota.engine.overdue import Backlog, Overdue
 from rota.engine.overseeing import Fleet, Grouping, example_of, fleet_of
 from rota.errors import PermissionDenied
 from rota.model.figures import Fared
@@ -19,6 +20,7 @@ from rota.model.overview import (
     Health,
     Level,
     NotRun,
+    OverdueFacts,
     Overview,
     Patience,
     Running,
@@ -27,9 +29,11 @@ from rota.model.overview import (
     health_of,
 )
 from rota.model.prospects import Outcomes
+from rota.model.schedules import Fate
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant, moment_of
 from rota.ports.overseeing import Dead, Figure, Lane, Seen, Unfired
+from rota.ports.schedules import Ledger
 from rota.ports.store import Store
 from rota.surfaces.python.agenda import agenda
 from rota.surfaces.python.forecasting import Forecasting
@@ -49,7 +53,7 @@ AHEAD_SCHEDULES = 50_000
 """Schedules whose due times are counted into hours, at most."""
 AHEAD_LOOK = 3000
 """Due times of dependencies that are looked at for what is listed."""
-OVERDUE_S = 60.0
+UNQUEUED_S = 60.0
 SHOULD_RUN = {Why.TURN, Why.NO_WORKER}
 
 
@@ -75,6 +79,7 @@ class Overseeing(Forecasting):
         running = _running(store, figures, now, scope, ahead_of_slots)
         dead = store.dead_lately(since=now - DAY_US, look=DEAD_LOOK, limit=DEAD_MAX, scope=scope)
         unfired = store.unfired(since=now - DAY_US, limit=NOT_RUN_LOOK, scope=scope)
+        backlog = self._backlog(Ledger(scope=scope), now)
         read_s = time.perf_counter() - begun
         ahead = self._ahead(now, scope)
         counts = self._counts(lanes, running, figures, fleet, actor)
@@ -83,6 +88,7 @@ class Overseeing(Forecasting):
             "paused": self._paused(store, scope),
             "scheduled": bool(ahead.items),
             "dead": sum(each.at >= now - HOUR_US for each in dead),
+            "overdue": _overdue_facts(backlog),
             "missed": sum(_inside(row, now - HOUR_US) for row in unfired if row.fate not in PLANNED),
             "clock_ahead_s": self._clock_ahead_s(store, now),
         }
@@ -91,7 +97,7 @@ class Overseeing(Forecasting):
             organization=scope.organization,
             health=health_of(Facts(**facts), self._patience()),  # type: ignore[arg-type] # each of its own type
             counts=counts,
-            not_run=_not_run(unfired, dead, now - DAY_US),
+            not_run=(*map(_overdue_group, backlog.schedules), *_not_run(unfired, dead, now - DAY_US))[:NOT_RUN_MAX],
             stuck=tuple(stuck),
             running=running,
             ahead=ahead,
@@ -146,7 +152,7 @@ class Overseeing(Forecasting):
 
     def _patience(self) -> Patience:
         settings = self.settings
-        return Patience(waiting_s=settings.waiting_warn, overdue_s=OVERDUE_S, clock_s=settings.schedule_grace, read_s=settings.slow_warn)
+        return Patience(waiting_s=settings.waiting_warn, unqueued_s=UNQUEUED_S, clock_s=settings.schedule_grace, read_s=settings.slow_warn)
 
 
 def _nothing(now: Instant) -> Overview:
@@ -171,7 +177,7 @@ def _facts(
     lanes: Sequence[Lane], stuck: Sequence[Stuck], counts: Counts | None, running: Running, fleet: Fleet, *, whole: bool, read_s: float
 ) -> dict[str, object]:
     ready = [each.oldest_s for each in stuck if each.why is Why.TURN and each.job_type is not None]
-    overdue = [each.oldest_s for each in stuck if each.why in SHOULD_RUN and each.job_type is None]
+    unqueued = [each.oldest_s for each in stuck if each.why in SHOULD_RUN and each.job_type is None]
     return {
         "alive": len(fleet.alive),
         # Workers serve all: how they fare is no business of one organization.
@@ -183,7 +189,7 @@ def _facts(
         "completed": None if counts is None else counts.completed,
         "hours": 24 if counts is None else counts.hours,
         "oldest_s": max(ready, default=0.0),
-        "overdue_s": max(overdue, default=0.0),
+        "unqueued_s": max(unqueued, default=0.0),
         "unserved": tuple(str(each.job_type) for each in stuck if each.why is Why.NO_WORKER and each.job_type is not None),
         "read_s": read_s,
     }
@@ -191,6 +197,18 @@ def _facts(
 
 def _ended(figures: Iterable[Figure], *states: Status) -> int:
     return sum(figure.count for figure in figures if figure.status in states)
+
+
+def _overdue_facts(backlog: Backlog) -> OverdueFacts | None:
+    late = backlog.alarming
+    if not late:
+        return None
+    return OverdueFacts(
+        count=backlog.expected,
+        schedules=tuple(each.schedule for each in late),
+        since=late[0].due_at,
+        more=backlog.more,
+    )
 
 
 # ---- what did not run? ---------------------------------------------------------------------------------------------
@@ -216,6 +234,21 @@ def _inside(row: Unfired, since: Instant) -> int:
         return row.count if row.last_due_at >= since else 0
     step = (row.last_due_at - row.due_at) / (row.count - 1)
     return max(0, min(row.count, int((row.last_due_at - since) / step) + 1)) if row.last_due_at >= since else 0
+
+
+def _overdue_group(overdue: Overdue) -> NotRun:
+    return NotRun(
+        kind="schedule",
+        name=overdue.schedule,
+        organization=overdue.organization,
+        fate=Fate.OVERDUE,
+        count=overdue.count,
+        more=overdue.bounded,
+        first_at=moment_of(overdue.due_at),
+        last_at=moment_of(overdue.last_due_at),
+        reason=overdue.reason,
+        planned=not overdue.expected,
+    )
 
 
 def _unfired_group(rows: list[Unfired], since: Instant) -> NotRun:

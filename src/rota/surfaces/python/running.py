@@ -13,9 +13,10 @@ from typing import Any, Self
 
 import msgspec
 
-from rota.compose import Opened
+from rota.compose import Opened, make_minder
 from rota.engine.direct import Direct
 from rota.engine.driver import Driver
+from rota.engine.minder import Minder
 from rota.engine.recovery import Recovered, Recovery
 from rota.engine.submit import NewJob
 from rota.errors import Refused
@@ -107,6 +108,15 @@ class Running(Base):
             worker.poke()
             while worker.turn() == 0.0 or worker.holding:
                 pass
+
+    def minder(self, *, actor: Actor | str | None = None) -> Minder:
+        """Report overdue schedules and send webhook messages from this process for the time of a `with` block, while it runs no worker.
+
+        `rota serve` and `rota up` do so. Use it in a program that serves the HTTP app itself.
+        """
+        self._scope(actor, Operation.OPERATE)
+        has_worker = lambda: any(driver.running for driver in self._drivers)  # noqa: E731 - asked again and again
+        return make_minder(self._open(), self._registry, clock=self._clock, settings=self.settings, has_worker=has_worker)
 
     def recover(self, *, actor: Actor | str | None = None) -> Recovered:
         """End what dead workers left behind, now. Workers do this by themselves."""

@@ -11,6 +11,7 @@ import msgspec
 
 from rota.engine.declared import declare
 from rota.engine.due import DueRows
+from rota.engine.overdue import Backlog, Overdue, overdue
 from rota.engine.trigger import Decider, Trigger
 from rota.errors import ChangedMeanwhile, InvalidOption, InvalidSchedule, NotFound
 from rota.model.checks import check_name, whole
@@ -18,14 +19,22 @@ from rota.model.gate import EVERYTHING, Actor, Operation, Scope
 from rota.model.params import encode_params
 from rota.model.schedule_options import OPTIONS, TIMES, calendar_of, with_options
 from rota.model.schedules import Calendar, Fate, Kind, Schedule, ScheduleState, Timing, next_due
-from rota.model.values import SECOND, Instant, Job
+from rota.model.values import LATEST, SECOND, Instant, Job
 from rota.ports.schedules import Ledger, LedgerCursor
 from rota.ports.store import DefinitionsChanged, Store
 from rota.surfaces.python.base import Base
 from rota.surfaces.python.moments import ago
 from rota.surfaces.python.permitting import refuse_unfit
 from rota.surfaces.python.results import job_of
-from rota.surfaces.python.schedule_views import OccurrenceView, ScheduleView, occurrence_view, schedule_view
+from rota.surfaces.python.schedule_views import (
+    OccurrenceView,
+    OverdueView,
+    ScheduleView,
+    occurrence_view,
+    overdue_row,
+    overdue_view,
+    schedule_view,
+)
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -196,7 +205,8 @@ class Scheduling(Base):
     ) -> list[OccurrenceView]:
         """Return what became of due times, latest first; `before=found[-1].cursor` is the page after it.
 
-        `not_ran` leaves what did not run: every fate but FIRED, and FIRED whose job did not end COMPLETED.
+        `not_ran` leaves what did not run: every fate but FIRED, and FIRED whose job did not end COMPLETED. Due times that passed
+        longer than `lease_ttl` ago and have no recorded outcome are OVERDUE, one row for each schedule: see `overdue`.
         """
         now = self._clock.now()
         whole("limit", limit, least=1, most=LIST_MAX)
@@ -210,7 +220,26 @@ class Scheduling(Base):
             since=None if since is None else ago("since", since, now),
             until=None if until is None else ago("until", until, now),
         )
-        return [occurrence_view(each) for each in self._open().store.occurrences(ledger, limit=limit, before=before)]
+        rows: list[OccurrenceView] = []
+        if ledger.fates != (Fate.OVERDUE,):
+            rows = [occurrence_view(each) for each in self._open().store.occurrences(ledger, limit=limit, before=before)]
+        if not ledger.fates or Fate.OVERDUE in ledger.fates:
+            late = [overdue_row(each) for each in self._backlog(ledger, now).schedules if _is_asked_for(each, ledger, before)]
+            rows = sorted([*rows, *late], key=lambda row: row.cursor, reverse=True)[:limit] if late else rows
+        return rows
+
+    def overdue(
+        self, schedule: str | None = None, *, organization: str | None = None, actor: Actor | str | None = None
+    ) -> list[OverdueView]:
+        """Return the schedules with due times that passed longer than `lease_ttl` ago and have no recorded outcome, the longest first.
+
+        It is worked out by the decision that a worker would make now, and written nowhere. At most 500 schedules are worked out.
+        """
+        found = None if schedule is None else self._named(schedule, actor, Operation.READ, organization)
+        ledger = Ledger(
+            scope=self._scope(actor, Operation.READ), schedule_id=None if found is None else found.id, organization=organization
+        )
+        return [overdue_view(each) for each in self._backlog(ledger, self._clock.now()).schedules]
 
     def on_not_run(self, hook: Hook) -> Hook:
         """Call this function whenever a due time did not run, in the worker that found out. Usable as a decorator.
@@ -250,6 +279,14 @@ class Scheduling(Base):
         self._open().store.drop_calendar(name, organization=who.organization, actor=who, now=self._clock.now())
 
     # ---- inside -----------------------------------------------------------------------------------------------
+
+    def _backlog(self, ledger: Ledger, now: Instant) -> Backlog:
+        """Return what is overdue of the schedules that somebody asks for."""
+        scope, organization = ledger.scope, ledger.organization
+        if scope.organization is not None and organization not in {None, scope.organization}:
+            return Backlog()
+        scope = Scope(scope.organization or organization, scope.owner)
+        return overdue(self._open().store, self._registry, self.settings, now=now, scope=scope, schedule_id=ledger.schedule_id)
 
     def _open_synced(self) -> Store:
         store = self._open().store
@@ -393,3 +430,9 @@ def _fates(given: Fate | str | Iterable[str] | None) -> tuple[Fate, ...]:
         if str(word).upper() not in set(Fate):
             raise InvalidOption(f"fate={word!r} is not one of {', '.join(Fate)}")
     return tuple(Fate(str(word).upper()) for word in words)
+
+
+def _is_asked_for(overdue: Overdue, ledger: Ledger, before: LedgerCursor | None) -> bool:
+    """Say whether a question about the ledger is also about what is overdue of a schedule."""
+    since, until = ledger.since or 0, LATEST if ledger.until is None else ledger.until - 1
+    return overdue.last_due_at >= since and overdue.due_at <= until and (before is None or overdue_row(overdue).cursor < before)

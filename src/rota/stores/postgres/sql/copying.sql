@@ -16,7 +16,9 @@ DELETE FROM meta WHERE key NOT IN ('schema', 'definitions_version');
 -- Tables whose rows the database numbers, and how it goes on.
 SELECT 'audit', 'audit_id', coalesce(max(audit_id), 0) + 1 FROM audit
 UNION ALL
-SELECT 'outbox', 'outbox_id', coalesce(max(outbox_id), 0) + 1 FROM outbox;
+SELECT 'outbox', 'outbox_id', coalesce(max(outbox_id), 0) + 1 FROM outbox
+UNION ALL
+SELECT 'schedule_reports', 'report_id', coalesce(max(report_id), 0) + 1 FROM schedule_reports;
 
 -- name: queue_order
 SELECT job_id FROM job_live WHERE status = 'QUEUED' ORDER BY priority DESC, position, created_at, job_id;

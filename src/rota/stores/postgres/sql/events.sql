@@ -9,7 +9,8 @@ j.reason, j.error_type
 -- name: marks
 SELECT coalesce((SELECT number FROM job_facts ORDER BY number DESC LIMIT 1), 0),
        coalesce((SELECT audit_id FROM audit ORDER BY audit_id DESC LIMIT 1), 0),
-       (SELECT value FROM meta WHERE key = 'definitions_version');
+       (SELECT value FROM meta WHERE key = 'definitions_version'),
+       coalesce((SELECT report_id FROM schedule_reports ORDER BY report_id DESC LIMIT 1), 0);
 
 -- name: made_in
 -- Numbers are given before their transactions commit: those that were missing are asked for again, span by span.

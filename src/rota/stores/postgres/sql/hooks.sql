@@ -110,7 +110,9 @@ delivered_at IS NULL AND gave_up_at IS NULL
 
 -- name: mail
 SELECT (SELECT min(next_attempt_at) FROM outbox WHERE {is_open}),
-       (SELECT min(coalesce(delivered_at, gave_up_at)) FROM outbox WHERE coalesce(delivered_at, gave_up_at) IS NOT NULL);
+       (SELECT min(coalesce(delivered_at, gave_up_at)) FROM outbox WHERE coalesce(delivered_at, gave_up_at) IS NOT NULL),
+       (SELECT r.created_at FROM schedule_reports AS r WHERE r.report_id <> (SELECT max(n.report_id) FROM schedule_reports AS n)
+         ORDER BY r.created_at LIMIT 1);
 
 -- name: open_lanes
 -- Lanes with messages under way, from one on: a hop from one to the next, however many wait in each.
@@ -129,7 +131,7 @@ RETURNING outbox_id;
 
 -- name: parcels
 -- What it takes to send these. A secret of its own, or the organization's.
-SELECT o.outbox_id, o.next_attempt_at, hex(o.endpoint_id), o.lane, o.event, hex(coalesce(o.run_id, o.job_id)), o.payload, o.attempts,
+SELECT o.outbox_id, o.next_attempt_at, hex(o.endpoint_id), o.lane, o.event, coalesce(o.message_key, hex(coalesce(o.run_id, o.job_id))), o.payload, o.attempts,
        CASE WHEN {is_told} THEN h.url END, s.secret, CASE WHEN s.previous_until > :now THEN s.previous END
   FROM outbox AS o
   LEFT JOIN endpoints AS h ON h.endpoint_id = ANY (ARRAY[o.endpoint_id])
@@ -145,7 +147,7 @@ UPDATE outbox SET attempts = attempts + :sent, last_status = :code, last_error =
  WHERE outbox_id = :rowid AND next_attempt_at + 0 = :lease AND delivered_at + 0 IS NULL AND gave_up_at + 0 IS NULL;
 
 -- name: delivery_columns
-o.outbox_id, hex(o.endpoint_id), o.organization_id, o.event, hex(coalesce(o.run_id, o.job_id)), hex(o.job_id), o.target,
+o.outbox_id, hex(o.endpoint_id), o.organization_id, o.event, coalesce(o.message_key, hex(coalesce(o.run_id, o.job_id))), hex(o.job_id), (SELECT s.name FROM schedules AS s WHERE s.schedule_id = o.schedule_id), o.target,
 o.attempts, o.next_attempt_at, o.last_attempt_at, o.last_status, o.last_error, o.created_at, o.delivered_at, o.gave_up_at
 
 -- name: delivery

@@ -19,7 +19,7 @@ json_build_array(hex(s.schedule_id), s.name, s.organization_id, t.name,
 
 -- name: due_surroundings
 -- Whether it has live chains, and how far its cursor was before the clock was set back: few have that, and are asked for more.
-coalesce((SELECT 1 FROM job_live AS l WHERE l.schedule_id = s.schedule_id LIMIT 1), 0), s.ahead_at, s.told_from, s.told_until
+coalesce((SELECT 1 FROM job_live AS l WHERE l.schedule_id = s.schedule_id LIMIT 1), 0), s.ahead_at, s.told_from, s.told_until, s.open_due_at, s.open_fate
 
 -- name: live_of
 -- But for those that another one of them follows: who follows that one follows them too.
@@ -37,6 +37,15 @@ SELECT due_at FROM occurrences WHERE schedule_id = :schedule_id AND due_at > :cu
 SELECT coalesce(json_agg(json_build_array(s.row_id, {due_columns}, {due_surroundings}) ORDER BY s.next_trigger_at, s.row_id), '[]')::text FROM (
     SELECT * FROM schedules
      WHERE (depends_on IS NOT NULL) = :depends AND state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at <= :now
+     ORDER BY next_trigger_at, row_id LIMIT :limit) AS s
+  JOIN templates AS t ON t.template_id = ANY (ARRAY[s.template_id]);
+
+-- name: schedules_overdue
+-- The same, read without being fired: for one organization, or for all of them.
+SELECT coalesce(json_agg(json_build_array(s.row_id, {due_columns}, {due_surroundings}) ORDER BY s.next_trigger_at, s.row_id), '[]')::text FROM (
+    SELECT * FROM schedules
+     WHERE (depends_on IS NOT NULL) = :depends AND state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at <= :now
+       AND (:organization_id IS NULL OR organization_id = :organization_id)
      ORDER BY next_trigger_at, row_id LIMIT :limit) AS s
   JOIN templates AS t ON t.template_id = ANY (ARRAY[s.template_id]);
 

@@ -7,7 +7,7 @@ j.reason, j.error_type
 
 -- name: marks
 SELECT coalesce((SELECT max(number) FROM jobs), 0), coalesce((SELECT max(audit_id) FROM audit), 0),
-       (SELECT value FROM meta WHERE key = 'definitions_version');
+       (SELECT value FROM meta WHERE key = 'definitions_version'), coalesce((SELECT max(report_id) FROM schedule_reports), 0);
 
 -- name: made_in
 SELECT {watched_columns} FROM json_each(:spans) AS e CROSS JOIN jobs AS j ON j.number BETWEEN e.value ->> 0 AND e.value ->> 1 LIMIT :limit;

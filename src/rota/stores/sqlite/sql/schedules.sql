@@ -19,7 +19,7 @@ json_array(lower(hex(s.schedule_id)), s.name, s.organization_id, t.name,
 -- name: due_surroundings
 -- Whether it has live chains, and how far its cursor was before the clock was set back: few have that, and are asked for more.
 EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_schedule_live WHERE schedule_id = s.schedule_id AND schedule_id IS NOT NULL AND finished_at IS NULL),
-s.ahead_at, s.told_from, s.told_until
+s.ahead_at, s.told_from, s.told_until, s.open_due_at, s.open_fate
 
 -- name: live_of
 -- But for those that another one of them follows: who follows that one follows them too.
@@ -36,6 +36,15 @@ SELECT due_at FROM occurrences WHERE schedule_id = unhex(:schedule_id) AND due_a
 SELECT json_group_array(json_array(s.rowid, {due_columns}, {due_surroundings})) FROM (
     SELECT rowid, * FROM schedules INDEXED BY schedules_due
      WHERE (depends_on IS NOT NULL) = :depends AND state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at <= :now
+     ORDER BY next_trigger_at LIMIT :limit) AS s
+ CROSS JOIN templates AS t ON t.template_id = s.template_id;
+
+-- name: schedules_overdue
+-- The same, read without being fired: for one organization, or for all of them.
+SELECT json_group_array(json_array(s.rowid, {due_columns}, {due_surroundings})) FROM (
+    SELECT rowid, * FROM schedules INDEXED BY schedules_due
+     WHERE (depends_on IS NOT NULL) = :depends AND state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at <= :now
+       AND (:organization_id IS NULL OR organization_id = :organization_id)
      ORDER BY next_trigger_at LIMIT :limit) AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id;
 

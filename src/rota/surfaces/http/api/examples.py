@@ -16,7 +16,7 @@ from rota.surfaces.http.api.scheduler import Paused, RetentionStatus, SchedulerS
 from rota.surfaces.python.admitting import NewToken
 from rota.surfaces.python.defining import TemplateView
 from rota.surfaces.python.forecasts import ForecastItem, Problem, SchedulePlan, Verified, ZoneChange
-from rota.surfaces.python.schedule_views import ScheduleView
+from rota.surfaces.python.schedule_views import OverdueView, ScheduleView
 
 AT = "2026-03-01T09:00:00Z"
 DUE = "2026-03-02T08:00:00Z"
@@ -129,6 +129,16 @@ TOKEN: dict[str, Any] = {
 }
 PROBLEM = {"schedule": "daily", "due_at": DUE, "what": "has no fate"}
 
+OVERDUE = {
+    "schedule": "daily",
+    "organization": "acme",
+    "due_at": AT,
+    "last_due_at": DUE,
+    "count": 2,
+    "expected": 2,
+    "bounded": False,
+    "reason": "no outcome is recorded: start a worker, which records 1 COALESCED and 1 FIRED",
+}
 SHAPES: dict[type, Any] = {
     **shapes.SHAPES,
     TemplateView: TEMPLATE,
@@ -157,7 +167,8 @@ SHAPES: dict[type, Any] = {
         "words_after": "at 08:00 (Europe/Berlin)",
     },
     Problem: PROBLEM,
-    Verified: {"schedules": 1, "due": 30, "matched": 30, "problems": [], "since": None, "until": AT},
+    OverdueView: OVERDUE,
+    Verified: {"schedules": 1, "due": 30, "matched": 30, "problems": [], "overdue": [], "since": None, "until": AT},
     Calendar: {"name": "holidays", "days": ["2026-12-25", "2026-12-26"], "description": "public holidays"},
     Organization: {
         "name": "acme",

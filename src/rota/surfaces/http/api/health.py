@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
+from rota.errors import StoreUnavailable
 from rota.surfaces.http.access import Served
 from rota.surfaces.http.answers import Answer
-from rota.surfaces.http.describing import gives
+from rota.surfaces.http.describing import gives, refuses
 
 router = APIRouter(tags=["Health"])
 
@@ -20,7 +21,16 @@ class ProcessHealth(msgspec.Struct, frozen=True):
     status: str = "ok"
 
 
-SHAPES: dict[type, Any] = {ProcessHealth: {"status": "ok"}}
+class StoreHealth(msgspec.Struct, frozen=True):
+    """The answer of a process that can read its store."""
+
+    status: str
+    """`ok`; `overdue` if that was asked about and due times are."""
+    overdue: int
+    """Due times of schedules that should have run and have no recorded outcome for longer than `lease_ttl`."""
+
+
+SHAPES: dict[type, Any] = {ProcessHealth: {"status": "ok"}, StoreHealth: {"status": "ok", "overdue": 0}}
 
 
 @router.get("/health", summary="Ask whether the process lives", responses=gives(ProcessHealth, what="It does."))
@@ -29,8 +39,19 @@ def health() -> Answer:
     return Answer(ProcessHealth())
 
 
-@router.get("/ready", summary="Ask whether the store can be used", responses=gives(ProcessHealth, what="It can."))
-def ready(rota: Served) -> Answer:
-    """Say that the store can be read; 503 otherwise."""
+NOT_READY = refuses(StoreUnavailable)[503]
+NOT_READY["content"] |= gives(StoreHealth)[200]["content"]
+
+
+@router.get("/ready", summary="Ask whether the store can be used", responses=gives(StoreHealth, what="It can.") | {503: NOT_READY})
+def ready(
+    rota: Served, *, schedules: Annotated[bool, Query(description="Answer 503 also if due times of schedules are overdue.")] = False
+) -> Answer:
+    """Say that the store can be read, 503 otherwise, and how many due times are overdue.
+
+    Those should have run, and no worker has recorded an outcome for longer than `lease_ttl`.
+    """
     rota.pauses()
-    return Answer(ProcessHealth())
+    overdue = sum(each.expected for each in rota.overdue())
+    late = schedules and overdue > 0
+    return Answer(StoreHealth(status="overdue" if late else "ok", overdue=overdue), status_code=503 if late else 200)

@@ -72,7 +72,10 @@ def occurrences(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Answer:
-    """Return rows of the ledger, latest due time first."""
+    """Return rows of the ledger, latest due time first.
+
+    Due times that have no recorded outcome are OVERDUE, one row for each schedule; such a row is worked out, and has no `recorded_at`.
+    """
     before = None if cursor is None else place_of(cursor)
     found = rota.occurrences(
         schedule,
@@ -91,7 +94,7 @@ def occurrences(
 
 @router.get("/occurrences/verify", summary="Verify that nothing was missed", responses=gives(Verified) | refuses(NotFound))
 def verify(rota: Served, who: Who, *, schedule: Some = None, since: Since = None, until: Until = None, organization: Of = None) -> Answer:
-    """Say whether every due time has one fate, and each that fired a job of its own."""
+    """Say whether every due time has one fate, and each that fired a job of its own; `overdue` are those without an outcome."""
     return Answer(rota.verify_schedules(schedule, since=since, until=until, organization=organization, actor=who))
 
 

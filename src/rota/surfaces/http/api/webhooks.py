@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from rota.errors import ChangedMeanwhile, NotFound, Refused
 from rota.model.targets import URL_MAX
-from rota.model.webhooks import Delivery, Webhook
+from rota.model.webhooks import Delivery, Event, Webhook
 from rota.surfaces.http.access import Served, Who
 from rota.surfaces.http.answers import Answer
 from rota.surfaces.http.api.asking import TEXT
@@ -29,9 +29,9 @@ router = strict_router("Webhooks", "")
 WebhookId = Annotated[str, Path(description="The webhook's id.", examples=["01980c5e-7a10-7000-8000-000000000001"], max_length=64)]
 DeliveryId = Annotated[int, Path(description="The delivery's id.", examples=[42], ge=1, le=2**62)]
 Of = Annotated[str | None, Query(max_length=255, pattern=TEXT, description="Whose webhooks are meant; else all that you may see.")]
-EventWord = Literal["run.completed", "run.failed", "run.skipped", "run.cancelled", "run.dead_lettered"]
 Url = Annotated[str, Field(max_length=URL_MAX, description="https://…, public.")]
-Events = Annotated[list[EventWord], Field(min_length=1, max_length=5, description="Of what it is told.")]
+EventWord = Annotated[Event, Field(strict=False)]
+Events = Annotated[list[EventWord], Field(min_length=1, max_length=len(Event), description="The events that it receives.")]
 Types = Annotated[list[Name], Field(max_length=100, description="Only jobs of these types; empty: all.")]
 NO_STORE = {"Cache-Control": "no-store"}
 
@@ -48,7 +48,7 @@ class WebhookOrder(Body):
     model_config = ConfigDict(json_schema_extra={"examples": [{"url": "https://example.com/hooks", "events": ["run.dead_lettered"]}]})
 
     url: Url
-    events: Events | None = Field(None, description="None: all.")
+    events: Events | None = Field(None, description="None: all but `schedule.skipped_planned`.")
     job_types: Types | None = None
     with_result: bool = Field(default=False, description="Messages carry what the handler returned.")
     description: Text | None = None
@@ -83,7 +83,7 @@ class SecretOrder(Body):
     responses=gives(NewWebhook, status=201, what="The webhook, and its secret, which is never shown again."),
 )
 def create(body: WebhookOrder, rota: Served, who: Who) -> Answer:
-    """Have an address told of ends. Its secret stands in this answer and nowhere else."""
+    """Send run and schedule events to an address. Its secret is in this answer and nowhere else."""
     made = rota.create_webhook(**body.given(), actor=who)
     return Answer(made, status_code=201, headers=NO_STORE)
 
@@ -198,6 +198,7 @@ SHAPES: dict[type, Any] = {
         "event": "run.dead_lettered",
         "key": _ID,
         "job": _ID,
+        "schedule": None,
         "url": "https://example.com/hooks",
         "state": "delivered",
         "attempts": 1,

@@ -9,7 +9,7 @@ from fastapi import Path, Query, Response
 
 from rota.errors import InvalidOption
 from rota.model.gate import Operation
-from rota.model.webhooks import Event
+from rota.model.webhooks import USUAL_EVENTS, Event
 from rota.surfaces.http.pages.jobs import BIG
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
@@ -107,6 +107,7 @@ def _page(visit: Visit, before: int | None, *, secret: str = "", about: str = ""
         next=sent.next,
         first=before is not None,
         events_known=list(Event),
+        events_usual=USUAL_EVENTS,
         secret=secret,
         about=about,
     )

@@ -140,7 +140,7 @@ function listen() {
   const from = document.body.dataset.events;
   if (!from || stream || document.hidden || !live().length) return;
   stream = new EventSource(from);
-  for (const kind of ["job.created", "job.started", "job.progress", "job.ended", "definitions", "counts", "skipped", "gap"]) {
+  for (const kind of ["job.created", "job.started", "job.progress", "job.ended", "schedule.missed", "schedule.refused", "schedule.skipped", "schedule.skipped_planned", "schedule.overdue", "definitions", "counts", "skipped", "gap"]) {
     stream.addEventListener(kind, soon);
   }
   stream.onmessage = soon;

@@ -1,4 +1,4 @@
-"""Beats from a thread of their own: nothing that their process is busy with, or waits for, holds one up."""
+"""A step that is repeated on a thread of its own: nothing that the process is busy with, or waits for, delays it."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from rota.errors import StoreBusy, StoreUnavailable
 log = logging.getLogger("rota.worker")
 
 AGAIN_S = (0.05, 1.0)
-"""Shortest and longest pause after a beat that failed: a quarter of the usual one, within these."""
+"""Shortest and longest pause after a step that the store did not answer: a quarter of the usual one, within these."""
 REST_S = 1.0
-"""How long a beat that is under way is waited for at the end."""
+"""How long a step that is under way is waited for at the end."""
 
 
-class Pulse:
-    """Calls `beat` again and again until it is stopped."""
+class Ticker:
+    """Calls `step` again and again until it is stopped."""
 
-    def __init__(self, beat: Callable[[], object], *, every_s: float) -> None:
+    def __init__(self, step: Callable[[], object], *, every_s: float, name: str) -> None:
         """Take what to call and how often; nothing is called before `start`, nor at once."""
-        self._beat = beat
+        self._step = step
         self._every_s = every_s
+        self._name = name
         self._bell = threading.Event()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     @property
-    def beats(self) -> bool:
+    def started(self) -> bool:
         """Say whether it was started."""
         return self._thread is not None
 
     def start(self) -> None:
         """Begin."""
-        self._thread = threading.Thread(target=self._live, name="rota-pulse", daemon=True)
+        self._thread = threading.Thread(target=self._live, name=f"rota-{self._name}", daemon=True)
         self._thread.start()
 
     def soon(self) -> None:
@@ -42,7 +43,7 @@ class Pulse:
         self._bell.set()
 
     def stop(self) -> None:
-        """End. A beat that the store does not answer is not waited for."""
+        """End. A step that the store does not answer is not waited for."""
         self._ended.set()
         self._bell.set()
         if self._thread is not None:
@@ -57,10 +58,10 @@ class Pulse:
                 return
             pause = self._every_s
             try:
-                self._beat()
+                self._step()
             except (StoreBusy, StoreUnavailable):
                 pause = min(max(AGAIN_S[0], pause / 4), AGAIN_S[1])
             except Exception:
                 # One that was under way when the store was closed is no news.
                 if not self._ended.is_set():
-                    log.exception("heartbeat failed; retrying")
+                    log.exception("%s failed; retrying", self._name)
