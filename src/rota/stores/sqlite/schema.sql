@@ -1,4 +1,4 @@
--- Schema 6, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 8, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -83,7 +83,7 @@ CREATE TABLE schedules (
     created_at         INTEGER NOT NULL,
     updated_at         INTEGER NOT NULL,
     dropped_at         INTEGER
-, declared TEXT CHECK (json_valid(declared)), ahead_at INTEGER, told_from INTEGER, told_until INTEGER) STRICT;
+, declared TEXT CHECK (json_valid(declared)), ahead_at INTEGER, told_from INTEGER, told_until INTEGER, open_due_at INTEGER, open_fate TEXT) STRICT;
 
 CREATE UNIQUE INDEX schedules_name ON schedules (organization_id, name) WHERE dropped_at IS NULL;
 
@@ -119,7 +119,7 @@ CREATE TABLE workers (
     started_at  INTEGER NOT NULL,
     stopping_at INTEGER,
     ended_at    INTEGER
-) STRICT;
+, slots INTEGER CHECK (slots > 0)) STRICT;
 
 CREATE INDEX workers_live ON workers (worker_id) WHERE ended_at IS NULL;
 
@@ -264,20 +264,6 @@ CREATE TABLE audit (
 
 CREATE INDEX audit_subject ON audit (subject, subject_id);
 
-CREATE TABLE outbox (
-    outbox_id       INTEGER PRIMARY KEY,
-    event           TEXT NOT NULL,
-    job_id          BLOB NOT NULL,
-    run_id          BLOB,
-    target          TEXT NOT NULL,
-    payload         TEXT NOT NULL CHECK (json_valid(payload)),
-    attempts        INTEGER NOT NULL DEFAULT 0,
-    next_attempt_at INTEGER NOT NULL,
-    last_error      TEXT,
-    created_at      INTEGER NOT NULL,
-    delivered_at    INTEGER
-, organization_id TEXT NOT NULL DEFAULT 'default', endpoint_id BLOB, lane TEXT NOT NULL DEFAULT '', last_status INTEGER, last_attempt_at INTEGER, gave_up_at INTEGER) STRICT;
-
 CREATE TABLE pauses (
     kind      TEXT NOT NULL CHECK (kind IN ('all', 'organization', 'template')),
     name      TEXT NOT NULL,
@@ -397,8 +383,6 @@ CREATE INDEX jobs_org ON jobs (organization_id) WHERE organization_id <> 'defaul
 CREATE INDEX jobs_blocked ON jobs (organization_id, blockers) WHERE status = 'PENDING' AND blockers > 0;
 
 CREATE INDEX jobs_finished ON jobs (job_type, finished_at, created_at) WHERE finished_at IS NOT NULL;
-
-CREATE INDEX outbox_job ON outbox (job_id);
 
 CREATE TRIGGER jobs_owned BEFORE UPDATE OF owner ON jobs
 BEGIN
@@ -542,16 +526,6 @@ CREATE TABLE hook_secrets (
     previous_until INTEGER
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX outbox_due ON outbox (next_attempt_at) WHERE delivered_at IS NULL AND gave_up_at IS NULL;
-
-CREATE INDEX outbox_lanes ON outbox (lane, next_attempt_at) WHERE delivered_at IS NULL AND gave_up_at IS NULL;
-
-CREATE INDEX outbox_over ON outbox (coalesce(delivered_at, gave_up_at)) WHERE coalesce(delivered_at, gave_up_at) IS NOT NULL;
-
-CREATE INDEX outbox_endpoint ON outbox (endpoint_id, outbox_id);
-
-CREATE INDEX outbox_organization ON outbox (organization_id, outbox_id);
-
 CREATE INDEX jobs_unhappy ON jobs (status)
  WHERE (status = 'FAILED' OR status = 'TIMED_OUT' OR status = 'DEAD_LETTER' OR status = 'SKIPPED' OR status = 'CANCELLED');
 
@@ -601,11 +575,65 @@ BEGIN
     SELECT RAISE(ABORT, 'a run that has ended cannot change');
 END;
 
+CREATE TABLE schedule_reports (
+    report_id       INTEGER PRIMARY KEY,
+    event           TEXT NOT NULL,
+    schedule_id     BLOB NOT NULL CHECK (length(schedule_id) = 16),
+    organization_id TEXT NOT NULL,
+    due_at          INTEGER NOT NULL,                            -- the first due time of the span
+    last_due_at     INTEGER NOT NULL,
+    count           INTEGER NOT NULL CHECK (count >= 1),
+    outcome         TEXT NOT NULL,                               -- a fate of the ledger, or OVERDUE
+    phase           TEXT NOT NULL CHECK (phase IN ('opened', 'closed')),
+    reason          TEXT,
+    created_at      INTEGER NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX schedule_reports_key ON schedule_reports (schedule_id, due_at, outcome, phase);
+
+CREATE INDEX schedule_reports_time ON schedule_reports (created_at);
+
+CREATE TABLE "outbox" (
+    outbox_id       INTEGER PRIMARY KEY,
+    event           TEXT NOT NULL,
+    job_id          BLOB,
+    run_id          BLOB,
+    schedule_id     BLOB CHECK (length(schedule_id) = 16),
+    message_key     TEXT,                                        -- the webhook-id; NULL: the run's id, or the job's
+    target          TEXT NOT NULL,
+    payload         TEXT NOT NULL CHECK (json_valid(payload)),
+    attempts        INTEGER NOT NULL DEFAULT 0,
+    next_attempt_at INTEGER NOT NULL,
+    last_error      TEXT,
+    created_at      INTEGER NOT NULL,
+    delivered_at    INTEGER,
+    organization_id TEXT NOT NULL DEFAULT 'default',
+    endpoint_id     BLOB,
+    lane            TEXT NOT NULL DEFAULT '',                    -- host and organization: who waits behind whom
+    last_status     INTEGER,
+    last_attempt_at INTEGER,
+    gave_up_at      INTEGER,
+    CHECK ((job_id IS NULL) = (schedule_id IS NOT NULL) AND (schedule_id IS NULL) = (message_key IS NULL))
+) STRICT;
+
+CREATE INDEX outbox_job ON outbox (job_id);
+
+CREATE INDEX outbox_due ON outbox (next_attempt_at) WHERE delivered_at IS NULL AND gave_up_at IS NULL;
+
+CREATE INDEX outbox_lanes ON outbox (lane, next_attempt_at) WHERE delivered_at IS NULL AND gave_up_at IS NULL;
+
+CREATE INDEX outbox_over ON outbox (coalesce(delivered_at, gave_up_at)) WHERE coalesce(delivered_at, gave_up_at) IS NOT NULL;
+
+CREATE INDEX outbox_endpoint ON outbox (endpoint_id, outbox_id);
+
+CREATE INDEX outbox_organization ON outbox (organization_id, outbox_id);
+
 INSERT INTO meta (key, value) VALUES ('clock', 0);
 INSERT INTO meta (key, value) VALUES ('definitions_version', 1);
 INSERT INTO meta (key, value) VALUES ('late_results', 0);
 INSERT INTO meta (key, value) VALUES ('number_floor', 0);
+INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
 INSERT INTO meta (key, value) VALUES ('recovered_at', 0);
-INSERT INTO meta (key, value) VALUES ('schema', 6);
+INSERT INTO meta (key, value) VALUES ('schema', 8);
 INSERT INTO meta (key, value) VALUES ('tzdata', 0);
 INSERT INTO organizations (organization_id, display_name, state, created_at, signs) VALUES ('default', 'Default', 'ACTIVE', 0, 0);
