@@ -168,9 +168,10 @@ def test_a_hot_statement_walks_its_index(raw, name):
     assert {step.get("Index Name") for step in plan} >= HOT[name]
 
 
+@pytest.mark.parametrize("suspects", [True, False])
 @pytest.mark.parametrize("types", [1, 3, 50])
-def test_candidates_merge_along_the_ready_index_and_sort_nothing_but_the_answer(raw, types):
-    plan = plan_of(raw, candidates(types, slim=False))
+def test_candidates_merge_along_the_ready_index_and_sort_nothing_but_the_answer(raw, types, suspects):
+    plan = plan_of(raw, candidates(types, slim=False, suspects=suspects))
     walked = [step for step in plan if step.get("Index Name") == "live_ready"]
     assert len(walked) == types
     assert all("Index Cond" in step for step in walked)

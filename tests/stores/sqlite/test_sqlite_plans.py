@@ -280,9 +280,10 @@ def test_a_hot_statement_walks_its_index_and_scans_nothing(raw, name):
         assert any(index in step for step in plan), plan
 
 
+@pytest.mark.parametrize("suspects", [True, False])
 @pytest.mark.parametrize("types", [1, 3, 50])
-def test_candidates_merge_along_the_ready_index_and_sort_nothing(raw, types):
-    plan = plan_of(raw, candidates(types), (*TYPES[:types], 100))
+def test_candidates_merge_along_the_ready_index_and_sort_nothing(raw, types, suspects):
+    plan = plan_of(raw, candidates(types, suspects=suspects), (*TYPES[:types], 100))
     steps = Counter(plan)
     assert scans(plan) == []
     assert steps["SEARCH jobs USING INDEX jobs_ready (job_type=?)"] == types
