@@ -31,14 +31,18 @@ def stepwise(ctx: Context, folder: str):
     return result
 
 
-def endless(ctx: Context, folder: str):
+def _enter(folder: str) -> None:
     Path(folder, "entered").touch()
+
+
+def endless(ctx: Context, folder: str):
+    _enter(folder)
     while True:
         time.sleep(0.01)
 
 
 async def endless_awaited(ctx: Context, folder: str):
-    Path(folder, "entered").touch()
+    _enter(folder)
     await asyncio.sleep(3600)
 
 

@@ -160,6 +160,11 @@ def test_a_suspect_is_never_claimed_ahead_and_nothing_is_claimed_ahead_of_it():
     assert taken([candidate(1), candidate(2), candidate(3)], free=1, ahead_s=1.0, means={"t": 0.001}) == [1, 2, 3]
 
 
+def test_beside_a_suspect_nothing_is_claimed_ahead_of_free_slots():
+    jobs = [candidate(1, crashes=1), *(candidate(number) for number in range(2, 20))]
+    assert taken(jobs, free=3, ahead_s=1.0, means={"t": 0.001}) == [1, 2, 3]
+
+
 def test_a_suspect_keeps_within_the_limits_and_counts_against_them():
     world = World(types=WORLD.types, template_limits={"t": 1})
     choice = dispatcher(world).choose([candidate(1, crashes=1), candidate(2)], None, Usage())

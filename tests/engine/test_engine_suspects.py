@@ -61,7 +61,7 @@ def test_a_suspect_can_be_cancelled(live: Rota, tmp_path: Path, kind: str):
     job = live.enqueue("act", {"folder": str(tmp_path)})
     crash(live, "act")
     with live.running(concurrency=2):
-        eventually(lambda: (tmp_path / "entered").exists(), within=30, what="its handler at work")
+        eventually((tmp_path / "entered").exists, within=30, what="its handler at work")
         live.cancel(job.id)
         eventually(lambda: live.chain(job.id)[-1].status == "CANCELLED", within=30, what="its end")
 

@@ -455,7 +455,7 @@ def defined_again():
 first_definition = defined_again
 
 
-def defined_again():  # noqa: F811 - that is the point
+def defined_again():
     """Hold the name."""
 
 
@@ -486,7 +486,9 @@ def test_what_was_not_declared_for_processes_is_not_looked_for_in_the_main_progr
 
 
 def test_a_process_tries_to_import_a_handler_before_it_is_said_to_be_ready_for_it(make_rig, tmp_path, monkeypatch):
-    (tmp_path / "only_here.py").write_text("import os\nassert os.getpid() == int(open(__file__ + '.pid').read())\ndef act(): pass\n")
+    (tmp_path / "only_here.py").write_text(
+        "import os, pathlib\nassert os.getpid() == int(pathlib.Path(__file__ + '.pid').read_text())\ndef act(): pass\n"
+    )
     (tmp_path / "only_here.py.pid").write_text(str(os.getpid()))
     monkeypatch.syspath_prepend(str(tmp_path))
     rig = make_rig("process")

@@ -64,18 +64,17 @@ class Dispatcher:
                     park.append((job.number, block[1]))
                     passed_on = passed_on or (job.job_type in usage.waiting and blocks.leaves_a_place(job))
                 elif job.crashes:
-                    choice.suspects = False
-                    if block[1] == "process:":
-                        self.unready.add(job.job_type)
+                    self._pass_over(job, block[1], choice)
             elif passed_on:
                 # Somebody who is parked gets a place, and may be before this one: see in the next round.
                 break
-            elif (not job.crashes or self._free > 0) and takes(job):
+            elif job.crashes:
+                if self._ends_with(job, take, blocks):
+                    break
+            elif takes(job):
                 take.append(job)
                 if blocks.gauges:
                     blocks.took(job)
-                if job.crashes and self._starts_alone(job, blocks):
-                    break
             else:
                 self._full = True
                 break
@@ -98,12 +97,24 @@ class Dispatcher:
         self._taken += 1
         return True
 
-    def _starts_alone(self, job: Claimed, blocks: _Blocks) -> bool:
-        """Say where a suspect runs, and let no other start beside it; return whether nothing more may start at all."""
+    def _pass_over(self, job: Claimed, blocker: str, choice: Choice) -> None:
+        """Leave a suspect where it is, and note it if all it needs is a process."""
+        choice.suspects = False
+        if blocker == "process:":
+            self.unready.add(job.job_type)
+
+    def _ends_with(self, job: Claimed, take: list[Claimed], blocks: _Blocks) -> bool:
+        """Take a suspect if a slot is free, and let no other start beside it; say whether nothing more may start at all."""
         inside = self._world.inside.get(job.job_type)
         job.executor = inside or Place.PROCESS
-        self._full = inside is not None
-        blocks.suspect(suspect_of(job))
+        if self._free > 0 and self._takes(job):
+            take.append(job)
+            if blocks.gauges:
+                blocks.took(job)
+            blocks.suspect(suspect_of(job))
+            self._full = inside is not None
+        else:
+            self._full = True
         return self._full
 
 

@@ -209,6 +209,7 @@ WALKS_WHAT_LIVES = {
     "count_types": {"live_ready", "live_held", "live_tail"},
     "queued_count": {"live_tail"},
     "running_by_kind": {"live_running"},
+    "running_suspects": {"live_running"},
     "ahead": {"live_ready", "live_tail", "live_held"},
     "live_job_of_type": {"live_running", "live_held", "live_due", "edges_open", "live_blocked"},
     "due_priorities": {"live_due"},
@@ -250,7 +251,7 @@ STATEMENTS_AS_PIECES = {
 }
 
 
-CLAIMS = {"candidates", "candidates_slim", "first_of_type", "first_of_types", "arm"}
+CLAIMS = {"candidates", "candidates_slim", "first_of_type", "first_of_types", "arm", "no_suspect"}
 """What `statements.candidates` puts together."""
 
 

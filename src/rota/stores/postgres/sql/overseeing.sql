@@ -32,7 +32,7 @@ SELECT job_type, number, (SELECT most FROM share),
 -- What runs under which a worker has crashed before, and where.
 SELECT f.number, hex(l.worker_id), hex(f.root_id), (SELECT r.number FROM job_facts AS r WHERE r.job_id = f.root_id), f.attempt, f.executor
   FROM job_live AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
- WHERE l.status = 'RUNNING' AND l.attempt > 1 AND f.crashes > 0 ORDER BY l.started_at, f.number;
+ WHERE l.status = 'RUNNING' AND l.attempt + 0 > 1 AND f.crashes > 0 ORDER BY l.started_at, f.number;
 
 -- name: waiting_suspects
 -- Among the first ready jobs of a type, those under which a worker has crashed: they keep their place, so that they are near the front.
