@@ -12,23 +12,23 @@ from rota.engine.hands import Hands
 from rota.engine.holding import Holding
 from rota.engine.knowledge import Knowledge
 from rota.engine.outcome_log import log_completions, log_turn
-from rota.engine.outside_pulse import OutsidePulse
-from rota.engine.overdue_watch import OverdueWatch
 from rota.engine.pace import Pace
 from rota.engine.parts import Parts
 from rota.engine.patience import Patience
 from rota.engine.recovery import Recovery
 from rota.engine.retention import Retention
-from rota.engine.sink import DirectSink, Inbox, newest
+from rota.engine.sink import DirectSink, Inbox
 from rota.engine.standing import Standing
-from rota.engine.ticker import Ticker
+from rota.engine.suspects import Suspects
 from rota.engine.tracing import take_up
 from rota.engine.trigger import Trigger
+from rota.engine.unwritten import UnwrittenReports
+from rota.engine.watches import tickers_of
 from rota.errors import StoreBusy, StoreUnavailable
 from rota.model.decide import Interrupted, Released
 from rota.model.states import Status
 from rota.model.values import Claimed, Instant
-from rota.ports.executor import Answer, Ended, Receipt, Report
+from rota.ports.executor import Ended, Receipt, Report
 from rota.ports.turns import Turn, Turned
 
 log = logging.getLogger("rota.worker")
@@ -45,9 +45,7 @@ class Worker:
     def __init__(self, parts: Parts, *, concurrency: int) -> None:
         """Prepare; nothing is claimed before `start`."""
         self._parts = parts
-        self._store = parts.store
-        self._clock = parts.clock
-        self._settings = parts.settings
+        self._store, self._clock, self._settings = parts.store, parts.clock, parts.settings
         self.concurrency = concurrency
         self.meter = parts.meter
         self.inbox = Inbox(parts.wakeup() if parts.wakeup is not None else None)
@@ -78,11 +76,10 @@ class Worker:
         self._pace = Pace(self.inbox, parts.clock, parts.settings)
         self._hands = Hands(parts.store, self._hold, self.inbox.wake)
         self._cancelling: set[int] = set()
-        self._unkept: list[Report] = []
-        self._unanswered: list[tuple[int, Answer]] = []
-        """Checkpoints among these, by the number of their job: their handlers wait."""
-        self._know = Knowledge(parts.store, parts.registry, parts.handlers)
-        self._asking = Asking(parts, self._hold, self._know)
+        self._unwritten = UnwrittenReports()
+        self._suspects = Suspects(parts, self._crew)
+        self._know = Knowledge(parts.store, parts.registry, parts.handlers, self._suspects.inside)
+        self._asking = Asking(parts, self._hold, self._know, self._suspects)
         self._parked = False
         self._next_due: Instant | None = None
         self._room_at: Instant | None = None
@@ -99,17 +96,8 @@ class Worker:
         self._untold = False
         self.turned_s = parts.clock.monotonic()
         """When the last good turn began, on the monotonic clock."""
-        self.tickers = self._make_tickers()
+        self.tickers = tickers_of(self, parts)
         """What is done beside the wheel by threads of its own, where a driver turns it."""
-
-    def _make_tickers(self) -> list[Ticker]:
-        parts, settings = self._parts, self._settings
-        watch = OverdueWatch(parts.store, parts.registry, clock=parts.clock, settings=settings)
-        tickers = [Ticker(watch.look, every_s=watch.every_s, name="overdue")]
-        if parts.caller is not None:
-            pulse = OutsidePulse(self, parts.caller, parts.store, parts.registry, clock=parts.clock, settings=settings)
-            tickers.append(Ticker(pulse.send, every_s=settings.pulse_every, name="pulse"))
-        return tickers
 
     # ---- life -------------------------------------------------------------------------------------------------
 
@@ -176,8 +164,7 @@ class Worker:
                 self._store.end_worker(self.id, now=self._clock.now())
             self.standing.let_go(clean=clean)
         finally:
-            for _, answer in self._unanswered:
-                answer(Receipt.REFUSED)
+            self._unwritten.refuse()
             self.inbox.close()
 
     # ---- the wheel --------------------------------------------------------------------------------------------
@@ -198,6 +185,8 @@ class Worker:
             if self._parts.fires and not self._stopping and self.trigger.tick():
                 self._more = True
             self._take_what_came()
+            if not self._stopping and self._suspects.look():
+                self._more = True
             if self._is_due():
                 self._turn_once()
             self._pace.well()
@@ -212,12 +201,7 @@ class Worker:
             self._stalled = False
         for ended in came:
             self._hold.end(ended)
-        reports = self.inbox.take_reports()
-        for report, answer in self.inbox.take_checkpoints():
-            reports.append(report)
-            self._unanswered.append((report.number, answer))
-        if reports:
-            self._unkept = newest(self._unkept + reports)
+        self._unwritten.take(self.inbox)
 
     def _give_back(self) -> None:
         """Give back what was claimed ahead of a handler that turned out to be slow: another worker may be free."""
@@ -233,7 +217,7 @@ class Worker:
         if self._hands.claiming:
             # What else there is to do follows in some milliseconds, when that is over.
             return self._hands.may_end
-        if self._hold.ended or self._unkept or self._more or (self._hold.plain and not self._hands.ending):
+        if self._hold.ended or self._unwritten.reports or self._more or (self._hold.plain and not self._hands.ending):
             return True
         if self.inbox.poked and self._free() > 0:
             return True
@@ -286,7 +270,7 @@ class Worker:
         if not self._hands.ending:
             turn.done = self._hold.done()
         self._asking.add_endings(turn)
-        turn.reports = self._unkept
+        turn.reports = self._unwritten.reports
         if not self._stopping and not self.standing.guard.tripped:
             self._asking.add_claim(turn, self._slots())
         return turn
@@ -300,8 +284,7 @@ class Worker:
         self._cancelling.intersection_update(self._hold.jobs)
         self._hold.written(turn)
         if turn.reports:
-            self._unkept = []
-            self._answer(turned)
+            self._unwritten.written(turned)
         self._next_due, self._room_at = turned.next_due, turned.room_at
         _tell(turned)
         if turned.told:
@@ -323,12 +306,6 @@ class Worker:
         self.trigger.tell_dead(dead)
         if self._hold.jobs and self._clock.monotonic() - self._peeked >= PEEK_S:
             self._peek()
-
-    def _answer(self, turned: Turned) -> None:
-        """Let handlers go on whose checkpoints are committed."""
-        unanswered, self._unanswered = self._unanswered, []
-        for number, answer in unanswered:
-            answer(turned.unkept.get(number, Receipt.WRITTEN))
 
     def _keep_at_once(self, report: Report) -> Receipt:
         """Write a checkpoint of a handler that this thread runs: it can't wait for a turn that comes after it."""
@@ -353,7 +330,7 @@ class Worker:
         living, guarded = self._know.living, self._know.guarded
         for job in claimed:
             handler = self._parts.handlers.get(job.job_type)
-            if handler is not None:
+            if handler is not None and not job.crashes:
                 job.executor = handler.executor  # the code decides, whatever was known of it when the job was made
             self._hold.add(job)
             barred = None if job.organization_id in living and job.job_type not in guarded else self._know.bars(job)
@@ -496,7 +473,7 @@ class Worker:
     def _delay(self, deadline: float | None) -> float:
         due = [self._next_due, self.trigger.next_at if self._parts.fires else None]
         at_once = self._more and not self._hands.claiming
-        return 0.0 if at_once else self._pace.delay_s(self._hold, deadline=deadline, due=due)
+        return 0.0 if at_once else self._suspects.delay_s(self._pace.delay_s(self._hold, deadline=deadline, due=due))
 
     def wait(self, seconds: float) -> None:
         """Sleep until something arrives, at most so long."""

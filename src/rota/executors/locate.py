@@ -13,7 +13,7 @@ from typing import Any
 
 from rota.errors import InvalidHandler
 from rota.executors.wire import Address
-from rota.model.handler import Handler
+from rota.model.handler import Handler, Place
 
 WRAPPERS = ("__wrapped__", "handler", "function")
 """Attributes under which decorators keep the function they were given."""
@@ -37,6 +37,22 @@ def check_importable(handler: Handler) -> None:
         raise _refusal(handler, f"is a method of one particular object, {function.__self__!r}")
     if not _can_import(module):
         raise _refusal(handler, _why_not(module))
+
+
+def runs_apart(handler: Handler) -> bool:
+    """Say whether a fresh process would find this very handler, although it may have been declared for another executor.
+
+    What was not declared for processes is not looked for in the main program: its author need not have guarded what runs at import.
+    """
+    if handler.executor == Place.PROCESS:
+        return True
+    function = handler.function
+    try:
+        check_importable(handler)
+        held = _walk(sys.modules[function.__module__], function.__qualname__)
+    except (InvalidHandler, AttributeError, KeyError):
+        return False
+    return function.__module__ != MAIN and _steps(held, function) is not None
 
 
 def locate(function: Callable[..., Any]) -> Address:

@@ -18,7 +18,7 @@ from rota.model.values import Claimed, Instant
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.errors import refused, translated
 from rota.stores.postgres.parameters import PACKED, PARAMETERS
-from rota.stores.postgres.statements import Statement, candidates, numbered, over_source, statement
+from rota.stores.postgres.statements import Statement, candidates, numbered, over_source, ready_types, statement
 from rota.stores.postgres.values import Bodies, Ids, register
 
 ARMS_MAX = 200
@@ -130,28 +130,29 @@ class Db:
         plain = [{name: value.hex() if type(value) is bytes else value for name, value in row.items() if value is not None} for row in rows]
         return self.added("insert_jobs_each", len(rows), rows=_encode(plain).decode(), bodies=bodies)
 
-    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
+    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[list[Claimed]]:
         """Return ready jobs, a part of the types at a time if they are very many."""
         if len(types) <= ARMS_MAX:
-            return [self._offered(types, len(types), want, slim=slim)]
-        types = self._first_types(types, want)
+            return [self._offered(types, len(types), want, slim=slim, suspects=suspects)]
+        types = self._first_types(types, want, suspects=suspects)
         parts = [types[start : start + ARMS_MAX] for start in range(0, len(types), ARMS_MAX)]
         slim = slim or len(parts) > 1
         # How many types are ready changes from claim to claim. With a few sizes, few statements are prepared.
-        return [self._offered(part, min(ARMS_MAX, 1 << (len(part) - 1).bit_length()), want, slim=slim) for part in parts]
+        sizes = [min(ARMS_MAX, 1 << (len(part) - 1).bit_length()) for part in parts]
+        return [self._offered(part, arms, want, slim=slim, suspects=suspects) for part, arms in zip(parts, sizes, strict=True)]
 
-    def _first_types(self, types: tuple[str, ...], want: int) -> tuple[str, ...]:
+    def _first_types(self, types: tuple[str, ...], want: int, *, suspects: bool) -> tuple[str, ...]:
         """Return those of very many types whose first ready jobs come first: as many as jobs are wanted, for all of these are of them.
 
         Never fewer than one query asks for: others may be claiming the first of some.
         """
         known = frozenset(types)
-        ready = [name for (name,) in self.rows("ready_types") if name in known]
+        ready = [name for (name,) in self._run(ready_types(suspects=suspects), {}).fetchall() if name in known]
         return tuple(ready[: max(ARMS_MAX, want + self._spare)])
 
-    def _offered(self, types: tuple[str, ...], arms: int, want: int, *, slim: bool) -> list[Claimed]:
+    def _offered(self, types: tuple[str, ...], arms: int, want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
         """Return ready jobs of these types; arms that are left over ask for the type NULL, which no job has."""
-        what = candidates(arms, slim=slim)
+        what = candidates(arms, slim=slim, suspects=suspects)
         values: dict[str, Any] = {f"type_{index}": name for index, name in enumerate(types)} | {"want": want}
         values |= {f"type_{index}": None for index in range(len(types), arms)}
         while True:

@@ -99,10 +99,10 @@ class Db:
         last = self.raw.last_insert_rowid()
         return range(last - len(rows) + 1, last + 1)
 
-    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
+    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[list[Claimed]]:
         """Return ready jobs, in one answer; fewer than wanted if they are very large."""
         many = len(types) > ARMS_MAX
-        text = candidates_of_many(slim=slim) if many else candidates(len(types), slim=slim)
+        text = candidates_of_many(slim=slim, suspects=suspects) if many else candidates(len(types), slim=slim, suspects=suspects)
         known = (_encode(types).decode(),) if many else types
         try:
             # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
@@ -110,7 +110,7 @@ class Db:
         except apsw.TooBigError:
             if want == 1:
                 raise
-            return self.candidates(types, want // 2, slim=slim)
+            return self.candidates(types, want // 2, slim=slim, suspects=suspects)
 
     def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
         """Complete jobs, then their runs."""

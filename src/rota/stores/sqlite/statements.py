@@ -54,18 +54,20 @@ def over_source(name: str, source: str) -> Statement:
 
 
 @cache
-def candidates(types: int, *, slim: bool) -> str:
+def candidates(types: int, *, slim: bool, suspects: bool = True) -> str:
     """Return the claim's query for this number of job types: parameters are the types in order, then :want."""
     arms = " UNION ALL ".join([statements()["arm"]] * types)
-    return _over_first(statements()["first_of_types"].replace("{arms}", arms), slim=slim)
+    return _over_first(statements()["first_of_types"].replace("{arms}", arms), slim=slim, suspects=suspects)
 
 
 @cache
-def candidates_of_many(*, slim: bool) -> str:
+def candidates_of_many(*, slim: bool, suspects: bool = True) -> str:
     """Return the same query for any number of types: parameters are a JSON array of the types, then :want."""
-    return _over_first(statements()["first_of_many_types"], slim=slim)
+    return _over_first(statements()["first_of_many_types"], slim=slim, suspects=suspects)
 
 
-def _over_first(first: str, *, slim: bool) -> str:
+def _over_first(first: str, *, slim: bool, suspects: bool) -> str:
+    if not suspects:
+        first = first.replace("held IS NULL", f"held IS NULL AND {statements()['no_suspect']}")
     text = statements()["candidates_slim" if slim else "candidates"].replace("{first}", first)
     return text.replace(":want", "?")

@@ -45,6 +45,13 @@ WITH RECURSIVE heads (number, job_type, priority, position, created_at, job_id) 
      ORDER BY priority DESC, position, created_at, job_id LIMIT :want
 )
 SELECT number AS picked FROM line
+-- name: no_suspect
+-- Its table is read for each row that is passed over: asked only where suspects are in the way.
+crashes = 0
+
+-- name: place_suspect
+-- Where it runs: `explain` tells by this whether others may start beside it.
+UPDATE jobs SET executor = :executor WHERE number = :number;
 
 -- name: candidates_among
 -- The first of those that several queries offered.
