@@ -31,7 +31,7 @@ def measured(count: int, seconds=lambda _: QUICK_S) -> Holding:
 
 
 def guessed(hold: Holding) -> tuple[int, float]:
-    slots = hold.slots(0, ahead=True, patient=True)
+    slots = hold.slots(0, ahead=True)
     return slots.guesses, slots.guess_s
 
 
@@ -51,7 +51,7 @@ def test_jobs_of_unknown_types_that_are_held_count_as_slow_until_there_is_a_gues
     for count, quick in ((GUESS_LEAST - 1, 3), (GUESS_LEAST, 4)):
         hold = measured(count)
         hold.add(candidate(99, job_type="strange"))
-        assert hold.slots(0, ahead=True, patient=True).quick == quick
+        assert hold.slots(0, ahead=True).quick == quick
 
 
 def test_where_a_slow_type_is_among_the_measured_none_is_claimed_ahead_by_a_guess():
@@ -60,7 +60,7 @@ def test_where_a_slow_type_is_among_the_measured_none_is_claimed_ahead_by_a_gues
 
 
 def taken(hold: Holding, candidates) -> int:
-    slots = hold.slots(0, ahead=True, patient=True)
+    slots = hold.slots(0, ahead=True)
     world = World(types=frozenset(job.job_type for job in candidates))
     dispatcher = Dispatcher(world, slots, most=hold.want(slots))
     return len(dispatcher.choose(candidates, None, Usage()).take)
@@ -78,4 +78,4 @@ def test_thousands_of_types_are_learned_in_a_few_turns():
 
 def test_types_of_which_nothing_is_held_leave_nothing_behind_that_a_turn_goes_through():
     hold = measured(100)
-    assert (hold.by_type(), hold.slots(0, ahead=True, patient=True).places) == ({}, frozenset())
+    assert (hold.by_type(), hold.slots(0, ahead=True).places) == ({}, frozenset())
