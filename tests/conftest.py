@@ -11,13 +11,13 @@ import hypothesis
 import pytest
 
 from rota import Rota, Settings
+from tests.support import proof
 from tests.support.clock import ManualClock
-from tests.support.pace import PROVE_TIMES, machine, patient
+from tests.support.pace import machine, patient
 from tests.support.prepared import prepare
-from tests.support.proof import proving
 
 # The same examples in every run; `make prove` looks for others.
-hypothesis.settings.register_profile("usual", derandomize=not proving())
+hypothesis.settings.register_profile("usual", derandomize=not proof.proving())
 hypothesis.settings.load_profile("usual")
 
 if threading.current_thread() is threading.main_thread():
@@ -36,8 +36,32 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     marker = item.get_closest_marker("timeout")
     seconds = marker.args[0] if marker else float(item.config.getini("timeout"))
     options = marker.kwargs if marker else {}
-    item.add_marker(pytest.mark.timeout(patient(seconds) * (PROVE_TIMES if proving() else 1), **options), append=False)
+    item.add_marker(pytest.mark.timeout(patient(seconds), **options), append=False)
     return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tell the process that counts which sizes a test was run at."""
+    report = yield
+    if proof.proving() and report.when == "call":
+        report.user_properties.append(("sizes", list(proof.sizes_of(item.module.__name__))))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what was run at full size, and put it on its page."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    runs = [
+        proof.Run(report.nodeid.removeprefix("tests/"), tuple(sizes), report.duration, report.passed)
+        for report in reports
+        for name, sizes in report.user_properties
+        if name == "sizes"
+    ]
+    if runs:
+        table = proof.rows(runs)
+        terminalreporter.write_line("\n" + proof.HEAD + "\n".join(table.values()))
+        proof.PAGE.write_text(proof.kept(proof.PAGE.read_text(), table))
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from pathlib import Path
 import psutil
 
 from tests.faults import invariants, raw
-from tests.support.pace import PROVE_TIMES, patient
-from tests.support.proof import size
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -92,7 +91,7 @@ class Stage:
             "FAULTS_LOCKS": str(self.locks),
             "PYTHONPATH": str(SOURCE),
             "PYTHONUNBUFFERED": "1",
-            "ROTA_TEST_HARD_S": str(patient(60) * size(1, prove=PROVE_TIMES)),
+            "ROTA_TEST_HARD_S": str(patient(60)),
             **{f"ROTA_{name.upper()}": str(value) for name, value in (self.settings | settings).items()},
         }
         with out.open("wb") as sink:
@@ -171,9 +170,7 @@ class Stage:
     def drained(self, *, within: float = 40.0) -> dict[str, str]:
         """Wait until no chain is live any more; return how each ended."""
         try:
-            eventually(
-                lambda: not invariants.any_live(self.database), within=within * size(1, prove=PROVE_TIMES), what="the end of every chain"
-            )
+            eventually(lambda: not invariants.any_live(self.database), within=within, what="the end of every chain")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{Counter(invariants.tails(self.database).values())}\n{self.said()}") from None
         return invariants.tails(self.database)

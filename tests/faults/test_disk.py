@@ -23,7 +23,6 @@ from rota.errors import StoreUnavailable
 from tests.faults import invariants
 from tests.faults.broken_disk import BrokenDisk, Fault, Op
 from tests.faults.scenario import SETTINGS, Scenario, job_id, prepare, scenario
-from tests.support.pace import PROVE_TIMES
 from tests.support.proof import size
 
 EVERY = size(5, prove=1)
@@ -314,7 +313,7 @@ def test_callers_that_share_a_commit_share_its_fate(tmp_path, disk, prepared):
 def test_a_process_that_dies_at_any_write_leaves_a_file_that_goes_on(file_stage, tmp_path, prepared, kind, begin):
     every = size(7, prove=1)
     program = file_stage.start("crash_disk", tmp_path, kind, every, prepared if begin == "prepared" else "-")
-    assert program.ends(within=50 * size(1, prove=PROVE_TIMES)) == 0, program.text[-3000:]
+    assert program.ends(within=50) == 0, program.text[-3000:]
     assert "violation" not in program.text, program.text[:3000]
     assert int(program.says("died")) * every > 120
 

@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from tests.faults import invariants
-from tests.support.pace import PROVE_TIMES
 from tests.support.proof import size
 
 pytestmark = [pytest.mark.paired, pytest.mark.prove]
@@ -23,7 +22,7 @@ def crowd(stage, how):
     for program in programs:
         program.says("ready")
     gate.touch()
-    assert [program.ends(within=50 * size(1, prove=PROVE_TIMES)) for program in programs] == [0] * PROCESSES
+    assert [program.ends(within=50) for program in programs] == [0] * PROCESSES
     lines = [line.split(" ") for program in programs for line in program.text.splitlines()]
     said = [(word, rest[0]) for word, *rest in lines if word in {"made", "found", "refused"}]
     assert len(said) == PROCESSES * CALLS, programs[0].text[-2000:]

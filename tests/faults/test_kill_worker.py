@@ -13,7 +13,7 @@ import pytest
 
 from rota import Rota
 from tests.faults import invariants
-from tests.support.pace import PROVE_TIMES, patient
+from tests.support.pace import patient
 from tests.support.proof import size
 from tests.support.waiting import eventually
 
@@ -191,7 +191,7 @@ def test_five_poison_jobs_end_dead_and_take_no_innocent_one_along(stage, program
 
     # A supervisor as small as they come: what has died is started again. It waits for no word of a worker: poison
     # among the first jobs may end one before it has said anything.
-    worker, restarts, end = stage.start(program, 4), 0, time.monotonic() + patient(50) * size(1, prove=PROVE_TIMES)
+    worker, restarts, end = stage.start(program, 4), 0, time.monotonic() + patient(50)
     while invariants.any_live(stage.database):
         assert time.monotonic() < end, Counter(invariants.tails(stage.database).values())
         if not worker.alive:

@@ -16,9 +16,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tests.support.proof import proving
+
 PACE_MAX = 20.0
 PROVE_TIMES = 60
-"""How much longer a test may take at full size: see `tests.support.proof`."""
+"""How much longer anything may take at full size: see `proof`."""
 
 _REFERENCE_S = {"start": 0.060, "sync": 0.020, "loop": 0.040}
 """Starting Python, an fsync, a loop: what an ordinary machine is faster than."""
@@ -27,8 +29,8 @@ _KNOWN = "ROTA_TEST_PACE"
 
 
 def patient(seconds: float) -> float:
-    """Return how long to wait now for what takes less than this many seconds on a quiet machine."""
-    return seconds * pace()
+    """Return how long to wait now for what takes less than this many seconds on a quiet machine; at full size, much longer."""
+    return seconds * pace() * (PROVE_TIMES if proving() else 1)
 
 
 def pace() -> float:
