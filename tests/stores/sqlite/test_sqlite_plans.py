@@ -350,7 +350,7 @@ SMALL_INDEXES = {
     "progress_now",  # the same
 }
 FRAGMENTS = {
-    *("token_columns", "hooked_columns", "is_told", "endpoint_columns", "is_open", "delivery_columns", "of_state"),
+    *("token_columns", "hooked_columns", "is_told", "endpoint_columns", "is_open", "delivery_columns", "of_state", "report_columns"),
     *("candidates", "candidates_slim", "candidates_arm", "claimed_columns", "claimed_head", "claimed_rest", "checkpoint_before"),
     *("job_columns", "watched_columns", "worker_columns"),
     *("tail", "new_columns", "new_values", "template_columns", "this_template", "find", "newest", "size", "made", "matching"),
