@@ -59,7 +59,8 @@ def test_the_words_beside_cron_every_and_at_are_those_that_are_said():
 def test_every_fate_stands_there_and_says_whether_it_is_warned_of():
     table = {row[0]: row[2] for row in rows(GUIDE) if row[0] in set(Fate)}
     assert table.pop(Fate.FIRED) == "if that is a dead letter"
-    assert table == {fate: "" if fate in QUIET else "yes" for fate in Fate if fate is not Fate.FIRED}
+    assert table.pop(Fate.OVERDUE) == "no worker is there to"
+    assert table == {fate: "" if fate in QUIET else "yes" for fate in Fate if fate not in {Fate.FIRED, Fate.OVERDUE}}
 
 
 def test_every_option_of_a_schedule_stands_in_the_reference():

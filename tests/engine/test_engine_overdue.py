@@ -71,6 +71,18 @@ def test_what_a_worker_may_still_record_in_time_is_not_overdue(rota, clock):
     assert found(rota, tolerance=0) == [("s", 7)]
 
 
+def test_where_nothing_is_due_nothing_is_worked_out(rota, clock, monkeypatch):
+    rota.schedule("s", "work", every="5m")
+    clock.advance(seconds=299)
+
+    def never(*_args):
+        raise AssertionError
+
+    monkeypatch.setattr("rota.engine.overdue.Decider", never)
+    monkeypatch.setattr(type(rota._registry), "sync", never)
+    assert look(rota, tolerance=0).schedules == ()
+
+
 def test_a_look_writes_nothing(rota, clock):
     rota.schedule("s", "work", every="5s")
     clock.advance(seconds=92)

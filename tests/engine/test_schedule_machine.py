@@ -179,6 +179,7 @@ class Machine(RuleBasedStateMachine):
         self.models: dict[str, Model] = {}
         self.gone: list[Model] = []
         self.by_hand = 0
+        self.astray: set[datetime] = set()
         self.furthest = self.now
 
     def teardown(self) -> None:
@@ -252,6 +253,8 @@ class Machine(RuleBasedStateMachine):
             return
         if view.version == before:
             return
+        # They fired when the clock was ahead, by a rule that no longer holds when the clock gets there again.
+        self.astray |= {moment(at) for at in model.jobs if at > self.now}
         if model.cursor > self.now:
             model.take_back(self.now)
         model.settle(self.now)
@@ -359,7 +362,9 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def who_verifies_ledgers_finds_nothing_wrong(self):
-        assert self.rota.verify_schedules().problems == ()
+        found = self.rota.verify_schedules().problems
+        # That the clock was ahead is seen by jobs that were made later: where there are none, a job that fired ahead looks astray.
+        assert [problem for problem in found if problem.due_at not in self.astray or "is no due time" not in problem.what] == []
 
     @invariant()
     def states_and_next_due_times_are_right(self):

@@ -143,6 +143,29 @@ def every_second_caught_up(rota):
     return ["all"]
 
 
+@pytest.mark.parametrize("stage", ["file", "server"], indirect=True)
+def test_when_the_last_worker_is_killed_what_is_due_is_overdue_until_the_next_one_records_it(stage, rota):
+    worker = stage.worker(2)
+    names = every_second(rota, 3)
+    some_fired(stage, 3)
+    worker.kill()
+    with closing(Rota(stage.database, settings=Settings(lease_ttl=1))) as watch:
+        eventually(lambda: {each.schedule for each in watch.overdue()} == set(names), within=20, what="all of them are overdue")
+        seen, listed = watch.overview(), watch.occurrences(fate="OVERDUE")
+        assert {row.name for row in seen.not_run if row.fate == "OVERDUE"} == {row.schedule for row in listed} == set(names)
+        assert seen.health.level == "trouble"
+        assert not watch.verify_schedules().ok
+        assert [each.state for each in watch.doctor() if each.name == "schedules"] == ["problem"]
+        stage.worker(2)
+        eventually(lambda: watch.overdue() == [], within=20, what="a worker has recorded them")
+        for row in listed:
+            # The ledger goes on where it was silent.
+            assert row.due_at in {each.due_at for each in watch.occurrences(row.schedule, limit=1000)}
+    for name in names:
+        rota.disable_schedule(name)
+    check_all(stage, names)
+
+
 def test_a_worker_that_is_stopped_leaves_the_firing_to_others_and_repeats_nothing_when_it_wakes(stage, rota):
     workers = [stage.worker(2), stage.worker(2)]
     names = every_second(rota, 5)

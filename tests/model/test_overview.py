@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.model.overview import Facts, Level, Patience, health_of
+from rota.model.overview import Facts, Level, OverdueFacts, Patience, health_of
 
 PATIENCE = Patience(waiting_s=300, unqueued_s=60, clock_s=60, read_s=0.5)
 SINCE = 1_772_366_400_000_000
@@ -38,6 +38,21 @@ def test_an_idle_store_is_well():
         ({"paused": (("everything", SINCE, "ada"),)}, "watch", "Everything is paused since 2026-03-01 12:00 UTC (by ada)."),
         ({"paused": (("template mail", SINCE, ""),)}, "watch", "Template mail is paused since 2026-03-01 12:00 UTC."),
         ({"unqueued_s": 120}, "trouble", "A job was due 2 min ago and was not queued."),
+        (
+            {"overdue": OverdueFacts(count=18, schedules=("beat",), since=SINCE)},
+            "trouble",
+            "18 due times of schedule beat have no outcome since 2026-03-01 12:00:00 UTC.",
+        ),
+        (
+            {"overdue": OverdueFacts(count=1, schedules=("beat",), since=SINCE)},
+            "trouble",
+            "1 due time of schedule beat has no outcome since 2026-03-01 12:00:00 UTC.",
+        ),
+        (
+            {"overdue": OverdueFacts(count=900, schedules=("a", "b", "c", "d"), since=SINCE, more=True)},
+            "trouble",
+            "More than 900 due times of 4 schedules (a, b, c, …) have no outcome since 2026-03-01 12:00:00 UTC.",
+        ),
         ({"oldest_s": 600}, "watch", "The oldest ready job has waited for 10 min."),
         ({"dead": 1}, "watch", "1 job was dead-lettered in the last hour."),
         ({"missed": 4}, "watch", "4 due times did not run in the last hour."),
@@ -52,6 +67,13 @@ def test_a_concern_is_a_sentence_with_a_remedy(facts, level, sentence):
 
 def test_a_clock_that_was_set_back_is_a_concern():
     assert "the clock was set back by 1 h" in health(clock_ahead_s=7200 / 2).concerns[0].what.replace("60 min", "1 h")
+
+
+@pytest.mark.parametrize(("alive", "words"), [(0, "start a worker with"), (1, "see the workers' logs")])
+def test_what_is_overdue_is_helped_by_a_worker_or_by_its_log_if_there_is_one(alive, words):
+    late = OverdueFacts(count=18, schedules=("beat",), since=SINCE)
+    concern = next(each for each in health(alive=alive, overdue=late).concerns if "due times" in each.what)
+    assert words in concern.remedy
 
 
 def test_what_is_within_patience_is_no_concern():

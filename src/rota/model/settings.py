@@ -53,7 +53,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     kill_grace: Annotated[float, Doc("between TERM and KILL of a handler process that is cancelled", 0)] = 2.0
     timeout_grace: Annotated[float, Doc("between TERM and KILL of a handler that is over its timeout", 0)] = 0.5
     beat: Annotated[float, Doc("how often a worker shows that it lives; three times in lease_guard if that is more often", 0.1)] = 10.0
-    lease_ttl: Annotated[float, Doc("a worker whose lock can't be found is given up when its beat has stood still this long", 1)] = 30.0
+    lease_ttl: Annotated[
+        float, Doc("a worker whose lock can't be found is lost when its beat has stood still this long; a due time this late is overdue", 1)
+    ] = 30.0
     lease_guard: Annotated[
         float,
         Doc("a worker that could not show for so long that it lives stops its handlers; below lease_ttl; 0: two thirds of it", 0),

@@ -154,6 +154,7 @@ HOT = {
     "ended_since": {"ends_finished"},
     "jobs_now": {"job_facts_pkey", "job_live_pkey", "job_ends_pkey"},
     "schedules_due_now": {"schedules_due", "live_schedule"},
+    "schedules_overdue": {"schedules_due", "live_schedule"},
     "beat_of_schedules": {"schedules_due", "edges_until"},
     "live_of": {"live_schedule"},
     "occurrences_everywhere": {"occurrences_time"},

@@ -202,6 +202,10 @@ HOT = {
         "schedules USING INDEX schedules_due (<expr>=? AND next_trigger_at<?)",
         "jobs USING INDEX jobs_schedule_live (schedule_id=?)",
     ],
+    "schedules_overdue": [
+        "schedules USING INDEX schedules_due (<expr>=? AND next_trigger_at<?)",
+        "jobs USING INDEX jobs_schedule_live (schedule_id=?)",
+    ],
     "schedule_due": ["s USING INDEX sqlite_autoindex_schedules_1 (schedule_id=?)", "jobs_schedule_live (schedule_id=?)"],
     "due_before_it": ["s USING INDEX schedules_name (organization_id=? AND name=?)"],
     "live_of": ["jobs USING INDEX jobs_schedule_live (schedule_id=?)"],
