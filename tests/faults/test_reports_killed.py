@@ -65,7 +65,7 @@ def test_a_worker_killed_between_outcome_and_delivery_loses_no_report_and_repeat
     bodies = defaultdict(set)
     for message in receiver.received:
         bodies[message.key].add(message.body)
-    assert {len(contents) for contents in bodies.values()} == {1}
+    assert {key: contents for key, contents in bodies.items() if len(contents) > 1} == {}
     assert set(bodies) == set(reports)
     spans = {(row.schedule_id, row.due_at, row.fate): row for row in rows if row.fate in EVENT_OF}
     assert {row.fate for row in spans.values()} >= {Fate.SKIPPED_OVERLAP}

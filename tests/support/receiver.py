@@ -48,6 +48,9 @@ class Receiver:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
+                if len(body) < int(self.headers["content-length"]):
+                    # Whoever sent it was killed half-way: no receiver takes that for a message.
+                    return
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 receiver.received.append(Received(self.path, headers, body))
                 with suppress(OSError):

@@ -369,7 +369,7 @@ SMALL_INDEXES = {
     "progress_now",  # the same
 }
 FRAGMENTS = {
-    *("token_columns", "hooked_columns", "is_told", "endpoint_columns", "is_open", "delivery_columns", "of_state"),
+    *("token_columns", "hooked_columns", "is_told", "endpoint_columns", "is_open", "delivery_columns", "of_state", "report_columns"),
     *(
         "candidates",
         "candidates_slim",

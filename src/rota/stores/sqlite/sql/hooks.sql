@@ -113,7 +113,7 @@ delivered_at IS NULL AND gave_up_at IS NULL
 -- name: mail
 SELECT (SELECT min(next_attempt_at) FROM outbox WHERE {is_open}),
        (SELECT min(coalesce(delivered_at, gave_up_at)) FROM outbox WHERE coalesce(delivered_at, gave_up_at) IS NOT NULL),
-       (SELECT r.created_at FROM schedule_reports AS r WHERE r.report_id <> (SELECT max(n.report_id) FROM schedule_reports AS n)
+       (SELECT r.created_at FROM schedule_reports AS r WHERE r.created_at > 0 AND r.report_id <> (SELECT max(n.report_id) FROM schedule_reports AS n)
          ORDER BY r.created_at LIMIT 1);
 
 -- name: open_lanes
