@@ -135,6 +135,17 @@ def test_a_busy_worker_has_its_completions_written_beside_the_wheel(served):
     assert served.stats().by_status["RUNNING"] == 0
 
 
+def test_completions_that_another_hand_writes_are_logged_too(served, caplog):
+    served.job(name="act")(lambda: None)
+    total = 10 * MANY
+    with caplog.at_level("DEBUG", logger="rota.jobs"):
+        ids = served.enqueue_many([("act", {})] * total)
+        with served.running():
+            eventually(lambda: any(thread.name == "rota-ends" for thread in threading.enumerate()), what="another hand")
+            eventually(lambda: served.stats().by_status["COMPLETED"] == total, within=30, what="every job done")
+    assert sorted(record.job for record in caplog.records if record.name == "rota.jobs") == sorted(ids)
+
+
 def test_sessions_that_are_ended_by_an_administrator_cost_no_completion(served):
     ran: Counter[int] = Counter()
     served.job(name="count")(lambda number: ran.update([number]))

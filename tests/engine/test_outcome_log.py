@@ -14,8 +14,10 @@ from collections.abc import Iterator
 import pytest
 
 from rota import Backoff, PermanentError, Rota, Settings
+from rota.engine.outcome_log import FIELDS
 from rota.errors import StoreUnavailable
 from rota.model.decide import Completed, Crashed
+from rota.model.values import dashed
 from tests.engine import outcome_jobs
 from tests.engine.outcome_jobs import OutOfStock
 from tests.engine.test_engine_recovery import lost_worker
@@ -212,6 +214,23 @@ def test_a_result_that_came_too_late_is_no_outcome(rota, clock, records):
     rota.turn()
     assert (str(rota.get(job.id).status), rota.stats().late_results) == ("DEAD_LETTER", 1)
     assert records.all == []
+
+
+def test_a_direct_execution_that_fails_or_outlives_its_reservation_is_logged(rota, clock, records):
+    rota.job(outcome_jobs.out_of_stock, name="restock")
+    assert rota.direct("restock").status == "FAILED"
+    desk = Desk(rota._open().store)
+    desk.ids, desk.now, desk.worker = rota._ids, clock.now(), rota._ids.take(1, clock.now())[0]
+    reservation = desk.reserve("restock", ttl=60)
+    desk.claim_one(types=("restock",))
+    clock.advance(seconds=61)
+    rota.recover()
+    failed, expired = records.all
+    assert [at(failed), at(expired)] == [("ERROR", "DEAD_LETTER")] * 2
+    assert isinstance(failed.exc_info[1], OutOfStock)
+    assert (expired.job, expired.worker, expired.template) == (dashed(reservation.job_id), desk.worker, "restock")
+    assert "its reservation expired" in expired.getMessage()
+    assert {name for name in FIELDS if hasattr(expired, name)} == set(FIELDS)
 
 
 def test_a_turn_whose_reply_was_lost_is_logged_once(rota, records, monkeypatch):
