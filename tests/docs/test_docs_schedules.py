@@ -81,6 +81,7 @@ def test_the_settings_of_schedules_stand_with_their_defaults():
         "schedule_grace": f"{plain.schedule_grace:g} s",
         "schedule_batch": f"{plain.schedule_batch:,}",
         "catch_up_max": f"{plain.catch_up_max:,}",
+        "catch_up_rate": plain.catch_up_rate or "none",
         "dependency_wait": f"{plain.dependency_wait / 86_400:g} day",
         "calendar_max": f"{plain.calendar_max:,}",
         "forecast_max": f"{plain.forecast_max:,}",
