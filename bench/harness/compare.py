@@ -249,23 +249,23 @@ class _IdleMeter:
     """CPU of a worker with its children, and of the sessions that were opened since it was started."""
 
     def __init__(self, lab: Lab, system: System, worker: Child, before: set[int]) -> None:
-        self._lab = lab
         self._server = lab.server_pid if system.store == POSTGRES else None
         self._worker, self._before = worker, before
-        self._begun, self._last = ({pid: usage.fine_cpu_s(pid) for pid in pids} for pids in (self._pids(), self._pids()))
-
-    def _pids(self) -> set[int]:
-        return {self._worker.pid, *usage.descendants(self._worker.pid), *sessions_since(self._server, self._before)}
+        self._own: set[int] = set()
+        self._last: dict[int, float] = {}
+        self.read()
+        self._begun = dict(self._last)
 
     def read(self) -> None:
         """Note how far everybody is: a session may be over before the end."""
-        self._last |= {pid: max(self._last.get(pid, 0.0), usage.fine_cpu_s(pid)) for pid in self._pids()}
+        self._own |= {self._worker.pid, *usage.descendants(self._worker.pid)}
+        pids = self._own | sessions_since(self._server, self._before)
+        self._last |= {pid: max(self._last.get(pid, 0.0), usage.fine_cpu_s(pid)) for pid in pids}
 
     def used(self) -> tuple[float, float]:
         """Return the CPU seconds of the worker with its children, and of its sessions."""
-        mine = {self._worker.pid, *usage.descendants(self._worker.pid)}
         spent = {pid: seconds - self._begun.get(pid, 0.0) for pid, seconds in self._last.items()}
-        own = sum(seconds for pid, seconds in spent.items() if pid in mine)
+        own = sum(seconds for pid, seconds in spent.items() if pid in self._own)
         return own, sum(spent.values()) - own
 
 

@@ -99,6 +99,28 @@ def test_only_sessions_that_were_opened_since_then_count_as_a_workers(monkeypatc
     assert compare.sessions_since(None, set()) == set()
 
 
+def test_an_idle_workers_cpu_is_its_own_its_childrens_and_its_sessions(monkeypatch):
+    """Session 5 is another's, child 11 ends on the way, session 6 is opened on the way."""
+    from types import SimpleNamespace
+
+    from harness import compare
+    from harness.lab import ROTA_PG
+
+    cpu = {1: 5.0, 5: 9.0, 7: 3.0, 10: 1.0, 11: 2.0}
+    started = {10: {11}, 1: {5, 7}}
+    monkeypatch.setattr(compare.usage, "descendants", lambda pid: started[pid])
+    monkeypatch.setattr(compare.usage, "title", lambda pid: f"postgres: postgres rota 127.0.0.1({pid}) idle")
+    monkeypatch.setattr(compare.usage, "fine_cpu_s", lambda pid: cpu.get(pid, 0.0))
+    meter = compare._IdleMeter(SimpleNamespace(server_pid=1), ROTA_PG, SimpleNamespace(pid=10), {5})
+    cpu |= {1: 50.0, 5: 90.0, 6: 0.25, 7: 3.5, 10: 1.5, 11: 2.25}
+    started[1] = {5, 6, 7}
+    meter.read()
+    started[10] = set()
+    del cpu[11]
+    meter.read()
+    assert meter.used() == (0.75, 0.75)
+
+
 def test_children_keep_what_they_have_compiled():
     from harness.children import clean
 

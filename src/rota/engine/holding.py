@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rota.engine.dispatch import Slots
 from rota.model.decide import Completed, Released
 from rota.model.handler import Place
@@ -116,10 +118,8 @@ class Holding:
 
     def written(self, turn: Turn) -> None:
         """Forget what a turn has written. Its durations are kept as means."""
-        for ending in turn.endings:
-            self._measure(self.ended.pop(ending.number))
-        for number, _ in turn.done:
-            self._measure(self.plain.pop(number))
+        self._measure([self.ended.pop(ending.number) for ending in turn.endings])
+        self._measure([self.plain.pop(number) for number, _ in turn.done])
 
     def done(self) -> list[tuple[int, Instant]]:
         """Return the number and the moment of each plain completion."""
@@ -132,8 +132,7 @@ class Holding:
 
     def written_beside(self) -> None:
         """Forget what was written beside the wheel."""
-        for each in self.writing.values():
-            self._measure(each)
+        self._measure(self.writing.values())
         self.writing = {}
 
     def put_back(self) -> None:
@@ -198,9 +197,11 @@ class Holding:
         expected = sum(count * self.means.get(name, guess_s or 0.0) for (_, name), count in self._kinds.items())
         return expected * (len(self.jobs) - self._concurrency) / len(self.jobs)
 
-    def _measure(self, each: Ended) -> None:
-        if each.seconds <= 0:
-            return
-        name = each.job.job_type
-        known = self.means.get(name)
-        self.means[name] = each.seconds if known is None else known + SMOOTHING * (each.seconds - known)
+    def _measure(self, batch: Iterable[Ended]) -> None:
+        means = self.means
+        for each in batch:
+            seconds = each.seconds
+            if seconds > 0:
+                name = each.job.job_type
+                known = means.get(name)
+                means[name] = seconds if known is None else known + SMOOTHING * (seconds - known)

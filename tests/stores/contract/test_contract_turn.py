@@ -141,7 +141,7 @@ def test_only_types_that_were_asked_for_are_claimed_and_the_others_stay(desk):
     assert desk.claim(5, types=()) == []
 
 
-MANY_TYPES = size(350, prove=5000)
+MANY_TYPES = size(350, prove=2000)
 """More types than a store asks for one by one."""
 
 
