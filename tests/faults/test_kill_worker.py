@@ -171,8 +171,8 @@ def test_a_worker_killed_while_it_shuts_down_was_interrupted_and_uses_no_budget(
 @pytest.mark.parametrize(
     ("stage", "program", "poisons", "innocent", "deaths"),
     [
-        ("file", "worker", 5, size(500, prove=5000), 1),
-        ("file", "embedded", size(2, prove=5), size(200, prove=5000), 3),
+        ("file", "worker", 5, size(600, prove=5000), 1),
+        ("file", "embedded", size(2, prove=5), size(100, prove=5000), 3),
         ("server", "worker", 5, size(200, prove=5000), 1),
     ],
     indirect=["stage"],

@@ -40,11 +40,14 @@ class Suspects:
         self._waiting: dict[str, float] = {}
         """Types whose suspects the last claim passed over for want of a process, and since when they wait."""
         self._inside: dict[str, str] = {}
-        """Those of them that no process can import, and the executor of each."""
+        """Types that a process proved unable to import, and the executor of each."""
 
     def inside(self) -> dict[str, str]:
-        """Return the types that are known to run in the worker as suspects, with the executor of each."""
-        return dict.fromkeys(self._handlers, Place.INLINE) if self._inline else self._inside
+        """Return the types whose suspects run in the worker, with the executor of each."""
+        if self._inline:
+            return dict.fromkeys(self._handlers, Place.INLINE)
+        found = {name: handler.executor for name, handler in tuple(self._handlers.items()) if not self._runs_apart(handler)}
+        return found | self._inside
 
     def passed(self, types: AbstractSet[str]) -> None:
         """Note which types of suspects the last claim passed over for want of a process."""
@@ -59,24 +62,20 @@ class Suspects:
             return msgspec.structs.replace(world, suspects=dict.fromkeys(world.types, suspect_of(running)))
         if not self._met:
             return world
-        ready = {name for name in self._met - self._inside.keys() if self._readiness(name) is Readiness.NOW}
+        ready = {name for name in self._met - self._inside.keys() if self._crew.readiness(name) is Readiness.NOW}
         return msgspec.structs.replace(world, unready=world.unready - ready - self._inside.keys(), inside={**world.inside, **self._inside})
 
     def look(self) -> bool:
         """Say whether a suspect that waits for a process can be claimed now: one is ready, or there will be none."""
         claimable = False
         for name, since in self._waiting.items():
-            readiness, handler = self._readiness(name), self._handlers.get(name)
+            readiness, handler = self._crew.readiness(name), self._handlers.get(name)
             if handler is not None and (readiness is Readiness.NEVER or self._clock.monotonic() - since > START_S):
                 self._inside[name] = handler.executor
                 claimable = True
             elif readiness is Readiness.NOW:
                 claimable = True
         return claimable
-
-    def _readiness(self, name: str) -> Readiness:
-        handler = self._handlers.get(name)
-        return Readiness.LATER if handler is None else self._crew.readiness(name) if self._runs_apart(handler) else Readiness.NEVER
 
     def delay_s(self, delay: float) -> float:
         """Return how long to sleep at most: less while a process is awaited."""

@@ -9,11 +9,13 @@ from functools import reduce
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rota.errors import InvalidHandler
-from rota.executors.wire import Address
 from rota.model.handler import Handler, Place
+
+if TYPE_CHECKING:
+    from rota.executors.wire import Address
 
 WRAPPERS = ("__wrapped__", "handler", "function")
 """Attributes under which decorators keep the function they were given."""
@@ -57,6 +59,8 @@ def runs_apart(handler: Handler) -> bool:
 
 def locate(function: Callable[..., Any]) -> Address:
     """Return where another process finds a function, once its module is imported here."""
+    from rota.executors.wire import Address  # noqa: PLC0415 - every worker asks what runs apart, and few need what travels there
+
     module, qualname = function.__module__, function.__qualname__
     try:
         held = _walk(sys.modules[module], qualname)
