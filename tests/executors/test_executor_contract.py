@@ -13,6 +13,7 @@ from rota.executors import build
 from rota.executors.invoke import inside_handler
 from rota.executors.waiting import take_all
 from rota.model.decide import Completed, Failed, Interrupted, Skipped, Snoozed, Stopped, TimedOut
+from rota.ports.executor import Readiness
 
 PLACES = ["inline", "thread", "async", "process"]
 CONCURRENT = ["thread", "async", "process"]
@@ -34,6 +35,17 @@ def test_a_handler_that_returns_nothing_completes_without_a_result(rig):
     assert end.log_path is None
     assert end.seconds >= 0
     assert end.at > 0
+
+
+def test_an_executor_with_a_free_slot_is_ready_and_one_without_is_not(busy_rig):
+    rig, name = busy_rig, "until_file"
+    rig.until(lambda: rig.executor.readiness(name) is Readiness.NOW)
+    job = rig.submit(name, started=rig.path("started"), go=rig.path("go"))
+    rig.until_exists("started")
+    assert rig.executor.readiness(name) is Readiness.LATER
+    Path(rig.path("go")).touch()
+    rig.end_of(job)
+    rig.until(lambda: rig.executor.readiness(name) is Readiness.NOW)
 
 
 @pytest.mark.parametrize("value", [0, False, "", [], {"a": [1, None, "é"]}, 1.5])

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 import types
+from importlib import import_module
 from pathlib import Path
 
 import psutil
@@ -15,10 +16,11 @@ import pytest
 
 from rota.errors import InvalidHandler
 from rota.executors.invoke import enter_handlers, leave_handlers
-from rota.executors.locate import check_importable, locate, resolve
+from rota.executors.locate import check_importable, locate, resolve, runs_apart
 from rota.executors.process import ProcessExecutor
 from rota.model.decide import Completed, Crashed, Failed, Interrupted, Stopped, TimedOut
 from rota.model.handler import inspect_handler
+from rota.ports.executor import Readiness
 from tests.executors import handlers
 
 ROOT = Path(__file__).parents[2]
@@ -441,3 +443,59 @@ def test_processes_that_can_not_start_are_told_to_those_who_wait(make_rig, monke
     rig = make_rig("process")
     outcome = rig.outcome("nothing")
     assert outcome == Crashed("handler process died before it was ready: exited with code 7")
+
+
+# ---- handlers that were not declared for processes -------------------------------------------------------------------
+
+
+def defined_again():
+    """Have the name, and not be what the name holds."""
+
+
+first_definition = defined_again
+
+
+def defined_again():
+    """Hold the name."""
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        (handlers.nothing, True),
+        (handlers.wrapped.handler, True),
+        (defined_again, True),
+        (first_definition, False),
+        (handlers.local, False),
+        (lambda: None, False),
+        (handlers.Path("x").exists, False),
+    ],
+)
+def test_what_a_process_would_find_under_its_name_runs_apart_and_nothing_else(function, found):
+    assert runs_apart(inspect_handler("work", function, "thread")) is found
+
+
+def test_what_was_not_declared_for_processes_is_not_looked_for_in_the_main_program(monkeypatch):
+    def act():
+        """Be defined in a script that may do anything at import."""
+
+    act.__module__, act.__qualname__ = "__main__", "act"
+    monkeypatch.setattr(sys.modules["__main__"], "act", act, raising=False)
+    assert not runs_apart(inspect_handler("act", act, "thread"))
+    assert runs_apart(inspect_handler("act", act, "process"))
+
+
+def test_a_process_tries_to_import_a_handler_before_it_is_said_to_be_ready_for_it(make_rig, tmp_path, monkeypatch):
+    (tmp_path / "only_here.py").write_text(
+        "import os, pathlib\nassert os.getpid() == int(pathlib.Path(__file__ + '.pid').read_text())\ndef act(): pass\n"
+    )
+    (tmp_path / "only_here.py.pid").write_text(str(os.getpid()))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rig = make_rig("process")
+    rig.equipment.handlers["act"] = inspect_handler("act", import_module("only_here").act, "thread")
+    rig.equipment.handlers["give"] = inspect_handler("give", handlers.give, "thread")
+    assert rig.executor.readiness("act") is Readiness.LATER
+    rig.until(lambda: rig.executor.readiness("act") is Readiness.NEVER)
+    rig.until(lambda: rig.executor.readiness("give") is Readiness.NOW)
+    assert rig.executor.readiness("unheard of") is Readiness.NEVER
+    assert rig.outcome("give", value=3) == Completed("3")

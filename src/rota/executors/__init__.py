@@ -10,7 +10,7 @@ from rota.executors.invoke import inside_handler
 from rota.model.handler import Handler, Place
 from rota.ports.executor import Equipment, Executor
 
-__all__ = ["build", "check_handler", "inside_handler"]
+__all__ = ["build", "check_handler", "inside_handler", "runs_apart"]
 
 _PLACES: dict[str, tuple[str, str]] = {
     Place.INLINE: ("rota.executors.inline", "InlineExecutor"),
@@ -32,3 +32,8 @@ def check_handler(handler: Handler) -> None:
     """Refuse a handler that its executor could never call: a process must be able to import it."""
     if handler.executor == Place.PROCESS:
         import_module("rota.executors.locate").check_importable(handler)
+
+
+def runs_apart(handler: Handler) -> bool:
+    """Say whether a handler process would find a handler, whatever executor it was declared for."""
+    return cast("bool", import_module("rota.executors.locate").runs_apart(handler))

@@ -22,7 +22,7 @@ from rota.executors.settle import forced, settle
 from rota.executors.waiting import take_all, take_one
 from rota.model.decide import Outcome, Stopped
 from rota.model.values import Claimed
-from rota.ports.executor import Ended, Equipment, StopReason
+from rota.ports.executor import Ended, Equipment, Readiness, StopReason
 
 CLOSE_S = 0.5
 """How long `close` waits for the loop to end; a handler that blocks it is left behind."""
@@ -66,6 +66,10 @@ class AsyncExecutor:
             self._thread = Thread(target=self._live, args=(self._loop,), name="rota-async", daemon=True)
             self._thread.start()
         self._post(self._fill)
+
+    def readiness(self, job_type: str) -> Readiness:  # noqa: ARG002 - every handler alike
+        """Say whether a slot is free."""
+        return Readiness.NOW if self.occupied() + len(self._waiting) < self._equipment.slots else Readiness.LATER
 
     def occupied(self) -> int:
         """Return how many tasks have not returned, those given up included."""

@@ -35,6 +35,8 @@ from rota.executors.wire import (
     Address,
     Done,
     Exit,
+    Find,
+    Found,
     FromChild,
     Init,
     Lapsed,
@@ -111,6 +113,8 @@ class Child:
                     self.send(Ready())
                 case Start() as start:
                     self.send(self._perform(start))
+                case Find(address=address):
+                    self.send(Found(address, self._tried(address)))
                 case Exit():
                     self._capture.give_back()
                     return
@@ -127,6 +131,14 @@ class Child:
         for module in init.modules:
             with contextlib.suppress(BaseException):
                 import_module(module)
+
+    def _tried(self, address: Address) -> str | None:
+        """Import a handler; return why that does not work, if it does not."""
+        try:
+            resolve(address)
+        except BaseException as error:  # noqa: BLE001 - importing a module may run anything
+            return f"{type(error).__name__}: {clean(error)}"
+        return None
 
     def _perform(self, start: Start) -> Done:
         equipment = self._equipment

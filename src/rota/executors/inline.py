@@ -10,7 +10,7 @@ from rota.executors.settle import settle
 from rota.model.decide import Outcome, Released, TimedOut
 from rota.model.handler import Handler
 from rota.model.values import Claimed
-from rota.ports.executor import Ended, Equipment, StopReason
+from rota.ports.executor import Ended, Equipment, Readiness, StopReason
 
 
 class InlineExecutor:
@@ -29,6 +29,10 @@ class InlineExecutor:
                 self._equipment.sink.ended(Ended(job, Released(), self._equipment.clock.now(), 0.0))
             else:
                 self._execute(job)
+
+    def readiness(self, job_type: str) -> Readiness:  # noqa: ARG002 - every handler alike
+        """Run whatever is submitted, at once."""
+        return Readiness.NOW
 
     def occupied(self) -> int:
         """Return how many handlers are on the stack."""

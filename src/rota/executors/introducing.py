@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from multiprocessing import process as multiprocessing_process
 from pathlib import Path
 
@@ -14,9 +15,9 @@ from rota.model.handler import Handler, Place
 from rota.ports.executor import Equipment
 
 
-def introduction(equipment: Equipment) -> Init:
-    """Return what a new process is told first."""
-    modules = sorted({getattr(handler.function, "__module__", None) or MAIN for handler in _process_handlers(equipment)})
+def introduction(equipment: Equipment, more: AbstractSet[str] = frozenset()) -> Init:
+    """Return what a new process is told first; `more`: modules to import beside those of handlers that were declared for processes."""
+    modules = sorted({getattr(handler.function, "__module__", None) or MAIN for handler in process_handlers(equipment)} | more)
     # Absolute: a handler may change the directory.
     log_dir = None if equipment.log_dir is None else str(Path(equipment.log_dir).absolute())
     program = _program(with_main=MAIN in modules)
@@ -55,5 +56,6 @@ def _program(*, with_main: bool) -> Program:
     )
 
 
-def _process_handlers(equipment: Equipment) -> Iterable[Handler]:
+def process_handlers(equipment: Equipment) -> Iterable[Handler]:
+    """Return the handlers that were declared for processes."""
     return (handler for handler in tuple(equipment.handlers.values()) if handler.executor == Place.PROCESS)

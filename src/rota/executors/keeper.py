@@ -11,21 +11,36 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rota.errors import InvalidHandler
-from rota.executors.introducing import introduction
+from rota.executors.introducing import introduction, process_handlers
 from rota.executors.invoke import unknown
 from rota.executors.locate import check_importable, locate
 from rota.executors.settle import forced, settle
 from rota.executors.spawning import Process, describe_exit, spawn
-from rota.executors.wire import Address, Done, Exit, FromChild, Lapsed, Lease, Note, Ready, Start, Started, Stop, unpack_outcome
+from rota.executors.wire import (
+    Address,
+    Done,
+    Exit,
+    Find,
+    Found,
+    FromChild,
+    Lapsed,
+    Lease,
+    Note,
+    Ready,
+    Start,
+    Started,
+    Stop,
+    unpack_outcome,
+)
 from rota.model.decide import Crashed, Failed, Outcome, Released
-from rota.model.handler import Handler
+from rota.model.handler import Handler, Place
 from rota.model.values import Claimed, log_path
 from rota.ports.executor import Ended, Equipment, StopReason
 
 logger = logging.getLogger(__name__)
 
 SPARE = 2
-"""Processes kept ready beyond those at work."""
+"""Processes kept ready beyond those at work; where no handler was declared for processes, one is kept in all."""
 STARTING_MAX = 2
 """Processes starting at once: importing takes a core each."""
 EXIT_S = 0.5
@@ -55,6 +70,19 @@ class Running:
         self.done: Done | None = None
 
 
+class Sought:
+    """A handler that was looked for in a process: whether one has tried to import it, and why it could not."""
+
+    __slots__ = ("address", "error", "handler", "tried")
+
+    def __init__(self, handler: Handler, address: Address, *, tried: bool) -> None:
+        """Begin the search; what was declared for processes need not be tried."""
+        self.handler = handler
+        self.address = address
+        self.tried = tried
+        self.error: str | None = None
+
+
 class Keeper:
     """Owns every handler process. Methods without underscore that say so may be called from other threads."""
 
@@ -62,6 +90,8 @@ class Keeper:
         """Prepare; `live` does the work."""
         self.waiting: deque[Claimed] = deque()
         self.running: dict[int, Running] = {}
+        self.found: dict[str, Sought] = {}
+        """What was looked for, by job type."""
         self.released = False
         """Whether the engine took back what was waiting: then nothing goes back to wait."""
         self._equipment = equipment
@@ -81,6 +111,11 @@ class Keeper:
         self._selector.register(self._bell, selectors.EVENT_READ, self._hush)
 
     # ---- from any thread ----------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> int:
+        """Return how many processes are ready and have nothing to do."""
+        return len(self._idle)
 
     def wake(self) -> None:
         """Have the keeper look at what is new."""
@@ -117,6 +152,7 @@ class Keeper:
         while self._wishes:
             self._wishes.popleft()()
         self._give()
+        self._find()
         self._grow()
         self._attend()
 
@@ -130,6 +166,12 @@ class Keeper:
         if self._is_current(running):
             self._hear(running.process)
             running.process.kill()
+
+    def seek(self, handler: Handler) -> None:
+        """Have a process try to import a handler."""
+        known = self.found.get(handler.name)
+        if known is None or known.handler is not handler:
+            self.found[handler.name] = Sought(handler, locate(handler.function), tried=handler.executor == Place.PROCESS)
 
     def renew(self, until: float | None) -> None:
         """Tell every process how long its handlers may run."""
@@ -184,12 +226,13 @@ class Keeper:
         """Start processes in the background: as many as are wanted, and a few more."""
         staying = [process for process in self._processes if process.exit_by is None]
         starting = sum(not process.ready for process in staying)
-        wanted = min(self._equipment.slots, len(self.running) + len(self.waiting) + SPARE)
+        busy = len(self.running) + len(self.waiting)
+        wanted = min(self._equipment.slots, busy + SPARE if any(process_handlers(self._equipment)) else max(1, busy))
         if self._cut or self._clock.monotonic() < self._start_after:
             return
         for _ in range(min(wanted - len(staying), STARTING_MAX - starting)):
             try:
-                first = introduction(self._equipment)
+                first = introduction(self._equipment, {sought.address.module for sought in self.found.values() if sought.error is None})
                 process = spawn(self._equipment.lock_fd)
             except (OSError, ValueError) as error:
                 self._false_start(f"handler process could not be started: {error}")
@@ -233,6 +276,16 @@ class Keeper:
             self.running[job.number] = Running(job, process, self._clock.monotonic())
             self._send(process, Start(job, address, self._clock.now()))
 
+    def _find(self) -> None:
+        """Have idle processes import what is sought. One that dies of it leaves it untried, for the next."""
+        for sought in self.found.values():
+            if not self._idle or self._closed or self._cut:
+                return
+            if not sought.tried and not any(process.seeking == sought.address for process in self._processes):
+                process = self._idle.pop()
+                process.seeking = sought.address
+                self._send(process, Find(sought.address))
+
     def _address(self, job: Claimed) -> Address | Failed:
         handler = self._equipment.handlers.get(job.job_type)
         if handler is None:
@@ -248,7 +301,7 @@ class Keeper:
         self._addresses[job.job_type] = (handler, address)
         return address
 
-    def _send(self, process: Process, message: Start | Stop | Lease | Exit) -> None:
+    def _send(self, process: Process, message: Start | Find | Stop | Lease | Exit) -> None:
         process.send(message)
         self._await_room(process)
 
@@ -281,6 +334,12 @@ class Keeper:
                 process.ready = True
                 self._false_starts, self._start_after = 0, 0.0
                 self._idle.append(process)
+            case Found(address=address, error=error):
+                process.seeking = None
+                self._idle.append(process)
+                for sought in self.found.values():
+                    if sought.address == address:
+                        sought.tried, sought.error = True, error
             case Started(number=number):
                 if running := self.running.get(number):
                     running.started = self._clock.monotonic()

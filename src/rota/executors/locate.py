@@ -9,11 +9,13 @@ from functools import reduce
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rota.errors import InvalidHandler
-from rota.executors.wire import Address
-from rota.model.handler import Handler
+from rota.model.handler import Handler, Place
+
+if TYPE_CHECKING:
+    from rota.executors.wire import Address
 
 WRAPPERS = ("__wrapped__", "handler", "function")
 """Attributes under which decorators keep the function they were given."""
@@ -39,8 +41,26 @@ def check_importable(handler: Handler) -> None:
         raise _refusal(handler, _why_not(module))
 
 
+def runs_apart(handler: Handler) -> bool:
+    """Say whether a fresh process would find this very handler, although it may have been declared for another executor.
+
+    What was not declared for processes is not looked for in the main program: its author need not have guarded what runs at import.
+    """
+    if handler.executor == Place.PROCESS:
+        return True
+    function = handler.function
+    try:
+        check_importable(handler)
+        held = _walk(sys.modules[function.__module__], function.__qualname__)
+    except (InvalidHandler, AttributeError, KeyError):
+        return False
+    return function.__module__ != MAIN and _steps(held, function) is not None
+
+
 def locate(function: Callable[..., Any]) -> Address:
     """Return where another process finds a function, once its module is imported here."""
+    from rota.executors.wire import Address  # noqa: PLC0415 - every worker asks what runs apart, and few need what travels there
+
     module, qualname = function.__module__, function.__qualname__
     try:
         held = _walk(sys.modules[module], qualname)

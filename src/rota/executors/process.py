@@ -16,7 +16,7 @@ from rota.executors.keeper import Keeper, Running
 from rota.executors.waiting import take_all, take_one
 from rota.model.decide import Stopped
 from rota.model.values import Claimed
-from rota.ports.executor import Ended, Equipment, StopReason
+from rota.ports.executor import Ended, Equipment, Readiness, StopReason
 
 CLOSE_S = 2.0
 """How long `close` waits for idle processes to end; after EXIT_S they are killed."""
@@ -46,6 +46,19 @@ class ProcessExecutor:
         self._keeper.released = False
         self._keeper.waiting.extend(jobs)
         self._keeper.wake()
+
+    def readiness(self, job_type: str) -> Readiness:
+        """Say whether a process has nothing to do and could import this handler; have one try to if none has."""
+        handler = self._equipment.handlers.get(job_type)
+        if handler is None:
+            return Readiness.NEVER
+        found = self._keeper.found.get(job_type)
+        if found is None or found.handler is not handler:
+            self._keeper.post(lambda: self._keeper.seek(handler))
+            return Readiness.LATER
+        if found.error is not None:
+            return Readiness.NEVER
+        return Readiness.NOW if found.tried and self._keeper.idle > len(self._keeper.waiting) else Readiness.LATER
 
     def occupied(self) -> int:
         """Return how many processes have a handler."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from rota.executors.wire import FromChild, ToChild, frame, from_child
+from rota.executors.wire import Address, FromChild, ToChild, frame, from_child
 
 GONE_MS = 200
 """How long a process that has closed its socket may take to be gone."""
@@ -33,6 +33,8 @@ class Process:
         self.pidfd = _pidfd(popen.pid)
         self.ready = False
         self.running: int | None = None
+        self.seeking: Address | None = None
+        """The handler that it is trying to import."""
         self.jobs = 0
         self.exit_by: float | None = None
         """When to kill it, once it was told to go."""

@@ -22,7 +22,7 @@ from rota.executors.settle import settle
 from rota.executors.waiting import take_all, take_one
 from rota.model.decide import Interrupted, Outcome, Released, Stopped, TimedOut
 from rota.model.values import Claimed
-from rota.ports.executor import Ended, Equipment, StopReason
+from rota.ports.executor import Ended, Equipment, Readiness, StopReason
 
 LOOK_S = 0.0007
 """How long the lookout lets woken threads try before it wakes others."""
@@ -77,6 +77,10 @@ class ThreadExecutor:
         self._submitted += len(jobs)
         self._waiting.extend(jobs)
         self._nudge()
+
+    def readiness(self, job_type: str) -> Readiness:  # noqa: ARG002 - every handler alike
+        """Say whether a slot is free."""
+        return Readiness.NOW if self.occupied() + len(self._waiting) < self._equipment.slots else Readiness.LATER
 
     def occupied(self) -> int:
         """Return how many threads have a handler, those given up included."""

@@ -63,6 +63,12 @@ class Start(msgspec.Struct, tag="start"):
     """What the worker's clock shows: the handler's goes on from there."""
 
 
+class Find(msgspec.Struct, tag="find"):
+    """To an idle child: import this, and say whether that works."""
+
+    address: Address
+
+
 class Stop(msgspec.Struct, tag="stop"):
     """To a child: raise Cancelled into this job, if it still runs."""
 
@@ -81,6 +87,13 @@ class Exit(msgspec.Struct, tag="exit"):
 
 class Ready(msgspec.Struct, tag="ready"):
     """From a child: handlers are imported, jobs may come."""
+
+
+class Found(msgspec.Struct, tag="found"):
+    """From a child: whether it could import what it was asked to find; it is idle again."""
+
+    address: Address
+    error: str | None
 
 
 class Started(msgspec.Struct, tag="started"):
@@ -111,8 +124,8 @@ class Done(msgspec.Struct, tag="done"):
     reached: bool
 
 
-ToChild: TypeAlias = Init | Start | Stop | Lease | Exit
-FromChild: TypeAlias = Ready | Started | Lapsed | Note | Done
+ToChild: TypeAlias = Init | Start | Find | Stop | Lease | Exit
+FromChild: TypeAlias = Ready | Found | Started | Lapsed | Note | Done
 Message = TypeVar("Message")
 
 FRAME_MAX = 128 * MIB

@@ -76,11 +76,24 @@ class Equipment(msgspec.Struct, frozen=True):
     """The worker's lock file: handler processes inherit it, so that the worker counts as alive while one of them is."""
 
 
+class Readiness(StrEnum):
+    """Whether a handler that is submitted now would be entered at once."""
+
+    NOW = "now"
+    LATER = "later"
+    """It would have to wait: for a slot, or for a process that is starting."""
+    NEVER = "never"
+    """It can't run here: a process can't import it."""
+
+
 class Executor(Protocol):
     """Runs handlers, at most `Equipment.slots` at once; what is submitted beyond that waits inside, in order."""
 
     def submit(self, jobs: Sequence[Claimed]) -> None:
         """Start these, or keep them waiting for a slot, in the order given. Does not block on handlers."""
+
+    def readiness(self, job_type: str) -> Readiness:
+        """Say whether a handler of this type would be entered at once; see to it that it can be, soon."""
 
     def occupied(self) -> int:
         """Return the slots in use: running handlers, and those that were given up but have not returned (threads)."""

@@ -12,7 +12,7 @@ import msgspec
 
 from rota.model.decide import Completed, Failed, Interrupted, Outcome, Stopped, TimedOut
 from rota.model.values import SECOND, Claimed, Instant, TypeStats
-from rota.ports.executor import Ended, Equipment
+from rota.ports.executor import Ended, Equipment, Readiness
 from rota.simulation.clock import SimulatedClock
 
 NORMAL_95 = 1.6448536269514722
@@ -126,6 +126,10 @@ class SimulatedExecutor:
     def ends(self) -> Instant | None:
         """When the next attempt is over, in time that passed."""
         return self._running[0].ends if self._running else None
+
+    def readiness(self, job_type: str) -> Readiness:  # noqa: ARG002 - every handler alike
+        """Say whether a slot is free."""
+        return Readiness.NOW if len(self._running) + len(self._waiting) < self._slots else Readiness.LATER
 
     def occupied(self) -> int:
         """Return the slots in use."""
