@@ -32,6 +32,8 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """The word that they are parked under."""
     blocked: bool = False
     """They wait for others to end."""
+    suspects: bool = False
+    """A worker has crashed under each of them."""
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +44,16 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     root_number: int
     attempt: int
     job_type: str
+
+
+class RunningSuspect(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that runs although a worker has crashed under it."""
+
+    worker_id: str
+    number: str
+    """As people see it: JOB-2026-00042.2."""
+    executor: str
+    """Where it runs: in a process, or in its worker, which starts nothing else until it finishes."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,10 +119,16 @@ class Overseeing(Protocol):
     """The part of the store that is looked at from above."""
 
     def waiting(self, *, now: Instant, look: int, scope: Scope = EVERYTHING) -> list[Lane]:
-        """Return what waits, in lanes. About `look` are counted: the lanes share that out, and what is more is said to be."""
+        """Return what waits, in lanes. About `look` are counted: the lanes share that out, and what is more is said to be.
+
+        While suspects run, those that wait have lanes of their own, as far as they are near the front.
+        """
 
     def shown(self, numbers: list[int]) -> dict[int, Shown]:
         """Return how jobs are named, by their row numbers; those that are gone are left out."""
+
+    def suspects(self) -> list[RunningSuspect]:
+        """Return the suspects that run, the longest running first."""
 
     def running(self, *, look: int, limit: int, scope: Scope = EVERYTHING) -> UnderWay:
         """Return the longest running jobs, at most `limit`, among the first `look` that are found."""

@@ -46,6 +46,8 @@ class Choice(msgspec.Struct):
     """Job types of which nothing more can start in this turn: they need not be offered again."""
     again: bool = False
     """Others were in the way and there is room left: offer more. A chooser that asks for it heeds its own room."""
+    suspects: bool = True
+    """False: more suspects (jobs with `crashes`) need not be offered in this turn."""
 
 
 class Counting(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +102,8 @@ class Turn(msgspec.Struct, kw_only=True):
     want: int = 0
     """How many ready jobs to offer to `choose` at first; 0 claims nothing."""
     choose: Chooser | None = None
+    suspects: bool = True
+    """False: offer no suspects (jobs with `crashes`), for this worker runs one."""
     run_ids: list[str] = msgspec.field(default_factory=list)
     """At least `want` + 1 fresh ids."""
     definitions: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.model.decide import Failed
+from rota.model.decide import Crashed, Failed
 from rota.model.definitions import Organization
 from rota.model.gate import EVERYTHING, Scope
 from rota.model.schedules import Fate, ScheduleState
@@ -63,6 +63,24 @@ def test_what_waits_for_its_time_and_what_waits_for_others_are_told_apart(desk):
     assert (due.count, due.since, due.blocked) == (1, START + 60 * SECOND, False)
     assert (blocked.count, blocked.job_type, blocked.blocked, blocked.since) == (3, "child", True, START)
     assert (later.count, later.since) == (2, START + 3600 * SECOND)
+
+
+def test_suspects_that_wait_have_a_lane_of_their_own_while_one_runs(desk):
+    chains = desk.several(4)
+    desk.claim(4)
+    desk.recover(desk.worker, Crashed())
+    desk.several(6)
+    assert desk.store.suspects() == []
+    assert in_short(waiting(desk)) == [("QUEUED", "t", "", False, 10)]
+    running = desk.claim_one()
+    (suspect,) = desk.store.suspects()
+    assert (suspect.worker_id, suspect.number, suspect.executor) == (desk.worker, desk.tail(chains[0]).number, "thread")
+    assert running.crashes == 1
+    lanes = waiting(desk)
+    assert [(lane.suspects, lane.count) for lane in lanes] == [(True, 3), (False, 6)]
+    assert desk.store.shown([lanes[0].number])[lanes[0].number].root_id == chains[1]
+    scoped = waiting(desk, Scope("default", "nobody"))
+    assert scoped == []
 
 
 def test_counting_stops_at_the_bound_and_says_so(desk):

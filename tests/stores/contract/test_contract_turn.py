@@ -47,6 +47,56 @@ def test_a_claim_carries_what_an_executor_and_decide_need(desk):
     assert (job.failures, job.crashes, job.snoozes, job.executor, job.checkpoint) == (0, 0, 0, "thread", None)
 
 
+def crashed(desk, count, job_type="t"):
+    """Have a worker crash under so many new jobs; return the ids of their successors."""
+    chains = desk.several(count, job_type)
+    victim = desk.id()
+    desk.claim(count, types=(job_type,), worker=victim)
+    desk.recover(victim, Crashed())
+    return [desk.tail_id(each) for each in chains]
+
+
+@pytest.mark.parametrize("types", [("t",), ("t", "u")])
+def test_suspects_are_not_offered_to_a_worker_that_runs_one(desk, types):
+    suspects = crashed(desk, 3)
+    others = [desk.add(), desk.add(types[-1])]
+    assert [job.job_id for job in desk.claim(2, types=types, suspects=False)] == others
+    assert [job.job_id for job in desk.claim(5, types=types)] == suspects
+
+
+@pytest.mark.parametrize("types", [("t",), ("t", "u")])
+def test_what_is_behind_suspects_is_offered_in_the_same_turn_when_one_was_taken(desk, types):
+    suspects = crashed(desk, 5)
+    others = desk.several(2, types[-1])
+    offered = []
+
+    def one_suspect(jobs, _reservation, _usage):
+        offered.append([job.job_id for job in jobs])
+        take = [job for job in jobs if not job.crashes or job.job_id == suspects[0]]
+        return Choice(take, [], again=len(offered) == 1, suspects=False)
+
+    claimed = desk.claim(3, types=types, choose=one_suspect)
+    assert offered == [suspects[:3], others]
+    assert [job.job_id for job in claimed] == [suspects[0], *others]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_where_a_suspect_runs_is_written_with_its_claim_and_nowhere_else(desk, later):
+    suspect, other, rounds = crashed(desk, 1)[0], desk.add(), []
+
+    def choose(jobs, _reservation, _usage):
+        rounds.append(jobs)
+        if later and len(rounds) == 1:
+            return Choice([], [], again=True)
+        for job in jobs:
+            if job.crashes:
+                job.executor = "process"
+        return Choice(jobs, [])
+
+    assert [job.executor for job in desk.claim(2, choose=choose)] == ["process", "thread"]
+    assert (desk.job(suspect).executor, desk.job(other).executor) == ("process", "thread")
+
+
 def test_nothing_is_claimed_twice(desk, maker):
     desk.several(10)
     other = Desk(maker.open())

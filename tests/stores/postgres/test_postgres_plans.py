@@ -168,9 +168,10 @@ def test_a_hot_statement_walks_its_index(raw, name):
     assert {step.get("Index Name") for step in plan} >= HOT[name]
 
 
+@pytest.mark.parametrize("suspects", [True, False])
 @pytest.mark.parametrize("types", [1, 3, 50])
-def test_candidates_merge_along_the_ready_index_and_sort_nothing_but_the_answer(raw, types):
-    plan = plan_of(raw, candidates(types, slim=False))
+def test_candidates_merge_along_the_ready_index_and_sort_nothing_but_the_answer(raw, types, suspects):
+    plan = plan_of(raw, candidates(types, slim=False, suspects=suspects))
     walked = [step for step in plan if step.get("Index Name") == "live_ready"]
     assert len(walked) == types
     assert all("Index Cond" in step for step in walked)
@@ -208,6 +209,7 @@ WALKS_WHAT_LIVES = {
     "count_types": {"live_ready", "live_held", "live_tail"},
     "queued_count": {"live_tail"},
     "running_by_kind": {"live_running"},
+    "running_suspects": {"live_running"},
     "ahead": {"live_ready", "live_tail", "live_held"},
     "live_job_of_type": {"live_running", "live_held", "live_due", "edges_open", "live_blocked"},
     "due_priorities": {"live_due"},
@@ -249,7 +251,7 @@ STATEMENTS_AS_PIECES = {
 }
 
 
-CLAIMS = {"candidates", "candidates_slim", "first_of_type", "first_of_types", "arm"}
+CLAIMS = {"candidates", "candidates_slim", "first_of_type", "first_of_types", "arm", "no_suspect"}
 """What `statements.candidates` puts together."""
 
 

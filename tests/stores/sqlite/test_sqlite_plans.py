@@ -280,9 +280,10 @@ def test_a_hot_statement_walks_its_index_and_scans_nothing(raw, name):
         assert any(index in step for step in plan), plan
 
 
+@pytest.mark.parametrize("suspects", [True, False])
 @pytest.mark.parametrize("types", [1, 3, 50])
-def test_candidates_merge_along_the_ready_index_and_sort_nothing(raw, types):
-    plan = plan_of(raw, candidates(types), (*TYPES[:types], 100))
+def test_candidates_merge_along_the_ready_index_and_sort_nothing(raw, types, suspects):
+    plan = plan_of(raw, candidates(types, suspects=suspects), (*TYPES[:types], 100))
     steps = Counter(plan)
     assert scans(plan) == []
     assert steps["SEARCH jobs USING INDEX jobs_ready (job_type=?)"] == types
@@ -340,6 +341,7 @@ def test_a_page_of_the_ledger_looks_at_a_page_of_rows_however_deep_it_lies(raw):
 COUNTS_FOR_PEOPLE = {"ahead", "queued_count", "count_pending", "count_pending_of", "count_running", "count_types", "count_queued"}
 SMALL_INDEXES = {
     "live_job_of_type",  # asked once, before a template is dropped, and outside of the transaction; see above
+    "running_suspects",  # of what runs, when somebody asks why a job waits
     "running_by_kind",  # limits count what runs: as many rows as there are slots; see above
     "wait_as_long",  # of what is PENDING, and only when the clock has come back
     "zoned_schedules",  # of schedules, and only when the zones' own rules have changed
@@ -351,7 +353,16 @@ SMALL_INDEXES = {
 }
 FRAGMENTS = {
     *("token_columns", "hooked_columns", "is_told", "endpoint_columns", "is_open", "delivery_columns", "of_state"),
-    *("candidates", "candidates_slim", "candidates_arm", "claimed_columns", "claimed_head", "claimed_rest", "checkpoint_before"),
+    *(
+        "candidates",
+        "candidates_slim",
+        "candidates_arm",
+        "no_suspect",
+        "claimed_columns",
+        "claimed_head",
+        "claimed_rest",
+        "checkpoint_before",
+    ),
     *("job_columns", "watched_columns", "worker_columns"),
     *("tail", "new_columns", "new_values", "template_columns", "this_template", "find", "newest", "size", "made", "matching"),
     *("schedule_columns", "due_columns", "due_surroundings", "occurrence_columns", "occurrence_filter", "occurrence_outcome"),

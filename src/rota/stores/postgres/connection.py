@@ -130,14 +130,14 @@ class Db:
         plain = [{name: value.hex() if type(value) is bytes else value for name, value in row.items() if value is not None} for row in rows]
         return self.added("insert_jobs_each", len(rows), rows=_encode(plain).decode(), bodies=bodies)
 
-    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
+    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[list[Claimed]]:
         """Return ready jobs, a part of the types at a time if they are very many."""
         parts = [types[start : start + ARMS_MAX] for start in range(0, len(types), ARMS_MAX)]
         slim = slim or len(parts) > 1
-        return [self._offered(part, want, slim=slim) for part in parts]
+        return [self._offered(part, want, slim=slim, suspects=suspects) for part in parts]
 
-    def _offered(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[Claimed]:
-        what = candidates(len(types), slim=slim)
+    def _offered(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
+        what = candidates(len(types), slim=slim, suspects=suspects)
         values: dict[str, Any] = {f"type_{index}": name for index, name in enumerate(types)} | {"want": want}
         while True:
             # Rows, and not one JSON text as elsewhere: that would be half of what a claim costs the server.

@@ -63,10 +63,12 @@ def over_source(name: str, source: str) -> Statement:
 
 
 @cache
-def candidates(types: int, *, slim: bool) -> Statement:
+def candidates(types: int, *, slim: bool, suspects: bool = True) -> Statement:
     """Return the claim's query for so many job types: parameters are `type_0` and so on, `want` and `spare`."""
     first = texts()["first_of_type"]
     if types > 1:
         arms = " UNION ALL ".join(texts()["arm"].replace(":type", f":type_{index}") for index in range(types))
         first = texts()["first_of_types"].replace("{arms}", arms)
+    if not suspects:
+        first = first.replace("job_type = :type_", f"{texts()['no_suspect']} AND job_type = :type_")
     return compiled(texts()["candidates_slim" if slim else "candidates"].replace("{first}", first))

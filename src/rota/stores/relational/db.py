@@ -44,8 +44,10 @@ class Db(Protocol):
     def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         """Add jobs, each with the values of `insert_job` for itself, and return their numbers, which ascend."""
 
-    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
+    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[list[Claimed]]:
         """Return the first ready jobs of these types, in the queue's order; slim ones lack what may be large.
+
+        Without `suspects`, jobs under which a worker has crashed are left out.
 
         Where one query can't ask for all types, each of several answers by itself, and all of them slim.
         """

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from rota.model.gate import EVERYTHING, Scope
 from rota.model.schedules import Fate
-from rota.model.values import LATEST, Instant, dashed
-from rota.ports.overseeing import Dead, Figure, Lane, Paused, Seen, Shown, UnderWay, Unfired
+from rota.model.values import LATEST, Instant, dashed, number_text
+from rota.ports.overseeing import Dead, Figure, Lane, Paused, RunningSuspect, Seen, Shown, UnderWay, Unfired
 from rota.stores.relational.base import Base
 from rota.stores.relational.db import Db
 from rota.stores.relational.queue import numbers_json
@@ -19,6 +21,8 @@ LANES_MAX = 500
 """Lanes that are looked at, at most."""
 ROWS_LOOK = 5000
 """Rows that are read where an index does not tell enough, at most: for those of one organization, and for what is blocked."""
+SUSPECTS_LOOK = 1000
+"""Rows at the front of each type's line that are looked at for suspects."""
 HEADS = 50
 """How many at the front of each lane are looked at for the longest wait."""
 
@@ -29,7 +33,9 @@ class Overseeing(Base):
     def waiting(self, *, now: Instant, look: int, scope: Scope = EVERYTHING) -> list[Lane]:
         """Return what waits, in lanes."""
         with self._reading() as db, db.snapshot():
-            queued = _queued(db, look) if scope.organization is None else _queued_of(db, look, scope)
+            queued = list(_queued(db, look) if scope.organization is None else _queued_of(db, look, scope))
+            if db.rows("running_suspects"):
+                queued = _with_suspects(db, queued, scope)
             return [*queued, *_blocked(db, look, scope), *_due(db, now, look, scope)]
         raise AssertionError  # a context manager may swallow an error, for all that mypy knows
 
@@ -40,6 +46,14 @@ class Overseeing(Base):
                 row[0]: Shown(id=dashed(row[1]), root_id=row[2], root_number=row[3], attempt=row[4], job_type=row[5])
                 for row in db.rows("shown", numbers=numbers_json(numbers))
             }
+
+    def suspects(self) -> list[RunningSuspect]:
+        """Return the suspects that run."""
+        with self._reading() as db:
+            return [
+                RunningSuspect(worker_id=worker_id, number=number_text(root_id, root_number, attempt), executor=executor)
+                for _, worker_id, root_id, root_number, attempt, executor in db.rows("running_suspects")
+            ]
 
     def running(self, *, look: int, limit: int, scope: Scope = EVERYTHING) -> UnderWay:
         """Return the longest running jobs."""
@@ -126,6 +140,26 @@ def _queued_of(db: Db, look: int, scope: Scope) -> Iterator[Lane]:
                 yield Lane(status="QUEUED", job_type=job_type, held=held, number=number, count=count, more=looked >= left, since=since)
         left -= looked
         priority = db.value("next_priority", priority=priority)
+
+
+def _with_suspects(db: Db, lanes: list[Lane], scope: Scope) -> list[Lane]:
+    """Count suspects apart from others of their type that wait in the same lane."""
+    found: list[Lane] = []
+    apart: dict[str, int] = {}
+    for job_type in sorted({str(lane.job_type) for lane in lanes if lane.held is None}):
+        values = {"organization_id": scope.organization, "owner": scope.owner}
+        count, since, number = db.rows("waiting_suspects", job_type=job_type, look=SUSPECTS_LOOK, **values)[0]
+        if count:
+            apart[job_type] = count
+            found.append(Lane(status="QUEUED", job_type=job_type, number=number, count=count, more=False, since=since, suspects=True))
+    for lane in lanes:
+        # A type has a lane for each priority: what was counted apart is taken from the first ones.
+        taken = min(lane.count, apart.get(str(lane.job_type), 0)) if lane.held is None else 0
+        if taken:
+            apart[str(lane.job_type)] -= taken
+        if lane.count > taken:
+            found.append(msgspec.structs.replace(lane, count=lane.count - taken))
+    return found
 
 
 def _blocked(db: Db, look: int, scope: Scope) -> Iterator[Lane]:

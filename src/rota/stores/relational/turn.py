@@ -181,19 +181,20 @@ def _pick(db: Db, request: Turn, turned: Turned, rooms: limits.Rooms | None, res
         choice = request.choose(_direct_candidate(db, reservation, request.types), reservation, usage)
         _start(db, choice.take, request, turned, rooms)
         return
-    types = request.types
+    types, suspects = request.types, request.suspects
     for again in range(ROUNDS_MAX):
-        offered = _ready(db, types, request.limit, slim=True) if again else _ready(db, types, request.want)
+        offered = _ready(db, types, request.limit if again else request.want, slim=again > 0, suspects=suspects)
         if not offered:
             return
         choice = request.choose(offered, None, usage)
         if again:
-            choice.take = _whole(db, choice.take, len(choice.take))
+            choice.take = _read_whole(db, choice.take)
         _start(db, choice.take, request, turned, rooms)
         _park(db, offered, choice, rooms)
         if not choice.again:
             return
         types = tuple(name for name in types if name not in choice.leave)
+        suspects = suspects and choice.suspects
     turned.unfinished = True
 
 
@@ -220,11 +221,11 @@ def _park_run(db: Db, job_type: str, organization_id: str, held: str) -> int:
     return db.change("park_run", job_type=job_type, organization_id=organization_id, held=held, limit=RUN_MAX)
 
 
-def _ready(db: Db, types: tuple[str, ...], want: int, *, slim: bool = False) -> list[Claimed]:
+def _ready(db: Db, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
     """Return the first of these types; slim ones lack what may be large, and are only looked at."""
     if not types:
         return []
-    answers = db.candidates(types, want, slim=slim)
+    answers = db.candidates(types, want, slim=slim, suspects=suspects)
     if len(answers) == 1:
         return answers[0]
     return _whole(db, [job for offered in answers for job in offered], want)
@@ -232,6 +233,15 @@ def _ready(db: Db, types: tuple[str, ...], want: int, *, slim: bool = False) -> 
 
 def _whole(db: Db, jobs: list[Claimed], want: int) -> list[Claimed]:
     return _claimed.decode(db.value("candidates_among", numbers=numbers_json(job.number for job in jobs), want=want)) if jobs else []
+
+
+def _read_whole(db: Db, chosen: list[Claimed]) -> list[Claimed]:
+    """Read jobs whole that were chosen by less. Where a suspect is to run was decided with the choice."""
+    places = {job.number: job.executor for job in chosen if job.crashes}
+    jobs = _whole(db, chosen, len(chosen))
+    for job in jobs:
+        job.executor = places.get(job.number, job.executor)
+    return jobs
 
 
 def _direct_candidate(db: Db, reservation: Reservation, types: tuple[str, ...]) -> list[Claimed]:
@@ -247,6 +257,8 @@ def _start(db: Db, jobs: list[Claimed], request: Turn, turned: Turned, rooms: li
     for job, run_id in zip(jobs, ids, strict=True):
         job.run_id = run_id
         job.started_at = request.now
+        if job.crashes:
+            db.change("place_suspect", number=job.number, executor=job.executor)
         if job.position > clocks.get(job.priority, 0):
             clocks[job.priority] = job.position
     db.start(jobs, clocks, now=request.now, worker_id=bytes.fromhex(request.worker_id))

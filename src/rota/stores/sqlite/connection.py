@@ -99,17 +99,17 @@ class Db:
         last = self.raw.last_insert_rowid()
         return range(last - len(rows) + 1, last + 1)
 
-    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool) -> list[list[Claimed]]:
+    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[list[Claimed]]:
         """Return ready jobs, a part of the types at a time if they are very many; fewer than wanted if they are very large."""
         parts = [types[start : start + ARMS_MAX] for start in range(0, len(types), ARMS_MAX)]
         text = candidates_slim if slim or len(parts) > 1 else candidates
         try:
             # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
-            return [_claimed.decode(list(self.raw.execute(text(len(part)), (*part, want)))[0][0]) for part in parts]  # noqa: RUF015
+            return [_claimed.decode(list(self.raw.execute(text(len(part), suspects=suspects), (*part, want)))[0][0]) for part in parts]  # noqa: RUF015
         except apsw.TooBigError:
             if want == 1:
                 raise
-            return self.candidates(types, want // 2, slim=slim)
+            return self.candidates(types, want // 2, slim=slim, suspects=suspects)
 
     def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
         """Complete jobs, then their runs."""

@@ -54,18 +54,19 @@ def over_source(name: str, source: str) -> Statement:
 
 
 @cache
-def candidates(types: int) -> str:
+def candidates(types: int, *, suspects: bool = True) -> str:
     """Return the claim's query for so many job types: parameters are the types in order, then :want."""
-    return _with_arms("candidates", types)
+    return _with_arms("candidates", types, suspects=suspects)
 
 
 @cache
-def candidates_slim(types: int) -> str:
+def candidates_slim(types: int, *, suspects: bool = True) -> str:
     """Return the same query without the columns that may be large."""
-    return _with_arms("candidates_slim", types)
+    return _with_arms("candidates_slim", types, suspects=suspects)
 
 
-def _with_arms(name: str, types: int) -> str:
+def _with_arms(name: str, types: int, *, suspects: bool) -> str:
     text = statements()
-    arms = " UNION ALL ".join([text["candidates_arm"]] * types)
+    arm = text["candidates_arm"] if suspects else f"{text['candidates_arm']} AND {text['no_suspect']}"
+    arms = " UNION ALL ".join([arm] * types)
     return text[name].replace("{arms}", arms).replace(":want", "?")

@@ -28,6 +28,21 @@ SELECT job_type, number, (SELECT most FROM share),
                                        AND p.priority = lanes.priority ORDER BY p.position, p.created_at, p.job_id LIMIT :few) AS heads)
   FROM lanes;
 
+-- name: running_suspects
+-- What runs under which a worker has crashed before, and where.
+SELECT f.number, hex(l.worker_id), hex(f.root_id), (SELECT r.number FROM job_facts AS r WHERE r.job_id = f.root_id), f.attempt, f.executor
+  FROM job_live AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
+ WHERE l.status = 'RUNNING' AND l.attempt + 0 > 1 AND f.crashes > 0 ORDER BY l.started_at, f.number;
+
+-- name: waiting_suspects
+-- Among the first ready jobs of a type, those under which a worker has crashed: they keep their place, so that they are near the front.
+SELECT count(*), min(l.queued_at), min(l.number)
+  FROM (SELECT number, queued_at, organization_id FROM job_live
+         WHERE status = 'QUEUED' AND held IS NULL AND job_type = :job_type
+         ORDER BY priority DESC, position, created_at, job_id LIMIT :look) AS l
+  JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
+ WHERE f.crashes > 0 AND (:organization_id IS NULL OR l.organization_id = :organization_id) AND (:owner IS NULL OR f.owner = :owner);
+
 -- name: held_lanes
 -- Each word and type that rows are parked under.
 WITH RECURSIVE lane (number, held, job_type) AS (

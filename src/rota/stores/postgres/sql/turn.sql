@@ -42,6 +42,14 @@ SELECT * FROM (SELECT ctid AS place, priority, position, created_at, job_id FROM
                 WHERE status = 'QUEUED' AND held IS NULL AND job_type = :type
                 ORDER BY priority DESC, position, created_at, job_id LIMIT :want + :spare) AS first
 
+-- name: no_suspect
+-- How often a job has crashed is among its facts, which are read for each row that is not a first attempt: asked only where suspects are in the way.
+(attempt = 1 OR NOT EXISTS (SELECT FROM job_facts AS f WHERE f.number = job_live.number AND f.crashes > 0))
+
+-- name: place_suspect
+-- Where it runs: `explain` tells by this whether others may start beside it.
+UPDATE job_facts SET executor = :executor WHERE number = :number;
+
 -- name: candidates_among
 -- The first of those that several queries offered.
 SELECT coalesce(json_agg(json_build_array({columns}) ORDER BY l.priority DESC, l.position, l.created_at, l.job_id), '[]')::text

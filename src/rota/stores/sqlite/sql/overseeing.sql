@@ -26,6 +26,19 @@ SELECT job_type, number, (SELECT most FROM share),
                                        AND p.priority = lane.priority ORDER BY p.position, p.created_at, p.job_id LIMIT :few))
   FROM lane;
 
+-- name: running_suspects
+-- What runs under which a worker has crashed before, and where.
+SELECT j.number, lower(hex(j.worker_id)), lower(hex(j.root_id)), (SELECT r.number FROM jobs AS r WHERE r.job_id = j.root_id), j.attempt, j.executor
+  FROM jobs AS j WHERE j.status = 'RUNNING' AND j.crashes > 0 ORDER BY j.started_at, j.number;
+
+-- name: waiting_suspects
+-- Among the first ready jobs of a type, those under which a worker has crashed: they keep their place, so that they are near the front.
+SELECT count(*), min(queued_at), min(number)
+  FROM (SELECT crashes, queued_at, number, organization_id, owner FROM jobs INDEXED BY jobs_ready
+         WHERE status = 'QUEUED' AND held IS NULL AND job_type = :job_type
+         ORDER BY priority DESC, position, created_at, job_id LIMIT :look)
+ WHERE crashes > 0 AND (:organization_id IS NULL OR organization_id = :organization_id) AND (:owner IS NULL OR owner = :owner);
+
 -- name: held_lanes
 -- Each word and type that rows are parked under.
 WITH RECURSIVE lane (number, held, job_type) AS (

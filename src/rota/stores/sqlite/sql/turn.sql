@@ -17,6 +17,14 @@ SELECT json_group_array(json_array({claimed_head}, '', {claimed_rest}, NULL, j.o
 SELECT number, priority, position, created_at, job_id FROM jobs
  WHERE status = 'QUEUED' AND held IS NULL AND job_type = ?
 
+-- name: no_suspect
+-- Its table is read for each row that is passed over: asked only where suspects are in the way.
+crashes = 0
+
+-- name: place_suspect
+-- Where it runs: `explain` tells by this whether others may start beside it.
+UPDATE jobs SET executor = :executor WHERE number = :number;
+
 -- name: candidates_among
 -- The first of those that several queries offered.
 SELECT json_group_array(json_array({columns}))
