@@ -3,6 +3,7 @@
 import pytest
 
 from rota import Backoff
+from rota.engine.recovery import EXCUSES_MAX
 from rota.model.decide import Completed
 from tests.stores.desk import Desk
 
@@ -156,6 +157,39 @@ def test_the_third_crash_dead_letters(rota, act):
         rota.recover()
     assert statuses(rota, job) == ["FAILED", "FAILED", "DEAD_LETTER"]
     assert rota.stats().by_status["DEAD_LETTER"] == 1
+
+
+def crash_beside_another(rota):
+    """Lose a worker that holds the next job of the queue, and one that no worker has crashed under before."""
+    other = rota.enqueue("act", priority="critical")
+    lost_worker(rota, 2)
+    rota.recover()
+    assert [job.crashes for job in rota.chain(other.id)] == [0, 1]
+    rota.cancel(other.id)
+
+
+def test_a_crash_is_not_charged_to_a_suspect_while_others_were_beside_it(rota, act):
+    suspect = rota.enqueue("act")
+    lost_worker(rota, 1)
+    rota.recover()
+    for _ in range(4):
+        crash_beside_another(rota)
+    tail = rota.chain(suspect.id)[-1]
+    assert (tail.status, tail.crashes, tail.attempt) == ("QUEUED", 1, 6)
+    assert {rota.run_of(job.id).error for job in rota.chain(suspect.id)[:-1]} == {"Scheduler crash recovery"}
+    # alone, it is
+    lost_worker(rota, 1)
+    rota.recover()
+    assert rota.chain(suspect.id)[-1].crashes == 2
+
+
+def test_a_suspect_that_crashes_its_worker_again_and_again_beside_others_is_dead_lettered_in_the_end(rota, act):
+    culprit = rota.enqueue("act")
+    for _ in range(EXCUSES_MAX + 3):
+        assert rota.chain(culprit.id)[-1].status == "QUEUED"
+        crash_beside_another(rota)
+    assert rota.chain(culprit.id)[-1].status == "DEAD_LETTER"
+    assert len(rota.chain(culprit.id)) == EXCUSES_MAX + 3
 
 
 def test_a_job_without_retries_is_dead_after_one_crash_or_interruption(rota, act):

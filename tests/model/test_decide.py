@@ -159,6 +159,12 @@ def test_a_crash_keeps_the_place_and_counts_as_a_crash_not_as_a_failure():
     assert CRASH_ERROR == "Scheduler crash recovery"
 
 
+def test_a_crash_that_does_not_count_changes_no_budget_and_is_recorded_all_the_same():
+    transition = end(Crashed(counts=False), failures=1, crashes=2, snoozes=4)
+    assert (transition.status, transition.error, transition.error_type) == (Status.FAILED, CRASH_ERROR, ErrorType.CRASH)
+    assert transition.successor == Successor(NOW, failures=1, crashes=2, snoozes=4, in_place=True)
+
+
 def test_the_last_crash_allowed_is_one_less_than_max_crashes():
     assert end(Crashed(), crashes=1, max_crashes=3).status is Status.FAILED
     assert end(Crashed(), crashes=2, max_crashes=3).status is Status.DEAD_LETTER

@@ -21,6 +21,9 @@ from rota.ports.turns import Ending
 log = logging.getLogger("rota.recovery")
 
 REPAIR_SLACK_US: Instant = 3_600_000_000
+EXCUSES_MAX = 10
+"""Attempts of a chain that no budget was charged for, after which every crash of its worker is: also a job that kills its worker from a
+process of its own is dead-lettered in the end."""
 
 
 class Recovered(msgspec.Struct):
@@ -120,10 +123,11 @@ class Recovery:
         return now - since >= ttl and self._renewal is not None and self._renewal.steady_s >= ttl
 
     def _end_all(self, worker_id: str, outcome: Outcome) -> int:
-        ended = 0
+        ended, fresh = 0, False
         while held := self._store.held_by(worker_id, limit=self._settings.batch):
             now = self._clock.now()
-            endings = [self._ending(each.job, outcome, now) for each in held]
+            fresh = fresh or any(not each.job.crashes for each in held)
+            endings = [self._ending(each.job, _blamed(each.job, outcome, fresh=fresh), now) for each in held]
             changed = self._store.recover(endings, held, now=now)
             ended += changed
             if self._tell_dead is not None:
@@ -155,3 +159,15 @@ def _as_outcome(torn: Held) -> Outcome:
     if torn.run_ended == Status.TIMED_OUT:
         return TimedOut(torn.job.timeout)
     return Failed("failed, and its successor was missing")
+
+
+def _blamed(job: Claimed, outcome: Outcome, *, fresh: bool) -> Outcome:
+    """Return how a job of a dead worker ends. `fresh`: jobs that no worker had crashed under before were held beside it.
+
+    Those are suspects from now on, one at a time; a suspect that was held beside them ran in a process of its own, or was there alone
+    once they had finished. So the crash is not charged to it.
+    """
+    if not (fresh and job.crashes and isinstance(outcome, Crashed)):
+        return outcome
+    uncharged = job.attempt - 1 - job.failures - job.crashes - job.snoozes
+    return Crashed(counts=uncharged >= EXCUSES_MAX)

@@ -48,6 +48,8 @@ class Crashed(msgspec.Struct):
 
     error: str = CRASH_ERROR
     exit_code: int | None = None
+    counts: bool = True
+    """False: others are likelier to have caused it, and the job's budget of crashes is not charged."""
 
 
 class Interrupted(msgspec.Struct):
@@ -177,9 +179,10 @@ def _timed_out(job: Claimed, after_s: float, now: Instant, rng: Random) -> Trans
 
 def _crashed(job: Claimed, crashed: Crashed, now: Instant) -> Transition:
     end = Transition(Status.DEAD_LETTER, error=crashed.error, error_type=ErrorType.CRASH, exit_code=crashed.exit_code)
-    if job.max_retries > 0 and job.crashes + 1 < job.max_crashes and not _is_direct(job):
+    crashes = job.crashes + crashed.counts
+    if job.max_retries > 0 and crashes < job.max_crashes and not _is_direct(job):
         end.status = Status.FAILED
-        end.successor = _in_place(job, now, crashes=job.crashes + 1)
+        end.successor = _in_place(job, now, crashes=crashes)
     return end
 
 
