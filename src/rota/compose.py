@@ -17,7 +17,7 @@ from rota.engine.registry import Registry
 from rota.engine.trigger import Alert
 from rota.engine.worker import Worker
 from rota.errors import InvalidOption, StoreMoved
-from rota.executors import build, check_handler
+from rota.executors import build, check_handler, runs_apart
 from rota.model.settings import Settings
 from rota.model.urls import StoreUrl
 from rota.model.values import Instant
@@ -153,6 +153,7 @@ def make_worker(
         handlers=registry.handlers,
         registry=registry,
         build_executor=build,
+        runs_apart=runs_apart,
         log_dir=opened.log_dir,
         wakeup=None if inline else opened.wakeup,
         inline=inline,

@@ -3,7 +3,7 @@
 import pytest
 
 from rota.engine.dispatch import Dispatcher, Slots, runnable_types
-from rota.engine.predicates import PREDICATES, InUse, Waiting, World, first_block
+from rota.engine.predicates import PREDICATES, InUse, Suspect, Waiting, World, first_block
 from rota.model.templates import Rate
 from rota.model.values import Claimed
 from rota.ports.turns import Reservation, Starts, Usage
@@ -107,46 +107,70 @@ def test_a_fast_type_does_not_carry_a_slow_one_ahead():
 
 # ---- suspects (R8) ---------------------------------------------------------------------------------------------------
 
-
-def test_a_suspect_that_is_first_runs_alone():
-    jobs = [candidate(1, crashes=1), candidate(2), candidate(3)]
-    assert taken(jobs) == [1]
+INSIDE = World(types=WORLD.types, inside={"t": "thread", "u": "thread"})
+"""No handler process can import what this worker runs."""
 
 
-def test_a_suspect_is_passed_over_while_others_are_taken_and_remembered():
+def running_suspect(*, alone):
+    return World(types=WORLD.types, suspects=dict.fromkeys(WORLD.types, Suspect("JOB-2026-00009.2", alone)))
+
+
+def test_a_suspect_runs_in_a_process_beside_the_others():
     jobs = [candidate(1), candidate(2, crashes=1), candidate(3)]
-    chooser = dispatcher()
-    assert numbers(chooser.choose(jobs, None, Usage())) == [1, 3]
-    assert chooser.suspect_waits
+    choice = dispatcher().choose(jobs, None, Usage())
+    assert [(job.number, job.executor) for job in choice.take] == [(1, "thread"), (2, "process"), (3, "thread")]
 
 
-def test_a_suspect_waits_while_the_worker_holds_anything():
-    jobs = [candidate(1, crashes=2), candidate(2)]
-    chooser = dispatcher(holding=1)
-    assert numbers(chooser.choose(jobs, None, Usage())) == [2]
-    assert chooser.suspect_waits
+def test_of_suspects_one_is_taken_and_the_others_are_left_where_they_are():
+    choice = dispatcher().choose([*line(4, crashes=1), candidate(5), candidate(6, crashes=2)], None, Usage())
+    assert (numbers(choice), choice.park) == ([1, 5], [])
+    # no more suspects need be offered, and what is behind them may start
+    assert (choice.suspects, choice.again) == (False, True)
 
 
-def test_two_suspects_never_run_together():
-    assert taken(line(4, crashes=1)) == [1]
+def test_while_a_suspect_runs_in_its_process_others_start_and_suspects_do_not():
+    jobs = [candidate(1, crashes=1), candidate(2), candidate(3)]
+    assert taken(jobs, world=running_suspect(alone=False), holding=1) == [2, 3]
 
 
-def test_while_a_suspect_runs_nothing_else_is_taken():
+def test_after_a_suspect_that_no_process_can_import_nothing_is_started():
+    jobs = [candidate(1), candidate(2, crashes=1), candidate(3)]
+    chooser = dispatcher(INSIDE)
+    choice = chooser.choose(jobs, None, Usage())
+    assert [(job.number, job.executor) for job in choice.take] == [(1, "thread"), (2, "thread")]
+    assert not choice.again
+    assert numbers(chooser.choose([candidate(4)], None, Usage())) == []
+
+
+def test_while_a_suspect_is_alone_nothing_else_is_taken():
+    assert taken(line(4), world=running_suspect(alone=True), holding=1) == []
     assert taken(line(4), alone=True, holding=1) == []
 
 
-def test_when_patience_is_over_nothing_is_taken_before_the_suspect():
-    jobs = [candidate(1, crashes=1), candidate(2), candidate(3)]
-    assert taken(jobs, holding=2, patient=False) == []
-    assert taken(jobs, holding=0, patient=False) == [1]
-    # those in front of it still go first
-    assert taken([candidate(1), candidate(2, crashes=1), candidate(3)], patient=False) == [1]
+def test_a_suspect_is_passed_over_until_a_process_is_ready_for_it():
+    chooser = dispatcher(World(types=WORLD.types, unready=frozenset({"t"})))
+    jobs = [candidate(1, crashes=1), candidate(2), candidate(3, job_type="u", crashes=1)]
+    assert numbers(chooser.choose(jobs, None, Usage())) == [2, 3]
+    assert chooser.unready == {"t"}
 
 
-def test_no_suspect_no_mark():
-    chooser = dispatcher()
-    chooser.choose(line(3), None, Usage())
-    assert not chooser.suspect_waits
+def test_a_suspect_is_never_claimed_ahead_and_nothing_is_claimed_ahead_of_it():
+    jobs = [candidate(1), candidate(2, crashes=1), candidate(3)]
+    assert taken(jobs, free=1, ahead_s=1.0, means={"t": 0.001}) == [1]
+    assert taken([candidate(1), candidate(2), candidate(3)], free=1, ahead_s=1.0, means={"t": 0.001}) == [1, 2, 3]
+
+
+def test_beside_a_suspect_nothing_is_claimed_ahead_of_free_slots():
+    jobs = [candidate(1, crashes=1), *(candidate(number) for number in range(2, 20))]
+    assert taken(jobs, free=3, ahead_s=1.0, means={"t": 0.001}) == [1, 2, 3]
+
+
+def test_a_suspect_keeps_within_the_limits_and_counts_against_them():
+    world = World(types=WORLD.types, template_limits={"t": 1})
+    choice = dispatcher(world).choose([candidate(1, crashes=1), candidate(2)], None, Usage())
+    assert (numbers(choice), choice.park) == ([1], [(2, "template-limit:t")])
+    choice = dispatcher(world).choose([candidate(1, crashes=1)], None, running(default_t=1))
+    assert (numbers(choice), choice.park) == ([], [(1, "template-limit:t")])
 
 
 # ---- allowed (2.4) ---------------------------------------------------------------------------------------------------
@@ -202,6 +226,10 @@ def test_the_first_predicate_that_does_not_hold_is_named():
     world = World(types=frozenset({"t"}), reservation=reservation(9))
     assert first_block(Waiting("t", "default", 1), world)[1] == "direct:anna@here"
     assert first_block(Waiting("t", "default", 9), world) is None
+    world = running_suspect(alone=False)
+    assert first_block(Waiting("t", "default", 1, 1), world)[1] == "suspect:JOB-2026-00009.2"
+    assert first_block(Waiting("t", "default", 1), world) is None
+    assert first_block(Waiting("t", "default", 1), running_suspect(alone=True))[1] == "alone:JOB-2026-00009.2"
 
 
 def test_the_order_of_the_predicates_is_the_designs():
@@ -213,6 +241,7 @@ def test_the_order_of_the_predicates_is_the_designs():
         "organization below its limit",
         "rate limit has room",
         "a worker has room for its template",
+        "no suspect in its way",
         "no direct execution ahead",
     ]
 
@@ -298,11 +327,10 @@ def test_rounds_together_take_no_more_than_was_wanted():
     assert (numbers(choice), choice.again) == ([3], False)
 
 
-def test_a_suspect_of_a_later_round_does_not_run_beside_what_was_taken_before():
+def test_of_several_rounds_one_takes_a_suspect():
     chooser = dispatcher()
-    chooser.choose([candidate(1)], None, Usage())
-    assert numbers(chooser.choose([candidate(2, crashes=1)], None, Usage())) == []
-    assert chooser.suspect_waits
+    assert numbers(chooser.choose([candidate(1), candidate(2, crashes=1)], None, Usage())) == [1, 2]
+    assert numbers(chooser.choose([candidate(3, crashes=1), candidate(4)], None, Usage())) == [4]
 
 
 def test_a_direct_execution_keeps_within_the_limits():

@@ -1,14 +1,20 @@
 """Why a job does not run yet: one test for each reason."""
 
 from datetime import timedelta
+from random import Random
 
 import pytest
 
 from rota import Backoff, Cancelled
+from rota.engine.parts import Parts
+from rota.engine.worker import Worker
 from rota.errors import NotFound
-from rota.model.decide import Crashed
-from rota.model.values import SECOND
+from rota.model.decide import Completed, Crashed
+from rota.model.values import SECOND, dashed
+from rota.ports.executor import Ended, Readiness
+from rota.ports.turns import Choice
 from tests.stores.desk import Desk, inside
+from tests.support.proof import size
 
 
 @pytest.fixture
@@ -117,12 +123,115 @@ def test_the_next_in_line_has_nothing_in_its_way(rota, act):
     assert "✓" in str(explanation)
 
 
-def test_a_suspect_says_that_it_runs_alone(rota, act):
+def test_a_suspect_says_why_it_is_one_and_how_it_runs(rota, act):
     desk = worker(rota, "act")
     job = rota.enqueue("act")
     desk.claim(1, types=("act",))
     desk.recover(desk.worker, Crashed())
-    assert "its worker crashed 1 times under it" in str(rota.explain(job.id))
+    words = "a worker crashed under it: it runs in a process of its own, or alone in its worker if no process can import its handler"
+    assert f"✓ it is a suspect: {words}" in str(rota.explain(job.id))
+
+
+def crash(rota, job):
+    """Have a worker crash under one job."""
+    desk = worker(rota, "apart", "inside")
+    desk.claim(
+        100, types=("apart", "inside"), choose=lambda jobs, _, usage: Choice([each for each in jobs if each.job_id == inside(job.id)], [])
+    )
+    desk.recover(desk.worker, Crashed())
+    desk.store.end_worker(desk.worker, now=desk.now)
+
+
+class Keep:
+    """An executor that starts everything and ends what it is told to."""
+
+    def __init__(self, sink):
+        self.sink, self.jobs = sink, []
+
+    def submit(self, jobs):
+        self.jobs += jobs
+
+    def finish(self, job):
+        self.jobs.remove(job)
+        self.sink.ended(Ended(job, Completed(), job.started_at + 1, 0.0))
+
+    def readiness(self, _job_type):
+        return Readiness.NOW
+
+    def occupied(self):
+        return len(self.jobs)
+
+    def given_up(self):
+        return 0
+
+    def tick(self, _monotonic):
+        return None
+
+    def release(self):
+        return []
+
+    def renew(self, _until):
+        pass
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("seed", range(size(12, prove=300)))
+def test_what_waits_although_there_is_room_says_which_suspect_is_in_its_way_and_nothing_else_waits(rota, seed):
+    """Explanation and decision agree: what is told to be blocked does not start, and what is not told to be starts."""
+    chance, kept = Random(seed), []
+    for name in ("apart", "inside"):
+        rota.job(lambda: None, name=name)
+
+    def build(_place, equipment):
+        kept.append(Keep(equipment.sink))
+        return kept[-1]
+
+    opened = rota._open()
+    parts = Parts(
+        store=opened.store,
+        liveness=opened.liveness,
+        clock=rota._clock,
+        ids=rota._ids,
+        rng=Random(1),
+        settings=rota.settings,
+        handlers=rota._registry.handlers,
+        registry=rota._registry,
+        build_executor=build,
+        log_dir=None,
+        runs_apart=lambda handler: handler.name == "apart",
+    )
+    busy = Worker(parts, concurrency=100)
+    busy.start()
+    for _ in range(12):
+        for _ in range(chance.randrange(4)):
+            job = rota.enqueue(chance.choice(["apart", "inside"]), priority=chance.choice(["normal", "high"]))
+            if chance.random() < 0.4:
+                crash(rota, job)
+        held = [(executor, job) for executor in kept for job in executor.jobs]
+        if held and chance.random() < 0.8:
+            executor, job = chance.choice(held)
+            executor.finish(job)
+            busy.turn()
+        else:
+            blocked = [job.id for job in rota.queue() if job.status == "QUEUED" and "no suspect in its way" in unmet(rota.explain(job.id))]
+            busy.poke()
+            busy.turn()
+            assert {rota.get(each).status for each in blocked} <= {"QUEUED"}
+        while busy.turn() == 0:
+            pass
+        running = [rota.get(dashed(job.job_id)) for executor in kept for job in executor.jobs]
+        suspects = [job for job in running if job.crashes]
+        assert len(suspects) <= 1
+        for job in rota.queue():
+            if job.status == "QUEUED":
+                explanation = rota.explain(job.id)
+                assert [each for each in unmet(explanation) if each != "its turn has come"] == ["no suspect in its way"]
+                assert explanation.summary.startswith(f"{suspects[0].number} ")
+                assert ("runs alone" in explanation.summary) == (suspects[0].executor != "process")
+                assert job.crashes or suspects[0].executor != "process"
+    busy.inbox.close()
 
 
 def test_a_running_job_says_where_and_who_asked_it_to_stop(rota, act):

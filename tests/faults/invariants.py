@@ -64,6 +64,15 @@ def tails(database: Database) -> dict[str, str]:
         return dict(db.execute("SELECT lower(hex(root_id)), status FROM jobs ORDER BY attempt"))
 
 
+def uncharged(database: Database, roots: Iterable[str]) -> dict[str, int]:
+    """How many attempts of these chains ended in a crash that was not charged to the chain: its successor counts no more than it did."""
+    wanted = set(roots)
+    with reading(database) as db:
+        rows = db.execute("SELECT lower(hex(root_id)), crashes FROM jobs WHERE attempt > 1 ORDER BY root_id, attempt")
+        found = Counter((root, crashes) for root, crashes in rows)
+    return {root: sum(count - 1 for (each, _), count in found.items() if each == root) for root in wanted}
+
+
 def any_live(database: Database) -> bool:
     """Whether a chain waits or runs."""
     with reading(database) as db:

@@ -6,6 +6,7 @@ from rota.engine.dispatch import Dispatcher, Slots
 from rota.engine.holding import Holding
 from rota.engine.knowledge import Knowledge
 from rota.engine.parts import Parts
+from rota.engine.suspects import Suspects
 from rota.model.decide import Limits, decide, decide_cancelled
 from rota.model.values import Instant
 from rota.ports.executor import Ended
@@ -15,16 +16,16 @@ from rota.ports.turns import Ending, Turn
 class Asking:
     """Puts turns together for one worker. Belongs to its thread."""
 
-    def __init__(self, parts: Parts, hold: Holding, know: Knowledge) -> None:
+    def __init__(self, parts: Parts, hold: Holding, know: Knowledge, suspects: Suspects) -> None:
         """Take what the questions rest on."""
         self._parts = parts
         self._clock = parts.clock
         self._settings = parts.settings
         self._hold = hold
         self._know = know
+        self._suspects = suspects
         self._limits = Limits(parts.settings.snooze_floor, parts.settings.max_snoozes)
         self._dispatcher: Dispatcher | None = None
-        self._suspect_since: float | None = None
         self.sweep = True
         """The next claim looks at everything that is parked."""
 
@@ -41,24 +42,21 @@ class Asking:
         here = self._hold.by_type()
         turn.want = self._hold.want(slots)
         turn.types = self._know.types(here)
-        self._dispatcher = Dispatcher(self._know.world_with(here), slots, most=turn.want)
+        turn.suspects = self._hold.suspect is None
+        world = self._suspects.seen_by(self._know.world_with(here), self._hold.suspect)
+        self._dispatcher = Dispatcher(world, slots, most=turn.want)
         turn.choose = self._dispatcher.choose
         turn.counting = self._know.counting(sweep=self.sweep)
         turn.run_ids = self._parts.ids.take(turn.want + 1, turn.now)
 
     def slots(self, given_up: int, *, stalled: bool) -> Slots:
         """Return what there is room for."""
-        late = self._suspect_since is not None and self._clock.monotonic() - self._suspect_since > self._settings.suspect_patience
-        return self._hold.slots(given_up, ahead=not (late or stalled), patient=not late)
+        return self._hold.slots(given_up, ahead=not stalled)
 
     def note_suspects(self) -> None:
-        """Note since when a suspect waits for this worker to be idle."""
-        if self._dispatcher is None or not self._dispatcher.asked:
-            return
-        if not self._dispatcher.suspect_waits:
-            self._suspect_since = None
-        elif self._suspect_since is None:
-            self._suspect_since = self._clock.monotonic()
+        """Have processes made ready for suspects that the last claim passed over for want of one."""
+        if self._dispatcher is not None:
+            self._suspects.passed(self._dispatcher.unready)
 
     def _ending(self, each: Ended, now: Instant) -> Ending:
         transition = decide(each.job, each.outcome, now, self._parts.rng, self._limits)

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Sequence
 
 from rota.engine.parts import Parts
+from rota.model.handler import Place
 from rota.model.values import Claimed
-from rota.ports.executor import Equipment, Executor, Sink
+from rota.ports.executor import Equipment, Executor, Readiness, Sink
 from rota.ports.liveness import Lease
 
 log = logging.getLogger("rota.worker")
@@ -58,6 +59,10 @@ class Crew:
         if self._cut.is_set():
             executor.cut(self._grace_s)  # it came between: whoever cut the others may not have seen this one
         return True
+
+    def readiness(self, job_type: str) -> Readiness:
+        """Say whether a handler process could enter a handler of this type; start one if there is none."""
+        return Readiness.LATER if self._cut.is_set() else self.at(Place.PROCESS).readiness(job_type)
 
     def occupied(self) -> int:
         """Return the slots in use."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from rota.engine.predicates import LIMITS, OPEN, Limit, Predicate, Waiting, World, first_block, in_use
-from rota.model.values import Claimed
+from rota.engine.predicates import EACH, LIMITS, OPEN, Limit, Predicate, Suspect, Waiting, World, first_block, in_use
+from rota.model.handler import Place
+from rota.model.values import Claimed, number_text
 from rota.ports.turns import Choice, Reservation, Usage
 
 
@@ -27,9 +28,7 @@ class Slots(msgspec.Struct, kw_only=True):
     means: Mapping[str, float]
     """Measured mean seconds by job type."""
     alone: bool = False
-    """It runs a suspect, which must have the worker for itself."""
-    patient: bool = True
-    """Pass over suspects while busy; False: a suspect has waited too long, claim nothing more before it."""
+    """It runs a suspect that has the worker to itself."""
 
 
 class Dispatcher:
@@ -44,12 +43,11 @@ class Dispatcher:
         self._most, self._taken = most, 0
         self._blocks: _Blocks | None = None
         self._full = slots.alone
-        self.asked = False
-        self.suspect_waits = False
+        self.unready: set[str] = set()
+        """Types of suspects that were passed over because no handler process is ready for them."""
 
     def choose(self, candidates: list[Claimed], reservation: Reservation | None, usage: Usage) -> Choice:
         """Walk the candidates in their order and take what may start now, plus a bounded prefetch."""
-        self.asked = True
         choice = Choice(take=[], park=[])
         if self._full:
             return choice
@@ -65,11 +63,13 @@ class Dispatcher:
                 if block[0].parks:
                     park.append((job.number, block[1]))
                     passed_on = passed_on or (job.job_type in usage.waiting and blocks.leaves_a_place(job))
+                elif job.crashes:
+                    self._pass_over(job, block[1], choice)
             elif passed_on:
                 # Somebody who is parked gets a place, and may be before this one: see in the next round.
                 break
             elif job.crashes:
-                if self._takes_suspect(choice, job):
+                if self._ends_with(job, take, blocks):
                     break
             elif takes(job):
                 take.append(job)
@@ -79,7 +79,7 @@ class Dispatcher:
                 self._full = True
                 break
         choice.leave = blocks.full_types
-        choice.again = not self._full and reservation is None and bool(park or choice.leave)
+        choice.again = not self._full and reservation is None and bool(park or choice.leave or not choice.suspects)
         return choice
 
     def _takes(self, job: Claimed) -> bool:
@@ -97,15 +97,30 @@ class Dispatcher:
         self._taken += 1
         return True
 
-    def _takes_suspect(self, choice: Choice, job: Claimed) -> bool:
-        """Take a suspect if it has the worker for itself; say whether that is the end of the turn."""
-        if not self._taken and not self._slots.holding:
-            choice.take.append(job)
-            self._full = True
+    def _pass_over(self, job: Claimed, blocker: str, choice: Choice) -> None:
+        """Leave a suspect where it is, and note it if all it needs is a process."""
+        choice.suspects = False
+        if blocker == "process:":
+            self.unready.add(job.job_type)
+
+    def _ends_with(self, job: Claimed, take: list[Claimed], blocks: _Blocks) -> bool:
+        """Take a suspect if a slot is free, and let no other start beside it; say whether nothing more may start at all."""
+        inside = self._world.inside.get(job.job_type)
+        job.executor = inside or Place.PROCESS
+        if self._free > 0 and self._takes(job):
+            take.append(job)
+            if blocks.gauges:
+                blocks.took(job)
+            blocks.suspect(suspect_of(job))
+            self._full = inside is not None
         else:
-            self.suspect_waits = True
-            self._full = not self._slots.patient
+            self._full = True
         return self._full
+
+
+def suspect_of(job: Claimed) -> Suspect:
+    """Return a suspect that a worker has claimed."""
+    return Suspect(number_text(job.root_id, job.root_number, job.attempt), alone=job.executor != Place.PROCESS)
 
 
 def runnable_types(world: World) -> tuple[str, ...]:
@@ -134,7 +149,7 @@ class _Blocks:
     def __init__(self, world: World) -> None:
         self._world = world
         self._kinds: dict[tuple[str, str], _Kind] = {}
-        self._reserved = world.reservation is not None
+        self._each = world.reservation is not None or bool(world.suspects)
         self.gauges: dict[str, _Gauge] = {}
         self.full_types: frozenset[str] = frozenset()
         """Types that are at a limit of their own, whatever the organization."""
@@ -143,9 +158,13 @@ class _Blocks:
         kind = self._kinds.get((job.job_type, job.organization_id)) or self._meet(job)
         if kind.gauges and kind.block is None:
             self._read(kind, job)
-        if kind.block is None and self._reserved:
-            return first_block(Waiting(job.job_type, job.organization_id, job.number), self._world)
+        if kind.block is None and (job.crashes or self._each):
+            return first_block(Waiting(job.job_type, job.organization_id, job.number, job.crashes), self._world, EACH)
         return kind.block
+
+    def suspect(self, suspect: Suspect) -> None:
+        """Note that a suspect was taken."""
+        self._world = msgspec.structs.replace(self._world, suspects=dict.fromkeys(self._world.types, suspect))
 
     def took(self, job: Claimed) -> None:
         for gauge in self._kinds[job.job_type, job.organization_id].gauges:

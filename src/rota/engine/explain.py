@@ -7,11 +7,12 @@ from collections import Counter
 import msgspec
 
 from rota.engine.knowledge import counting_of, make_world
-from rota.engine.predicates import PREDICATES, Waiting, World, in_use
+from rota.engine.predicates import PREDICATES, Suspect, Waiting, World, in_use
 from rota.engine.registry import Registry
 from rota.engine.wording import in_words
 from rota.errors import NotFound
 from rota.model.gate import EVERYTHING, Scope
+from rota.model.handler import Place
 from rota.model.states import Status
 from rota.model.values import Instant, Job, WorkerInfo, dashed, instant, undashed
 from rota.ports.store import Store
@@ -96,7 +97,7 @@ def _parent_ended(parent: Job) -> str:
 def _allowed(store: Store, job: Job, now: Instant, registry: Registry, scope: Scope) -> list[Reason]:
     workers = [worker for worker in store.workers() if worker.kind == "worker"]
     world = world_of(store, workers, now, registry)
-    waiting = Waiting(job.job_type, job.organization, _number(store, job))
+    waiting = Waiting(job.job_type, job.organization, _number(store, job), job.crashes)
     reasons = []
     for predicate in PREDICATES:
         blocker = predicate.blocked_by(waiting, world)
@@ -106,9 +107,8 @@ def _allowed(store: Store, job: Job, now: Instant, registry: Registry, scope: Sc
         reasons[0] = Reason(reasons[0].condition, met=False, detail="no worker is running: start one with `rota up` or `rota worker`")
     reasons.append(_turn_of(store, job, workers, scope))
     if job.crashes:
-        reasons.append(
-            Reason("it may run alone", met=True, detail=f"its worker crashed {job.crashes} times under it: it starts when a worker is idle")
-        )
+        detail = f"{_crashed(job)}: it runs in a process of its own, or alone in its worker if no process can import its handler"
+        reasons.append(Reason("it is a suspect", met=True, detail=detail))
     return reasons
 
 
@@ -125,7 +125,23 @@ def world_of(store: Store, workers: list[WorkerInfo], now: Instant, registry: Re
         # None of them can take one more if all together hold as many as all together may.
         concurrency={name: limit * able[name] for name, limit in world.concurrency.items() if able[name]},
         in_use=msgspec.structs.replace(usage, here=usage.by_type),
+        suspects=_suspects(store, workers),
     )
+
+
+def _suspects(store: Store, workers: list[WorkerInfo]) -> dict[str, Suspect]:
+    """Return the suspects that are in the way, by job type: only where each worker that has the handler runs one."""
+    running = {each.worker_id: Suspect(each.number, each.executor != Place.PROCESS) for each in store.suspects()}
+    if not running:
+        return {}
+    found: dict[str, Suspect | None] = {}
+    for worker in workers:
+        suspect = running.get(undashed(worker.id) or "")
+        for name in worker.job_types:
+            known = found.get(name, suspect)
+            # Others than suspects are kept waiting only where it is alone on every worker.
+            found[name] = None if known is None or suspect is None else suspect if known.alone else known
+    return {name: suspect for name, suspect in found.items() if suspect is not None}
 
 
 def _turn_of(store: Store, job: Job, workers: list[WorkerInfo], scope: Scope) -> Reason:
@@ -151,7 +167,13 @@ def _number(store: Store, job: Job) -> int | None:
 
 def _running(job: Job) -> str:
     asked = f"; {job.cancel_requested_by} asked it to stop" if job.cancel_requested_at else ""
-    return f"it runs on worker {job.worker_id} since {job.started_at:%Y-%m-%dT%H:%M:%SZ}, attempt {job.attempt}{asked}"
+    apart = "in a process of its own" if job.executor == Place.PROCESS else "alone: its worker starts nothing else until it finishes"
+    suspect = f"; {_crashed(job)}, so it runs {apart}" if job.crashes else ""
+    return f"it runs on worker {job.worker_id} since {job.started_at:%Y-%m-%dT%H:%M:%SZ}, attempt {job.attempt}{suspect}{asked}"
+
+
+def _crashed(job: Job) -> str:
+    return "a worker crashed under it" if job.crashes == 1 else f"workers crashed under it {job.crashes} times"
 
 
 def _ended(store: Store, job: Job) -> str:

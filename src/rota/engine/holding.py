@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rota.engine.dispatch import Slots
 from rota.model.decide import Completed
+from rota.model.handler import Place
 from rota.model.settings import Settings
 from rota.model.values import Claimed, Instant
 from rota.ports.executor import Ended
@@ -34,6 +35,8 @@ class Holding:
         """Plain ones that are being written beside the wheel."""
         self.means: dict[str, float] = {}
         """Measured mean seconds by job type."""
+        self.suspect: Claimed | None = None
+        """The one job among them under which a worker crashed before."""
         self._kinds: dict[tuple[str, str], int] = {}
         """How many are held of each executor and job type."""
 
@@ -56,6 +59,8 @@ class Holding:
         self.jobs[job.number] = job
         kind = (job.executor, job.job_type)
         self._kinds[kind] = self._kinds.get(kind, 0) + 1
+        if job.crashes:
+            self.suspect = job
 
     def end(self, ended: Ended) -> None:
         """Move a job from held to ended. One that is not held was given up before: its result is dropped here."""
@@ -66,6 +71,8 @@ class Holding:
         is_plain = type(outcome) is Completed and outcome.result is None and ended.log_path is None
         (self.plain if is_plain else self.ended)[job.number] = ended
         self._kinds[job.executor, job.job_type] -= 1
+        if job is self.suspect:
+            self.suspect = None
 
     def by_type(self) -> dict[str, int]:
         """Return how many are held of each job type."""
@@ -108,12 +115,13 @@ class Holding:
         """Forget everything that is held: others have ended it."""
         self.jobs.clear()
         self._kinds.clear()
+        self.suspect = None
 
     def free(self, given_up: int) -> int:
         """Return the slots a handler could start in: timed-out threads that have not returned still occupy theirs."""
         return max(0, self._concurrency - given_up - len(self.jobs))
 
-    def slots(self, given_up: int, *, ahead: bool, patient: bool) -> Slots:
+    def slots(self, given_up: int, *, ahead: bool) -> Slots:
         """Return what there is room for; `ahead`: work may be claimed beyond the free slots."""
         return Slots(
             free=self.free(given_up),
@@ -122,13 +130,12 @@ class Holding:
             ahead_s=max(0.0, self._settings.prefetch - self._waiting_s()) if ahead else 0.0,
             places=frozenset(place for (place, _), count in self._kinds.items() if count),
             means=self.means,
-            alone=len(self.jobs) == 1 and any(job.crashes for job in self.jobs.values()),
-            patient=patient,
+            alone=self.suspect is not None and self.suspect.executor != Place.PROCESS,
         )
 
     def want(self, slots: Slots) -> int:
         """Return how many candidates to ask for: the free slots, and what fits into the prefetch at the fastest mean."""
-        if slots.alone or (not slots.patient and slots.holding):
+        if slots.alone:
             return 0
         batch = self._settings.batch
         if self.unwritten > UNWRITTEN_MAX * batch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -23,11 +23,14 @@ ORGANIZATION_GONE = "Organization not found"
 class Knowledge:
     """The definitions as of one version. Belongs to the worker's thread."""
 
-    def __init__(self, store: Store, registry: Registry, handlers: Mapping[str, Handler]) -> None:
-        """Know nothing yet."""
+    def __init__(
+        self, store: Store, registry: Registry, handlers: Mapping[str, Handler], inside: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
+        """Know nothing yet; `inside` says which types no handler process can import, and where their handlers run."""
         self._store = store
         self._registry = registry
         self._handlers = handlers
+        self._inside = inside
         self.version = -1
         self.world = World(types=frozenset(handlers))
         self._types: tuple[str, ...] = ()
@@ -43,7 +46,9 @@ class Knowledge:
         self._registry.import_named(self._store, now)
         # First: if others change something while we read, the older version makes the next turn read again.
         version = self._registry.version
-        self.world = make_world(self._registry, self._store, frozenset(self._handlers))
+        types, inside = frozenset(self._handlers), self._inside()
+        world = make_world(self._registry, self._store, types)
+        self.world = msgspec.structs.replace(world, unready=types - inside.keys(), inside=inside)
         self._types = runnable_types(self.world)
         self._counting = counting_of(self.world)
         self.living = frozenset(each.name for each in self._registry.organizations.values() if each.state is not OrganizationState.REMOVED)

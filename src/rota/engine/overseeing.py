@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from rota.engine.explain import explain, world_of
-from rota.engine.predicates import Limit, NoReservation, Predicate, RunnableType, Waiting, first_block
+from rota.engine.predicates import Limit, NoReservation, NoSuspect, Predicate, RunnableType, Waiting, first_block
 from rota.engine.registry import Registry
 from rota.engine.wording import in_words
 from rota.errors import NotFound
@@ -92,7 +92,7 @@ class Grouping:
         for lane in lanes:
             why, words = self._why(lane)
             # What all types share is one group.
-            shared = why in {Why.PAUSED, Why.LIMIT, Why.DIRECT, Why.LATER} or words in {NO_WORKER, DUE}
+            shared = why in {Why.PAUSED, Why.LIMIT, Why.SUSPECT, Why.DIRECT, Why.LATER} or words in {NO_WORKER, DUE}
             groups.setdefault((why, words, None if shared else lane.job_type), []).append(lane)
         order = list(Why)
         chosen = sorted(groups.items(), key=lambda item: (order.index(item[0][0]), -_count(item[1])))[:GROUPS_MAX]
@@ -120,7 +120,7 @@ class Grouping:
             return (Why.TURN, DUE) if self._alive else (Why.NO_WORKER, NO_WORKER)
         if not self._alive:
             return Why.NO_WORKER, NO_WORKER
-        waiting = Waiting(str(lane.job_type), _organization(lane.held) or self._scope.organization, 0)
+        waiting = Waiting(str(lane.job_type), _organization(lane.held) or self._scope.organization, 0, int(lane.suspects))
         found = first_block(waiting, self._world)
         if found is None:
             return Why.TURN, IN_TURN
@@ -159,6 +159,8 @@ def _kind(predicate: Predicate) -> Why:
         return Why.NO_WORKER
     if isinstance(predicate, NoReservation):
         return Why.DIRECT
+    if isinstance(predicate, NoSuspect):
+        return Why.SUSPECT
     return Why.LIMIT if isinstance(predicate, Limit) else Why.PAUSED
 
 

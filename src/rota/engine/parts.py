@@ -49,5 +49,7 @@ class Parts(msgspec.Struct, kw_only=True, frozen=True):
     """Makes the hints that other processes have committed."""
     make_sender: Callable[[], Sender | None] | None = None
     """Makes who sends messages to webhooks, where that is installed; None: this worker sends none."""
+    runs_apart: Callable[[Handler], bool] = lambda _: True
+    """Says whether a handler process could find a handler, whatever executor it was declared for."""
     inline: bool = False
     """Run every handler in the thread that turns: for tests and for direct execution where there is no worker."""

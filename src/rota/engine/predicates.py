@@ -22,6 +22,16 @@ class Waiting(msgspec.Struct, frozen=True):
     job_type: str
     organization_id: str | None = None
     number: int | None = None
+    crashes: int = 0
+    """How often a worker crashed under it. Above 0 the job is a suspect."""
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """A suspect that runs, under the number people see."""
+
+    number: str
+    alone: bool
+    """No process can import its handler: it runs in the worker, and nothing is started there until it finishes."""
 
 
 class InUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +59,12 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: Mapping[str, int] = {}
     """How many of a type the worker (in explain, all that have the handler) may hold."""
     in_use: InUse = InUse()
+    suspects: Mapping[str, Suspect] = {}
+    """By job type: the suspect that runs on the worker (in explain: on all workers that have the handler, and one of theirs)."""
+    unready: frozenset[str] = frozenset()
+    """Types whose suspects wait for a handler process that is still starting."""
+    inside: Mapping[str, str] = {}
+    """Types whose suspects run in the worker because no process can import their handler, with the executor of each."""
     reservation: Reservation | None = None
 
 
@@ -181,6 +197,20 @@ class ProcessLimit(Limit):
         return None if limit is None else limit - world.in_use.here.get(job.job_type, 0)
 
 
+class NoSuspect:
+    """One suspect runs at a time on a worker: beside other jobs in a process of its own, or alone in the worker."""
+
+    name = "no suspect in its way"
+    parks = False
+
+    def blocked_by(self, job: Waiting, world: World) -> str | None:
+        """Name the suspect that runs."""
+        suspect = world.suspects.get(job.job_type)
+        if suspect is not None and (suspect.alone or job.crashes):
+            return f"{'alone' if suspect.alone else 'suspect'}:{suspect.number}"
+        return "process:" if job.crashes and job.job_type in world.unready else None
+
+
 class NoReservation:
     """No direct execution has reserved the next slot for another job."""
 
@@ -197,7 +227,9 @@ class NoReservation:
 
 OPEN: tuple[Predicate, ...] = (RunnableType(), NothingPaused(), OrganizationOpen())
 LIMITS: tuple[Limit, ...] = (TemplateLimit(), OrganizationLimit(), RateLimit(), ProcessLimit())
-PREDICATES: tuple[Predicate, ...] = (*OPEN, *LIMITS, NoReservation())
+EACH: tuple[Predicate, ...] = (NoSuspect(), NoReservation())
+"""Those whose answer depends on the job itself, not only on its type and organization."""
+PREDICATES: tuple[Predicate, ...] = (*OPEN, *LIMITS, *EACH)
 
 
 def first_block(job: Waiting, world: World, predicates: tuple[Predicate, ...] = PREDICATES) -> tuple[Predicate, str] | None:

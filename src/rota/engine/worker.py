@@ -17,6 +17,7 @@ from rota.engine.recovery import Recovery
 from rota.engine.retention import Retention
 from rota.engine.sink import Inbox, newest
 from rota.engine.standing import Standing
+from rota.engine.suspects import Suspects
 from rota.engine.tracing import take_up
 from rota.engine.trigger import Trigger
 from rota.errors import StoreBusy, StoreUnavailable
@@ -74,8 +75,9 @@ class Worker:
         self._hands = Hands(parts.store, self._hold, self.inbox.wake)
         self._cancelling: set[int] = set()
         self._unkept: list[Report] = []
-        self._know = Knowledge(parts.store, parts.registry, parts.handlers)
-        self._asking = Asking(parts, self._hold, self._know)
+        self._suspects = Suspects(parts, self._crew)
+        self._know = Knowledge(parts.store, parts.registry, parts.handlers, self._suspects.inside)
+        self._asking = Asking(parts, self._hold, self._know, self._suspects)
         self._parked = False
         self._next_due: Instant | None = None
         self._room_at: Instant | None = None
@@ -171,6 +173,8 @@ class Worker:
             if self._parts.fires and not self._stopping and self.trigger.tick():
                 self._more = True
             self._take_what_came()
+            if not self._stopping and self._suspects.look():
+                self._more = True
             if self._is_due():
                 self._turn_once()
             self._pace.well()
@@ -299,7 +303,7 @@ class Worker:
         living, guarded = self._know.living, self._know.guarded
         for job in claimed:
             handler = self._parts.handlers.get(job.job_type)
-            if handler is not None:
+            if handler is not None and not job.crashes:
                 job.executor = handler.executor  # the code decides, whatever was known of it when the job was made
             self._hold.add(job)
             barred = None if job.organization_id in living and job.job_type not in guarded else self._know.bars(job)
@@ -426,7 +430,7 @@ class Worker:
     def _delay(self, deadline: float | None) -> float:
         due = [self._next_due, self.trigger.next_at if self._parts.fires else None]
         at_once = self._more and not self._hands.claiming
-        return 0.0 if at_once else self._pace.delay_s(self._hold, deadline=deadline, due=due)
+        return 0.0 if at_once else self._suspects.delay_s(self._pace.delay_s(self._hold, deadline=deadline, due=due))
 
     def wait(self, seconds: float) -> None:
         """Sleep until something arrives, at most so long."""

@@ -89,6 +89,8 @@ class Why(StrEnum):
     """Other jobs, or another schedule, have to end first."""
     LIMIT = "limit"
     """As many run, or have started, as may."""
+    SUSPECT = "suspect"
+    """A job that a worker crashed under runs, and they may not start beside it."""
     DIRECT = "direct"
     """A direct execution has the next slot."""
     TURN = "turn"
@@ -259,6 +261,8 @@ class Facts(msgspec.Struct, kw_only=True, frozen=True):
     """How long the oldest ready job that nothing but its turn holds up has waited."""
     overdue_s: float = 0.0
     """How long ago a PENDING job was due that is not queued yet."""
+    suspects: tuple[tuple[int, str], ...] = ()
+    """How many wait for a suspect that runs, and the reason in words."""
     unserved: tuple[str, ...] = ()
     """Types that wait and that no live worker has a handler of."""
     paused: tuple[tuple[str, Instant, str], ...] = ()
@@ -338,6 +342,9 @@ def _of_waiting(facts: Facts, patience: Patience) -> Iterator[Concern]:
             what=f"no live worker has a handler for {named}, and such jobs wait",
             remedy="start a worker with the application that has it",
         )
+    for count, words in facts.suspects:
+        waits = "1 job waits" if count == 1 else f"{count:,} jobs wait"
+        yield Concern(level=Level.WATCH, what=f"{waits}: {words}", remedy="`rota job explain` of the job that runs says more")
     for words, since, by in facts.paused:
         who = f" (by {by})" if by else ""
         what = f"{words} is paused since {moment_of(since):%Y-%m-%d %H:%M} UTC{who}"

@@ -25,7 +25,7 @@ ROWS_ONCE = 10
 """Rows of each question where no height says how many there is room for."""
 AXIS_HOURS = 6
 COLOURS = {Level.WELL: "bold green", Level.WATCH: "bold yellow", Level.TROUBLE: "bold red"}
-WHY_COLOURS = {Why.NO_WORKER: "red", Why.PAUSED: "yellow", Why.PARENT: "magenta", Why.LIMIT: "cyan"}
+WHY_COLOURS = {Why.NO_WORKER: "red", Why.PAUSED: "yellow", Why.PARENT: "magenta", Why.LIMIT: "cyan", Why.SUSPECT: "yellow"}
 WORDS = {Why.NO_WORKER: "no worker", Why.TURN: "its turn", Why.LATER: "not yet due"}
 
 

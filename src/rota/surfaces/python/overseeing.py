@@ -177,6 +177,7 @@ def _facts(
         "hours": 24 if counts is None else counts.hours,
         "oldest_s": max(ready, default=0.0),
         "overdue_s": max(overdue, default=0.0),
+        "suspects": tuple((each.count, each.words) for each in stuck if each.why is Why.SUSPECT),
         "unserved": tuple(str(each.job_type) for each in stuck if each.why is Why.NO_WORKER and each.job_type is not None),
         "read_s": read_s,
     }

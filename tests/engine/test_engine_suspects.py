@@ -1,0 +1,132 @@
+"""Jobs that a worker crashed under run in a process of their own, whatever executor they were declared for, as they would anywhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rota import Rota
+from rota.engine.suspects import Suspects
+from rota.model.decide import Crashed
+from rota.ports.executor import Readiness, Report
+from tests.engine import suspected
+from tests.stores.desk import Desk
+from tests.support.waiting import eventually
+
+KINDS = sorted(suspected.HANDLERS)
+
+
+def crash(rota, job_type, *, checkpoint=None):
+    """Have a worker crash under what is next of a type."""
+    desk = Desk(rota._open().store)
+    desk.ids, desk.now = rota._ids, rota._clock.now()
+    desk.worker = desk.id()
+    desk.store.register(desk.worker, host="h", kind="worker", job_types=[job_type], now=desk.now)
+    (claimed,) = desk.claim(1, types=(job_type,))
+    if checkpoint is not None:
+        desk.turn(reports=[Report(claimed.number, checkpoint=checkpoint)])
+    desk.recover(desk.worker, Crashed())
+    desk.store.end_worker(desk.worker, now=desk.now)
+
+
+def declare(rota, kind, function, **options):
+    executor = kind if kind in {"thread", "inline", "async", "process"} else None
+    rota.job(function, name="act", executor=executor, **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_suspect_has_all_that_a_handler_has_in_a_process_of_its_own(live: Rota, tmp_path: Path, kind: str):
+    declare(live, kind, suspected.HANDLERS[kind][0])
+    job = live.enqueue("act", {"folder": str(tmp_path)})
+    crash(live, "act", checkpoint='{"from": 1}')
+    with live.running(concurrency=2):
+        run = live.wait(job.id, timeout=30)
+    tail = live.chain(job.id)[-1]
+    assert (run.status, tail.executor, tail.crashes) == ("COMPLETED", "process", 1)
+    assert run.result["pid"] != os.getpid()
+    assert run.result == {"pid": run.result["pid"], "attempt": 2, "state": {"from": 1}, "folder": str(tmp_path)}
+    assert (run.checkpoint, run.artifacts) == ({"seen": 2}, ["report.pdf"])
+    assert f"in process {run.result['pid']}" in Path(run.log_path).read_text()
+    assert (run.progress, run.progress_message) == ((90, "nearly done") if kind == "steps" else (40, "nearly half"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_suspect_can_be_cancelled(live: Rota, tmp_path: Path, kind: str):
+    declare(live, kind, suspected.HANDLERS[kind][1])
+    job = live.enqueue("act", {"folder": str(tmp_path)})
+    crash(live, "act")
+    with live.running(concurrency=2):
+        eventually((tmp_path / "entered").exists, within=30, what="its handler at work")
+        live.cancel(job.id)
+        eventually(lambda: live.chain(job.id)[-1].status == "CANCELLED", within=30, what="its end")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_suspect_is_stopped_at_its_timeout(live: Rota, tmp_path: Path, kind: str):
+    declare(live, kind, suspected.HANDLERS[kind][1], timeout=0.2, max_retries=1)
+    job = live.enqueue("act", {"folder": str(tmp_path)})
+    crash(live, "act")
+    with live.running(concurrency=2):
+        eventually(lambda: len(live.chain(job.id)) == 3, within=30, what="its end")
+    assert [each.status for each in live.chain(job.id)[:2]] == ["FAILED", "TIMED_OUT"]
+
+
+def test_a_suspect_that_kills_its_process_is_dead_lettered_by_its_own_crashes_and_the_worker_lives(live: Rota, tmp_path: Path):
+    live.job(suspected.kills_its_process, name="act", max_crashes=3)
+    live.job(suspected.quick, name="quick")
+    job = live.enqueue("act", {"folder": str(tmp_path)})
+    crash(live, "act")
+    with live.running(concurrency=2):
+        others = [live.enqueue("quick") for _ in range(20)]
+        eventually(lambda: live.chain(job.id)[-1].status == "DEAD_LETTER", within=30, what="its end")
+        assert {live.wait(each.id, timeout=20).result for each in others} == {os.getpid()}
+    chain = live.chain(job.id)
+    assert [each.crashes for each in chain] == [0, 1, 2]
+    assert [live.run_of(each.id).error for each in chain[1:]] == ["handler process died: exited with code 7"] * 2
+    assert {each.crashes for other in others for each in live.chain(other.id)} == {0}
+
+
+def test_a_handler_that_a_process_fails_to_import_runs_in_the_worker(live: Rota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # It can be imported here and not there: it needs what this program has set up.
+    (tmp_path / "needy.py").write_text(
+        "import os, sys\nassert sys.modules.get('set_up_by_the_program')\ndef act():\n    return os.getpid()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, "set_up_by_the_program", suspected)
+    live.job(import_module("needy").act, name="act")
+    job = live.enqueue("act")
+    crash(live, "act")
+    with live.running(concurrency=2):
+        assert live.wait(job.id, timeout=30).result == os.getpid()
+    assert live.chain(job.id)[-1].executor == "thread"
+
+
+def test_no_process_is_started_as_long_as_no_worker_has_crashed(live: Rota):
+    live.job(suspected.quick, name="quick")
+    with live.running(concurrency=2):
+        live.wait(live.enqueue("quick").id, timeout=20)
+        assert list(live._drivers[0].worker._crew._executors) == ["thread"]
+
+
+class Slow:
+    """A crew whose process never comes."""
+
+    def readiness(self, _job_type):
+        return Readiness.LATER
+
+
+def test_a_suspect_does_not_wait_for_ever_for_a_process(rota: Rota, clock):
+    rota.job(suspected.quick, name="quick")
+    parts = SimpleNamespace(clock=clock, handlers=rota._registry.handlers, runs_apart=lambda _: True, inline=False)
+    suspects = Suspects(parts, Slow())
+    suspects.passed({"quick"})
+    assert not suspects.look()
+    assert suspects.inside() == {}
+    clock.advance(seconds=31)
+    assert suspects.look()
+    assert suspects.inside() == {"quick": "thread"}
