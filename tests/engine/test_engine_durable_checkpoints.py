@@ -14,6 +14,7 @@ from rota.errors import StoreBusy
 from rota.model.decide import Crashed
 from tests.engine import durable
 from tests.stores.desk import Desk
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 FORMS = {"thread": "", "process": "", "async": "_async", "async, blocking": "_blocking"}
@@ -46,7 +47,7 @@ def test_another_program_sees_the_state_once_the_call_has_returned(live: Rota, t
     register(live, "read_back", form)
     with live.running(concurrency=2):
         job = live.enqueue("work", {"database": str(tmp_path / "rota.db")})
-        assert live.wait(job.id, timeout=30).result == ['{"page":3}']
+        assert live.wait(job.id, timeout=patient(30)).result == ['{"page":3}']
 
 
 @pytest.mark.parametrize("form", ["thread", "async", "async, blocking"])
@@ -62,7 +63,7 @@ def test_inside_a_transaction_of_the_same_store_it_is_refused_and_says_why(live:
     register(live, "inside_a_transaction", form)
     with live.running(concurrency=2):
         job = live.enqueue("work", {"database": str(tmp_path / "rota.db")})
-        assert live.wait(job.id, timeout=30).result.startswith(BLOCKED)
+        assert live.wait(job.id, timeout=patient(30)).result.startswith(BLOCKED)
 
 
 def test_inside_a_transaction_of_the_worker_that_runs_the_handler_it_is_refused_too(rota: Rota, tmp_path):
@@ -76,7 +77,7 @@ def test_inside_a_transaction_of_another_store_it_is_taken(live: Rota, tmp_path)
     register(live, "inside_a_transaction", "thread")
     with live.running(concurrency=2):
         job = live.enqueue("work", {"database": str(tmp_path / "other.db")})
-        assert live.wait(job.id, timeout=30).result == "it was taken"
+        assert live.wait(job.id, timeout=patient(30)).result == "it was taken"
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -88,7 +89,7 @@ def test_it_waits_through_a_time_in_which_the_store_can_not_be_written(live: Rot
         with locked(tmp_path / "rota.db"):
             eventually((tmp_path / "waits").exists, within=30, what="the handler at its checkpoint")
             eventually(lambda: "can't be used now" in caplog.text or (tmp_path / "over").exists(), within=30, what="trouble")
-        live.wait(job.id, timeout=30)
+        live.wait(job.id, timeout=patient(30))
         assert (tmp_path / "over").read_text() == "kept"
         assert live.run_of(job.id).checkpoint == {"page": 3}
 
@@ -101,7 +102,7 @@ def test_a_handler_over_its_timeout_waits_no_longer(live: Rota, tmp_path, form):
         with stuck(live, hold):
             job = live.enqueue("work", {"folder": str(tmp_path)})
             eventually((tmp_path / "over").exists, within=30, what="the end of the wait")
-        assert live.wait(job.id, timeout=30).status is not Status.COMPLETED
+        assert live.wait(job.id, timeout=patient(30)).status is not Status.COMPLETED
     assert (tmp_path / "over").read_text() == "the job was asked to stop"
 
 
@@ -152,7 +153,7 @@ def test_other_tasks_of_the_loop_run_while_one_waits_for_its_checkpoint(live: Ro
         hold.set()
 
     with stuck(live, hold), live.running(concurrency=2):
-        assert live.wait(live.enqueue("work").id, timeout=30).result == "kept"
+        assert live.wait(live.enqueue("work").id, timeout=patient(30)).result == "kept"
 
 
 def test_checkpoints_that_wait_at_the_same_time_share_a_commit(live: Rota):
@@ -160,7 +161,7 @@ def test_checkpoints_that_wait_at_the_same_time_share_a_commit(live: Rota):
 
     @live.job
     def work(ctx: Context):
-        gate.wait(30)
+        gate.wait(patient(30))
         ctx.checkpoint(1)
 
     store = live._open().store
@@ -182,7 +183,7 @@ def test_checkpoints_that_wait_at_the_same_time_share_a_commit(live: Rota):
     with live.running(concurrency=many):
         jobs = [live.enqueue("work") for _ in range(many)]
         for job in jobs:
-            live.wait(job.id, timeout=30)
+            live.wait(job.id, timeout=patient(30))
     assert sum(sizes) == many
     assert len(sizes) <= 2
 

@@ -177,6 +177,7 @@ class Keep:
         pass
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("seed", range(size(12, prove=300)))
 def test_what_waits_although_there_is_room_says_which_suspect_is_in_its_way_and_nothing_else_waits(rota, seed):
     """Explanation and decision agree: what is told to be blocked does not start, and what is not told to be starts."""

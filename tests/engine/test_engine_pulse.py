@@ -13,6 +13,7 @@ from rota import Rota, Settings
 from rota.engine.trigger import Trigger
 from rota.errors import InvalidOption
 from tests.faults import raw
+from tests.support.pace import patient
 from tests.support.pulse import EVERY_S, comes_again, falls_silent
 from tests.support.receiver import receiving
 from tests.support.waiting import eventually
@@ -92,7 +93,7 @@ def test_a_receiver_that_hangs_delays_no_job(tmp_path, receiver):
         rota.job(name="work")(lambda: None)
         with rota.running():
             eventually(lambda: receiver.to("GET /hang"), what="a call that hangs")
-            assert rota.wait(rota.enqueue("work").id, timeout=20) is not None
+            assert rota.wait(rota.enqueue("work").id, timeout=patient(20)) is not None
             assert len(receiver.to("GET /hang")) == 1
         receiver.let_go.set()
 

@@ -16,6 +16,7 @@ from rota.model.decide import Crashed
 from rota.ports.executor import Readiness, Report
 from tests.engine import suspected
 from tests.stores.desk import Desk
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 KINDS = sorted(suspected.HANDLERS)
@@ -45,7 +46,7 @@ def test_a_suspect_has_all_that_a_handler_has_in_a_process_of_its_own(live: Rota
     job = live.enqueue("act", {"folder": str(tmp_path)})
     crash(live, "act", checkpoint='{"from": 1}')
     with live.running(concurrency=2):
-        run = live.wait(job.id, timeout=30)
+        run = live.wait(job.id, timeout=patient(30))
     tail = live.chain(job.id)[-1]
     assert (run.status, tail.executor, tail.crashes) == ("COMPLETED", "process", 1)
     assert run.result["pid"] != os.getpid()
@@ -84,7 +85,7 @@ def test_a_suspect_that_kills_its_process_is_dead_lettered_by_its_own_crashes_an
     with live.running(concurrency=2):
         others = [live.enqueue("quick") for _ in range(20)]
         eventually(lambda: live.chain(job.id)[-1].status == "DEAD_LETTER", within=30, what="its end")
-        assert {live.wait(each.id, timeout=20).result for each in others} == {os.getpid()}
+        assert {live.wait(each.id, timeout=patient(20)).result for each in others} == {os.getpid()}
     chain = live.chain(job.id)
     assert [each.crashes for each in chain] == [0, 1, 2]
     assert [live.run_of(each.id).error for each in chain[1:]] == ["handler process died: exited with code 7"] * 2
@@ -102,14 +103,14 @@ def test_a_handler_that_a_process_fails_to_import_runs_in_the_worker(live: Rota,
     job = live.enqueue("act")
     crash(live, "act")
     with live.running(concurrency=2):
-        assert live.wait(job.id, timeout=30).result == os.getpid()
+        assert live.wait(job.id, timeout=patient(30)).result == os.getpid()
     assert live.chain(job.id)[-1].executor == "thread"
 
 
 def test_no_process_is_started_as_long_as_no_worker_has_crashed(live: Rota):
     live.job(suspected.quick, name="quick")
     with live.running(concurrency=2):
-        live.wait(live.enqueue("quick").id, timeout=20)
+        live.wait(live.enqueue("quick").id, timeout=patient(20))
         assert list(live._drivers[0].worker._crew._executors) == ["thread"]
 
 

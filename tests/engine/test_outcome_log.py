@@ -22,6 +22,7 @@ from tests.engine import outcome_jobs
 from tests.engine.outcome_jobs import OutOfStock
 from tests.engine.test_engine_recovery import lost_worker
 from tests.stores.desk import Desk
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 PLACES = ("inline", "thread", "process", "async")
@@ -63,7 +64,7 @@ def run_one(rota: Rota, place: str, **options: object) -> str:
         rota.turn()
     else:
         with rota.running(concurrency=2):
-            rota.wait(job.id, timeout=30)
+            rota.wait(job.id, timeout=patient(30))
     return job.id
 
 
@@ -305,17 +306,17 @@ def test_a_slow_logging_handler_only_delays(live, records):
 
     def wait(_record):
         entered.set()
-        go.wait(30)
+        go.wait(patient(30))
 
     records.emit = wait
     live.job(outcome_jobs.out_of_stock, name="restock", max_retries=0)
     live.job(outcome_jobs.fine)
     live.enqueue("restock")
     with live.running():
-        assert entered.wait(30)
+        assert entered.wait(patient(30))
         fine = live.enqueue("fine")
         go.set()
-        assert live.wait(fine.id, timeout=30).result == "fine"
+        assert live.wait(fine.id, timeout=patient(30)).result == "fine"
 
 
 @pytest.mark.parametrize("place", ["inline", "thread", "async"])
@@ -343,7 +344,7 @@ def test_no_exception_outlives_the_write_of_its_outcome(live, place, monkeypatch
             assert [ref() for ref in alive] == [None]
         else:
             with live.running(concurrency=1):
-                live.wait(job.id, timeout=30)
+                live.wait(job.id, timeout=patient(30))
                 eventually(lambda: [ref() for ref in alive] == [None], what="the exception is gone")
     finally:
         gc.enable()

@@ -22,7 +22,7 @@ from tests.stores.makers import MAKERS
 from tests.support.clock import ManualClock
 from tests.support.proof import size
 
-pytestmark = [pytest.mark.prove, pytest.mark.timeout(3600)]
+pytestmark = pytest.mark.prove
 
 START = datetime(2026, 3, 27, 21, 58, 30, tzinfo=UTC)
 """A day before the clocks of Europe jump, and eight before that of Lord Howe goes back by half an hour."""

@@ -37,7 +37,7 @@ def test_a_state_is_given_to_the_attempt_after_the_worker_was_killed(stage, exec
         assert (first.status, first.error_type, second.crashes) == ("FAILED", "crash", 1)
 
 
-@pytest.mark.timeout(60 + 20 * ROUNDS)
+@pytest.mark.prove
 @pytest.mark.parametrize("executor", ["thread", "process"])
 def test_a_checkpoint_that_has_returned_is_there_after_the_worker_was_killed_in_the_next_instruction(stage, executor):
     with closing(Rota(stage.database)) as rota:

@@ -17,7 +17,7 @@ JOBS = size(20, prove=5 * PROVED_S + 100)
 PROVES = size(0, prove=1)
 
 
-@pytest.mark.timeout(60 if not PROVES else 4 * PROVED_S)
+@pytest.mark.prove
 @pytest.mark.parametrize("executor", ["thread", "process"])
 def test_never_more_handlers_start_in_a_second_than_the_rate_says(stage, executor):
     workers = [stage.start("rated"), stage.start("rated")]

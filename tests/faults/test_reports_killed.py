@@ -38,7 +38,6 @@ def written(stage) -> int:
         return next(iter(db.execute("SELECT count(*) FROM schedule_reports")))[0]
 
 
-@pytest.mark.timeout(60 + 15 * KILLS)
 def test_a_worker_killed_between_outcome_and_delivery_loses_no_report_and_repeats_none_with_another_content(stage):
     chance = random.Random(23)
     with receiving() as receiver, closing(Rota(stage.database, settings=Settings(**OPEN))) as rota:

@@ -10,6 +10,7 @@ import pytest
 
 from rota import Rota, Settings
 from tests.faults import invariants
+from tests.support.pace import patient
 from tests.support.proof import size
 from tests.support.waiting import eventually
 
@@ -47,7 +48,7 @@ def test_a_long_job_that_is_tried_again_after_a_crash_delays_no_other_and_runs_i
         [suspect], worker, gate = crashed(stage, rota, 1)
         others = [rota.enqueue("work") for _ in range(10)]
         for job in others:
-            assert rota.wait(job.id, timeout=20).status == "COMPLETED"
+            assert rota.wait(job.id, timeout=patient(20)).status == "COMPLETED"
         # all of them while it runs
         assert rota.chain(suspect.id)[-1].status == "RUNNING"
         assert "so it runs in a process of its own" in rota.explain(suspect.id).summary
@@ -56,7 +57,7 @@ def test_a_long_job_that_is_tried_again_after_a_crash_delays_no_other_and_runs_i
         assert second in {child.pid for child in worker.children()}
         assert set(pids(stage)[2:]) == {worker.pid}
         gate.touch()
-        assert rota.wait(suspect.id, timeout=20).status == "COMPLETED"
+        assert rota.wait(suspect.id, timeout=patient(20)).status == "COMPLETED"
         assert [(job.status, job.crashes) for job in rota.chain(suspect.id)] == [("FAILED", 0), ("COMPLETED", 1)]
     stage.check()
 
@@ -76,7 +77,7 @@ def test_of_several_suspects_one_runs_at_a_time_and_is_named_by_those_that_wait(
         assert overview.health.sentence == f"3 jobs wait: {words}."
         gate.touch()
         for job in jobs:
-            assert rota.wait(job.id, timeout=30).status == "COMPLETED"
+            assert rota.wait(job.id, timeout=patient(30)).status == "COMPLETED"
     assert len(set(stage.executed)) == len(stage.executed) == 8
     stage.check()
 
@@ -94,12 +95,12 @@ def test_a_suspect_that_no_process_can_import_runs_alone_in_its_worker_and_is_na
         time.sleep(0.3)
         assert rota.get(other.id).status == "QUEUED"
         gate.touch()
-        assert rota.wait(other.id, timeout=20).status == "COMPLETED"
-        assert rota.wait(suspect.id, timeout=20).status == "COMPLETED"
+        assert rota.wait(other.id, timeout=patient(20)).status == "COMPLETED"
+        assert rota.wait(suspect.id, timeout=patient(20)).status == "COMPLETED"
     stage.check()
 
 
-@pytest.mark.timeout(size(120, prove=1200))
+@pytest.mark.prove
 def test_with_a_kill_every_second_jobs_go_on_completing_and_no_innocent_one_is_dead_lettered(stage):
     stage.settings["max_crashes"] = 3
     with closing(registered(Rota(stage.database, settings=Settings(max_crashes=3)))) as rota:

@@ -18,7 +18,7 @@ FEW = size(5, prove=50)
 PARTS = 3
 """Tests that share the fleets, and may run at the same time."""
 
-pytestmark = pytest.mark.timeout(size(300, prove=36_000))
+pytestmark = pytest.mark.prove
 
 
 @pytest.mark.parametrize("part", range(PARTS))

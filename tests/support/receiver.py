@@ -13,6 +13,8 @@ from typing import Any
 
 from standardwebhooks import Webhook
 
+from tests.support.pace import patient
+
 
 class Received:
     """One message as it came."""
@@ -71,7 +73,7 @@ class Receiver:
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         match handler.path:
             case "/hang":
-                self.let_go.wait(60)
+                self.let_go.wait(patient(60))
             case "/close":
                 handler.connection.shutdown(socket.SHUT_RDWR)
             case "/drip":

@@ -119,7 +119,7 @@ def test_overlaps_are_marked_and_a_bound_that_was_met_is_said(cli, monkeypatch):
     rota = Rota(cli.store)
     rota.job(name="slow")(lambda: time.sleep(1.2))
     with rota.running():
-        assert rota.wait(rota.enqueue("slow").id, timeout=20)
+        assert rota.wait(rota.enqueue("slow").id, timeout=patient(20))
     rota.close()
     cli.ok("schedule", "create", "tight", "slow", "--every", "1s")
     window = ("--hours", "0.01")

@@ -145,7 +145,7 @@ def test_two_hundred_failures_under_two_workers_are_two_hundred_records_each_by_
 def _failures(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
     """Stop a worker and return what it logged of jobs."""
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=50)
+    out, _ = process.communicate(timeout=patient(50))
     lines = [json.loads(line) for line in out.splitlines()]
     return [line for line in lines if line.get("logger") == "rota.jobs"]
 

@@ -155,6 +155,7 @@ def in_many_types(desk, rng):
     return {row.job_id: row.job_type for row in rows}
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("seed", range(3))
 def test_jobs_of_very_many_types_are_claimed_in_the_order_of_the_queue(desk, seed):
     rng = Random(seed)
@@ -167,6 +168,7 @@ def test_jobs_of_very_many_types_are_claimed_in_the_order_of_the_queue(desk, see
     assert claimed == expected
 
 
+@pytest.mark.prove
 def test_of_very_many_types_those_behind_parked_ones_are_offered_in_the_order_of_the_queue(desk):
     types = in_many_types(desk, Random(4))
     order, full = desk.order(), {f"t{n}" for n in range(MANY_TYPES) if n % 4}

@@ -12,6 +12,8 @@ from rota.stores.sqlite.statements import candidates
 from tests.stores.desk import Desk
 from tests.support.proof import size
 
+pytestmark = pytest.mark.prove
+
 MANY = size(1000, prove=5000)
 JOBS = 2000
 STEPS_A_TYPE, STEPS_A_JOB, STEPS_A_NAME = 60, 130, 10
