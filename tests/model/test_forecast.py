@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.model.fates import plan
-from rota.model.forecast import Ahead, Arrival, Jumps, compare, look_ahead, per_hour, starts
+from rota.model.forecast import Ahead, Jumps, Seen, compare, list_due, look_ahead, per_hour
 from rota.model.prospects import Outcomes, Prospect, dues
 from rota.model.schedules import Calendar, CatchUp, Fate, Kind, Overlap, Schedule, ScheduleState, Timing, lattice_of
 from rota.model.values import SECOND, Instant, instant, moment
@@ -31,7 +31,8 @@ def prospect(name: str = "s", *, calendar: Calendar | None = None, **fields) -> 
 
 def ahead(*prospects: Prospect, hours: float = 24, most: int = 1000, skipped: bool = False, wait: Instant = HOUR) -> Ahead:
     until = START + round(hours * HOUR)
-    return look_ahead(prospects, START, until, outcomes=Outcomes(prospects, wait=wait, most=most), most=most, skipped=skipped)
+    table = list_due(prospects, START, until, most=most, skipped=skipped)
+    return look_ahead(prospects, table, outcomes=Outcomes(prospects, wait=wait, most=most), foresee=lambda *_: None, skipped=skipped)
 
 
 def told(found: Ahead) -> list[str]:
@@ -40,7 +41,7 @@ def told(found: Ahead) -> list[str]:
 
 def ready(found: Ahead, name: str) -> list[str]:
     items = [item for item in found.items if item.prospect.schedule.name == name]
-    return [f"{moment(item.due_at):%H:%M} {item.fate} {moment(item.ready_at):%H:%M}" for item in items]
+    return [f"{moment(item.due_at):%H:%M} {item.fate} {moment(item.starts_at or item.due_at):%H:%M}" for item in items]
 
 
 def test_schedules_come_in_one_line_and_those_of_one_moment_in_the_order_given():
@@ -180,22 +181,24 @@ def test_jumps_of_the_zones_that_are_followed_are_told():
     assert jumps.near(every, START + DAY) is None
 
 
-# ---- where jobs would queue -----------------------------------------------------------------------------------------
+# ---- what a simulation says -----------------------------------------------------------------------------------------
 
 
-def test_jobs_wait_where_a_lane_is_full():
-    lane = (("template", "t"),)
-    arrivals = [Arrival(at, 10, lane) for at in (0, 0, 5, 30)]
-    assert starts(arrivals, {}) == [0, 0, 5, 30]
-    assert starts(arrivals, {("template", "t"): 2}) == [0, 0, 10, 30]
-    assert starts(arrivals, {("template", "t"): 1}) == [0, 10, 20, 30]
-    assert starts(arrivals, {("template", "t"): 0}) == [None] * 4
+def test_what_a_simulation_says_of_a_due_time_counts_and_else_the_definitions():
+    one, other = prospect("one"), prospect("other", depends_on=("one",))
+    said = {
+        (one.schedule.id, START + HOUR): Seen(fate=Fate.SKIPPED_OVERLAP),
+        (other.schedule.id, START + HOUR): Seen(fate=Fate.FIRED, starts_at=START + HOUR + MINUTE),
+    }
+    table = list_due([one, other], START, START + 2 * HOUR, most=10)
+    outcomes = Outcomes([one, other], wait=HOUR, most=10)
+    found = look_ahead([one, other], table, outcomes=outcomes, foresee=lambda *key: said.get(key), skipped=True)
+    assert told(found)[0] == "one 27 13:00 SKIPPED_OVERLAP"
+    assert ready(found, "other") == ["13:00 FIRED 13:01", "14:00 FIRED 14:00"]
+    assert told(look_ahead([one, other], table, outcomes=outcomes, foresee=lambda *key: said.get(key)))[0] == "other 27 13:00 FIRED"
 
 
-def test_two_lanes_both_have_to_have_room_and_who_comes_first_goes_first():
-    a, b, both = ("template", "a"), ("template", "b"), ("organization", "o")
-    arrivals = [Arrival(3, 10, (b, both)), Arrival(0, 10, (a, both)), Arrival(1, 10, (a, both))]
-    assert starts(arrivals, {both: 2, a: 1}) == [10, 0, 10]
+# ---- by the hour ----------------------------------------------------------------------------------------------------
 
 
 def test_density_counts_by_the_hour():

@@ -9,11 +9,16 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from rota.model.values import SECOND, TypeStats
+from rota.model.values import SECOND, Instant, TypeStats
 
 PER_OCTAVE = 8
 NO_RUN = -1
 """The bucket of an end without a run."""
+FIGURES_H = 30 * 24
+"""Forecasts and simulations take durations and failures from the last thirty days."""
+UNKNOWN_S = 0.999
+"""How long a job takes whose type has no completed run: just under a second, so that it is over when one of every second is due again."""
+MILLISECOND: Instant = 1000
 
 
 class Fared(msgspec.Struct, kw_only=True):
@@ -91,3 +96,13 @@ def percentile_s(buckets: Mapping[int, int], share: float) -> float | None:
             return float(2 ** ((bucket + (wanted - passed) / count) / PER_OCTAVE) / SECOND)
         passed += count
     return None
+
+
+def usual(known: TypeStats | None) -> Instant:
+    """Return how long a job of a type usually takes: its average, to the millisecond, one at least."""
+    return in_milliseconds(UNKNOWN_S if known is None else known.average_s or UNKNOWN_S)
+
+
+def in_milliseconds(seconds: float) -> Instant:
+    """Return a duration as an instant in whole milliseconds, one at least."""
+    return max(MILLISECOND, round(seconds * SECOND / MILLISECOND) * MILLISECOND)

@@ -1,11 +1,12 @@
-"""What will run, and when: due times to come in one line of time, the jumps of their zones' clocks, and where jobs would queue."""
+"""What will run, and when: due times to come in one line of time, and the jumps of their zones' clocks."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import heapreplace, merge
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
 from itertools import islice
+from typing import TypeAlias
 
 import msgspec
 
@@ -18,14 +19,29 @@ NEAR = 86_400 * SECOND
 """A due time so close to a jump of its zone's clock is told of it."""
 
 
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What a simulation says becomes of one due time."""
+
+    fate: Fate
+    reason: str | None = None
+    starts_at: Instant | None = None
+    ends_at: Instant | None = None
+
+
+Foresee: TypeAlias = Callable[[str, Instant], Seen | None]
+"""From a schedule's id and a due time to what a simulation says of it; None if it says nothing."""
+
+
 class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
     """One due time to come."""
 
     prospect: Prospect
     due_at: Instant
     fate: Fate
-    ready_at: Instant
-    """When its job could start if nothing were in its way: later than its due time where it waits for other schedules."""
+    starts_at: Instant | None = None
+    """When its job starts: later than its due time where it waits; None if it does not run, or is not seen to start."""
+    reason: str | None = None
+    """Why it does not run, where a simulation says so."""
 
 
 class Ahead(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,28 +52,50 @@ class Ahead(msgspec.Struct, frozen=True, kw_only=True):
     """There is more: the bound was met."""
 
 
-def look_ahead(
-    prospects: Sequence[Prospect], after: Instant, until: Instant, *, outcomes: Outcomes, most: int, skipped: bool = False
-) -> Ahead:
-    """Return what runs in (after, until], in order of time, at most `most`; with `skipped` also what does not run.
+class Timetable(msgspec.Struct, frozen=True, kw_only=True):
+    """Due times in order, with the places of their schedules and their fates as far as each schedule alone decides."""
+
+    entries: list[tuple[Instant, int, Fate]]
+    cut: bool
+    """There is more: the bound was met."""
+
+    def end(self, until: Instant) -> Instant:
+        """Return up to when it is complete: the end of the window, or its last due time."""
+        return self.entries[-1][0] if self.cut and self.entries else until
+
+
+def list_due(prospects: Sequence[Prospect], after: Instant, until: Instant, *, most: int, skipped: bool = False) -> Timetable:
+    """Return what is due in (after, until] and fires, in order of time, at most `most`; with `skipped` also what does not fire.
 
     Due times are met one by one and no more than `most` of them are ever made: a thousand minute schedules are no trouble.
     """
-    items: list[Foreseen] = []
     stream = _in_line(prospects, after, until, skipped=skipped)
+    return Timetable(entries=list(islice(stream, most)), cut=next(stream, None) is not None)
+
+
+def look_ahead(prospects: Sequence[Prospect], table: Timetable, *, outcomes: Outcomes, foresee: Foresee, skipped: bool = False) -> Ahead:
+    """Return what runs, and when it starts: as a simulation says or, where it says nothing, by the definitions."""
+    items: list[Foreseen] = []
     try:
-        for due_at, place, fate in islice(stream, most):
+        for due_at, place, fate in table.entries:
             prospect = prospects[place]
-            ready: Instant | None = due_at
-            if fate is Fate.FIRED and prospect.schedule.depends_on:
-                ready = outcomes.ready_at(prospect, due_at)
-            if ready is not None:
-                items.append(Foreseen(prospect=prospect, due_at=due_at, fate=fate, ready_at=ready))
-            elif skipped:
-                items.append(Foreseen(prospect=prospect, due_at=due_at, fate=Fate.SKIPPED_DEPENDENCY, ready_at=due_at))
+            item = Foreseen(prospect=prospect, due_at=due_at, fate=fate)
+            if fate is Fate.FIRED:
+                item = _foreseen(item, foresee(prospect.schedule.id, due_at), outcomes)
+            if skipped or item.fate is Fate.FIRED:
+                items.append(item)
     except TooFar:
         return Ahead(items=items, cut=True)
-    return Ahead(items=items, cut=next(stream, None) is not None)
+    return Ahead(items=items, cut=table.cut)
+
+
+def _foreseen(item: Foreseen, seen: Seen | None, outcomes: Outcomes) -> Foreseen:
+    """Say what becomes of a due time that fires if nothing is in its way."""
+    if seen is not None:
+        return msgspec.structs.replace(item, fate=seen.fate, starts_at=seen.starts_at, reason=seen.reason)
+    ready = outcomes.ready_at(item.prospect, item.due_at)
+    fate = Fate.SKIPPED_DEPENDENCY if ready is None else Fate.FIRED
+    return msgspec.structs.replace(item, fate=fate, starts_at=ready)
 
 
 def _in_line(prospects: Sequence[Prospect], after: Instant, until: Instant, *, skipped: bool) -> Iterator[tuple[Instant, int, Fate]]:
@@ -136,34 +174,7 @@ def _offset(seconds: int) -> str:
     return f"UTC{'-' if seconds < 0 else '+'}{hours}" + (f":{minutes:02d}" if minutes else "")
 
 
-# ---- where jobs would queue ----------------------------------------------------------------------------------------
-
-
-class Arrival(msgspec.Struct, frozen=True):
-    """A job as a queue sees it: when it comes, how long it will probably take, and whose room it takes up."""
-
-    at: Instant
-    duration: Instant
-    lanes: tuple[tuple[str, str], ...]
-
-
-def starts(arrivals: Sequence[Arrival], limits: Mapping[tuple[str, str], int]) -> list[Instant | None]:
-    """Estimate when jobs start, first come first served, where lanes hold so many at a time; None where a lane holds none.
-
-    An estimate, no promise: priorities, retries and jobs that come from elsewhere are not counted.
-    """
-    free: dict[tuple[str, str], list[Instant]] = {lane: [0] * room for lane, room in limits.items()}
-    found: list[Instant | None] = [None] * len(arrivals)
-    for place in sorted(range(len(arrivals)), key=lambda place: (arrivals[place].at, place)):
-        arrival = arrivals[place]
-        narrow = [free[lane] for lane in arrival.lanes if lane in free]
-        if not all(narrow):
-            continue
-        start = max((lane[0] for lane in narrow), default=0)
-        found[place] = start = max(start, arrival.at)
-        for lane in narrow:
-            heapreplace(lane, start + arrival.duration)
-    return found
+# ---- by the hour ----------------------------------------------------------------------------------------------------
 
 
 def per_hour(moments: Sequence[Instant]) -> list[tuple[Instant, int]]:

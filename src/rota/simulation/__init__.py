@@ -6,9 +6,26 @@ as its type is known to. The same definitions, start and seed give the same stor
 
 from rota.simulation.definitions import Definitions, read
 from rota.simulation.faults import Fault, faults_of
+from rota.simulation.preview import Carried, Preview, preview
 from rota.simulation.run import Deed, Order
 from rota.simulation.staging import Stage, stage
 from rota.simulation.store import open_for_reading
 from rota.simulation.telling import Line, Simulated, Tally
 
-__all__ = ["Deed", "Definitions", "Fault", "Line", "Order", "Simulated", "Stage", "Tally", "faults_of", "open_for_reading", "read", "stage"]
+__all__ = [
+    "Carried",
+    "Deed",
+    "Definitions",
+    "Fault",
+    "Line",
+    "Order",
+    "Preview",
+    "Simulated",
+    "Stage",
+    "Tally",
+    "faults_of",
+    "open_for_reading",
+    "preview",
+    "read",
+    "stage",
+]

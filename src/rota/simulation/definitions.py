@@ -5,13 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from rota.model.definitions import Organization, Template, User
+from rota.model.figures import FIGURES_H
 from rota.model.gate import EVERYTHING, SYSTEM, Scope
-from rota.model.schedules import Calendar, Schedule
+from rota.model.schedules import Calendar, CatchUp, Schedule
 from rota.model.values import Instant, TypeStats
 from rota.ports.store import Store
-
-FIGURES_H = 30 * 24
-"""Durations and failures are those of the last thirty days."""
 
 
 class Definitions(msgspec.Struct, kw_only=True):
@@ -24,6 +22,8 @@ class Definitions(msgspec.Struct, kw_only=True):
     calendars: list[tuple[str, Calendar]] = msgspec.field(default_factory=list)
     schedules: list[Schedule] = msgspec.field(default_factory=list)
     figures: tuple[TypeStats, ...] = ()
+    behind: dict[str, Instant] = msgspec.field(default_factory=dict)
+    """Schedules, by id, one of whose due times before the start is to be fired at the start, and up to which moment they were fired."""
 
 
 def read(store: Store, now: Instant, scope: Scope = EVERYTHING) -> Definitions:
@@ -59,7 +59,12 @@ def write(store: Store, said: Definitions, start: Instant) -> None:
     for organization_name, calendar in said.calendars:
         store.put_calendar(calendar, organization=organization_name, actor=SYSTEM, now=start)
     for schedule in _in_order(said.schedules):
-        store.add_schedule(msgspec.structs.replace(schedule, cursor_at=start), actor=SYSTEM, now=start)
+        behind = said.behind.get(schedule.id)
+        begun = msgspec.structs.replace(schedule, cursor_at=start if behind is None else behind)
+        if behind is not None:
+            # Nothing else is ever late in a simulation without faults, so these rules decide about that due time alone.
+            begun = msgspec.structs.replace(begun, catch_up=CatchUp.LAST, catch_up_lateness=None)
+        store.add_schedule(begun, actor=SYSTEM, now=start)
 
 
 def _write_user(store: Store, user: User, start: Instant) -> None:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from random import Random
+from types import MappingProxyType
 
 import msgspec
 
 from rota.model.decide import Completed, Failed, Interrupted, Outcome, Stopped, TimedOut
-from rota.model.figures import PER_OCTAVE
+from rota.model.figures import PER_OCTAVE, UNKNOWN_S, in_milliseconds, usual
 from rota.model.values import SECOND, Claimed, Instant, TypeStats
 from rota.ports.executor import Ended, Equipment
 from rota.simulation.clock import SimulatedClock
 
 NORMAL_95 = 1.6448536269514722
 """So many deviations above the middle of a normal distribution lie all but a twentieth."""
-UNKNOWN = TypeStats(job_type="", completed=0, failed=0, failure_rate=0.0, average_s=0.999, p95_s=0.999)
-"""How a type is taken to fare of which nothing is known: just under a second, so that it is over when one of every second is due again."""
-MILLISECOND: Instant = 1000
-"""Durations are whole milliseconds, one at least."""
+UNKNOWN = TypeStats(job_type="", completed=0, failed=0, failure_rate=0.0, average_s=UNKNOWN_S, p95_s=UNKNOWN_S)
+"""How a type is taken to fare of which nothing is known."""
 KNOWN_TO = 2 ** (1 / PER_OCTAVE)
 """How exactly the slowest twentieth is known: it is read from buckets of this width. What spreads less is taken not to spread at all."""
 
@@ -46,29 +45,28 @@ class Manner(msgspec.Struct):
 
     def draw(self) -> tuple[Instant, Outcome]:
         """Return how long the next one runs, and how it ends."""
-        lasts = _in_milliseconds(math.exp(self.chance.gauss(self.middle, self.spread)))
+        lasts = in_milliseconds(math.exp(self.chance.gauss(self.middle, self.spread)))
         fails = self.chance.random() < self.failure_rate
         return lasts, Failed("failed, as jobs of this type do now and then") if fails else Completed()
-
-
-def usual(known: TypeStats) -> Instant:
-    """Return how long a job of a type takes on average."""
-    return _in_milliseconds(known.average_s or UNKNOWN.average_s or 0.0)
-
-
-def _in_milliseconds(seconds: float) -> Instant:
-    return max(MILLISECOND, round(seconds * SECOND / MILLISECOND) * MILLISECOND)
 
 
 class Manners:
     """How each type fares. Each has its own source of chance: another type more or less changes nothing for it."""
 
-    def __init__(self, figures: Iterable[TypeStats], seed: int, *, failures: bool) -> None:
-        """Take what is known."""
+    def __init__(
+        self, figures: Iterable[TypeStats], seed: int, *, failures: bool, remaining: Mapping[str, Instant] = MappingProxyType({})
+    ) -> None:
+        """Take what is known of types, and of single jobs that ran before: how long they still run, by their ids."""
         self._figures = {each.job_type: each for each in figures}
         self._seed = seed
         self._failures = failures
+        self._remaining = remaining
         self._known: dict[str, Manner] = {}
+
+    def draw(self, job: Claimed) -> tuple[Instant, Outcome]:
+        """Return how long a job runs, and how it ends."""
+        remaining = self._remaining.get(job.job_id)
+        return self.of(job.job_type).draw() if remaining is None else (remaining, Completed())
 
     def of(self, job_type: str) -> Manner:
         """Return how one type fares."""
@@ -110,7 +108,7 @@ class SimulatedExecutor:
         now = self._clock.passed
         while self._waiting and len(self._running) < self._slots:
             job = self._waiting.popleft()
-            lasts, outcome = self._manners.of(job.job_type).draw()
+            lasts, outcome = self._manners.draw(job)
             limit = round(job.timeout * SECOND)
             if 0 < limit < lasts:
                 lasts, outcome = limit, TimedOut(job.timeout)

@@ -10,7 +10,7 @@ import msgspec
 
 from rota.engine.registry import Registry
 from rota.model.settings import Settings
-from rota.model.values import SECOND, Instant, TypeStats
+from rota.model.values import SECOND, Instant
 from rota.ports.clock import Ids
 from rota.simulation.clock import SimulatedClock
 from rota.simulation.executor import Manners
@@ -25,6 +25,8 @@ RECOVERY_S = 30.0
 """How often a worker looks for dead ones."""
 SET_RIGHT, BACK, LOOK, DEED = "set right", "back", "look", "deed"
 """What else there is to come: the clock is set right, a worker is back, others look for it, somebody does something."""
+LONGER: Instant = 3600 * SECOND
+"""How far a step after the end goes at most."""
 TELL_EVERY = 200
 """Steps between two words of progress."""
 
@@ -71,7 +73,7 @@ class Simulation:
         clock: SimulatedClock,
         ids: Ids,
         settings: Settings,
-        figures: tuple[TypeStats, ...],
+        manners: Manners,
     ) -> None:
         """Take a store that has its definitions, and what workers are made of."""
         self.order = order
@@ -89,12 +91,17 @@ class Simulation:
             ids=ids,
             rng=Random(f"{order.seed}:engine"),  # noqa: S311 - a story, no secret
             registry=registry,
-            manners=Manners(figures, order.seed, failures=order.failures),
+            manners=manners,
             on_recovered=self._note_recovered,
         )
 
-    def run(self, progress: Callable[[Instant], object] | None = None, deeds: Sequence[Deed] = ()) -> None:
-        """Live through it."""
+    def run(
+        self,
+        progress: Callable[[Instant], object] | None = None,
+        deeds: Sequence[Deed] = (),
+        longer: Callable[[], bool] | None = None,
+    ) -> None:
+        """Live through it, and on after the end while `longer` says so."""
         self._deeds = deeds
         for number, deed in enumerate(deeds):
             self._agenda.add(deed.at, DEED, number)
@@ -104,8 +111,8 @@ class Simulation:
             self._fleet = Fleet(self._gear, workers=order.workers, concurrency=order.concurrency, chance=chance)
             try:
                 steps = 0
-                while (left := order.end - clock.right) > 0:
-                    self._step(left)
+                while (left := order.end - clock.right) > 0 or (longer is not None and longer()):
+                    self._step(left if left > 0 else LONGER)
                     steps += 1
                     if progress is not None and steps % TELL_EVERY == 0:
                         progress(clock.right)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -14,6 +14,7 @@ from rota.model.values import Instant
 from rota.ports.clock import UuidV7
 from rota.simulation.clock import SimulatedClock
 from rota.simulation.definitions import Definitions, write
+from rota.simulation.executor import Manners
 from rota.simulation.run import Deed, Order, Simulation, settings_for
 from rota.simulation.store import ThrowAway
 from rota.simulation.telling import Simulated, tell
@@ -30,9 +31,9 @@ class Stage:
         self.ids = UuidV7(Random(f"{order.seed}:ids"))  # noqa: S311 - a story, no secret
         self._order = order
         self._figures = said.figures
-        self._store = ThrowAway(path, self.settings)
-        self._store.migrate(now=order.start)
-        write(self._store, said, order.start)
+        self.store = ThrowAway(path, self.settings)
+        self.store.migrate(now=order.start)
+        write(self.store, said, order.start)
 
     def play(
         self,
@@ -47,8 +48,20 @@ class Stage:
         A registry brings what code says of templates; deeds are what people do meanwhile.
         """
         registry = registry or Registry(self.settings, self.ids)
-        registry.sync(self._store, self._order.start)
-        ids = [schedule.id for schedule in self._store.schedules()]
+        registry.sync(self.store, self._order.start)
+        ids = [schedule.id for schedule in self.store.schedules()]
+        return tell(self.store, self.live(registry, progress=progress, deeds=deeds), ids, limit=limit)
+
+    def live(
+        self,
+        registry: Registry,
+        *,
+        progress: Callable[[Instant], object] | None = None,
+        deeds: Sequence[Deed] = (),
+        remaining: Mapping[str, Instant] | None = None,
+        longer: Callable[[], bool] | None = None,
+    ) -> Simulation:
+        """Live through it, and on after the end while `longer` says so. `remaining` says how long some jobs still run, by their ids."""
         simulation = Simulation(
             self.path,
             self._order,
@@ -56,14 +69,14 @@ class Stage:
             clock=self.clock,
             ids=self.ids,
             settings=self.settings,
-            figures=self._figures,
+            manners=Manners(self._figures, self._order.seed, failures=self._order.failures, remaining=remaining or {}),
         )
-        simulation.run(progress, deeds)
-        return tell(self._store, simulation, ids, limit=limit)
+        simulation.run(progress, deeds, longer)
+        return simulation
 
     def close(self) -> None:
         """Let go of the store."""
-        self._store.close()
+        self.store.close()
 
 
 @contextmanager

@@ -125,6 +125,12 @@ class ThrowAway(SqliteStore):
             self.on_recovered(changed)
         return changed
 
+    def waits(self, until: Instant) -> bool:
+        """Say whether a job that was due by then has not started."""
+        with self._reading() as db:
+            found = db.raw.execute("SELECT 1 FROM jobs WHERE due_at <= ? AND started_at IS NULL AND finished_at IS NULL LIMIT 1", (until,))
+            return found.fetchone() is not None
+
     def crowd(self, *, crowded: bool) -> None:
         """Leave no gaps for others: the workers of a simulation take turns."""
 

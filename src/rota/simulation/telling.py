@@ -139,7 +139,7 @@ def tell(store: Store, simulation: Simulation, ids: Iterable[str], *, limit: int
     fared: list[Fared] = []
     problems = [Doubt(schedule=None, organization=None, due_at=None, what=what) for what in simulation.surprises]
     for schedule in filter(None, map(store.schedule, ids)):
-        rows, chains = _rows(store, schedule), _chains(store, schedule)
+        rows, chains = rows_of(store, schedule), chains_of(store, schedule)
         tally = _tally(rows, chains)
         totals.add(tally)
         problems += _doubts(schedule, rows, chains)
@@ -167,7 +167,8 @@ def tell(store: Store, simulation: Simulation, ids: Iterable[str], *, limit: int
 # ---- reading -----------------------------------------------------------------------------------------------------------
 
 
-def _rows(store: Store, schedule: Schedule) -> list[Occurrence]:
+def rows_of(store: Store, schedule: Schedule) -> list[Occurrence]:
+    """Return the ledger of a schedule, latest due time first."""
     rows: list[Occurrence] = []
     before: LedgerCursor | None = None
     while page := store.occurrences(Ledger(schedule_id=schedule.id), limit=PAGE, before=before):
@@ -178,7 +179,7 @@ def _rows(store: Store, schedule: Schedule) -> list[Occurrence]:
     return rows
 
 
-def _chains(store: Store, schedule: Schedule) -> dict[str, list[Job]]:
+def chains_of(store: Store, schedule: Schedule) -> dict[str, list[Job]]:
     """Return the jobs of a schedule by the ids of their chains, first to last."""
     chains: dict[str, list[Job]] = {}
     before: int | None = None

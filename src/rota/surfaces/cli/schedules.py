@@ -328,7 +328,13 @@ def _coming(rota: Rota, view: ScheduleView) -> list[Coming]:
     found: Sequence[ForecastItem] = ()
     for reach in REACHES:
         found = rota.forecast(
-            start=start, end=start + reach, schedule=view.name, skipped=True, organization=view.organization, actor=actor()
+            start=start,
+            end=start + reach,
+            schedule=view.name,
+            skipped=True,
+            organization=view.organization,
+            limit=min(NEXT_SHOWN, rota.settings.forecast_max),
+            actor=actor(),
         )
         if len(found) >= NEXT_SHOWN or (view.ends is not None and start + reach > view.ends) or view.kind is Kind.AT:
             break

@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 
 from rota.engine.due import DueRows
+from rota.engine.overseeing import fleet_of
 from rota.errors import InvalidInput, InvalidOption, InvalidSchedule, PermissionDenied, Refused
 from rota.model.checks import whole
-from rota.model.forecast import Ahead, Arrival, Foreseen, Jumps, compare, look_ahead, starts
+from rota.model.figures import FIGURES_H
+from rota.model.forecast import Ahead, Foreseen, Jumps, compare, list_due, look_ahead
 from rota.model.gate import Actor, Operation, Scope
 from rota.model.matching import WITH_JOB, Matched, match
 from rota.model.prospects import Outcomes, Prospect
@@ -25,6 +27,7 @@ from rota.ports.clock import UuidV7
 from rota.ports.schedules import Ledger, Occurrence, cursor_of
 from rota.ports.store import Store, Where
 from rota.surfaces.python.forecasts import Forecast, ForecastItem, Problem, SchedulePlan, Verified, ZoneChange, at
+from rota.surfaces.python.foresight import Foresight
 from rota.surfaces.python.scheduling import Scheduling
 
 __all__ = ["Forecast", "ForecastItem", "Forecasting", "Problem", "SchedulePlan", "Verified", "ZoneChange"]
@@ -39,7 +42,8 @@ TRIES = 20
 """Looks at one schedule before we say that it is edited all the time."""
 WORDS = {
     Fate.SKIPPED_PAUSED: "the schedule is paused",
-    Fate.SKIPPED_DEPENDENCY: "what it depends on is not due in time",
+    Fate.SKIPPED_OVERLAP: "the job of an earlier due time is not over",
+    Fate.SKIPPED_DEPENDENCY: "what it depends on does not complete in time",
 }
 
 
@@ -60,26 +64,32 @@ class Forecasting(Scheduling):
     ) -> Forecast:
         """Return what will run in the next hours (24), or between two moments: after `start`, up to and with `end`.
 
-        With `skipped` also what will not: days of calendars, times that a clock jumps over, pauses, dependencies that are not met,
-        templates that take no jobs. It is told by the definitions of now, also of a window in the past, and as if somebody were there
-        at every due time: catching up, overlaps and full queues are not foretold. `starts_at` is an estimate: where max_running of
-        a template or an organization lets jobs wait for each other, by how long jobs of that kind took lately.
+        With `skipped` also what will not: days of calendars, times that a clock jumps over, pauses, overlaps, dependencies that are
+        not met, templates that take no jobs. It is told by the definitions of now, also of a window in the past, and as if workers
+        were there at every due time (those that are alive now, one at least) and every job took its usual time and completed.
+        Schedules whose jobs would meet, because they overlap, depend on each other or share a limit or slots that do not suffice,
+        are simulated together, up to the setting `forecast_simulated_max`; the others start at their due times.
         """
         now = self._clock.now()
         after, until = _window(now, hours, start, end)
-        reach = self._in_reach(schedule, organization, actor)
-        everything = self._prospects(reach, now if after >= now else None)
-        shown = everything[: len(reach)]
+        shown = self._in_reach(schedule, organization, actor)
         most = self.settings.forecast_max if limit is None else whole("limit", limit, least=1, most=self.settings.forecast_max)
+        scope = self._scope(actor, Operation.READ)
+        everything = self._prospects(self._with_others(shown, scope), now if after >= now else None)
+        prospects = everything[: len(shown)]
+        table = list_due(prospects, after, until, most=most, skipped=skipped)
+        foresight = self._foresight(everything, now, scope)
+        foresight.look(now, after, table.end(until))
         outcomes = Outcomes(everything, wait=round(self.settings.dependency_wait * SECOND), most=most)
-        ahead = look_ahead(shown, after, until, outcomes=outcomes, most=most, skipped=skipped)
-        jumps = Jumps(shown, after, until)
+        ahead = look_ahead(prospects, table, outcomes=outcomes, foresee=foresight.of, skipped=skipped)
+        jumps = Jumps(prospects, after, until)
         return Forecast(
-            self._items(ahead, jumps, self._scope(actor, Operation.READ)),
+            (_item(item, jumps) for item in ahead.items),
             start=at(after),
             end=at(until),
             cut=ahead.cut,
-            changes=tuple(_changes(ahead, shown, jumps)),
+            exact_until=None if foresight.end is None else at(max(after, foresight.end)),
+            changes=tuple(_changes(ahead, prospects, jumps)),
         )
 
     def verify_schedules(
@@ -184,50 +194,18 @@ class Forecasting(Scheduling):
             found.setdefault(row.schedule_id, []).append(row.due_at)
         return found
 
-    def _items(self, ahead: Ahead, jumps: Jumps, scope: Scope) -> Iterator[ForecastItem]:
-        running = [item for item in ahead.items if item.fate is Fate.FIRED]
-        begun = iter(self._starts(running, scope))
-        for item in ahead.items:
-            start = next(begun) if item.fate is Fate.FIRED else None
-            schedule = item.prospect.schedule
-            yield ForecastItem(
-                schedule=schedule.name,
-                organization=schedule.organization,
-                template=schedule.template,
-                due_at=at(item.due_at),
-                fate=item.fate,
-                note=_note(item, jumps),
-                starts_at=None if start is None else at(start),
-                wait_s=0.0 if start is None else (start - item.due_at) / SECOND,
-            )
+    def _with_others(self, shown: Sequence[Schedule], scope: Scope) -> list[Schedule]:
+        """Return the schedules that are shown, and after them all others that the actor may read: they take up room too."""
+        known = {each.id for each in shown}
+        return [*shown, *(each for each in self._open_synced().schedules(scope=scope) if each.id not in known)]
 
-    def _starts(self, running: Sequence[Foreseen], scope: Scope) -> list[Instant | None]:
-        """Estimate when jobs start. Only what is shown takes part: nobody's waiting tells of others' jobs."""
-        templates = {item.prospect.schedule.template for item in running}
-        limits: dict[tuple[str, str], int] = {}
-        for name in templates:
-            known = self._registry.find(name)
-            if known is not None and known.force.max_running is not None:
-                limits["template", name] = known.force.max_running
-        for name in {item.prospect.schedule.organization for item in running}:
-            organization = self._registry.organizations.get(name)
-            if organization is not None and organization.max_running is not None:
-                limits["organization", name] = organization.max_running
-        if not limits:
-            return [item.ready_at for item in running]
-        took = self._took(scope)
-        arrivals = [
-            Arrival(
-                item.ready_at, took.get(schedule.template, 0), (("template", schedule.template), ("organization", schedule.organization))
-            )
-            for item in running
-            for schedule in (item.prospect.schedule,)
-        ]
-        return starts(arrivals, limits)
-
-    def _took(self, scope: Scope) -> dict[str, Instant]:
-        stats = self._open().store.stats(now=self._clock.now(), hours=self.settings.stats_hours, scope=scope)
-        return {each.job_type: round(each.average_s * SECOND) for each in stats.by_type if each.average_s is not None}
+    def _foresight(self, prospects: Sequence[Prospect], now: Instant, scope: Scope) -> Foresight:
+        opened = self._open()
+        fleet = fleet_of(opened.store, opened.liveness, self._beats, patience_s=self.settings.lease_ttl)
+        figures = opened.store.stats(now=now, hours=FIGURES_H, scope=scope).by_type
+        return Foresight(
+            opened.store, self._registry, self.settings, prospects=prospects, figures=figures, workers=max(1, len(fleet.alive))
+        )
 
     # ---- looking back -----------------------------------------------------------------------------------------
 
@@ -332,6 +310,20 @@ def _history(store: Store, schedule: Schedule, now: Instant) -> tuple[Instant, I
     return now, instant(job.finished_at) if job.status is Status.COMPLETED and job.finished_at is not None else None
 
 
+def _item(item: Foreseen, jumps: Jumps) -> ForecastItem:
+    schedule, starts_at = item.prospect.schedule, item.starts_at
+    return ForecastItem(
+        schedule=schedule.name,
+        organization=schedule.organization,
+        template=schedule.template,
+        due_at=at(item.due_at),
+        fate=item.fate,
+        note=_note(item, jumps),
+        starts_at=None if starts_at is None else at(starts_at),
+        wait_s=0.0 if starts_at is None else (starts_at - item.due_at) / SECOND,
+    )
+
+
 def _note(item: Foreseen, jumps: Jumps) -> str | None:
     schedule = item.prospect.schedule
     if item.fate is Fate.SKIPPED_CALENDAR:
@@ -339,12 +331,12 @@ def _note(item: Foreseen, jumps: Jumps) -> str | None:
     if item.fate is Fate.SKIPPED_DST_GAP:
         return f"the clock of {schedule.timing.timezone} jumps over it"
     if item.fate is Fate.REFUSED:
-        return item.prospect.refused
+        return item.prospect.refused or item.reason
     if item.fate is not Fate.FIRED:
-        return WORDS[item.fate]
-    waits = (
-        f"waits for {', '.join(schedule.depends_on)} until {at(item.ready_at):%Y-%m-%d %H:%M} UTC" if item.ready_at > item.due_at else None
-    )
+        return WORDS.get(item.fate) or item.reason
+    waits = None
+    if schedule.depends_on and item.starts_at is not None and item.starts_at > item.due_at:
+        waits = f"waits for {', '.join(schedule.depends_on)} until {at(item.starts_at):%Y-%m-%d %H:%M} UTC"
     jump = jumps.near(item.prospect, item.due_at)
     return "; ".join(word for word in (waits, None if jump is None else jump.words()) if word) or None
 

@@ -23,9 +23,9 @@ class ForecastItem(msgspec.Struct, kw_only=True, frozen=True):
     note: str | None
     """What is worth knowing: why it does not run, what it waits for, or that its zone's clock changes near it."""
     starts_at: datetime | None
-    """When its job will probably start; None if it does not run, or can't start at all as limits stand."""
+    """When its job will probably start; None if it does not run, or is not seen to start as limits stand."""
     wait_s: float
-    """How long it will probably wait for room after its due time."""
+    """How long it will probably wait after its due time, for room or for what it depends on."""
 
 
 class ZoneChange(msgspec.Struct, kw_only=True, frozen=True):
@@ -42,7 +42,14 @@ class Forecast(list[ForecastItem]):
     """What is due in a window, in order of time."""
 
     def __init__(
-        self, items: Iterable[ForecastItem], *, start: datetime, end: datetime, cut: bool, changes: tuple[ZoneChange, ...] = ()
+        self,
+        items: Iterable[ForecastItem],
+        *,
+        start: datetime,
+        end: datetime,
+        cut: bool,
+        exact_until: datetime | None = None,
+        changes: tuple[ZoneChange, ...] = (),
     ) -> None:
         """Take what was found."""
         super().__init__(items)
@@ -50,6 +57,9 @@ class Forecast(list[ForecastItem]):
         self.end = end
         self.cut = cut
         """There is more than the setting `forecast_max` allows: what is here is complete up to the last of it."""
+        self.exact_until = exact_until
+        """Overlaps, dependencies and waits are worked out up to here (setting `forecast_simulated_max`), and later due times are told as if
+        jobs did not meet; None: all of it is worked out."""
         self.changes = changes
 
     @property
