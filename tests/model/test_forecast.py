@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.model.fates import plan
-from rota.model.forecast import Ahead, Jumps, Seen, compare, list_due, look_ahead, per_hour
+from rota.model.forecast import Ahead, Jumps, Seen, compare, count_by_hour, list_due, look_ahead, per_hour
 from rota.model.prospects import Outcomes, Prospect, dues
 from rota.model.schedules import Calendar, CatchUp, Fate, Kind, Overlap, Schedule, ScheduleState, Timing, lattice_of
 from rota.model.values import SECOND, Instant, instant, moment
@@ -206,6 +206,25 @@ def test_density_counts_by_the_hour():
     assert per_hour([]) == []
 
 
+def test_hours_are_counted_without_a_walk_over_their_due_times():
+    many = [prospect(f"{number}", kind=Kind.EVERY, cron=None, interval=SECOND, starts_at=START - number) for number in range(100)]
+    found = count_by_hour(many, START, START + DAY)
+    assert (len(found.begins), found.counts[:2], found.counts[-1]) == (25, (100 * 3600 - 1, 100 * 3600), 1)
+    assert sum(found.counts) == sum(found.by_schedule) == 100 * 86_400
+
+
+def test_hours_count_nothing_that_does_not_run():
+    off = Calendar(name="off", days=frozenset({date(2026, 3, 28)}))
+    some = [
+        prospect("off", calendar=off),
+        prospect("paused", state=ScheduleState.PAUSED),
+        prospect("disabled", state=ScheduleState.DISABLED),
+        prospect("refused", refused="no"),
+        prospect("already", already=frozenset({START + HOUR, START + HOUR + 1})),
+    ]
+    assert count_by_hour(some, START, START + DAY).by_schedule == (11, 0, 0, 0, 23)
+
+
 # ---- what a change would do -----------------------------------------------------------------------------------------
 
 
@@ -255,6 +274,17 @@ def test_what_is_foreseen_is_what_plan_gives_at_each_due_time(fields, state, day
         schedule = msgspec.structs.replace(schedule, cursor_at=planned.cursor_at)
     assert [(due.at, due.fate) for due in dues(looked, START, until, skipped=True)] == sorted(found, key=_order)
     assert [due.at for due in dues(looked, START, until)] == [at for at, fate in found if fate is Fate.FIRED]
+
+
+@settings(max_examples=200, deadline=None)
+@given(TIMINGS, st.sets(st.integers(-1, 6), max_size=4), st.integers(0, 50 * 3600 * 10**6), st.integers(1, 100 * 3600 * 10**6))
+def test_hours_count_what_a_walk_would(fields, days, begins, length):
+    off = Calendar(name="off", days=frozenset(date(2026, 3, 27) + timedelta(days=day) for day in days))
+    looked, after = prospect(calendar=off, **fields), START + begins
+    found = count_by_hour([looked, looked], after, after + length)
+    walked = dict(per_hour([due.at for due in dues(looked, after, after + length)]))
+    assert dict(zip(found.begins, found.counts, strict=True)) == {begin: 2 * walked.get(begin, 0) for begin in found.begins}
+    assert set(walked) <= set(found.begins)
 
 
 def _order(pair: tuple[Instant, Fate]) -> tuple[Instant, bool]:

@@ -11,8 +11,8 @@ Five fields: minute, hour, day of month, month, day of week; lists, ranges, step
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from functools import lru_cache
 from heapq import merge
@@ -156,6 +156,25 @@ class DayRun(msgspec.Struct, frozen=True):
 
 def day_runs(cron: Cron, zone: ZoneInfo, after: int, until: int) -> Iterator[DayRun]:
     """Go through the real due times in (after, until] day by day, without a walk over each."""
+    for base, low, high in _stretches(cron, zone, after, until):
+        yield DayRun(base + cron.times[low], base + cron.times[high - 1], high - low)
+
+
+def counts(cron: Cron, zone: ZoneInfo, edges: Sequence[int]) -> list[int]:
+    """Count the real due times between each two of some moments, the later one included, without a walk over each."""
+    found = [0] * (len(edges) - 1)
+    for base, first, beyond in _stretches(cron, zone, edges[0], edges[-1]):
+        low = first
+        while low < beyond:
+            place = bisect_left(edges, base + cron.times[low]) - 1
+            high = bisect_right(cron.times, edges[place + 1] - base, low, beyond)
+            found[place] += high - low
+            low = high
+    return found
+
+
+def _stretches(cron: Cron, zone: ZoneInfo, after: int, until: int) -> Iterator[tuple[int, int, int]]:
+    """Go through the days of (after, until]: the second at which each begins, and which of the times of day are due in it."""
     before: Span | None = None
     for span in spans(zone, after - DAY_S, until + 1):
         jump = 0 if before is None or cron.cadence else span.offset - before.offset
@@ -163,7 +182,7 @@ def day_runs(cron: Cron, zone: ZoneInfo, after: int, until: int) -> Iterator[Day
         for base in _days(cron, span, start):
             low, high = bisect_left(cron.times, start - base), bisect_left(cron.times, span.end - base)
             if low < high:
-                yield DayRun(base + cron.times[low], base + cron.times[high - 1], high - low)
+                yield base, low, high
         before = span
 
 

@@ -10,11 +10,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from rota.model.prospects import Outcomes, Prospect, TooFar, dues
-from rota.model.schedules import Fate, Kind, Schedule, ScheduleState
+from rota.model.prospects import Outcomes, Prospect, TooFar, counts, dues
+from rota.model.schedules import Fate, Kind, Schedule, ScheduleState, Timing
 from rota.model.values import SECOND, Instant, moment
 from rota.model.zones import offset_at, spans, zone_of
 
+HOUR = 3600 * SECOND
 NEAR = 86_400 * SECOND
 """A due time so close to a jump of its zone's clock is told of it."""
 
@@ -179,15 +180,47 @@ def _offset(seconds: int) -> str:
 
 def per_hour(moments: Sequence[Instant]) -> list[tuple[Instant, int]]:
     """Count moments, given in order, by the hour: one entry for each hour that has any."""
-    hour = 3600 * SECOND
-    counts: list[tuple[Instant, int]] = []
+    found: list[tuple[Instant, int]] = []
     low = 0
     while low < len(moments):
-        begins = moments[low] // hour * hour
-        high = bisect_left(moments, begins + hour, low)
-        counts.append((begins, high - low))
+        begins = moments[low] // HOUR * HOUR
+        high = bisect_left(moments, begins + HOUR, low)
+        found.append((begins, high - low))
         low = high
-    return counts
+    return found
+
+
+class Hours(msgspec.Struct, frozen=True, kw_only=True):
+    """How many due times the hours of a window have, and how many each schedule has."""
+
+    begins: tuple[Instant, ...]
+    """The hours that the window touches."""
+    counts: tuple[int, ...]
+    by_schedule: tuple[int, ...]
+    """In the order of the schedules."""
+
+
+def count_by_hour(prospects: Sequence[Prospect], after: Instant, until: Instant) -> Hours:
+    """Count what fires in (after, until] by the hour, without listing it: the work grows with schedules and hours, not with due times."""
+    first = after // HOUR * HOUR
+    begins = tuple(range(first, until + 1, HOUR))
+    edges = [after, *(begin - 1 for begin in begins[1:]), until]
+    totals = [0] * len(begins)
+    by_schedule: list[int] = []
+    known: dict[Timing, list[int]] = {}
+    for prospect in prospects:
+        plain = prospect.calendar is None and not prospect.already and prospect.refused is None
+        key = prospect.schedule.timing if plain and prospect.schedule.state is ScheduleState.ENABLED else None
+        # Many schedules are due at the same times.
+        found = known.get(key) if key is not None else None
+        if found is None:
+            found = counts(prospect, edges)
+            if key is not None:
+                known[key] = found
+        by_schedule.append(sum(found))
+        if by_schedule[-1]:
+            totals = [one + other for one, other in zip(totals, found, strict=True)]
+    return Hours(begins=begins, counts=tuple(totals), by_schedule=tuple(by_schedule))
 
 
 # ---- what a change would do ----------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ Instants are microseconds since 1970 UTC. Nothing here knows of pauses, calendar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from rota.model.cron import Cron, day_runs, due_times, gaps, next_due
+from rota.model.cron import Cron, counts, day_runs, due_times, gaps, next_due
 from rota.model.values import LATEST, SECOND, Instant
 
 
@@ -41,6 +42,9 @@ class Lattice(Protocol):
 
     def tally(self, after: Instant, until: Instant) -> Run | None:
         """Return the real ones in (after, until] as one run, without a walk over each."""
+
+    def counts(self, edges: Sequence[Instant]) -> list[int]:
+        """Count the real ones between each two of some moments, which are in order, the later one included, without a walk over each."""
 
     def gaps(self, after: Instant, until: Instant) -> Iterator[Instant]:
         """Go through those in (after, until] that the zone's clock jumped over."""
@@ -89,6 +93,13 @@ class OnCron(msgspec.Struct, frozen=True):
             count += part.count
         return None if first is None or last is None else Run(first * SECOND, last * SECOND, count)
 
+    def counts(self, edges: Sequence[Instant]) -> list[int]:
+        """Count by days."""
+        low, high = self.bounds.clip(edges[0], edges[-1])
+        if low >= high:
+            return [0] * (len(edges) - 1)
+        return counts(self.cron, self.zone, [min(max(edge, low), high) // SECOND for edge in edges])
+
     def gaps(self, after: Instant, until: Instant) -> Iterator[Instant]:
         """Walk what the clock jumped over."""
         low, high = self.bounds.clip(after, until)
@@ -113,6 +124,10 @@ class Once(msgspec.Struct, frozen=True):
     def tally(self, after: Instant, until: Instant) -> Run | None:
         """Count them."""
         return Run(self.at, self.at, 1) if after < self.at <= until else None
+
+    def counts(self, edges: Sequence[Instant]) -> list[int]:
+        """Count them."""
+        return [int(after < self.at <= until) for after, until in pairwise(edges)]
 
     def gaps(self, after: Instant, until: Instant) -> Iterator[Instant]:
         """Walk nothing: no clock jumps here."""
@@ -147,6 +162,12 @@ class Every(msgspec.Struct, frozen=True):
             return None
         last = self.anchor + (until - self.anchor) // self.interval * self.interval
         return Run(first, last, (last - first) // self.interval + 1)
+
+    def counts(self, edges: Sequence[Instant]) -> list[int]:
+        """Count them."""
+        anchor, interval, ends_at = self.anchor, self.interval, LATEST if self.ends_at is None else self.ends_at
+        upto = [(min(edge, ends_at) - anchor) // interval + 1 if edge >= anchor else 0 for edge in edges]
+        return [later - earlier for earlier, later in pairwise(upto)]
 
     def gaps(self, after: Instant, until: Instant) -> Iterator[Instant]:
         """Walk nothing: no clock jumps here."""

@@ -190,10 +190,9 @@ class Ahead(msgspec.Struct, kw_only=True, frozen=True):
     hours: tuple[Hour, ...] = ()
     """Every hour, UTC, that the window touches, also those with nothing."""
     count: int = 0
+    """Due times in the window; hours count every one of them, however many there are."""
     more: bool = False
-    """There is more than `count`: it was counted up to `counted_until` only, and hours after that are not known to be empty."""
-    counted_until: datetime | None = None
-    """None: to the end."""
+    """There are more schedules than are counted: `count` and every hour are lower bounds."""
     changes: tuple[ClockChange, ...] = ()
     """Clocks that change inside the window."""
 

@@ -60,23 +60,29 @@ def forecast(
     schedule: Annotated[
         str | None, typer.Option("--schedule", metavar="NAME", help="Only this schedule, each due time on its line.")
     ] = None,
-    skipped: Annotated[bool, typer.Option("--skipped", help="Also what will be due and not run: paused, excluded, jumped over.")] = False,
+    skipped: Annotated[
+        bool, typer.Option("--skipped", help="Also list what will be due and not run: paused, excluded, jumped over, overlapping.")
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Show at most this many lines.")] = 50,
     organization: OfOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what will run when: a bar for each hour, changes of clocks, days that are excluded, and where limits make jobs wait.
+    """Show what will run when: a bar for each hour, changes of clocks, days that are excluded, overlaps, and where jobs would wait.
 
-    What is due more than six times a day is one line with its number. Waiting times are an estimate from how long such jobs took.
+    A schedule that is due more than six times a day is shown as one line with its count. Jobs that would overlap, depend on each other or
+    wait for a limit are simulated with the usual durations of their types.
     """
     with bad_values(), session(store) as rota:
         found = rota.forecast(hours, start=start, end=end, schedule=schedule, skipped=skipped, organization=organization, actor=actor())
         if as_json:
             return show_json(
-                {"items": list(found), **{name: getattr(found, name) for name in ("start", "end", "cut", "changes", "density")}}
+                {
+                    "items": list(found),
+                    **{name: getattr(found, name) for name in ("start", "end", "cut", "exact_until", "changes", "density")},
+                }
             )
-        # Asked for apart, so that a paused schedule of every minute does not fill the forecast.
+        # Asked for separately, so that a paused schedule of every minute does not fill the forecast.
         beside = (
             None
             if skipped

@@ -157,6 +157,11 @@ def _remarks(found: Forecast, fired: Sequence[ForecastItem], *, more: int) -> It
         yield f"and {counted(more, 'line')} more: see --limit"
     if found.cut:
         yield "There is more than a forecast holds (setting forecast_max): look at fewer hours, or at one --schedule."
+    if found.exact_until is not None:
+        yield (
+            f"Overlaps, dependencies and waits are worked out up to {clock_time(found.exact_until)} (setting forecast_simulated_max): "
+            "later due times are listed as if their jobs did not meet."
+        )
     waiting = [item for item in fired if item.wait_s >= 1]
     if waiting:
         longest = max(waiting, key=lambda item: item.wait_s)

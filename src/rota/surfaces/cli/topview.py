@@ -201,8 +201,7 @@ def _density(ahead: Ahead, width: int) -> list[Text]:
     top = max((hour.count for hour in ahead.hours), default=0)
     bars, axis = Text(no_wrap=True, overflow="crop"), ""
     for index, hour in enumerate(ahead.hours):
-        beyond = ahead.counted_until is not None and hour.begins_at > ahead.counted_until
-        height = "·" if beyond else SPARKS[round(hour.count / top * (len(SPARKS) - 1))] if hour.count and top else " "
+        height = SPARKS[round(hour.count / top * (len(SPARKS) - 1))] if hour.count and top else " "
         bars.append(height * (cell - 1 if cell > 1 else 1) + (" " if cell > 1 else ""), "cyan")
         if hour.begins_at.hour % AXIS_HOURS == 0 or index == 0:
             axis = axis.ljust(index * cell) + (f"{hour.begins_at:%H:%M}" if len(axis) <= index * cell else "")

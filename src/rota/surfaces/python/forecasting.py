@@ -19,7 +19,7 @@ from rota.model.gate import Actor, Operation, Scope
 from rota.model.matching import WITH_JOB, Matched, match
 from rota.model.prospects import Outcomes, Prospect
 from rota.model.schedule_options import OPTIONS
-from rota.model.schedules import Calendar, Fate, Schedule, ScheduleState
+from rota.model.schedules import Calendar, Schedule, ScheduleState
 from rota.model.states import Status
 from rota.model.values import LATEST, SECOND, Instant, Job, instant
 from rota.model.words import in_words
@@ -28,6 +28,7 @@ from rota.ports.schedules import Ledger, Occurrence, cursor_of
 from rota.ports.store import Store, Where
 from rota.surfaces.python.forecasts import Forecast, ForecastItem, Problem, SchedulePlan, Verified, ZoneChange, at
 from rota.surfaces.python.foresight import Foresight
+from rota.surfaces.python.notes import note_of
 from rota.surfaces.python.scheduling import Scheduling
 
 __all__ = ["Forecast", "ForecastItem", "Forecasting", "Problem", "SchedulePlan", "Verified", "ZoneChange"]
@@ -40,11 +41,6 @@ FURTHEST = LATEST - 400 * DAY_US
 PAGE = 1000
 TRIES = 20
 """Looks at one schedule before we say that it is edited all the time."""
-WORDS = {
-    Fate.SKIPPED_PAUSED: "the schedule is paused",
-    Fate.SKIPPED_OVERLAP: "the job of an earlier due time is not over",
-    Fate.SKIPPED_DEPENDENCY: "what it depends on does not complete in time",
-}
 
 
 class Forecasting(Scheduling):
@@ -318,27 +314,10 @@ def _item(item: Foreseen, jumps: Jumps) -> ForecastItem:
         template=schedule.template,
         due_at=at(item.due_at),
         fate=item.fate,
-        note=_note(item, jumps),
+        note=note_of(item, jumps),
         starts_at=None if starts_at is None else at(starts_at),
         wait_s=0.0 if starts_at is None else (starts_at - item.due_at) / SECOND,
     )
-
-
-def _note(item: Foreseen, jumps: Jumps) -> str | None:
-    schedule = item.prospect.schedule
-    if item.fate is Fate.SKIPPED_CALENDAR:
-        return f"excluded by calendar {schedule.calendar!r}"
-    if item.fate is Fate.SKIPPED_DST_GAP:
-        return f"the clock of {schedule.timing.timezone} jumps over it"
-    if item.fate is Fate.REFUSED:
-        return item.prospect.refused or item.reason
-    if item.fate is not Fate.FIRED:
-        return WORDS.get(item.fate) or item.reason
-    waits = None
-    if schedule.depends_on and item.starts_at is not None and item.starts_at > item.due_at:
-        waits = f"waits for {', '.join(schedule.depends_on)} until {at(item.starts_at):%Y-%m-%d %H:%M} UTC"
-    jump = jumps.near(item.prospect, item.due_at)
-    return "; ".join(word for word in (waits, None if jump is None else jump.words()) if word) or None
 
 
 def _changes(ahead: Ahead, shown: Sequence[Prospect], jumps: Jumps) -> Iterator[ZoneChange]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from rota.engine.overseeing import Fleet, Grouping, example_of, fleet_of
 from rota.errors import PermissionDenied
@@ -13,13 +13,10 @@ from rota.model.gate import Actor, Operation, Scope
 from rota.model.overview import (
     PLANNED,
     Ahead,
-    ClockChange,
-    Coming,
     Counts,
     Current,
     Facts,
     Health,
-    Hour,
     Level,
     NotRun,
     Overview,
@@ -29,12 +26,13 @@ from rota.model.overview import (
     Why,
     health_of,
 )
+from rota.model.prospects import Outcomes
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant, moment_of
 from rota.ports.overseeing import Dead, Figure, Lane, Seen, Unfired
 from rota.ports.store import Store
+from rota.surfaces.python.agenda import agenda
 from rota.surfaces.python.forecasting import Forecasting
-from rota.surfaces.python.forecasts import Forecast, ForecastItem
 
 DAY_US = 86_400 * SECOND
 HOUR_US = 3600 * SECOND
@@ -47,11 +45,10 @@ NOT_RUN_MAX = 50
 DEAD_LOOK = 2000
 DEAD_MAX = 500
 AHEAD_HOURS = 24
+AHEAD_SCHEDULES = 50_000
+"""Schedules whose due times are counted into hours, at most."""
 AHEAD_LOOK = 3000
-"""Due times that are counted into hours, at most."""
-AHEAD_MAX = 100
-AHEAD_EACH = 3
-"""Due times that are shown of one schedule."""
+"""Due times of dependencies that are looked at for what is listed."""
 OVERDUE_S = 60.0
 SHOULD_RUN = {Why.TURN, Why.NO_WORKER}
 
@@ -78,7 +75,7 @@ class Overseeing(Forecasting):
         dead = store.dead_lately(since=now - DAY_US, look=DEAD_LOOK, limit=DEAD_MAX, scope=scope)
         unfired = store.unfired(since=now - DAY_US, limit=NOT_RUN_LOOK, scope=scope)
         read_s = time.perf_counter() - begun
-        ahead = _ahead(self.forecast(AHEAD_HOURS, limit=AHEAD_LOOK, actor=actor), now)
+        ahead = self._ahead(now, scope)
         counts = self._counts(lanes, running, figures, fleet, actor)
         facts = _facts(lanes, stuck, counts, running, fleet, whole=scope.organization is None, read_s=read_s)
         facts |= {
@@ -99,6 +96,14 @@ class Overseeing(Forecasting):
             ahead=ahead,
             took_ms=round((time.perf_counter() - begun) * 1000, 3),
         )
+
+    def _ahead(self, now: Instant, scope: Scope) -> Ahead:
+        """Return what comes next: hours are counted, and only the first due times are listed."""
+        found = self._open_synced().schedules(scope=scope)
+        shown = found[:AHEAD_SCHEDULES]
+        prospects = self._prospects(shown, now)
+        outcomes = Outcomes(prospects, wait=round(self.settings.dependency_wait * SECOND), most=AHEAD_LOOK)
+        return agenda(prospects, outcomes, after=now, until=now + AHEAD_HOURS * HOUR_US, shown=len(shown), more=len(found) > len(shown))
 
     def _may(self, actor: Actor | str | None, operation: Operation) -> Scope | None:
         """Return what the actor may do this to; None if nothing."""
@@ -277,41 +282,3 @@ def _current(seen: Seen, fared: Fared, now: datetime) -> Current:
         stopping=job.cancel_requested_at is not None,
         slow=long_s is not None and elapsed_s > long_s,
     )
-
-
-# ---- what comes next? ----------------------------------------------------------------------------------------------
-
-
-def _ahead(found: Forecast, now: Instant) -> Ahead:
-    by_schedule: dict[tuple[str, str], list[ForecastItem]] = {}
-    for item in found:
-        by_schedule.setdefault((item.organization, item.schedule), []).append(item)
-    first = sorted((each for same in by_schedule.values() for each in _first(same)), key=lambda each: each.due_at)
-    counts = dict(found.density)
-    begins = moment_of(now - now % HOUR_US)
-    return Ahead(
-        start=found.start,
-        end=found.end,
-        items=tuple(first[:AHEAD_MAX]),
-        hours=tuple(Hour(begins_at=at, count=counts.get(at, 0)) for at in (begins + timedelta(hours=n) for n in range(AHEAD_HOURS + 1))),
-        count=len(found),
-        more=found.cut,
-        counted_until=found[-1].due_at if found.cut and found else None,
-        changes=tuple(
-            ClockChange(at=each.at, timezone=each.timezone, before=each.before, after=each.after, schedules=each.schedules)
-            for each in found.changes
-        ),
-    )
-
-
-def _first(items: list[ForecastItem]) -> Iterator[Coming]:
-    """Go through the first due times of one schedule; the last of these says how many follow."""
-    for place, item in enumerate(items[:AHEAD_EACH], 1):
-        yield Coming(
-            schedule=item.schedule,
-            organization=item.organization,
-            template=item.template,
-            due_at=item.due_at,
-            note=item.note,
-            more=len(items) - AHEAD_EACH if place == AHEAD_EACH else 0,
-        )

@@ -137,7 +137,15 @@ SHAPES: dict[type, Any] = {
     ForecastItem: ITEM,
     ZoneChange: CHANGE,
     HourDensity: DENSITY,
-    ForecastAnswer: {"items": [ITEM], "start": AT, "end": DUE, "cut": False, "changes": [CHANGE], "density": [DENSITY]},
+    ForecastAnswer: {
+        "items": [ITEM],
+        "start": AT,
+        "end": DUE,
+        "cut": False,
+        "exact_until": None,
+        "changes": [CHANGE],
+        "density": [DENSITY],
+    },
     SchedulePlan: {
         "schedule": "daily",
         "start": AT,

@@ -52,6 +52,8 @@ class ForecastAnswer(msgspec.Struct, kw_only=True, frozen=True):
     end: datetime
     cut: bool
     """There is more than was asked for: what is here is complete up to the last of it."""
+    exact_until: datetime | None
+    """Overlaps, dependencies and waits are worked out up to here; null: all of them are."""
     changes: tuple[ZoneChange, ...]
     density: list[HourDensity]
 
@@ -114,6 +116,7 @@ def forecast(
             start=found.start,
             end=found.end,
             cut=found.cut or len(found) > limit,
+            exact_until=found.exact_until,
             changes=found.changes,
             density=[HourDensity(hour, count) for hour, count in found.density],
         )

@@ -100,7 +100,6 @@ AHEAD = {
     "hours": [HOUR],
     "count": 144,
     "more": False,
-    "counted_until": None,
     "changes": [CHANGE],
 }
 RUNNING = {"jobs": [CURRENT], "count": 1, "more": False}

@@ -132,7 +132,9 @@ def timeline(ahead: Ahead) -> Markup:
         lanes.setdefault((each.organization, each.schedule), []).append(each)
     shown = list(lanes.values())[:LANES_MAX]
     height = BASE + 26 + 22 * len(shown) + (16 if ahead.changes else 0)
-    words = f"{ahead.count:,} due times; the first: " + ", ".join(f"{each.schedule} {each.due_at:%H:%M}" for each in ahead.items[:5])
+    words = f"{ahead.count:,} due times{' or more' if ahead.more else ''}; the first: " + ", ".join(
+        f"{each.schedule} {each.due_at:%H:%M}" for each in ahead.items[:5]
+    )
     drawing = Drawing("timeline", "The next 24 hours", words, height=height)
     whole = (ahead.end - ahead.start).total_seconds() or 1.0
 
@@ -155,12 +157,13 @@ def _density(drawing: Drawing, ahead: Ahead, x: Callable[[datetime], float], hei
     """Draw how many due times each hour has, and the hours themselves."""
     top = max((each.count for each in ahead.hours), default=1) or 1
     drawing.text((0, BASE - 34), "due times", kind="name")
-    drawing.text((0, BASE - 19), f"up to {top:,} an hour")
+    drawing.text((0, BASE - 19), f"up to {top:,} an hour{', or more' if ahead.more else ''}")
     for hour in ahead.hours:
         begins, ends = max(hour.begins_at, ahead.start), min(hour.begins_at + timedelta(hours=1), ahead.end)
         tall = 54 * hour.count / top
-        tip = f"{hour.begins_at:%H:%M} UTC: {hour.count:,} due"
-        drawing.bar((x(begins) + 1, BASE - tall), (x(ends) - x(begins) - 2, tall), "hour", tip=tip)
+        tip = f"{hour.begins_at:%H:%M} UTC: {hour.count:,} due{' or more' if ahead.more else ''}"
+        kind = "hour partial" if ahead.more else "hour"
+        drawing.bar((x(begins) + 1, BASE - tall), (x(ends) - x(begins) - 2, tall), kind, tip=tip)
         if hour.begins_at >= ahead.start and hour.begins_at.hour % 3 == 0:
             drawing.line((x(begins), 14), (x(begins), height - 4), "grid")
             anchor = "end" if x(begins) > WIDTH - 24 else "middle"
