@@ -114,6 +114,25 @@ def test_jobs_that_a_limit_would_make_wait_are_named(cli):
     assert "Before they start, 1 job would wait" in shown
 
 
+def test_overlaps_are_marked_and_a_bound_that_was_met_is_said(cli, monkeypatch):
+    rota = Rota(cli.store)
+    rota.job(name="slow")(lambda: time.sleep(1.2))
+    with rota.running():
+        assert rota.wait(rota.enqueue("slow").id, timeout=20)
+    rota.close()
+    cli.ok("schedule", "create", "tight", "slow", "--every", "1s")
+    window = ("--hours", "0.01")
+    shown = cli.ok("forecast", *window)
+    assert "18 jobs of 1 schedule" in shown
+    (line,) = lines_with("SKIPPED_OVERLAP", shown)
+    assert "18 times" in line
+    assert "worked out up to" not in shown
+    assert cli.json("forecast", *window)["exact_until"] is None
+    monkeypatch.setenv("ROTA_FORECAST_SIMULATED_MAX", "10")
+    assert "worked out up to" in cli.ok("forecast", *window)
+    assert cli.json("forecast", *window)["exact_until"] is not None
+
+
 def test_a_forecast_as_json_is_one_document(cli):
     cli.ok("schedule", "create", "daily", "greet", "--cron", "0 9 * * *")
     found = cli.json("forecast", "--start", "2036-03-01T00:00:00Z", "--end", "2036-03-03T00:00:00Z", "--schedule", "daily")

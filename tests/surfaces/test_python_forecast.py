@@ -18,6 +18,8 @@ from rota.model.gate import LOCAL
 from rota.model.schedules import Fate, lattice_of
 from rota.model.values import instant, moment
 from rota.testing import Kit
+from tests.support.clock import ManualClock
+from tests.support.proof import size
 
 NIGHT = datetime(2026, 3, 28, 12, tzinfo=UTC)
 """The noon before Berlin's clock goes from UTC+1 to UTC+2."""
@@ -41,6 +43,12 @@ def program() -> Rota:
 def kit() -> Iterator[Kit]:
     with testing.use(program(), at=NIGHT) as made:
         yield made
+
+
+def clock_at(clock: ManualClock) -> datetime:
+    found = moment(clock.now())
+    assert found is not None
+    return found
 
 
 def shown(forecast: Any) -> list[str]:
@@ -146,6 +154,65 @@ def test_limits_make_jobs_wait_by_how_long_they_took_lately():
         assert waits() == [0.0, 90.0, 180.0]
         app.change_organization("default", max_running=0)
         assert [item.starts_at for item in app.forecast(2)] == [None, None, None]
+
+
+@pytest.mark.parametrize(("seconds", "every", "due", "runs"), [(1.2, 1, 8, 4), (3.3, 2, 30, 15)])
+def test_work_that_is_a_little_longer_than_its_interval_runs_every_other_time(seconds, every, due, runs):
+    app = Rota("never-opened.db")
+
+    @app.job(max_running=1)
+    def tight() -> None:
+        kit.clock.advance(seconds=seconds)
+
+    with testing.use(app, at=NIGHT) as kit:
+        app.enqueue("tight")
+        kit.drain()
+        app.schedule("tight", "tight", every=timedelta(seconds=every), overlap="skip")
+        start, end = kit.clock.at, kit.clock.at + timedelta(seconds=due * every)
+        assert len(app.forecast(start=start, end=end)) == runs
+        found = app.forecast(start=start, end=end, skipped=True)
+        assert [item.fate for item in found] == [Fate.FIRED, Fate.SKIPPED_OVERLAP] * runs
+        assert found[1].note == "the job of an earlier due time is not over"
+        assert found.exact_until is None
+
+
+def test_slots_that_do_not_suffice_make_jobs_wait():
+    with testing.use(program(), at=NIGHT, settings=Settings(concurrency=2)) as kit:
+        for name in ("a", "b", "c", "d"):
+            kit.app.schedule(name, "work", cron="0 13 * * *")
+        assert [item.wait_s for item in kit.app.forecast(2)] == [0.0, 0.0, 0.999, 0.999]
+        assert [item.wait_s for item in kit.app.forecast(2, schedule="d")] == [0.999]
+
+
+def test_a_job_that_runs_now_is_in_the_way_of_the_next_due_time(tmp_path, clock):
+    rota = Rota(tmp_path / "now.db", clock=clock, seed=1)
+
+    @rota.job
+    def slow(seconds: float = 0.0) -> None:
+        clock.advance(seconds=seconds)
+
+    rota.direct("slow", {"seconds": 90.0})
+    rota.schedule("often", "slow", every="60s", overlap="skip")
+    clock.advance(seconds=60)
+    worker = rota._make_worker(rota._open(), 1)
+    worker.start()
+    rota._open().store.fire(worker.trigger.decider(clock.now()), now=clock.now(), limit=10, ahead=clock.now())
+    fates = [item.fate for item in rota.forecast(start=clock_at(clock), end=clock_at(clock) + timedelta(minutes=4), skipped=True)]
+    assert fates == [Fate.SKIPPED_OVERLAP, Fate.FIRED, Fate.SKIPPED_OVERLAP, Fate.FIRED]
+    worker.begin_stop()
+    worker.finish()
+    rota.close()
+
+
+def test_a_simulated_forecast_is_bounded_and_says_up_to_where():
+    with testing.use(program(), at=NIGHT, settings=Settings(forecast_simulated_max=10)) as kit:
+        kit.app.schedule("a", "narrow", cron="* * * * *")
+        kit.app.schedule("b", "narrow", cron="* * * * *")
+        found = kit.app.forecast(1)
+        assert found.exact_until == NIGHT + timedelta(minutes=6) - timedelta(microseconds=1)
+        assert [item.wait_s for item in found] == [0.0, 0.999] * 5 + [0.0] * 110
+        kit.app.delete_schedule("b")
+        assert kit.app.forecast(1).exact_until is None
 
 
 def test_a_forecast_is_cut_at_the_setting_and_fast():
@@ -258,7 +325,7 @@ def worlds(draw: st.DrawFn) -> tuple[datetime, list[date], list[dict[str, Any]],
     return at, days, schedules, before, begins, length
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=size(20, prove=1000), deadline=None)
 @given(worlds())
 def test_a_forecast_is_what_a_clock_that_goes_on_really_fires(world):
     at, days, schedules, before, begins, length = world

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import msgspec
 import pytest
@@ -185,12 +185,31 @@ def test_what_comes_next_has_its_hours_and_the_changes_of_clocks(shop: Rota, clo
     assert (change.timezone, change.before, change.after, change.schedules) == ("Europe/Berlin", "UTC+1", "UTC+2", ("report",))
 
 
-def test_more_due_times_than_are_counted_are_said_to_be_more(shop: Rota, clock: ManualClock):
+def test_every_hour_of_a_busy_day_is_counted_to_its_end(shop: Rota):
     for index in range(5):
+        shop.schedule(f"busy {index}", "mail", every=timedelta(seconds=1))
+    ahead = shop.overview().ahead
+    assert (ahead.count, ahead.more) == (5 * 86_400, False)
+    assert [hour.count for hour in ahead.hours] == [5 * 3599, *[5 * 3600] * 23, 5]
+    assert [(item.schedule, item.more) for item in ahead.items[-5:]] == [(f"busy {index}", 86_397) for index in range(5)]
+
+
+def test_what_comes_next_counts_nothing_that_is_paused_or_excluded(shop: Rota, clock: ManualClock):
+    shop.set_calendar("off", [clock.now() // 86_400_000_000 * timedelta(days=1) + date(1970, 1, 1)])
+    shop.schedule("paused", "mail", every=timedelta(minutes=1))
+    shop.pause_schedule("paused")
+    shop.schedule("off", "mail", cron="0 * * * *", calendar="off")
+    ahead = shop.overview().ahead
+    assert {item.schedule for item in ahead.items} == {"off"}
+    assert ahead.count == sum(hour.count for hour in ahead.hours if hour.begins_at.date() > ahead.start.date()) == 13
+
+
+def test_more_schedules_than_are_counted_are_said_to_be_more(shop: Rota, monkeypatch):
+    monkeypatch.setattr("rota.surfaces.python.overseeing.AHEAD_SCHEDULES", 2)
+    for index in range(3):
         shop.schedule(f"busy {index}", "mail", every=timedelta(minutes=1))
     ahead = shop.overview().ahead
-    assert (ahead.count, ahead.more) == (3000, True)
-    assert ahead.counted_until == ahead.start + timedelta(minutes=600)
+    assert (ahead.count, ahead.more) == (2 * 1440, True)
 
 
 def test_a_worker_that_died_is_told_of(shop: Rota, clock: ManualClock):

@@ -74,8 +74,8 @@ def _write_user(store: Store, user: User, start: Instant) -> None:
 
 
 def _in_order(schedules: list[Schedule]) -> list[Schedule]:
-    """Return schedules so that each comes after those it depends on."""
-    left = {(each.organization, each.name): each for each in schedules}
+    """Return schedules as they were made, which is how those that are due at once are fired, and each after those it depends on."""
+    left = {(each.organization, each.name): each for each in sorted(schedules, key=lambda each: each.id)}
     placed: dict[tuple[str, str], Schedule] = {}
 
     def place(key: tuple[str, str]) -> None:

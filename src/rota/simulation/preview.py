@@ -38,10 +38,6 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     completed: bool = False
 
 
-TAIL: Instant = 86_400 * SECOND
-"""How long after its end a preview follows jobs that wait, at least."""
-
-
 class Preview:
     """What becomes of due times, by the ids of their schedules."""
 
@@ -110,7 +106,7 @@ def _longer(made: Stage, order: Order, schedules: Sequence[Schedule], most: int)
     wait = round(made.settings.dependency_wait * SECOND)
     # What waits for other schedules is given up when it is due again.
     given_up = [next_due(each.timing, order.end) or order.end + wait for each in schedules if each.depends_on]
-    left, latest = most, max([2 * order.end - order.start, order.end + TAIL, *given_up])
+    left, latest = most, max([2 * order.end - order.start, *given_up])
 
     def longer() -> bool:
         nonlocal left

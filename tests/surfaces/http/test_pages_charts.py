@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree as ET
 
@@ -9,7 +10,7 @@ from rota import Rota
 from rota.model.overview import Ahead, ClockChange, Coming, Hour
 from rota.surfaces.http.pages import charts
 from rota.surfaces.python.charting import Trend
-from tests.surfaces.http.pages_support import HOSTILE
+from tests.surfaces.http.pages_support import HOSTILE, browsing
 
 NOON = datetime(2026, 10, 24, 12, tzinfo=UTC)
 
@@ -46,6 +47,34 @@ def test_the_timeline_marks_where_a_clock_changes_and_tells_what_follows():
     assert "nightly" in texts(picture)
     assert picture.find("desc").text.startswith("1,441 due times; the first: <script>")
     assert picture.find(".//script") is None
+
+
+def bars(picture: ET.Element, kind: str) -> list[str]:
+    return [each.find("title").text for each in picture.iter("rect") if each.get("class") == kind]
+
+
+def test_a_busy_day_has_a_bar_for_every_hour_and_its_count_on_the_first_page(rota: Rota):
+    @rota.job
+    def work() -> None: ...
+
+    for number in range(3):
+        rota.schedule(f"busy {number}", "work", every="1s")
+    rota.add_user("root", role="system_manager")
+    with browsing(rota) as browser:
+        page = browser("root").get("/").text
+    assert "259,200 due times in the next 24 hours" in page
+    picture = drawn(re.search(r'<svg[^>]*aria-labelledby="timeline-t.*?</svg>', page, re.DOTALL)[0])
+    shown = bars(picture, "hour")
+    assert len(shown) == 24
+    assert all(tip.endswith("10,800 due") for tip in shown[1:])
+
+
+def test_hours_that_are_counted_in_part_are_drawn_otherwise_and_say_so():
+    hours = tuple(Hour(begins_at=NOON + timedelta(hours=hour), count=60) for hour in range(24))
+    picture = drawn(charts.timeline(Ahead(start=NOON, end=NOON + timedelta(hours=24), hours=hours, count=1440, more=True)))
+    assert bars(picture, "hour") == []
+    assert bars(picture, "hour partial")[0] == "12:00 UTC: 60 due or more"
+    assert "up to 60 an hour, or more" in texts(picture)
 
 
 def test_pictures_of_nothing_are_pictures():

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 COUNTED = 10
 """Due times that are counted to see who meets whom, for each one that may be simulated."""
+AFTER = 100
+"""Steps that a simulation goes on after its end while jobs wait that were due before, besides one for each due time."""
 LIVE_MAX = 1000
 """Jobs that are not over which are taken into a simulation, at most."""
 LIVE = (Status.PENDING, Status.QUEUED, Status.RUNNING)
@@ -127,7 +129,8 @@ class Foresight:
         if live is not None:
             carried, said.behind = self._before(prospects, begin, live)
         order = Order(start=begin, end=end, workers=self._workers, concurrency=self._settings.concurrency)
-        self._seen = preview(said, order, self._settings, carried=carried, most=most)
+        # Who waits at the end is followed for as long as it took to get there.
+        self._seen = preview(said, order, self._settings, carried=carried, most=AFTER + len(due.entries))
         return end
 
     def _definitions(self, prospects: Sequence[Prospect]) -> Definitions:

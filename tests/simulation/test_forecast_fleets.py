@@ -1,0 +1,56 @@
+"""A forecast is what happens: what it says of a fleet is what a simulation of all of it says, and what the real workers do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from rota.model.schedules import Fate
+from tests.simulation.fleets import START, Told, each_due, fleet, live_through, program
+from tests.support.proof import size
+
+TAIL = timedelta(minutes=4)
+"""What waits for another schedule is given up by then."""
+MANY = size(30, prove=1000)
+FEW = size(5, prove=50)
+PARTS = 5
+"""Tests that share the fleets: each has its own time limit."""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_forecast_is_what_a_simulation_of_the_whole_fleet_says(part):
+    for seed in range(part, MANY, PARTS):
+        drawn = fleet(seed)
+        with program(drawn) as (kit, _, _):
+            end = START + drawn.length
+            foretold = kit.app.forecast(start=START, end=end, skipped=True)
+            days = (drawn.length + TAIL) / timedelta(days=1)
+            told = kit.app.simulate(days, start=START, workers=drawn.workers, concurrency=drawn.concurrency, limit=1_000_000)
+            assert foretold.exact_until is None
+            rows = [(line.schedule or "", Fate(line.what), line.at, line.until or line.at, line.count) for line in told.story]
+            assert said(foretold) == each_due(kit.app, rows, end), seed
+
+
+@pytest.mark.parametrize("seed", range(FEW))
+def test_a_forecast_is_what_real_workers_do(seed):
+    drawn = fleet(seed + 7000)
+    with program(drawn) as (kit, sleepers, workers):
+        end = START + drawn.length
+        foretold = kit.app.forecast(start=START, end=end, skipped=True)
+        timings = each_due(kit.app, [], end)
+        assert timings == []
+        starts = {(item.schedule, item.due_at): item.starts_at for item in foretold if item.fate is Fate.FIRED}
+        live_through(kit, sleepers, workers, end + TAIL)
+        rows = [(row.schedule, row.fate, row.due_at, row.last_due_at, row.count) for row in kit.app.occurrences(limit=100_000)]
+        assert said(foretold) == each_due(kit.app, rows, end)
+        ran = {(job.schedule_id, job.due_at): job.started_at for job in kit.jobs() if job.due_at is not None and job.due_at <= end}
+        names = {each.id: each.name for each in kit.app._open().store.schedules(dropped=False)}
+        happened = {
+            (names[(schedule_id or "").replace("-", "")], due_at): at for (schedule_id, due_at), at in ran.items() if at is not None
+        }
+        assert {key: at for key, at in starts.items() if key in happened} == happened
+
+
+def said(foretold) -> list[Told]:
+    return sorted((item.due_at, item.schedule, item.fate) for item in foretold)
