@@ -83,4 +83,5 @@ def test_the_settings_of_schedules_stand_with_their_defaults():
         "dependency_wait": f"{plain.dependency_wait / 86_400:g} day",
         "calendar_max": f"{plain.calendar_max:,}",
         "forecast_max": f"{plain.forecast_max:,}",
+        "forecast_simulated_max": f"{plain.forecast_simulated_max:,}",
     }

@@ -43,12 +43,13 @@ def test_a_forecast_is_what_real_workers_do(seed):
         live_through(kit, sleepers, workers, end + TAIL)
         rows = [(row.schedule, row.fate, row.due_at, row.last_due_at, row.count) for row in kit.app.occurrences(limit=100_000)]
         assert said(foretold) == each_due(kit.app, rows, end)
-        ran = {(job.schedule_id, job.due_at): job.started_at for job in kit.jobs() if job.due_at is not None and job.due_at <= end}
-        names = {each.id: each.name for each in kit.app._open().store.schedules(dropped=False)}
-        happened = {
-            (names[(schedule_id or "").replace("-", "")], due_at): at for (schedule_id, due_at), at in ran.items() if at is not None
-        }
-        assert {key: at for key, at in starts.items() if key in happened} == happened
+        if drawn.workers == 1:
+            # Which of several workers is the first to see a free place, and so which job has it, is theirs to find out.
+            names = {each.id: each.name for each in kit.app._open().store.schedules()}
+            ran = {
+                (names[undashed(job.schedule_id or "")], job.due_at): job.started_at for job in kit.jobs() if job.due_at and job.started_at
+            }
+            assert {key: at for key, at in ran.items() if starts.get(key)} == {key: at for key, at in starts.items() if at and key in ran}
 
 
 def said(foretold) -> list[Told]:

@@ -107,6 +107,9 @@ class Pool:
         if name == "simulate":
             # A week of what is due every minute tells no more, and takes long.
             required["days"] = st.sampled_from([0.05, 0.3])
+        if name == "forecast":
+            # What depends on others is simulated, and a day of it tells no more than an hour.
+            required["hours"] = st.sampled_from([0.2, 1])
         if name == "plan_schedule":
             required["days"] = st.sampled_from([1, 3])
         return st.fixed_dictionaries(required, optional=optional)

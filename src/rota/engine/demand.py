@@ -36,13 +36,16 @@ def demands_of(
     rooms: dict[Limited, int] = {SLOTS: slots}
     rooms |= {("template", name): limit for name, limit in world.template_limits.items()}
     rooms |= {("organization", name): limit for name, limit in world.organization_limits.items()}
+    # Who fires counts what waits: with that many not over, none of them can be one too many.
+    rooms |= {("queue", each.name): each.max_queued for each in registry.organizations.values() if each.max_queued is not None}
     # So many on each worker: with one more than that it depends on which worker takes it.
     rooms |= {("worker", name): limit for name, limit in world.concurrency.items()}
     found: list[Demand] = []
     for prospect in prospects:
         schedule = prospect.schedule
         lasts = usual(figures.get(schedule.template))
-        shares = (("template", schedule.template), ("worker", schedule.template), ("organization", schedule.organization))
+        owner, template = schedule.organization, schedule.template
+        shares = (("template", template), ("worker", template), ("organization", owner), ("queue", owner))
         found.append(
             Demand(
                 lasts=schedule.jitter + lasts,
@@ -61,7 +64,5 @@ def _is_held(schedule: Schedule, registry: Registry, world: World, lasts_s: floa
     pauses = {("all", ""), ("template", template), ("organization", organization)}
     if not pauses.isdisjoint(world.pauses) or organization in world.suspended or template in world.rates:
         return True
-    known, owner = registry.find(template), registry.organizations.get(organization)
-    if owner is not None and owner.max_queued is not None:
-        return True
+    known = registry.find(template)
     return known is not None and 0 < known.force.policy.timeout < lasts_s

@@ -111,11 +111,16 @@ class Simulation:
             self._fleet = Fleet(self._gear, workers=order.workers, concurrency=order.concurrency, chance=chance)
             try:
                 steps = 0
-                while (left := order.end - clock.right) > 0 or (longer is not None and longer()):
-                    self._step(left if left > 0 else LONGER)
+                while (left := order.end - clock.right) > 0:
+                    self._step(left)
                     steps += 1
                     if progress is not None and steps % TELL_EVERY == 0:
                         progress(clock.right)
+                if longer is not None:
+                    # What is due at the end is fired first.
+                    self._fleet.settle(self._vanished)
+                    while longer():
+                        self._step(LONGER)
                 self._come_to_rest()
             finally:
                 self._fleet.stop()
