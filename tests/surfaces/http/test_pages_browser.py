@@ -112,7 +112,8 @@ class Window:
 
     def __init__(self, context: BrowserContext, base: str) -> None:
         self.page = context.new_page()
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(patient(10_000))
+        expect.set_options(timeout=patient(10_000))
         self.base = base
         self.wrong: list[str] = []
         self.page.on("console", self._hear)
@@ -258,7 +259,7 @@ def test_a_page_changes_by_itself_when_something_happens(window: Window, served:
     before = page.locator("#list tbody tr").count()
     job = served.rota.enqueue("clean_up")
     row = page.locator("#list tbody tr", has_text=job.number)
-    expect(row).to_contain_text("completed", timeout=10_000)
+    expect(row).to_contain_text("completed")
     assert page.locator("#list tbody tr").count() == before + 1
 
 
@@ -266,7 +267,7 @@ def test_a_log_is_followed_while_its_job_runs(window: Window, served: Served):
     running = next(job for job in served.rota.under_way() if job.params["album"] == "harbour")
     page = window.go(f"/jobs/{running.id}")
     first = page.locator("#top progress").get_attribute("value")
-    expect(page.locator("#top progress")).not_to_have_attribute("value", first, timeout=20_000)
+    expect(page.locator("#top progress")).not_to_have_attribute("value", first, timeout=patient(20_000))
     expect(page.locator(".log")).to_contain_text("RUNNING")
 
 
