@@ -118,7 +118,7 @@ class Pool:
 
     def of(self, method: str, parameter: str) -> st.SearchStrategy[Any] | None:
         """Return what to give for a parameter; None if there is nothing to be learnt from it."""
-        if "schedule" in method or method in {"fire", "occurrences", "forecast"}:
+        if "schedule" in method or method in {"fire", "occurrences", "overdue", "forecast"}:
             found = ({"name": self.schedule, "schedule": st.one_of(st.none(), self.schedule)} | self.said).get(parameter)
             if found is not None:
                 return found
@@ -183,7 +183,7 @@ class Pool:
             "delivery_id": st.sampled_from([1, 2, 3, 10, 20, 999]),
             "events": st.sampled_from([None, ["run.failed"], ["nothing"]]),
             "state": st.sampled_from([None, "waiting", "lost"]),
-            "fate": st.sampled_from([None, "FIRED", "REFUSED", ["MISSED", "SKIPPED_PAUSED"]]),
+            "fate": st.sampled_from([None, "FIRED", "REFUSED", "OVERDUE", ["MISSED", "SKIPPED_PAUSED"]]),
         }
         return special.get((method, parameter), general.get(parameter))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
@@ -43,7 +44,11 @@ NOT_READY = refuses(StoreUnavailable)[503]
 NOT_READY["content"] |= gives(StoreHealth)[200]["content"]
 
 
-@router.get("/ready", summary="Ask whether the store can be used", responses=gives(StoreHealth, what="It can.") | {503: NOT_READY})
+@router.get(
+    "/ready",
+    summary="Ask whether the store can be used",
+    responses=gives(StoreHealth, what="It can.") | refuses(HTTPStatus.UNPROCESSABLE_ENTITY) | {503: NOT_READY},
+)
 def ready(
     rota: Served, *, schedules: Annotated[bool, Query(description="Answer 503 also if due times of schedules are overdue.")] = False
 ) -> Answer:
