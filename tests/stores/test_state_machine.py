@@ -285,9 +285,9 @@ class QueueMachine(RuleBasedStateMachine):
         outcome = Interrupted() if stopping else Crashed()
         held = self.desk.held(lost)
         endings = [self.desk.ending(each.job, outcome) for each in held]
-        assert self.desk.store.recover(endings, held, now=self.desk.now) == len(held)
+        assert len(self.desk.store.recover(endings, held, now=self.desk.now)) == len(held)
         if twice:
-            assert self.desk.store.recover(endings, held, now=self.desk.now) == 0
+            assert self.desk.store.recover(endings, held, now=self.desk.now) == {}
         ends = []
         for ending, each in zip(endings, held, strict=True):
             model = self.model.jobs[each.job.job_id]
