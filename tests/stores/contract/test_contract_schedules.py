@@ -388,7 +388,7 @@ def test_an_at_that_is_moved_just_when_it_was_due_fires_twice_by_both_definition
 def test_one_to_be_dropped_that_was_due_is_not_there_to_be_changed(desk):
     schedule = desk.schedule(at=START + MINUTE, on_completion=OnCompletion.DROP)
     desk.advance(60)
-    with pytest.raises(NotFound, match="no schedule 's'"):
+    with pytest.raises(NotFound, match="schedule 's' is over"):
         desk.change(schedule.id, description="late")
     # Both or neither: it fires when the trigger comes to it.
     assert desk.rows() == []
