@@ -6,7 +6,9 @@ from datetime import UTC, date, datetime
 
 import pytest
 
+from rota.model.definitions import Organization
 from rota.model.fates import Fated
+from rota.model.gate import Scope
 from rota.model.reports import ScheduleEvent, ScheduleReport
 from rota.model.schedules import Calendar, CatchUp, Fate, OnCompletion, ScheduleState
 from rota.model.values import SECOND, instant
@@ -178,6 +180,16 @@ def test_each_report_is_one_message_for_each_webhook_that_wants_it(desk):
     assert [each.key for each in found] == [each.key for each in reports(desk)]
     assert [(each.event, each.job, each.schedule) for each in found] == [("schedule.missed", None, "s")] * 2
     assert messages(desk, endpoint_id=wants_not) == messages(desk, endpoint_id=other) == []
+
+
+def test_no_organization_receives_the_reports_of_another(desk):
+    desk.store.put_organization(Organization(name="other", display_name="Other"), actor=ANNA, now=desk.now)
+    own, others = hook(desk), hook(desk, organization="other")
+    desk.schedule(catch_up=CatchUp.NONE)
+    desk.pass_time(600)
+    assert len(messages(desk, endpoint_id=own)) == 2
+    assert messages(desk, endpoint_id=others) == []
+    assert messages(desk, scope=Scope("other")) == []
 
 
 def test_planned_skips_are_sent_to_those_who_ask_for_them(desk):
