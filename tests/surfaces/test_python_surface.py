@@ -263,13 +263,13 @@ def test_the_reason_of_a_cancel_is_kept_also_for_a_running_job(live: Rota):
     started = threading.Event()
 
     @live.job
-    def patient(ctx: Context) -> None:
+    def endless(ctx: Context) -> None:
         started.set()
         while True:
             ctx.checkpoint()
 
     with live.running():
-        job = live.enqueue("patient")
+        job = live.enqueue("endless")
         assert started.wait(patient(10))
         live.cancel(job.id, reason="wrong month", actor="ada")
         live.wait(job.id, timeout=patient(20))

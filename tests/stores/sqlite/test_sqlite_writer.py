@@ -321,7 +321,7 @@ inside, gate = threading.Event(), threading.Event()
 def hold():
     with store.transaction():
         inside.set()
-        gate.wait(patient(20))
+        gate.wait(50)
 
 holder = threading.Thread(target=hold, daemon=True)
 holder.start()

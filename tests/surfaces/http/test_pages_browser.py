@@ -99,6 +99,7 @@ def chromium() -> Iterator[Browser]:
 def session(chromium: Browser, served: Served) -> dict:
     """Log in once, by the link that the terminal prints."""
     context = chromium.new_context()
+    context.set_default_timeout(patient(30_000))
     page = context.new_page()
     page.goto(f"{served.base}/login#token={served.secret}")
     page.wait_for_url(f"{served.base}/")
@@ -133,6 +134,7 @@ class Window:
 def window(chromium: Browser, served: Served, session: dict, request) -> Iterator[Window]:
     options = {"viewport": WIDE, "color_scheme": "light", **getattr(request, "param", {})}
     context = chromium.new_context(storage_state=session, **options)
+    context.set_default_timeout(patient(30_000))
     made = Window(context, served.base)
     yield made
     context.close()
@@ -207,6 +209,7 @@ def test_the_keyboard_is_enough(window: Window, served: Served):
 
 def test_a_token_is_pasted_at_the_door_and_a_session_ends(chromium: Browser, served: Served):
     context = chromium.new_context()
+    context.set_default_timeout(patient(30_000))
     page = context.new_page()
     page.goto(f"{served.base}/queue")
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
@@ -274,6 +277,7 @@ def test_a_log_is_followed_while_its_job_runs(window: Window, served: Served):
 def test_times_are_the_readers_own(chromium: Browser, served: Served, session: dict):
     job = served.day.parent
     context = chromium.new_context(storage_state=session, timezone_id="Asia/Tokyo")
+    context.set_default_timeout(patient(30_000))
     page = context.new_page()
     page.goto(f"{served.base}/jobs/{job.id}")
     made = page.locator("dl.pairs time").first
@@ -405,6 +409,7 @@ def test_the_pictures_of_the_docs_are_there_and_small(chromium: Browser, served:
         kept = PICTURES / f"{name}.png"
         if os.environ.get("ROTA_PICTURES"):
             context = chromium.new_context(storage_state=session, viewport=size, color_scheme=scheme)
+            context.set_default_timeout(patient(30_000))
             page = context.new_page()
             page.goto(served.base + path)
             PICTURES.mkdir(exist_ok=True)
