@@ -63,6 +63,19 @@ def test_the_same_definitions_give_the_same_story_in_both_stores(tmp_path, datab
     there.close()
 
 
+def test_a_forecast_of_a_postgresql_store_knows_overlaps_and_waits(tmp_path, database):
+    def foretold(store: str | Path) -> list[tuple[Any, ...]]:
+        rota = filled(store, ManualClock())
+        found = [(item.due_at, item.schedule, item.fate, item.wait_s) for item in rota.forecast(6, start=START, skipped=True)]
+        rota.close()
+        return found
+
+    there = foretold(database)
+    assert there == foretold(tmp_path / "here.db")
+    assert {fate for _, _, fate, _ in there} >= {"FIRED", "SKIPPED_OVERLAP", "SKIPPED_CALENDAR", "SKIPPED_PAUSED"}
+    assert any(wait_s > 1 for *_, wait_s in there)
+
+
 def test_nothing_in_the_database_changes(database):
     rota = filled(database, ManualClock())
     before = contents(database)

@@ -75,7 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     calendar_max: Annotated[int, Doc("days in one calendar, at most", 1, 1_000_000)] = 10_000
     forecast_max: Annotated[int, Doc("due times in one forecast, at most", 1, 10_000_000)] = 100_000
     forecast_simulated_max: Annotated[
-        int, Doc("due times that one forecast simulates, at most; for later ones it assumes that jobs do not meet", 0, 1_000_000)
+        int, Doc("due times that one forecast simulates, at most; for later ones it assumes that jobs do not meet", 0, 100_000)
     ] = 5000
 
     retention: Annotated[float, Doc("how long ended chains are kept; 0 keeps them for ever", 0)] = 30 * 86_400.0

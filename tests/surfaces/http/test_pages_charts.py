@@ -6,6 +6,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree as ET
 
+import msgspec
+
 from rota import Rota
 from rota.model.overview import Ahead, ClockChange, Coming, Hour
 from rota.surfaces.http.pages import charts
@@ -67,6 +69,21 @@ def test_a_busy_day_has_a_bar_for_every_hour_and_its_count_on_the_first_page(rot
     shown = bars(picture, "hour")
     assert len(shown) == 24
     assert all(tip.endswith("10,800 due") for tip in shown[1:])
+
+
+def test_a_month_says_up_to_when_overlaps_are_worked_out(rota: Rota):
+    @rota.job
+    def work() -> None: ...
+
+    rota.add_user("root", role="system_manager")
+    rota.schedule("first", "work", cron="0 9 * * *")
+    rota.schedule("second", "work", cron="30 9 * * *", depends_on=["first"])
+    address, words = "/schedules/month?month=2099-05", "Overlaps, dependencies and waits are worked out up to"
+    with browsing(rota) as browser:
+        root = browser("root")
+        assert words not in root.get(address).text
+        rota.settings = msgspec.structs.replace(rota.settings, forecast_simulated_max=4)
+        assert words in root.get(address).text
 
 
 def test_hours_that_are_counted_in_part_are_drawn_otherwise_and_say_so():

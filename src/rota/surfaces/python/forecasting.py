@@ -13,7 +13,7 @@ from rota.engine.due import DueRows
 from rota.engine.overseeing import fleet_of
 from rota.errors import InvalidInput, InvalidOption, InvalidSchedule, PermissionDenied, Refused
 from rota.model.checks import whole
-from rota.model.figures import FIGURES_H
+from rota.model.figures import FIGURES_H, Fared
 from rota.model.forecast import Ahead, Foreseen, Jumps, compare, list_due, look_ahead
 from rota.model.gate import Actor, Operation, Scope
 from rota.model.matching import WITH_JOB, Matched, match
@@ -35,6 +35,7 @@ __all__ = ["Forecast", "ForecastItem", "Forecasting", "Problem", "SchedulePlan",
 
 HOURS = 24.0
 DAY_US = 86_400 * SECOND
+HOUR_US = 3600 * SECOND
 DAYS_MAX = 36_525
 FURTHEST = LATEST - 400 * DAY_US
 """Windows end before the calendar does."""
@@ -198,7 +199,12 @@ class Forecasting(Scheduling):
     def _foresight(self, prospects: Sequence[Prospect], now: Instant, scope: Scope) -> Foresight:
         opened = self._open()
         fleet = fleet_of(opened.store, opened.liveness, self._beats, patience_s=self.settings.lease_ttl)
-        figures = opened.store.stats(now=now, hours=FIGURES_H, scope=scope).by_type
+        fared: dict[str, Fared] = {}
+        for figure in opened.store.figures(since=now - FIGURES_H * HOUR_US, scope=scope):
+            if figure.status == Status.COMPLETED:
+                kept = fared.setdefault(figure.job_type, Fared())
+                kept.add(bucket=figure.bucket, completed=True, count=figure.count, total_us=figure.total_us)
+        figures = [each.of(job_type) for job_type, each in fared.items()]
         return Foresight(
             opened.store, self._registry, self.settings, prospects=prospects, figures=figures, workers=max(1, len(fleet.alive))
         )

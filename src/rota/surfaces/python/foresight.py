@@ -24,7 +24,7 @@ from rota.ports.store import Store, Where
 if TYPE_CHECKING:
     from rota.simulation import Carried, Definitions, Preview
 
-COUNTED = 10
+COUNTED = 20
 """Due times that are counted to see who meets whom, for each one that may be simulated."""
 AFTER = 100
 """Steps that a simulation goes on after its end while jobs wait that were due before, besides one for each due time."""
@@ -68,12 +68,15 @@ class Foresight:
         A window that begins later is simulated from now on, with the jobs that are there now, unless too much is due before it.
         """
         most = self._settings.forecast_simulated_max
+        if not most:
+            self.end = after
+            return
         from_now = after >= now and not self._exceeds(most, now, after)
         begin = now if from_now else after
         live = self._live() if from_now else {}
         world = make_world(self._registry, self._store, frozenset())
         demands = demands_of(self._prospects, self._registry, world, figures=self._figures, slots=self._slots, busy=live)
-        due = list_due(self._prospects, begin, until, most=max(1, most * COUNTED))
+        due = list_due(self._prospects, begin, until, most=most * COUNTED)
         counted = [(at, place) for at, place, _ in due.entries]
         if due.cut:
             # Those of one moment are counted together or not at all.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from rota.surfaces.http.pages.jobs import moment, params_of
 from rota.surfaces.http.pages.rendering import link
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.python.forecasts import ForecastItem
 
 router = page_router()
 
@@ -85,20 +87,24 @@ def month(
     first = _first_of(month, now.date())
     weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
     start, end = _midnight(weeks[0][0]), _midnight(weeks[-1][-1] + timedelta(days=1))
-    lines = _lines(visit, start, end, now=now, which={"schedule": name or None, "organization": organization or None})
+    which: dict[str, Any] = {"schedule": name or None, "organization": organization or None}
+    ahead = visit.rota.forecast(start=max(start, now), end=end, skipped=True, actor=visit.actor, **which) if end > now else None
+    lines = _lines(visit, start, end, now=now, ahead=ahead or (), which=which)
     days = [[Day(each, lines.get(each, []), inside=each.month == first.month, today=each == now.date()) for each in week] for week in weeks]
     near: dict[str, Any] = {"before": first - timedelta(days=1), "after": first + timedelta(days=31)}
-    return visit.page("month.html", weeks=days, first=first, name=name, organization=organization, **near)
+    exact_until = None if ahead is None else ahead.exact_until
+    return visit.page("month.html", weeks=days, first=first, name=name, organization=organization, exact_until=exact_until, **near)
 
 
-def _lines(visit: Visit, start: datetime, end: datetime, *, now: datetime, which: dict[str, Any]) -> dict[date, list[Line]]:
+def _lines(
+    visit: Visit, start: datetime, end: datetime, *, now: datetime, ahead: Iterable[ForecastItem], which: dict[str, Any]
+) -> dict[date, list[Line]]:
     counts: Counter[tuple[date, str, str, str, bool]] = Counter()
     if start < now:
         for each in visit.rota.occurrences(since=start, until=min(end, now), limit=LEDGER_MAX, actor=visit.actor, **which):
             counts[each.due_at.date(), each.organization, each.schedule, _became(each.fate, ran=each.ran), False] += each.count
-    if end > now:
-        for item in visit.rota.forecast(start=max(start, now), end=end, skipped=True, actor=visit.actor, **which):
-            counts[item.due_at.date(), item.organization, item.schedule, str(item.fate), True] += 1
+    for item in ahead:
+        counts[item.due_at.date(), item.organization, item.schedule, str(item.fate), True] += 1
     lines: dict[date, list[Line]] = {}
     for (day, owner, schedule, fate, is_ahead), count in counts.items():
         lines.setdefault(day, []).append(Line(owner, schedule, fate, count=count, ahead=is_ahead))
