@@ -325,6 +325,7 @@ def worlds(draw: st.DrawFn) -> tuple[datetime, list[date], list[dict[str, Any]],
     return at, days, schedules, before, begins, length
 
 
+@pytest.mark.timeout(size(300, prove=36_000))
 @settings(max_examples=size(20, prove=1000), deadline=None)
 @given(worlds())
 def test_a_forecast_is_what_a_clock_that_goes_on_really_fires(world):
