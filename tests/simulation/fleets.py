@@ -61,7 +61,7 @@ def _schedule(chance: Random, number: int, templates: list[str]) -> dict[str, An
     }
     match chance.choice(["cron", "every", "every", "at"]):
         case "cron":
-            said |= {"cron": chance.choice(["* * * * *", "*/2 * * * *", "1-59/3 * * * *"]), "timezone": chance.choice(["UTC", "Asia/Kolkata"])}
+            said |= {"cron": chance.choice(["* * * * *", "*/2 * * * *", "*/3 * * * *"]), "timezone": chance.choice(["UTC", "Asia/Kolkata"])}
         case "every":
             said |= {"every": chance.choice([2, 3, 10, 47, 60, 100]), "starts": START - timedelta(seconds=chance.randrange(100))}
         case _:

@@ -110,6 +110,7 @@ class Pool:
         if name == "forecast":
             # What depends on others is simulated, and a day of it tells no more than an hour.
             required["hours"] = st.sampled_from([0.2, 1])
+            optional = {option: strategy for option, strategy in optional.items() if option != "hours"}
         if name == "plan_schedule":
             required["days"] = st.sampled_from([1, 3])
         return st.fixed_dictionaries(required, optional=optional)
