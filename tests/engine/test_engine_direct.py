@@ -6,9 +6,10 @@ import time
 import pytest
 
 from rota import PermanentError, Rota, Settings, Snooze
-from rota.errors import Refused, ResourceBusy
+from rota.errors import Refused, ResourceBusy, StoreUnavailable
 from rota.executors.invoke import enter_handlers, leave_handlers
 from rota.model.values import moment
+from tests.engine import suspected
 from tests.stores.desk import Desk, inside
 from tests.support.pace import patient
 from tests.support.waiting import eventually
@@ -110,6 +111,29 @@ def test_an_idle_worker_runs_it(live, gate):
         assert run.result == 7
         (worker,) = [worker for worker in live.workers() if worker.kind == "worker"]
         assert inside(live.get(run.job_id).worker_id) == inside(worker.id)
+
+
+def test_one_of_a_rate_limited_template_runs_although_its_process_takes_a_while_to_start(live):
+    live.job(suspected.quick, name="act", executor="process", rate_limit="5/1s")
+    with live.running(concurrency=2):
+        assert live.direct("act", timeout=patient(30)).status == "COMPLETED"
+
+
+def test_one_of_a_rate_limited_template_runs_although_the_reply_to_its_claim_was_lost(rota, monkeypatch):
+    rota.job(suspected.quick, name="act", rate_limit="5/1s")
+    store = rota._open().store
+    turn, lost = store.turn, []
+
+    def lose(request):
+        turned = turn(request)
+        if turned.claimed and not lost:
+            lost.append(request)
+            raise StoreUnavailable("the reply was lost")
+        return turned
+
+    monkeypatch.setattr(store, "turn", lose)
+    assert rota.direct("act").status == "COMPLETED"
+    assert lost
 
 
 def test_after_a_turn_by_hand_it_still_runs_at_once(rota, add):

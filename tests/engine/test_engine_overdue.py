@@ -1,5 +1,6 @@
 """What is overdue: worked out by the trigger's own decision, while nobody is there to record it."""
 
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -53,6 +54,21 @@ def test_due_times_without_an_outcome_are_overdue_with_their_first_last_and_numb
     assert (each.due_at, each.last_due_at, each.count) == (instant(NOON) + 5 * SECOND, instant(NOON) + 90 * SECOND, 18)
     assert each.outcomes == {Fate.FIRED: 1, Fate.COALESCED: 17}
     assert (each.expected, each.bounded) == (18, False)
+
+
+def test_one_schedule_is_worked_out_in_line_with_the_others_that_share_the_rate_of_catching_up(tmp_path):
+    clock = ManualClock(NOON)
+    with closing(Rota(tmp_path / "rota.db", clock=clock, settings=Settings(retention=0, catch_up_rate="1/600s"))) as rota:
+        rota.job(name="work")(lambda: None)
+        rota.schedule("first", "work", every="1000s")
+        second = undashed(rota.schedule("second", "work", every="1010s").id)
+        clock.advance(seconds=3500)
+        _, among_all = look(rota).schedules
+        (alone,) = look(rota, schedule_id=second).schedules
+        (in_scope,) = [each for each in look(rota, scope=Scope("default")).schedules if each.schedule_id == second]
+        rota.turn()
+        recorded = sum(row.count for row in rota.occurrences(schedule="second") if row.fate is Fate.COALESCED)
+    assert [each.outcomes for each in (among_all, alone, in_scope)] == [{Fate.COALESCED: recorded}] * 3
 
 
 def test_nothing_is_overdue_once_a_worker_has_recorded_it(rota, clock):

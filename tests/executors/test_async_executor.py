@@ -1,11 +1,14 @@
 """Tasks of one loop: cancelled when over time, given up when they will not be."""
 
+import time
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
+from rota.executors.attempt import Attempt
 from rota.model.decide import Completed, Failed, Interrupted, Stopped, TimedOut
+from rota.ports.executor import Receipt
 
 
 def test_a_timeout_cancels_the_task_and_its_finally_runs(make_rig):
@@ -55,6 +58,39 @@ def test_a_task_that_ignores_an_interrupt_is_given_up_after_the_grace(make_rig):
     Path(rig.path("go")).touch()
     rig.until(lambda: rig.executor.occupied() == 0)
     assert len(rig.ear.ends) == 1
+
+
+def test_a_handler_at_a_checkpoint_is_cancelled_once_and_can_tidy_up(make_rig, monkeypatch):
+    stop = Attempt.stop
+
+    def stop_slowly(attempt):
+        stop(attempt)
+        time.sleep(0.05)
+
+    monkeypatch.setattr(Attempt, "stop", stop_slowly)
+    rig = make_rig("async")
+    rig.ear.answers = False
+    job = rig.submit("tidy_after_checkpoint", tidied=rig.path("tidied"))
+    rig.until(lambda: rig.ear.waiting)
+    rig.executor.interrupt()
+    assert rig.end_of(job).outcome == Interrupted()
+    assert Path(rig.path("tidied")).exists()
+
+
+def test_a_handler_whose_checkpoint_is_written_when_it_is_cancelled_is_cancelled_once_too(make_rig):
+    rig = make_rig("async")
+    rig.ear.answers = False
+    job = rig.submit("tidy_after_checkpoint", tidied=rig.path("tidied"))
+    rig.until(lambda: rig.ear.waiting)
+    loop = rig.executor._loop
+
+    def answer_and_cancel():
+        rig.ear.waiting[0](Receipt.WRITTEN)
+        loop.call_soon(rig.executor._cancel, job.number)
+
+    loop.call_soon_threadsafe(answer_and_cancel)
+    assert rig.end_of(job).outcome == Stopped()
+    assert Path(rig.path("tidied")).exists()
 
 
 def test_a_cancelled_error_of_the_handlers_own_is_a_failure(make_rig):

@@ -500,3 +500,16 @@ def test_a_process_tries_to_import_a_handler_before_it_is_said_to_be_ready_for_i
     rig.until(lambda: rig.executor.readiness("give") is Readiness.NOW)
     assert rig.executor.readiness("unheard of") is Readiness.NEVER
     assert rig.outcome("give", value=3) == Completed("3")
+
+
+def test_a_module_that_kills_whoever_imports_it_is_given_up_and_others_have_their_processes(make_rig, tmp_path, monkeypatch):
+    (tmp_path / "deadly.py").write_text(
+        "import os, pathlib\nif os.getpid() != int(pathlib.Path(__file__ + '.pid').read_text()):\n    os._exit(3)\ndef act(): pass\n"
+    )
+    (tmp_path / "deadly.py.pid").write_text(str(os.getpid()))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rig = make_rig("process")
+    rig.equipment.handlers["act"] = inspect_handler("act", import_module("deadly").act, "thread")
+    rig.until(lambda: rig.executor.readiness("act") is Readiness.NEVER)
+    assert rig.executor._keeper.found["act"].error == "handler process died: exited with code 3"
+    assert rig.outcome("give", value=3) == Completed("3")

@@ -111,14 +111,28 @@ def overdue(
     registry.sync(store, now)
     rows = DueRows(registry, UuidV7(Random(0)), Random(0))  # noqa: S311 - rows are built to see what is refused, and thrown away
     decider = Decider(rows, settings, now)
-    worked_out = [(each.schedule, _of(decider, each)) for each in found[:limit]]
-    mine = [one for schedule, one in worked_out if one is not None and scope.holds(schedule.organization, schedule.created_by)]
+    line = found[:limit]
+    if settings.catch_up_spacing_s is not None and (schedule_id is not None or scope != EVERYTHING):
+        line = _with_others(line, store.due_schedules(until=now - late, limit=limit))
+    wanted = {each.schedule.id for each in found[:limit]}
+    worked_out = [(each.schedule, _of(decider, each)) for each in line]
+    mine = [
+        one
+        for schedule, one in worked_out
+        if one is not None and schedule.id in wanted and scope.holds(schedule.organization, schedule.created_by)
+    ]
     return Backlog(schedules=tuple(sorted(mine, key=lambda one: (one.due_at, one.schedule_id))), more=len(found) > limit)
 
 
 def tolerance_of(settings: Settings) -> Instant:
     """Return how late a due time may be recorded before it is overdue."""
     return round(settings.lease_ttl * SECOND)
+
+
+def _with_others(mine: list[DueSchedule], first: list[DueSchedule]) -> list[DueSchedule]:
+    """Return some schedules in line with those that are overdue longest: late firings of all together keep to `catch_up_rate`."""
+    known = {each.schedule.id for each in first}
+    return [*first, *(each for each in mine if each.schedule.id not in known)]
 
 
 def _of(decider: Decider, due: DueSchedule) -> Overdue | None:

@@ -27,7 +27,7 @@ from rota.engine.watches import tickers_of
 from rota.errors import StoreBusy, StoreUnavailable
 from rota.model.decide import Interrupted, Released
 from rota.model.states import Status
-from rota.model.values import Claimed, Instant
+from rota.model.values import Claimed, Instant, Origin
 from rota.ports.executor import Ended, Receipt, Report
 from rota.ports.turns import Turn, Turned
 
@@ -343,8 +343,11 @@ class Worker:
         return by_place
 
     def _note_rates(self, claimed: list[Claimed], start_by: float) -> None:
-        """Have jobs of rate-limited types start soon or not at all: their starts are counted by their claims."""
-        counted = [job for job in claimed if job.counted_at]
+        """Have jobs of rate-limited types start soon or not at all: their starts are counted by their claims.
+
+        A direct execution starts in any case: it has no successor that could start instead.
+        """
+        counted = [job for job in claimed if job.counted_at and job.origin != Origin.DIRECT]
         for job in counted:
             job.start_by = start_by
         if counted:
@@ -459,7 +462,7 @@ class Worker:
         by_place = self._take_up(lost)
         for place, jobs in by_place.items():
             # Nobody knows any more until when those of rate-limited types may start.
-            late = [job for job in jobs if job.job_type in self._know.world.rates]
+            late = [job for job in jobs if job.job_type in self._know.world.rates and job.origin != Origin.DIRECT]
             for job in late:
                 self._hold.end(Ended(job, Released(), self._clock.now(), 0.0))
             by_place[place] = [job for job in jobs if job not in late] if late else jobs

@@ -149,8 +149,9 @@ class AsyncExecutor:
     def _stop(self, running: _Running, reason: StopReason, give_up_at: float | None) -> None:
         running.reason = reason
         running.give_up_at = give_up_at
-        running.attempt.stop()  # the loop may be blocked by a handler that waits for a checkpoint: it must not wait for the loop
         self._post(lambda: self._reach(running))
+        # The loop may be blocked by a handler that waits for a checkpoint: it must not wait for the loop. Others are cancelled there, once.
+        running.attempt.stop()
 
     def _give_up(self, running: _Running, monotonic: float) -> None:
         if self._running.pop(running.job.number, None) is not None:
@@ -223,13 +224,16 @@ class AsyncExecutor:
 
     def _reach(self, running: _Running) -> None:
         running.reached = True
+        running.attempt.stop()
         if running.task is not None:
             running.task.cancel()
 
     def _cancel(self, number: int) -> None:
         running = self._running.get(number)
         if running is not None and running.reason is None:
-            self._stop(running, StopReason.CANCEL, None)
+            # At once: a checkpoint that returns before the wish arrives would raise Cancelled, and the task be cancelled after that.
+            running.reason = StopReason.CANCEL
+            self._reach(running)
 
     def _shut(self) -> None:
         loop = asyncio.get_running_loop()

@@ -213,9 +213,9 @@ class Child:
 
         def halt() -> None:
             self._reached = True
-            attempt.stop()
             with contextlib.suppress(RuntimeError):  # the loop is closed: the handler is over
                 loop.call_soon_threadsafe(task.cancel)
+            attempt.stop()  # after that: a task that waits for a checkpoint is cancelled, once; one that blocks the loop is woken
 
         with self._switching:
             self._halt = halt

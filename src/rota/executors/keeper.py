@@ -47,7 +47,7 @@ STARTING_MAX = 2
 EXIT_S = 0.5
 """How long an idle process may take to end by itself."""
 FALSE_STARTS = 3
-"""Processes that die before they are ready, after which waiting jobs are told."""
+"""Processes that die before they are ready, after which waiting jobs are told; or while importing a handler, after which none tries to."""
 PAUSE_S = 0.5
 """Between false starts."""
 POLL_S = 0.2
@@ -74,13 +74,14 @@ class Running:
 class Sought:
     """A handler that was looked for in a process: whether one has tried to import it, and why it could not."""
 
-    __slots__ = ("address", "error", "handler", "tried")
+    __slots__ = ("address", "deaths", "error", "handler", "tried")
 
     def __init__(self, handler: Handler, address: Address, *, tried: bool) -> None:
         """Begin the search; what was declared for processes need not be tried."""
         self.handler = handler
         self.address = address
         self.tried = tried
+        self.deaths = 0
         self.error: str | None = None
 
 
@@ -233,7 +234,9 @@ class Keeper:
             return
         for _ in range(min(wanted - len(staying), STARTING_MAX - starting)):
             try:
-                first = introduction(self._equipment, {sought.address.module for sought in self.found.values() if sought.error is None})
+                # Only what has been imported once: a module that kills its process must not keep others from being ready.
+                modules = {sought.address.module for sought in self.found.values() if sought.tried and sought.error is None}
+                first = introduction(self._equipment, modules)
                 process = spawn(self._equipment.lock_fd)
             except (OSError, ValueError) as error:
                 self._false_start(f"handler process could not be started: {error}")
@@ -278,7 +281,7 @@ class Keeper:
             self._send(process, Start(job, address, self._clock.now()))
 
     def _find(self) -> None:
-        """Have idle processes import what is sought. One that dies of it leaves it untried, for the next."""
+        """Have idle processes import what is sought. One that dies of it leaves it untried, for the next: see `_give_up_seeking`."""
         for sought in self.found.values():
             if not self._idle or self._closed or self._cut:
                 return
@@ -415,8 +418,18 @@ class Keeper:
         running = None if process.running is None else self.running.get(process.running)
         if running is not None:
             self._mourn(running, code)
+        elif process.seeking is not None:
+            self._give_up_seeking(process.seeking, code)
         elif not process.ready and process.exit_by is None:
             self._false_start(f"handler process died before it was ready: {describe_exit(code)}")
+
+    def _give_up_seeking(self, address: Address, code: int) -> None:
+        """Note that a process died while it imported a handler; after several deaths no other is to try."""
+        for sought in self.found.values():
+            if sought.address == address:
+                sought.deaths += 1
+                if sought.deaths >= FALSE_STARTS:
+                    sought.tried, sought.error = True, f"handler process died: {describe_exit(code)}"
 
     def _mourn(self, running: Running, code: int) -> None:
         done, job = running.done, running.job
