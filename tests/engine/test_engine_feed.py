@@ -478,6 +478,25 @@ def test_reports_beyond_what_one_look_reads_come_with_the_next(rota, clock, gath
     assert looks == [3, 3, 0]
 
 
+def test_a_report_written_in_the_middle_of_a_look_is_told_once(rota, clock, gatherer, monkeypatch):
+    rota.schedule("often", "echo", every=60, catch_up="none")
+    clock.advance(minutes=10)
+    rota.turn()
+    store = rota._open().store
+    read = store.reports_after
+
+    def late(report_id, *, limit):
+        clock.advance(minutes=10)
+        rota.turn()
+        return read(report_id, limit=limit)
+
+    monkeypatch.setattr(store, "reports_after", late)
+    first = reported(gatherer.gather().changes)
+    monkeypatch.setattr(store, "reports_after", read)
+    assert len(first) == 4
+    assert reported(gatherer.gather().changes) == []
+
+
 def test_reports_are_seen_by_the_organization_and_by_who_created_the_schedule():
     report = ScheduleReport(
         event=ScheduleEvent.MISSED,

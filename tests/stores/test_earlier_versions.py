@@ -130,3 +130,16 @@ def test_a_store_of_any_version_is_brought_up_to_date_by_opening_and_runs_on(rot
 def test_a_store_of_any_version_keeps_what_was_said_in_it(rota):
     assert rota.get(f"{JOB}1").status == "COMPLETED"
     assert rota.run_of(f"{JOB}1").result == "job 1"
+
+
+def test_a_message_of_any_version_is_kept_with_all_that_is_known_of_it(rota):
+    kept = [
+        (each.id, each.webhook, each.event, each.key, each.job, each.schedule, each.state, each.attempts, each.last_status, each.last_error)
+        for each in rota.deliveries()
+    ]
+    run, webhook = "019ca945-0a00-7000-800b-000000000001", "019ca945-0a00-7000-800a-000000000001"
+    message = (1, webhook, "run.completed", run, rota.get(f"{JOB}1").id, None, "gave up", 3, 503, "no answer")
+    assert kept == [message] * len(rota.webhooks())
+    for each in rota.deliveries():
+        moments = (each.created_at, each.last_attempt_at, each.gave_up_at)
+        assert [moment.microsecond for moment in moments if moment is not None] == [2, 3, 4]

@@ -224,8 +224,9 @@ class Gatherer:
         if until > before:
             found = self._store.reports_after(before, limit=REPORTS_MAX)
             into.changes += map(_reported, found)
-            if len(found) == REPORTS_MAX:
-                until = found[-1].report_id
+            if found:
+                # Some may have been written after the marks were read; more than one look reads come with the next.
+                until = found[-1].report_id if len(found) == REPORTS_MAX else max(until, found[-1].report_id)
         self._marks = msgspec.structs.replace(self._marks, report_id=until)
 
 

@@ -137,7 +137,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     webhook_lease: Annotated[float, Doc("how long after an attempt should have ended others take its message over", 0.1, 3600)] = 30.0
     webhook_senders: Annotated[int, Doc("messages that one worker sends at a time", 1, 100)] = 8
     webhook_interval: Annotated[float, Doc("how often a worker looks for messages that are due", 0.05, 60)] = 1.0
-    webhook_retention: Annotated[float, Doc("how long messages that were delivered or given up are kept", 0)] = 7 * 86_400.0
+    webhook_retention: Annotated[float, Doc("how long messages that were delivered or given up are kept, and reports of schedules", 0)] = (
+        7 * 86_400.0
+    )
     webhook_failing: Annotated[float, Doc("a webhook that has failed for so long is reported by doctor", 0)] = 3600.0
     webhook_rotation: Annotated[float, Doc("how long messages are signed with the old secret too after a new one was made", 0)] = 86_400.0
     webhook_max: Annotated[int, Doc("webhooks of one organization, at most; those of single jobs don't count", 1, 100_000)] = 100

@@ -66,6 +66,18 @@ def test_suspects_are_not_offered_to_a_worker_that_runs_one(desk, types):
     assert [job.job_id for job in desk.claim(5, types=types)] == suspects
 
 
+@pytest.mark.parametrize("count", [101, 230])
+def test_of_very_many_types_the_first_are_offered_in_order_with_suspects_and_without(desk, count):
+    types = [f"t{index:03}" for index in range(count)]
+    suspects = [each for name in types[:30] for each in crashed(desk, 2, name)]
+    others = [desk.add(name, priority=50) for name in reversed(types)]
+    first = desk.add(types[50], priority=75)
+    assert [job.job_id for job in desk.claim(5, types=types, suspects=False)] == [first, *others[:4]]
+    assert [job.job_id for job in desk.claim(5, types=types)] == suspects[:5]
+    assert [job.job_id for job in desk.claim(count, types=types, suspects=False)] == others[4:]
+    assert [job.job_id for job in desk.claim(count, types=types)] == suspects[5:]
+
+
 @pytest.mark.parametrize("types", [("t",), ("t", "u")])
 def test_what_is_behind_suspects_is_offered_in_the_same_turn_when_one_was_taken(desk, types):
     suspects = crashed(desk, 5)

@@ -68,3 +68,8 @@ VALUES ('019ca9450a0070008009000000000001', 'ci', 'ada', '\x00000000000000000000
 INSERT INTO endpoints (endpoint_id, organization_id, url, events, state, created_by, created_at, updated_at)
 VALUES ('019ca9450a007000800a000000000001', 'default', 'https://example.com/hook', '["run.completed"]', 'DISABLED', 'ada', 1772350000000000,
         1772350000000000);
+INSERT INTO outbox (event, job_id, run_id, target, payload, attempts, next_attempt_at, last_error, created_at, endpoint_id, lane, last_status,
+                    last_attempt_at, gave_up_at)
+VALUES ('run.completed', '019ca9450a0070008007000000000001', '019ca9450a007000800b000000000001', 'https://example.com/hook', '{"n": 1}', 3,
+        1772350000000001, 'no answer', 1772350000000002, '019ca9450a007000800a000000000001', 'example.com default', 503, 1772350000000003,
+        1772350000000004);

@@ -216,7 +216,7 @@ def deliveries(
                 escaped(one_line(answer)),
                 age(each.next_attempt_at),
             )
-        show_table(made, "No deliveries: messages are written when a run ends of which a webhook is told.")
+        show_table(made, "No deliveries: a message is written when an event happens that a webhook receives.")
     show_next(found.next)
 
 
