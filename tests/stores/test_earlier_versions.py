@@ -32,12 +32,17 @@ LANDED = {
     "postgres/0001_wheel.sql": "f344c358fe607fac",
     "postgres/0002_door.sql": "2bba08c9621aceeb",
     "postgres/0003_hooks.sql": "732f9a9e88661893",
+    "postgres/0004_guards.sql": "653f630c24f2516b",
+    "postgres/0005_slots.sql": "4baba760310e5be8",
+    "postgres/0006_reports.sql": "30acbc47069f8e56",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
     "sqlite/0004_door.sql": "ac03b2496a6ec09c",
     "sqlite/0005_hooks.sql": "547e997423a51d5a",
     "sqlite/0006_lean.sql": "fba77df35b0872de",
+    "sqlite/0007_slots.sql": "c2e75a002f7ae375",
+    "sqlite/0008_reports.sql": "b5b5aac5fda2fde8",
 }
 """The digest of every migration. A new migration adds its line, which the test below prints."""
 
