@@ -37,10 +37,10 @@ def shares(stage):
 @pytest.mark.parametrize(("stage", "workers"), [("file", 2), ("file", 4), ("file", 8), ("server", 4)], indirect=["stage"])
 def test_every_job_is_executed_once_and_all_processes_make_progress(stage, workers):
     jobs = size(2000, prove=20_000)
-    producers = [stage.producer(jobs // 2, "work"), stage.producer(jobs // 2, "work:0.2")]
     started = [stage.start("worker", 4) for _ in range(workers)]
     for worker in started:
         stage.introduced(worker)
+    producers = [stage.producer(jobs // 2, "work"), stage.producer(jobs // 2, "work:0.2")]
     for producer in producers:
         assert producer.ends(within=50) == 0
     ends = stage.drained()

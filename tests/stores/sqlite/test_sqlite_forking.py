@@ -25,7 +25,7 @@ inside, gate = threading.Event(), threading.Event()
 def hold():
     with store.transaction():
         inside.set()
-        gate.wait(patient(50))
+        gate.wait(50)
 
 def line_up():
     eventually(lambda: len(store._writer._waiting) == 1, what="the thread that forks")

@@ -97,7 +97,7 @@ def test_many_who_come_back_at_once_keep_nobody_else_waiting(door, monkeypatch):
         asking = open_.enter_context(closing(http.client.HTTPConnection("127.0.0.1", door.port, timeout=patient(5))))
         for _ in range(20):
             asking.request("GET", f"{API}/ready")
-            assert asking.getresponse().read() == b'{"status":"ok"}'
+            assert asking.getresponse().read() == b'{"status":"ok","overdue":0}'
         assert len(begun) == 1
 
 
