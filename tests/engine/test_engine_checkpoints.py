@@ -1,4 +1,4 @@
-"""What a handler reports on the way, with a live worker: progress is seen, states outlive attempts (T3)."""
+"""What a handler reports on the way, with a live worker: progress is seen, states outlive attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delivery (W1, W2): a real worker and a real receiver. Whatever a receiver does, jobs go on."""
+"""Delivery: a real worker and a real receiver. Whatever a receiver does, jobs go on."""
 
 from __future__ import annotations
 

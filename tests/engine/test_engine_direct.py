@@ -1,4 +1,4 @@
-"""Direct execution (D1 to D4): ahead of the queue, one at a time, bounded, never retried."""
+"""Direct execution: ahead of the queue, one at a time, bounded, never retried."""
 
 import threading
 import time

@@ -121,7 +121,7 @@ def test_a_fast_type_does_not_carry_a_slow_one_ahead():
     assert taken(jobs, free=1, ahead_s=0.05, means={"t": 0.01, "u": 5.0}) == [1, 2]
 
 
-# ---- suspects (R8) ---------------------------------------------------------------------------------------------------
+# ---- suspects --------------------------------------------------------------------------------------------------------
 
 INSIDE = World(types=WORLD.types, inside={"t": "thread", "u": "thread"})
 """No handler process can import what this worker runs."""
@@ -270,7 +270,7 @@ def test_what_is_taken_is_never_more_than_slots_and_prefetch_allow(free, ahead_s
     assert count <= free + int(ahead_s / 0.007)
 
 
-# ---- limits (Q8, Q11) --------------------------------------------------------------------------------------------------
+# ---- limits ----------------------------------------------------------------------------------------------------------
 
 
 def running(**counts):

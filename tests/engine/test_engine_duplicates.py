@@ -1,4 +1,4 @@
-"""Duplicates and submit limits as callers meet them (U1 to U4, Q11)."""
+"""Duplicates and submit limits as callers meet them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rota.engine.submit import job_hash
 from rota.errors import DuplicateJob, RateLimited
 from tests.support.waiting import eventually
 
-# ---- the hash (U3) -----------------------------------------------------------------------------------------------------
+# ---- the hash --------------------------------------------------------------------------------------------------------
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -61,7 +61,7 @@ def test_the_hash_copes_with_dates_and_decimals():
     assert job_hash("o", "t", params) != job_hash("o", "t", params | {"price": Decimal("19.98")})
 
 
-# ---- the window (U4) ---------------------------------------------------------------------------------------------------
+# ---- the window ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_retries_and_groups_go_their_way(rota, clock):
     assert [str(each.status) for each in rota.chain(job.id)] == ["FAILED", "COMPLETED"]
 
 
-# ---- keys, with a worker (U2) ------------------------------------------------------------------------------------------
+# ---- keys, with a worker ---------------------------------------------------------------------------------------------
 
 
 def test_a_key_is_held_through_backoff_and_freed_by_the_end(rota, clock):
@@ -156,7 +156,7 @@ def test_a_key_is_held_through_backoff_and_freed_by_the_end(rota, clock):
     assert not rota.enqueue("fails", unique_key="k").existing
 
 
-# ---- limits on submissions (Q11) ---------------------------------------------------------------------------------------
+# ---- limits on submissions -------------------------------------------------------------------------------------------
 
 
 def test_a_submission_beyond_the_limit_is_refused_until_there_is_room(rota, clock):

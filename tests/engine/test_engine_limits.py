@@ -1,4 +1,4 @@
-"""Limits in force (Q7, Q8, Q11): whatever is limited, workers keep to it and nothing waits longer than it must."""
+"""Limits in force: whatever is limited, workers keep to it and nothing waits longer than it must."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_where_nothing_is_limited_nothing_is_counted(rota):
     assert set(counted[1:]) == {None}
 
 
-# ---- rates (Q11) -------------------------------------------------------------------------------------------------------
+# ---- rates -----------------------------------------------------------------------------------------------------------
 
 
 def test_starts_beyond_the_rate_wait_and_explain_says_until_when(rota, clock):
@@ -299,7 +299,7 @@ def test_a_start_is_counted_from_the_latest_moment_at_which_it_may_happen(rota, 
     assert rota.stats().by_status["COMPLETED"] == 2
 
 
-# ---- what is told to whom (O1) ------------------------------------------------------------------------------------------
+# ---- what is told to whom --------------------------------------------------------------------------------------------
 
 
 def busy(rota, *types):
@@ -360,7 +360,7 @@ def test_an_explanation_names_nobody_of_another_organization(rota):
     assert "anna@here" in str(rota.explain(job.id))
 
 
-# ---- a blocked head (Q7) ------------------------------------------------------------------------------------------------
+# ---- a blocked head --------------------------------------------------------------------------------------------------
 
 
 def test_a_great_many_blocked_jobs_at_the_head_do_not_stop_the_rest(live):

@@ -1,4 +1,4 @@
-"""What an organization's state and its users' rights mean for jobs that are there already (O3, O4), and fair share (Q3)."""
+"""What an organization's state and its users' rights mean for jobs that are there already, and fair share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def end_of(rota, job):
     return str(tail.status), tail.error_type, run.error if run else None
 
 
-# ---- states (O4) -------------------------------------------------------------------------------------------------------
+# ---- states ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_jobs_of_a_suspended_organization_wait_and_go_on_in_their_order(rota, ran):
@@ -109,7 +109,7 @@ def test_a_removed_organization_that_is_brought_back_can_retry_what_failed(rota,
     assert ran == ["a"]
 
 
-# ---- permissions at execution (O3) --------------------------------------------------------------------------------------
+# ---- permissions at execution ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_a_manager_needs_no_permission_and_an_owner_the_store_does_not_know_was_
     assert set(ran) == {"bob's", "root's", "somebody's"}
 
 
-# ---- fair share (Q3) ----------------------------------------------------------------------------------------------------
+# ---- fair share ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Finding workers that are gone (C2, C3): by their lock, by their beat, never by pid."""
+"""Finding workers that are gone: by their lock, by their beat, never by pid."""
 
 import pytest
 

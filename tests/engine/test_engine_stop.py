@@ -1,4 +1,4 @@
-"""Timeouts and cancels that really stop the work, with a live worker (T1, T2)."""
+"""Timeouts and cancels that really stop the work, with a live worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a caller says to a row: refused before anything is written, each with its own error (Q10)."""
+"""From what a caller says to a row: refused before anything is written, each with its own error."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Templates as records: who wins, what is refused (Q10), what waiting jobs keep (R1), and handlers that only a record names."""
+"""Templates as records: who wins, what is refused, what waiting jobs keep, and handlers that only a record names."""
 
 import logging
 import sys
@@ -36,7 +36,7 @@ def again(rota, clock, request):
         each.close()
 
 
-# ---- refusals (Q10) --------------------------------------------------------------------------------------------------
+# ---- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_template_with_jobs_cannot_be_deleted_but_archived(rota, send):
     assert [view.name for view in rota.templates(archived=True)] == ["send"]
 
 
-# ---- a template edited while jobs wait (R1) --------------------------------------------------------------------------
+# ---- a template edited while jobs wait -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("at_first", "edited", "executions"), [(3, 0, 4), (0, 5, 1)])

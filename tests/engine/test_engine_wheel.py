@@ -36,7 +36,7 @@ def script(rota):
     return plan, ran
 
 
-# ---- retry (R1 to R6) ------------------------------------------------------------------------------------------------
+# ---- retry -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_failed_job_comes_back_after_its_backoff_and_not_before(rota, clock, script):
@@ -210,7 +210,7 @@ def test_a_dead_letter_can_be_retried_by_hand_with_a_fresh_budget(rota, clock, s
         rota.retry(job.id)
 
 
-# ---- time (Q6, T4) ---------------------------------------------------------------------------------------------------
+# ---- time ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["timedelta", "datetime"])
@@ -369,7 +369,7 @@ def test_a_stopped_group_is_partial_and_never_starts_its_rest(rota):
     assert (found.status, [str(member.status) for member in found.members]) == ("PARTIAL", ["DEAD_LETTER", "CANCELLED", "CANCELLED"])
 
 
-# ---- cancel (T2) -----------------------------------------------------------------------------------------------------
+# ---- cancel ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pick", [0, 1])

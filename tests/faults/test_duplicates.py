@@ -1,4 +1,4 @@
-"""Many calls for the same job at the same moment, from several processes: there is one job, and all learn of it (U1)."""
+"""Many calls for the same job at the same moment, from several processes: there is one job, and all learn of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 and webhooks (W1): what has ended is told, whoever was there to tell it; a crash is told too."""
+"""kill -9 and webhooks: what has ended is told, whoever was there to tell it; a crash is told too."""
 
 from __future__ import annotations
 

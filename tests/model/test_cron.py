@@ -1,4 +1,4 @@
-"""Cron expressions: what they name, what is refused, and when that is in zones whose clocks jump (S1, S2)."""
+"""Cron expressions: what they name, what is refused, and when that is in zones whose clocks jump."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what to whose (O2): the table, word for word, and the functions that read it."""
+"""Who may do what to whose: the table, word for word, and the functions that read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks: which ends are told, in which words, how often, and where to (W1, W2)."""
+"""Webhooks: which ends are told, in which words, how often, and where to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No read, write, list, count, event or error message crosses an organization (O1): every method, by everybody, on everything."""
+"""No read, write, list, count, event or error message crosses an organization: every method, by everybody, on everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dependencies: a child waits for all its parents' chains, whatever becomes of them (P1 to P4)."""
+"""Dependencies: a child waits for all its parents' chains, whatever becomes of them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Direct execution's reservation (D1 to D4), as the store keeps it."""
+"""Direct execution's reservation, as the store keeps it."""
 
 import pytest
 

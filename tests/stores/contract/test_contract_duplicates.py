@@ -1,4 +1,4 @@
-"""Duplicates: unique keys, dedup windows, limits on submissions (U1 to U4, Q11)."""
+"""Duplicates: unique keys, dedup windows, limits on submissions."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""Groups: every mode, every rule (G1 to G5)."""
+"""Groups: every mode, every rule."""
 
 import pytest
 
@@ -146,7 +146,7 @@ def test_a_member_whose_key_is_taken_is_refused(desk):
     assert desk.order() == [holder]
 
 
-# ---- sequential (G1, G2) ---------------------------------------------------------------------------------------------
+# ---- sequential ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "with result"])
@@ -215,7 +215,7 @@ def test_a_repeated_end_does_not_let_a_later_member_start_early(desk):
     assert [desk.job(job_id).blockers for job_id in ids] == [0, 0, 1]
 
 
-# ---- rules (G3) ------------------------------------------------------------------------------------------------------
+# ---- rules -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
@@ -296,7 +296,7 @@ def test_a_manual_retry_of_a_dead_member_can_still_complete_it(desk):
     assert status(desk, group_id) == "COMPLETED"
 
 
-# ---- cancel (G4) -----------------------------------------------------------------------------------------------------
+# ---- cancel ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])

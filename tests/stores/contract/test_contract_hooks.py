@@ -1,4 +1,4 @@
-"""Webhooks (W1): messages are written with the move that ends a run, taken on by lease, and settled once."""
+"""Webhooks: messages are written with the move that ends a run, taken on by lease, and settled once."""
 
 from __future__ import annotations
 

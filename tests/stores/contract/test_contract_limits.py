@@ -1,4 +1,4 @@
-"""Limits by parking (Q8, Q11): what is counted, what is parked, and when it comes back. The chooser is the engine's own."""
+"""Limits by parking: what is counted, what is parked, and when it comes back. The chooser is the engine's own."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def usage(desk, **counting):
     return desk.store.usage(Counting(running=True, **counting), now=desk.now)
 
 
-# ---- counting (Q8) ---------------------------------------------------------------------------------------------------
+# ---- counting --------------------------------------------------------------------------------------------------------
 
 
 def test_running_jobs_are_counted_by_organization_and_type(desk):
@@ -109,7 +109,7 @@ def test_nothing_is_counted_that_was_not_asked_for(desk):
     assert desk.store.usage(Counting(running=False), now=desk.now).running == {}
 
 
-# ---- templates and organizations (Q8) ----------------------------------------------------------------------------------
+# ---- templates and organizations -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_a_peek_tells_whether_anything_is_parked(desk):
     assert parked()
 
 
-# ---- rates (Q11) -------------------------------------------------------------------------------------------------------
+# ---- rates -----------------------------------------------------------------------------------------------------------
 
 
 RATE = Rate(3, 60.0)
@@ -508,7 +508,7 @@ def test_a_rate_and_a_limit_of_one_template_hold_together(desk):
     assert office.take() == jobs[4:]
 
 
-# ---- a blocked head (Q7, Q8) --------------------------------------------------------------------------------------------
+# ---- a blocked head --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def expected_order(store):
     ]
 
 
-# ---- order (Q1, Q2, Q6) ----------------------------------------------------------------------------------------------
+# ---- order -----------------------------------------------------------------------------------------------------------
 
 
 def test_jobs_come_out_by_priority_then_position(desk):
@@ -94,7 +94,7 @@ def test_over_many_types_age_still_breaks_a_tie_when_the_clock_stepped_back(desk
     assert [job.job_id for job in desk.claim(2, types=types)] == [old, young]
 
 
-# ---- positions (Q3) --------------------------------------------------------------------------------------------------
+# ---- positions -------------------------------------------------------------------------------------------------------
 
 
 def test_the_first_gets_100_and_each_next_one_100_more(desk):
@@ -185,7 +185,7 @@ def test_numbers_ascend_and_are_never_given_twice(desk):
     assert desk.store.by_number(numbers[2]).number == f"JOB-2026-{numbers[2]:05d}"
 
 
-# ---- later (Q6) ------------------------------------------------------------------------------------------------------
+# ---- later -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_job_due_later_is_pending_and_can_not_be_claimed(desk):
@@ -487,7 +487,7 @@ def test_params_as_deep_as_they_may_be_are_kept_alone_and_in_a_batch(desk):
     assert len(desk.order()) == 3
 
 
-# ---- unique keys (U2) ------------------------------------------------------------------------------------------------
+# ---- unique keys -----------------------------------------------------------------------------------------------------
 
 
 def put_one(desk, row):

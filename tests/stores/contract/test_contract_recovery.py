@@ -1,4 +1,4 @@
-"""Recovery's moves (C2): each case of a torn state, mended once, and twice has the effect of once."""
+"""Recovery's moves: each case of a torn state, mended once, and twice has the effect of once."""
 
 import pytest
 

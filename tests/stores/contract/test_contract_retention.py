@@ -1,4 +1,4 @@
-"""Retention (L3): whole chains that nothing needs any more, in bounded batches, and nothing else."""
+"""Retention: whole chains that nothing needs any more, in bounded batches, and nothing else."""
 
 import msgspec
 import pytest

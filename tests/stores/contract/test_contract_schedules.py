@@ -1,4 +1,4 @@
-"""Schedules and calendars: made, changed, dropped, fired; each verb of `rota.ports.schedules` (S3, S5, S7, S10, S11)."""
+"""Schedules and calendars: made, changed, dropped, fired; each verb of `rota.ports.schedules`."""
 
 from datetime import date
 

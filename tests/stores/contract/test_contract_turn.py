@@ -27,7 +27,7 @@ from tests.stores.desk import ANNA, Desk, inside
 from tests.stores.makers import torn_runs
 from tests.support.proof import size
 
-# ---- claim (X1, X2) --------------------------------------------------------------------------------------------------
+# ---- claim -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_claim_makes_the_job_running_and_its_run_together(desk):
@@ -343,7 +343,7 @@ def test_a_finished_job_is_never_counted_as_running(desk):
     assert desk.store.stats(now=desk.now).by_status["RUNNING"] == 0
 
 
-# ---- successors (R2, R3, R8) -----------------------------------------------------------------------------------------
+# ---- successors ------------------------------------------------------------------------------------------------------
 
 
 def test_a_failed_attempt_gets_a_successor_that_waits_for_its_time(desk):
@@ -446,7 +446,7 @@ def test_a_queue_ttl_is_kept_by_a_released_job_and_over_for_one_that_started(des
     assert desk.tail(failed).expires_at is None
 
 
-# ---- the same turn again, and late results (X6, X11) -----------------------------------------------------------------
+# ---- the same turn again, and late results ---------------------------------------------------------------------------
 
 ENDS = [
     Completed(),
@@ -609,7 +609,7 @@ def test_an_ending_of_an_unknown_job_is_late_and_nothing_else(desk):
     assert turned.late == [999]
 
 
-# ---- ends that can't be written (X10) --------------------------------------------------------------------------------
+# ---- ends that can't be written --------------------------------------------------------------------------------------
 
 
 def bad_endings(desk, job):
@@ -733,7 +733,7 @@ def test_a_report_that_can_not_be_written_spoils_nothing(desk, report):
     assert [job.job_id for job in turned.claimed] == [ids[2]]
 
 
-# ---- reports (X5, T3) ------------------------------------------------------------------------------------------------
+# ---- reports ---------------------------------------------------------------------------------------------------------
 
 
 def test_progress_never_goes_back_and_the_newest_message_stays(desk):
@@ -763,7 +763,7 @@ def test_what_is_reported_with_the_end_is_kept_and_what_comes_after_it_is_not(de
     assert (run.artifacts, run.progress, run.progress_message, run.checkpoint) == (["a"], 100, None, None)
 
 
-# ---- cancel and the finishing write (T2) -----------------------------------------------------------------------------
+# ---- cancel and the finishing write ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -803,7 +803,7 @@ def test_the_reason_of_a_cancel_is_the_reason_of_the_end(desk):
     assert (desk.job(job_id).status, desk.job(job_id).reason, desk.job(job_id).ended_by) == ("CANCELLED", "not needed", "anna")
 
 
-# ---- queue_ttl (T4) --------------------------------------------------------------------------------------------------
+# ---- queue_ttl -------------------------------------------------------------------------------------------------------
 
 
 def test_a_job_not_started_in_time_ends_skipped_with_the_reason(desk):

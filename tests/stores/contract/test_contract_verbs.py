@@ -36,7 +36,7 @@ def end_chain(desk, how, **fields):
     return root
 
 
-# ---- cancel (T2) -----------------------------------------------------------------------------------------------------
+# ---- cancel ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("delay", [0, 60])
@@ -114,7 +114,7 @@ def test_cancelling_frees_the_key_and_leaves_the_order_of_the_others(desk):
     assert not desk.put(desk.row(unique_key="k"))[0].existing
 
 
-# ---- change (Q5) -----------------------------------------------------------------------------------------------------
+# ---- change ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_new_priority_gives_a_new_last_position(desk):
@@ -202,7 +202,7 @@ def test_the_same_change_again_changes_nothing_more(desk, maker):
     assert (desk.snapshot(), maker.audit()) == before
 
 
-# ---- move (Q4) -------------------------------------------------------------------------------------------------------
+# ---- move ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_job_moves_to_the_front_before_and_after_another(desk):
@@ -313,7 +313,7 @@ def test_a_move_is_audited_and_again_changes_nothing_more(desk, maker):
     assert (desk.snapshot(), maker.audit()) == before
 
 
-# ---- retry (R7) ------------------------------------------------------------------------------------------------------
+# ---- retry -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["DEAD_LETTER", "CANCELLED", "SKIPPED"])

@@ -1,4 +1,4 @@
-"""What must never be is refused by the schema itself, whoever asks (X3, X4, X5)."""
+"""What must never be is refused by the schema itself, whoever asks."""
 
 import psycopg
 import pytest

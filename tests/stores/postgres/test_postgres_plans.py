@@ -1,4 +1,4 @@
-"""Statements at 100,000 rows walk the index they should (Q7). A plan is judged, not a stopwatch."""
+"""Statements at 100,000 rows walk the index they should. A plan is judged, not a stopwatch."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Hot statements at 100,000 rows walk the index they should (Q7). A plan is judged, not a stopwatch."""
+"""Hot statements at 100,000 rows walk the index they should. A plan is judged, not a stopwatch."""
 
 import re
 from collections import Counter
