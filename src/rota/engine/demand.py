@@ -38,7 +38,7 @@ def demands_of(
     rooms |= {("organization", name): limit for name, limit in world.organization_limits.items()}
     # Who fires counts what waits: with that many not over, none of them can be one too many.
     rooms |= {("queue", each.name): each.max_queued for each in registry.organizations.values() if each.max_queued is not None}
-    # So many on each worker: with one more than that it depends on which worker takes it.
+    # This many on each worker: with one more than that it depends on which worker takes it.
     rooms |= {("worker", name): limit for name, limit in world.concurrency.items()}
     found: list[Demand] = []
     for prospect in prospects:

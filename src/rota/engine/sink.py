@@ -50,7 +50,7 @@ class Inbox:
         self._ring()
 
     def keep(self, report: Report, answer: Answer) -> None:
-        """Take a checkpoint; whoever turns answers after the commit."""
+        """Take a checkpoint; the worker answers after the commit."""
         self._checkpoints.append((report, answer))
         self._ring()
         if self._closed:

@@ -84,7 +84,7 @@ class Lease(msgspec.Struct, tag="lease"):
 
 
 class Kept(msgspec.Struct, tag="kept"):
-    """To a child: what became of the checkpoint that it sent under this ticket."""
+    """To a child: the receipt for the checkpoint that it sent under this ticket."""
 
     ticket: int
     receipt: Receipt

@@ -14,7 +14,7 @@ import msgspec
 from rota.model.values import Instant
 
 Limited: TypeAlias = tuple[str, str]
-"""Something that only so many jobs can have at a time, by kind and name: slots of workers, a template, an organization."""
+"""Something that a limited number of jobs can have at a time, by kind and name: slots of workers, a template, an organization."""
 SLOTS: Limited = ("slots", "")
 
 

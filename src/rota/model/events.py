@@ -179,7 +179,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _concerns(self, report: ScheduleReport) -> bool:
-        """Say whether a report is asked for, and may be seen: whoever sees only their own sees reports of schedules that they created."""
+        """Say whether a report is asked for, and may be seen: a reader of their own jobs sees reports of their own schedules."""
         return self.scope.holds(report.organization, report.owner) and self.job_type in {None, report.template}
 
     def _may_know(self, change: Change) -> bool:

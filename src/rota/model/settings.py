@@ -81,7 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     forecast_max: Annotated[int, Doc("due times in one forecast, at most", 1, 10_000_000)] = 100_000
     forecast_simulated_max: Annotated[
         int, Doc("due times that one forecast simulates, at most; for later ones it assumes that jobs do not meet", 0, 100_000)
-    ] = 5000
+    ] = 2000
 
     retention: Annotated[float, Doc("how long ended chains are kept; 0 keeps them for ever", 0)] = 30 * 86_400.0
     retention_interval: Annotated[float, Doc("how often a worker looks for what is older", 0.05)] = 60.0

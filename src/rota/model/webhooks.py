@@ -49,9 +49,9 @@ class Event(StrEnum):
 
 
 RUN_EVENTS: tuple[Event, ...] = tuple(event for event in Event if event.startswith("run."))
-"""What a single job's own webhook is told of."""
+"""The events that a single job's own webhook receives."""
 USUAL_EVENTS: tuple[Event, ...] = tuple(event for event in Event if event is not Event.SCHEDULE_SKIPPED_PLANNED)
-"""What a webhook is told of that names no events: due times that somebody planned to skip are no cause for alarm."""
+"""The events of a webhook that names none: due times that were planned to be skipped are no cause for alarm."""
 
 EVENTS: dict[Status, Event] = {
     Status.COMPLETED: Event.COMPLETED,

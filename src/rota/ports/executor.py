@@ -43,7 +43,7 @@ class Report(msgspec.Struct):
 
 
 class Receipt(StrEnum):
-    """What became of a checkpoint that a handler waits for."""
+    """The result of a checkpoint that a handler waits for."""
 
     WRITTEN = "written"
     """It is committed."""

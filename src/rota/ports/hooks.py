@@ -151,7 +151,7 @@ class Hooks(Protocol):
         """
 
     def write_pulse(self, *, now: Instant) -> None:
-        """Commit a small write as `fire` would, with the store to itself: whoever gets an answer knows that due times can be fired."""
+        """Commit a small write as `fire` would, with the store to itself: an answer means that due times can be fired."""
 
     def forget_reports(self, *, before: Instant, limit: int) -> int:
         """Remove reports of schedules written before a moment; return how many. Those of due times without an outcome stay."""

@@ -1,4 +1,4 @@
-"""Which stores' transactions a thread holds open: whoever would wait for another writer of such a store waits for itself."""
+"""Which stores' transactions a thread holds open: waiting for another writer of such a store would be waiting for itself."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def preview(said: Definitions, order: Order, settings: Settings, *, carried: Seq
 def _longer(made: Stage, order: Order, schedules: Sequence[Schedule], most: int) -> Callable[[], bool]:
     """Return a test whether a job that was due in time still waits, and is worth some more steps."""
     wait = round(made.settings.dependency_wait * SECOND)
-    # What waits for other schedules is given up when it is due again.
+    # A job that waits for other schedules is abandoned when its own schedule is due again.
     given_up = [next_due(each.timing, order.end) or order.end + wait for each in schedules if each.depends_on]
     left, latest = most, max([2 * order.end - order.start, *given_up])
 

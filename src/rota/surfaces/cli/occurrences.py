@@ -64,7 +64,7 @@ def occurrences(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List what became of due times, latest first. Several of one fate in a row are one line with their number.
+    """List the outcomes of due times, latest first. Several of one fate in a row are one line with their number.
 
     OVERDUE are due times without a recorded outcome: no worker has been there.
     """

@@ -258,7 +258,7 @@ def _few(names: Iterable[str], most: int) -> frozenset[str]:
 
 
 def _bounded(values: Mapping[Labels, float], most: int, *, together: Callable[[float, float], float] = operator.add) -> dict[Labels, float]:
-    """Return the values of at most so many types, those with the highest ones; `together` makes one of the others'."""
+    """Return the values of at most this many types, those with the highest ones; `together` makes one of the others'."""
     kept = _few((labels[0] for labels in sorted(values, key=lambda labels: -values[labels])), most)
     found: defaultdict[Labels, float] = defaultdict(float)
     for labels, value in values.items():

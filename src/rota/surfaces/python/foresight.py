@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 COUNTED = 20
 """Due times that are counted to see who meets whom, for each one that may be simulated."""
 AFTER = 100
-"""Steps that a simulation goes on after its end while jobs wait that were due before, besides one for each due time."""
+"""Steps that a simulation continues after its end while jobs wait that were due before, besides one for each due time."""
 LIVE_MAX = 1000
 """Jobs that are not over which are taken into a simulation, at most."""
 LIVE = (Status.PENDING, Status.QUEUED, Status.RUNNING)
@@ -90,7 +90,7 @@ class Foresight:
             chosen = everything
 
     def _exceeds(self, most: int, after: Instant, until: Instant) -> bool:
-        """Say whether more than so many due times lie between two moments."""
+        """Say whether more than this number of due times lie between two moments."""
         count = 0
         for prospect in self._prospects:
             run = prospect.lattice.tally(after, until) if after < until else None
