@@ -219,9 +219,9 @@ class Forecasting(Scheduling):
                 kept = fared.setdefault(figure.job_type, Fared())
                 kept.add(bucket=figure.bucket, completed=True, count=figure.count, total_us=figure.total_us)
         figures = [each.of(job_type) for job_type, each in fared.items()]
-        return Foresight(
-            opened.store, self._registry, self.settings, prospects=prospects, figures=figures, workers=max(1, len(fleet.alive))
-        )
+        usual = self.settings.concurrency
+        slots = [worker.slots or usual for worker in fleet.alive] or [usual]
+        return Foresight(opened.store, self._registry, self.settings, prospects=prospects, figures=figures, slots=slots)
 
     # ---- looking back -----------------------------------------------------------------------------------------
 

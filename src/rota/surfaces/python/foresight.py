@@ -44,16 +44,16 @@ class Foresight:
         *,
         prospects: Sequence[Prospect],
         figures: Iterable[TypeStats],
-        workers: int,
+        slots: Sequence[int],
     ) -> None:
-        """Take every schedule that may run, and what is known of the durations of their jobs."""
+        """Take every schedule that may run, what is known of the durations of their jobs, and the slots of each worker."""
         self._store = store
         self._registry = registry
         self._settings = settings
         self._prospects = prospects
         self._figures = {each.job_type: each for each in figures}
-        self._workers = workers
-        self._slots = workers * settings.concurrency
+        self._workers = len(slots)
+        self._slots = sum(slots)
         self.end: Instant | None = None
         """Up to here everything that meets was simulated; None: to the end of the look."""
         self._seen: Preview | None = None
@@ -131,7 +131,7 @@ class Foresight:
         carried: Sequence[Carried] = ()
         if live is not None:
             carried, said.behind = self._before(prospects, begin, live)
-        order = Order(start=begin, end=end, workers=self._workers, concurrency=self._settings.concurrency)
+        order = Order(start=begin, end=end, workers=self._workers, concurrency=max(1, round(self._slots / self._workers)))
         # Who waits at the end is followed for as long as it took to get there.
         self._seen = preview(said, order, self._settings, carried=carried, most=AFTER + len(due.entries))
         return end
