@@ -185,6 +185,20 @@ def test_slots_that_do_not_suffice_make_jobs_wait():
         assert [item.wait_s for item in kit.app.forecast(2, schedule="d")] == [0.999]
 
 
+def test_workers_of_different_size_have_the_slots_that_they_have(tmp_path, clock):
+    rota = Rota(tmp_path / "sizes.db", clock=clock, seed=1)
+    rota.job(lambda: None, name="work")
+    for name in ("a", "b", "c", "d"):
+        rota.schedule(name, "work", cron="0 13 * * *")
+    workers = [rota._make_worker(rota._open(), slots) for slots in (1, 2)]
+    for worker in workers:
+        worker.start()
+    assert [item.wait_s for item in rota.forecast(2)] == [0.0, 0.0, 0.0, 0.999]
+    for worker in workers:
+        worker.finish()
+    rota.close()
+
+
 def test_a_job_that_runs_now_is_in_the_way_of_the_next_due_time(tmp_path, clock):
     rota = Rota(tmp_path / "now.db", clock=clock, seed=1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -114,18 +114,18 @@ class Hand:
 class Fleet:
     """All workers. `settle` turns them until there is nothing left to do at this moment."""
 
-    def __init__(self, gear: Gear, *, workers: int, concurrency: int, chance: Random) -> None:
-        """Start the workers."""
+    def __init__(self, gear: Gear, *, slots: Sequence[int], chance: Random) -> None:
+        """Start a worker for each number of slots."""
         self._gear = gear
-        self._concurrency = concurrency
+        self._slots = slots
         self._chance = chance
         self.hands: dict[int, Hand] = {}
-        for number in range(1, workers + 1):
+        for number in range(1, len(slots) + 1):
             self.start(number)
 
     def start(self, number: int) -> None:
         """Start a worker, or start it again."""
-        self.hands[number] = Hand(self._gear, self._concurrency)
+        self.hands[number] = Hand(self._gear, self._slots[number - 1])
 
     def settle(self, on_vanished: Callable[[int, Vanish | None], object]) -> Instant | None:
         """Turn everybody until all is quiet; return after how long somebody wants to turn again (None: there is nobody)."""

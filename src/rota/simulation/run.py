@@ -39,6 +39,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     workers: int = 1
     concurrency: int = 8
+    slots: tuple[int, ...] = ()
+    """How many jobs each worker runs at once, where that differs; else all run `concurrency`."""
     faults: tuple[Fault, ...] = ()
     faults_per_day: float = 2.0
     """Of each kind, on average."""
@@ -108,7 +110,7 @@ class Simulation:
         order, clock = self.order, self._clock
         chance = Random(f"{order.seed}:order")  # noqa: S311 - a story, no secret
         with quietly() as self.surprises:
-            self._fleet = Fleet(self._gear, workers=order.workers, concurrency=order.concurrency, chance=chance)
+            self._fleet = Fleet(self._gear, slots=order.slots or (order.concurrency,) * order.workers, chance=chance)
             try:
                 steps = 0
                 while (left := order.end - clock.right) > 0:

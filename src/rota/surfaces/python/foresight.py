@@ -52,7 +52,7 @@ class Foresight:
         self._settings = settings
         self._prospects = prospects
         self._figures = {each.job_type: each for each in figures}
-        self._workers = len(slots)
+        self._workers = tuple(slots)
         self._slots = sum(slots)
         self.end: Instant | None = None
         """Up to here everything that meets was simulated; None: to the end of the look."""
@@ -131,7 +131,7 @@ class Foresight:
         carried: Sequence[Carried] = ()
         if live is not None:
             carried, said.behind = self._before(prospects, begin, live)
-        order = Order(start=begin, end=end, workers=self._workers, concurrency=max(1, round(self._slots / self._workers)))
+        order = Order(start=begin, end=end, workers=len(self._workers), slots=self._workers)
         # Who waits at the end is followed for as long as it took to get there.
         self._seen = preview(said, order, self._settings, carried=carried, most=AFTER + len(due.entries))
         return end
