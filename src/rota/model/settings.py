@@ -137,7 +137,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     webhook_lease: Annotated[float, Doc("how long after an attempt should have ended others take its message over", 0.1, 3600)] = 30.0
     webhook_senders: Annotated[int, Doc("messages that one worker sends at a time", 1, 100)] = 8
     webhook_interval: Annotated[float, Doc("how often a worker looks for messages that are due", 0.05, 60)] = 1.0
-    webhook_retention: Annotated[float, Doc("how long messages that were delivered or given up are kept, and reports of schedules", 0)] = (
+    webhook_retention: Annotated[float, Doc("how long messages that were delivered or abandoned are kept, and reports of schedules", 0)] = (
         7 * 86_400.0
     )
     webhook_failing: Annotated[float, Doc("a webhook that has failed for so long is reported by doctor", 0)] = 3600.0

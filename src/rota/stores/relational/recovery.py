@@ -156,7 +156,7 @@ def _as_held(job: Claimed, run_missing: int, run_ended: str | None, run_id: str,
 
 
 def _close(db: Db, ending: Ending, held: Held, now: Instant) -> Status | None:
-    """Close a job whose run had ended by itself: the run's word stands, a failed one gets its retry. None: it was closed already."""
+    """Close a job whose run has already ended: its outcome counts, and a failed one gets its retry. None: it was closed before."""
     failed = held.run_ended == RunStatus.FAILED
     status = ending.transition.status if failed else Status(str(held.run_ended))
     error_type = ErrorType.CRASH if ending.transition.error == CRASH_ERROR and status is not Status.COMPLETED else None

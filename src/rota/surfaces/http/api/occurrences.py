@@ -58,7 +58,7 @@ class ForecastAnswer(msgspec.Struct, kw_only=True, frozen=True):
     density: list[HourDensity]
 
 
-@router.get("/occurrences", summary="List what became of due times", responses=gives(page_of(Occurrence)) | refuses(NotFound))
+@router.get("/occurrences", summary="List the outcomes of due times", responses=gives(page_of(Occurrence)) | refuses(NotFound))
 def occurrences(
     rota: Served,
     who: Who,
