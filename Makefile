@@ -81,6 +81,7 @@ check: .venv/.dev ## Lint, check format, types and the direction of imports
 	@$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python -m tests.typing.check
 	$(BIN)/lint-imports
 
 bench: .venv/.dev ## Measure: throughput and latency on this machine
@@ -157,6 +158,16 @@ clean: ## Remove .venv, caches and builds; databases stay
 	    }
 	    echo 'Installing iproute2'
 	    $$root apt-get install -y -qq iproute2 || { $$root apt-get update -qq && $$root apt-get install -y -qq iproute2; }
+	fi
+	# Tests give a worker a wrong clock.
+	if ! command -v faketime >/dev/null; then
+	    if [ "$$(id -u)" = 0 ]; then root=; else root=sudo; fi
+	    command -v apt-get >/dev/null && { [ -z "$$root" ] || command -v sudo >/dev/null; } || {
+	        echo "libfaketime is missing, which tests give a worker a wrong clock with: install it (on Debian: apt install faketime) and run make again"
+	        exit 1
+	    }
+	    echo 'Installing faketime'
+	    $$root apt-get install -y -qq faketime || { $$root apt-get update -qq && $$root apt-get install -y -qq faketime; }
 	fi
 	touch $@
 

@@ -30,14 +30,14 @@ class Order(models.Model):
 
 
 @rota.job
-def ship(order: int):
+def ship(order: int) -> str:
     return f"order {order} is on its way"
 
 
 def buy(request: HttpRequest) -> JsonResponse:
     with transaction.atomic():
         order = Order.objects.create(item=request.POST["item"])
-        rota.enqueue("ship", {"order": order.id}, transaction=connection)
+        ship.options(transaction=connection).enqueue(order.id)
         if order.item == "gold":
             raise ValueError("there is none left")  # what is done so far is undone, the job too
     return JsonResponse({"order": order.id})
@@ -56,6 +56,6 @@ if __name__ == "__main__":
 
     with rota.running():
         for job in rota.find(job_type="ship"):
-            print(rota.wait(job.id, timeout=10).result)
+            print(ship.handle(job.id).result(timeout=10))
     rota.close()
     connection.close()

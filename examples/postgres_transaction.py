@@ -15,23 +15,23 @@ DATABASE = os.environ["ROTA_STORE"]
 
 
 @rota.job
-def ship(item: str):
+def ship(item: str) -> str:
     return f"one {item} on its way"
 
 
-def buy(connection: psycopg.Connection, item: str):
+def buy(connection: psycopg.Connection, item: str) -> None:
     with connection.transaction():
         connection.execute("INSERT INTO orders VALUES (%s)", [item])
-        rota.enqueue("ship", {"item": item}, transaction=connection)
+        ship.options(transaction=connection).enqueue(item)
 
 
-async def buy_async(connection: psycopg.AsyncConnection, item: str):
+async def buy_async(connection: psycopg.AsyncConnection, item: str) -> None:
     async with connection.transaction():
         await connection.execute("INSERT INTO orders VALUES (%s)", [item])
-        await rota.aenqueue("ship", {"item": item}, transaction=connection)
+        await ship.options(transaction=connection).enqueue_async(item)
 
 
-async def main_async():
+async def main_async() -> None:
     async with await psycopg.AsyncConnection.connect(DATABASE) as connection:
         await buy_async(connection, "coffee")
 
@@ -48,5 +48,5 @@ if __name__ == "__main__":
 
     with rota.running():
         for job in rota.find(job_type="ship"):
-            print(rota.wait(job.id, timeout=10).result)
+            print(ship.handle(job.id).result(timeout=10))
     rota.close()

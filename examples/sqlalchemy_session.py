@@ -25,7 +25,7 @@ class Order(Base):
 
 
 @rota.job
-def ship(order: int):
+def ship(order: int) -> str:
     with Session(engine) as session:
         return f"one {session.get_one(Order, order).item} on its way"
 
@@ -34,7 +34,7 @@ def buy(session: Session, item: str) -> Order:
     order = Order(item=item)
     session.add(order)
     session.flush()  # gives the order its id
-    rota.enqueue("ship", {"order": order.id}, transaction=session)
+    ship.options(transaction=session).enqueue(order.id)
     return order
 
 
@@ -51,6 +51,6 @@ if __name__ == "__main__":
 
     with rota.running():
         for job in rota.find(job_type="ship"):
-            print(rota.wait(job.id, timeout=10).result)
+            print(ship.handle(job.id).result(timeout=10))
     rota.close()
     engine.dispose()

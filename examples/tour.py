@@ -13,7 +13,7 @@ import shutil
 import time
 from datetime import timedelta
 
-from rota import Backoff, Context, NewJob, PermanentError, Rota, Skip
+from rota import Backoff, Context, PermanentError, Rota, Skip
 
 rota = Rota()
 turns = itertools.count()
@@ -105,12 +105,11 @@ def demo(rota: Rota) -> None:
     """Enqueue a little of everything. `rota up --demo` calls this every few seconds."""
     turn = next(turns)
     names = ("Ada", "Grace", "Edsger", "Barbara", "Tony")
-    rota.enqueue_many([("greet", {"name": name}) for name in names[: 1 + turn % 5]])
-    rota.enqueue("call_partner", {"order": turn})
-    rota.enqueue("resize_images", {"count": 25 + 10 * (turn % 3)}, priority="high")
-    rota.enqueue("fetch_rates", unique_key="rates", run_at=timedelta(seconds=2))
+    rota.enqueue_many(greet.bind(name) for name in names[: 1 + turn % 5])
+    call_partner.enqueue(turn)
+    resize_images.options(priority="high").enqueue(count=25 + 10 * (turn % 3))
+    fetch_rates.options(unique_key="rates", run_at=timedelta(seconds=2)).enqueue()
     if turn % 3 == 0:
-        rota.enqueue("count_primes", {"below": 400_000})
+        count_primes.enqueue(below=400_000)
     if turn % 4 == 1:
-        steps = [NewJob(name="extract", params={"table": "orders"}), NewJob(name="load", params={"table": "orders"})]
-        rota.group(steps, mode="sequential", name="nightly orders")
+        rota.group([extract.bind("orders"), load.bind("orders")], mode="sequential", name="nightly orders")

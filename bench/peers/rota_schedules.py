@@ -121,7 +121,7 @@ class RotaSchedules(Peer):
         self.rota.close()
         self.rota = rota = self._rota("FULL")
         rota.enqueue("noop")
-        worker = rota._make_worker(rota._open(), 8, inline=True)  # noqa: SLF001 - a trigger by itself is not for programs
+        worker = rota._session.make_worker(rota._session.open(), 8, inline=True)  # noqa: SLF001 - a trigger by itself is not for programs
         worker.start()
         return worker
 

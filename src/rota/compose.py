@@ -7,30 +7,34 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rota.engine.delivering import Delivering
+from rota.engine.clock_trust import ClockTrust
 from rota.engine.meter import Meter
-from rota.engine.minder import Minder
-from rota.engine.overdue_watch import OverdueWatch
-from rota.engine.parts import Parts
-from rota.engine.promoting import Place
 from rota.engine.registry import Registry
+from rota.engine.requests import Serve
 from rota.engine.trigger import Alert
-from rota.engine.worker import Worker
 from rota.errors import InvalidOption, StoreMoved
 from rota.executors import build, check_handler, runs_apart
+from rota.hooks import On
+from rota.middleware import Middleware
 from rota.model.settings import Settings
 from rota.model.urls import StoreUrl
 from rota.model.values import Instant
 from rota.ports.clock import Clock, Ids
-from rota.ports.liveness import Liveness
-from rota.ports.sender import Caller, Sender
+from rota.ports.executor import App
 from rota.ports.store import Store
 from rota.ports.tracing import Tracing
-from rota.ports.wakeup import Wakeup
-from rota.stores.locks import FileLocks
+
+if TYPE_CHECKING:
+    from rota.engine.minder import Minder
+    from rota.engine.promoting import Place
+    from rota.engine.worker import Worker
+    from rota.ports.liveness import Liveness
+    from rota.ports.sender import Caller, Sender
+    from rota.ports.wakeup import Wakeup
 
 DEFAULT_STORE = "rota.db"
 
@@ -44,6 +48,8 @@ class Opened(msgspec.Struct, frozen=True):
     wakeup: Callable[[], Wakeup] | None = None
     time: Callable[[], Instant] | None = None
     """The store's own clock, where it has one that all of its machines can see."""
+    trust: ClockTrust | None = None
+    """This process's trust in its clock."""
 
 
 def store_url(given: str | os.PathLike[str] | None, environment: Mapping[str, str]) -> StoreUrl:
@@ -60,6 +66,8 @@ def open_store(url: str, settings: Settings, clock: Clock, *, moved: bool = Fals
 
 def open_place(url: str, settings: Settings) -> Place:
     """Take the store that a URL or path names as a whole, to be copied or to be a copy."""
+    from rota.engine.promoting import Place  # noqa: PLC0415 - few programs need it
+
     if is_postgres(url):
         import_postgres()
         from rota.stores.postgres import places  # noqa: PLC0415 - a store is imported when it is used
@@ -67,12 +75,12 @@ def open_place(url: str, settings: Settings) -> Place:
         from rota.stores.postgres.copying import PostgresDepot  # noqa: PLC0415
 
         where = address(url, settings.schema)
-        log_dir = settings.log_dir or str(places.log_folder(where))
-        return Place(PostgresDepot(url, settings), FileLocks(places.workers_folder(where)), log_dir)
-    from rota.stores.sqlite.copying import SqliteDepot  # noqa: PLC0415 - a store is imported when it is used
+        return Place(PostgresDepot(url, settings), places.locks(where, settings), places.log_dir(where, settings))
+    from rota.stores.locks import FileLocks  # noqa: PLC0415 - a store is imported when it is used
+    from rota.stores.sqlite.copying import SqliteDepot  # noqa: PLC0415
 
     depot = SqliteDepot(sqlite_path(url), settings)
-    return Place(depot, FileLocks(Path(f"{depot.url}.workers")), settings.log_dir or f"{depot.url}.logs")
+    return Place(depot, FileLocks(Path(f"{depot.url}.workers"), settings), settings.log_dir or f"{depot.url}.logs")
 
 
 def is_postgres(url: str) -> bool:
@@ -81,13 +89,14 @@ def is_postgres(url: str) -> bool:
 
 
 def _open_sqlite(path: Path, settings: Settings, clock: Clock, *, moved: bool) -> Opened:
-    from rota.stores.sqlite import SqliteStore  # noqa: PLC0415 - a store is imported when it is used
+    from rota.stores.locks import FileLocks  # noqa: PLC0415 - a store is imported when it is used
+    from rota.stores.sqlite import SqliteStore  # noqa: PLC0415
     from rota.stores.sqlite.watch import LogWatch  # noqa: PLC0415
 
     store = SqliteStore(path, settings)
     _migrate(store, clock, moved=moved)
-    log_dir = settings.log_dir or f"{store.path}.logs"
-    return Opened(store, FileLocks(store.workers_folder), log_dir, partial(LogWatch, store.path))
+    locks = FileLocks(store.workers_folder, settings)
+    return Opened(store, locks, store.log_dir, partial(LogWatch, store.path), trust=ClockTrust(store, clock, settings))
 
 
 def _open_postgres(url: str, settings: Settings, clock: Clock, *, moved: bool) -> Opened:
@@ -97,9 +106,8 @@ def _open_postgres(url: str, settings: Settings, clock: Clock, *, moved: bool) -
 
     store = PostgresStore(url, settings)
     _migrate(store, clock, moved=moved)
-    log_dir = settings.log_dir or str(places.log_folder(store.address))
-    locks, hints = FileLocks(places.workers_folder(store.address)), partial(Listener, store.address, settings)
-    return Opened(store, locks, log_dir, hints, store.time)
+    locks, hints = places.locks(store.address, settings), partial(Listener, store.address, settings)
+    return Opened(store, locks, places.log_dir(store.address, settings), hints, store.time, ClockTrust(store, clock, settings))
 
 
 def import_postgres() -> None:
@@ -141,12 +149,19 @@ def make_worker(
     concurrency: int,
     inline: bool = False,
     alerts: Sequence[Alert] = (),
-    fires: bool = True,
+    direct_only: bool = False,
     check_clock: Callable[[], object] | None = None,
     meter: Meter | None = None,
     tracing: Tracing | None = None,
+    app: App | None = None,
+    serve: Serve | None = None,
 ) -> Worker:
-    """Build a worker on an open store."""
+    """Build a worker on an open store. Annotations of handlers are resolved here: one that can't be is no matter for a job."""
+    from rota.engine.parts import Parts  # noqa: PLC0415 - a program that only enqueues has no worker
+    from rota.engine.worker import Worker  # noqa: PLC0415
+
+    for handler in tuple(registry.handlers.values()):
+        handler.codec.build()
     parts = Parts(
         store=opened.store,
         liveness=opened.liveness,
@@ -157,17 +172,22 @@ def make_worker(
         handlers=registry.handlers,
         registry=registry,
         build_executor=build,
-        runs_apart=runs_apart,
+        runs_apart=runs_apart if app is None else partial(runs_apart, app=app),
         log_dir=opened.log_dir,
         wakeup=None if inline else opened.wakeup,
         inline=inline,
         alerts=alerts,
-        fires=fires,
+        direct_only=direct_only,
         check_clock=check_clock,
         make_sender=None if inline else partial(make_sender, settings),
         caller=None if inline else make_caller(settings),
         meter=meter or Meter(),
+        trust=opened.trust,
         tracing=tracing,
+        app=app,
+        middleware=Middleware() if app is None else app.middleware,
+        on=On() if app is None else app.on,
+        serve=serve,
     )
     return Worker(parts, concurrency=concurrency)
 
@@ -194,8 +214,12 @@ def make_caller(settings: Settings) -> Caller | None:
 
 def make_minder(opened: Opened, registry: Registry, *, clock: Clock, settings: Settings, has_worker: Callable[[], bool]) -> Minder:
     """Build what serves an open store while the process runs no worker."""
+    from rota.engine.delivering import Delivering  # noqa: PLC0415 - few programs need it
+    from rota.engine.minder import Minder  # noqa: PLC0415
+    from rota.engine.overdue_watch import OverdueWatch  # noqa: PLC0415
+
     watch = OverdueWatch(opened.store, registry, clock=clock, settings=settings)
-    delivering = Delivering(opened.store, partial(make_sender, settings), clock=clock, settings=settings)
+    delivering = Delivering(opened.store, partial(make_sender, settings), clock=clock, settings=settings, trust=opened.trust)
     return Minder(watch, delivering, has_worker=has_worker, clock=clock, settings=settings)
 
 
@@ -218,6 +242,14 @@ def import_named(registry: Registry, store: Store, settings: Settings, clock: Cl
 
     find = partial(find_handler, prefixes=prefixes_of(settings.handler_modules))
     registry.serve(find, check_handler, store, clock.now())
+
+
+def look_for_handler(settings: Settings, path: str) -> Callable[..., Any] | None:
+    """Return the function that a job without a template names, where it is here; refuse one that the settings don't allow."""
+    from rota.executors.named import look_for_handler as look  # noqa: PLC0415 - few programs need it
+    from rota.executors.named import prefixes_of  # noqa: PLC0415
+
+    return look(path, prefixes_of(settings.handler_modules))
 
 
 def sqlite_path(url: str) -> Path:

@@ -35,17 +35,22 @@
     │   ├── ScheduleExists      a schedule of that name is there already
     │   ├── ChangedMeanwhile    it has another version than the caller has seen; says which
     │   ├── StillNeeded         a chain that others wait for can't be discarded
+    │   ├── ClockInDoubt        a clock far past the one before deletes nothing by age; names both moments
     │   ├── GroupRefused        a job that cannot join this group
-    │   ├── ResourceBusy        direct execution found no slot in time; names the holder
+    │   ├── ResourceBusy        nobody can run a direct execution now, or it found no slot in time; names the reason or the holder
     │   ├── CopyRefused         a store that can't be copied as it stands, or not to there
     │   └── TransactionMisuse   a transaction used where it cannot be
+    ├── JobFailed               the chain failed permanently, so it has no result; has the job, its run and the traceback
+    ├── JobCancelled            the chain was cancelled, so it has no result
+    ├── JobSkipped              the chain was skipped, so it has no result
     ├── WaitTimeout             the chain had not ended when the wait was over (also a TimeoutError)
     └── StoreError              the store itself
         ├── StoreUnusable       wrong file, no permission, made by a newer Rota
         │   └── StoreMoved      what it held was moved elsewhere; says where
         ├── StoreBusy           another process held the write lock for too long
         └── StoreUnavailable    disk full, I/O error, a server that is away: nothing was written
-            └── AnswerLost      the server was lost during a commit: it may be written or not
+            ├── StoreFileLost   the SQLite file was deleted, renamed or replaced while it was open
+            └── AnswerLost      the server or the file was lost during a commit: it may be written or not
 
 What a *handler* raises to steer its own end is not an error of ours and stands in `rota.model.signals`.
 Each class has a `code`, stable across releases; `docs/reference/errors.md` is tested against this tree.
@@ -53,7 +58,7 @@ Each class has a `code`, stable across releases; `docs/reference/errors.md` is t
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class RotaError(Exception):
@@ -300,6 +305,12 @@ class QueueFull(Refused):
     code = "queue_full"
 
 
+class ClockInDoubt(Refused):
+    """The clock is far past the last moment at which it was trusted: nothing is deleted by age until it is trusted again."""
+
+    code = "clock_in_doubt"
+
+
 class GroupRefused(Refused):
     """A job that is grouped already, or is past waiting, can't join a group."""
 
@@ -307,7 +318,7 @@ class GroupRefused(Refused):
 
 
 class ResourceBusy(Refused):
-    """No slot for a direct execution became free within its timeout."""
+    """Nobody can run a direct execution now, or no slot for it became free within its timeout; the message says why."""
 
     code = "resource_busy"
 
@@ -322,6 +333,48 @@ class TransactionMisuse(Refused):
     """A transaction was used where it can't be: closed, of another store, not passed on; or there is none."""
 
     code = "transaction_misuse"
+
+
+class JobFailed(RotaError):
+    """The chain failed permanently (DEAD_LETTER), so it has no result."""
+
+    code = "job_failed"
+
+    def __init__(self, message: str, job: Any = None, run: Any = None) -> None:
+        super().__init__(message)
+        self.job = job
+        """Its last attempt."""
+        self.run = run
+        """The run of that attempt."""
+        self.traceback: str | None = None if run is None else run.traceback
+        if self.traceback:
+            self.add_note(f"In the worker:\n{self.traceback.rstrip()}")
+
+
+class JobCancelled(RotaError):
+    """The chain was cancelled, so it has no result."""
+
+    code = "job_cancelled"
+
+    def __init__(self, message: str, job: Any = None, run: Any = None) -> None:
+        super().__init__(message)
+        self.job = job
+        """Its last attempt."""
+        self.run = run
+        """The run of that attempt; None if it never started."""
+
+
+class JobSkipped(RotaError):
+    """The chain was skipped, so it has no result."""
+
+    code = "job_skipped"
+
+    def __init__(self, message: str, job: Any = None, run: Any = None) -> None:
+        super().__init__(message)
+        self.job = job
+        """Its last attempt."""
+        self.run = run
+        """The run of that attempt; None if it never started."""
 
 
 class WaitTimeout(RotaError, TimeoutError):
@@ -360,7 +413,13 @@ class StoreUnavailable(StoreError):
     code = "store_unavailable"
 
 
+class StoreFileLost(StoreUnavailable):
+    """The SQLite file was deleted, renamed or replaced while it was open; nothing was written to the file that is gone."""
+
+    code = "store_file_lost"
+
+
 class AnswerLost(StoreUnavailable):
-    """The connection broke while a COMMIT was under way: whether it was written is not known."""
+    """The connection broke, or the file was moved away, while a COMMIT was under way: whether it was written is not known."""
 
     code = "answer_lost"

@@ -24,6 +24,7 @@ SAMPLES: list[dict[str, object]] = [
         "default_priority": "Normal",
         "max_retries": 3,
         "is_enabled": 1,
+        "deduplication_window": 0,
     }
 ]
 """In the form of a definitions file of job types."""

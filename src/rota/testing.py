@@ -24,13 +24,15 @@ import msgspec
 
 from rota.engine.decorated import TAKEN
 from rota.engine.registry import Known
-from rota.errors import InvalidOption
+from rota.errors import InvalidOption, Refused
 from rota.model.checks import whole
+from rota.model.params import decode, encode
 from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.templates import FIELDS
 from rota.model.values import SECOND, Instant, Job, instant, moment, moment_of, undashed
 from rota.ports.store import Where
+from rota.session import Session
 from rota.surfaces.python import Rota
 
 __all__ = ["Clock", "Kit", "use"]
@@ -89,7 +91,7 @@ class Kit:
         """
         if status is not None and status not in set(Status):
             raise InvalidOption(f"status {status!r} is not one of {', '.join(Status)}")
-        wanted = None if params is None else msgspec.json.decode(msgspec.json.encode(params))
+        wanted = None if params is None else decode(encode(params, "params"))
         tails = {job.root_id: job for job in self._attempts(name)}
         return [job for job in tails.values() if status in {None, job.status} and (wanted is None or _has(job.params, wanted))]
 
@@ -159,13 +161,13 @@ class Kit:
     @contextmanager
     def _worker(self) -> Iterator[Any]:
         app = self.app
-        app._registry.sync(app._open().store, self.clock.now())
-        with app._inline_worker(fires=True) as worker:
+        app._session.registry.sync(app._session.open().store, self.clock.now())
+        with app._session.inline_worker(direct_only=False) as worker:
             yield worker
 
     def _next_due(self) -> datetime | None:
         """Return when a waiting job or a schedule is due."""
-        store = self.app._open().store
+        store = self.app._session.open().store
         wanted = (store.peek(types=(), worker_id=NOBODY).next_due, store.beat_of_schedules().next_at)
         return moment(min((at for at in wanted if at is not None), default=None))
 
@@ -173,7 +175,7 @@ class Kit:
 
     def _attempts(self, name: str | None = None) -> list[Job]:
         """Return every attempt, first to last."""
-        store, where, cursor = self.app._open().store, Where(job_type=name), None
+        store, where, cursor = self.app._session.open().store, Where(job_type=name), None
         found: list[Job] = []
         while page := store.find(where, limit=PAGE, before=cursor):
             cursor = page[-1][0]
@@ -182,7 +184,7 @@ class Kit:
 
     def _run_ids(self) -> dict[str, Job]:
         """Return the attempts that have run, by the ids of their runs, which ascend."""
-        store = self.app._open().store
+        store = self.app._session.open().store
         runs = ((store.run(undashed(job.id) or ""), job) for job in self._attempts() if job.started_at is not None)
         return {run.id: job for run, job in runs if run is not None}
 
@@ -202,16 +204,18 @@ def use(app: Rota, *, at: datetime | None = None, settings: Settings | None = No
     Its clock stands still, at `at` (now, if not given); its settings are its own, with retention off, unless others are given; chance comes
     from `seed`. What the program enqueues meanwhile, on the same object, goes to that store. Not for two threads at once.
     """
-    own = dict(vars(app))
+    own = app._session
+    if own.drivers:
+        raise Refused("a worker of this Rota is running: stop it first, its jobs would enqueue into the store of the test")
     clock = Clock(at)
     # A test wants its jobs one by one, and to find them afterwards, whatever the clock is set to.
     chosen = settings or msgspec.structs.replace(app.settings, retention=0.0)
     quick = msgspec.structs.replace(chosen, prefetch=0.0, synchronous="NORMAL")
-    handlers = [known for known in app._registry.known() if known.handler is not None]
-    scheduled = app._registry.scheduled
+    handlers = [known for known in own.registry.known() if known.handler is not None]
+    scheduled = own.registry.scheduled
     with TemporaryDirectory(prefix="rota-testing-") as folder:
-        Rota.__init__(app, Path(folder) / "rota.db", settings=quick, clock=clock, seed=seed)
-        app._alerts = own["_alerts"]
+        app._session = Session(app, Path(folder) / "rota.db", settings=quick, clock=clock, seed=seed)
+        app._session.alerts, app._session.middleware, app._session.on = own.alerts, own.middleware, own.on
         try:
             for known in handlers:
                 _register(app, known, scheduled.get(known.name))
@@ -219,9 +223,10 @@ def use(app: Rota, *, at: datetime | None = None, settings: Settings | None = No
             app._declare_scheduled()
             yield Kit(app, clock)
         finally:
-            app.close()
-            vars(app).clear()
-            vars(app).update(own)
+            try:
+                app.close()
+            finally:
+                app._session = own
 
 
 def _register(app: Rota, known: Known, schedule: Mapping[str, Any] | None) -> None:
@@ -230,7 +235,9 @@ def _register(app: Rota, known: Known, schedule: Mapping[str, Any] | None) -> No
     said = {field: getattr(known.code, field) for field in FIELDS if field not in {"executor", "handler"}}
     options = {field: value for field, value in said.items() if value is not msgspec.UNSET}
     times = None if schedule is None else {option: schedule.get(option) for option in TAKEN}
-    app._registry.add(known.name, known.handler.function, executor=known.handler.executor, options=options, schedule=times)
+    app._session.registry.add(
+        known.name, known.handler.function, executor=known.handler.executor, options=options, schedule=times, rules=known.handler.rules
+    )
 
 
 def _instant(at: datetime) -> Instant:
@@ -260,5 +267,5 @@ def _list(jobs: list[Job]) -> str:
 
 
 def _json(value: object) -> str:
-    text = msgspec.json.encode(value).decode()
+    text = encode(value, "params")
     return text if len(text) <= 200 else f"{text[:199]}…"

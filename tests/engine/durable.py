@@ -1,9 +1,11 @@
 """Handlers that wait for their checkpoints, at module level so that a handler process can import them."""
 
 import asyncio
-import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
+
+import apsw
 
 from rota import Cancelled, Context, Rota
 from rota.errors import TransactionMisuse
@@ -11,7 +13,8 @@ from rota.errors import TransactionMisuse
 
 def kept(database: str) -> list[str]:
     """Return the checkpoints that another program sees in the file."""
-    with closing(sqlite3.connect(database)) as file:
+    with closing(apsw.Connection(database)) as file:
+        file.set_busy_timeout(20_000)
         return [row[0] for row in file.execute("SELECT checkpoint FROM job_runs WHERE checkpoint IS NOT NULL")]
 
 
@@ -31,8 +34,10 @@ async def read_back_blocking(ctx: Context, database: str) -> list[str]:
 
 
 def wait_for_it(ctx: Context, folder: str) -> None:
-    """Say that the wait begins, and how it ended."""
+    """Say that the wait begins, once nobody holds it up, and how it ended."""
     (Path(folder) / "waits").touch()
+    while (Path(folder) / "hold").exists():
+        time.sleep(0.01)
     try:
         ctx.checkpoint({"page": 3})
     except Cancelled as error:
@@ -43,6 +48,8 @@ def wait_for_it(ctx: Context, folder: str) -> None:
 
 async def wait_for_it_async(ctx: Context, folder: str) -> None:
     (Path(folder) / "waits").touch()
+    while (Path(folder) / "hold").exists():  # noqa: ASYNC110 - a file: another process waits for it too
+        await asyncio.sleep(0.01)
     try:
         await ctx.checkpoint_async({"page": 3})
     except (Cancelled, asyncio.CancelledError):

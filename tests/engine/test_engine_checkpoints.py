@@ -144,7 +144,7 @@ def test_progress_is_written_no_more_often_than_it_may(rota: Rota, clock):
             clock.advance(seconds=timedelta(milliseconds=50).total_seconds())
         ctx.progress(100)
 
-    store = rota._open().store
+    store = rota._session.open().store
     keep = store.turn
     store.turn = lambda turn: written.extend(report.progress for report in turn.reports) or keep(turn)
     rota.enqueue("work")

@@ -95,7 +95,7 @@ def test_people_set_others_take_them_away_and_go_back_to_what_the_code_says(rota
 
 def test_a_program_that_only_enqueues_learns_them_from_the_record(rota, seen):
     rota.turn()
-    client = Rota(rota.url, clock=rota._clock)
+    client = Rota(rota.url, clock=rota._session.clock)
     assert client.enqueue("send").params["to"] == "ada"
     client.close()
 

@@ -190,9 +190,7 @@ def test_what_was_given_up_is_sent_again_when_somebody_asks(shop, receiver):
 
 def test_what_waits_for_a_webhook_that_was_disabled_is_given_up(shop, receiver):
     hook = shop.create_webhook(receiver.url()).webhook
-    shop.enqueue("greet")
-    with shop._inline_worker() as worker:
-        worker.turn()
+    shop.direct("greet")
     shop.change_webhook(hook.id, enabled=False)
     with shop.running():
         eventually(all_over(shop, 1), what="giving up")

@@ -134,7 +134,7 @@ def test_after_a_manual_retry_of_the_parent_a_waiting_child_goes_on(rota, ran):
 
 
 def test_a_bulk_call_can_hold_parents_and_their_children(rota, ran):
-    ids = rota._ids.take(3, rota._clock.now())
+    ids = rota._session.ids.take(3, rota._session.clock.now())
     jobs = [
         NewJob(name="act", params={"name": "a"}, job_id=ids[0]),
         NewJob(name="act", params={"name": "b"}, job_id=ids[1], depends_on=[ids[0]]),
@@ -164,7 +164,7 @@ def test_a_refused_parent_can_be_caught_inside_a_transaction_that_goes_on(rota, 
     with rota.transaction() as tx:
         kept = rota.enqueue("act", {"name": "kept"}, transaction=tx)
         with pytest.raises(UnknownParent):
-            rota.enqueue("act", depends_on=rota._ids.take(1, rota._clock.now()), transaction=tx)
+            rota.enqueue("act", depends_on=rota._session.ids.take(1, rota._session.clock.now()), transaction=tx)
     assert [job.id for job in rota.find()] == [kept.id]
 
 
@@ -186,7 +186,7 @@ def test_more_parents_than_the_setting_allows_are_refused(rota, ran):
 
 def test_a_parent_that_is_not_there_is_refused(rota, ran):
     with pytest.raises(UnknownParent):
-        rota.enqueue("act", depends_on=inside(rota._ids.take(1, rota._clock.now())[0]))
+        rota.enqueue("act", depends_on=inside(rota._session.ids.take(1, rota._session.clock.now())[0]))
     with pytest.raises((UnknownParent, NotFound)):
         rota.enqueue("act", depends_on="JOB-2026-00042")
     with pytest.raises((UnknownParent, NotFound)):
@@ -313,8 +313,8 @@ def test_a_child_of_very_many_parents_names_some_of_them(rota, ran):
 def test_a_child_that_has_yet_to_be_told_says_that_it_goes_on(rota, ran):
     parent = rota.enqueue("act")
     rota.enqueue_many([NewJob(name="act", depends_on=parent) for _ in range(600)])
-    desk = Desk(rota._open().store)
-    desk.now = rota._clock.now()
+    desk = Desk(rota._session.open().store)
+    desk.now = rota._session.clock.now()
     desk.done(desk.claim_one(types=("act",)), limit=100)
     child = next(job for job in rota.find(status="PENDING", limit=600) if job.blockers)
     assert rota.explain(child.id).summary == f"{parent.number} has completed, and the next turn lets this job go on"
@@ -377,9 +377,9 @@ def test_any_number_of_children_of_one_parent_does_not_stop_the_wheel(rota):
     """Each turn is short and bounded while they are told; work of others goes on between them."""
     rota.job(lambda: None, name="act")
     parent = rota.enqueue("act", run_at=timedelta(seconds=1))
-    store = rota._open().store
+    store = rota._session.open().store
     desk = Desk(store)
-    desk.ids, desk.now = rota._ids, rota._clock.now()
+    desk.ids, desk.now = rota._session.ids, rota._session.clock.now()
     row = desk.row("child", depends_on=(inside(parent.id),))
     for _ in range(CHILDREN // 1000):
         store.enqueue([msgspec.structs.replace(row, job_id=each) for each in desk.ids.take(1000, desk.now)], now=desk.now)

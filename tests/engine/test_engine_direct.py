@@ -92,11 +92,11 @@ def test_it_runs_nobody_elses_job_in_the_callers_thread(rota):
     assert ran == [99]
 
 
-def test_one_that_is_paused_waits_no_longer_than_its_timeout(rota, add):
+def test_one_that_is_paused_is_refused_at_once_and_runs_when_it_is_resumed(rota, add):
     rota.pause(template="add")
-    with pytest.raises(ResourceBusy):
-        rota.direct("add", {"a": 1, "b": 1}, timeout=0.1)
-    assert rota._open().store.reservation() is None
+    with pytest.raises(ResourceBusy, match=r"^resource busy: template add is paused; try again after `rota resume --template add`"):
+        rota.direct("add", {"a": 1, "b": 1})
+    assert rota.find() == []
     rota.resume(template="add")
     assert rota.direct("add", {"a": 1, "b": 1}).result == 2
 
@@ -121,7 +121,7 @@ def test_one_of_a_rate_limited_template_runs_although_its_process_takes_a_while_
 
 def test_one_of_a_rate_limited_template_runs_although_the_reply_to_its_claim_was_lost(rota, monkeypatch):
     rota.job(suspected.quick, name="act", rate_limit="5/1s")
-    store = rota._open().store
+    store = rota._session.open().store
     turn, lost = store.turn, []
 
     def lose(request):
@@ -151,7 +151,7 @@ def test_with_no_free_slot_it_runs_when_one_frees_before_the_rest_of_the_queue(l
         for n in (1, 2):
             live.enqueue("note", {"n": n})
         call = Call(live, "note", params={"n": 99})
-        eventually(live._open().store.reservation, what="the reservation")
+        eventually(live._session.open().store.reservation, what="the reservation")
         assert gate.ran == [0]
         gate.open.set()
         assert call.result().result == 99
@@ -167,7 +167,7 @@ def test_without_a_slot_in_time_it_is_cancelled_and_names_who_holds_them(live, g
         waits = live.enqueue("note", {"n": 1})
         with pytest.raises(ResourceBusy, match=r"no slot became free in time; held by .*\(1 running\)"):
             live.direct("note", {"n": 99}, timeout=0.2)
-        assert live._open().store.reservation() is None
+        assert live._session.open().store.reservation() is None
         (cancelled,) = live.find(status="CANCELLED")
         assert cancelled.origin == "direct"
         gate.open.set()
@@ -176,11 +176,11 @@ def test_without_a_slot_in_time_it_is_cancelled_and_names_who_holds_them(live, g
 
 
 @pytest.mark.serial
-def test_a_second_one_waits_and_then_says_who_holds_the_next_slot(live, gate):
+def test_a_second_one_waits_and_then_says_whose_is_under_way(live, gate):
     with live.running(concurrency=2):
         call = Call(live, "block", params={"n": 0}, actor="anna")
         assert gate.entered.wait(patient(10))
-        with pytest.raises(ResourceBusy, match=r"resource busy: anna@.* holds the next slot for job"):
+        with pytest.raises(ResourceBusy, match=r"resource busy: the direct execution .* by anna@.* is under way"):
             live.direct("note", {"n": 1}, timeout=0.2)
         assert gate.ran == [0]
         second = Call(live, "note", params={"n": 2}, timeout=10)
@@ -188,17 +188,15 @@ def test_a_second_one_waits_and_then_says_who_holds_the_next_slot(live, gate):
         assert (call.result().result, second.result().result) == (0, 2)
 
 
-def test_while_it_runs_the_queue_stands_still_and_goes_on_afterwards(live, gate):
-    with live.running(concurrency=4):
+def test_while_it_runs_the_other_slots_are_the_queues(live, gate):
+    with live.running(concurrency=2):
         call = Call(live, "block", params={"n": 0})
         assert gate.entered.wait(patient(10))
         job = live.enqueue("note", {"n": 1})
-        for _ in range(3):
-            live._poke()
-        assert live.get(job.id).status == "QUEUED"
+        assert live.wait(job.id, timeout=patient(10)).result == 1
+        assert live.find(status="RUNNING")[0].origin == "direct"
         gate.open.set()
         call.result()
-        assert live.wait(job.id, timeout=patient(10)).result == 1
 
 
 # ---- failed ----------------------------------------------------------------------------------------------------------
@@ -231,13 +229,13 @@ def test_a_failed_direct_run_is_recorded_and_never_retried_not_after_a_restart_e
 
 
 def test_a_direct_call_whose_caller_died_is_not_run_after_a_restart(rota, clock, tmp_path, add):
-    store = rota._open().store
+    store = rota._session.open().store
     desk = Desk(store)
-    desk.ids, desk.now = rota._ids, clock.now()
+    desk.ids, desk.now = rota._session.ids, clock.now()
     desk.worker = desk.id()
     store.register(desk.worker, host="h", kind="client", job_types=[], now=clock.now())
     reservation = desk.reserve("add", params='{"a":1,"b":1}')
-    lease = rota._open().liveness.take(desk.worker)
+    lease = rota._session.open().liveness.take(desk.worker)
     lease.release(clean=False)
     rota.recover()
     assert (rota.get(reservation.job_id).status, store.reservation()) == ("CANCELLED", None)
@@ -255,7 +253,7 @@ def test_its_expiry_is_enforced_while_it_runs(tmp_path):
             run = rota.direct("block", {"n": 0}, timeout=patient(10))
             assert run.status == "FAILED"
             assert 0.9 <= time.monotonic() - began < patient(8)
-            assert rota._open().store.reservation() is None
+            assert rota._session.open().store.reservation() is None
             gate.open.set()
             job = rota.enqueue("note", {"n": 1})
             assert rota.wait(job.id, timeout=patient(10)).result == 1
@@ -265,8 +263,8 @@ def test_its_expiry_is_enforced_while_it_runs(tmp_path):
 
 
 def test_an_expired_reservation_is_given_up_by_whoever_looks(rota, clock, add):
-    desk = Desk(rota._open().store)
-    desk.ids, desk.now = rota._ids, clock.now()
+    desk = Desk(rota._session.open().store)
+    desk.ids, desk.now = rota._session.ids, clock.now()
     reservation = desk.reserve("add", ttl=60, params='{"a":1,"b":1}')
     waiting = rota.enqueue("add", {"a": 1, "b": 2})
     clock.advance(seconds=61)
@@ -276,20 +274,34 @@ def test_an_expired_reservation_is_given_up_by_whoever_looks(rota, clock, add):
     assert rota.get(waiting.id).status == "COMPLETED"
 
 
-def test_from_inside_a_handler_it_is_refused(rota, add):
-    @rota.job(max_retries=0)
+def test_from_inside_a_handler_it_is_refused_and_the_attempt_is_not_repeated(rota, add):
+    @rota.job(max_retries=5)
     def nested():
         rota.direct("add", {"a": 1, "b": 1})
 
     job = rota.enqueue("nested")
     rota.turn()
     assert "direct execution from inside a handler" in rota.run_of(job.id).error
+    assert [each.status for each in rota.chain(job.id)] == ["DEAD_LETTER"]
     token = enter_handlers()
     try:
         with pytest.raises(Refused):
             rota.direct("add", {"a": 1, "b": 1})
     finally:
         leave_handlers(token)
+
+
+def test_a_handler_may_catch_the_refusal(rota, add):
+    @rota.job
+    def nested():
+        try:
+            rota.direct("add", {"a": 1, "b": 1})
+        except Refused as refused:
+            return refused.code
+
+    job = rota.enqueue("nested")
+    rota.turn()
+    assert rota.run_of(job.id).result == "refused"
 
 
 def test_its_run_has_its_times(rota, clock, add):

@@ -223,29 +223,36 @@ def test_a_type_without_handler_is_not_taken():
     assert taken([candidate(1, job_type="x"), candidate(2)]) == [2]
 
 
-def test_while_a_slot_is_reserved_only_its_job_is_taken():
-    assert taken(line(3), reservation(2)) == [2]
-    assert taken(line(3), reservation(9)) == []
+def test_a_direct_execution_takes_one_slot_and_the_queue_the_others():
+    chooser = dispatcher(free=3)
+    assert numbers(chooser.choose([candidate(9, max_retries=0)], reservation(9), Usage())) == [9]
+    assert numbers(chooser.choose(line(4), None, Usage())) == [1, 2]
 
 
-def test_a_reserved_job_waits_for_a_free_slot_and_is_never_claimed_ahead():
-    jobs = [candidate(2, max_retries=0)]
-    assert taken(jobs, reservation(2), free=0, ahead_s=1.0, means={"t": 0.001}) == []
+def test_a_direct_execution_waits_for_a_free_slot_and_nothing_is_claimed_ahead_of_it():
+    quick = {"free": 0, "ahead_s": 1.0, "means": {"t": 0.001}}
+    chooser = dispatcher(**quick)
+    assert numbers(chooser.choose([candidate(9, max_retries=2)], reservation(9), Usage())) == []
+    assert numbers(chooser.choose(line(4), None, Usage())) == []
+    assert taken(line(4), **quick) == [1, 2, 3, 4]
+
+
+def test_a_direct_execution_at_a_limit_holds_up_nobody_else():
+    chooser = dispatcher(World(types=WORLD.types, template_limits={"u": 0}), free=3)
+    assert numbers(chooser.choose([candidate(9, job_type="u")], reservation(9), Usage())) == []
+    assert numbers(chooser.choose(line(4), None, Usage())) == [1, 2, 3]
 
 
 def test_the_first_predicate_that_does_not_hold_is_named():
-    world = World(types=frozenset({"t"}), pauses=frozenset({("all", ""), ("organization", "default")}), reservation=reservation(9))
-    assert first_block(Waiting("x", "default", 1), world)[1] == "type:x"
-    assert first_block(Waiting("t", "default", 1), world)[1] == "all:"
+    world = World(types=frozenset({"t"}), pauses=frozenset({("all", ""), ("organization", "default")}))
+    assert first_block(Waiting("x", "default"), world)[1] == "type:x"
+    assert first_block(Waiting("t", "default"), world)[1] == "all:"
     world = World(types=frozenset({"t"}), pauses=frozenset({("template", "t")}))
-    assert first_block(Waiting("t", "default", 1), world)[1] == "template:t"
-    world = World(types=frozenset({"t"}), reservation=reservation(9))
-    assert first_block(Waiting("t", "default", 1), world)[1] == "direct:anna@here"
-    assert first_block(Waiting("t", "default", 9), world) is None
+    assert first_block(Waiting("t", "default"), world)[1] == "template:t"
     world = running_suspect(alone=False)
-    assert first_block(Waiting("t", "default", 1, 1), world)[1] == "suspect:JOB-2026-00009.2"
-    assert first_block(Waiting("t", "default", 1), world) is None
-    assert first_block(Waiting("t", "default", 1), running_suspect(alone=True))[1] == "alone:JOB-2026-00009.2"
+    assert first_block(Waiting("t", "default", 1), world)[1] == "suspect:JOB-2026-00009.2"
+    assert first_block(Waiting("t", "default"), world) is None
+    assert first_block(Waiting("t", "default"), running_suspect(alone=True))[1] == "alone:JOB-2026-00009.2"
 
 
 def test_the_order_of_the_predicates_is_the_designs():
@@ -258,7 +265,6 @@ def test_the_order_of_the_predicates_is_the_designs():
         "rate limit has room",
         "a worker has room for its template",
         "no suspect in its way",
-        "no direct execution ahead",
     ]
 
 

@@ -21,7 +21,7 @@ def busy(*_args, **_kwargs):
 
 def test_a_worker_that_could_not_begin_is_seen_to_be_gone(rota, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(rota._open().store, "recovered", busy)
+        patched.setattr(rota._session.open().store, "recovered", busy)
         with pytest.raises(StoreBusy):
             rota.start()
     assert rota.recover().workers == 1
@@ -31,7 +31,7 @@ def test_a_worker_that_could_not_begin_is_seen_to_be_gone(rota, monkeypatch):
 def test_a_worker_that_could_not_record_its_end_is_seen_to_be_gone(rota, monkeypatch):
     driver = rota.start()
     with monkeypatch.context() as patched:
-        patched.setattr(rota._open().store, "end_worker", busy)
+        patched.setattr(rota._session.open().store, "end_worker", busy)
         rota.stop(driver)
     assert rota.recover().workers == 1
     assert rota.workers() == []

@@ -104,7 +104,7 @@ def test_organizations_don_t_see_each_others_duplicates(rota, once):
 
 
 def test_a_caller_who_lost_the_reply_gets_its_own_job_again(rota, once):
-    job_id = rota._ids.take(1, rota._clock.now())[0]
+    job_id = rota._session.ids.take(1, rota._session.clock.now())[0]
     first = rota.enqueue("once", {"x": 1}, job_id=job_id)
     again = rota.enqueue("once", {"x": 1}, job_id=job_id)
     assert (again.id, again.existing, first.existing) == (first.id, True, False)
@@ -189,6 +189,6 @@ def test_whoever_waits_as_long_as_told_is_accepted(live):
     live.enqueue("few")
     with pytest.raises(RateLimited) as caught:
         live.enqueue("few")
-    end = live._clock.now() + round(caught.value.retry_after_s * 1e6)
-    eventually(lambda: live._clock.now() >= end, what="the time that was told")
+    end = live._session.clock.now() + round(caught.value.retry_after_s * 1e6)
+    eventually(lambda: live._session.clock.now() >= end, what="the time that was told")
     live.enqueue("few")

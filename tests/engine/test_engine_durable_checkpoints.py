@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pytest
 
@@ -14,6 +13,7 @@ from rota.errors import StoreBusy
 from rota.model.decide import Crashed
 from tests.engine import durable
 from tests.stores.desk import Desk
+from tests.support.locked import locked
 from tests.support.pace import patient
 from tests.support.waiting import eventually
 
@@ -24,17 +24,6 @@ BLOCKED = "this thread is inside `with rota.transaction()`"
 
 def register(rota: Rota, name: str, form: str, **options):
     rota.job(getattr(durable, f"{name}{FORMS[form]}"), name="work", executor=form.partition(",")[0], max_retries=0, **options)
-
-
-@contextmanager
-def locked(path):
-    """Hold the write lock of a file, as another program may."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as file:
-        file.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        finally:
-            file.execute("ROLLBACK")
 
 
 @pytest.fixture
@@ -83,12 +72,14 @@ def test_inside_a_transaction_of_another_store_it_is_taken(live: Rota, tmp_path)
 @pytest.mark.parametrize("form", FORMS)
 def test_it_waits_through_a_time_in_which_the_store_can_not_be_written(live: Rota, tmp_path, form, caplog):
     register(live, "wait_for_it", form)
+    (tmp_path / "hold").touch()
     with live.running(concurrency=2):
         job = live.enqueue("work", {"folder": str(tmp_path)})
-        eventually(lambda: live.get(job.id).status != "QUEUED", within=30, what="the handler")
+        eventually((tmp_path / "waits").exists, within=30, what="the handler")
         with locked(tmp_path / "rota.db"):
-            eventually((tmp_path / "waits").exists, within=30, what="the handler at its checkpoint")
-            eventually(lambda: "can't be used now" in caplog.text or (tmp_path / "over").exists(), within=30, what="trouble")
+            (tmp_path / "hold").unlink()
+            eventually(lambda: "the store is unavailable" in caplog.text, within=30, what="trouble")
+            assert not (tmp_path / "over").exists()
         live.wait(job.id, timeout=patient(30))
         assert (tmp_path / "over").read_text() == "kept"
         assert live.run_of(job.id).checkpoint == {"page": 3}
@@ -124,7 +115,7 @@ def test_a_handler_of_a_worker_that_is_stopped_waits_no_longer(live: Rota, tmp_p
 @contextmanager
 def stuck(rota: Rota, hold: threading.Event):
     """Let no checkpoint be written: the store is busy for whoever brings one."""
-    store = rota._open().store
+    store = rota._session.open().store
     turn = store.turn
 
     def refuse(request):
@@ -164,7 +155,7 @@ def test_checkpoints_that_wait_at_the_same_time_share_a_commit(live: Rota):
         gate.wait(patient(30))
         ctx.checkpoint(1)
 
-    store = live._open().store
+    store = live._session.open().store
     sizes, turn, first = [], store.turn, threading.Event()
 
     def counted(request):
@@ -177,7 +168,7 @@ def test_checkpoints_that_wait_at_the_same_time_share_a_commit(live: Rota):
         return turn(request)
 
     def waiting():
-        return len(live._drivers[0].worker.inbox._checkpoints)
+        return len(live._session.drivers[0].worker.inbox._checkpoints)
 
     store.turn = counted
     with live.running(concurrency=many):
@@ -191,7 +182,7 @@ def test_checkpoints_that_wait_at_the_same_time_share_a_commit(live: Rota):
 @pytest.mark.parametrize("form", FORMS)
 def test_a_run_that_others_have_ended_keeps_no_state_and_its_handler_is_stopped(live: Rota, tmp_path, form):
     register(live, "wait_for_it", form)
-    store = live._open().store
+    store = live._session.open().store
     turn = store.turn
 
     def ended_by_others(request):

@@ -34,7 +34,7 @@ def gatherer(rota, clock):
     rota.enqueue("echo")
     rota.turn()
     clock.advance(minutes=1)
-    made = Gatherer(rota._open().store, clock)
+    made = Gatherer(rota._session.open().store, clock)
     made.begin()
     return made
 
@@ -82,7 +82,7 @@ def test_a_further_attempt_is_a_job_of_its_own(rota, gatherer):
 
 
 def test_progress_is_told_when_it_changes_and_only_then(rota, clock):
-    desk = Desk(rota._open().store)
+    desk = Desk(rota._session.open().store)
     desk.add()
     gatherer = Gatherer(desk.store, clock)
     gatherer.begin()
@@ -178,7 +178,7 @@ def test_a_number_that_is_committed_late_is_told_when_it_is_there():
         for each in (slow, quick):
             each.job(name="echo")(lambda: None)
         quick.enqueue("echo")
-        gatherer = Gatherer(quick._open().store, ManualClock())
+        gatherer = Gatherer(quick._session.open().store, ManualClock())
         gatherer.begin()
         with slow.transaction() as tx:
             late = slow.enqueue("echo", transaction=tx)
@@ -207,14 +207,14 @@ def test_what_came_after_a_cursor_is_told_again_in_the_order_of_time(rota, clock
         clock.advance(seconds=10)
         rota.enqueue("echo")
         rota.turn()
-    found = again(rota._open().store, cursor, clock.now(), oldest=0)
+    found = again(rota._session.open().store, cursor, clock.now(), oldest=0)
     assert [(str(change.type), change.job.root_number) for change in found] == [
         (word, number) for number in (2, 3) for word in ("job.created", "job.started", "job.ended")
     ]
 
 
 def test_a_cursor_that_is_too_old_or_of_another_store_leads_nowhere(rota, clock, gatherer, monkeypatch):
-    store, now = rota._open().store, clock.now()
+    store, now = rota._session.open().store, clock.now()
     assert again(store, Cursor(now - 10, 1), now, oldest=now - 9) is None
     assert again(store, Cursor(now, 99), now, oldest=0) is None
     assert again(store, Cursor(now + 10**9, 1), now, oldest=0) is None
@@ -239,7 +239,7 @@ def feed(rota, clock, settings):
     rota.enqueue("echo")
     rota.turn()
     clock.advance(minutes=1)
-    made = Feed(rota._open().store, clock, settings, None)
+    made = Feed(rota._session.open().store, clock, settings, None)
     made._begin = lambda: None if made.cursor else _begin(made)  # the test looks, no thread does
     yield made
     made.close()
@@ -329,7 +329,7 @@ def test_a_batch_says_where_to_go_on_for_whoever_has_had_all_of_it_or_not(clock)
 
 
 def test_more_listeners_than_the_setting_allows_are_refused(rota, clock):
-    feed = Feed(rota._open().store, clock, Settings(events_streams=1), None)
+    feed = Feed(rota._session.open().store, clock, Settings(events_streams=1), None)
     listener = feed.listen(View())
     with pytest.raises(TooManyListeners, match="events_streams"):
         feed.listen(View(job_type="x"))
@@ -341,9 +341,9 @@ def test_more_listeners_than_the_setting_allows_are_refused(rota, clock):
 
 def test_nobody_looks_before_somebody_listens_nor_long_after(live, monkeypatch):
     monkeypatch.setattr("rota.engine.feed.LINGER_S", 0.0)
-    assert live._feed is None
+    assert live._session.feed is None
     events = live.events()
-    feed = live._feed
+    feed = live._session.feed
     assert feed.looking
     events.close()
     eventually(lambda: not feed.looking)
@@ -356,7 +356,7 @@ def test_nobody_looks_before_somebody_listens_nor_long_after(live, monkeypatch):
 def test_the_store_in_trouble_costs_a_second_and_no_event(live, monkeypatch, caplog):
     live.job(name="echo")(lambda: None)
     with live.events(types="job") as events:
-        store, failed = live._open().store, threading.Event()
+        store, failed = live._session.open().store, threading.Event()
         marks = store.marks
 
         def fail():
@@ -392,7 +392,7 @@ def test_events_end_when_rota_is_closed(live):
 def test_whoever_may_read_nothing_hears_nothing(live):
     with pytest.raises(PermissionDenied):
         live.events(actor=Actor("x", operations=frozenset()))
-    assert live._feed is None or live._feed.listening == 0
+    assert live._session.feed is None or live._session.feed.listening == 0
 
 
 @pytest.mark.parametrize("asked", [{"types": "x"}, {"types": ["job.created", "x"]}, {"status": "x"}, {"after": "x"}])
@@ -407,7 +407,7 @@ def test_job_stands_for_all_that_is_about_jobs():
 
 def test_a_listener_that_nobody_holds_is_let_go(live):
     live.events()
-    eventually(lambda: live._feed.listening == 0)
+    eventually(lambda: live._session.feed.listening == 0)
 
 
 def test_a_batch_that_is_told_first_comes_first(clock):
@@ -465,7 +465,7 @@ def test_a_due_time_that_was_missed_is_told_when_it_is_written_and_again_after_a
     news = [("schedule.missed", "often", "opened", 9), ("schedule.missed", "often", "closed", 9)]
     assert reported(gatherer.gather().changes) == news
     assert reported(gatherer.gather().changes) == []
-    assert reported(again(rota._open().store, cursor, clock.now(), oldest=0)) == news
+    assert reported(again(rota._session.open().store, cursor, clock.now(), oldest=0)) == news
 
 
 def test_reports_beyond_what_one_look_reads_come_with_the_next(rota, clock, gatherer, monkeypatch):
@@ -482,7 +482,7 @@ def test_a_report_written_in_the_middle_of_a_look_is_told_once(rota, clock, gath
     rota.schedule("often", "echo", every=60, catch_up="none")
     clock.advance(minutes=10)
     rota.turn()
-    store = rota._open().store
+    store = rota._session.open().store
     read = store.reports_after
 
     def late(report_id, *, limit):

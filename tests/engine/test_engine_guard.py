@@ -94,17 +94,17 @@ class Rig:
         self.rota.job(cut_off.awaiting, timeout=0)
         self.rota.job(cut_off.apart, timeout=0, executor="process")
         self.rota.job(cut_off.deaf, timeout=0)
-        self.real = self.rota._open()
-        self.rota._registry.sync(self.real.store, self.rota._clock.now())
+        self.real = self.rota._session.open()
+        self.rota._session.registry.sync(self.real.store, self.rota._session.clock.now())
         self.line = Line(self.real.store)
         opened = Opened(self.line, Elsewhere(self.real.liveness), self.real.log_dir)
-        self.driver = Driver(self.rota._make_worker(opened, concurrency), self.settings, self.rota._clock)
+        self.driver = Driver(self.rota._session.make_worker(opened, concurrency), self.settings, self.rota._session.clock)
         self.worker = self.driver.worker
         self.left = []
         self.guard._leave = self.left.append
         if watched:
-            now = self.rota._clock.now()
-            self.real.store.register(self.rota._ids.take(1, now)[0], host="elsewhere", kind="worker", job_types=[], now=now)
+            now = self.rota._session.clock.now()
+            self.real.store.register(self.rota._session.ids.take(1, now)[0], host="elsewhere", kind="worker", job_types=[], now=now)
         self.driver.start()
 
     @property
@@ -232,11 +232,11 @@ def test_one_that_was_given_up_meanwhile_goes_on_under_another_id_and_its_late_r
     before = rig.worker.id
     rig.line.cut()
     rig.until_noted("end thread 1")
-    store, now = rig.real.store, rig.rota._clock.now()
+    store, now = rig.real.store, rig.rota._session.clock.now()
     (seen,) = [worker for worker in store.workers() if worker.id == before]
     assert store.give_up_worker(before, beat=seen.beat, now=now)
     desk = Desk(store)
-    desk.ids, desk.now, desk.worker = rig.rota._ids, now, before
+    desk.ids, desk.now, desk.worker = rig.rota._session.ids, now, before
     desk.recover(before, Crashed())
     rig.line.mend()
     eventually(lambda: rig.worker.id != before, what="another id")
@@ -253,7 +253,7 @@ def test_one_that_was_given_up_while_a_handler_runs_learns_it_from_its_beat_and_
     eventually(lambda: rig.worker.standing.renewal.watched, what="that others are seen")
     eventually(
         lambda: any(
-            rig.real.store.give_up_worker(before, beat=worker.beat, now=rig.rota._clock.now())
+            rig.real.store.give_up_worker(before, beat=worker.beat, now=rig.rota._session.clock.now())
             for worker in rig.real.store.workers()
             if worker.id == before
         ),
@@ -270,7 +270,7 @@ def test_handler_processes_have_their_lease_from_the_start_and_under_another_id_
     crew, before = rig.worker._crew, rig.worker.id
     eventually(lambda: crew._until is not None, within=2, what="a lease at the start")
     [seen] = [worker for worker in rig.real.store.workers() if worker.id == before]
-    assert rig.real.store.give_up_worker(before, beat=seen.beat, now=rig.rota._clock.now())
+    assert rig.real.store.give_up_worker(before, beat=seen.beat, now=rig.rota._session.clock.now())
     first = crew._until
     rig.worker.standing.beat_soon()
     eventually(lambda: rig.worker.id != before, what="another id")

@@ -95,7 +95,7 @@ def test_what_is_claimed_ahead_counts_too(fleet, gauge):
         rota.job(lambda: gauge("act", lambda: None), name="act", max_running=5)
 
     (rota,) = fleet(define, 1, concurrency=2)
-    store = rota._open().store
+    store = rota._session.open().store
     turn, seen = store.turn, []
 
     def watched(request):
@@ -198,7 +198,7 @@ def test_what_was_parked_and_forgotten_is_found_again(live):
     ran = threading.Event()
     live.job(ran.set, name="act")
     job = live.enqueue("act", run_at=timedelta(hours=1))
-    desk = Desk(live._open().store)
+    desk = Desk(live._session.open().store)
     live.reschedule(job.id, timedelta())
     with live.transaction() as tx:
         tx.execute("UPDATE jobs SET status = 'QUEUED', queued_at = created_at, held = 'organization-limit:default' WHERE number = 1")
@@ -209,7 +209,7 @@ def test_what_was_parked_and_forgotten_is_found_again(live):
 
 def test_where_nothing_is_limited_nothing_is_counted(rota):
     rota.job(lambda: None, name="act")
-    store = rota._open().store
+    store = rota._session.open().store
     turn, counted = store.turn, []
 
     def watched(request):
@@ -304,8 +304,8 @@ def test_a_start_is_counted_from_the_latest_moment_at_which_it_may_happen(rota, 
 
 def busy(rota, *types):
     """Let a worker that does nothing hold what may start of these types."""
-    desk = Desk(rota._open().store)
-    desk.ids, desk.now = rota._ids, rota._clock.now()
+    desk = Desk(rota._session.open().store)
+    desk.ids, desk.now = rota._session.ids, rota._session.clock.now()
     desk.worker = desk.id()
     desk.store.register(desk.worker, host="h", kind="worker", job_types=list(types), now=desk.now)
     return desk
@@ -356,7 +356,7 @@ def test_an_explanation_names_nobody_of_another_organization(rota):
     for word in ("secret", "spy", "anna@here", desk.worker[:8]):
         assert word not in told
     assert "others are ahead of it" in told
-    assert "a direct execution has the next slot" in told
+    assert "a direct execution takes the next free slot" in told
     assert "anna@here" in str(rota.explain(job.id))
 
 

@@ -128,7 +128,7 @@ def test_enabling_what_has_no_due_time_left_is_refused(app, kit):
 def test_due_times_follow_the_rules_of_zones_when_those_are_updated(app, kit, monkeypatch):
     app.schedule("berlin", "good", cron="0 12 * * *", timezone="Europe/Berlin")
     app.schedule("plain", "good", cron="0 12 * * *")
-    store = app._open().store
+    store = app._session.open().store
     kit.drain()
     berlin, plain = (schedule.next_at for schedule in store.schedules())
     # As if it had been worked out by rules under which Berlin was an hour further west.

@@ -175,7 +175,7 @@ def test_a_manager_needs_no_permission_and_an_owner_the_store_does_not_know_was_
 
 @pytest.fixture
 def desk(rota):
-    return Desk(rota._open().store)
+    return Desk(rota._session.open().store)
 
 
 def bulk(desk, count, **fields):

@@ -34,12 +34,12 @@ def rota(request, tmp_path):
 
 @pytest.fixture
 def clock(rota):
-    return rota._clock
+    return rota._session.clock
 
 
 def look(rota, **options):
-    store = rota._open().store
-    return overdue(store, rota._registry, rota.settings, now=rota._clock.now(), **options)
+    store = rota._session.open().store
+    return overdue(store, rota._session.registry, rota.settings, now=rota._session.clock.now(), **options)
 
 
 def found(rota, **options):
@@ -95,7 +95,7 @@ def test_where_nothing_is_due_nothing_is_worked_out(rota, clock, monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr("rota.engine.overdue.Decider", never)
-    monkeypatch.setattr(type(rota._registry), "sync", never)
+    monkeypatch.setattr(type(rota._session.registry), "sync", never)
     assert look(rota, tolerance=0).schedules == ()
 
 

@@ -28,11 +28,11 @@ def shop(rota):
 
 
 def watch(rota, clock):
-    return OverdueWatch(rota._open().store, rota._registry, clock=clock, settings=rota.settings)
+    return OverdueWatch(rota._session.open().store, rota._session.registry, clock=clock, settings=rota.settings)
 
 
 def reports(rota):
-    return [each.report for each in rota._open().store.reports_after(0, limit=1000) if each.report.event is ScheduleEvent.OVERDUE]
+    return [each.report for each in rota._session.open().store.reports_after(0, limit=1000) if each.report.event is ScheduleEvent.OVERDUE]
 
 
 def test_a_gap_is_reported_once_by_two_processes_and_after_a_restart(shop, clock):
@@ -77,7 +77,7 @@ def test_a_gap_that_is_known_costs_no_further_write(shop, clock, monkeypatch):
     clock.advance(minutes=5)
     looking = watch(shop, clock)
     looking.look()
-    monkeypatch.setattr(type(shop._open().store), "report_overdue", lambda *_, **__: pytest.fail("a write"))
+    monkeypatch.setattr(type(shop._session.open().store), "report_overdue", lambda *_, **__: pytest.fail("a write"))
     looking.look()
 
 

@@ -1,5 +1,6 @@
 """A store that goes away while somebody waits, for an end or for a direct execution: they go on waiting, and nothing is done twice."""
 
+import asyncio
 import time
 from collections import Counter
 
@@ -47,9 +48,9 @@ def settings():
 
 @pytest.fixture
 def away(rota):
-    opened = rota._open()
+    opened = rota._session.open()
     made = Away(opened.store)
-    rota._opened = msgspec.structs.replace(opened, store=made)
+    rota._session.opened = msgspec.structs.replace(opened, store=made)
     yield made
     made.when = {}
 
@@ -64,34 +65,53 @@ def ran(rota, away):
 # ---- a wait ----------------------------------------------------------------------------------------------------------
 
 
+def wait(rota, *args, **options):
+    return rota.wait(*args, **options)
+
+
+def await_end(rota, *args, **options):
+    return asyncio.run(rota.await_end(*args, **options))
+
+
+either = pytest.mark.parametrize("way", [wait, await_end])
+
+
 @pytest.mark.parametrize("timeout", [None, 10])
-@pytest.mark.parametrize("verb", ["definitions", "by_number", "chain", "run"])
-def test_a_wait_goes_on_through_a_short_outage(rota, away, ran, verb, timeout):
+@pytest.mark.parametrize(
+    ("way", "verb"),
+    [
+        *((wait, verb) for verb in ("definitions", "by_number", "chain", "run")),
+        *((await_end, verb) for verb in ("definitions", "by_number", "tails")),
+    ],
+)
+def test_a_wait_goes_on_through_a_short_outage(rota, away, ran, way, verb, timeout):
     job = rota.enqueue("note", {"n": 1})
     rota.turn()
     away.when = {verb: "before"}
-    assert rota.wait(job.number, timeout, actor="anna").result == 1
+    assert way(rota, job.number, timeout, actor="anna").result == 1
     assert away.calls[verb] > away.times
 
 
+@either
 @pytest.mark.parametrize("settings", [Settings(busy_timeout=50)])
-def test_an_outage_that_outlasts_the_timeout_is_what_the_wait_says(rota, away, ran):
+def test_an_outage_that_outlasts_the_timeout_is_what_the_wait_says(rota, away, ran, way):
     job = rota.enqueue("note", {"n": 1})
     with pytest.raises(WaitTimeout):
-        rota.wait(job.id, 0.01)
+        way(rota, job.id, 0.01)
     away.when, away.times = {"*": "before"}, 1000
     begun = time.monotonic()
     with pytest.raises((StoreBusy, StoreUnavailable)):
-        rota.wait(job.id, 0.2)
+        way(rota, job.id, 0.2)
     assert 0.2 <= time.monotonic() - begun < rota.settings.busy_timeout
 
 
-def test_without_a_timeout_an_outage_is_borne_for_the_busy_timeout(rota, away, ran):
+@either
+def test_without_a_timeout_an_outage_is_borne_for_the_busy_timeout(rota, away, ran, way):
     job = rota.enqueue("note", {"n": 1})
     away.when, away.times = {"*": "before"}, 1000
     begun = time.monotonic()
     with pytest.raises((StoreBusy, StoreUnavailable)):
-        rota.wait(job.id)
+        way(rota, job.id)
     assert time.monotonic() - begun >= rota.settings.busy_timeout
 
 
@@ -120,17 +140,17 @@ def test_a_direct_execution_goes_on_through_a_short_outage_and_runs_once(rota, a
     assert away.calls[verb]
     away.when = {}
     assert len(rota.find()) == 2
-    assert rota._open().store.reservation() is None
+    assert rota._session.open().store.reservation() is None
 
 
 def test_while_it_waits_for_a_slot_an_outage_delays_its_giving_up_and_leaves_nothing_behind(rota, away, ran):
+    rota.set_template("note", rate_limit="1/1h")
     rota.direct("note", {"n": 0})
-    rota.pause(template="note")
-    away.when = dict.fromkeys(("give_up_waiting", "job", "workers"), "before")
+    away.when = dict.fromkeys(("give_up_waiting", "job", "usage"), "before")
     with pytest.raises(Exception, match="resource busy"):
         rota.direct("note", {"n": 1}, timeout=0.1)
     away.when = {}
-    assert rota._open().store.reservation() is None
+    assert rota._session.open().store.reservation() is None
     assert [str(job.status) for job in rota.find(limit=1)] == ["CANCELLED"]
 
 
@@ -161,7 +181,7 @@ def test_before_it_is_made_an_outage_is_borne_as_long_as_a_slot_is_waited_for(ro
 def test_a_worker_that_could_not_come_or_go_in_an_outage_does_not_look_alive(rota, away, ran):
     rota.direct("note", {"n": 0})
     away.times, away.when = 1000, {"recovered": "before", "end_worker": "before"}
-    with pytest.raises((StoreBusy, StoreUnavailable)), rota._inline_worker():
+    with pytest.raises((StoreBusy, StoreUnavailable)), rota._session.inline_worker():
         pass
     away.when = {}
     (left,) = [worker for worker in rota.workers() if worker.kind == "worker"]

@@ -4,7 +4,7 @@ import pytest
 
 from rota import Backoff
 from rota.engine.recovery import EXCUSES_MAX
-from rota.model.decide import Completed
+from rota.model.decide import Completed, Released
 from tests.stores.desk import Desk
 
 
@@ -15,9 +15,9 @@ def act(rota):
 
 def lost_worker(rota, jobs, *, lock="dead", stopping=False):
     """Be a worker that claimed these and is gone: its lock is free ('dead'), taken ('alive') or not there ('none')."""
-    opened = rota._open()
+    opened = rota._session.open()
     desk = Desk(opened.store)
-    desk.ids, desk.now = rota._ids, rota._clock.now()
+    desk.ids, desk.now = rota._session.ids, rota._session.clock.now()
     desk.worker = desk.id()
     desk.lease = None if lock == "none" else opened.liveness.take(desk.worker)
     desk.store.register(desk.worker, host="h", kind="worker", job_types=["act"], now=desk.now)
@@ -99,7 +99,7 @@ def test_a_worker_that_beats_in_the_very_moment_it_is_given_up_is_left_alone(rot
     desk = lost_worker(rota, 1, lock="none")
     rota.turn()
     pass_time(rota, clock, 29)
-    store = rota._open().store
+    store = rota._session.open().store
     give_up = type(store).give_up_worker
 
     def beaten_first(self, worker_id, **given):
@@ -124,7 +124,7 @@ def test_what_a_worker_held_that_was_given_up_by_one_who_died_then_is_ended_by_t
 def test_a_recovery_by_hand_gives_nobody_up_who_can_only_be_judged_by_a_beat(rota, clock, act):
     job = rota.enqueue("act")
     lost_worker(rota, 1, lock="none")
-    recovery = rota._recovery(rota._open())
+    recovery = rota._recovery(rota._session.open())
     for _ in range(10):
         recovery.sweep(None)
         clock.advance(seconds=10)
@@ -192,6 +192,52 @@ def test_a_suspect_that_crashes_its_worker_again_and_again_beside_others_is_dead
     assert len(rota.chain(culprit.id)) == EXCUSES_MAX + 3
 
 
+@pytest.mark.parametrize("given_back", ["interrupted", "released"])
+def test_attempts_that_were_given_back_use_up_no_excuse_of_a_suspect(rota, act, given_back):
+    """Every restart of the service stops it or gives it back: these are no crashes, and say nothing of its guilt."""
+    suspect = rota.enqueue("act")
+    lost_worker(rota, 1)
+    rota.recover()
+    for _ in range(EXCUSES_MAX + 1):
+        give_back(rota, given_back)
+    for _ in range(EXCUSES_MAX):
+        crash_beside_another(rota)
+        give_back(rota, given_back)
+    tail = rota.chain(suspect.id)[-1]
+    assert (tail.status, tail.crashes) == ("QUEUED", 1)
+    # and they give it no new ones
+    for _ in range(2):
+        crash_beside_another(rota)
+    assert rota.chain(suspect.id)[-1].status == "DEAD_LETTER"
+
+
+def give_back(rota, how):
+    """Claim the next job of the queue, and give it back: as a worker that is stopped before it started it, or while it ran."""
+    if how == "interrupted":
+        lost_worker(rota, 1, stopping=True)
+        rota.recover()
+    else:
+        desk = lost_worker(rota, 1, lock="alive")
+        desk.end(desk.claimed[0], Released())
+        desk.store.end_worker(desk.worker, now=desk.now)
+        desk.lease.release(clean=True)
+
+
+@pytest.mark.parametrize("end", ["dead-lettered", "cancelled"])
+def test_excuses_begin_anew_when_a_chain_is_tried_again_by_hand(rota, act, end):
+    suspect = rota.enqueue("act")
+    for _ in range(EXCUSES_MAX + (3 if end == "dead-lettered" else 1)):
+        crash_beside_another(rota)
+    if end == "cancelled":
+        rota.cancel(suspect.id)
+    rota.retry(suspect.id)
+    lost_worker(rota, 1)
+    rota.recover()
+    crash_beside_another(rota)
+    tail = rota.chain(suspect.id)[-1]
+    assert (tail.status, tail.crashes) == ("QUEUED", 1)
+
+
 def test_a_job_without_retries_is_dead_after_one_crash_or_interruption(rota, act):
     crashed = rota.enqueue("act", max_retries=0)
     lost_worker(rota, 1)
@@ -252,7 +298,7 @@ def test_a_worker_starting_up_recovers_before_it_claims(rota, clock, act):
 def test_a_worker_that_was_given_up_while_it_lives_goes_on_under_another_id(rota, clock, act):
     rota.turn()
     (before,) = rota.workers()
-    store = rota._open().store
+    store = rota._session.open().store
     store.end_worker(before.id.replace("-", ""), now=clock.now())
     job = rota.enqueue("act")
     for _ in range(3):

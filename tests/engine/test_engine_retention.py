@@ -27,8 +27,8 @@ def settings() -> Settings:
 
 
 def retention_of(rota: Rota, settings: Settings = KEEP) -> Retention:
-    opened = rota._open()
-    return Retention(opened.store, clock=rota._clock, settings=settings, log_dir=opened.log_dir)
+    opened = rota._session.open()
+    return Retention(opened.store, clock=rota._session.clock, settings=settings, log_dir=opened.log_dir, trust=opened.trust)
 
 
 def tick(retention: Retention, clock: ManualClock, *, seconds: float = 60) -> None:
@@ -41,7 +41,7 @@ def left(rota: Rota) -> int:
 
 
 def finish(rota: Rota, count: int) -> None:
-    if "noop" not in rota._registry.handlers:
+    if "noop" not in rota._session.registry.handlers:
         rota.job(lambda: None, name="noop")
     rota.enqueue_many([("noop", {})] * count)
     rota.turn()
@@ -64,7 +64,7 @@ def test_while_there_is_more_it_goes_on_soon_and_then_rests(rota, clock):
     finish(rota, 25)
     clock.advance(days=31)
     retention = retention_of(rota)
-    inner, calls = rota._open().store, []
+    inner, calls = rota._session.open().store, []
 
     class Slow:
         def forget_sessions(self, **_options: object) -> int:
@@ -121,7 +121,7 @@ def test_the_logs_of_removed_runs_go_with_them_and_others_stay(rota, clock):
     young = rota.enqueue("talk", {"word": "young"})
     rota.turn()
     paths = [Path(rota.run_of(job.id).log_path) for job in (old, young)]
-    files = [Path(rota._open().log_dir) / path.parent.name / path.name for path in paths]
+    files = [Path(rota._session.open().log_dir) / path.parent.name / path.name for path in paths]
     assert [file.exists() for file in files] == [True, True]
     tick(retention_of(rota), clock)
     assert [file.exists() for file in files] == [False, True]
@@ -228,7 +228,7 @@ def test_sessions_whose_time_is_over_go_whether_chains_are_kept_or_not(tmp_path,
     clock.advance(seconds=30)
     young = rota.open_session(secret)
     tick(retention_of(rota, rota.settings), clock, seconds=31)
-    assert rota._open().store.forget_sessions(before=clock.now(), limit=10) == 0
+    assert rota._session.open().store.forget_sessions(before=clock.now(), limit=10) == 0
     with pytest.raises(Unauthenticated):
         rota.session(old.secret)
     assert rota.session(young.secret).name == "local"

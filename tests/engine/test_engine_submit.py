@@ -79,7 +79,7 @@ def test_a_disabled_or_archived_template_takes_no_new_jobs_also_when_another_pro
 
 def test_a_template_another_process_registered_can_be_enqueued_by_name_with_its_policy(rota, tmp_path, clock):
     rota.job(lambda to: None, name="far", priority="high", max_retries=7, timeout=9, queue_ttl=60)
-    rota._registry.sync(rota._open().store, clock.now())
+    rota._session.registry.sync(rota._session.open().store, clock.now())
     client = Rota(tmp_path / "rota.db", clock=clock, seed=9)
     job = client.enqueue("far", {"anything": 1})
     assert (job.priority, job.max_retries, job.timeout) == (75, 7, 9.0)
@@ -143,7 +143,7 @@ def test_a_moment_in_another_zone_is_the_same_moment(rota, send):
 
 
 def test_a_chunk_the_store_refuses_says_which_items_it_is_about_and_keeps_what_the_error_knows(rota):
-    rota._submit._settings = msgspec.structs.replace(rota.settings, bulk_chunk=2)
+    rota._session.submitter._settings = msgspec.structs.replace(rota.settings, bulk_chunk=2)
 
     @rota.job(submit_limit="3/60s")
     def limited(n): ...

@@ -11,10 +11,14 @@ from types import SimpleNamespace
 import pytest
 
 from rota import Rota
+from rota.engine.dispatch import Dispatcher
+from rota.engine.predicates import World
 from rota.engine.suspects import Suspects
 from rota.model.decide import Crashed
 from rota.ports.executor import Readiness, Report
+from rota.ports.turns import Usage
 from tests.engine import suspected
+from tests.engine.test_engine_dispatch import candidate, slots
 from tests.stores.desk import Desk
 from tests.support.pace import patient
 from tests.support.waiting import eventually
@@ -24,8 +28,8 @@ KINDS = sorted(suspected.HANDLERS)
 
 def crash(rota, job_type, *, checkpoint=None):
     """Have a worker crash under what is next of a type."""
-    desk = Desk(rota._open().store)
-    desk.ids, desk.now = rota._ids, rota._clock.now()
+    desk = Desk(rota._session.open().store)
+    desk.ids, desk.now = rota._session.ids, rota._session.clock.now()
     desk.worker = desk.id()
     desk.store.register(desk.worker, host="h", kind="worker", job_types=[job_type], now=desk.now)
     (claimed,) = desk.claim(1, types=(job_type,))
@@ -111,7 +115,7 @@ def test_no_process_is_started_as_long_as_no_worker_has_crashed(live: Rota):
     live.job(suspected.quick, name="quick")
     with live.running(concurrency=2):
         live.wait(live.enqueue("quick").id, timeout=patient(20))
-        assert list(live._drivers[0].worker._crew._executors) == ["thread"]
+        assert list(live._session.drivers[0].worker._crew._executors) == ["thread"]
 
 
 class Slow:
@@ -123,11 +127,53 @@ class Slow:
 
 def test_a_suspect_does_not_wait_for_ever_for_a_process(rota: Rota, clock):
     rota.job(suspected.quick, name="quick")
-    parts = SimpleNamespace(clock=clock, handlers=rota._registry.handlers, runs_apart=lambda _: True, inline=False)
+    parts = SimpleNamespace(clock=clock, handlers=rota._session.registry.handlers, runs_apart=lambda _: True, inline=False)
     suspects = Suspects(parts, Slow())
-    suspects.passed({"quick"})
+    suspects.passed({"quick"}, saw_all=True)
     assert not suspects.look()
     assert suspects.inside() == {}
     clock.advance(seconds=31)
     assert suspects.look()
     assert suspects.inside() == {"quick": "thread"}
+
+
+def test_a_suspect_that_a_busy_worker_did_not_come_to_has_waited_all_the_same(rota: Rota, clock):
+    """Every slot was in use, or was taken by jobs before it: that says nothing of how long it has waited for a process."""
+    rota.job(suspected.quick, name="quick")
+    parts = SimpleNamespace(clock=clock, handlers=rota._session.registry.handlers, runs_apart=lambda _: True, inline=False)
+    suspects = Suspects(parts, Slow())
+    world = World(types=frozenset({"quick"}), unready=frozenset({"quick"}))
+    suspect, others = candidate(9, job_type="quick", crashes=1), [candidate(number, job_type="quick") for number in (1, 2)]
+    for free, candidates in ((1, [suspect]), (0, []), (1, others[:1]), (1, [*others, suspect])):
+        claim = Dispatcher(world, slots(free=free), most=free)
+        claim.choose(candidates, None, Usage())
+        suspects.passed(claim.unready, saw_all=claim.has_room)
+        assert not suspects.look()
+        clock.advance(seconds=8)
+    assert suspects.look()
+
+
+def test_a_suspect_that_waits_only_for_a_slot_is_not_looked_for_all_the_time(rota: Rota, clock):
+    """A full worker that made fifty turns a second until a slot is free would be a busy loop."""
+    rota.job(suspected.quick, name="quick")
+    parts = SimpleNamespace(clock=clock, handlers=rota._session.registry.handlers, runs_apart=lambda _: True, inline=False)
+    suspects = Suspects(parts, Slow())
+    suspects.passed({"quick"}, saw_all=True)
+    assert suspects.delay_s(1.0) < 0.1
+    clock.advance(seconds=31)
+    for _ in range(3):
+        assert suspects.look()
+        suspects.passed(set(), saw_all=False)
+        assert suspects.delay_s(1.0) == 1.0
+
+
+def test_a_suspect_that_is_gone_is_not_waited_for(rota: Rota, clock):
+    rota.job(suspected.quick, name="quick")
+    parts = SimpleNamespace(clock=clock, handlers=rota._session.registry.handlers, runs_apart=lambda _: True, inline=False)
+    suspects = Suspects(parts, Slow())
+    suspects.passed({"quick"}, saw_all=True)
+    clock.advance(seconds=20)
+    suspects.passed(set(), saw_all=True)
+    clock.advance(seconds=20)
+    suspects.passed({"quick"}, saw_all=True)
+    assert not suspects.look()

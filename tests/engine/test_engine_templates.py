@@ -7,8 +7,9 @@ from textwrap import dedent
 import pytest
 
 from rota import Backoff, Rota, Settings, Status
-from rota.errors import InvalidHandler, PayloadTooLarge, TemplateInUse, TemplateUnavailable, UnknownTemplate
+from rota.errors import InvalidHandler, JobCancelled, PayloadTooLarge, TemplateInUse, TemplateUnavailable, UnknownTemplate
 from rota.executors.named import find_handler, prefixes_of
+from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 AT_ONCE = Backoff(base=0, jitter=0)
@@ -226,6 +227,18 @@ class Desk:
 """
 
 
+FAILS = """
+from rota import JobSet
+
+jobs = JobSet()
+
+
+@jobs.job(retry_on=(OSError,))
+def fails(kind):
+    raise {"os": OSError, "value": ValueError}[kind]("no")
+"""
+
+
 def result(rota, job):
     rota.turn()
     run = rota.run_of(job.id)
@@ -241,6 +254,15 @@ def test_a_worker_imports_the_handler_that_a_record_names(again, module, path):
     assert result(rota, job) == "Hello, Ada"
     view = rota.template("greet")
     assert (view.handler, view.handled_here, view.executor) == (path, True, "thread")
+
+
+def test_a_record_that_names_a_task_brings_the_rules_of_the_task(again, module):
+    module("lobby.tasks", FAILS)
+    rota = again(handler_modules="lobby")
+    rota.set_template("fails", handler="lobby.tasks:fails", max_retries=1)
+    tried = {kind: rota.enqueue("fails", {"kind": kind}) for kind in ("os", "value")}
+    rota.turn()
+    assert {kind: len(rota.chain(job.id)) for kind, job in tried.items()} == {"os": 2, "value": 1}
 
 
 @pytest.mark.parametrize("path", ["lobby.desk:Desk.bell", "lobby.desk.Desk.bell"])
@@ -282,7 +304,7 @@ def test_nothing_is_imported_that_the_setting_does_not_allow(again, module, hand
         ("raise SystemExit(3)", "lobby.desk:hello", "importing lobby.desk failed with SystemExit: 3"),
         (HELLO, "lobby.desk:goodbye", "module lobby.desk has no goodbye"),
         (HELLO, "lobby.desk:os.getpid", "is not under handler_modules (lobby)"),
-        (HELLO, "lobby.desk:__name__", "can't be called"),
+        (HELLO, "lobby.desk:__name__", "is not a function"),
         (HELLO, "lobby.bar:hello", "No module named 'lobby.bar'"),
         (HELLO, "lobby.bar.hello", "module lobby has no bar.hello"),
     ],
@@ -438,5 +460,6 @@ def test_the_sample_job_can_be_stopped(live):
         job = live.enqueue("sample_job", {"seconds": 50})
         eventually(lambda: live.get(job.id).status is Status.RUNNING)
         live.cancel(job.id)
-        live.wait(job.id, 10)
+        with pytest.raises(JobCancelled):
+            live.wait(job.id, patient(10))
     assert live.get(job.id).status is Status.CANCELLED

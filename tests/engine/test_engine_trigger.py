@@ -335,7 +335,7 @@ def test_jitter_spreads_jobs_inside_its_bound_and_leaves_due_times_alone(rota, c
 
 def test_a_job_says_which_schedule_it_is_of_when_it_was_due_and_whose_it_is(rota, clock):
     rota.add_user("ada", role="admin")
-    rota.create_schedule("s", "work", every="5m", run_as="reporting", actor="ada")
+    rota.create_schedule("s", "work", every="5m", actor="ada")
     minutes(rota, clock, 5)
     (job,) = jobs(rota)
     assert (job.origin, job.due_at, job.owner, job.organization) == ("schedule", NOON + timedelta(minutes=5), "ada", "default")
@@ -729,7 +729,7 @@ def _boom(*_, **__):
 def _sql(rota, statement):
     import apsw
 
-    raw = apsw.Connection(str(rota._open().store.path))
+    raw = apsw.Connection(str(rota._session.open().store.path))
     raw.set_busy_timeout(5000)
     raw.execute(statement)
     raw.close()
@@ -776,11 +776,11 @@ def test_the_ledger_grows_no_longer_than_jobs_are_kept(tmp_path, clock):
     rota.job(name="work")(lambda: None)
     rota.schedule("s", "work", every=60)
     rota.create_schedule("gone", "work", at=NOON + timedelta(minutes=5), on_completion="DROP")
-    gone = rota._open().store.schedules(name="gone")[0].id
+    gone = rota._session.open().store.schedules(name="gone")[0].id
     minutes(rota, clock, 200)
     rows = rota.occurrences(limit=1000)
     assert {row.schedule for row in rows} == {"s"}
     assert 60 <= len(rows) <= 63
     assert all(row.ran for row in rows)
-    assert rota._open().store.schedule(gone) is None
+    assert rota._session.open().store.schedule(gone) is None
     rota.close()

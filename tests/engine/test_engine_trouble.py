@@ -77,11 +77,11 @@ class Rig:
                 raise Snooze(30)
             return n if n % 5 == 4 else None
 
-        self.real = self.rota._open()
-        self.rota._registry.sync(self.real.store, clock.now())
+        self.real = self.rota._session.open()
+        self.rota._session.registry.sync(self.real.store, clock.now())
         self.faulty = Faulty(self.real.store, lambda *_: None)
         opened = Opened(self.faulty, self.real.liveness, self.real.log_dir)
-        self.worker = self.rota._make_worker(opened, 4, inline=True)
+        self.worker = self.rota._session.make_worker(opened, 4, inline=True)
         self.worker.start()
         self.faulty._plan = plan
 
@@ -233,9 +233,9 @@ def caller(rota, clock, verb):
 
     rota.job(lambda: None, name="act")
     rota.enqueue("act")
-    store = rota._open().store
+    store = rota._session.open().store
     desk = Desk(store)
-    desk.ids, desk.now = rota._ids, clock.now()
+    desk.ids, desk.now = rota._session.ids, clock.now()
     first, second = desk.several(2, "act")
     dead = desk.add("act")
     store.cancel(dead, actor=ANNA, now=desk.now)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rota import Backoff, NewJob, PermanentError, Retry, Skip, Snooze, Status, TransientError
-from rota.errors import AlreadyEnded, StillLive
+from rota.errors import AlreadyEnded, JobSkipped, StillLive
 from rota.model.settings import Settings
 from rota.model.values import instant
 
@@ -27,7 +27,7 @@ def script(rota):
 
     @rota.job(max_retries=3, backoff=EXACT)
     def act(ctx):
-        ran.append((ctx.attempt, rota._clock.now()))
+        ran.append((ctx.attempt, rota._session.clock.now()))
         step = plan.pop(0) if plan else None
         if isinstance(step, BaseException):
             raise step
@@ -90,9 +90,9 @@ def test_the_budget_is_the_jobs_own_also_after_the_template_was_edited(rota, clo
     job = rota.enqueue("act")
     rota.turn()
     rota.job(lambda: None, name="other", max_retries=0)
-    rota._registry._known["act"].code = rota._registry._known["other"].code
-    rota._registry._unsynced = True
-    rota._registry.sync(rota._open().store, clock.now())
+    rota._session.registry._known["act"].code = rota._session.registry._known["other"].code
+    rota._session.registry._unsynced = True
+    rota._session.registry.sync(rota._session.open().store, clock.now())
     for _ in range(6):
         clock.advance(hours=1)
         rota.turn()
@@ -265,7 +265,9 @@ def test_a_job_not_started_within_its_queue_ttl_ends_skipped(rota, clock, script
     rota.turn()
     assert statuses(rota, job) == ["SKIPPED"]
     assert "queue_ttl" in rota.get(job.id).reason
-    assert rota.wait(job.id, timeout=0) is None
+    with pytest.raises(JobSkipped, match="queue_ttl") as skipped:
+        rota.wait(job.id, timeout=0)
+    assert skipped.value.run is None
     rota.resume(template="act")
     rota.turn()
     assert len(ran) == 1
@@ -367,6 +369,20 @@ def test_a_stopped_group_is_partial_and_never_starts_its_rest(rota):
     assert ran == [1]
     found = rota.get_group(group.id)
     assert (found.status, [str(member.status) for member in found.members]) == ("PARTIAL", ["DEAD_LETTER", "CANCELLED", "CANCELLED"])
+
+
+def test_a_parallel_group_continues_after_a_failure_unless_told_otherwise(rota):
+    @rota.job(max_running=1)  # so that none is claimed before the first has ended
+    def step(n):
+        if n == 1:
+            raise PermanentError("no")
+
+    jobs = [NewJob(name="step", params={"n": n}) for n in (1, 2, 3)]
+    usual, stopped = rota.group(jobs, mode="parallel"), rota.group(jobs, mode="parallel", on_failure="stop")
+    assert (usual.on_failure, stopped.on_failure, rota.group(jobs).on_failure) == ("continue", "stop", "stop")
+    rota.turn()
+    ends = [[str(member.status) for member in rota.get_group(group.id).members] for group in (usual, stopped)]
+    assert ends == [["DEAD_LETTER", "COMPLETED", "COMPLETED"], ["DEAD_LETTER", "CANCELLED", "CANCELLED"]]
 
 
 # ---- cancel ----------------------------------------------------------------------------------------------------------

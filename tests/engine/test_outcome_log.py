@@ -205,8 +205,8 @@ def test_a_result_that_came_too_late_is_no_outcome(rota, clock, records):
     logging.getLogger("rota.jobs").setLevel(logging.DEBUG)
 
     def act() -> str:
-        desk = Desk(rota._open().store)
-        desk.recover(rota._inline.id, Crashed())  # as another worker that takes this one for dead
+        desk = Desk(rota._session.open().store)
+        desk.recover(rota._session.inline.id, Crashed())  # as another worker that takes this one for dead
         clock.advance(seconds=1)
         return "late"
 
@@ -220,8 +220,9 @@ def test_a_result_that_came_too_late_is_no_outcome(rota, clock, records):
 def test_a_direct_execution_that_fails_or_outlives_its_reservation_is_logged(rota, clock, records):
     rota.job(outcome_jobs.out_of_stock, name="restock")
     assert rota.direct("restock").status == "FAILED"
-    desk = Desk(rota._open().store)
-    desk.ids, desk.now, desk.worker = rota._ids, clock.now(), rota._ids.take(1, clock.now())[0]
+    desk = Desk(rota._session.open().store)
+    desk.ids, desk.now, desk.worker = rota._session.ids, clock.now(), rota._session.ids.take(1, clock.now())[0]
+    desk.store.register(desk.worker, host="here", kind="worker", job_types=["restock"], now=desk.now)
     reservation = desk.reserve("restock", ttl=60)
     desk.claim_one(types=("restock",))
     clock.advance(seconds=61)
@@ -237,7 +238,7 @@ def test_a_direct_execution_that_fails_or_outlives_its_reservation_is_logged(rot
 def test_a_turn_whose_reply_was_lost_is_logged_once(rota, records, monkeypatch):
     rota.job(outcome_jobs.out_of_stock, name="restock", max_retries=0)
     jobs = [rota.enqueue("restock") for _ in range(3)]
-    store = rota._open().store
+    store = rota._session.open().store
     turn, lost = store.turn, []
 
     def lose(request):

@@ -99,7 +99,7 @@ def build(rota: Rota, schedules) -> list[str]:
 def ledger(rota: Rota, schedule_id: str) -> dict[tuple[int, bool], tuple]:
     """Return the rows of one schedule, by what never changes of them. One whose job was given up fired."""
     fired = {Fate.SKIPPED_DEPENDENCY: (Fate.FIRED, None)}
-    rows = rota._open().store.occurrences(Ledger(schedule_id=schedule_id), limit=ROWS_MAX)
+    rows = rota._session.open().store.occurrences(Ledger(schedule_id=schedule_id), limit=ROWS_MAX)
     return {
         (row.due_at, fate is Fate.SKIPPED_DST_GAP): (row.due_at, row.last_due_at, row.count, fate, reason)
         for row in rows
@@ -125,7 +125,7 @@ def holds(maker_of, world) -> None:
     clock = ManualClock(START)
     with opened(maker_of, clock) as rota:
         ids = build(rota, schedules)
-        store = rota._open().store
+        store = rota._session.open().store
         for length in worked:
             clock.advance(seconds=length)
             rota.turn()
@@ -139,7 +139,7 @@ def holds(maker_of, world) -> None:
         before = {each: ledger(rota, each) for each in ids}
         timings = {each: store.schedule(each).timing for each in ids}
 
-        at_once = overdue(store, rota._registry, rota.settings, now=clock.now(), tolerance=0)
+        at_once = overdue(store, rota._session.registry, rota.settings, now=clock.now(), tolerance=0)
         shown = {each.schedule_id: each for each in at_once.schedules}
         listed = {row.schedule: row for row in rota.occurrences(fate="OVERDUE", limit=ROWS_MAX)}
         late = {each.schedule: each for each in rota.overdue()}
@@ -162,7 +162,7 @@ def holds(maker_of, world) -> None:
                 row, view = listed[each.schedule], late[each.schedule]
                 assert (row.due_at, row.last_due_at, row.count) == (view.due_at, view.last_due_at, view.count)
                 assert (view.count, view.expected, row.reason) == (each.count, each.expected, each.reason)
-        assert overdue(store, rota._registry, rota.settings, now=clock.now(), tolerance=0).schedules == ()
+        assert overdue(store, rota._session.registry, rota.settings, now=clock.now(), tolerance=0).schedules == ()
         assert rota.occurrences(fate="OVERDUE") == []
 
 

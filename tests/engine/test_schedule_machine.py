@@ -340,7 +340,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def every_due_time_has_the_fate_that_the_model_gives_it(self):
-        store = self.rota._open().store
+        store = self.rota._session.open().store
         made = Counter()
         for model in [*self.models.values(), *self.gone]:
             rows = store.occurrences(Ledger(schedule_id=model.id), limit=100_000)

@@ -149,5 +149,5 @@ def test_who_asks_for_the_time_first_lets_it_begin_and_a_beginning_that_fails_is
 
 def test_a_clock_that_was_given_is_left_alone(tmp_path, machine):
     rota = Rota(tmp_path / "rota.db", clock=machine)
-    assert rota._follows is None
+    assert rota._session.follows is None
     rota.close()

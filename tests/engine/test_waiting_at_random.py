@@ -25,6 +25,10 @@ class World:
         self.parents: dict[str, tuple[str, ...]] = {}
         self.before: dict[str, list[str]] = {}
         """The earlier members of its sequence."""
+        self.followed: dict[str, list[str]] = {}
+        """The members of the group that it follows."""
+        self.any_end: set[str] = set()
+        """To these any end of their parents will do."""
         self.by_hand: set[str] = set()
         """Retried by hand: these wait for nobody."""
         self.running = []
@@ -36,7 +40,7 @@ class World:
         some = tuple(self.rng.sample(known, min(len(known), self.rng.choice([0, 0, 1, 2]))))
         fields = {
             "depends_on": some,
-            "on_parent_failure": self.rng.choice(["wait", "skip", "cancel"]),
+            "on_parent_failure": self.rng.choice(["wait", "skip", "cancel", "run"]),
             "max_retries": self.rng.choice([0, 1]),
         }
         if self.rng.random() < 0.3:
@@ -47,9 +51,13 @@ class World:
         rows = []
         for _ in range(self.rng.randint(2, 5)):
             rows.append(self.row([*list(self.parents)[-3:], *(row.job_id for row in rows)]))
-        self.desk.grouped(rows, "sequential", self.rng.choice(["stop", "skip", "continue", "continue"]))
+        then = self.desk.row(on_parent_failure=self.rng.choice(["wait", "skip", "cancel", "run"]), max_retries=1)
+        self.desk.grouped(rows, "sequential", self.rng.choice(["stop", "skip", "continue", "continue"]), then=then)
         ids = [row.job_id for row in rows]
+        self.followed[then.job_id] = ids
+        self.any_end |= {then.job_id} if then.on_parent_failure == "run" else set()
         self.parents |= {row.job_id: row.depends_on for row in rows}
+        self.any_end |= {row.job_id for row in rows if row.on_parent_failure == "run"}
         self.before |= {root: ids[:place] for place, root in enumerate(ids)}
 
     def cancel(self) -> None:
@@ -63,10 +71,23 @@ class World:
     def claim(self) -> None:
         for job in self.desk.claim(2):
             self.running.append(job)
-            if job.root_id not in self.by_hand:
-                assert all(self.status(parent) is Status.COMPLETED for parent in self.parents[job.root_id])
+            if job.root_id in self.followed:
+                self.check_follower(job.root_id)
+            elif job.root_id not in self.by_hand:
+                parents = self.parents[job.root_id]
+                if job.root_id in self.any_end:
+                    # One that was retried by hand after its end is waited for no more.
+                    assert all(self.status(parent) in CHAIN_ENDS or parent in self.by_hand for parent in parents)
+                else:
+                    assert all(self.status(parent) is Status.COMPLETED for parent in parents)
                 ahead = [root for root in self.before[job.root_id] if root not in self.by_hand]
                 assert all(self.status(root) in CHAIN_ENDS for root in ahead), "one of a sequence has overtaken another"
+
+    def check_follower(self, root: str) -> None:
+        """It starts when nobody of its group is live but by a retry after its release, and, unless it runs in any case, all ended well."""
+        members = [self.status(each) for each in self.followed[root] if each not in self.by_hand]
+        good = CHAIN_ENDS if root in self.any_end else {Status.COMPLETED, Status.SKIPPED}
+        assert all(status in good for status in members)
 
     def end(self) -> None:
         if self.running:
@@ -104,4 +125,9 @@ def test_nobody_starts_too_early_and_who_waits_in_the_end_waits_for_the_dead(tmp
     world.run_out()
     for root in world.parents:
         assert world.status(root) in CHAIN_ENDS or world.dead_ones_before(root)
+    for root, members in world.followed.items():
+        ends = [world.status(each) for each in members]
+        live = any(end not in CHAIN_ENDS for end in ends)
+        failed = any(end in {Status.DEAD_LETTER, Status.CANCELLED} for end in ends)
+        assert world.status(root) in CHAIN_ENDS or live or (failed and root not in world.any_end)
     maker.close()

@@ -39,6 +39,7 @@ _DEFAULTS = {
     "checkpoint": None,
     "owner": "local",
     "trace": None,
+    "meta": None,
     "counted_at": 0,
     "start_by": 0.0,
 }

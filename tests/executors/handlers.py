@@ -389,3 +389,28 @@ def write_into_every_descriptor():
         except OSError:
             continue
     time.sleep(60)
+
+
+def print_bytes(kind, mebibytes):
+    """Print this much and return by how many bytes the process was larger than at its start, at most."""
+    chunk = {"newlines": b"\n" * 65_536, "binary": bytes(range(256)) * 256, "text": b"a line of text\n" * 4_369, "one line": b"x" * 65_536}[
+        kind
+    ]
+    before = _largest()
+    for _ in range(mebibytes * 16):
+        os.write(1, chunk)
+    return _largest() - before
+
+
+def print_characters(count):
+    """Print one line of letters that take two, three and four bytes."""
+    os.write(1, ("é€😀" * count).encode())
+
+
+def print_half_a_character():
+    os.write(1, b"whole \xc3")
+
+
+def _largest():
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024

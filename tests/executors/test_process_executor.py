@@ -1,6 +1,7 @@
 """Processes: warm, watched, and killed with all they started."""
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from rota.errors import InvalidHandler
+from rota.executors import keeper
 from rota.executors.invoke import enter_handlers, leave_handlers
 from rota.executors.locate import check_importable, locate, resolve, runs_apart
 from rota.executors.process import ProcessExecutor
@@ -23,6 +25,7 @@ from rota.model.handler import inspect_handler
 from rota.ports.executor import Readiness
 from tests.executors import handlers
 from tests.support.pace import patient
+from tests.support.proof import size
 
 ROOT = Path(__file__).parents[2]
 
@@ -189,6 +192,45 @@ def test_printing_without_end_is_cut_at_the_logs_bound(make_rig):
     job = rig.submit("print_flood")
     assert rig.end_of(job).outcome == Completed(None)
     assert len(rig.log_of(job)) <= 10_000
+
+
+def test_output_past_the_logs_bound_is_not_decoded():
+    """Newlines cost a call each and binary output cost more per byte than text, although nothing of them was kept."""
+    done = subprocess.run([sys.executable, "-m", "tests.executors.output_steps"], cwd=ROOT, capture_output=True, check=True)
+    for kind, cost in json.loads(done.stdout).items():
+        assert cost["calls"] < 10, (kind, cost)
+        assert cost["held"] == 0, (kind, cost)
+        assert cost["cuts"] == 1, (kind, cost)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("kind", ["newlines", "binary", "text", "one line"])
+def test_a_handler_that_prints_far_past_the_logs_bound_ends_in_little_memory(make_rig, kind):
+    """The pipe is emptied to the end, or the handler would hang; and what it printed is nowhere kept."""
+    rig = make_rig("process")
+    mebibytes = size(16, prove=64)
+    job = rig.submit("print_bytes", kind=kind, mebibytes=mebibytes)
+    outcome = rig.end_of(job).outcome
+    assert isinstance(outcome, Completed)
+    assert int(outcome.result) < mebibytes * 2**20 / 2
+    assert rig.log_of(job).count("the log was cut here") == 1
+    assert rig.outcome("nothing") == Completed(None)
+
+
+def test_a_long_printed_line_is_not_cut_inside_a_character(make_rig):
+    rig = make_rig("process")
+    job = rig.submit("print_characters", count=20_000)
+    assert rig.end_of(job).outcome == Completed(None)
+    pieces = [line.split(" ", 2)[2] for line in rig.log_of(job).splitlines()]
+    assert len(pieces) > 20
+    assert "".join(pieces) == "é€😀" * 20_000
+
+
+def test_a_character_that_was_printed_by_half_is_kept_as_its_bytes(make_rig):
+    rig = make_rig("process")
+    job = rig.submit("print_half_a_character")
+    assert rig.end_of(job).outcome == Completed(None)
+    assert rig.log_of(job).endswith("OUTPUT whole \\xc3\n")
 
 
 def test_the_log_of_a_crashed_handler_is_kept(make_rig):
@@ -512,4 +554,43 @@ def test_a_module_that_kills_whoever_imports_it_is_given_up_and_others_have_thei
     rig.equipment.handlers["act"] = inspect_handler("act", import_module("deadly").act, "thread")
     rig.until(lambda: rig.executor.readiness("act") is Readiness.NEVER)
     assert rig.executor._keeper.found["act"].error == "handler process died: exited with code 3"
+    assert rig.outcome("give", value=3) == Completed("3")
+
+
+@pytest.fixture
+def hanging(tmp_path, monkeypatch):
+    """A handler of a module whose import hangs in every other process, and the file in which such a process leaves its pid."""
+    (tmp_path / "hangs.py").write_text(
+        "import os, pathlib, time\n"
+        "if os.getpid() != int(pathlib.Path(__file__ + '.pid').read_text()):\n"
+        "    pathlib.Path(__file__ + '.there').write_text(str(os.getpid()))\n"
+        "    time.sleep(3600)\n"
+        "def act(): pass\n"
+    )
+    (tmp_path / "hangs.py.pid").write_text(str(os.getpid()))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return inspect_handler("act", import_module("hangs").act, "thread"), tmp_path / "hangs.py.there"
+
+
+def test_a_handler_whose_import_hangs_keeps_no_other_from_its_process(make_rig, hanging):
+    rig = make_rig("process")
+    handler, there = hanging
+    give = inspect_handler("give", handlers.give, "thread")
+    rig.equipment.handlers.update(act=handler, give=give)
+    assert rig.executor.readiness("act") is Readiness.LATER
+    rig.until(there.exists)
+    rig.until(lambda: rig.executor.readiness("give") is Readiness.NOW)
+    assert rig.executor.readiness("act") is Readiness.LATER
+
+
+def test_a_handler_whose_import_hangs_is_given_up_and_its_process_is_ended(make_rig, hanging, monkeypatch):
+    monkeypatch.setattr(keeper, "SEEK_S", 0.5)
+    rig = make_rig("process")
+    handler, there = hanging
+    rig.equipment.handlers["act"] = handler
+    assert rig.executor.readiness("act") is Readiness.LATER
+    rig.until(there.exists)
+    rig.until(lambda: rig.executor.readiness("act") is Readiness.NEVER)
+    assert rig.executor._keeper.found["act"].error == "importing the handler took more than 0.5 s"
+    rig.until(lambda: _gone(*_pids(there)))
     assert rig.outcome("give", value=3) == Completed("3")

@@ -55,7 +55,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def engine(rota: Rota, clock: ManualClock) -> Rota:
     """A Rota with the three types of the samples and the organization they belong to."""
-    rota._open().store.put_organization(Organization(name=ORGANIZATION, display_name="One"), actor=SYSTEM, now=clock.now())
+    rota._session.open().store.put_organization(Organization(name=ORGANIZATION, display_name="One"), actor=SYSTEM, now=clock.now())
 
     @rota.job
     def pdf_generation(ctx: Context) -> dict[str, str]:

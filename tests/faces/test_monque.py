@@ -585,7 +585,7 @@ def test_a_text_with_a_nul_does_not_spoil_the_import(heir: Rota):
 
 
 def test_a_full_queue_refuses_a_chunk_and_the_import_can_go_on_later(heir: Rota, clock: ManualClock):
-    store = heir._open().store
+    store = heir._session.open().store
     store.put_organization(Organization(name="small", display_name="Small", max_queued=0), actor=SYSTEM, now=clock.now())
     overdue = changed(PENDING, nextRunAt=PENDING["createdAt"])
     with pytest.raises(QueueFull):
@@ -596,7 +596,7 @@ def test_a_full_queue_refuses_a_chunk_and_the_import_can_go_on_later(heir: Rota,
 def test_an_import_that_was_interrupted_goes_on_when_it_is_repeated(tmp_path, clock: ManualClock, monkeypatch):
     rota = Rota(tmp_path / "small.db", clock=clock, settings=Settings(bulk_chunk=3))
     documents = [changed(SAMPLES[number % 4], _id=f"n{number}", uniqueKey=f"k{number}") for number in range(10)]
-    store = rota._open().store
+    store = rota._session.open().store
     whole, calls = store.adopt, []
 
     def torn(jobs, **fields):
@@ -619,7 +619,7 @@ def test_an_import_that_was_interrupted_goes_on_when_it_is_repeated(tmp_path, cl
 
 
 def test_an_admin_imports_into_its_own_organization_and_a_user_nowhere(heir: Rota, clock: ManualClock):
-    store = heir._open().store
+    store = heir._session.open().store
     store.put_organization(Organization(name="acme", display_name="Acme"), actor=SYSTEM, now=clock.now())
     with pytest.raises(PermissionDenied):
         heir.import_monque([PENDING], actor=Actor("bob", "acme", Role.USER))

@@ -55,7 +55,7 @@ def opened(path: Path, *, vfs: str | None = None) -> Iterator[Rota]:
     rota = Rota(path, clock=clock, settings=SETTINGS)
     register(rota)
     store = SqliteStore(path, SETTINGS, vfs=vfs)
-    rota._opened = Opened(store, FileLocks(store.workers_folder), f"{path}.logs")
+    rota._session.opened = Opened(store, FileLocks(store.workers_folder, SETTINGS), f"{path}.logs")
     try:
         yield rota
     finally:
@@ -63,7 +63,8 @@ def opened(path: Path, *, vfs: str | None = None) -> Iterator[Rota]:
 
 
 def purge(rota: Rota) -> None:
-    rota.purge(older_than=timedelta(days=DAYS + 5))
+    # Ten days have passed since the last job, and nobody has seen them pass.
+    rota.purge(older_than=timedelta(days=DAYS + 5), trust_clock=True)
 
 
 def roots(path: Path) -> set[str]:
@@ -75,7 +76,7 @@ def look(path: Path, *, before: set[str], after: set[str]) -> None:
     invariants.check(path)
     assert after <= roots(path) <= before
     with opened(path) as rota:
-        rota._open().store.migrate(now=0)
+        rota._session.open().store.migrate(now=0)
         assert not rota.recover(), "recovery found something to do"
         assert after <= roots(path) <= before
         purge(rota)

@@ -36,7 +36,7 @@ class Scenario:
         self.ack = ack
         register(self.rota)
         store = SqliteStore(path, SETTINGS, vfs=vfs)
-        self.rota._opened = Opened(store, FileLocks(store.workers_folder), None)
+        self.rota._session.opened = Opened(store, FileLocks(store.workers_folder, SETTINGS), None)
         self.store = store
 
     def steps(self) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -65,12 +65,12 @@ class Scenario:
     def turn(self) -> None:
         """Turn until nothing is left to do now; a worker keeps its outcomes while the store fails."""
         rota = self.rota
-        if rota._inline is None:
-            rota._registry.sync(self.store, self.clock.now())
-            worker = rota._make_worker(rota._opened, 4, inline=True)
+        if rota._session.inline is None:
+            rota._session.registry.sync(self.store, self.clock.now())
+            worker = rota._session.make_worker(rota._session.opened, 4, inline=True)
             worker.start()
-            rota._inline = worker
-        worker = rota._inline
+            rota._session.inline = worker
+        worker = rota._session.inline
         for _ in range(TURNS_MAX):
             worker.poke()
             worker.turn()
@@ -100,7 +100,7 @@ class Scenario:
         rows = []
         for number, name in ((31, "good"), (32, "dead"), (33, "good")):
             new = NewJob(name=name, params={"n": number}, job_id=job_id(number))
-            rows.append(self.rota._submit.one(new, self.store, LOCAL, origin=Origin.GROUP))
+            rows.append(self.rota._session.submitter.one(new, self.store, LOCAL, origin=Origin.GROUP))
         group = NewGroup(group_id=job_id(30), name="three", mode=Mode.SEQUENTIAL, on_failure=OnFailure.STOP, members=rows)
         self.store.add_group(group, actor=LOCAL, now=self.clock.now())
         for number in (31, 32, 33):
@@ -126,7 +126,7 @@ def prepare(path: Path) -> None:
     """Make a file with the schema and the templates in it, for scenarios that do not begin at the very beginning."""
     with closing(Rota(path, clock=ManualClock(), settings=SETTINGS, seed=1)) as rota:
         register(rota)
-        rota._registry.sync(rota._open().store, rota._clock.now())
+        rota._session.registry.sync(rota._session.open().store, rota._session.clock.now())
 
 
 @contextmanager

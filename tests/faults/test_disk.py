@@ -266,8 +266,8 @@ def test_a_job_whose_first_turn_failed_is_claimed_by_the_next_without_another_hi
 
 def a_worker(story):
     """A worker that is turned by hand, beside the story's own."""
-    story.rota._registry.sync(story.store, story.clock.now())
-    worker = story.rota._make_worker(story.rota._opened, 2, inline=True)
+    story.rota._session.registry.sync(story.store, story.clock.now())
+    worker = story.rota._session.make_worker(story.rota._session.opened, 2, inline=True)
     worker.start()
     return worker
 

@@ -31,6 +31,12 @@ def test_parent_and_child_enqueue_at_the_same_time(fork):
     assert len(told(fork("both_enqueue"), "accepted")) == 121
 
 
+def test_parent_and_child_await_and_enqueue_with_threads_of_their_own(fork, stage):
+    program = fork("awaited_on_both_sides")
+    assert told(program, "child") == told(program, "parent") == ["COMPLETED"]
+    assert set(invariants.tails(stage.database).values()) == {"COMPLETED"}
+
+
 def test_a_child_enqueues_for_the_worker_of_its_parent_which_goes_on(fork, stage):
     assert told(fork("worker_in_parent"), "workers") == ["1"]
     assert set(invariants.tails(stage.database).values()) == {"COMPLETED"}

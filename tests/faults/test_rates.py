@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import pairwise
 
 import pytest
 
@@ -40,6 +41,20 @@ def test_never_more_handlers_start_in_a_second_than_the_rate_says(stage, executo
     assert min(close) >= 1.0
     if PROVES:
         assert sum(each - at[0] <= PROVED_S for each in at) >= 270
+
+
+def test_a_rate_of_one_keeps_starts_apart_over_two_workers(stage):
+    workers = [stage.start("rated", "1/200ms"), stage.start("rated", "1/200ms")]
+    for worker in workers:
+        worker.says("started")
+    with closing(Rota(stage.database)) as rota:
+        rota.job(name="thread", rate_limit="1/200ms")(lambda: None)
+        eventually(lambda: len(rota.workers()) == 2, within=30, what="both workers")
+        rota.enqueue_many([("thread", {})] * 12)
+        eventually(lambda: rota.stats().by_status["COMPLETED"] == 12, within=50, what="all jobs completed")
+    at = starts(stage)
+    assert len(at) == 12
+    assert min(later - earlier for earlier, later in pairwise(at)) >= 0.2
 
 
 def starts(stage) -> list[float]:

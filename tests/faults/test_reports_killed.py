@@ -58,7 +58,7 @@ def test_a_worker_killed_between_outcome_and_delivery_loses_no_report_and_repeat
             rota.disable_schedule(name)
         stage.worker(4, **OPEN)
         eventually(lambda: not rota.deliveries(state=DeliveryState.WAITING, limit=1), within=60, what="every message delivered")
-        store = rota._open().store
+        store = rota._session.open().store
         reports = {each.report.key: each.report for each in store.reports_after(0, limit=100_000)}
         rows = store.occurrences(Ledger(), limit=100_000)
     bodies = defaultdict(set)

@@ -19,6 +19,7 @@ from rota.model.values import LATEST
 from tests.faults import invariants
 from tests.faults.broken_disk import BrokenDisk, Fault
 from tests.faults.scenario import Scenario, prepare
+from tests.support.proof import size
 
 _names = count()
 
@@ -109,7 +110,12 @@ def read(path: Path) -> tuple[list[object], ...]:
         )
 
 
-@pytest.mark.parametrize(("kind", "step"), [("ioerr", 7), ("full", 17), ("torn", 11)])
+@pytest.mark.prove
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [("ioerr", size(13, prove=1)), ("full", size(29, prove=1)), ("torn", size(23, prove=1))],
+    ids=["ioerr", "full", "torn"],
+)
 def test_a_fault_at_any_write_of_a_firing_or_an_edit_changes_nothing_in_the_end(folder, disk, kind, step):
     prepared = folder / "prepared.db"
     prepare(prepared)

@@ -228,7 +228,8 @@ def test_statements_that_an_administrator_lets_be_broken_off_are_made_again_and_
             raw.execute("ALTER ROLE postgres RESET ALL")
     said = [program.text for program in [*workers, producer]]
     assert any("broke off a statement" in each and "statement_timeout" in each for each in said), said
-    quiet(workers, warnings=8)
+    # The slower the machine, the more statements take longer than they may.
+    quiet(workers, warnings=round(patient(8)))
 
 
 def test_no_pulse_is_sent_while_the_server_is_stopped(server, stage):

@@ -205,7 +205,7 @@ def test_of_a_process_that_is_stopped_the_handler_processes_end_themselves_and_i
 
 def test_a_process_that_is_stopped_inside_a_transaction_keeps_nobody_out_for_long(hosts, rota):
     """The server ends a transaction of ours that says nothing: else one stopped process would hold the store's door for ever."""
-    store = rota._open().store
+    store = rota._session.open().store
     pid = os.fork()
     if not pid:
         from rota.stores.postgres import PostgresStore
@@ -226,10 +226,10 @@ def test_a_process_that_is_stopped_inside_a_transaction_keeps_nobody_out_for_lon
 def test_a_beat_waits_neither_for_the_stores_door_nor_for_a_connection_that_others_wait_with(hosts, server):
     settings = Settings(**(SMALL | {"pool_size": 2, "busy_timeout": 20}))
     with closing(Rota(hosts.url, settings=settings)) as rota:
-        store = rota._open().store
+        store = rota._session.open().store
         rota.job(lambda: None, name="act")
         rota.enqueue("act")
-        worker, now = rota._ids.take(1, rota._clock.now())[0], rota._clock.now()
+        worker, now = rota._session.ids.take(1, rota._session.clock.now())[0], rota._session.clock.now()
         store.register(worker, host="h", kind="worker", job_types=[], now=now)
         with server.connect() as other:
             other.execute("SELECT pg_advisory_lock(%s, %s)", store.address.key(DOOR))
@@ -292,7 +292,7 @@ def test_an_edit_from_a_machine_whose_clock_is_an_hour_ahead_leaves_the_ledger_w
     rota.schedule("often", "quick", every=TICK_S)
     hosts.begun("quick")
     with closing(Rota(hosts.url, settings=Settings(**SMALL))) as wrong:
-        wrong._follows._own = Wrong()
+        wrong._session.follows._own = Wrong()
         wrong.edit_schedule("often", every=2 * TICK_S)
     before = len(hosts.lines)
     eventually(lambda: len(hosts.lines) > before, within=6, what="that it goes on")

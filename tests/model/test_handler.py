@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import pytest
 
@@ -14,14 +15,16 @@ from rota.model.handler import inspect_handler
 
 def plain(to, subject="hi"): ...
 def by_name(ctx, to): ...
-def by_long_name(context, to): ...
-def by_annotation(to, job: Context): ...
-def by_dotted_annotation(job: rota.Context, to): ...
+def by_annotation(ctx: Context, to): ...
+def by_dotted_annotation(ctx: rota.Context, to): ...
+def by_optional(ctx: Context | None, to): ...
+def by_any(ctx: Any, to): ...
+def by_object(ctx: object, to): ...
 def annotated_otherwise(ctx: dict, to): ...
-def not_first(to, ctx): ...
+def another_context(to, context: str): ...
+def another_ctx(to, ctx: int): ...
 def anything(**params): ...
 def anything_and_context(ctx, **params): ...
-def starred(*args, to): ...
 def nothing(): ...
 
 
@@ -45,14 +48,16 @@ def steps(to):
     [
         (plain, None, {"to"}, {"to", "subject"}),
         (by_name, "ctx", {"to"}, {"to"}),
-        (by_long_name, "context", {"to"}, {"to"}),
-        (by_annotation, "job", {"to"}, {"to"}),
-        (by_dotted_annotation, "job", {"to"}, {"to"}),
+        (by_annotation, "ctx", {"to"}, {"to"}),
+        (by_dotted_annotation, "ctx", {"to"}, {"to"}),
+        (by_optional, "ctx", {"to"}, {"to"}),
+        (by_any, "ctx", {"to"}, {"to"}),
+        (by_object, "ctx", {"to"}, {"to"}),
         (annotated_otherwise, None, {"ctx", "to"}, {"ctx", "to"}),
-        (not_first, None, {"to", "ctx"}, {"to", "ctx"}),
+        (another_context, None, {"to", "context"}, {"to", "context"}),
+        (another_ctx, None, {"to", "ctx"}, {"to", "ctx"}),
         (anything, None, set(), None),
         (anything_and_context, "ctx", set(), None),
-        (starred, None, {"to"}, {"to"}),
         (nothing, None, set(), set()),
     ],
 )
@@ -110,6 +115,24 @@ def test_a_positional_only_context_is_refused_by_name_too():
 
     with pytest.raises(InvalidHandler, match="parameter 'ctx' is positional-only"):
         inspect_handler("h", handler, None)
+
+
+def long_name(context, to): ...
+def not_first(to, ctx): ...
+def elsewhere(to, job: Context): ...
+def otherwise(job: rota.Context, to): ...
+def by_name_only(*, ctx: Context): ...
+
+
+@pytest.mark.parametrize("function", [long_name, not_first, elsewhere, otherwise, by_name_only])
+def test_a_context_in_another_place_or_under_another_name_is_refused(function):
+    with pytest.raises(InvalidHandler, match=r"h\(\): (the Context is the first parameter and is called ctx; this one is called)"):
+        inspect_handler("h", function, None)
+
+
+def test_values_without_names_are_refused():
+    with pytest.raises(InvalidHandler, match=r"parameter '\*args' takes values without names"):
+        inspect_handler("h", lambda *args, to: None, None)
 
 
 def test_a_signature_that_can_not_be_read_is_refused():

@@ -74,9 +74,9 @@ def test_what_a_store_keeps_is_read_back_as_it_was():
         ("description", 7, "description='7'"),
         ("description", "a\0b", "can't be kept"),
         ("description", "\ud800", "can't be kept"),
-        ("handler", "send", "give package.module:function"),
-        ("handler", "shop/jobs.py:send", "give package.module:function"),
-        ("handler", "shop.jobs:", "give package.module:function"),
+        ("handler", "send", "use package.module:function"),
+        ("handler", "shop/jobs.py:send", "use package.module:function"),
+        ("handler", "shop.jobs:", "use package.module:function"),
         ("executor", "fork", "executor='fork' is not one of inline, thread, async, process"),
         ("priority", 101, "priority 101"),
         ("priority", "urgent", "low, normal, high, critical"),
@@ -140,7 +140,9 @@ def test_a_length_of_time_is_seconds_or_words(given, seconds):
     assert span_of("timeout", given) == seconds
 
 
-@pytest.mark.parametrize(("given", "shown"), [("10/60s", "10/60s"), ("100/h", "100/3600s"), ("5 per 0.5s", "5/0.5s"), ([3, 2], "3/2s")])
+@pytest.mark.parametrize(
+    ("given", "shown"), [("10/60s", "10/60s"), ("100/h", "100/3600s"), ("5 per 0.5s", "5/0.5s"), ("1/200ms", "1/0.2s"), ([3, 2], "3/2s")]
+)
 def test_a_rate_is_written_in_several_ways_and_shown_in_one(given, shown):
     rate = rate_of("rate_limit", given)
     assert str(rate) == shown

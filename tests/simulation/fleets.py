@@ -139,7 +139,7 @@ def program(drawn: Fleet) -> Iterator[tuple[Kit, Sleepers, list[Worker]]]:
             options = {key: value for key, value in said.items() if key != "name"}
             with suppress(InvalidSchedule):
                 app.create_schedule(said["name"], options.pop("template"), **options)
-        workers = [app._make_worker(app._open(), drawn.concurrency) for _ in range(drawn.workers)]
+        workers = [app._session.make_worker(app._session.open(), drawn.concurrency) for _ in range(drawn.workers)]
         try:
             for worker in workers:
                 worker.start()
@@ -186,7 +186,7 @@ def _settle(sleepers: Sleepers, workers: list[Worker]) -> None:
 
 def each_due(app: Rota, rows: list[tuple[str, Fate, datetime, datetime, int]], end: datetime) -> list[Told]:
     """Return due times up to the end one by one, of rows that may cover several: schedule, fate, first, last and how many."""
-    timings = {each.name: each.timing for each in app._open().store.schedules()}
+    timings = {each.name: each.timing for each in app._session.open().store.schedules()}
     found: list[Told] = []
     for schedule, fate, first, last, count in rows:
         points = (

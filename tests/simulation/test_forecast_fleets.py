@@ -13,8 +13,8 @@ from tests.support.proof import size
 
 TAIL = timedelta(minutes=3)
 """What waits for another schedule is given up by then."""
-MANY = size(30, prove=1000)
-FEW = size(5, prove=50)
+MANY = size(15, prove=1000)
+FEW = size(3, prove=50)
 PARTS = 3
 """Tests that share the fleets, and may run at the same time."""
 
@@ -47,7 +47,7 @@ def test_a_forecast_is_what_real_workers_do(seed):
         assert said(foretold) == each_due(kit.app, rows, end)
         if drawn.workers == 1:
             # Which of several workers is the first to see a free place, and so which job has it, is theirs to find out.
-            names = {each.id: each.name for each in kit.app._open().store.schedules()}
+            names = {each.id: each.name for each in kit.app._session.open().store.schedules()}
             ran = {
                 (names[undashed(job.schedule_id or "")], job.due_at): job.started_at for job in kit.jobs() if job.due_at and job.started_at
             }

@@ -21,7 +21,7 @@ from tests.support.proof import size
 WORLDS = 20
 """In one test, so that no test takes long."""
 
-TROUBLED, CHANGED = size(80, prove=800), size(40, prove=200)
+TROUBLED, CHANGED = size(40, prove=800), size(20, prove=200)
 """Worlds with faults alone, and worlds in which somebody also changes the schedules."""
 
 

@@ -101,7 +101,8 @@ class SqliteMaker:
 
     def reactivate(self, reservation_id: str) -> None:
         """Leave a reservation ACTIVE although its job has ended."""
-        self._sql("UPDATE direct_reservations SET status = 'ACTIVE', released_at = NULL WHERE reservation_id = unhex(?)", (reservation_id,))
+        given = f"x'{reservation_id}'" if self.name == "sqlite" else f"'{reservation_id}'"
+        self.damage(f"UPDATE direct_reservations SET status = 'ACTIVE', released_at = NULL WHERE reservation_id = {given}")
 
     # ---- damage: states that nothing of ours can make -------------------------------------------------------------
 
@@ -117,6 +118,36 @@ class SqliteMaker:
         """End an attempt FAILED or TIMED_OUT and forget its successor."""
         self._sql("UPDATE job_runs SET status = 'FAILED', finished_at = ?, error = 'torn' WHERE job_number = ?", (at, number))
         self._sql("UPDATE jobs SET status = ?, finished_at = ? WHERE number = ?", (status, at, number))
+
+    def damage(self, *statements: str) -> None:
+        """Write what no rule of the store lets anybody write: triggers, foreign keys and checks are off meanwhile."""
+        raw = apsw.Connection(str(self.path))
+        try:
+            raw.set_busy_timeout(5000)
+            raw.pragma("foreign_keys", 0)
+            raw.pragma("ignore_check_constraints", 1)
+            with raw:
+                triggers = list(raw.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"))
+                for name, _ in triggers:
+                    raw.execute(f"DROP TRIGGER {name}")
+                for statement in statements:
+                    raw.execute(statement)
+                for _, text in triggers:
+                    raw.execute(text)
+        finally:
+            raw.close()
+
+    def refuse(self, number: int, status: str, column: str = "status") -> Callable[[], None]:
+        """Have a trigger of somebody else's refuse one job a status; return what takes the trigger away."""
+        self._sql(
+            f"CREATE TRIGGER theirs BEFORE UPDATE OF {column} ON jobs WHEN NEW.number = {number} AND NEW.status = '{status}'"
+            " BEGIN SELECT RAISE(ABORT, 'not on my watch'); END"
+        )
+        return lambda: self._sql("DROP TRIGGER theirs") and None
+
+    def refuse_end(self, number: int, status: str) -> Callable[[], None]:
+        """Have a trigger of somebody else's refuse one job an end."""
+        return self.refuse(number, status)
 
     def _without(self, triggers: list[str], *statements: tuple[str, tuple[Any, ...]]) -> None:
         raw = apsw.Connection(str(self.path))
@@ -204,6 +235,29 @@ class PostgresMaker(SqliteMaker):
             self._raw.execute(
                 "ALTER SEQUENCE job_numbers RESTART; ALTER SEQUENCE audit_audit_id_seq RESTART; ALTER SEQUENCE outbox_outbox_id_seq RESTART"
             )
+
+    def damage(self, *statements: str) -> None:
+        with self._raw.transaction():
+            self._raw.execute("SET LOCAL session_replication_role = replica")
+            for statement in statements:
+                self._raw.execute(statement)
+
+    def refuse(self, number: int, status: str, column: str = "status") -> Callable[[], None]:
+        self._raw.execute(
+            "CREATE FUNCTION theirs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not on my watch'; END $$;"
+            f"CREATE TRIGGER theirs BEFORE UPDATE OF {column} ON job_live FOR EACH ROW"
+            f" WHEN (NEW.number = {number} AND NEW.status = '{status}')"
+            " EXECUTE FUNCTION theirs()"
+        )
+        return lambda: self._raw.execute("DROP TRIGGER theirs ON job_live; DROP FUNCTION theirs()") and None
+
+    def refuse_end(self, number: int, status: str) -> Callable[[], None]:
+        self._raw.execute(
+            "CREATE FUNCTION theirs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not on my watch'; END $$;"
+            "CREATE TRIGGER theirs BEFORE INSERT ON job_ends FOR EACH ROW"
+            f" WHEN (NEW.number = {number} AND NEW.status = '{status}') EXECUTE FUNCTION theirs()"
+        )
+        return lambda: self._raw.execute("DROP TRIGGER theirs ON job_ends; DROP FUNCTION theirs()") and None
 
     def end_without_successor(self, number: int, status: str, at: int) -> None:
         self._sql("INSERT INTO run_notes (job_number, error) VALUES (?, 'torn')", (number,))

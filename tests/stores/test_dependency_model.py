@@ -19,12 +19,13 @@ from tests.support.proof import size
 ENDS = {"complete": Completed(), "fail": Failed("x"), "die": Failed("x", permanent=True), "skip itself": Skipped("x")}
 RULE_ENDS = {"skip": "SKIPPED", "cancel": "CANCELLED"}
 PICK = st.integers(0, 20)
-RULES = st.sampled_from(["wait", "wait", "skip", "cancel"])
+RULES = st.sampled_from(["wait", "wait", "skip", "cancel", "run"])
 
 STEPS = st.one_of(
     st.tuples(st.just("add"), st.lists(PICK, max_size=4), RULES, st.booleans()),
     st.tuples(st.just("add"), st.lists(PICK, min_size=1, max_size=3), RULES, st.just(value=False)),
     st.tuples(st.just("add"), st.lists(PICK, max_size=2), RULES, st.just(value=True)),
+    st.tuples(st.just("group"), st.integers(0, 3), RULES, st.booleans()),
     st.tuples(st.just("end"), st.sampled_from(list(ENDS))),
     st.tuples(st.just("end"), st.just("complete")),
     st.tuples(st.just("cancel"), PICK),
@@ -50,10 +51,18 @@ class Web:
 
     def __init__(self):
         self.chains: dict[str, Chain] = {}
+        self.groups: dict[str, list[str]] = {}
 
     def add(self, name, parents, rule, *, later):
         self.chains[name] = Chain(status="PENDING", later=later)
         self.depend(name, parents, rule)
+        self.promote()
+
+    def group(self, name, members, follower, rule, *, later):
+        self.groups[name] = members
+        for member in members:
+            self.add(member, [], "wait", later=later)
+        self.chains[follower] = Chain(status="PENDING", waits={name: rule} if members else {})
         self.promote()
 
     def depend(self, name, parents, rule):
@@ -61,23 +70,34 @@ class Web:
         for parent in parents:
             if parent in chain.waits or parent in chain.met:
                 continue
-            if self.chains[parent].status == "COMPLETED":
+            if self.chains[parent].status == "COMPLETED" or (rule == "run" and self.is_dead(parent)):
                 chain.met.add(parent)
             else:
                 chain.waits[parent] = rule
-        if rule != "wait" and any(self.is_dead(parent) for parent, own in chain.waits.items() if own == rule):
+        if rule in RULE_ENDS and any(self.is_dead(parent) for parent, own in chain.waits.items() if own == rule and parent in self.chains):
             self.end(name, RULE_ENDS[rule])
 
     def is_dead(self, name):
         return self.chains[name].status in {"DEAD_LETTER", "SKIPPED", "CANCELLED"}
 
+    def is_live(self, name):
+        return self.chains[name].status in {"PENDING", "QUEUED"}
+
     def end(self, name, status):
         self.chains[name].status = status
         self.chains[name].waits.clear()
+        self.tell(name, well=status == "COMPLETED")
+        for group, members in self.groups.items():
+            ends = [self.chains[member].status for member in members]
+            if name in members and set(ends) <= {"COMPLETED", "DEAD_LETTER", "SKIPPED", "CANCELLED"}:
+                self.tell(group, well=set(ends) <= {"COMPLETED", "SKIPPED"})
+
+    def tell(self, name, *, well):
+        """Tell all who wait for a chain or a group how it ended."""
         for child, chain in self.chains.items():
             if chain.status != "PENDING" or name not in chain.waits:
                 continue
-            if status == "COMPLETED":
+            if well or chain.waits[name] == "run":
                 del chain.waits[name]
                 chain.met.add(name)
             elif chain.waits[name] != "wait":
@@ -97,7 +117,7 @@ class Web:
                 return True
             if name not in seen:
                 seen.add(name)
-                left += self.chains[name].waits
+                left += self.chains[name].waits if name in self.chains else [each for each in self.groups[name] if self.is_live(each)]
         return False
 
 
@@ -132,6 +152,12 @@ class Story:
         ids = tuple(self.desk.tail_id(parent) for parent in parents)
         name = self.desk.add(depends_on=ids, on_parent_failure=rule, delay=60 if later else 0, max_retries=1)
         self.web.add(name, parents, rule, later=later)
+
+    def _group(self, count, rule, later):
+        rows = [self.desk.row(delay=60 if later else 0, max_retries=1) for _ in range(count)]
+        then, group_id = self.desk.row(on_parent_failure=rule, max_retries=1), self.desk.id()
+        self.desk.grouped(rows, "parallel", "continue", then=then, group_id=group_id)
+        self.web.group(group_id, [row.job_id for row in rows], then.job_id, rule, later=later)
 
     def _end(self, how):
         claimed = self.desk.claim(1)

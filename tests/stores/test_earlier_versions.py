@@ -35,6 +35,12 @@ LANDED = {
     "postgres/0004_guards.sql": "653f630c24f2516b",
     "postgres/0005_slots.sql": "4baba760310e5be8",
     "postgres/0006_reports.sql": "30acbc47069f8e56",
+    "postgres/0007_frozen.sql": "1426c3cc2b3f2824",
+    "postgres/0008_adhoc.sql": "955ef7b30d13aaf0",
+    "postgres/0009_clocks.sql": "dbffdc9eba6f8213",
+    "postgres/0010_run_as.sql": "38b20d368d22a650",
+    "postgres/0011_then.sql": "f3e51931ea820aab",
+    "postgres/0012_frozen_words.sql": "39026fe7baae8a83",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
@@ -43,6 +49,11 @@ LANDED = {
     "sqlite/0006_lean.sql": "fba77df35b0872de",
     "sqlite/0007_slots.sql": "c2e75a002f7ae375",
     "sqlite/0008_reports.sql": "b5b5aac5fda2fde8",
+    "sqlite/0009_frozen.sql": "4f1c308ea313f443",
+    "sqlite/0010_adhoc.sql": "262fe2440155e577",
+    "sqlite/0011_clocks.sql": "728856a1899f1e0b",
+    "sqlite/0012_run_as.sql": "b2b2778e8f910e07",
+    "sqlite/0013_then.sql": "58ffed02b2fcea5f",
 }
 """The digest of every migration. A new migration adds its line, which the test below prints."""
 
@@ -70,6 +81,11 @@ VERSIONS = [
     for name, migrations in {"sqlite": migrate.migrations(), "postgres": expected.migrations()}.items()
     for number in sorted(migrations)
 ]
+
+CLEARED = {
+    name: next(int(path.name[:4]) for path in (STORES / name / "migrations").glob("*_run_as.sql")) for name in ("sqlite", "postgres")
+}
+"""The version from which on no store has a role in it."""
 
 
 @pytest.fixture(params=VERSIONS, ids=lambda version: "-".join(map(str, version)))
@@ -119,7 +135,7 @@ def test_a_store_of_any_version_is_brought_up_to_date_by_opening_and_runs_on(rot
     assert sorted(ran) == [f"job {number}" for number in (2, 4, 6, 7, 8)]
     assert ran.index("job 2") < ran.index("job 6")
     # The worker is gone: nobody holds its lock.
-    rota._open().liveness.take(WORKER).release(clean=False)
+    rota._session.open().liveness.take(WORKER).release(clean=False)
     assert rota.recover().jobs == 1
     clock.advance(hours=1)
     for _ in range(4):
@@ -129,12 +145,57 @@ def test_a_store_of_any_version_is_brought_up_to_date_by_opening_and_runs_on(rot
     unhappy = {"JOB-2026-00002": "FAILED", "JOB-2026-00005": "FAILED"}
     assert ends == dict.fromkeys(ends, "COMPLETED") | unhappy
     assert [row.fate for row in rota.occurrences("hourly")] == ["FIRED", "MISSED"]
+    # Earlier versions left their files open to others.
+    assert {finding.name for finding in rota.doctor(repair=True) if finding.state is State.REPAIRED} <= {"permissions"}
     assert not [finding for finding in rota.doctor(full=True) if finding.state is not State.OK and finding.name not in SERVER]
 
 
 def test_a_store_of_any_version_keeps_what_was_said_in_it(rota):
     assert rota.get(f"{JOB}1").status == "COMPLETED"
     assert rota.run_of(f"{JOB}1").result == "job 1"
+
+
+EARLIER = [each for each in VERSIONS if each[1] < CLEARED[each[0]]]
+
+
+@pytest.mark.parametrize("left", EARLIER, ids=lambda each: "-".join(map(str, each)), indirect=True)
+def test_a_role_of_any_earlier_version_is_cleared_and_each_is_in_the_audit_trail(left, clock):
+    _give_roles(left)
+    rota = Rota(left, clock=clock, seed=7, settings=Settings(beat=0.2))
+    try:
+        assert rota.get_schedule("hourly").run_as is None
+        jobs = rota.find(limit=100)
+        assert {job.run_as for job in jobs} == {None}
+        told = [entry for entry in rota.audit(limit=100) if entry.actor == "system" and entry.before == {"run_as": "root"}]
+        assert {(entry.action, entry.subject) for entry in told} <= {
+            ("schedule.edit", "schedule"),
+            ("job.change", "job"),
+            ("template.set", "template"),
+        }
+        assert {entry.subject_id for entry in told} >= {"hourly", "greet"}
+        assert len([entry for entry in told if entry.subject == "job"]) == len(jobs)
+        assert all(entry.after == {"run_as": None} for entry in told)
+    finally:
+        rota.close()
+
+
+def _give_roles(left):
+    """Write a role into every template, schedule and job, as an earlier version could have."""
+    if isinstance(left, str):
+        with shared_server().connect(left.rpartition("/")[2], options="-c search_path=rota") as raw, raw.transaction():
+            for table in ("templates", "schedules", "job_facts"):
+                raw.execute(f"UPDATE {table} SET run_as = 'root'")
+        return
+    raw = apsw.Connection(str(left))
+    # A job has its role from its beginning; here it is given to jobs that have ended.
+    frozen = raw.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND name = 'jobs_ended'").fetchall()
+    for name, _ in frozen:
+        raw.execute(f"DROP TRIGGER {name}")
+    for table in ("templates", "schedules", "jobs"):
+        raw.execute(f"UPDATE {table} SET run_as = 'root'")
+    for _, text in frozen:
+        raw.execute(text)
+    raw.close()
 
 
 def test_a_message_of_any_version_is_kept_with_all_that_is_known_of_it(rota):

@@ -72,10 +72,27 @@ class Server:
 
     def kill(self) -> None:
         """Kill every process of it at once, as if the machine was gone."""
-        first = psutil.Process(int((self.data / "postmaster.pid").read_text().split("\n")[0]))
-        for process in [first, *first.children(recursive=True)]:
+        for process in self._processes():
             with suppress(psutil.NoSuchProcess):
                 process.kill()
+
+    def freeze(self) -> None:
+        """Stop every process of it where it is: its kernel goes on acknowledging what is sent to it."""
+        for process in self._processes():
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+
+    def thaw(self) -> None:
+        """Let all of them continue."""
+        for process in self._processes():
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+
+    def _processes(self) -> Iterator[psutil.Process]:
+        """Give the first process, and only then those that it has started: once it is stopped it starts no more."""
+        first = psutil.Process(int((self.data / "postmaster.pid").read_text().split("\n")[0]))
+        yield first
+        yield from first.children(recursive=True)
 
     def promote(self) -> None:
         """Make a replica the one that is written."""

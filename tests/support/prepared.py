@@ -16,7 +16,7 @@ _folder = tempfile.TemporaryDirectory(prefix="rota-prepared-")
 def prepare(path: Path) -> Path:
     """Put an empty store at a path where there is none, and return the path."""
     if not path.exists():
-        shutil.copyfile(_template(), path)
+        shutil.copy(_template(), path)
     return path
 
 

@@ -144,6 +144,7 @@ def _add_raw(path: Path) -> None:
     raw.execute(
         "INSERT OR IGNORE INTO occurrences_told SELECT schedule_id, due_at, last_due_at, count, fate, reason, recorded_at FROM occurrences"
     )
+    raw.execute("INSERT INTO adhoc_types (job_type, handler, created_by, created_at) VALUES ('tidy ☂', 'shop.jobs:tidy', 'ada', 3)")
     # As after a purge of the newest: its number is not given again.
     raw.execute("UPDATE meta SET value = (SELECT max(number) + 40 FROM jobs) WHERE key = 'number_floor'")
     raw.close()

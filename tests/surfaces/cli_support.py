@@ -127,7 +127,7 @@ def commands() -> Iterator[tuple[str, Any]]:
 def _walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     inner = getattr(command, "commands", None)
     if inner is None:
-        yield path, command
+        yield path, getattr(command, "whole", command)
         return
     for name, each in inner.items():
         yield from _walk(each, f"{path} {name}")

@@ -49,7 +49,9 @@ class SharedStore:
     def __init__(self, path: Path, seed: int) -> None:
         self.path = path
         self.clock = ManualClock()
-        self.rota = Rota(path, clock=self.clock, settings=Settings(synchronous="NORMAL", busy_timeout=5), seed=seed)
+        self.rota = Rota(
+            path, clock=self.clock, settings=Settings(synchronous="NORMAL", busy_timeout=5, forecast_simulated_max=200), seed=seed
+        )
         register(self.rota)
         self._raw: apsw.Connection | None = None
         self._version = -1
@@ -190,9 +192,9 @@ def fill(store: SharedStore) -> None:
 
 
 def desk_of(store: SharedStore) -> Desk:
-    desk = Desk(store.rota._open().store)
+    desk = Desk(store.rota._session.open().store)
     desk.now = store.clock.now()
-    desk.ids = store.rota._ids
+    desk.ids = store.rota._session.ids
     desk.worker = desk.id()
     return desk
 
@@ -239,7 +241,7 @@ def _scheduled(rota: Rota, name: str) -> None:
 
 
 def timedelta_from(rota: Rota, **duration: float) -> datetime:
-    now = moment(rota._clock.now())
+    now = moment(rota._session.clock.now())
     assert now is not None
     return now + timedelta(**duration)
 

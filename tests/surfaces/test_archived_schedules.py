@@ -5,7 +5,9 @@ import logging
 import pytest
 from typer.testing import CliRunner
 
-from rota.errors import PermissionDenied, TemplateInUse
+from rota import Rota
+from rota.errors import InvalidDefinition, PermissionDenied, TemplateInUse, TemplateUnavailable
+from rota.model.schedules import ScheduleState
 from rota.surfaces.cli.app import app
 
 
@@ -87,3 +89,136 @@ def test_the_command_names_what_it_disabled(scheduled):
         "schedule daily of organization acme is DISABLED",
         "schedule hourly of organization default is DISABLED",
     ]
+
+
+# ---- a schedule of a template that takes no jobs -----------------------------------------------------------------------
+
+
+@pytest.fixture(params=["archive", "disable"])
+def closed(request, scheduled):
+    """The template `send` takes no jobs; two of its schedules are disabled."""
+    scheduled.disable_schedule("hourly")
+    getattr(scheduled, f"{request.param}_template")("send")
+    return scheduled
+
+
+def test_none_is_made_enabled_or_moved_there_and_the_error_says_what_to_do(closed):
+    before = closed.schedules()
+    state = str(closed.template("send").state).lower()
+    for refused in (
+        lambda: closed.create_schedule("new", "send", every="1h"),
+        lambda: closed.create_schedule("new", "send", every="1h", enabled=False),
+        lambda: closed.enable_schedule("hourly"),
+        lambda: closed.edit_schedule("mine", template="send"),
+    ):
+        with pytest.raises(TemplateUnavailable, match=f"template 'send' is {state}.*`rota template enable send`"):
+            refused()
+    assert closed.schedules() == before
+    closed.edit_schedule("off", description="what it is for")
+    closed.enable_template("send")
+    assert states(closed)["hourly"] == "DISABLED"
+    assert closed.enable_schedule("hourly").state is ScheduleState.ENABLED
+
+
+def test_an_at_that_is_over_is_not_given_another_time_there(rota, clock):
+    rota.job(lambda: None, name="send")
+    rota.create_schedule("once", "send", at="2026-03-01T13:00:00Z")
+    clock.advance(hours=2)
+    rota.turn()
+    rota.disable_template("send")
+    with pytest.raises(TemplateUnavailable):
+        rota.edit_schedule("once", at="2027-03-01T13:00:00Z")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        '[schedules.new]\ntemplate = "send"\nevery = "1h"',
+        '[schedules.new]\ntemplate = "send"\nevery = "1h"\nenabled = false',
+        '[schedules.hourly]\nstate = "enabled"',
+        '[schedules.mine]\ntemplate = "send"',
+    ],
+)
+def test_a_file_that_wants_one_is_refused_whole(closed, tmp_path, table):
+    before, file = closed.schedules(), tmp_path / "jobs.toml"
+    file.write_text(f'[templates.fresh]\nhandler = "shop:fresh"\n\n{table}\n')
+    for dry_run in (True, False):
+        with pytest.raises(InvalidDefinition, match=r"jobs.toml, \[schedules\.\w+\]: template 'send' is .*`rota template enable send`"):
+            closed.load_definitions(file, dry_run=dry_run)
+    assert closed.schedules() == before
+    assert "fresh" not in {each.name for each in closed.templates()}
+
+
+def test_a_file_may_enable_the_template_and_its_schedules_at_once(closed, tmp_path):
+    file = tmp_path / "jobs.toml"
+    file.write_text('[schedules.hourly]\nenabled = true\n\n[templates.send]\nstate = "enabled"\n')
+    closed.load_definitions(file)
+    assert (states(closed)["hourly"], states(closed)["off"]) == ("ENABLED", "DISABLED")
+
+
+def test_a_file_that_disables_a_template_makes_no_schedule_of_it(scheduled, tmp_path):
+    file = tmp_path / "jobs.toml"
+    file.write_text('[schedules.new]\ntemplate = "other"\nevery = "1h"\n\n[templates.other]\nstate = "disabled"\n')
+    with pytest.raises(InvalidDefinition, match="template 'other' is disabled"):
+        scheduled.load_definitions(file)
+    assert scheduled.template("other").state == "ENABLED"
+
+
+def test_a_file_loaded_again_leaves_disabled_what_archiving_disabled(closed, tmp_path):
+    file = tmp_path / "jobs.toml"
+    file.write_text('[schedules.hourly]\ntemplate = "send"\nevery = "1h"\ncatch_up = "none"\n')
+    assert closed.load_definitions(file).unchanged == ("schedule hourly",)
+
+
+def test_a_program_that_declares_one_starts_and_is_warned(closed, caplog):
+    with caplog.at_level(logging.WARNING, "rota.schedules"):
+        made = closed.schedule("declared", "send", every="1h")
+    assert (made.state, made.declared, made.next_at) == (ScheduleState.DISABLED, True, None)
+    state = str(closed.template("send").state).lower()
+    remedy = "`rota template enable send` changes that, and `rota schedule enable declared` after it"
+    why = f"template 'send' is {state}, and a schedule needs one that is enabled"
+    assert caplog.messages == [f"schedule declared of organization default is disabled: {why}; {remedy}"]
+    caplog.clear()
+    assert closed.schedule("declared", "send", every="1h").state is ScheduleState.DISABLED
+    assert caplog.messages == []
+    # Code that moves another schedule there takes it out of use, and keeps its word.
+    closed.schedule("moved", "other", every="1h")
+    assert closed.schedule("moved", "send", every="2h").state is ScheduleState.DISABLED
+    assert closed.get_schedule("moved").every == 7200
+    closed.enable_template("send")
+    assert closed.schedule("declared", "send", every="1h").state is ScheduleState.DISABLED
+    assert closed.enable_schedule("declared").next_at is not None
+
+
+def test_a_worker_starts_although_its_decorator_declares_one(rota, caplog):
+    rota.job(lambda: None, name="send")
+    rota.disable_template("send") if rota.enqueue("send") else None
+    rota.close()
+    again = Rota(rota.url, clock=rota._session.clock, settings=rota.settings)
+    again.job(lambda: None, name="send", every="1h")
+    with caplog.at_level(logging.WARNING, "rota.schedules"):
+        again.turn()
+    assert [str(each.state) for each in again.schedules()] == ["DISABLED"]
+    assert len([each for each in caplog.messages if "is disabled: template 'send' is disabled" in each]) == 1
+    again.close()
+
+
+def test_the_command_line_refuses_one_with_the_remedy(closed):
+    closed.close()
+    for words in (["create", "new", "send", "--every", "1h"], ["enable", "hourly"], ["edit", "mine", "--template", "send"]):
+        done = CliRunner().invoke(app, ["schedule", *words, "--store", str(closed.url)])
+        assert (done.exit_code, "(template_unavailable)" in done.stderr, "`rota template enable send`" in done.stderr) == (1, True, True)
+
+
+def test_a_schedule_made_while_its_template_is_archived_is_disabled_too(scheduled, monkeypatch):
+    """Between the look at the schedules and the archiving another program may make one."""
+    store = scheduled._session.open().store
+    archive = store.set_template_state
+
+    def later(*args, **options):
+        scheduled.create_schedule("between", "send", every="1h")
+        return archive(*args, **options)
+
+    monkeypatch.setattr(store, "set_template_state", later)
+    scheduled.archive_template("send")
+    assert states(scheduled)["between"] == "DISABLED"

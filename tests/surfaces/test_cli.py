@@ -282,8 +282,15 @@ def test_groups_are_made_listed_shown_and_cancelled(cli):
     assert len(cli.lines("job", "list", "--group", group["id"])) == 3
     assert cli.json("group", "cancel", group["id"])["status"] == "CANCELLED"
     assert "CANCELLED" in cli.ok("group", "show", group["id"])
-    assert cli.json("group", "create", "greet", "--mode", "parallel")["mode"] == "parallel"
+    parallel = cli.json("group", "create", "greet", "--mode", "parallel")
+    assert (parallel["mode"], parallel["on_failure"]) == ("parallel", "continue")
+    assert cli.json("group", "create", "greet", "--mode", "parallel", "--on-failure", "stop")["on_failure"] == "stop"
+    assert cli.json("group", "create", "greet")["on_failure"] == "stop"
     assert cli("group", "create", "greet", "--mode", "sideways").exit_code == 2
+    followed = cli.json("group", "create", "greet", "--then", 'greet:{"name": "Ada"}', "--on-parent-failure", "run")
+    assert (followed["then"]["job_type"], followed["then"]["on_parent_failure"]) == ("greet", "run")
+    assert f"then {followed['then']['number']}" in cli.ok("group", "show", followed["id"])
+    assert cli("group", "create", "greet", "--on-parent-failure", "run").exit_code == 1
     assert cli("group", "create", "greet:{").exit_code == 2
 
 
@@ -322,10 +329,10 @@ def test_what_a_worker_has_claimed_ahead_is_not_said_to_run(cli):
     with handlers(cli) as rota:
         for _ in range(5):
             rota.enqueue("greet")
-        desk = Desk(rota._open().store)
-        desk.ids, desk.now = rota._ids, rota._clock.now()
+        desk = Desk(rota._session.open().store)
+        desk.ids, desk.now = rota._session.ids, rota._session.clock.now()
         desk.worker = desk.id()
-        lease = rota._open().liveness.take(desk.worker)
+        lease = rota._session.open().liveness.take(desk.worker)
         desk.store.register(desk.worker, host="here", kind="worker", job_types=["greet"], now=desk.now, slots=2)
         desk.claim(5, types=("greet",))
         assert "2 of 2, 3 ahead" in cli.ok("workers")

@@ -22,6 +22,15 @@ def test_docs_describe_no_command_that_is_not_there():
     assert set(re.findall(r"^### (.+)$", PAGE, re.MULTILINE)) == set(COMMANDS)
 
 
+def test_pages_and_messages_name_only_commands_that_are_there():
+    first = {command.split()[1] for command in COMMANDS}
+    groups = {command.split()[1] for command in COMMANDS if len(command.split()) > 2}
+    for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/rota/**/*.py"), *ROOT.glob("src/rota/**/*.html")]:
+        for word, other in re.findall(r"`rota ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?", path.read_text()):
+            assert word in first, f"{path}: rota {word}"
+            assert word not in groups or not other or f"rota {word} {other}" in COMMANDS, f"{path}: rota {word} {other}"
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_docs_describe_every_option_of_every_command(command):
     words = section(command)

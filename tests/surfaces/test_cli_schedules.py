@@ -62,6 +62,23 @@ def test_every_option_of_a_schedule_is_a_flag():
     assert {"template", *FLAGS} - {"pairs"} == set(OPTIONS)
 
 
+def test_a_schedule_takes_no_role(cli):
+    cli.ok("schedule", "create", "daily", "greet", "--cron", "@daily")
+    for command in (("create", "other", "greet", "--cron", "@daily"), ("edit", "daily"), ("plan", "daily")):
+        refused = cli("schedule", *command, "--run-as", "root")
+        assert refused.exit_code != 0
+        assert "run_as='root' is not available" in " ".join(refused.stderr.split())
+    assert [each["name"] for each in cli.lines("schedule", "list")] == ["daily"]
+
+
+def test_a_template_may_be_given_by_its_id(cli):
+    found = cli.json("enqueue", "greet")["template_id"]
+    assert cli.json("enqueue", found)["job_type"] == "greet"
+    assert "greet" in cli.ok("template", "show", found)
+    cli.ok("schedule", "create", "daily", found, "--cron", "@daily")
+    assert [each["template"] for each in cli.lines("schedule", "list")] == ["greet"]
+
+
 def test_all_flags_reach_the_schedule(cli):
     cli.ok("calendar", "set", "holidays", "2030-12-25")
     cli.ok("schedule", "create", "first", "greet", "--every", "1h")
@@ -69,7 +86,7 @@ def test_all_flags_reach_the_schedule(cli):
         *("schedule", "create", "all", "greet", "--cron", "@daily", "--timezone", "Asia/Tokyo"),
         *("--starts", "2030-01-01T00:00:00Z", "--ends", "2031-01-01T00:00:00+01:00", "--calendar", "holidays", "--jitter", "30s"),
         *("--params", '{"name": "ada"}', "-p", "times=2", "--priority", "high", "--catch-up", "all", "--catch-up-lateness", "2d"),
-        *("--catch-up-count", "5", "--overlap", "queue", "--depends-on", "first", "--run-as", "reports", "--description", "All [of it]"),
+        *("--catch-up-count", "5", "--overlap", "queue", "--depends-on", "first", "--description", "All [of it]"),
     )
     wanted = {
         "cron": "@daily",
@@ -85,7 +102,7 @@ def test_all_flags_reach_the_schedule(cli):
         "catch_up_count": 5,
         "overlap": "queue",
         "depends_on": ["first"],
-        "run_as": "reports",
+        "run_as": None,
         "description": "All [of it]",
         "state": "ENABLED",
     }
@@ -449,3 +466,16 @@ def test_schedules_and_calendars_of_another_organization_are_not_there(cli):
     assert cli.json("calendar", "show", "secret", "--organization", "beta")["schedules"] == ["secret"]
     ambiguous = cli("schedule", "show", "secret")
     assert (ambiguous.exit_code, "several organizations" in ambiguous.stderr) == (2, True)
+
+
+def test_a_schedule_is_renamed(cli):
+    cli.ok("schedule", "create", "daily", "greet", "--cron", "@daily")
+    cli.ok("schedule", "create", "after", "greet", "--cron", "@daily", "--depends-on", "daily")
+    assert cli.ok("schedule", "edit", "daily", "--new-name", "nightly").startswith("schedule nightly is ENABLED")
+    assert cli.json("schedule", "show", "after")["depends_on"] == ["nightly"]
+    assert cli("schedule", "show", "daily").exit_code == 3
+    taken = cli("schedule", "edit", "after", "--new-name", "nightly")
+    assert (taken.exit_code, "(schedule_exists)" in taken.stderr) == (1, True)
+    assert cli("schedule", "edit", "after", "--new-name", "a\nb").exit_code != 0
+    (row,) = [each for each in cli.lines("audit") if each["action"] == "schedule.edit"]
+    assert (row["before"]["name"], row["after"]["name"]) == ("daily", "nightly")

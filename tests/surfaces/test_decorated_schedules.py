@@ -17,7 +17,7 @@ from rota.model.schedules import ScheduleState
 def another(rota: Rota) -> Rota:
     """A program that starts anew on the same store."""
     rota.close()
-    return Rota(rota.url, clock=rota._clock, settings=rota.settings, seed=8)
+    return Rota(rota.url, clock=rota._session.clock, settings=rota.settings, seed=8)
 
 
 def nothing() -> None:
@@ -52,7 +52,7 @@ def test_the_template_may_have_another_name_than_its_function(rota):
 def test_whoever_uses_the_store_first_brings_it_there(rota, use):
     rota.job(nothing, every="1h")
     use(rota)
-    assert "nothing" in [each.name for each in rota._open().store.schedules()]
+    assert "nothing" in [each.name for each in rota._session.open().store.schedules()]
 
 
 def test_it_fires_and_its_jobs_run(rota, clock):
@@ -68,18 +68,18 @@ def test_nothing_is_declared_inside_somebodys_transaction_and_the_next_call_make
         rota.job(nothing, every="1h")
         with pytest.raises(Exception, match="transaction"):
             rota.enqueue("nothing", transaction=transaction)
-    assert rota._open().store.schedules() == []
+    assert rota._session.open().store.schedules() == []
     rota.enqueue("nothing")
-    assert [each.name for each in rota._open().store.schedules()] == ["nothing"]
+    assert [each.name for each in rota._session.open().store.schedules()] == ["nothing"]
 
 
 def test_a_transaction_of_a_program_whose_templates_are_known_enqueues_without_declaring(rota):
     rota.job(nothing)
     rota.enqueue("nothing")
     with rota.transaction() as transaction:
-        rota._registry.undeclared = frozenset({"nothing"})
+        rota._session.registry.undeclared = frozenset({"nothing"})
         rota.enqueue("nothing", transaction=transaction)
-    assert rota._open().store.schedules() == []
+    assert rota._session.open().store.schedules() == []
 
 
 # ---- said again ------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_what_can_not_be_is_refused_where_it_is_written_naming_the_function(rota
     with pytest.raises(InvalidSchedule, match=f"^{__name__}:nothing: .*") as refused:
         rota.job(nothing, **options)
     assert why in str(refused.value)
-    assert rota._registry.find("nothing") is None
+    assert rota._session.registry.find("nothing") is None
 
 
 def test_an_unknown_option_is_answered_with_those_there_are(rota):
@@ -220,10 +220,10 @@ def test_a_circle_of_decorators_is_told_and_the_others_are_declared(rota, caplog
 
 
 def test_a_process_that_finds_the_schedule_made_in_the_same_moment_comes_up(rota, monkeypatch):
-    other = Rota(rota.url, clock=rota._clock, settings=rota.settings)
+    other = Rota(rota.url, clock=rota._session.clock, settings=rota.settings)
     other.job(nothing, every="1h", overlap="queue")
     rota.job(nothing, every="1h")
-    store = rota._open().store
+    store = rota._session.open().store
     look = store.schedules
 
     def late(**which):

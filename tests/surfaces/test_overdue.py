@@ -128,7 +128,7 @@ def test_a_schedule_that_is_paused_is_shown_as_planned_and_alarms_nobody(shared:
 
 def test_each_sees_what_is_overdue_of_its_own_organization(late: Rota):
     late.schedule("mine", "echo", every="5s", organization="beta")
-    late._clock.advance(seconds=60)
+    late._session.clock.advance(seconds=60)
 
     def names(actor):
         found = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -69,7 +70,7 @@ def waiting(database, count):
 def nothing_left(database):
     """See that a call leaves nothing behind: no thread, no session in a transaction."""
     yield
-    assert not [thread for thread in threading.enumerate() if thread.name == "rota-bulk"]
+    eventually(lambda: not [thread for thread in threading.enumerate() if thread.name == "rota-bulk"], what="the end of its threads")
     assert not sessions(database, "state <> 'idle'")
 
 
@@ -133,7 +134,7 @@ def first_written_last(shop, database, pool, meanwhile):
 
 
 def test_a_chunk_whose_session_was_ended_is_written_once_and_in_its_place(shop, database, pool, nothing_left):
-    store = shop._open().store
+    store = shop._session.open().store
     assert first_written_last(shop, database, pool, lambda: store._write(lambda db: None)).accepted == 30
     assert queued(database) == list(range(30))
 
@@ -223,6 +224,7 @@ def test_who_is_interrupted_returns_when_what_is_under_way_is_written(shop, data
             began.set()
             waiting(database, 3)
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            time.sleep(0.2)  # the caller has heard it, and waits again: nothing can be written yet
 
     began = threading.Event()
     interrupting = pool.submit(interrupt)
@@ -268,7 +270,7 @@ def test_keys_priorities_and_later_times_among_the_items_change_nothing_of_their
 
 
 def test_what_the_items_wait_for_may_be_among_the_chunks_before(shop, database, nothing_left):
-    ids = shop._ids.take(50, shop._clock.now())
+    ids = shop._session.ids.take(50, shop._session.clock.now())
     chain = [
         NewJob(
             name="ship", params={"order": number}, job_id=ids[number], depends_on=ids[number - 1] if number % 10 == 0 and number else None
@@ -299,7 +301,8 @@ def test_several_threads_may_call_at_once(shop, database, pool, nothing_left):
     assert [call.result().accepted for call in calls] == [150] * 5
     assert all(positions(database, call.result()) == sorted(positions(database, call.result())) for call in calls)
     # A session that was lent is back: all are there for the next call.
-    assert [shop._submit.sessions.acquire(blocking=False) for _ in range(shop._submit.sessions_max)] == [True] * shop._submit.sessions_max
+    submitter = shop._session.submitter
+    assert [submitter.sessions.acquire(blocking=False) for _ in range(submitter.sessions_max)] == [True] * submitter.sessions_max
 
 
 @pytest.mark.parametrize("settings", [Settings(bulk_chunk=10, bulk_sessions=8, pool_size=2, busy_timeout=20)])
@@ -321,7 +324,7 @@ def test_inside_the_threads_own_transaction_it_is_refused(shop, database, nothin
 
 
 def test_a_chunk_whose_template_has_changed_since_it_was_built_is_built_anew(shop, database, monkeypatch, nothing_left):
-    store, side_by_side, seen = shop._open().store, shop._open().store.side_by_side, []
+    store, side_by_side, seen = shop._session.open().store, shop._session.open().store.side_by_side, []
 
     def changing(rows, *, now):
         seen.append(len(rows))
@@ -345,7 +348,7 @@ def test_where_no_thread_can_be_had_the_caller_writes_by_itself(shop, database, 
 
 
 def test_a_store_that_is_away_is_said_with_what_was_accepted(shop, database, monkeypatch, nothing_left):
-    store, pour = shop._open().store, shop._open().store.pour
+    store, pour = shop._session.open().store, shop._session.open().store.pour
 
     def away(rows, **options):
         if rows[0].params == '{"order":20}':

@@ -217,7 +217,7 @@ def test_a_session_that_each_thread_has_for_itself_will_do(shop):
 def shut(shop, database):
     """The store while somebody has it to themselves."""
     with database.server.connect() as other, other.transaction():
-        other.execute("SELECT pg_advisory_xact_lock(%s, %s)", shop._open().store.address.key(1))
+        other.execute("SELECT pg_advisory_xact_lock(%s, %s)", shop._session.open().store.address.key(1))
         yield shop
 
 

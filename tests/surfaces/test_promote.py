@@ -23,9 +23,10 @@ from rota.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
+from rota.model.decide import Completed, Failed
 from rota.model.states import Status
 from rota.stores.relational.tables import TABLES
-from tests.stores.desk import ANNA
+from tests.stores.desk import ANNA, Desk
 from tests.support.pace import patient
 from tests.support.postgres import shared_server
 from tests.support.waiting import eventually
@@ -256,6 +257,44 @@ def test_who_has_a_database_open_is_told_as_well(small, database, tmp_path):
     program.close()
 
 
+@pytest.mark.parametrize("there", ["file", "database"])
+def test_who_wants_to_remove_history_from_a_store_that_was_moved_is_told_so(small, database, tmp_path, there):
+    if there == "database":
+        promoted(small, database)
+    source, target = (small, database) if there == "file" else (database, tmp_path / "back.db")
+    program = opened(source)
+    program.turn()
+    ended = program.find()[0]
+    program.close()
+    program = opened(source)
+    program.find()
+    promoted(source, target)
+    for work in (lambda: program.discard(ended.id), lambda: program.purge(older_than=0)):
+        with pytest.raises(StoreMoved, match="this store was moved to"):
+            work()
+    program.close()
+
+
+@pytest.mark.parametrize("there", ["file", "database"])
+@pytest.mark.parametrize("outcome", [Failed("no line"), Completed()], ids=["failed", "completed"])
+def test_a_worker_that_was_thought_dead_and_ends_a_job_on_a_store_that_was_moved_is_told_so(small, database, tmp_path, there, outcome):
+    if there == "database":
+        promoted(small, database)
+    source, target = (small, database) if there == "file" else (database, tmp_path / "back.db")
+    program = opened(source)
+    desk = Desk(program._session.open().store)
+    desk.ids, desk.now = program._session.ids, program._session.clock.now()
+    desk.worker = desk.id()
+    lease = program._session.open().liveness.take(desk.worker)
+    desk.store.register(desk.worker, host="h", kind="worker", job_types=["note"], now=desk.now)
+    (job,) = desk.claim(1, types=("note",))
+    lease.release(clean=False)
+    promoted(source, target)
+    with pytest.raises(StoreMoved, match="this store was moved to"):
+        desk.end(job, outcome)
+    program.close()
+
+
 def test_a_store_that_comes_back_takes_the_place_of_what_it_left(small, database):
     promoted(small, database)
     moved = opened(database)
@@ -392,8 +431,8 @@ def test_a_target_with_a_live_worker_is_refused(small, database):
 
 def test_a_worker_elsewhere_is_seen_by_its_beat(small, database):
     rota = opened(small)
-    store = rota._open().store
-    worker = rota._ids.take(1, rota._clock.now())[0]
+    store = rota._session.open().store
+    worker = rota._session.ids.take(1, rota._session.clock.now())[0]
     store.register(worker, host="far.example", kind="worker", job_types=(), now=1)
     seen = []
 
@@ -438,7 +477,7 @@ def test_a_target_that_can_not_be_is_refused(small, tmp_path):
 
 def cancel_saying(rota, job, reason):
     """Cancel a job as one who writes to the store by itself: Rota's own verbs refuse such a text."""
-    rota._open().store.cancel(job.id.replace("-", ""), actor=ANNA, now=rota._clock.now(), reason=reason)
+    rota._session.open().store.cancel(job.id.replace("-", ""), actor=ANNA, now=rota._session.clock.now(), reason=reason)
 
 
 def test_a_text_that_postgresql_can_not_hold_is_named_before_anything_is_written(small, database):
@@ -597,8 +636,8 @@ def test_a_worker_that_wakes_up_after_the_move_can_not_renew_its_lease(small, da
         promoted(small, database)
     source, target = (small, database) if there == "file" else (database, tmp_path / "back.db")
     rota = opened(source)
-    store = rota._open().store
-    worker = rota._ids.take(1, 1)[0]
+    store = rota._session.open().store
+    worker = rota._session.ids.take(1, 1)[0]
     store.register(worker, host="far.example", kind="worker", job_types=(), now=1)
     promoted(source, target)
     with pytest.raises(StoreMoved):

@@ -76,7 +76,7 @@ def test_a_token_gives_its_user_no_right_that_the_user_has_not(shared, operation
         with pytest.raises(PermissionDenied):
             scope_of(who, operation)
     else:
-        assert scope_of(who, operation) == scope_of(shared._actor(name), operation)
+        assert scope_of(who, operation) == scope_of(shared._session.actor(name), operation)
 
 
 def test_manage_is_everything_because_it_can_make_tokens(rota):
@@ -276,7 +276,7 @@ def test_a_store_that_can_not_be_written_now_still_lets_people_in(rota, monkeypa
     def busy(*_, **__):
         raise StoreBusy("somebody else writes")
 
-    monkeypatch.setattr(rota._open().store, "note_use", busy)
+    monkeypatch.setattr(rota._session.open().store, "note_use", busy)
     with caplog.at_level(logging.WARNING, "rota.access"):
         assert rota.authenticate(secret).name == "local"
     assert secret not in caplog.text

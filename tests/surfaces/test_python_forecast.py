@@ -190,7 +190,7 @@ def test_workers_of_different_size_have_the_slots_that_they_have(tmp_path, clock
     rota.job(lambda: None, name="work")
     for name in ("a", "b", "c", "d"):
         rota.schedule(name, "work", cron="0 13 * * *")
-    workers = [rota._make_worker(rota._open(), slots) for slots in (1, 2)]
+    workers = [rota._session.make_worker(rota._session.open(), slots) for slots in (1, 2)]
     for worker in workers:
         worker.start()
     assert [item.wait_s for item in rota.forecast(2)] == [0.0, 0.0, 0.0, 0.999]
@@ -209,9 +209,9 @@ def test_a_job_that_runs_now_is_in_the_way_of_the_next_due_time(tmp_path, clock)
     rota.direct("slow", {"seconds": 90.0})
     rota.schedule("often", "slow", every="60s", overlap="skip")
     clock.advance(seconds=60)
-    worker = rota._make_worker(rota._open(), 1)
+    worker = rota._session.make_worker(rota._session.open(), 1)
     worker.start()
-    rota._open().store.fire(worker.trigger.decider(clock.now()), now=clock.now(), limit=10, ahead=clock.now())
+    rota._session.open().store.fire(worker.trigger.decider(clock.now()), now=clock.now(), limit=10, ahead=clock.now())
     fates = [item.fate for item in rota.forecast(start=clock_at(clock), end=clock_at(clock) + timedelta(minutes=4), skipped=True)]
     assert fates == [Fate.SKIPPED_OVERLAP, Fate.FIRED, Fate.SKIPPED_OVERLAP, Fate.FIRED]
     worker.begin_stop()
@@ -341,7 +341,7 @@ def worlds(draw: st.DrawFn) -> tuple[datetime, list[date], list[dict[str, Any]],
 
 
 @pytest.mark.prove
-@settings(max_examples=size(15, prove=1000), deadline=None)
+@settings(max_examples=size(8, prove=1000), deadline=None)
 @given(worlds())
 def test_a_forecast_is_what_a_clock_that_goes_on_really_fires(world):
     at, days, schedules, before, begins, length = world
@@ -362,7 +362,7 @@ def test_a_forecast_is_what_a_clock_that_goes_on_really_fires(world):
         end = start + length
         forecast = app.forecast(start=start, end=end, skipped=True)
         assert [item for item in forecast if item.fate is Fate.FIRED] == app.forecast(start=start, end=end)
-        defined = {each.name: each for each in app._open().store.schedules()}
+        defined = {each.name: each for each in app._session.open().store.schedules()}
         kit.drain(until=end + TAIL)
         happened = _happened(app, defined, start, end)
         known = _known(app, defined, kit.clock.at)
@@ -391,7 +391,7 @@ def _happened(app: Rota, defined: dict[str, Any], start: datetime, end: datetime
 
 def _known(app: Rota, defined: dict[str, Any], now: datetime):
     """Return a test for due times whose last word has been said: what waits for others is given up at its next due time."""
-    cursors = {each.name: each.cursor_at for each in app._open().store.schedules()}
+    cursors = {each.name: each.cursor_at for each in app._session.open().store.schedules()}
 
     def known(due_at: datetime, name: str, fate: Fate) -> bool:
         schedule = defined[name]

@@ -260,15 +260,17 @@ def test_direct_execution_is_submitting(shared: Rota):
 
 
 def test_a_direct_execution_that_finds_no_slot_names_nobody_of_others(shared: Rota):
-    desk = Desk(shared._open().store)
+    desk = Desk(shared._session.open().store)
     theirs = desk.reserve("echo", organization_id="beta", owner="fay")
     words = {actor: str(refusal(lambda actor=actor: shared.direct("echo", timeout=0.03, actor=actor))) for actor in ("bob", "eve", "root")}
-    assert words["bob"] == "resource busy: another direct execution held the next slot; try again"
+    assert words["bob"] == "resource busy: another direct execution is under way; try again when it has ended"
     assert "anna@here" in words["eve"]
     assert outside(theirs.job_id) in words["root"]
-    shared._open().store.give_up_waiting(theirs.id, now=desk.now)
-    shared.pause(template="echo")
+    shared._session.open().store.give_up_waiting(theirs.id, now=desk.now)
+    desk.store.register(desk.worker, host="h", kind="worker", job_types=["echo"], now=desk.now)
+    lease = shared._session.open().liveness.take(desk.worker)
     words = {actor: str(refusal(lambda actor=actor: shared.direct("echo", timeout=0.03, actor=actor))) for actor in ("bob", "root")}
+    lease.release(clean=True)
     assert words["bob"] == "resource busy: no slot became free in time; try again"
     assert "held by" in words["root"]
 

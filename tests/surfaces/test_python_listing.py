@@ -272,7 +272,7 @@ def test_a_dead_letter_whose_key_is_taken_stays_dead(shop: Rota):
 
 def test_a_dead_letter_is_discarded_with_its_logs(graves: Rota):
     (dead,) = graves.dead_letters(job_type="flaky")
-    logs = list(Path(graves._open().log_dir).rglob("*.log"))
+    logs = list(Path(graves._session.open().log_dir).rglob("*.log"))
     assert len(logs) == 2
     gone = graves.discard(dead.number, actor="anna")
     assert (gone.chains, gone.jobs) == (1, 2)

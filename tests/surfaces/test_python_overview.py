@@ -214,9 +214,9 @@ def test_more_schedules_than_are_counted_are_said_to_be_more(shop: Rota, monkeyp
 
 
 def test_a_worker_that_died_is_told_of(shop: Rota, clock: ManualClock):
-    store = shop._open().store
+    store = shop._session.open().store
     store.register("0" * 31 + "1", host="gone", kind="worker", job_types=["mail"], now=clock.now())
-    folder = shop._open().liveness
+    folder = shop._session.open().liveness
     folder.take("0" * 31 + "1").release(clean=False)
     found = shop.overview()
     assert "a worker was lost without a word" in [each.what for each in found.health.concerns]
@@ -273,8 +273,8 @@ def test_settings_say_how_long_a_wait_is_a_concern(tmp_path, clock: ManualClock)
 
     try:
         rota.enqueue("mail")
-        store = rota._open().store
-        lease = rota._open().liveness.take("0" * 31 + "2")
+        store = rota._session.open().store
+        lease = rota._session.open().liveness.take("0" * 31 + "2")
         store.register("0" * 31 + "2", host="here", kind="worker", job_types=["mail"], now=clock.now())
         assert rota.overview().health.level is Level.WELL
         clock.advance(seconds=6)

@@ -7,6 +7,7 @@ import pytest
 
 from rota import Rota, Settings
 from rota.errors import (
+    ChangedMeanwhile,
     InvalidInput,
     InvalidName,
     InvalidOption,
@@ -61,13 +62,12 @@ def test_a_schedule_is_seen_as_it_was_made(rota):
         jitter=timedelta(minutes=5),
         calendar="off",
         depends_on="before",
-        run_as="reporting",
         description="every working night",
     )
     assert view == rota.get_schedule("nightly")
     assert (view.kind, view.cron, view.timezone, view.state) == ("CRON", "30 2 * * MON-FRI", "Europe/Berlin", "ENABLED")
     assert (view.starts, view.ends) == (datetime(2026, 3, 2, tzinfo=UTC), NOON + timedelta(days=90))
-    assert (view.params, view.priority, view.calendar, view.depends_on, view.run_as) == ({"n": 7}, 75, "off", ("before",), "reporting")
+    assert (view.params, view.priority, view.calendar, view.depends_on, view.run_as) == ({"n": 7}, 75, "off", ("before",), None)
     assert (view.catch_up, view.catch_up_lateness, view.catch_up_count, view.overlap, view.jitter) == ("all", 7200, 5, "queue", 300)
     assert (view.next_at, view.last_at, view.cursor_at) == (datetime(2026, 3, 2, 1, 30, tzinfo=UTC), None, NOON)
     assert (view.version, view.created_by, view.created_at, view.declared) == (1, "local", NOON, False)
@@ -368,3 +368,48 @@ def test_on_a_day_off_nothing_is_due_and_days_may_change(rota, clock):
     clock.advance(hours=1)
     rota.turn()
     assert [row.fate for row in rota.occurrences()] == ["FIRED", "SKIPPED_CALENDAR"]
+
+
+# ---- another name ------------------------------------------------------------------------------------------------------
+
+
+def test_a_schedule_is_renamed_with_its_ledger_its_due_times_and_what_depends_on_it(rota, clock):
+    rota.job(lambda: None, name="send")
+    made = rota.create_schedule("hourly", "send", every="1h")
+    rota.create_schedule("after", "send", every="1h", depends_on="hourly")
+    clock.advance(hours=1)
+    rota.turn()
+    renamed = rota.edit_schedule("hourly", new_name="each hour", version=1)
+    assert (renamed.id, renamed.name, renamed.every, renamed.version) == (made.id, "each hour", 3600, 2)
+    assert [each.schedule for each in rota.occurrences("each hour")] == ["each hour"]
+    assert rota.get_schedule("after").depends_on == ("each hour",)
+    clock.advance(hours=1)
+    rota.turn()
+    assert [str(each.fate) for each in rota.occurrences("each hour")] == ["FIRED", "FIRED"]
+    assert [each.status for each in rota.occurrences("after")] == ["COMPLETED", "COMPLETED"]
+    with pytest.raises(NotFound):
+        rota.get_schedule("hourly")
+    with pytest.raises(ChangedMeanwhile):
+        rota.edit_schedule("each hour", new_name="x", version=1)
+    for name in ("", "a\nb", None, 3):
+        with pytest.raises(InvalidName):
+            rota.edit_schedule("each hour", new_name=name)
+    assert rota.edit_schedule("each hour", new_name="each hour").version == 2
+
+
+def test_a_declared_schedule_keeps_the_name_that_its_code_knows(rota):
+    rota.job(lambda: None, name="send")
+    rota.schedule("hourly", "send", every="1h")
+    with pytest.raises(InvalidSchedule, match=r"'hourly' is declared by code.*rename it in the code"):
+        rota.edit_schedule("hourly", new_name="x")
+    assert rota.schedule("hourly", "send", every="1h").name == "hourly"
+    assert [each.name for each in rota.schedules()] == ["hourly"]
+
+
+def test_code_that_depends_on_a_renamed_schedule_by_its_old_name_changes_nothing(rota):
+    rota.job(lambda: None, name="send")
+    rota.create_schedule("first", "send", every="1h")
+    rota.schedule("second", "send", every="1h", depends_on="first")
+    rota.edit_schedule("first", new_name="one")
+    assert rota.schedule("second", "send", every="1h", depends_on="first").depends_on == ("one",)
+    assert rota.schedule("second", "send", every="2h", depends_on="first").depends_on == ("one",)

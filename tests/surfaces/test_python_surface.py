@@ -14,6 +14,7 @@ from rota.errors import (
     InvalidName,
     InvalidOption,
     InvalidParams,
+    JobCancelled,
     NotFound,
     PayloadTooLarge,
     ResourceBusy,
@@ -246,10 +247,11 @@ def test_waiting_for_a_chain_that_goes_on_says_so(echo: Rota):
         echo.wait(job.id, timeout=0.01)
 
 
-def test_a_chain_that_ends_without_a_run_gives_none(echo: Rota):
+def test_the_wait_for_a_chain_that_is_cancelled_says_so(echo: Rota):
     job = echo.enqueue("echo")
     echo.cancel(job.id)
-    assert echo.wait(job.id, timeout=1) is None
+    with pytest.raises(JobCancelled):
+        echo.wait(job.id, timeout=1)
 
 
 def test_changed_params_must_fit_the_handler(echo: Rota):
@@ -272,7 +274,8 @@ def test_the_reason_of_a_cancel_is_kept_also_for_a_running_job(live: Rota):
         job = live.enqueue("endless")
         assert started.wait(patient(10))
         live.cancel(job.id, reason="wrong month", actor="ada")
-        live.wait(job.id, timeout=patient(20))
+        with pytest.raises(JobCancelled, match="wrong month"):
+            live.wait(job.id, timeout=patient(20))
     ended = live.get(job.id)
     assert (ended.status, ended.reason, ended.ended_by) == (Status.CANCELLED, "wrong month", "ada")
     assert "asked to stop" in live.log(job.id)
@@ -293,17 +296,19 @@ def test_a_group_of_another_organization_is_made_like_its_jobs(echo: Rota):
 def test_direct_execution_without_worker_and_handler_is_refused_at_once(echo: Rota, tmp_path):
     echo.enqueue("echo")
     stranger = Rota(tmp_path / "rota.db")
-    with pytest.raises(ResourceBusy, match="no handler for 'echo'"):
+    with pytest.raises(ResourceBusy, match="no live worker has a handler for echo"):
         stranger.direct("echo", timeout=patient(30))
     stranger.close()
 
 
 def test_direct_execution_without_a_worker_gives_up_after_its_timeout(tmp_path):
     rota = Rota(tmp_path / "rota.db")
-    rota.job(name="echo")(lambda: None)
-    rota.pause(template="echo")
-    with pytest.raises(ResourceBusy, match="no slot became free"):
+    rota.job(name="echo", rate_limit="1/1h")(lambda: None)
+    rota.enqueue("echo")
+    rota.turn()
+    with pytest.raises(ResourceBusy, match=r"1 started in the last 3600 s; the next may start in 3[56]\d\d s"):
         rota.direct("echo", timeout=0.2)
+    assert [job.origin for job in rota.find(status="CANCELLED")] == ["direct"]
     rota.close()
 
 

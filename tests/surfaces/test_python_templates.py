@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rota import Actor, Backoff, Rota
-from rota.errors import InvalidDefinition, InvalidName, InvalidOption, PermissionDenied, UnknownTemplate
+from rota.errors import DuplicateJob, InvalidDefinition, InvalidName, InvalidOption, PermissionDenied, UnknownTemplate
 from rota.model.templates import FIELDS, Rate
 from rota.surfaces.python.loading import Loaded
 
@@ -273,9 +273,9 @@ def test_a_file_adds_and_changes_what_it_names_and_repeating_it_changes_nothing(
     assert [(user.name, user.organization, user.role, user.permissions) for user in rota.users()] == [
         ("ada", "acme", "admin", ("billing", "mail"))
     ]
-    before = rota.templates(), rota.organizations(), rota.users(), rota._open().store.definitions()
+    before = rota.templates(), rota.organizations(), rota.users(), rota._session.open().store.definitions()
     assert rota.load_definitions(path).unchanged == ("organization acme", "user ada", "template send", "template mail.digest")
-    assert (rota.templates(), rota.organizations(), rota.users(), rota._open().store.definitions()) == before
+    assert (rota.templates(), rota.organizations(), rota.users(), rota._session.open().store.definitions()) == before
 
 
 def test_what_a_file_does_not_name_stays_as_it_is(rota, send, write):
@@ -289,14 +289,14 @@ def test_what_a_file_does_not_name_stays_as_it_is(rota, send, write):
 
 
 def test_a_dry_run_says_what_would_be_and_writes_nothing(rota, send, write):
-    before = rota.templates(), rota._open().store.definitions()
+    before = rota.templates(), rota._session.open().store.definitions()
     loaded = rota.load_definitions(write(TOML), dry_run=True)
     assert (loaded.added, loaded.changed, loaded.dry_run) == (
         ("organization acme", "user ada", "template mail.digest"),
         ("template send",),
         True,
     )
-    assert (rota.templates(), rota._open().store.definitions()) == before
+    assert (rota.templates(), rota._session.open().store.definitions()) == before
 
 
 @pytest.mark.parametrize(
@@ -320,13 +320,13 @@ def test_a_dry_run_says_what_would_be_and_writes_nothing(rota, send, write):
     ],
 )
 def test_a_file_that_is_wrong_in_one_place_is_refused_whole_naming_the_place(rota, send, write, text, words):
-    before = rota.templates(), rota._open().store.definitions()
+    before = rota.templates(), rota._session.open().store.definitions()
     with pytest.raises(InvalidDefinition) as refused:
         rota.load_definitions(write(f"{text}\n{TOML.replace('[templates.send]', '[templates.other]')}" if text.endswith("]") else text))
     assert words in str(refused.value)
     with pytest.raises(InvalidDefinition):
         rota.load_definitions(write(f"[organizations.first]\n{text}" if not text.startswith("templates") else text))
-    assert (rota.templates(), rota._open().store.definitions()) == before
+    assert (rota.templates(), rota._session.open().store.definitions()) == before
     assert [each.name for each in rota.organizations()] == ["default"]
 
 
@@ -347,7 +347,7 @@ JOB_TYPES = [
         "max_retries": 3,
         "is_enabled": 0,
         "requires_permission": "print",
-        "deduplication_window": 300,
+        "deduplication_window": 60,
         "docstatus": 0,
         "modified": "2025-12-15 10:00:00",
         "name": "pdf_generation",
@@ -361,10 +361,32 @@ def test_job_types_of_a_fixture_become_templates(rota, write):
     assert rota.load_definitions(path).added == ("template pdf_generation", "template fax_send")
     view = rota.template("pdf_generation")
     assert (view.display_name, view.handler, view.timeout, view.priority, view.max_retries) == ("PDF", "shop.documents.pdf", 60.0, 75, 3)
-    assert (view.state, view.requires_permission, view.dedup_window) == ("DISABLED", "print", 300.0)
+    assert (view.state, view.requires_permission, view.dedup_window) == ("DISABLED", "print", 60.0)
     fax = rota.template("fax_send")
-    assert (fax.state, fax.display_name, fax.timeout, fax.max_retries, fax.dedup_window) == ("ENABLED", "Fax send", 300.0, 5, None)
+    assert (fax.state, fax.display_name, fax.timeout, fax.max_retries, fax.dedup_window) == ("ENABLED", "Fax send", 300.0, 5, 300.0)
     assert rota.load_definitions(path).unchanged == ("template pdf_generation", "template fax_send")
+
+
+@pytest.mark.parametrize(("said", "window"), [({}, 300.0), ({"deduplication_window": None}, 300.0), ({"deduplication_window": 0}, None)])
+def test_a_job_type_without_a_window_has_the_fixtures_usual_one_and_zero_switches_it_off(rota, write, said, window):
+    path = write(json.dumps([JOB_TYPES[1] | said]), "job_type.json")
+    rota.load_definitions(path)
+    assert rota.template("fax_send").dedup_window == window
+    assert rota.load_definitions(path).unchanged == ("template fax_send",)
+    rota.enqueue("fax_send", {"to": "a"})
+    if window is None:
+        rota.enqueue("fax_send", {"to": "a"})
+    else:
+        with pytest.raises(DuplicateJob):
+            rota.enqueue("fax_send", {"to": "a"})
+
+
+def test_the_usual_window_of_a_fixture_takes_nothing_away_that_somebody_has_said(rota, send, write):
+    rota.job(lambda: None, name="coded", dedup_window=20)
+    rota.set_template("fax_send", handler="shop.fax:send", dedup_window=10)
+    types = [JOB_TYPES[1] | {"type_name": name} for name in ("fax_send", "coded", "send")]
+    rota.load_definitions(write(json.dumps(types), "job_type.json"))
+    assert [rota.template(name).dedup_window for name in ("fax_send", "coded", "send")] == [10.0, 20.0, 300.0]
 
 
 def test_json_may_also_be_written_like_toml(rota, write):

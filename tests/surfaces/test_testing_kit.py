@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 import rota as package
 from rota import Backoff, Context, Rota, Settings, Snooze, Status, testing
-from rota.errors import InvalidOption
+from rota.errors import InvalidOption, Refused
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -35,7 +36,7 @@ class Shop:
         self.rota.enqueue("report", {"about": to})
         return f"sent to {to}"
 
-    def report(self, about: str) -> None:
+    def report(self, about: str | datetime) -> None:
         self.sent.append(f"report about {about}")
 
 
@@ -268,7 +269,7 @@ def test_a_schedule_that_makes_no_jobs_keeps_nobody_waiting(shop, kit):
 
 def test_schedules_of_decorators_are_due_from_the_beginning_of_the_block_and_the_programs_own_store_has_none(tmp_path):
     app, fired = Rota(tmp_path / "real.db"), []
-    app.job(name="tick", every="10m")(lambda: fired.append(app._clock.now()))
+    app.job(name="tick", every="10m")(lambda: fired.append(app._session.clock.now()))
     with testing.use(app, at=START) as kit:
         kit.clock.advance(minutes=25)
         kit.drain()
@@ -378,3 +379,30 @@ def test_retention_that_is_passed_is_kept_and_the_applications_is_off(tmp_path):
         kit.clock.advance(days=60)
         assert app.purge().jobs == 1
         assert kit.jobs() == []
+
+
+def test_a_purge_trusts_a_clock_that_the_test_has_moved_by_months(tmp_path):
+    app = Rota(tmp_path / "own.db")
+    app.job(lambda: None, name="act")
+    with testing.use(app) as kit:
+        for _ in range(3):
+            app.enqueue("act")
+            kit.drain()
+            assert app.purge(older_than=timedelta(days=30)).jobs == 0
+            kit.clock.advance(days=20)
+            app.enqueue("act")
+            kit.drain()
+            kit.clock.advance(days=60)
+            assert app.purge(older_than=timedelta(days=30)).jobs == 2
+
+
+def test_the_program_has_its_own_store_again_although_the_temporary_one_could_not_be_closed(tmp_path, monkeypatch):
+    with closing(Rota(tmp_path / "own.db")) as rota:
+        with pytest.raises(ZeroDivisionError), testing.use(rota) as kit:
+            monkeypatch.setattr(kit.app._session.open().store, "close", lambda: 1 / 0)
+        assert rota.url.endswith("own.db")
+
+
+def test_a_program_whose_worker_is_running_is_refused(tmp_path):
+    with closing(Rota(tmp_path / "own.db")) as rota, rota.running(), pytest.raises(Refused, match="stop it first"), testing.use(rota):
+        pass

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from rota import PermanentError, Rota, Settings, compose
+from rota import Context, PermanentError, Rota, Settings, compose
 from rota.errors import InvalidOption
 from tests.support.pace import patient
 from tests.support.waiting import eventually
@@ -114,6 +114,22 @@ def test_what_a_handler_enqueues_belongs_to_its_run(rota: Rota, spans):
     inner = next(span for span in spans.get_finished_spans() if span.name == "enqueue ask")
     assert inner.parent.span_id == runs["run outer"].context.span_id
     assert len({span.context.trace_id for span in spans.get_finished_spans()}) == 1
+
+
+def outer_call(ctx: Context) -> list[str]:
+    return [which_trace(), ctx.enqueue("ask", meta={"own": 1}).id]
+
+
+@pytest.mark.parametrize("executor", ["thread", "process", "inline"])
+def test_so_does_what_it_enqueues_through_its_context(live: Rota, spans, executor):
+    live.job(name="ask")(which_trace)
+    live.job(name="outer", executor=executor)(outer_call)
+    with live.running(concurrency=2):
+        outer, inner = live.wait(live.enqueue("outer").id, timeout=patient(30)).result
+        assert live.wait(inner, timeout=patient(30)).result == outer
+    assert live.get(inner).meta["own"] == 1
+    # In a handler process the span is that process's own.
+    assert len([span for span in spans.get_finished_spans() if span.name == "enqueue ask"]) == (executor != "process")
 
 
 def test_jobs_that_come_together_share_one_span(rota: Rota, spans):

@@ -50,6 +50,7 @@ class Asking:
         turn.want = self._hold.want(slots)
         turn.types = self._know.types(here)
         turn.suspects = self._hold.suspect is None
+        turn.direct_only = self._parts.direct_only
         world = self._suspects.seen_by(self._know.world_with(here), self._hold.suspect)
         self._dispatcher = Dispatcher(world, slots, most=turn.want)
         turn.choose = self._dispatcher.choose
@@ -63,7 +64,7 @@ class Asking:
     def note_suspects(self) -> None:
         """Have processes made ready for suspects that the last claim passed over for want of one."""
         if self._dispatcher is not None:
-            self._suspects.passed(self._dispatcher.unready)
+            self._suspects.passed(self._dispatcher.unready, saw_all=self._dispatcher.has_room)
 
     def _ending(self, each: Ended, now: Instant) -> Ending:
         transition = decide(each.job, each.outcome, now, self._parts.rng, self._limits)

@@ -34,6 +34,8 @@ class Part(msgspec.Struct):
     enqueued: list[Enqueued] | None = None
     """What became of each; None where all are new."""
     error: BaseException | None = None
+    over: threading.Event = msgspec.field(default_factory=threading.Event)
+    """Set when it is written, or refused. Not by the thread's own end: a `join` that Ctrl-C interrupts takes a thread for ended."""
 
     @property
     def priority(self) -> int:
@@ -43,11 +45,12 @@ class Part(msgspec.Struct):
     @property
     def under_way(self) -> bool:
         """Whether it is still being written."""
-        return self.thread is not None and self.thread.is_alive()
+        return self.thread is not None and self.thread.ident is not None and not self.over.is_set()
 
     def wait(self) -> None:
         """Return when it is over."""
         if self.thread is not None and self.thread.ident is not None:
+            self.over.wait()
             self.thread.join()
 
 
@@ -174,6 +177,7 @@ class BulkCall:
         finally:
             self._submit.sessions.release()
             part.place.give_up()
+            part.over.set()
 
     def _settle(self) -> None:
         """Wait until nothing is under way."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from rota.engine.clock_trust import ClockTrust
 from rota.engine.overdue import overdue
 from rota.engine.registry import Registry
 from rota.errors import RotaError
+from rota.model.definitions import TemplateState
 from rota.model.findings import Finding, advice, look_at, ok, problem
+from rota.model.schedules import ScheduleState
 from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.values import Stats, WorkerInfo, moment_of
@@ -23,7 +26,7 @@ SHOWN = 5
 
 
 class Doctor:
-    """Looks at a store and at those who work on it. Changes nothing."""
+    """Looks at a store and at those who work on it. Changes nothing unless it is asked to repair."""
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class Doctor:
         pause: Callable[[float], object],
         registry: Registry,
         make_sender: Callable[[], Sender | None] | None = None,
+        trust: ClockTrust | None = None,
     ) -> None:
         """Take what it looks with; `machine` is this machine's own clock, `pause` waits between two looks at a beat.
 
@@ -49,15 +53,21 @@ class Doctor:
         self._pause = pause
         self._registry = registry
         self._make_sender = make_sender
+        self._trust = trust or ClockTrust(store, clock, settings)
 
-    def findings(self, *, full: bool) -> list[Finding]:
-        """Look at everything. Beats of workers on other machines are watched for a moment, where there are any."""
-        found = self._store.checkup(now=self._clock.now(), machine=self._machine.now, full=full)
+    def findings(self, *, full: bool, repair: bool = False) -> list[Finding]:
+        """Look at everything, after repairing what can be repaired if that is asked for.
+
+        Beats of workers on other machines are watched for a moment, where there are any.
+        """
+        found = self._store.fix(now=self._clock.now()) if repair else []
+        found += self._store.checkup(now=self._clock.now(), machine=self._machine.now, full=full)
         return found + look_at(
             {
                 "workers": self._workers,
                 "left behind": self._left_behind,
                 "schedules": self._schedules,
+                "retention": self._retention,
                 "queue": self._queue,
                 "pauses": self._pauses,
                 "dead letters": self._dead_letters,
@@ -72,7 +82,7 @@ class Doctor:
         dead = [worker for worker in live if lives[worker.id] is Life.DEAD]
         silent = self._silent([worker for worker in live if lives[worker.id] is Life.UNKNOWN])
         for worker in dead:
-            yield _lost(worker, "is gone and was not ended", "any worker does so within a second: start one, or `rota recover`")
+            yield _lost(worker, "is gone and still registered", "any worker recovers its jobs in a second: start one, or `rota recover`")
         for worker in silent:
             remedy = f"see that machine and its network; a worker gives it up after {self._settings.lease_ttl:g} s: see that one runs"
             yield _lost(worker, "has not shown a sign of life", remedy)
@@ -120,15 +130,38 @@ class Doctor:
             yield problem("schedules", text, "start a worker: `rota worker --app MODULE:ATTR`; if one runs, see its log")
         else:
             yield ok("schedules", "no due time is overdue")
+        yield from self._unfit_schedules()
+
+    def _unfit_schedules(self) -> Iterator[Finding]:
+        """Look for schedules that are in use although their template takes no jobs: their due times are REFUSED."""
+        closed = {each.name: each.state for each in self._store.templates() if each.state is not TemplateState.ENABLED}
+        used = self._store.schedules() if closed else []
+        unfit = [each for each in used if each.state is not ScheduleState.DISABLED and each.template in closed]
+        if unfit:
+            named = ", ".join(f"{each.name} ({each.template} is {closed[each.template].lower()})" for each in unfit[:SHOWN])
+            text = f"the template of {named}{', …' if len(unfit) > SHOWN else ''} takes no jobs, so due times are recorded as REFUSED"
+            yield advice("schedules", text, "enable the template: `rota template enable NAME`; or `rota schedule disable NAME`")
+
+    def _retention(self) -> Iterator[Finding]:
+        doubt = self._trust.look(self._clock.now())
+        if doubt is None:
+            yield ok("retention", "its clock is trusted")
+        else:
+            remedy = "correct the clock if it is wrong; if it is right, run a worker for an hour, or `rota purge --trust-clock`"
+            yield advice("retention", f"workers delete nothing by age: {doubt}", remedy)
 
     def _queue(self) -> Iterator[Finding]:
         stats = self._stats()
-        served = {name for worker in self._store.workers() if worker.ended_at is None for name in worker.job_types}
+        live = [worker for worker in self._store.workers() if worker.ended_at is None and self._life(worker) is not Life.DEAD]
+        served = {name for worker in live for name in worker.job_types}
         alone = {name: count for name, count in stats.waiting_by_type.items() if name not in served}
         if alone:
             said = ", ".join(f"{name} ({count:,})" for name, count in list(alone.items())[:SHOWN])
             text = f"no live worker has the handler of {said}{', …' if len(alone) > SHOWN else ''}: these jobs wait"
-            yield problem("queue", text, "start a worker with the application that has it, or cancel them: `rota job list --status QUEUED`")
+            remedy = "start a worker with the application that has it, or cancel them: `rota job list --status QUEUED`"
+            if alone.keys() & self._store.adhoc_types().keys():
+                remedy += "; of those without a template the module must be under the worker's setting handler_modules"
+            yield problem("queue", text, remedy)
         else:
             waiting = stats.by_status.get(Status.QUEUED, 0)
             yield ok("queue", f"{waiting:,} jobs wait, each for a handler that a live worker has" if waiting else "nobody waits")

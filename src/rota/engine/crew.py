@@ -47,6 +47,8 @@ class Crew:
                 log_dir=self._parts.log_dir,
                 lock_fd=self.lease.fd if self.lease else None,
                 store=self._parts.store.url,
+                middleware=self._parts.middleware.functions,
+                app=self._parts.app,
             )
             executor = self._executors[place] = self._parts.build_executor(place, equipment)
             if self._until is not None:

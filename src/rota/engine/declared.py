@@ -6,18 +6,21 @@ where it says something else, that option and no other is changed. So people's w
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from rota.errors import ScheduleExists
+from rota.errors import ScheduleExists, TemplateUnavailable
 from rota.model.gate import Actor, Scope
 from rota.model.schedule_options import TIMES, as_said, with_options
-from rota.model.schedules import OnCompletion, Schedule
+from rota.model.schedules import OnCompletion, Schedule, ScheduleState
 from rota.model.values import Instant
 from rota.ports.schedules import Decide
 from rota.ports.store import Store
+
+log = logging.getLogger("rota.schedules")
 
 
 def declare(
@@ -31,7 +34,10 @@ def declare(
     now: Instant,
     definitions: int | None,
 ) -> Schedule:
-    """Make the schedule, or change what is said otherwise than last time; `build` refuses what can't be."""
+    """Make the schedule, or change what is said otherwise than last time; `build` refuses what can't be.
+
+    One whose template takes no jobs is kept DISABLED, with a warning: a program has to start all the same.
+    """
     words = as_said(said)
     found = store.schedules(scope=Scope(actor.organization), name=name)
     if found and found[0].declared == words:
@@ -42,7 +48,7 @@ def declare(
     new = build()
     if not found:
         try:
-            return store.add_schedule(msgspec.structs.replace(new, declared=words), actor=actor, now=now)
+            return _add(store, msgspec.structs.replace(new, declared=words), actor, now)
         except ScheduleExists:
             # Another process started in the same moment: what it made is looked at like any other.
             found = store.schedules(scope=Scope(actor.organization), name=name)
@@ -54,7 +60,36 @@ def declare(
     def change(schedule: Schedule) -> Schedule:
         return msgspec.structs.replace(with_options(schedule, news(schedule.declared or {}, words), now), declared=words)
 
-    return store.change_schedule(found[0].id, change, decide, actor=actor, now=now, definitions=definitions)
+    def disabled(schedule: Schedule) -> Schedule:
+        return _disabled(change(schedule))
+
+    try:
+        return store.change_schedule(found[0].id, change, decide, actor=actor, now=now, definitions=definitions)
+    except TemplateUnavailable as error:
+        _warn(found[0], error)
+        return store.change_schedule(found[0].id, disabled, decide, actor=actor, now=now, definitions=definitions)
+
+
+def _add(store: Store, new: Schedule, actor: Actor, now: Instant) -> Schedule:
+    try:
+        return store.add_schedule(new, actor=actor, now=now)
+    except TemplateUnavailable as error:
+        _warn(new, error)
+        return store.add_schedule(_disabled(new), actor=actor, now=now)
+
+
+def _disabled(schedule: Schedule) -> Schedule:
+    return msgspec.structs.replace(schedule, state=ScheduleState.DISABLED)
+
+
+def _warn(schedule: Schedule, error: TemplateUnavailable) -> None:
+    log.warning(
+        "schedule %s of organization %s is disabled: %s, and `rota schedule enable %s` after it",
+        schedule.name,
+        schedule.organization,
+        error,
+        schedule.name,
+    )
 
 
 def _is_done(store: Store, name: str, words: Mapping[str, Any], actor: Actor) -> bool:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from rota.engine.clock_trust import ClockTrust
 from rota.errors import RotaError
 from rota.model.settings import Settings
 from rota.model.values import SECOND, moment_of
@@ -37,12 +38,18 @@ UNSIGNED = "there is no secret to sign it with"
 class Delivering:
     """What the wheel knows of messages. All methods belong to the worker's thread."""
 
-    def __init__(self, store: Store, make_sender: MakeSender | None, *, clock: Clock, settings: Settings) -> None:
-        """Take what makes who sends, when there is something to send; without one, messages wait for a worker that has one."""
+    def __init__(
+        self, store: Store, make_sender: MakeSender | None, *, clock: Clock, settings: Settings, trust: ClockTrust | None = None
+    ) -> None:
+        """Take what makes who sends, when there is something to send; without one, messages wait for a worker that has one.
+
+        `trust` is the process's trust in its clock: what is old is removed by it.
+        """
         self._store = store
         self._make_sender = make_sender
         self._clock = clock
         self._settings = settings
+        self._trust = trust or ClockTrust(store, clock, settings)
         self._next = clock.monotonic()
         self._next_forget = clock.monotonic()
         self._postman: Postman | None = None
@@ -57,13 +64,18 @@ class Delivering:
         if self._postman is None and mail.next_at is not None:
             self._postman = Postman(self._store, self._make_sender, clock=self._clock, settings=self._settings)
             self._postman.start()
-        before = self._clock.now() - round(self._settings.webhook_retention * SECOND)
+        now = self._clock.now()
+        before = now - round(self._settings.webhook_retention * SECOND)
         if monotonic >= self._next_forget and any(at is not None and at < before for at in (mail.over_at, mail.reported_at)):
+            self._next_forget = monotonic + self._settings.retention_interval
+            if self._trust.doubt(now) is not None:
+                return
             removed = (
                 self._store.forget_deliveries(before=before, limit=FORGET_MAX),
                 self._store.forget_reports(before=before, limit=FORGET_MAX),
             )
-            self._next_forget = monotonic + (0 if FORGET_MAX in removed else self._settings.retention_interval)
+            if FORGET_MAX in removed:
+                self._next_forget = monotonic
 
     def told(self) -> None:
         """Hear that messages were written just now: they need not wait for the next look."""

@@ -51,15 +51,22 @@ class Dispatcher:
         self.unready: set[str] = set()
         """Types of suspects that were passed over because no handler process is ready for them."""
 
+    @property
+    def has_room(self) -> bool:
+        """Whether it would have taken more: then it has seen all that is waiting."""
+        return not self._full and self._free > 0 and self._taken < self._most
+
     def choose(self, candidates: list[Claimed], reservation: Reservation | None, usage: Usage) -> Choice:
-        """Walk the candidates in their order and take what may start now, plus a bounded prefetch."""
+        """Walk the candidates in their order and take what may start now, plus a bounded prefetch.
+
+        With a `reservation` they are the job of that direct execution alone. It is not claimed ahead: where all slots are taken, nothing
+        else is claimed ahead of it either, and the next slot that becomes free is its own.
+        """
         choice = Choice(take=[], park=[])
         if self._full:
             return choice
         if self._blocks is None:
-            self._blocks = _Blocks(
-                msgspec.structs.replace(self._world, reservation=reservation, in_use=in_use(usage, self._world.in_use.here))
-            )
+            self._blocks = _Blocks(msgspec.structs.replace(self._world, in_use=in_use(usage, self._world.in_use.here)))
         blocks, take, park = self._blocks, choice.take, choice.park
         blocker, takes, passed_on = blocks.of, self._takes, False
         for job in candidates:
@@ -76,7 +83,7 @@ class Dispatcher:
             elif job.crashes:
                 if self._ends_with(job, take, blocks):
                     break
-            elif takes(job):
+            elif (reservation is None or self._free > 0) and takes(job):
                 take.append(job)
                 if blocks.gauges:
                     blocks.took(job)
@@ -84,7 +91,7 @@ class Dispatcher:
                 self._full = True
                 break
         choice.leave = blocks.full_types
-        choice.again = not self._full and reservation is None and bool(park or choice.leave or not choice.suspects)
+        choice.again = not self._full and bool(park or choice.leave or not choice.suspects)
         return choice
 
     def _takes(self, job: Claimed) -> bool:
@@ -159,7 +166,7 @@ class _Blocks:
     def __init__(self, world: World) -> None:
         self._world = world
         self._kinds: dict[tuple[str, str], _Kind] = {}
-        self._each = world.reservation is not None or bool(world.suspects)
+        self._each = bool(world.suspects)
         self.gauges: dict[str, _Gauge] = {}
         self.full_types: frozenset[str] = frozenset()
         """Types that are at a limit of their own, whatever the organization."""
@@ -169,7 +176,7 @@ class _Blocks:
         if kind.gauges and kind.block is None:
             self._read(kind, job)
         if kind.block is None and (job.crashes or self._each):
-            return first_block(Waiting(job.job_type, job.organization_id, job.number, job.crashes), self._world, EACH)
+            return first_block(Waiting(job.job_type, job.organization_id, job.crashes), self._world, EACH)
         return kind.block
 
     def suspect(self, suspect: Suspect) -> None:

@@ -37,12 +37,14 @@ class Driver:
         try:
             self.worker.start()
             self.worker.standing.watch()
+            self.worker.calls.begin(self.worker.id)
             for ticker in self.worker.tickers:
                 ticker.start()
             self._thread.start()
         except BaseException:
             self._stop_tickers()
             self.worker.standing.withdraw()
+            self.worker.inbox.close()
             raise
 
     def stop(self, *, grace_s: float | None = None) -> None:
@@ -77,6 +79,7 @@ class Driver:
         self._guarded(self.worker.finish)
         # The program may go on for long: one that could not say goodbye must not look alive until it ends.
         self._guarded(self.worker.standing.withdraw)
+        self.worker.calls.close(self.worker.id)
 
     def _turn(self) -> float:
         start = self._clock.monotonic()

@@ -8,11 +8,10 @@ from typing import Any
 import msgspec
 
 from rota.engine.registry import Known, Registry, override
-from rota.engine.submit import check_params
+from rota.engine.submit import encoded
 from rota.errors import OrganizationUnavailable, PermissionDenied, QueueFull, TemplateUnavailable
 from rota.model.definitions import OrganizationState, TemplateState
 from rota.model.gate import Actor, Role, may_use
-from rota.model.params import encode_params
 from rota.model.schedules import Schedule
 from rota.model.values import SECOND, Instant, NewRow, Origin, Policy
 from rota.ports.clock import Ids
@@ -84,8 +83,7 @@ class DueRows:
         """Return the template's params under the schedule's own, checked and encoded."""
         if known.force.default_params:
             params = {**known.force.default_params, **params}
-        check_params(known, params)
-        return encode_params(params, limit_bytes=known.force.payload_max)
+        return encoded(known, params)
 
     def _next_id(self, now: Instant) -> str:
         if not self._spare:

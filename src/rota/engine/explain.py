@@ -7,16 +7,19 @@ from collections import Counter
 import msgspec
 
 from rota.engine.knowledge import counting_of, make_world
-from rota.engine.predicates import PREDICATES, Suspect, Waiting, World, in_use
+from rota.engine.predicates import PREDICATES, Suspect, Waiting, World, first_block, in_use
 from rota.engine.registry import Registry
 from rota.engine.wording import in_words
 from rota.errors import NotFound
+from rota.model.dependencies import RUN
 from rota.model.gate import EVERYTHING, Scope
 from rota.model.handler import Place
-from rota.model.states import Status
-from rota.model.values import Instant, Job, WorkerInfo, dashed, instant, undashed
+from rota.model.states import CHAIN_ENDS, GroupStatus, Status
+from rota.model.values import Group, Held, Instant, Job, WorkerInfo, broken_reason, dashed, instant, undashed
 from rota.ports.store import Store
 
+RULES_MAX = 1000
+"""Chains around a job that are looked at for its rules."""
 NAMED_MAX = 10
 """How many of those that a job waits for are named."""
 
@@ -53,6 +56,10 @@ def explain(store: Store, job_id: str, now: Instant, *, registry: Registry, scop
         return Explanation(job=job, summary=_ended(store, job), reasons=())
     if job.status is Status.RUNNING:
         return Explanation(job=job, summary=_running(job), reasons=())
+    why = broken_reason(job)
+    if why is not None:
+        detail = f"its row is broken: {why}; `rota doctor --repair` repairs what can be repaired"
+        return Explanation(job=job, summary=detail, reasons=(Reason("its row is whole", met=False, detail=detail),))
     own = _own_conditions(store, job, now, scope)
     allowed = _allowed(store, job, now, registry, scope) if job.status is Status.QUEUED else []
     reasons = tuple(own + allowed)
@@ -64,7 +71,8 @@ def _own_conditions(store: Store, job: Job, now: Instant, scope: Scope) -> list[
     parents = store.blockers(_hex(job)) if job.blockers else []
     shown = [parent for parent in parents if scope.holds(parent.organization, parent.owner)]
     schedules = store.awaited(_hex(job)) if job.blockers else []
-    waits = _waits(shown, schedules) if len(shown) == len(parents) else "waits for jobs of others"
+    groups = store.awaited_groups(_hex(job)) if job.blockers else []
+    waits = _waits(shown, schedules, groups, _rules(store, job, shown)) if len(shown) == len(parents) else "waits for jobs of others"
     edges = Reason("what it waits for has ended", job.blockers == 0, waits)
     if job.status is Status.QUEUED or job.run_at is None:
         return [Reason("its time has come", met=True, detail="it is due"), edges]
@@ -76,36 +84,65 @@ def _own_conditions(store: Store, job: Job, now: Instant, scope: Scope) -> list[
     return [Reason("its time has come", left_s <= 0, due), edges]
 
 
-def _waits(parents: list[Job], schedules: list[str]) -> str:
+def _rules(store: Store, job: Job, parents: list[Job]) -> dict[str, str]:
+    """Return what becomes of a job by the bad ends of its parents, where one has ended so and the job has not been told yet."""
+    if all(parent.status is Status.COMPLETED or not parent.status.ended for parent in parents):
+        return {}
+    graph = store.graph(_hex(job), limit=RULES_MAX)
+    return {edge.parent: edge.on_failure for edge in graph.edges if edge.child == job.root_id} if graph is not None else {}
+
+
+def _waits(parents: list[Job], schedules: list[str], groups: list[Group], rules: dict[str, str]) -> str:
     """Return what a job waits for; first those that will not end well by themselves."""
     live = [f"{parent.number} ({parent.job_type}, {parent.status})" for parent in parents if not parent.status.ended]
-    words = [_parent_ended(parent) for parent in parents if parent.status.ended][:NAMED_MAX]
+    words = [_parent_ended(parent, rules.get(parent.root_id, "wait")) for parent in parents if parent.status.ended][:NAMED_MAX]
     if live:
         more = f" and {len(live) - NAMED_MAX:,} more" if len(live) > NAMED_MAX else ""
         words.append(f"waits for {', '.join(live[:NAMED_MAX])}{more}")
+    words += [_group(group) for group in groups]
     if schedules:
         words.append(f"waits for a run of schedule {', '.join(schedules)} to complete; it is given up at its own schedule's next due time")
     return "; ".join(words) or "it waits for no other job"
 
 
-def _parent_ended(parent: Job) -> str:
+def _group(group: Group) -> str:
+    """Return what is still open of a group that a job follows."""
+    name = f"group {group.name or group.id}"
+    left = sum(member.status not in CHAIN_ENDS for member in group.members)
+    if left:
+        return f"waits for {name}: {left:,} of {len(group.members):,} members have not ended"
+    if group.status is GroupStatus.COMPLETED:
+        return f"{name} has completed, and the next turn releases this job"
+    rule = "wait" if group.then is None else group.then.on_parent_failure
+    if rule != "wait":
+        return f"{name} ended {group.status}, and the next turn {'releases' if rule == RUN else 'ends'} this job"
+    return f"{name} ended {group.status}: retry the members that failed, or cancel this job"
+
+
+def _parent_ended(parent: Job, rule: str) -> str:
     if parent.status is Status.COMPLETED:
         return f"{parent.number} has completed, and the next turn lets this job go on"
+    if rule != "wait":
+        then = "releases this job" if rule == RUN else "ends this job"
+        return f"{parent.number} ended {parent.status}, and the next turn {then}"
     return f"{parent.number} ended {parent.status}: retry it, or cancel this job"
 
 
 def _allowed(store: Store, job: Job, now: Instant, registry: Registry, scope: Scope) -> list[Reason]:
     workers = [worker for worker in store.workers() if worker.kind == "worker"]
     world = world_of(store, workers, now, registry)
-    waiting = Waiting(job.job_type, job.organization, _number(store, job), job.crashes)
+    waiting = Waiting(job.job_type, job.organization, job.crashes)
     reasons = []
     for predicate in PREDICATES:
         blocker = predicate.blocked_by(waiting, world)
         detail = "yes" if blocker is None else in_words(blocker, world, now, whole=scope.organization is None)
         reasons.append(Reason(predicate.name, blocker is None, detail))
+    if job.template_id is None and not reasons[0].met:
+        modules = "it has no template, so a worker must be allowed to import its module: see the setting handler_modules"
+        reasons[0] = Reason(reasons[0].condition, met=False, detail=f"{reasons[0].detail}; {modules}")
     if not workers:
         reasons[0] = Reason(reasons[0].condition, met=False, detail="no worker is running: start one with `rota up` or `rota worker`")
-    reasons.append(_turn_of(store, job, workers, scope))
+    reasons.append(_turn_of(store, job, workers, world, scope))
     if job.crashes:
         detail = f"{_crashed(job)}: it runs in a process of its own, or alone in its worker if no process can import its handler"
         reasons.append(Reason("it is a suspect", met=True, detail=detail))
@@ -121,7 +158,6 @@ def world_of(store: Store, workers: list[WorkerInfo], now: Instant, registry: Re
     able = Counter(name for worker in workers for name in worker.job_types)
     return msgspec.structs.replace(
         world,
-        reservation=store.reservation(),
         # None of them can take one more if all together hold as many as all together may.
         concurrency={name: limit * able[name] for name, limit in world.concurrency.items() if able[name]},
         in_use=msgspec.structs.replace(usage, here=usage.by_type),
@@ -144,25 +180,36 @@ def _suspects(store: Store, workers: list[WorkerInfo]) -> dict[str, Suspect]:
     return {name: suspect for name, suspect in found.items() if suspect is not None}
 
 
-def _turn_of(store: Store, job: Job, workers: list[WorkerInfo], scope: Scope) -> Reason:
-    ahead = store.ahead(_hex(job))
-    if scope.organization is None or not ahead:
-        return Reason("its turn has come", ahead == 0, _ahead(ahead, workers))
-    own = store.ahead(_hex(job), scope=scope)
-    return Reason("its turn has come", met=False, detail=_ahead(own, []) if own else "others are ahead of it")
+def _turn_of(store: Store, job: Job, workers: list[WorkerInfo], world: World, scope: Scope) -> Reason:
+    if job.held == Held.DIRECT:
+        return Reason("its turn has come", met=True, detail="it is a direct execution, and the first in line")
+    ahead, direct = store.ahead(_hex(job)), _direct_ahead(store, world, scope)
+    if not ahead and direct is None:
+        return Reason("its turn has come", met=True, detail="it is the first in line")
+    if scope.organization is None:
+        words = _ahead(ahead, workers)
+    else:
+        own = store.ahead(_hex(job), scope=scope) if ahead else 0
+        words = _ahead(own, []) or ("others are ahead of it" if ahead else "")
+    return Reason("its turn has come", met=False, detail="; ".join(filter(None, (direct, words))))
+
+
+def _direct_ahead(store: Store, world: World, scope: Scope) -> str | None:
+    """Name the direct execution that waits for a slot and could start: it is before every other job."""
+    reservation = store.reservation()
+    job = None if reservation is None else store.job(reservation.job_id)
+    if reservation is None or job is None or job.status is not Status.QUEUED or first_block(Waiting(job.job_type, job.organization), world):
+        return None
+    by = f" by {reservation.reserved_by}" if scope.organization is None else ""
+    return f"a direct execution{by} takes the next free slot"
 
 
 def _ahead(ahead: int, workers: list[WorkerInfo]) -> str:
     if not ahead:
-        return "it is the first in line"
+        return ""
     jobs = "1 ready job is" if ahead == 1 else f"{ahead:,} ready jobs are"
     busy = ", ".join(f"worker {worker.id[:8]} runs {worker.running}" for worker in workers)
     return f"{jobs} ahead of it" + (f" ({busy})" if busy else "")
-
-
-def _number(store: Store, job: Job) -> int | None:
-    reservation = store.reservation()
-    return reservation.job_number if reservation is not None and dashed(reservation.job_id) == job.id else 0
 
 
 def _running(job: Job) -> str:

@@ -98,6 +98,7 @@ def make_world(registry: Registry, store: Store, types: frozenset[str]) -> World
         types=types,
         # A removed organization's jobs don't wait for anything: they are claimed, and fail.
         pauses=frozenset(pause for pause in store.pauses() if pause[0] != "organization" or pause[1] not in removed),
+        broken=frozenset(each.name for each in known if each.broken is not None),
         suspended=frozenset(each.name for each in organizations if each.state is OrganizationState.SUSPENDED),
         organization_limits={
             each.name: each.max_running for each in organizations if each.max_running is not None and each.name not in removed

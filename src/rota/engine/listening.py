@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from rota.model.events import Change, Event, EventType, View
-from rota.model.gate import Actor, Scope
+from rota.model.gate import Scope
 from rota.model.states import CHAIN_ENDS
 
 
@@ -58,8 +58,6 @@ class Listener:
         self.view = view
         self.over: Over | None = None
         self.ready = ready
-        self.allows: Callable[[Actor], bool] = lambda _who: True
-        """Says whether somebody would be told just this; refuses who may hear nothing."""
         self.begun = feed.cursor
         """Where to go on for whoever has taken nothing."""
         self._feed = feed

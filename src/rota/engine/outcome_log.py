@@ -1,4 +1,4 @@
-"""Outcomes of attempts as log records of the logger `rota.jobs`: by the worker that wrote them, each one once.
+"""Outcomes of attempts as log records of the logger `rota.jobs`, and as events for hooks: by the worker that wrote them, each one once.
 
 | outcome | level |
 | --- | --- |
@@ -20,6 +20,8 @@ from functools import lru_cache
 from types import TracebackType
 from typing import TypeAlias
 
+from rota.engine.hook_calls import HookCalls
+from rota.hooks import AttemptEvent
 from rota.model.decide import Failed, Released, Transition
 from rota.model.states import Status
 from rota.model.values import Claimed, Instant, Job, dashed, moment_of, number_text
@@ -50,6 +52,10 @@ WORDS = {
     Status.COMPLETED: "completed",
 }
 
+EXPIRED = "its reservation expired while it ran"
+COMPLETION = Transition(Status.COMPLETED)
+"""What is written for a completion that left nothing behind."""
+
 ExcInfo: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
@@ -61,37 +67,50 @@ class HandlerTraceback(Exception):  # noqa: N818 - it is the text of a traceback
         return f'\n"""\n{self.args[0].rstrip()}\n"""'
 
 
-def log_turn(turn: Turn, turned: Turned, ended: Mapping[int, Ended], plain: Mapping[int, Ended], worker_id: str) -> None:
+def log_turn(turn: Turn, turned: Turned, ended: Mapping[int, Ended], plain: Mapping[int, Ended], calls: HookCalls) -> None:
     """Log what a turn has written, and let go of the exceptions."""
-    verbose = log.isEnabledFor(logging.DEBUG)
+    worker_id = turn.worker_id
+    verbose = log.isEnabledFor(logging.DEBUG) or bool(calls.on.completed.functions)
     late = frozenset(turned.late)
     if verbose and turn.done:
-        log_completions((plain[number] for number, _ in turn.done if number not in late), worker_id)
+        log_completions((plain[number] for number, _ in turn.done if number not in late), worker_id, calls)
     everything = verbose or turned.as_written
     notable = turn.endings if everything else [each for each in turn.endings if each.transition.status is not Status.COMPLETED]
     for ending in notable:
         each = ended[ending.number]
         if ending.number not in late:
-            _log_ending(ending, turned, each, worker_id)
+            _log_ending(ending, turned, each, worker_id, calls)
         if isinstance(each.outcome, Failed):
             each.outcome.exception = None
 
 
-def log_completions(completed: Iterable[Ended], worker_id: str) -> None:
+def log_completions(completed: Iterable[Ended], worker_id: str, calls: HookCalls) -> None:
     """Log completions that left nothing behind, where somebody wants to know."""
-    if log.isEnabledFor(logging.DEBUG):
+    if log.isEnabledFor(logging.DEBUG) or calls.on.completed.functions:
         for each in completed:
-            fields = _fields(each.job, Status.COMPLETED, worker_id, each.seconds)
-            _emit(logging.DEBUG, "%s %s completed after %s", (fields["number"], each.job.job_type, _span(each.seconds)), fields)
+            _log(each.job, Status.COMPLETED, COMPLETION, worker_id, calls, seconds=each.seconds)
 
 
-def log_recovered(ending: Ending, job: Claimed, status: Status, worker_id: str) -> None:
+def log_recovered(ending: Ending, job: Claimed, status: Status, worker_id: str, calls: HookCalls) -> None:
     """Log what was written for an attempt whose worker (`worker_id`) is gone. How long it ran nobody knows."""
-    _log(job, status, _as_written(ending, status), worker_id, seconds=None)
+    _log(job, status, _as_written(ending, status), worker_id, calls, seconds=None)
 
 
-def log_expired(job: Job) -> None:
+def log_expired(job: Job, calls: HookCalls) -> None:
     """Log the end of a direct execution whose reservation has expired."""
+    if hooks := calls.on.about(job.status):
+        event = AttemptEvent(
+            job=job.id,
+            number=job.number,
+            template=job.job_type,
+            attempt=job.attempt,
+            organization=job.organization,
+            worker=job.worker_id,
+            status=job.status,
+            duration=None,
+            error=EXPIRED,
+        )
+        calls.add(hooks, event)
     fields: dict[str, object] = {
         "job": job.id,
         "number": job.number,
@@ -104,17 +123,18 @@ def log_expired(job: Job) -> None:
         "retry_at": None,
     }
     if log.isEnabledFor(logging.ERROR):
-        _emit(logging.ERROR, "%s %s failed permanently: its reservation expired while it ran", (job.number, job.job_type), fields)
+        _emit(logging.ERROR, "%s %s failed permanently: %s", (job.number, job.job_type, EXPIRED), fields)
 
 
-def _log_ending(ending: Ending, turned: Turned, each: Ended, worker_id: str) -> None:
+def _log_ending(ending: Ending, turned: Turned, each: Ended, worker_id: str, calls: HookCalls) -> None:
     status = turned.as_written.get(ending.number, ending.transition.status)
     transition, failed = _as_written(ending, status), None
     if isinstance(each.outcome, Failed) and status is ending.transition.status:
         failed = each.outcome
     elif status is Status.DEAD_LETTER and transition.status is not status:
         transition = Transition(status, error=dict(turned.refused).get(ending.number, "result could not be stored"))
-    _log(each.job, status, transition, worker_id, seconds=None if isinstance(each.outcome, Released) else each.seconds, failed=failed)
+    seconds = None if isinstance(each.outcome, Released) else each.seconds
+    _log(each.job, status, transition, worker_id, calls, seconds=seconds, failed=failed)
 
 
 def _as_written(ending: Ending, status: Status) -> Transition:
@@ -124,9 +144,18 @@ def _as_written(ending: Ending, status: Status) -> Transition:
 
 
 def _log(
-    job: Claimed, status: Status, transition: Transition, worker_id: str, *, seconds: float | None, failed: Failed | None = None
+    job: Claimed,
+    status: Status,
+    transition: Transition,
+    worker_id: str,
+    calls: HookCalls,
+    *,
+    seconds: float | None,
+    failed: Failed | None = None,
 ) -> None:
     successor, words, why, after = transition.successor, WORDS[status], transition.error or transition.reason or "", ""
+    if hooks := calls.on.about(status, runs_again=successor is not None):
+        calls.add(hooks, _event(job, status, transition, worker_id, seconds=seconds, failed=failed))
     level = logging.DEBUG if status is Status.SKIPPED and successor is not None else LEVELS[status]
     if not log.isEnabledFor(level):
         return
@@ -140,6 +169,27 @@ def _log(
         why = ""
     ran = "" if seconds is None else f" after {_span(seconds)}"
     _emit(level, "%s %s %s%s%s%s", (fields["number"], job.job_type, words, ran, f": {_line(why)}" if why else "", after), fields, failed)
+
+
+def _event(
+    job: Claimed, status: Status, transition: Transition, worker_id: str, *, seconds: float | None, failed: Failed | None
+) -> AttemptEvent:
+    successor = transition.successor
+    return AttemptEvent(
+        job=dashed(job.job_id),
+        number=number_text(job.root_id, job.root_number, job.attempt),
+        template=job.job_type,
+        attempt=job.attempt,
+        organization=job.organization_id,
+        worker=worker_id,
+        status=status,
+        duration=seconds,
+        error=transition.error or transition.reason,
+        exception=None if failed is None else failed.exception,
+        exception_type=None if failed is None else failed.exception_type,
+        traceback=None if failed is None else failed.traceback,
+        retry_at=None if successor is None else moment_of(successor.run_at),
+    )
 
 
 def _fields(job: Claimed, status: Status, worker_id: str, seconds: float | None) -> dict[str, object]:

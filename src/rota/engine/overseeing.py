@@ -1,22 +1,17 @@
-"""What is looked at from above: who is alive, and what waits for which reason, by the dispatcher's own predicates."""
+"""What is looked at from above: what waits for which reason, by the dispatcher's own predicates."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterable, Sequence
-
-import msgspec
+from collections.abc import Sequence
 
 from rota.engine.explain import explain, world_of
-from rota.engine.predicates import Limit, NoReservation, NoSuspect, Predicate, RunnableType, Waiting, first_block
+from rota.engine.predicates import Limit, NoSuspect, Predicate, RunnableType, Waiting, first_block
 from rota.engine.registry import Registry
 from rota.engine.wording import in_words
 from rota.errors import NotFound
 from rota.model.gate import Scope
 from rota.model.overview import Example, Stuck, Why
 from rota.model.values import SECOND, Held, Instant, WorkerInfo, moment, number_text, undashed
-from rota.ports.liveness import Life, Liveness
 from rota.ports.overseeing import Lane, Shown
 from rota.ports.store import Store
 
@@ -25,53 +20,9 @@ EXPLAINED_MAX = 5
 """Groups that wait for others of which one job is asked what it waits for: that takes some reads each."""
 NO_WORKER = "no worker is running: start one with `rota up` or `rota worker`"
 IN_TURN = "ready: they start as slots get free"
+FIRST = "a direct execution: it takes the next free slot of a worker that has its handler"
 DUE = "due: the next turn queues them"
 LATER = "their time has not come"
-
-
-class Beats:
-    """Remembers when each worker's beat was last seen to move. Clocks of other machines are not asked: only the counter."""
-
-    def __init__(self) -> None:
-        """Nothing was seen yet."""
-        self._seen: dict[str, tuple[int, float]] = {}
-        self._lock = threading.Lock()
-
-    def ages(self, workers: Iterable[WorkerInfo]) -> dict[str, float]:
-        """Return for how long each beat has stood still at least, in seconds; those that are gone are forgotten."""
-        now = time.monotonic()
-        with self._lock:
-            seen = {}
-            for worker in workers:
-                beat, since = self._seen.get(worker.id, (worker.beat, now))
-                seen[worker.id] = (worker.beat, since if beat == worker.beat else now)
-            self._seen = seen
-            return {worker_id: now - since for worker_id, (_, since) in seen.items()}
-
-
-class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """The workers: those that show signs of life, and those that should and don't."""
-
-    alive: tuple[WorkerInfo, ...]
-    lost: tuple[WorkerInfo, ...]
-    ages_s: dict[str, float]
-
-
-def fleet_of(store: Store, liveness: Liveness, beats: Beats, *, patience_s: float) -> Fleet:
-    """Look for signs of life: the lock of those on this machine; of others their beat, as far as it was watched from here."""
-    workers = [worker for worker in store.workers() if worker.kind == "worker"]
-    ages = beats.ages(worker for worker in workers if worker.ended_at is None)
-    alive: list[WorkerInfo] = []
-    lost: list[WorkerInfo] = []
-    for worker in workers:
-        (alive if worker.ended_at is None and _lives(liveness, worker, ages[worker.id], patience_s) else lost).append(worker)
-    return Fleet(alive=tuple(alive), lost=tuple(lost), ages_s=ages)
-
-
-def _lives(liveness: Liveness, worker: WorkerInfo, age_s: float, patience_s: float) -> bool:
-    with liveness.seize(worker.id) as life:
-        found = life
-    return found is Life.ALIVE or (found is Life.UNKNOWN and age_s <= patience_s)
 
 
 class Grouping:
@@ -120,10 +71,10 @@ class Grouping:
             return (Why.TURN, DUE) if self._alive else (Why.NO_WORKER, NO_WORKER)
         if not self._alive:
             return Why.NO_WORKER, NO_WORKER
-        waiting = Waiting(str(lane.job_type), _organization(lane.held) or self._scope.organization, 0, int(lane.suspects))
+        waiting = Waiting(str(lane.job_type), _organization(lane.held) or self._scope.organization, int(lane.suspects))
         found = first_block(waiting, self._world)
         if found is None:
-            return Why.TURN, IN_TURN
+            return (Why.DIRECT, FIRST) if lane.held == Held.DIRECT else (Why.TURN, IN_TURN)
         predicate, blocker = found
         return _kind(predicate), in_words(blocker, self._world, self._now, whole=self._scope.organization is None)
 
@@ -157,8 +108,6 @@ def example_of(shown: Shown) -> Example:
 def _kind(predicate: Predicate) -> Why:
     if isinstance(predicate, RunnableType):
         return Why.NO_WORKER
-    if isinstance(predicate, NoReservation):
-        return Why.DIRECT
     if isinstance(predicate, NoSuspect):
         return Why.SUSPECT
     return Why.LIMIT if isinstance(predicate, Limit) else Why.PAUSED

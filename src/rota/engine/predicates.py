@@ -13,7 +13,7 @@ import msgspec
 
 from rota.model.templates import Rate
 from rota.model.values import Held
-from rota.ports.turns import Reservation, Starts, Usage
+from rota.ports.turns import Starts, Usage
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -21,7 +21,6 @@ class Waiting(msgspec.Struct, frozen=True):
 
     job_type: str
     organization_id: str | None = None
-    number: int | None = None
     crashes: int = 0
     """How often a worker crashed under it. Above 0 the job is a suspect."""
 
@@ -51,6 +50,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     types: frozenset[str]
     """Job types that the worker (or, in explain, any live worker) can run."""
     pauses: frozenset[tuple[str, str]] = frozenset()
+    broken: frozenset[str] = frozenset()
+    """Templates that can't be read: nobody knows what limits their jobs."""
     suspended: frozenset[str] = frozenset()
     """Organizations."""
     template_limits: Mapping[str, int] = {}
@@ -65,7 +66,6 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """Types whose suspects wait for a handler process that is still starting."""
     inside: Mapping[str, str] = {}
     """Types whose suspects run in the worker because no process can import their handler, with the executor of each."""
-    reservation: Reservation | None = None
 
 
 class Predicate(Protocol):
@@ -91,7 +91,7 @@ class RunnableType:
 
 
 class NothingPaused:
-    """Neither everything, nor its template, is paused."""
+    """Neither everything, nor its template, is paused, and its template can be read."""
 
     name = "not paused"
     parks = False
@@ -100,6 +100,8 @@ class NothingPaused:
         """Name the pause."""
         if ("all", "") in world.pauses:
             return "all:"
+        if job.job_type in world.broken:
+            return f"broken:{job.job_type}"
         return f"template:{job.job_type}" if ("template", job.job_type) in world.pauses else None
 
 
@@ -211,23 +213,9 @@ class NoSuspect:
         return "process:" if job.crashes and job.job_type in world.unready else None
 
 
-class NoReservation:
-    """No direct execution has reserved the next slot for another job."""
-
-    name = "no direct execution ahead"
-    parks = False
-
-    def blocked_by(self, job: Waiting, world: World) -> str | None:
-        """Name who reserved the next slot."""
-        reservation = world.reservation
-        if reservation is None or job.number is None or reservation.job_number == job.number:
-            return None
-        return f"direct:{reservation.reserved_by}"
-
-
 OPEN: tuple[Predicate, ...] = (RunnableType(), NothingPaused(), OrganizationOpen())
 LIMITS: tuple[Limit, ...] = (TemplateLimit(), OrganizationLimit(), RateLimit(), ProcessLimit())
-EACH: tuple[Predicate, ...] = (NoSuspect(), NoReservation())
+EACH: tuple[Predicate, ...] = (NoSuspect(),)
 """Those whose answer depends on the job itself, not only on its type and organization."""
 PREDICATES: tuple[Predicate, ...] = (*OPEN, *LIMITS, *EACH)
 

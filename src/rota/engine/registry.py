@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import msgspec
@@ -14,14 +15,26 @@ from msgspec.structs import replace
 
 from rota.engine.decorated import schedule_said
 from rota.errors import InvalidHandler, OrganizationUnavailable, TemplateUnavailable, UnknownOrganization, UnknownTemplate
-from rota.model.checks import check_name, seconds, whole
+from rota.model.checks import check_name, whole
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
-from rota.model.gate import SYSTEM
-from rota.model.handler import Handler, Place, inspect_handler
+from rota.model.gate import SYSTEM, Actor
+from rota.model.handler import Handler, Place, Wrapper, function_of, inspect_handler
 from rota.model.ordering import priority_of
 from rota.model.settings import Settings
-from rota.model.templates import TEXT_MAX, InForce, Spec, as_object, besides_handler, check_defaults, from_object, in_force, spec_of
-from rota.model.values import Instant, Policy
+from rota.model.signals import PermanentError, Rules
+from rota.model.templates import (
+    TEXT_MAX,
+    InForce,
+    Spec,
+    as_object,
+    besides_handler,
+    check_defaults,
+    from_object,
+    in_force,
+    span_of,
+    spec_of,
+)
+from rota.model.values import Instant, Policy, undashed
 from rota.ports.clock import Ids
 from rota.ports.store import Store
 
@@ -45,6 +58,8 @@ class Known(msgspec.Struct, kw_only=True):
     handler: Handler | None = None
     record: Template | None = None
     """As the store has it; None until it was recorded there."""
+    broken: str | None = None
+    """What can't be read of the record: no job of it is made or started until that is set anew."""
     special: bool = False
     """It asks for more than most: default params, a permission, a dedup window or a limit on submissions."""
 
@@ -88,6 +103,8 @@ class Registry:
         """Those of them that were not brought to the store yet."""
         self.version = -1
         """Of the store's definitions, as last read."""
+        self._adhoc: tuple[int, dict[str, str]] = (-1, {})
+        """Types without a template that are known to be in the store as of a version, with their handlers."""
 
     def add(
         self,
@@ -98,10 +115,11 @@ class Registry:
         options: Mapping[str, object],
         check: Callable[[Handler], None] | None = None,
         schedule: Mapping[str, Any] | None = None,
+        rules: Rules | None = None,
     ) -> None:
         """Register a handler, or refuse it saying which parameter or option can't be."""
         check_name(name, "template", self._settings.name_max)
-        handler = inspect_handler(name, function, executor)
+        handler = inspect_handler(name, function, executor, rules)
         present = self.handlers.get(name)
         if present is not None and name not in self._imported and not _same_function(present.function, function):
             raise InvalidHandler(
@@ -126,6 +144,15 @@ class Registry:
                 self.scheduled[name] = said
                 self.undeclared |= {name}
 
+    def remove(self, names: Iterable[str]) -> None:
+        """Take handlers back that were registered a moment ago and that no store knows yet."""
+        with self._lock:
+            for name in list(names):
+                self.handlers.pop(name, None)
+                self._known.pop(name, None)
+                self.scheduled.pop(name, None)
+                self.undeclared -= {name}
+
     def serve(self, find: Find, check: Check, store: Store, now: Instant) -> None:
         """Be a worker's: import the handlers that templates name and that are not here. See `import_named`."""
         self._find, self._check = find, check
@@ -148,6 +175,11 @@ class Registry:
         """Return a template as it was last read."""
         return self._known.get(name)
 
+    def name_of(self, given: str) -> str:
+        """Return the name of the template that is meant, by its name or else by its id; what is neither as it is."""
+        wanted = None if given in self._known else undashed(given)
+        return given if wanted is None else next((known.name for known in self.known() if known.template_id == wanted), given)
+
     def known(self) -> list[Known]:
         """Return every template as it was last read."""
         return list(self._known.values())
@@ -155,18 +187,36 @@ class Registry:
     def resolve(self, name: str, store: Store, now: Instant) -> Known:
         """Return the template a new job is made from. What others changed meanwhile shows when the job is written."""
         known = self._known.get(name) if not self._unsynced else None
-        if known is None or known.template_id is None or known.state != "ENABLED":
+        if known is None or known.template_id is None or known.state != "ENABLED" or known.broken is not None:
             self.sync(store, now)
-            known = self._known.get(name)
+            known = self._known.get(self.name_of(name))
         if known is None or known.template_id is None:
             check_name(name, "template", self._settings.name_max)
             names = ", ".join(sorted(each.name for each in self.known() if each.state != TemplateState.ARCHIVED)[:10]) or "none"
             raise UnknownTemplate(f"no template {name!r}; known here: {names}. Register it with @rota.job, or start a worker that has it")
+        if known.broken is not None:
+            raise TemplateUnavailable(f"template {name!r} takes no new jobs: {known.broken}; `rota doctor` says what to do")
         if known.state != "ENABLED":
             raise TemplateUnavailable(
                 f"template {name!r} is {known.state.lower()} and takes no new jobs: `rota template enable {name}` changes that"
             )
         return known
+
+    def record_adhoc(self, job_type: str, path: str, store: Store, actor: Actor, now: Instant) -> None:
+        """Have the store know the handler of a type without a template, so that workers that may import it learn of it."""
+        if self._unsynced:
+            self.sync(store, now)
+        if self.has_adhoc(job_type, path) and job_type not in self._known:
+            return
+        store.put_adhoc_type(job_type, path, actor=actor, now=now)
+        self.sync(store, now)
+        version, types = self._adhoc
+        self._adhoc = (self.version, {**(types if version == self.version else {}), job_type: path})
+
+    def has_adhoc(self, job_type: str, path: str) -> bool:
+        """Say whether the store is known to have this handler for this type without a template."""
+        version, types = self._adhoc
+        return version == self.version and types.get(job_type) == path
 
     def organization(self, name: str, store: Store, now: Instant) -> Organization:
         """Return an organization that takes new jobs, or refuse it."""
@@ -232,6 +282,7 @@ class Registry:
             state=template.state,
             handler=handler,
             record=template,
+            broken=template.broken,
         )
 
     # ---- handlers that templates name -------------------------------------------------------------------------
@@ -247,6 +298,24 @@ class Registry:
         if told:
             # Where a handler runs is the code's word: those who enqueue without having it learn it from the record.
             store.put_templates(told, actor=SYSTEM, now=now)
+        for job_type, path in store.adhoc_types().items():
+            if job_type not in self._known:
+                self._import_adhoc(job_type, Named(path, None), self._find)
+
+    def _import_adhoc(self, job_type: str, wanted: Named, find: Find) -> None:
+        """Import the handler of jobs without a template. If it is allowed here and can't be had, its jobs are to fail for good."""
+        if job_type in self.handlers and self._imported.get(job_type) in {None, wanted}:
+            return
+        try:
+            handler = self._find_one(job_type, wanted, find)
+        except InvalidHandler as error:
+            log.error("jobs of type %s have no template and end as dead letters: %s", job_type, error)  # noqa: TRY400 - the message says it all
+            handler = inspect_handler(job_type, _refusing(str(error)), None)
+        if handler is None:
+            return
+        with self._lock:
+            if job_type not in self._known:
+                self.handlers[job_type], self._imported[job_type] = handler, wanted
 
     def _import_one(self, known: Known, find: Find) -> Template | None:
         """Import the handler of one template, if that is wanted; return what its record lacks then."""
@@ -275,11 +344,13 @@ class Registry:
         return self._keep(name, handler, wanted)
 
     def _find_one(self, name: str, wanted: Named, find: Find) -> Handler | None:
-        function = find(wanted.path)
-        if function is None:
-            log.debug("template %s names %s, which is not under handler_modules; another worker may have it", name, wanted.path)
+        target: Any = find(wanted.path)
+        if target is None:
+            log.debug("%s names %s, which is not under handler_modules; another worker may have it", name, wanted.path)
             return None
-        handler = inspect_handler(name, function, wanted.executor)
+        rules = target.handler.rules if isinstance(target, Wrapper) else None
+        handler = inspect_handler(name, function_of(target), wanted.executor, rules)
+        handler.codec.build()
         if self._check is not None:
             self._check(handler)
         return handler
@@ -315,7 +386,16 @@ def _named(known: Known) -> Named | None:
     return Named(known.force.handler, None if said is UNSET else said)
 
 
-def override(policy: Policy, *, priority: str | int | None, max_retries: int | None, timeout: float | None) -> Policy:
+def _refusing(why: str) -> Callable[..., Any]:
+    """Return a handler in the place of one that can't be imported."""
+
+    def refuse(**_params: object) -> None:
+        raise PermanentError(why)
+
+    return refuse
+
+
+def override(policy: Policy, *, priority: str | int | None, max_retries: int | None, timeout: float | str | timedelta | None) -> Policy:
     """Return a policy with one job's own choices on top."""
     if priority is None and max_retries is None and timeout is None:
         return policy
@@ -323,7 +403,7 @@ def override(policy: Policy, *, priority: str | int | None, max_retries: int | N
         policy,
         priority=policy.priority if priority is None else priority_of(priority),
         max_retries=policy.max_retries if max_retries is None else whole("max_retries", max_retries, least=0),
-        timeout=policy.timeout if timeout is None else seconds("timeout", timeout),
+        timeout=policy.timeout if timeout is None else span_of("timeout", timeout),
     )
 
 

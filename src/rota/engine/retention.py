@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from contextlib import suppress
 
+from rota.engine.clock_trust import ClockTrust
 from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant, PurgeCursor, Purged, log_path
 from rota.ports.clock import Clock
@@ -22,15 +24,18 @@ FIRST_S = 1.0
 class Retention:
     """Removes what is old, one bounded batch at a time. Several workers may do it at once: what one has removed, others don't find."""
 
-    def __init__(self, store: Store, *, clock: Clock, settings: Settings, log_dir: str | None) -> None:
-        """Take what it removes from, and the folder of the runs' logs, if they are kept."""
+    def __init__(self, store: Store, *, clock: Clock, settings: Settings, log_dir: str | None, trust: ClockTrust | None = None) -> None:
+        """Take what it removes from, the folder of the runs' logs, if they are kept, and the process's trust in its clock."""
         self._store = store
         self._clock = clock
         self._settings = settings
         self._log_dir = log_dir
+        self._trust = trust or ClockTrust(store, clock, settings)
         self._next = clock.monotonic() + min(FIRST_S, settings.retention_interval)
         self._cursor: PurgeCursor | None = None
         self._round = Purged()
+        self._broken: set[int] = set()
+        """Chains that can't be removed and were logged."""
 
     def tick(self, monotonic: float) -> None:
         """Remove one batch, if it is time: soon again while there is more, after `retention_interval` otherwise."""
@@ -38,11 +43,15 @@ class Retention:
             return
         # Before anything can fail: a store in trouble is not asked again at once.
         self._next = monotonic + self._settings.retention_interval
-        self._store.forget_sessions(before=self._clock.now(), limit=self._settings.retention_batch)
+        # Read once: the moment that was judged is the one that ages are counted from.
+        now = self._clock.now()
+        if self._trust.doubt(now) is not None:
+            return
+        self._store.forget_sessions(before=now, limit=self._settings.retention_batch)
         if not self._settings.retention:
             return
         older_than_s = self._settings.retention
-        batch = self.batch(before=self._clock.now() - round(older_than_s * SECOND), cursor=self._cursor)
+        batch = self._batch(now, before=now - round(older_than_s * SECOND), cursor=self._cursor)
         self._cursor = batch.cursor
         add(self._round, batch)
         if batch.cursor is not None:
@@ -53,11 +62,25 @@ class Retention:
             log.info("removed %d chains (%d jobs) that ended more than %g s ago", self._round.chains, self._round.jobs, older_than_s)
         self._round = Purged()
 
-    def purge(self, *, before: Instant, dry_run: bool = False, progress: Callable[[Purged], object] | None = None) -> Purged:
-        """Remove all that ended before a moment, batch by batch, telling `progress` after each what was done so far."""
-        done = Purged()
+    def purge(
+        self,
+        *,
+        older_than: Instant,
+        dry_run: bool = False,
+        trust_clock: bool = False,
+        progress: Callable[[Purged], object] | None = None,
+    ) -> Purged:
+        """Remove all that ended longer ago than this, batch by batch, telling `progress` after each what was done so far.
+
+        Raise ClockInDoubt, unless somebody vouches for the clock; workers trust it then, too.
+        """
+        done, now = Purged(), self._clock.now()
+        if not trust_clock:
+            self._trust.demand(now)
+        elif not dry_run:
+            self._trust.trust(now)
         while True:
-            batch = self.batch(before=before, cursor=done.cursor, dry_run=dry_run)
+            batch = self._batch(now, before=now - older_than, cursor=done.cursor, dry_run=dry_run)
             add(done, batch)
             done.cursor = batch.cursor
             if progress is not None:
@@ -65,9 +88,8 @@ class Retention:
             if batch.cursor is None:
                 return done
 
-    def batch(self, *, before: Instant, cursor: PurgeCursor | None, dry_run: bool = False) -> Purged:
+    def _batch(self, now: Instant, *, before: Instant, cursor: PurgeCursor | None, dry_run: bool = False) -> Purged:
         """Remove one batch and its logs. The rows go first: a log that is left behind by a crash is litter, a row without one is a lie."""
-        now = self._clock.now()
         batch = self._store.purge(
             before=before,
             limit=self._settings.retention_batch,
@@ -76,6 +98,14 @@ class Retention:
             cursor=cursor,
             figures_before=now - round(self._settings.stats_retention * SECOND),
         )
+        for number, reason in batch.broken.items():
+            if number not in self._broken:
+                log.error(
+                    "the chain of job %d is old enough to be removed and can't be: %s. `rota doctor --repair` repairs what it can",
+                    number,
+                    reason,
+                )
+        self._broken |= batch.broken.keys()
         if self._log_dir is not None:
             remove_logs(self._log_dir, batch.run_ids)
         return batch
@@ -92,7 +122,8 @@ def remove_logs(log_dir: str, run_ids: Sequence[str]) -> None:
     """Remove the log files of runs; most runs have written none."""
     for run_id in run_ids:
         try:
-            Path(log_path(log_dir, run_id)).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(log_path(log_dir, run_id))  # noqa: PTH108 - see `log_path`
         except OSError as error:
             # Not ours, or the disk is in trouble: the rows are gone, and a file too many harms nobody.
             log.warning("could not delete the log of run %s: %s", run_id, error)

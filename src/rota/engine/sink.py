@@ -8,7 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from rota.ports.executor import Answer, Ended, Receipt, Report
+from rota.engine.requests import Requests
+from rota.model.values import Claimed
+from rota.ports.executor import Answer, Ended, Receipt, Replied, Report, Request
 from rota.ports.wakeup import NoWakeup, Wakeup
 
 T = TypeVar("T")
@@ -17,8 +19,9 @@ T = TypeVar("T")
 class Inbox:
     """Implements `rota.ports.executor.Sink`. Appends are atomic; nothing here is locked per job."""
 
-    def __init__(self, wakeup: Wakeup | None = None) -> None:
+    def __init__(self, wakeup: Wakeup | None = None, requests: Requests | None = None) -> None:
         """Start empty. The driver also wakes on hints of `wakeup`."""
+        self.requests = requests or Requests()
         self._ended: deque[Ended] = deque()
         self._reports: deque[Report] = deque()
         self._checkpoints: deque[tuple[Report, Answer]] = deque()
@@ -55,6 +58,10 @@ class Inbox:
         self._ring()
         if self._closed:
             self._refuse()
+
+    def ask(self, job: Claimed, request: Request, replied: Replied) -> None:
+        """Take a request of a handler: a thread of its own answers it, so that the wheel goes on."""
+        self.requests.take(job, request, replied)
 
     def poke(self) -> None:
         """Wake the driver: there may be something to claim. A hint; polling carries correctness."""
@@ -95,6 +102,7 @@ class Inbox:
         # First: a handler that ends late must not ring at what is closed, or is another's by now.
         self._rung = self._closed = True
         self._refuse()
+        self.requests.close()
         self._wakeup.close()
         os.close(self._read_fd)
         os.close(self._write_fd)
@@ -137,10 +145,15 @@ class DirectSink:
         """Pass everything else on."""
         self.ended, self.report = inbox.ended, inbox.report
         self._write = write
+        self._requests = inbox.requests
 
     def keep(self, report: Report, answer: Answer) -> None:
         """Write a checkpoint in the thread of the caller."""
         answer(self._write(report))
+
+    def ask(self, job: Claimed, request: Request, replied: Replied) -> None:
+        """Answer a request in the thread of the caller."""
+        replied(self._requests.answer(job, request))
 
 
 def newest(reports: list[Report]) -> list[Report]:

@@ -5,51 +5,63 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from hashlib import blake2b
+from functools import cache
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from rota.engine.registry import Known, Registry, override
 from rota.engine.tracing import carry
-from rota.errors import InvalidInput, InvalidOption, InvalidParams, NotFound, PermissionDenied, RotaError
-from rota.model.checks import seconds, text
+from rota.errors import InvalidInput, InvalidOption, InvalidParams, NotFound, PermissionDenied, RotaError, TransactionMisuse
+from rota.model.call import Call
+from rota.model.checks import check_name, text
 from rota.model.definitions import Organization, OrganizationState
 from rota.model.dependencies import PARENT_RULES
-from rota.model.gate import Actor, may_use
-from rota.model.params import encode_params
+from rota.model.gate import Actor, Operation, may_use, scope_of
+from rota.model.handler import Handler, inspect_handler
+from rota.model.params import encode_hook, encode_params
 from rota.model.settings import Settings
-from rota.model.targets import check_url
+from rota.model.templates import Spec, in_force, path_of, span_of
 from rota.model.values import LATEST, SECOND, Instant, NewRow, Origin, instant, undashed
 from rota.ports.clock import Clock, Ids
 from rota.ports.store import Store
 from rota.ports.tracing import Tracing
 
+if TYPE_CHECKING:
+    from hashlib import blake2b
+
+Look: TypeAlias = Callable[[str], "Callable[..., Any] | None"]
+"""Finds the function at module:function; None if it can't be known here. Raises InvalidHandler for one that is not allowed or not there."""
 META_MAX = 4096
 """Bytes of what is kept with a job beside its params."""
+HANDLERS_MAX = 1000
+"""Handlers of types without a template that are kept in memory."""
 
 
 class NewJob(msgspec.Struct, kw_only=True):
     """One job to enqueue, with its own options. What is None comes from the template."""
 
-    name: str
+    name: str = ""
+    """The template; of a job without one, its type: if empty, the handler's path."""
     params: Mapping[str, Any] | None = None
     priority: str | int | None = None
     run_at: datetime | timedelta | None = None
     unique_key: str | None = None
-    depends_on: Sequence[Any] | str | None = None
+    depends_on: Any = None
     """Jobs (or their ids or numbers) whose chains must complete first."""
     on_parent_failure: str | None = None
-    """What becomes of this job if one of them ends otherwise: wait (until it is retried), skip or cancel."""
+    """What becomes of this job if one of them ends otherwise: wait (until it is retried), skip, cancel, or run all the same."""
     max_retries: int | None = None
-    timeout: float | None = None
-    queue_ttl: float | None = None
+    timeout: float | str | timedelta | None = None
+    queue_ttl: float | str | timedelta | None = None
     webhook: str | None = None
     """A URL that is told of this job's ends, signed with its organization's secret."""
     job_id: str | None = None
     meta: Mapping[str, Any] | None = None
-    """Kept with the job and shown with it; its handler is not given it."""
+    """Kept with the job and shown with it; its handler reads it as `ctx.meta`."""
+    handler: str | None = None
+    """The function that a job without a template calls: module:function, of a module that handler_modules allow."""
 
 
 class Submitter:
@@ -63,14 +75,21 @@ class Submitter:
         settings: Settings,
         locate: Callable[[Any, Actor], str],
         tracing: Tracing | None = None,
+        look: Look | None = None,
     ) -> None:
-        """Take what rows are built from; `locate` turns what an actor calls a job into its id. Without `tracing` nothing is traced."""
+        """Take what rows are built from; `locate` turns what an actor calls a job into its id. Without `tracing` nothing is traced.
+
+        `look` finds the function of a job without a template; without it there are none.
+        """
         self._registry = registry
         self._clock = clock
         self._ids = ids
         self._settings = settings
         self._locate = locate
         self._tracing = tracing
+        self._look = look
+        self._handlers: dict[str, Handler] = {}
+        """Of types without a template."""
         self.sessions_max = settings.bulk_writers
         self.sessions = threading.Semaphore(self.sessions_max)
         """One for each session that writes for a bulk call beside its caller, over all callers of this process."""
@@ -78,7 +97,7 @@ class Submitter:
     def one(self, job: NewJob, store: Store, actor: Actor, *, origin: str = Origin.API) -> NewRow:
         """Build the row of one job."""
         now = self._clock.now()
-        known = self._registry.resolve(job.name, store, now)
+        known = self._known(job, store, actor, now)
         organization = self._organization(actor, store, now)
         row = self._row(job, known, organization, actor, now, job_id=self.id_of(job.job_id, now), origin=origin)
         if self._tracing is not None:
@@ -108,14 +127,15 @@ class Submitter:
         templates: dict[str, Known] = {}
         for item, job_id in zip(chunk.items, chunk.ids, strict=True):
             try:
-                if type(item) is tuple and len(item) == 2:
-                    name, params = item
+                pair = item if type(item) is tuple else as_pair(item)
+                if type(pair) is tuple and len(pair) == 2:
+                    name, params = pair
                     if name not in templates:
                         templates[name] = self._registry.resolve(name, store, now)
                     rows.append(self._plain(templates[name], organization, params, job_id, actor, now))
                 else:
                     job = as_new_job(item)
-                    known = self._registry.resolve(job.name, store, now)
+                    known = self._known(job, store, actor, now)
                     rows.append(self._row(job, known, organization, actor, now, job_id=self.id_of(job.job_id, now, fresh=job_id)))
             except (InvalidInput, PermissionDenied, NotFound) as error:
                 built.error = error
@@ -136,6 +156,43 @@ class Submitter:
             carry(self._tracing, [row])
         return row
 
+    def _known(self, job: NewJob, store: Store, actor: Actor, now: Instant) -> Known:
+        if job.handler is None:
+            return self._registry.resolve(job.name, store, now)
+        return self._adhoc(job, store, actor, now)
+
+    def _adhoc(self, job: NewJob, store: Store, actor: Actor, now: Instant) -> Known:
+        """Return what a job without a template is made from: the settings' defaults. Who may name a function may manage templates."""
+        scope_of(actor, Operation.MANAGE_TEMPLATES)
+        path = path_of("handler", job.handler)
+        if ":" not in path or self._look is None:
+            raise InvalidOption(f"handler={path!r} is not the place of a function: use module:function")
+        job_type = job.name or path
+        check_name(job_type, "job_type", self._settings.name_max)
+        function = self._look(path)
+        handler = None if function is None else self._inspected(job_type, function)
+        force = in_force(job_type, self._settings, Spec() if handler is None else Spec(executor=handler.executor), Spec())
+        known = Known(name=job_type, force=force, handler=handler)
+        encoded(known, job.params)
+        self._registry.record_adhoc(job_type, path, store, actor, now)
+        return known
+
+    def _inspected(self, job_type: str, function: Callable[..., Any]) -> Handler:
+        """Return the handler of a job without a template; the last ones are kept, because reading annotations takes its time."""
+        handler = self._handlers.get(job_type)
+        if handler is None or handler.function is not function:
+            if len(self._handlers) >= HANDLERS_MAX:
+                self._handlers.clear()
+            handler = self._handlers[job_type] = inspect_handler(job_type, function, None)
+        return handler
+
+    def refuse_new(self, job: NewJob, store: Store) -> None:
+        """Refuse a job whose handler the store does not know yet: that is written by a transaction of its own."""
+        if store.adhoc_types().get(job.name or str(job.handler)) != job.handler:
+            raise TransactionMisuse(
+                f"handler {job.handler!r} is new here: enqueue a job of it outside of a transaction first, or register a template"
+            )
+
     def _organization(self, actor: Actor, store: Store, now: Instant) -> Organization:
         found = self._registry.organizations.get(actor.organization)
         if found is None or found.state is not OrganizationState.ACTIVE:
@@ -147,12 +204,13 @@ class Submitter:
     ) -> NewRow:
         if known.special:
             params = with_defaults(known, params)
-        check_params(known, params)
-        force = known.force
+        force, handler = known.force, known.handler
+        most = force.payload_max
         row = NewRow(
             job_id=job_id,
             job_type=known.name,
-            params=encode_params(params, limit_bytes=force.payload_max),
+            # As `encoded` does, without the call.
+            params=encode_params(params, limit_bytes=most) if handler is None else handler.codec.encode(params, limit_bytes=most),
             policy=force.policy,
             run_at=now,
             template_id=known.template_id,
@@ -176,14 +234,13 @@ class Submitter:
         origin: str = Origin.API,
     ) -> NewRow:
         params = with_defaults(known, job.params) if known.special else job.params
-        check_params(known, params)
         force = known.force
-        queue_ttl = force.queue_ttl if job.queue_ttl is None else seconds("queue_ttl", job.queue_ttl)
+        queue_ttl = force.queue_ttl if job.queue_ttl is None else span_of("queue_ttl", job.queue_ttl)
         run_at = now if job.run_at is None else max(now, when(job.run_at, now))
         row = NewRow(
             job_id=job_id,
-            job_type=job.name,
-            params=encode_params(params, limit_bytes=force.payload_max),
+            job_type=known.name,
+            params=encoded(known, params),
             policy=override(force.policy, priority=job.priority, max_retries=job.max_retries, timeout=job.timeout),
             run_at=run_at,
             template_id=known.template_id,
@@ -197,6 +254,7 @@ class Submitter:
             meta=encode_params(job.meta, limit_bytes=META_MAX, name="meta") if job.meta else None,
             webhook=None if job.webhook is None else self._target(job.webhook),
             chosen=job.job_id is not None,
+            put_off=isinstance(job.run_at, timedelta),
         )
         if known.special or organization.max_priority is not None:
             self._special(row, known, organization, params, actor, chosen_priority=job.priority is not None)
@@ -248,6 +306,8 @@ class Submitter:
         return found
 
     def _target(self, url: object) -> str:
+        from rota.model.targets import check_url  # noqa: PLC0415 - only jobs with a webhook of their own need it
+
         settings = self._settings
         return check_url(url, private=settings.webhook_private == "allow", plain_http=settings.webhook_http == "allow")
 
@@ -294,15 +354,35 @@ def when(run_at: datetime | timedelta, now: Instant) -> Instant:
     return at
 
 
+def as_pair(item: Any) -> Any:
+    """Return a call that has nothing but params as a (name, params) pair, which is the shortest way; other items as they are."""
+    if isinstance(item, Call) and not item.options and item.actor is None:
+        item.task.check_included()
+        return (item.name, item.params)
+    return item
+
+
 def as_new_job(item: Any) -> NewJob:
-    """Return an item of a bulk call as a NewJob: a name, a (name, params) pair or a NewJob."""
+    """Return an item of a bulk call as a NewJob: a name, a (name, params) pair, a call or a NewJob."""
     if isinstance(item, NewJob):
         return item
+    if isinstance(item, Call):
+        return _of_call(item)
     if isinstance(item, str):
         return NewJob(name=item)
     if isinstance(item, tuple | list) and len(item) == 2:
         return NewJob(name=item[0], params=item[1])
-    raise InvalidParams(f"{item!r:.80} is not a job: give (name, params) or rota.NewJob(...)")
+    raise InvalidParams(f"{item!r:.80} is not a job: give task.bind(...), (name, params) or rota.NewJob(...)")
+
+
+def _of_call(call: Call[Any]) -> NewJob:
+    """Return a call with its options; those that hold for all jobs of a bulk call or a group are refused."""
+    call.task.check_included()
+    shared = {"actor": call.actor, **{name: call.options.get(name) for name in ("organization", "transaction")}}
+    option = next((name for name, value in shared.items() if value is not None), None)
+    if option is not None:
+        raise InvalidOption(f"{call!r} has its own {option}, and many jobs are accepted with one: pass {option}=… to the whole call")
+    return NewJob(name=call.name, params=call.params, **{name: value for name, value in call.options.items() if name not in shared})
 
 
 def parent_rule(word: str | None, option: str = "on_parent_failure") -> str:
@@ -317,8 +397,15 @@ def parent_rule(word: str | None, option: str = "on_parent_failure") -> str:
 def job_hash(organization: str, template: str, params: Mapping[str, Any] | None) -> str:
     """Return the hash by which duplicates are known: the same whatever the order of keys, another for another tenant or template."""
     # Keys as JSON has them, texts, before they are sorted: 1 and "1" are the same key there.
-    plain = msgspec.to_builtins([organization, template, params or {}], str_keys=True, order="deterministic")
-    return blake2b(msgspec.json.encode(plain), digest_size=16).hexdigest()
+    plain = msgspec.to_builtins([organization, template, params or {}], str_keys=True, order="sorted", enc_hook=encode_hook)
+    return _blake2b()(msgspec.json.encode(plain), digest_size=16).hexdigest()
+
+
+@cache
+def _blake2b() -> type[blake2b]:
+    from hashlib import blake2b  # noqa: PLC0415 - it loads OpenSSL, and few templates have a window for duplicates
+
+    return blake2b
 
 
 def with_defaults(known: Known, params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -329,12 +416,7 @@ def with_defaults(known: Known, params: Mapping[str, Any] | None) -> Mapping[str
     return {**own, **params} if params else own
 
 
-def check_params(known: Known, params: Mapping[str, Any] | None) -> None:
-    """Refuse params that the handler could not be called with, where it is known here."""
-    handler = known.handler
-    if handler is None or (params is not None and type(params) is not dict and not isinstance(params, Mapping)):
-        return
-    names = params.keys() if params else frozenset[str]()
-    if handler.required <= names and (handler.allowed is None or names <= handler.allowed):
-        return
-    handler.check(names)
+def encoded(known: Known, params: Mapping[str, Any] | None) -> str:
+    """Return params as JSON text, refused if the handler could not be called with them, where it is known here."""
+    handler, most = known.handler, known.force.payload_max
+    return encode_params(params, limit_bytes=most) if handler is None else handler.codec.encode(params, limit_bytes=most)

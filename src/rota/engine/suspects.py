@@ -39,6 +39,8 @@ class Suspects:
         """Types of suspects that were met: processes are asked about these."""
         self._waiting: dict[str, float] = {}
         """Types whose suspects the last claim passed over for want of a process, and since when they wait."""
+        self._awaits_process = False
+        """Some of them wait for a process still; the others only for a slot."""
         self._inside: dict[str, str] = {}
         """Types that a process proved unable to import, and the executor of each."""
 
@@ -49,12 +51,17 @@ class Suspects:
         found = {name: handler.executor for name, handler in tuple(self._handlers.items()) if not self._runs_apart(handler)}
         return found | self._inside
 
-    def passed(self, types: AbstractSet[str]) -> None:
-        """Note which types of suspects the last claim passed over for want of a process."""
+    def passed(self, types: AbstractSet[str], *, saw_all: bool) -> None:
+        """Note which types of suspects the last claim passed over for want of a process.
+
+        Unless it saw all that is waiting, others that it did not come to wait as before: their time does not start anew.
+        """
         if types or self._waiting:
             now = self._clock.monotonic()
-            self._waiting = {name: self._waiting.get(name, now) for name in types}
+            kept = types if saw_all else types | self._waiting.keys()
+            self._waiting = {name: self._waiting.get(name, now) for name in kept}
             self._met |= types
+            self._awaits_process = self._awaits_process or bool(types)
 
     def seen_by(self, world: World, running: Claimed | None) -> World:
         """Return the world with the suspect that this worker runs, or with the processes that are ready for one."""
@@ -67,7 +74,7 @@ class Suspects:
 
     def look(self) -> bool:
         """Say whether a suspect that waits for a process can be claimed now: one is ready, or there will be none."""
-        claimable = False
+        claimable = self._awaits_process = False
         for name, since in self._waiting.items():
             readiness, handler = self._crew.readiness(name), self._handlers.get(name)
             if handler is not None and (readiness is Readiness.NEVER or self._clock.monotonic() - since > START_S):
@@ -75,8 +82,10 @@ class Suspects:
                 claimable = True
             elif readiness is Readiness.NOW:
                 claimable = True
+            else:
+                self._awaits_process = True
         return claimable
 
     def delay_s(self, delay: float) -> float:
         """Return how long to sleep at most: less while a process is awaited."""
-        return min(delay, LOOK_S) if self._waiting else delay
+        return min(delay, LOOK_S) if self._awaits_process else delay

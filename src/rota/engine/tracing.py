@@ -14,9 +14,14 @@ log = logging.getLogger("rota.traces")
 
 
 def carry(tracing: Tracing, rows: Sequence[NewRow]) -> None:
-    """Let new jobs carry what their runs go on from: one span for each, or one for all of a type that come together."""
+    """Let new jobs carry what their runs go on from: one span for each, or one for all of a type that come together.
+
+    One that carries it already, as what a handler enqueues through its worker does, needs no other.
+    """
     by_type: dict[str, list[NewRow]] = {}
     for row in rows:
+        if row.meta is not None and tracing.trace_of(row.meta) is not None:
+            continue
         by_type.setdefault(row.job_type, []).append(row)
     for job_type, same in by_type.items():
         carrier = tracing.carried(job_type, len(same))

@@ -9,12 +9,12 @@ _WORDS = {
     "type": "no live worker has a handler for {name}",
     "all": "everything is paused",
     "template": "template {name} is paused",
+    "broken": "template {name} can't be read, so its jobs wait: `rota doctor` says what to do",
     Held.ORGANIZATION: "organization {name} is paused",
     Held.SUSPENDED: "organization {name} is suspended",
     "alone": "{name} runs alone: a worker crashed under it before, and nothing else starts on its worker until it finishes",
     "suspect": "{name} is running: of jobs that a worker crashed under, a worker runs one at a time",
     "process": "a handler process for it is starting",
-    "direct": "a direct execution by {name} has the next slot",
 }
 _DISCREET = {
     Held.TEMPLATE_LIMIT: "template {name} is at its limit",
@@ -22,7 +22,6 @@ _DISCREET = {
     "concurrency": "its workers hold as many {name} jobs as they may",
     "alone": "a job that a worker crashed under runs alone, and nothing else starts on its worker until it finishes",
     "suspect": "another job that a worker crashed under is running: a worker runs one at a time",
-    "direct": "a direct execution has the next slot",
 }
 """For whom must not learn how much others run, or who they are."""
 

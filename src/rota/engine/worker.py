@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import graphlib  # noqa: F401 - see PRELOADED
+import hashlib  # noqa: F401
 import logging
+import zoneinfo  # noqa: F401
+
+import cronsim  # noqa: F401
 
 from rota.engine.asking import Asking
+from rota.engine.clock_trust import ClockTrust
 from rota.engine.crew import Crew
 from rota.engine.delivering import Delivering
 from rota.engine.dispatch import Slots
 from rota.engine.hands import Hands
 from rota.engine.holding import Holding
+from rota.engine.hook_calls import HookCalls
 from rota.engine.knowledge import Knowledge
 from rota.engine.outcome_log import log_completions, log_turn
 from rota.engine.pace import Pace
 from rota.engine.parts import Parts
 from rota.engine.patience import Patience
 from rota.engine.recovery import Recovery
+from rota.engine.requests import Requests
 from rota.engine.retention import Retention
 from rota.engine.sink import DirectSink, Inbox
 from rota.engine.standing import Standing
@@ -31,6 +39,9 @@ from rota.model.values import Claimed, Instant, Origin
 from rota.ports.executor import Ended, Receipt, Report
 from rota.ports.turns import Turn, Turned
 
+PRELOADED = ("cronsim", "graphlib", "hashlib", "zoneinfo")
+"""Modules that others import when they need them. A worker has them from its start: if one of its threads imported a module while the
+program forks, the child would wait for ever for the lock of that import."""
 log = logging.getLogger("rota.worker")
 
 PEEK_S = 0.2
@@ -48,8 +59,9 @@ class Worker:
         self._store, self._clock, self._settings = parts.store, parts.clock, parts.settings
         self.concurrency = concurrency
         self.meter = parts.meter
-        self.inbox = Inbox(parts.wakeup() if parts.wakeup is not None else None)
-        self.retention = Retention(parts.store, clock=parts.clock, settings=parts.settings, log_dir=parts.log_dir)
+        self.inbox = Inbox(parts.wakeup() if parts.wakeup is not None else None, Requests(parts.serve))
+        trust = parts.trust or ClockTrust(parts.store, parts.clock, parts.settings)
+        self.retention = Retention(parts.store, clock=parts.clock, settings=parts.settings, log_dir=parts.log_dir, trust=trust)
         self.trigger = Trigger(
             parts.store,
             parts.registry,
@@ -61,6 +73,7 @@ class Worker:
         )
         self._crew = Crew(parts, self.inbox, DirectSink(self.inbox, self._keep_at_once), slots=concurrency)
         self.standing = Standing(parts, self._crew, self.inbox.poke)
+        self.calls = HookCalls(parts.on, inline=parts.inline)
         self.recovery = Recovery(
             parts.store,
             parts.liveness,
@@ -70,8 +83,9 @@ class Worker:
             settings=parts.settings,
             renewal=self.standing.renewal,
             tell_dead=self.trigger.tell_dead,
+            calls=self.calls,
         )
-        self._delivering = Delivering(parts.store, parts.make_sender, clock=parts.clock, settings=parts.settings)
+        self._delivering = Delivering(parts.store, parts.make_sender, clock=parts.clock, settings=parts.settings, trust=trust)
         self._hold = Holding(concurrency, parts.settings)
         self._pace = Pace(self.inbox, parts.clock, parts.settings)
         self._hands = Hands(parts.store, self._hold, self.inbox.wake)
@@ -182,7 +196,7 @@ class Worker:
             if self._untold:
                 self._tell_stopping()
             self._housekeep(monotonic)
-            if self._parts.fires and not self._stopping and self.trigger.tick():
+            if not self._parts.direct_only and not self._stopping and self.trigger.tick():
                 self._more = True
             self._take_what_came()
             if not self._stopping and self._suspects.look():
@@ -278,7 +292,7 @@ class Worker:
     def _settle(self, turn: Turn, turned: Turned) -> None:
         """Take in what came of a turn."""
         self.inbox.hush()
-        log_turn(turn, turned, self._hold.ended, self._hold.plain, turn.worker_id)
+        log_turn(turn, turned, self._hold.ended, self._hold.plain, self.calls)
         dead = [self._hold.ended[ending.number].job.job_id for ending in turn.endings if ending.transition.status is Status.DEAD_LETTER]
         self._asking.note_suspects()
         self._cancelling.intersection_update(self._hold.jobs)
@@ -384,7 +398,7 @@ class Worker:
         if (ended := self._hands.ended()) is not None:
             self._more = self._more or ended.unfinished
             _tell(ended)
-            log_completions((each for number, each in writing.items() if number not in ended.late), self.id)
+            log_completions((each for number, each in writing.items() if number not in ended.late), self.id, self.calls)
             if ended.told:
                 self._delivering.told()
         if (claimed := self._hands.claimed()) is not None:
@@ -474,7 +488,7 @@ class Worker:
             self._crew.at(job.executor).cancel(number)
 
     def _delay(self, deadline: float | None) -> float:
-        due = [self._next_due, self.trigger.next_at if self._parts.fires else None]
+        due = [self._next_due, None if self._parts.direct_only else self.trigger.next_at]
         at_once = self._more and not self._hands.claiming
         return 0.0 if at_once else self._suspects.delay_s(self._pace.delay_s(self._hold, deadline=deadline, due=due))
 

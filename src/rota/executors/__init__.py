@@ -8,7 +8,7 @@ from typing import cast
 from rota.errors import InvalidOption
 from rota.executors.invoke import inside_handler
 from rota.model.handler import Handler, Place
-from rota.ports.executor import Equipment, Executor
+from rota.ports.executor import App, Equipment, Executor
 
 __all__ = ["build", "check_handler", "inside_handler", "runs_apart"]
 
@@ -34,6 +34,6 @@ def check_handler(handler: Handler) -> None:
         import_module("rota.executors.locate").check_importable(handler)
 
 
-def runs_apart(handler: Handler) -> bool:
-    """Say whether a handler process would find a handler, whatever executor it was declared for."""
-    return cast("bool", import_module("rota.executors.locate").runs_apart(handler))
+def runs_apart(handler: Handler, app: App | None = None) -> bool:
+    """Say whether a handler process would find a handler, whatever executor it was declared for, and the program's middleware."""
+    return cast("bool", import_module("rota.executors.locate").runs_apart(handler, app))

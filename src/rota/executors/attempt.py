@@ -6,30 +6,33 @@ import math
 import reprlib
 from collections.abc import Callable
 from threading import Event, RLock
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from rota.errors import InvalidParams, InvalidProgress, PayloadTooLarge, TransactionMisuse
+from rota import errors
+from rota.errors import InvalidParams, InvalidProgress, PayloadTooLarge, RotaError, TransactionMisuse
 from rota.executors.runlog import RunLog
 from rota.executors.text import clean, head
 from rota.model.params import encode
 from rota.model.signals import Cancelled
 from rota.model.values import Claimed
-from rota.ports.executor import Equipment, Receipt, Report
+from rota.ports.executor import Equipment, Question, Receipt, Reply, Report, Request
 from rota.ports.transactions import is_inside
 
+Received = TypeVar("Received")
 
-class Wait:
-    """One checkpoint on its way to the store: what wakes the handler that waits for it, and the receipt."""
+
+class Wait(Generic[Received]):
+    """One checkpoint or request on its way to the worker: what wakes the handler that waits for it, and what came back."""
 
     __slots__ = ("receipt", "wake")
 
     def __init__(self, wake: Callable[[], object]) -> None:
         """Take what ends the wait; it may be called more than once, from any thread."""
         self.wake = wake
-        self.receipt: Receipt | None = None
+        self.receipt: Received | None = None
 
-    def __call__(self, receipt: Receipt) -> None:
-        """Take the receipt."""
+    def __call__(self, receipt: Received) -> None:
+        """Take what came back."""
         self.receipt = receipt
         self.wake()
 
@@ -54,6 +57,7 @@ class Attempt:
         "_withheld",
         "job",
         "log",
+        "middleware",
         "stopping",
     )
 
@@ -61,11 +65,12 @@ class Attempt:
         """Prepare a handler's run; nothing is opened before it is needed."""
         settings = equipment.settings
         self.job = job
-        self.log = RunLog(equipment.log_dir, job.run_id, clock=equipment.clock, limit_bytes=settings.log_max)
+        self.log = RunLog(equipment.log_dir, job.run_id, clock=equipment.clock, settings=settings)
         self.stopping = False
+        self.middleware = equipment.middleware
         self._equipment = equipment
-        self._waits: tuple[Wait, ...] = ()
-        """Checkpoints that somebody waits for. Replaced under the lock, never changed."""
+        self._waits: tuple[Wait[Any], ...] = ()
+        """Checkpoints and requests that somebody waits for. Replaced under the lock, never changed."""
         self._report = equipment.sink.report
         self._clock = equipment.clock
         self._spacing = settings.progress_interval
@@ -78,6 +83,11 @@ class Attempt:
         self._withheld = False
         self._due = 0.0
         self._ended = False
+
+    @property
+    def is_traced(self) -> bool:
+        """Say whether runs are traced."""
+        return self._equipment.settings.traces != "off"
 
     def stop(self) -> None:
         """Let the handler see that it was asked to stop; one that waits for a checkpoint waits no longer."""
@@ -116,13 +126,9 @@ class Attempt:
         done.wait()
         self.conclude(wait)
 
-    def send(self, state: object, wake: Callable[[], object]) -> Wait:
+    def send(self, state: object, wake: Callable[[], object]) -> Wait[Receipt]:
         """Send a state to the worker; `wake` is called when it is on disk, or not worth waiting for any longer."""
-        if is_inside(self._equipment.store):
-            raise TransactionMisuse(
-                "this thread is inside `with rota.transaction()`, and a checkpoint is written by the worker, which would wait for the block"
-                " to end: call ctx.checkpoint before or after the block"
-            )
+        self._refuse_inside("a checkpoint is written", "ctx.checkpoint")
         text = encode(state, "checkpoint")
         size = len(text) if text.isascii() else len(text.encode())
         if size > self._state_max:
@@ -130,21 +136,67 @@ class Attempt:
                 f"the checkpoint takes {size:,} bytes; the limit is {self._state_max:,} (setting result_max). "
                 "Keep the data elsewhere and its name here"
             )
-        wait = Wait(wake)
-        with self._lock:
-            if self._ended:
-                raise Cancelled("the run is over: the checkpoint was not kept")
-            self._waits += (wait,)
+        wait = self._begin_wait(wake, "the checkpoint was not kept")
         self._equipment.sink.keep(Report(self.job.number, checkpoint=text), wait)
         if self.stopping:
             # It goes with the worker's next turn, which nobody waits for any more.
             wait.wake()
         return wait
 
-    def conclude(self, wait: Wait) -> None:
-        """End a wait: return if the state is on disk, raise if it is not known to be."""
+    def _refuse_inside(self, what: str, call: str) -> None:
+        if is_inside(self._equipment.store):
+            raise TransactionMisuse(
+                f"this thread is inside `with rota.transaction()`, and {what} by the worker, which would wait for the block"
+                f" to end: call {call} before or after the block"
+            )
+
+    def _begin_wait(self, wake: Callable[[], object], lost: str) -> Wait[Any]:
+        wait: Wait[Any] = Wait(wake)
+        with self._lock:
+            if self._ended:
+                raise Cancelled(f"the run is over: {lost}")
+            self._waits += (wait,)
+        return wait
+
+    def _end_wait(self, wait: Wait[Any]) -> None:
         with self._lock:
             self._waits = tuple(each for each in self._waits if each is not wait)
+
+    def ask(self, request: Request) -> str:
+        """Ask the worker for something; return what it answers, as JSON text, or raise its error."""
+        done = Event()
+        wait = self.begin_ask(request, done.set)
+        done.wait()
+        return self.conclude_ask(wait)
+
+    def begin_ask(self, request: Request, wake: Callable[[], object]) -> Wait[Reply]:
+        """Send a request to the worker; `wake` is called when it is answered, or not worth waiting for any longer."""
+        if request.question is Question.ENQUEUE:
+            self._refuse_inside("a job is enqueued", "ctx.enqueue")
+        self._refuse_stopping()
+        wait = self._begin_wait(wake, "the worker was not asked")
+        self._equipment.sink.ask(self.job, request, wait)
+        if self.stopping:
+            wait.wake()
+        return wait
+
+    def _refuse_stopping(self) -> None:
+        if self.stopping:
+            raise Cancelled("the job was asked to stop")
+
+    def conclude_ask(self, wait: Wait[Reply]) -> str:
+        """End the wait for a reply: return what came, or raise the error that came, or Cancelled if nothing did."""
+        self._end_wait(wait)
+        reply = wait.receipt
+        if reply is None or reply.lost:
+            raise Cancelled("the job was asked to stop")
+        if reply.error is not None:
+            raise error_of(reply)
+        return reply.body
+
+    def conclude(self, wait: Wait[Receipt]) -> None:
+        """End a wait: return if the state is on disk, raise if it is not known to be."""
+        self._end_wait(wait)
         if wait.receipt is Receipt.UNWRITABLE:
             raise InvalidParams("the store can't hold the text of the checkpoint")
         if wait.receipt is Receipt.REFUSED:
@@ -193,6 +245,16 @@ class Attempt:
         with self._lock:
             if not self._ended:
                 self._report(report)
+
+
+def error_of(reply: Reply) -> RotaError:
+    """Return the error of a reply, as the class that it was raised as."""
+    kind = getattr(errors, reply.error or "", RotaError)
+    error: RotaError = kind.__new__(kind, reply.text)
+    error.args = (reply.text,)
+    for name, value in reply.members.items():
+        setattr(error, name, tuple(value) if isinstance(value, list) else value)
+    return error
 
 
 def as_percent(given: Any) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
+from itertools import chain
 from threading import RLock
 from typing import TextIO
 
@@ -70,13 +72,16 @@ class Capture:
             with contextlib.suppress(OSError):
                 os.write(self._home, data)
             return
+        if self._log.is_closed():
+            # Nothing more is kept, so the bytes are not looked at: the pipe is only emptied, so that the handler does not block.
+            self._partial = b""
+            return
         *lines, rest = (self._partial + data).split(b"\n")
-        if len(rest) > LINE_MAX:
-            lines, rest = [*lines, rest], b""
-        self._partial = rest
-        for line in lines:
-            for start in range(0, len(line) or 1, LINE_MAX):
-                self._log.write(LEVEL, line[start : start + LINE_MAX].decode(errors="backslashreplace"))
+        *pieces, self._partial = _pieces(rest)
+        for piece in chain(chain.from_iterable(map(_pieces, lines)), pieces):
+            if self._log.is_closed():
+                break
+            self._log.write(LEVEL, piece.decode(errors="backslashreplace"))
 
     def _take_over(self) -> None:
         os.dup2(self._writer, 1)
@@ -84,6 +89,24 @@ class Capture:
         self._out = _stream(1) if self._out.closed else self._out
         self._err = _stream(2) if self._err.closed else self._err
         sys.stdout, sys.stderr = self._out, self._err
+
+
+def _pieces(line: bytes) -> Iterator[bytes]:
+    """Cut a line into pieces of LINE_MAX bytes at most, none of which ends inside a character."""
+    start = 0
+    while len(line) - start > LINE_MAX:
+        end = _boundary(line, start + LINE_MAX)
+        yield line[start:end]
+        start = end
+    yield line[start:]
+
+
+def _boundary(data: bytes, end: int) -> int:
+    """Return where the character that `end` is inside of begins; `end` itself if it is between two, or if this is not UTF-8."""
+    for begin in range(end, end - 4, -1):
+        if data[begin] & 0b1100_0000 != 0b1000_0000:
+            return begin
+    return end
 
 
 def _stream(fd: int) -> TextIO:

@@ -24,17 +24,20 @@ from itertools import count
 from multiprocessing import spawn
 from queue import SimpleQueue
 from types import FrameType
+from typing import Any
 
+from rota.errors import InvalidHandler
 from rota.executors.attempt import Attempt
 from rota.executors.capture import Capture
 from rota.executors.coroutines import run_async
 from rota.executors.introducing import prepared
 from rota.executors.invoke import enter_handlers, outcome_of, runner
-from rota.executors.locate import MAIN, resolve
+from rota.executors.locate import MAIN, resolve, resolve_app
 from rota.executors.text import clean, head
 from rota.executors.waiting import is_late
 from rota.executors.wire import (
     Address,
+    Asked,
     Done,
     Exit,
     Find,
@@ -46,6 +49,7 @@ from rota.executors.wire import (
     Lease,
     Note,
     Ready,
+    Replied,
     Start,
     Started,
     Stop,
@@ -54,12 +58,14 @@ from rota.executors.wire import (
     frame,
     pack_outcome,
 )
+from rota.hooks import ProcessEvent
 from rota.model.decide import Failed, Outcome, Released, Stopped
 from rota.model.handler import Handler, Place, inspect_handler
 from rota.model.settings import Settings
-from rota.model.signals import Cancelled
+from rota.model.signals import Cancelled, Rules
+from rota.model.values import Claimed
 from rota.ports.clock import StoreClock
-from rota.ports.executor import Answer, Ended, Equipment, Receipt, Report
+from rota.ports.executor import Answer, App, Ended, Equipment, Receipt, Reply, Report, Request
 
 PR_SET_PDEATHSIG = 1
 WATCH_S = 0.5
@@ -97,8 +103,9 @@ class Child:
         self._clock = StoreClock()
         self._until: float | None = None
         self._equipment: Equipment | None = None
-        self._handlers: dict[Address, Handler] = {}
+        self._handlers: dict[tuple[Address, Rules | None], Handler] = {}
         self._main_error: BaseException | None = None
+        self._app_error: BaseException | None = None
         self._sending = threading.Lock()
         self._switching = threading.Lock()
         self._attempt: Attempt | None = None
@@ -124,6 +131,8 @@ class Child:
                     return
 
     def _prepare(self, init: Init) -> None:
+        self._import(init)
+        app = self._app(init.app)
         self._equipment = Equipment(
             handlers={},
             sink=self._wire,
@@ -133,7 +142,24 @@ class Child:
             log_dir=init.log_dir,
             lock_fd=None,
             store=init.store,
+            middleware=() if app is None else app.middleware.functions,
         )
+        if app is not None:
+            app.on.process_start.call(ProcessEvent(pid=self._pid, worker_pid=self._parent))
+
+    def _app(self, address: Address | None) -> App | None:
+        """Return the program's Rota, if its worker wants it here. Without it no job runs: what must surround it would be missing."""
+        if address is None:
+            return None
+        try:
+            if self._main_error is not None and address.module == MAIN:
+                raise self._main_error
+            return resolve_app(address)
+        except BaseException as error:  # noqa: BLE001 - importing a module may run anything
+            self._app_error = error
+            return None
+
+    def _import(self, init: Init) -> None:
         # What can't be imported is said by the job that needs it.
         try:
             spawn.prepare(prepared(init))
@@ -146,6 +172,8 @@ class Child:
     def _tried(self, address: Address) -> str | None:
         """Import a handler; return why that does not work, if it does not."""
         try:
+            if self._app_error is not None:
+                raise self._app_error
             resolve(address)
         except BaseException as error:  # noqa: BLE001 - importing a module may run anything
             return f"{type(error).__name__}: {clean(error)}"
@@ -182,7 +210,7 @@ class Child:
             self._armed = False
             return outcome
         except BaseException as error:  # noqa: BLE001 - Cancelled between the handler's last line and ours, or a stray from its event loop
-            return outcome_of(error, settings)
+            return outcome_of(error, settings, start.rules)
         finally:
             self._armed = False
             with self._switching:
@@ -224,12 +252,20 @@ class Child:
         return await run_async(handler, start.job, attempt, settings)
 
     def _handler(self, start: Start) -> Handler:
-        handler = self._handlers.get(start.address)
+        handler = self._handlers.get((start.address, start.rules))
+        middleware = 0 if self._equipment is None else len(self._equipment.middleware)
+        if self._app_error is None and middleware < start.middleware:
+            raise InvalidHandler(
+                f"the worker has {start.middleware} middleware and this handler process {middleware}: register middleware "
+                "when its module is imported, before workers start"
+            )
         if handler is None:
+            if self._app_error is not None:
+                raise self._app_error
             if self._main_error is not None and start.address.module == MAIN:
                 raise self._main_error
-            handler = inspect_handler(start.job.job_type, resolve(start.address), Place.PROCESS)
-            self._handlers[start.address] = handler
+            handler = inspect_handler(start.job.job_type, resolve(start.address), Place.PROCESS, start.rules)
+            self._handlers[start.address, start.rules] = handler
         return handler
 
     def on_term(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal handler's signature
@@ -309,6 +345,9 @@ class Child:
         if isinstance(message, Kept):
             self._wire.answer(message.ticket, message.receipt)
             return
+        if isinstance(message, Replied):
+            self._wire.answer(message.ticket, message.reply)
+            return
         if not isinstance(message, Stop):
             self._orders.put(message)
             return
@@ -340,7 +379,7 @@ class _Wire:
     def __init__(self, send: Callable[[FromChild], None]) -> None:
         self._send = send
         self._tickets = count(1)
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, Callable[[Any], None]] = {}
 
     def ended(self, ended: Ended) -> None:
         """Never called: the end travels as `Done`."""
@@ -354,7 +393,12 @@ class _Wire:
         self._answers[ticket] = answer
         self._send(Note(report, ticket))
 
-    def answer(self, ticket: int, receipt: Receipt) -> None:
+    def ask(self, job: Claimed, request: Request, replied: Callable[[Reply], None]) -> None:
+        ticket = next(self._tickets)
+        self._answers[ticket] = replied
+        self._send(Asked(job.number, request, ticket))
+
+    def answer(self, ticket: int, receipt: Receipt | Reply) -> None:
         """Pass on what the worker said."""
         if (answer := self._answers.pop(ticket, None)) is not None:
             answer(receipt)

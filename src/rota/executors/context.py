@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import AsyncIterator, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from rota.executors.attempt import Attempt
+from rota.executors.calls import enqueue_request, page_request, parts_of, read_job, read_page
 from rota.executors.runlog import RunLog
 from rota.executors.text import clean
-from rota.model.params import decode
+from rota.model.call import Call
+from rota.model.handler import Wrapper
+from rota.model.params import decode, decode_params
 from rota.model.signals import Cancelled
-from rota.model.values import Claimed, dashed
+from rota.model.values import Claimed, Job, dashed, number_text
+from rota.ports.executor import Request
 
 
 class Context:
@@ -28,6 +35,27 @@ class Context:
     def job(self) -> Claimed:
         """The job as it was claimed."""
         return self._attempt.job
+
+    @property
+    def id(self) -> str:
+        """The job's id; a retry is a job of its own."""
+        return dashed(self._attempt.job.job_id)
+
+    @property
+    def number(self) -> str:
+        """The job's number as people see it: JOB-2026-00042, its third attempt JOB-2026-00042.3."""
+        job = self._attempt.job
+        return number_text(job.root_id, job.root_number, job.attempt)
+
+    @property
+    def template(self) -> str:
+        """The name of the job's template."""
+        return self._attempt.job.job_type
+
+    @property
+    def organization(self) -> str:
+        """The organization that the job belongs to."""
+        return self._attempt.job.organization_id
 
     @property
     def attempt(self) -> int:
@@ -50,9 +78,68 @@ class Context:
         return self._attempt.stopping
 
     @property
-    def resumed_from(self) -> object:
+    def resumed_from(self) -> Any:
         """The state of the chain's last checkpoint before this attempt, or None."""
         return decode(self._attempt.job.checkpoint)
+
+    @property
+    def meta(self) -> Mapping[str, object]:
+        """What was kept with the job beside its params. It can't be changed."""
+        return MappingProxyType(decode_params(self._attempt.job.meta or "{}"))
+
+    def results(self) -> Iterator[Any]:
+        """Go through the results of the jobs that this one waited for, in the order in which `depends_on` named them.
+
+        After those come the results of the group that it follows, in the order of its members. None stands for a job that did not
+        complete, or returned nothing. They are read page by page. In async handlers use `results_async`: this blocks the event loop.
+        """
+        after: object = None
+        while True:
+            page = read_page(self._attempt.ask(page_request(after)))
+            yield from page.results
+            if (after := page.next) is None:
+                return
+
+    async def results_async(self) -> AsyncIterator[Any]:
+        """Do what `results` does without blocking the event loop: `async for result in ctx.results_async()`."""
+        from rota.executors.coroutines import ask  # noqa: PLC0415 - asyncio only where it is needed
+
+        after: object = None
+        while True:
+            page = read_page(await ask(self._attempt, page_request(after)))
+            for result in page.results:
+                yield result
+            if (after := page.next) is None:
+                return
+
+    def enqueue(self, name: str | Wrapper | Call[Any], params: Mapping[str, Any] | None = None, **options: Any) -> Job:
+        """Accept a job of this job's organization and owner; once this returns, it is on disk. Options are those of `rota.enqueue`.
+
+        The job is named by its template, its task, or a call: `ctx.enqueue(page.bind(3))`.
+
+        Raise what `rota.enqueue` would raise, or Cancelled if the handler was asked to stop. In async handlers use `enqueue_async`: this
+        blocks the event loop.
+        """
+        return read_job(self._attempt.ask(self._new_job(name, params, options)))
+
+    async def enqueue_async(self, name: str | Wrapper | Call[Any], params: Mapping[str, Any] | None = None, **options: Any) -> Job:
+        """Do what `enqueue` does without blocking the event loop."""
+        from rota.executors.coroutines import ask  # noqa: PLC0415 - asyncio only where it is needed
+
+        return read_job(await ask(self._attempt, self._new_job(name, params, options)))
+
+    def _new_job(self, target: object, params: Mapping[str, Any] | None, options: dict[str, Any]) -> Request:
+        name, params, options = parts_of(target, params, options)
+        return enqueue_request(name, params, self._traced(name, options))
+
+    def _traced(self, name: object, options: dict[str, Any]) -> dict[str, Any]:
+        """Let a new job carry on this run's trace: the worker does not see the handler's span."""
+        meta = options.get("meta")
+        if not self._attempt.is_traced or not (meta is None or isinstance(meta, Mapping)):
+            return options
+        from rota.executors.traces import carried_meta  # noqa: PLC0415 - OpenTelemetry, which few programs use
+
+        return options | {"meta": carried_meta(name, meta)}
 
     def progress(self, pct: float, message: str | None = None) -> None:
         """Show how far the work is: 0 to 100, clamped, never going back. What is no number is InvalidProgress."""

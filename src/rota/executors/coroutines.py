@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+import inspect
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from typing import Any
 
 from rota.executors.attempt import Attempt
-from rota.executors.invoke import COMPLETED, arguments, checked_params, keep_result, outcome_of, show_progress, unfit
+from rota.executors.context import Context
+from rota.executors.invoke import COMPLETED, arguments, keep_result, outcome_of, show_progress, unfit
+from rota.middleware import enter
 from rota.model.decide import Outcome, Stopped
 from rota.model.handler import Handler
 from rota.model.settings import Settings
 from rota.model.signals import Cancelled
 from rota.model.values import Claimed
+from rota.ports.executor import Request
 
 
 async def run_async(handler: Handler, job: Claimed, attempt: Attempt, settings: Settings) -> Outcome:
@@ -31,20 +36,38 @@ async def run_async(handler: Handler, job: Claimed, attempt: Attempt, settings: 
 
 async def _run_async(handler: Handler, job: Claimed, attempt: Attempt, settings: Settings) -> Outcome:
     try:
-        params = checked_params(handler, job)
+        params = handler.codec.decode(job.params)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with params, it is wrong for good
         return unfit(error, settings)
     try:
-        called = handler.function(**arguments(handler, params, attempt))
-        if handler.is_generator:
-            await _drive(called, attempt)
-            return COMPLETED
-        value = await called
+        if attempt.middleware:
+            value = await _surrounded(handler, params, attempt)
+        else:
+            called = handler.function(**arguments(handler, params, attempt))
+            value = await _ended(called, attempt)
         return COMPLETED if value is None else keep_result(value, settings)
     except asyncio.CancelledError as error:
-        return Stopped() if attempt.stopping else outcome_of(error, settings)
+        return Stopped() if attempt.stopping else outcome_of(error, settings, handler.rules)
     except BaseException as error:  # noqa: BLE001 - sys.exit in a task would end the loop for everyone
-        return outcome_of(error, settings)
+        return outcome_of(error, settings, handler.rules)
+
+
+async def _ended(called: Any, attempt: Attempt) -> object:
+    """Return what a call ends with: a coroutine, an async generator, or a decorator's wrapper that has waited for either itself."""
+    if inspect.isasyncgen(called):
+        await _drive(called, attempt)
+        return None
+    return await called if inspect.isawaitable(called) else called
+
+
+async def _surrounded(handler: Handler, params: dict[str, object], attempt: Attempt) -> object:
+    """Call an async handler inside its middleware, an async generator to its end."""
+    value = None
+    with contextlib.ExitStack() as stack:
+        enter(stack, attempt.middleware, Context(attempt, params))
+        called = handler.function(**arguments(handler, params, attempt))
+        value = await _ended(called, attempt)
+    return value  # noqa: RET504 - still None where a middleware has suppressed the exception
 
 
 def run_to_end(handler: Handler, job: Claimed, attempt: Attempt, settings: Settings) -> Outcome:
@@ -54,12 +77,15 @@ def run_to_end(handler: Handler, job: Claimed, attempt: Attempt, settings: Setti
         try:
             return asyncio.run(run_async(handler, job, attempt, settings))
         except BaseException as error:  # noqa: BLE001 - a task of the handler's own raised SystemExit into the loop
-            return outcome_of(error, settings)
+            return outcome_of(error, settings, handler.rules)
 
     try:
         asyncio.get_running_loop()
+        has_loop = True
     except RuntimeError:
-        return call()
+        has_loop = False
+    if not has_loop:
+        return call()  # not in the `except`: it would be the context of what the handler raises
     # A loop can't run inside a loop: the caller waits for one in another thread.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(copy_context().run, call).result()
@@ -67,18 +93,32 @@ def run_to_end(handler: Handler, job: Claimed, attempt: Attempt, settings: Setti
 
 async def checkpoint(attempt: Attempt, state: object) -> None:
     """Keep a state for the next attempt, and wait until it is on disk. A task that is cancelled waits no longer."""
+    done, wake = _bell()
+    wait = attempt.send(state, wake)
+    await done.wait()
+    attempt.conclude(wait)
+
+
+async def ask(attempt: Attempt, request: Request) -> str:
+    """Ask the worker for something and return its answer. A task that is cancelled waits no longer."""
+    done, wake = _bell()
+    wait = attempt.begin_ask(request, wake)
+    await done.wait()
+    return attempt.conclude_ask(wait)
+
+
+def _bell() -> tuple[asyncio.Event, Callable[[], None]]:
+    """Return an event of this loop, and what sets it from any thread."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def wake() -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the handler is over
             loop.call_soon_threadsafe(done.set)
 
-    wait = attempt.send(state, wake)
-    await done.wait()
-    attempt.conclude(wait)
+    return done, wake
 
 
-async def _drive(steps: AsyncGenerator[object, None], attempt: Attempt) -> None:
+async def _drive(steps: AsyncGenerator[object, Any], attempt: Attempt) -> None:
     """Run an async generator to its end. Asked to stop, it finds Cancelled at its yield, once."""
     told = False
     async with contextlib.aclosing(steps):

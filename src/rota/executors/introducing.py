@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from multiprocessing import process as multiprocessing_process
 from pathlib import Path
 
-from rota.executors.locate import MAIN
+from rota.executors.locate import MAIN, locate_app
 from rota.executors.wire import Init, Program
 from rota.model.handler import Handler, Place
 from rota.ports.executor import Equipment
@@ -17,11 +17,16 @@ from rota.ports.executor import Equipment
 
 def introduction(equipment: Equipment, more: AbstractSet[str] = frozenset()) -> Init:
     """Return what a new process is told first; `more`: modules to import beside those of handlers that were declared for processes."""
+    app = None if equipment.app is None else locate_app(equipment.app)
+    if app is not None:
+        # A process has the middleware of the modules that it imports: those of the functions themselves too.
+        functions = (*equipment.middleware, *equipment.app.on.process_start.functions) if equipment.app is not None else ()
+        more |= {app.module, *(str(getattr(function, "__module__", None) or MAIN) for function in functions)}
     modules = sorted({getattr(handler.function, "__module__", None) or MAIN for handler in process_handlers(equipment)} | more)
     # Absolute: a handler may change the directory.
     log_dir = None if equipment.log_dir is None else str(Path(equipment.log_dir).absolute())
     program = _program(with_main=MAIN in modules)
-    return Init(equipment.settings, log_dir, program, [module for module in modules if module != MAIN], equipment.store)
+    return Init(equipment.settings, log_dir, program, [module for module in modules if module != MAIN], equipment.store, app)
 
 
 def prepared(init: Init) -> dict[str, object]:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from contextvars import ContextVar, Token
+from inspect import isgenerator
 from typing import Any, TypeAlias
 
 from rota.errors import InvalidProgress
 from rota.executors.attempt import Attempt
 from rota.executors.context import Context
 from rota.executors.text import clean, head, tail
+from rota.middleware import enter
 from rota.model.decide import Completed, Failed, Outcome, Skipped, Snoozed, Stopped
 from rota.model.handler import Handler
-from rota.model.params import decode_params, encode
+from rota.model.params import encode
 from rota.model.settings import Settings
-from rota.model.signals import Cancelled, Retry, Skip, Snooze, http_status, is_permanent
+from rota.model.signals import Cancelled, Retry, Rules, Skip, Snooze, http_status, is_permanent
 from rota.model.values import Claimed
 
 Runner: TypeAlias = Callable[[Handler, Claimed, Attempt | None, Settings], Outcome]
@@ -25,6 +28,8 @@ COMPLETED = Completed(None)
 
 OMITTED = ("builtins", "__main__", "__mp_main__")
 """Modules that a traceback does not name before a class."""
+OWN = ("rota.executors.", "rota.middleware")
+"""Modules whose frames before the handler's first, or its middleware's, are not shown in a traceback."""
 DELAY_MAX_S = 100 * 366 * 86_400.0
 
 _inside: ContextVar[bool] = ContextVar("rota_inside_handler", default=False)
@@ -62,27 +67,31 @@ def runner(settings: Settings) -> Runner:
 def run(handler: Handler, job: Claimed, attempt: Attempt | None, settings: Settings) -> Outcome:
     """Call a handler that is not async, to its end. `attempt` may be None where `wants_attempt` says no."""
     try:
-        params = checked_params(handler, job)
+        params = handler.codec.decode(job.params)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with params, it is wrong for good
         return unfit(error, settings)
     try:
         if attempt is None:
             value = handler.function(**params)
+        elif attempt.middleware:
+            value = _surrounded(handler, params, attempt)
         else:
             value = handler.function(**arguments(handler, params, attempt))
-            if handler.is_generator:
+            if handler.is_generator and isgenerator(value):
                 value = _drive(value, attempt)
         return COMPLETED if value is None else keep_result(value, settings)
     except BaseException as error:  # noqa: BLE001 - sys.exit in a handler ends its run, not the worker
-        return outcome_of(error, settings)
+        return outcome_of(error, settings, handler.rules)
 
 
-def checked_params(handler: Handler, job: Claimed) -> dict[str, object]:
-    """Return the job's params, refused if the handler could not be called with them."""
-    params = decode_params(job.params)
-    if params or handler.required:
-        handler.check(params)
-    return params
+def _surrounded(handler: Handler, params: dict[str, object], attempt: Attempt) -> object:
+    """Call a handler inside its middleware, a generator to its end."""
+    value = None
+    with ExitStack() as stack:
+        enter(stack, attempt.middleware, Context(attempt, params))
+        called = handler.function(**arguments(handler, params, attempt))
+        value = _drive(called, attempt) if handler.is_generator and isgenerator(called) else called
+    return value  # noqa: RET504 - still None where a middleware has suppressed the exception
 
 
 def unfit(error: Exception, settings: Settings) -> Failed:
@@ -124,10 +133,10 @@ def keep_result(value: object, settings: Settings) -> Outcome:
     return Completed(text)
 
 
-def outcome_of(error: BaseException, settings: Settings) -> Outcome:
+def outcome_of(error: BaseException, settings: Settings, rules: Rules | None = None) -> Outcome:
     """Return what an exception that left a handler means. Whatever the exception itself does, it is an outcome."""
     try:
-        return _meaning(error, settings)
+        return _meaning(error, settings, rules)
     except BaseException as worse:  # noqa: BLE001 - its text may raise anything, and a signal's subclass may lack what the signal has
         return Failed(error=f"{type(error).__name__}, which can't be looked at: {type(worse).__name__}")
 
@@ -137,7 +146,7 @@ def unknown(job: Claimed) -> Failed:
     return Failed(error=f"no handler for {job.job_type!r} is registered in this process")
 
 
-def _meaning(error: BaseException, settings: Settings) -> Outcome:
+def _meaning(error: BaseException, settings: Settings, rules: Rules | None) -> Outcome:
     text = clean(error)
     match error:
         case Cancelled():
@@ -155,10 +164,10 @@ def _meaning(error: BaseException, settings: Settings) -> Outcome:
     _attach(error, text, failed, settings)
     if isinstance(error, Retry):
         failed.after_s = None if error.after_s is None else _delay(error.after_s)
-    elif isinstance(error, SystemExit):
-        failed.exit_code = _exit_code(error)
     else:
-        _classify(error, failed)
+        if isinstance(error, SystemExit):
+            failed.exit_code = _exit_code(error)
+        _classify(error, failed, rules)
     return failed
 
 
@@ -170,7 +179,7 @@ def _attach(error: BaseException, text: str, failed: Failed, settings: Settings)
         failed.exception = error
 
 
-def _drive(steps: Generator[Any, None, object], attempt: Attempt) -> object:
+def _drive(steps: Generator[Any, Any, object], attempt: Attempt) -> object:
     """Run a generator to its end, and return what it returns. Asked to stop, it finds Cancelled at its yield, once."""
     told = False
     try:
@@ -192,9 +201,9 @@ def _unstorable(reason: str, settings: Settings) -> Failed:
     return Failed(error=head(f"result could not be stored: {reason}", settings.error_max), permanent=True)
 
 
-def _classify(error: BaseException, failed: Failed) -> None:
+def _classify(error: BaseException, failed: Failed, rules: Rules | None) -> None:
     try:
-        failed.permanent = is_permanent(error)
+        failed.permanent = is_permanent(error, rules)
         status = http_status(error)
     except Exception:  # noqa: BLE001 - some libraries' errors raise when their attributes are read
         return
@@ -204,7 +213,7 @@ def _classify(error: BaseException, failed: Failed) -> None:
 def _drop_own_frames(error: BaseException) -> None:
     """Let the exception's traceback begin with the handler's first frame."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_next is not None and frames.tb_frame.f_globals.get("__name__", "").startswith("rota.executors."):
+    while frames is not None and frames.tb_next is not None and frames.tb_frame.f_globals.get("__name__", "").startswith(OWN):
         frames = frames.tb_next
     error.__traceback__ = frames
 

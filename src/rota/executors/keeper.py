@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import selectors
 import socket
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 
 from rota.errors import InvalidHandler
 from rota.executors.introducing import introduction, process_handlers
@@ -18,6 +18,7 @@ from rota.executors.settle import forced, settle
 from rota.executors.spawning import Process, describe_exit, spawn
 from rota.executors.wire import (
     Address,
+    Asked,
     Done,
     Exit,
     Find,
@@ -28,6 +29,7 @@ from rota.executors.wire import (
     Lease,
     Note,
     Ready,
+    Replied,
     Start,
     Started,
     Stop,
@@ -36,7 +38,7 @@ from rota.executors.wire import (
 from rota.model.decide import Crashed, Failed, Outcome, Released
 from rota.model.handler import Handler, Place
 from rota.model.values import Claimed, log_path
-from rota.ports.executor import Ended, Equipment, Receipt, Report, StopReason
+from rota.ports.executor import Ended, Equipment, Receipt, Reply, Report, StopReason
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,8 @@ EXIT_S = 0.5
 """How long an idle process may take to end by itself."""
 FALSE_STARTS = 3
 """Processes that die before they are ready, after which waiting jobs are told; or while importing a handler, after which none tries to."""
+SEEK_S = 30.0
+"""How long a process may take to import a handler that is sought; after that it is killed, and none tries to again."""
 PAUSE_S = 0.5
 """Between false starts."""
 POLL_S = 0.2
@@ -205,12 +209,17 @@ class Keeper:
             if process.exit_by is not None and now >= process.exit_by:
                 process.exit_by = now + EXIT_S
                 process.kill()
+            if process.seek_by is not None and now >= process.seek_by:
+                process.seek_by = None
+                self._give_up_seeking(process.seeking, f"importing the handler took more than {SEEK_S:g} s")
+                process.kill()
             if process.pidfd is None and process.is_zombie():
                 self._bury(process)
 
     def _patience(self) -> float | None:
         now = self._clock.monotonic()
-        waits = [max(0.0, process.exit_by - now) for process in self._processes if process.exit_by is not None]
+        ends = [end for process in self._processes for end in (process.exit_by, process.seek_by) if end is not None]
+        waits = [max(0.0, end - now) for end in ends]
         if self._start_after > now:
             waits.append(self._start_after - now)
         if any(process.pidfd is None for process in self._processes):
@@ -230,6 +239,8 @@ class Keeper:
         starting = sum(not process.ready for process in staying)
         busy = len(self.running) + len(self.waiting)
         wanted = min(self._equipment.slots, busy + SPARE if any(process_handlers(self._equipment)) else max(1, busy))
+        if self._is_sought_beside(staying):
+            wanted += 1
         if self._cut or self._clock.monotonic() < self._start_after:
             return
         for _ in range(min(wanted - len(staying), STARTING_MAX - starting)):
@@ -238,7 +249,7 @@ class Keeper:
                 modules = {sought.address.module for sought in self.found.values() if sought.tried and sought.error is None}
                 first = introduction(self._equipment, modules)
                 process = spawn(self._equipment.lock_fd)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, InvalidHandler) as error:
                 self._false_start(f"handler process could not be started: {error}")
                 return
             self._processes.add(process)
@@ -246,6 +257,11 @@ class Keeper:
             process.send(first)
             if self._lease is not None:
                 process.send(self._lease)
+
+    def _is_sought_beside(self, staying: list[Process]) -> bool:
+        """Say whether a handler waits to be tried while a process imports another, which may hang: it gets a process all the same."""
+        seeking = [process.seeking for process in staying if process.seeking is not None]
+        return bool(seeking) and any(not sought.tried and sought.address not in seeking for sought in self.found.values())
 
     def _watch(self, process: Process) -> None:
         self._selector.register(process.sock, selectors.EVENT_READ, lambda: self._serve(process))
@@ -278,16 +294,17 @@ class Keeper:
             process = self._idle.pop()
             process.running = job.number
             self.running[job.number] = Running(job, process, self._clock.monotonic())
-            self._send(process, Start(job, address, self._clock.now()))
+            rules = self._addresses[job.job_type][0].rules
+            self._send(process, Start(job, address, self._clock.now(), rules, len(self._equipment.middleware)))
 
     def _find(self) -> None:
-        """Have idle processes import what is sought. One that dies of it leaves it untried, for the next: see `_give_up_seeking`."""
+        """Have idle processes import what is sought. One that dies of it leaves it untried, for the next: see `_note_death`."""
         for sought in self.found.values():
             if not self._idle or self._closed or self._cut:
                 return
             if not sought.tried and not any(process.seeking == sought.address for process in self._processes):
                 process = self._idle.pop()
-                process.seeking = sought.address
+                process.seeking, process.seek_by = sought.address, self._clock.monotonic() + SEEK_S
                 self._send(process, Find(sought.address))
 
     def _address(self, job: Claimed) -> Address | Failed:
@@ -305,7 +322,7 @@ class Keeper:
         self._addresses[job.job_type] = (handler, address)
         return address
 
-    def _send(self, process: Process, message: Start | Find | Stop | Lease | Kept | Exit) -> None:
+    def _send(self, process: Process, message: Start | Find | Stop | Lease | Kept | Replied | Exit) -> None:
         process.send(message)
         self._await_room(process)
 
@@ -339,7 +356,7 @@ class Keeper:
                 self._false_starts, self._start_after = 0, 0.0
                 self._idle.append(process)
             case Found(address=address, error=error):
-                process.seeking = None
+                process.seeking = process.seek_by = None
                 self._idle.append(process)
                 for sought in self.found.values():
                     if sought.address == address:
@@ -354,6 +371,8 @@ class Keeper:
                     running.reason = StopReason.LEASE
             case Note(report=report, ticket=ticket):
                 self._pass_on(process, report, ticket)
+            case Asked():
+                self._ask(process, message)
             case Done():
                 self._finish(process, message)
 
@@ -372,9 +391,21 @@ class Keeper:
         else:
             answer(Receipt.REFUSED)
 
-    def _answer(self, process: Process, kept: Kept) -> None:
+    def _ask(self, process: Process, asked: Asked) -> None:
+        """Pass a request on; its process is told the reply."""
+
+        def replied(reply: Reply) -> None:
+            self.post(lambda: self._answer(process, Replied(asked.ticket, reply)))
+
+        running = self.running.get(asked.number)
+        if running is None:
+            replied(Reply(lost=True))
+        else:
+            self._equipment.sink.ask(running.job, asked.request, replied)
+
+    def _answer(self, process: Process, message: Kept | Replied) -> None:
         if process in self._processes:
-            self._send(process, kept)
+            self._send(process, message)
 
     def _finish(self, process: Process, done: Done) -> None:
         running = self.running.get(done.number)
@@ -419,17 +450,23 @@ class Keeper:
         if running is not None:
             self._mourn(running, code)
         elif process.seeking is not None:
-            self._give_up_seeking(process.seeking, code)
+            self._note_death(process.seeking, code)
         elif not process.ready and process.exit_by is None:
             self._false_start(f"handler process died before it was ready: {describe_exit(code)}")
 
-    def _give_up_seeking(self, address: Address, code: int) -> None:
+    def _note_death(self, address: Address, code: int) -> None:
         """Note that a process died while it imported a handler; after several deaths no other is to try."""
         for sought in self.found.values():
-            if sought.address == address:
+            if sought.address == address and not sought.tried:
                 sought.deaths += 1
                 if sought.deaths >= FALSE_STARTS:
-                    sought.tried, sought.error = True, f"handler process died: {describe_exit(code)}"
+                    self._give_up_seeking(address, f"handler process died: {describe_exit(code)}")
+
+    def _give_up_seeking(self, address: Address | None, error: str) -> None:
+        """Have no other process try to import a handler."""
+        for sought in self.found.values():
+            if sought.address == address:
+                sought.tried, sought.error = True, error
 
     def _mourn(self, running: Running, code: int) -> None:
         done, job = running.done, running.job
@@ -455,7 +492,7 @@ class Keeper:
         if self._equipment.log_dir is None:
             return None
         path = log_path(self._equipment.log_dir, job.run_id)
-        return path if Path(path).exists() else None
+        return path if os.path.exists(path) else None  # noqa: PTH110 - see `log_path`
 
     def _end_all(self) -> None:
         for process in tuple(self._processes):

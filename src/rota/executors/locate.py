@@ -9,10 +9,12 @@ from functools import reduce
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 from rota.errors import InvalidHandler
-from rota.model.handler import Handler, Place
+from rota.model.handler import Handler, Place, function_of
+from rota.ports.executor import App
 
 if TYPE_CHECKING:
     from rota.executors.wire import Address
@@ -22,6 +24,9 @@ WRAPPERS = ("__wrapped__", "handler", "function")
 DEPTH_MAX = 8
 
 MAIN = "__main__"
+
+_searches: WeakKeyDictionary[App, tuple[int, bool]] = WeakKeyDictionary()
+"""For each Rota: how many modules were imported when it was last looked for, and whether it was found."""
 
 
 def check_importable(handler: Handler) -> None:
@@ -41,13 +46,15 @@ def check_importable(handler: Handler) -> None:
         raise _refusal(handler, _why_not(module))
 
 
-def runs_apart(handler: Handler) -> bool:
+def runs_apart(handler: Handler, app: App | None = None) -> bool:
     """Say whether a fresh process would find this very handler, although it may have been declared for another executor.
 
     What was not declared for processes is not looked for in the main program: its author need not have guarded what runs at import.
     """
     if handler.executor == Place.PROCESS:
         return True
+    if app is not None and not _is_found(app):
+        return False
     function = handler.function
     try:
         check_importable(handler)
@@ -69,15 +76,66 @@ def locate(function: Callable[..., Any]) -> Address:
     return Address(module, qualname, _steps(held, function) or ())
 
 
+def locate_app(app: App) -> Address | None:
+    """Return the module-level name of the program's Rota, by which a handler process finds its middleware; None if it needs none."""
+    from rota.executors.wire import Address  # noqa: PLC0415 - as above
+
+    if not _is_needed(app):
+        return None
+    # The main program last: a process runs it again, and it may not be written for that.
+    for module in sorted(sys.modules, key=lambda name: name == MAIN):
+        names = getattr(sys.modules.get(module), "__dict__", None)
+        if isinstance(names, dict) and module != "__mp_main__":
+            for name, value in tuple(names.items()):
+                if value is app and (module != MAIN or _can_import(MAIN)):
+                    return Address(module, name)
+    raise InvalidHandler(
+        "handler processes can't find the middleware and hooks of this Rota: assign it to a name at the module level of an importable "
+        "module (`rota = Rota()`), or use executor='thread'"
+    )
+
+
+def _is_needed(app: App) -> bool:
+    return bool(app.middleware.functions or app.on.process_start.functions)
+
+
+def _is_found(app: App) -> bool:
+    """Say whether a process finds what it needs of the program's Rota. Asked for every handler: a search counts until more is imported."""
+    if not _is_needed(app):
+        return True
+    imported = len(sys.modules)
+    searched = _searches.get(app)
+    if searched is None or searched[0] != imported:
+        try:
+            searched = imported, locate_app(app) is not None
+        except InvalidHandler:
+            searched = imported, False
+        _searches[app] = searched
+    return searched[1]
+
+
+def resolve_app(address: Address) -> App:
+    """Import and return the Rota at an address."""
+    app = _walk(import_module(address.module), address.qualname)
+    if not hasattr(app, "middleware") or not hasattr(app, "on"):
+        raise InvalidHandler(f"{address.module}.{address.qualname} is not a Rota in this process: its type is {type(app).__name__}")
+    return cast("App", app)
+
+
 def resolve(address: Address) -> Callable[..., Any]:
     """Import and return the function at an address."""
+    function: Callable[..., Any] = function_of(resolve_target(address))
+    return function
+
+
+def resolve_target(address: Address) -> Callable[..., Any]:
+    """Import and return what is at an address: a function, or the task that was made of it."""
     held = _walk(import_module(address.module), address.qualname)
     for step in address.steps:
         held = getattr(held, step)
-    if not callable(held):
-        raise InvalidHandler(f"{address.module}.{address.qualname} is {held!r}, which can't be called")
-    function: Callable[..., Any] = held
-    return function
+    if not callable(function_of(held)):
+        raise InvalidHandler(f"{address.module}.{address.qualname} is not a function: its type is {type(held).__name__}")
+    return cast("Callable[..., Any]", held)
 
 
 def _walk(module: object, qualname: str) -> object:

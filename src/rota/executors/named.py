@@ -11,8 +11,9 @@ from importlib import import_module
 from typing import Any
 
 from rota.errors import InvalidHandler
-from rota.executors.locate import resolve
+from rota.executors.locate import resolve_target
 from rota.executors.wire import Address
+from rota.model.handler import function_of
 
 
 def prefixes_of(handler_modules: str) -> tuple[str, ...]:
@@ -21,17 +22,40 @@ def prefixes_of(handler_modules: str) -> tuple[str, ...]:
 
 
 def find_handler(path: str, prefixes: tuple[str, ...]) -> Callable[..., Any] | None:
-    """Import the function at module:function or module.function; None if its module is not under the prefixes.
+    """Import the function or task at module:function or module.function; None if its module is not under the prefixes.
 
     Raise InvalidHandler, saying why, if it can't be imported or is not a function of those modules.
     """
     places = [place for place in _places(path) if _under(place.module, prefixes)]
     if not places:
         return None
-    function = _first(path, places)
+    return _of_these(path, _first(path, places), prefixes)
+
+
+def _of_these(path: str, function: Callable[..., Any], prefixes: tuple[str, ...]) -> Callable[..., Any]:
+    """Return a function of those modules, or refuse one that they have only imported."""
     home = getattr(function, "__module__", None)
     if not isinstance(home, str) or not _under(home, prefixes):
         raise InvalidHandler(f"{path} is of the module {home!r}, which is not under handler_modules ({', '.join(prefixes)})")
+    return function
+
+
+def look_for_handler(path: str, prefixes: tuple[str, ...]) -> Callable[..., Any] | None:
+    """Return the function at module:function as far as it can be known here; None if its module can't be imported in this process.
+
+    Raise InvalidHandler if the module is not under the prefixes, or has no such function.
+    """
+    module, _, name = path.partition(":")
+    if not _under(module, prefixes):
+        allowed = f"is not under handler_modules ({', '.join(prefixes)})" if prefixes else "is not allowed while handler_modules is empty"
+        raise InvalidHandler(
+            f"handler={path!r}: module {module!r} {allowed}: set handler_modules (ROTA_HANDLER_MODULES), or use a template"
+        )
+    try:
+        import_module(module)
+    except (Exception, SystemExit):  # noqa: BLE001 - whatever it lacks here, a worker may have
+        return None
+    function: Callable[..., Any] = function_of(_of_these(path, _function(path, Address(module, name)), prefixes))
     return function
 
 
@@ -68,7 +92,7 @@ def _first(path: str, places: list[Address]) -> Callable[..., Any]:
 
 def _function(path: str, place: Address) -> Callable[..., Any]:
     try:
-        return resolve(place)
+        return resolve_target(place)
     except AttributeError:
         raise InvalidHandler(f"{path}: module {place.module} has no {place.qualname}") from None
 

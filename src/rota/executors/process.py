@@ -13,6 +13,7 @@ from threading import Thread
 from rota.errors import InvalidHandler
 from rota.executors.invoke import inside_handler
 from rota.executors.keeper import Keeper, Running
+from rota.executors.locate import locate_app
 from rota.executors.waiting import take_all, take_one
 from rota.model.decide import Stopped
 from rota.model.values import Claimed
@@ -35,6 +36,8 @@ class ProcessExecutor:
                 "handler processes can't be started inside one: the main program starts its worker again when it is imported."
                 " Put the call that runs it under `if __name__ == '__main__':`"
             )
+        if equipment.app is not None:
+            locate_app(equipment.app)  # refused here, and not by each process
         self._equipment = equipment
         self._clock = equipment.clock
         self._keeper = Keeper(equipment)

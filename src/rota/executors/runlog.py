@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from threading import RLock
 
 from rota.executors.text import clean
+from rota.model.settings import Settings
 from rota.model.values import Instant, log_path, moment
 from rota.ports.clock import Clock
+from rota.ports.files import make_folder, open_file
 
 
 class RunLog:
     """Lines of one run, appended to `log_path(log_dir, run_id)`. Thread-safe."""
 
-    __slots__ = ("_clock", "_closed", "_fd", "_limit", "_lock", "_size", "before", "path")
+    __slots__ = ("_clock", "_closed", "_fd", "_limit", "_lock", "_settings", "_size", "before", "path")
 
-    def __init__(self, log_dir: str | None, run_id: str, *, clock: Clock, limit_bytes: int) -> None:
+    def __init__(self, log_dir: str | None, run_id: str, *, clock: Clock, settings: Settings) -> None:
         """Keep nothing if there is no directory."""
         self.path = None if log_dir is None else log_path(log_dir, run_id)
         self.before: Callable[[], None] | None = None
         """Called before a line of the handler's own, to let printed output go first."""
         self._clock = clock
-        self._limit = limit_bytes
+        self._limit = settings.log_max
+        self._settings = settings
         self._lock = RLock()
         self._fd: int | None = None
         self._size = 0
         self._closed = self.path is None
+
+    def is_closed(self) -> bool:
+        """Say whether every later line is dropped: the log was cut at its bound, can't be written or is over."""
+        return self._closed
 
     def line(self, level: str, text: str) -> None:
         """Write a line of the handler's own."""
@@ -69,8 +75,8 @@ class RunLog:
 
     def _open(self) -> int:
         path = self.path or os.devnull
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        make_folder(os.path.dirname(path), mode=self._settings.folder_mode)  # noqa: PTH120 - see `log_path`
+        return open_file(path, os.O_WRONLY | os.O_APPEND, mode=self._settings.file_mode)
 
 
 def timestamp(at: Instant) -> str:

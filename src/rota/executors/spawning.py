@@ -35,6 +35,8 @@ class Process:
         self.running: int | None = None
         self.seeking: Address | None = None
         """The handler that it is trying to import."""
+        self.seek_by: float | None = None
+        """When to kill it if it has not imported that handler."""
         self.jobs = 0
         self.exit_by: float | None = None
         """When to kill it, once it was told to go."""

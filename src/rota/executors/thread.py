@@ -244,6 +244,7 @@ class ThreadExecutor:
         equipment, running, settings = self._equipment, self._running, self._equipment.settings
         handlers, ended, now, monotonic = equipment.handlers, equipment.sink.ended, self._clock.now, self._clock.monotonic
         take, enter, leave, run = self._waiting.popleft, running.__setitem__, running.pop, runner(settings)
+        middleware = equipment.middleware
         started = monotonic()
         outcome: Outcome | None
         while True:
@@ -256,7 +257,7 @@ class ThreadExecutor:
                 started = monotonic()
                 continue
             handler = handlers.get(job.job_type)
-            attempt = None if handler is None or not wants_attempt(handler) else Attempt(job, equipment)
+            attempt = Attempt(job, equipment) if handler is not None and (middleware or wants_attempt(handler)) else None
             slot.current = _Current(job, started, attempt)
             enter(job.number, slot)
             outcome = self._hold_back(job) if self._alert or job.start_by else None

@@ -56,6 +56,11 @@ class OpenTelemetry:
         return msgspec.json.encode(found).decode() if found else None
 
 
+def carried_meta(name: object, meta: Mapping[str, object] | None) -> dict[str, object]:
+    """Return the meta of a job that a handler enqueues through its worker, with the context that continues its trace."""
+    return {**OpenTelemetry().carried(str(name), 1), **(meta or {})}
+
+
 def run_traced(handler: Handler, job: Claimed, attempt: Attempt | None, settings: Settings) -> Outcome:
     """Call a handler as `run` does, inside a span."""
     with running(job) as ended:

@@ -20,8 +20,9 @@ from rota.model.decide import (
     TimedOut,
 )
 from rota.model.settings import MIB, Settings
+from rota.model.signals import Rules
 from rota.model.values import Claimed, Instant
-from rota.ports.executor import Receipt, Report
+from rota.ports.executor import Receipt, Reply, Report, Request
 
 
 class Program(msgspec.Struct):
@@ -36,6 +37,14 @@ class Program(msgspec.Struct):
     main_path: bytes | None = None
 
 
+class Address(msgspec.Struct, frozen=True):
+    """Where to find a handler's function, or the program's Rota: a module-level name, and attributes to follow from there."""
+
+    module: str
+    qualname: str
+    steps: tuple[str, ...] = ()
+
+
 class Init(msgspec.Struct, tag="init"):
     """First to a child: what it needs to find handlers and to run them."""
 
@@ -46,14 +55,8 @@ class Init(msgspec.Struct, tag="init"):
     """To import before the first job."""
     store: str | None = None
     """The address of the worker's store."""
-
-
-class Address(msgspec.Struct, frozen=True):
-    """Where to find a handler's function: a module-level name, and attributes to follow from there."""
-
-    module: str
-    qualname: str
-    steps: tuple[str, ...] = ()
+    app: Address | None = None
+    """Where the program's Rota is, if it has middleware or hooks for handler processes."""
 
 
 class Start(msgspec.Struct, tag="start"):
@@ -63,6 +66,10 @@ class Start(msgspec.Struct, tag="start"):
     address: Address
     now: Instant
     """What the worker's clock shows: the handler's goes on from there."""
+    rules: Rules | None = None
+    """Which of its errors are tried again."""
+    middleware: int = 0
+    """How much middleware the worker has: it runs nowhere with less."""
 
 
 class Find(msgspec.Struct, tag="find"):
@@ -88,6 +95,13 @@ class Kept(msgspec.Struct, tag="kept"):
 
     ticket: int
     receipt: Receipt
+
+
+class Replied(msgspec.Struct, tag="replied"):
+    """To a child: the reply to the request that it sent under this ticket."""
+
+    ticket: int
+    reply: Reply
 
 
 class Exit(msgspec.Struct, tag="exit"):
@@ -122,6 +136,14 @@ class Note(msgspec.Struct, tag="note"):
     ticket: int | None = None
 
 
+class Asked(msgspec.Struct, tag="asked"):
+    """From a child: something its handler asks for. It waits for the reply under this ticket."""
+
+    number: int
+    request: Request
+    ticket: int
+
+
 class Done(msgspec.Struct, tag="done"):
     """From a child: the handler is over. `reached`: it was asked to stop before that."""
 
@@ -134,8 +156,8 @@ class Done(msgspec.Struct, tag="done"):
     reached: bool
 
 
-ToChild: TypeAlias = Init | Start | Find | Stop | Lease | Kept | Exit
-FromChild: TypeAlias = Ready | Found | Started | Lapsed | Note | Done
+ToChild: TypeAlias = Init | Start | Find | Stop | Lease | Kept | Replied | Exit
+FromChild: TypeAlias = Ready | Found | Started | Lapsed | Note | Asked | Done
 Message = TypeVar("Message")
 
 FRAME_MAX = 128 * MIB

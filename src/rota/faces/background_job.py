@@ -175,16 +175,22 @@ def _error(chain: Sequence[Job], failed_run: Run | None, status: str) -> tuple[s
     return _plain(text), PERMANENT if failed.error_type in _LASTING else TRANSIENT
 
 
+def named_output(run: Run) -> str | None:
+    """Return the reference that a run names as its output, if its result is an object that has one."""
+    if run.output_reference:
+        return run.output_reference
+    named = run.result.get("output_reference") if isinstance(run.result, dict) else None
+    return named if isinstance(named, str) else None
+
+
 def _output(run: Run | None) -> str | None:
     if run is None:
         return None
-    if run.output_reference:
-        return run.output_reference
-    result = run.result
-    if isinstance(result, dict):
-        result = result.get("output_reference")
-    if isinstance(result, str):
-        return result
+    named = named_output(run)
+    if named is not None:
+        return named
+    if isinstance(run.result, str):
+        return run.result
     return run.artifacts[0] if run.artifacts else None
 
 

@@ -17,13 +17,17 @@ from datetime import date, timedelta
 from functools import lru_cache
 from heapq import merge
 from operator import attrgetter
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING
 
 import msgspec
-from cronsim import CronSim, CronSimError
 
 from rota.errors import InvalidSchedule
 from rota.model.zones import EPOCH, Span, jumps_between, offset_at, spans
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
+
+    from cronsim import CronSim
 
 HOUR_S = 3600
 DAY_S = 86_400
@@ -67,6 +71,8 @@ class Cron(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=10_000)
 def read_cron(text: str) -> Cron:
     """Read an expression, or refuse it saying which field and why."""
+    from cronsim import CronSim, CronSimError  # noqa: PLC0415 - a program without schedules has no use for it
+
     if not text.strip():
         raise InvalidSchedule(f"{text!r} is not a cron expression: give five fields, such as '0 9 * * MON-FRI'")
     plain = MACROS.get(text.strip().lower(), text.strip().upper())

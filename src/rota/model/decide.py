@@ -225,8 +225,17 @@ def _is_direct(job: Claimed) -> bool:
 
 def _retry(job: Claimed, now: Instant, rng: Random, after_s: float | None) -> Successor:
     failures = job.failures + 1
-    delay_s = backoff_of(job.backoff).delay(failures, rng) if after_s is None else max(0.0, after_s)
+    delay_s = _delay_s(job, failures, rng) if after_s is None else max(0.0, after_s)
     return Successor(now + round(delay_s * SECOND), failures, job.crashes, job.snoozes)
+
+
+def _delay_s(job: Claimed, failures: int, rng: Random) -> float:
+    try:
+        backoff = backoff_of(job.backoff)
+    except msgspec.DecodeError:
+        # Its row is broken, and it is to be tried again all the same: as one whose template says nothing of it.
+        backoff = Backoff()
+    return backoff.delay(failures, rng)
 
 
 def _in_place(job: Claimed, now: Instant, *, crashes: int) -> Successor:

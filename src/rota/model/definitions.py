@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
+from rota.errors import TemplateUnavailable
 from rota.model.gate import Role
 
 
@@ -16,6 +17,13 @@ class TemplateState(StrEnum):
     ENABLED = "ENABLED"
     DISABLED = "DISABLED"
     ARCHIVED = "ARCHIVED"
+
+
+def unfit_for_schedules(name: str, state: str) -> TemplateUnavailable:
+    """Return the error for a schedule that would come into use on a template that takes no jobs."""
+    return TemplateUnavailable(
+        f"template {name!r} is {state.lower()}, and a schedule needs one that is enabled; `rota template enable {name}` changes that"
+    )
 
 
 class OrganizationState(StrEnum):
@@ -65,3 +73,5 @@ class Template(msgspec.Struct, kw_only=True, frozen=True):
     overrides: dict[str, object] = msgspec.field(default_factory=dict)
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    broken: str | None = None
+    """What can't be read of it; its jobs wait until that is set anew."""

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from rota.errors import DependencyCycle, UnknownParent
 
-PARENT_RULES = ("wait", "skip", "cancel")
+PARENT_RULES = ("wait", "skip", "cancel", "run")
 """What may become of a job whose parent did not complete; the first is the default."""
+RUN = "run"
+"""The rule of a job that starts when its parents have ended for good, however they ended."""
 SHOWN_MAX = 12
 """How many jobs of a circle a message names; the error's `path` has them all."""
 
@@ -28,6 +30,11 @@ def circle(path: Sequence[str]) -> DependencyCycle:
 def parent_ended(number: str, status: str) -> str:
     """Return why a job ends because of its parent."""
     return f"{number}, which it depends on, ended {status}"
+
+
+def group_ended(group: str, status: str) -> str:
+    """Return why a job ends because of the group that it follows."""
+    return f"group {group}, which it follows, ended {status}"
 
 
 def find_circle(waits: Iterable[tuple[str, str]], start: str) -> list[str] | None:

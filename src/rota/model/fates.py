@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,6 +16,9 @@ from rota.model.lattice import Lattice, Run
 from rota.model.schedules import Calendar, CatchUp, Fate, Kind, Schedule, ScheduleState, lattice_of, next_due, next_look
 from rota.model.values import SECOND, Instant
 from rota.model.zones import zone_of
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 DAY_US = 86_400 * SECOND
 

@@ -12,6 +12,7 @@ class State(StrEnum):
     """How bad it is. Only a problem has to be acted on."""
 
     OK = "ok"
+    REPAIRED = "repaired"
     ADVICE = "advice"
     PROBLEM = "problem"
 
@@ -28,6 +29,11 @@ class Finding(msgspec.Struct, frozen=True):
 def ok(name: str, text: str) -> Finding:
     """Return a finding that asks for nothing."""
     return Finding(name, State.OK, text)
+
+
+def repaired(name: str, text: str) -> Finding:
+    """Return a finding that was a problem until `doctor --repair` repaired it."""
+    return Finding(name, State.REPAIRED, text)
 
 
 def advice(name: str, text: str, remedy: str) -> Finding:

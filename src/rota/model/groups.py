@@ -24,6 +24,9 @@ class OnFailure(StrEnum):
     SKIP = "skip"
 
 
+USUAL_RULE: dict[Mode, OnFailure] = {Mode.SEQUENTIAL: OnFailure.STOP, Mode.PARALLEL: OnFailure.CONTINUE}
+"""The rule of a group that names none: members that do not follow each other do not depend on each other either."""
+
 PREDECESSOR_FAILED = "predecessor failed"
 
 ENDED_WELL = frozenset({Status.COMPLETED, Status.SKIPPED})
@@ -35,13 +38,14 @@ REST_ENDS: dict[OnFailure, Status] = {OnFailure.STOP: Status.CANCELLED, OnFailur
 def derive(members: Sequence[Member]) -> GroupStatus:
     """Return the status of a group from its members."""
     if all(member.status.ended for member in members):
-        return _ended([member.status for member in members])
+        return ended_as([member.status for member in members])
     if any(member.started or member.status.ended for member in members):
         return GroupStatus.RUNNING
     return GroupStatus.QUEUED
 
 
-def _ended(tails: Sequence[Status]) -> GroupStatus:
+def ended_as(tails: Sequence[Status]) -> GroupStatus:
+    """Return the status of a group whose chains have all ended so; each end need be named only once."""
     if all(tail in ENDED_WELL for tail in tails):
         return GroupStatus.COMPLETED
     if all(tail is Status.CANCELLED for tail in tails):

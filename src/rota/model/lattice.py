@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Protocol
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from rota.model.cron import Cron, counts, day_runs, due_times, gaps, next_due
 from rota.model.values import LATEST, SECOND, Instant
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 
 class Point(msgspec.Struct, frozen=True, gc=False):

@@ -26,6 +26,15 @@ def priority_of(given: str | int) -> int:
     return given
 
 
+def counted_from(at: Instant) -> int:
+    """Return the position of a job that waits for a time counted from a moment: that moment, negated.
+
+    A job that waits for its time has no place in the queue yet. One that waits for a moment that a caller named has position 0.
+    By the moment of the others a store sees that they were put off by a clock that was ahead, and lets them wait as long from now on.
+    """
+    return -at
+
+
 def order_key(priority: int, position: int, created_at: Instant, job_id: str) -> tuple[int, int, Instant, str]:
     """Return what the queue is sorted by, ascending; equal keys can't exist."""
     return (-priority, position, created_at, job_id)

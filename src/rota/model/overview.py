@@ -92,7 +92,7 @@ class Why(StrEnum):
     SUSPECT = "suspect"
     """A job that a worker crashed under runs, and they may not start beside it."""
     DIRECT = "direct"
-    """A direct execution has the next slot."""
+    """It is a direct execution, and waits for the next free slot."""
     TURN = "turn"
     """Nothing but others that are before it."""
     LATER = "later"

@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
 
 import msgspec
 
 from rota.errors import InvalidParams, PayloadTooLarge
 
-_encoder = msgspec.json.Encoder()
+
+def encode_hook(value: Any) -> object:
+    """Return the JSON form of what msgspec does not know: paths, and models of pydantic, which need not be installed."""
+    if isinstance(value, PurePath):
+        return str(value)
+    if is_model(type(value)):
+        plain = value.model_dump(mode="json", by_alias=True)
+        if type(value).model_validate(plain) != value:
+            raise TypeError(f"a {type(value).__name__} does not come back as it is: its JSON form hides or leaves out a field")
+        return plain
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
+def is_model(kind: object) -> bool:
+    """Say whether a type is a model of pydantic."""
+    return isinstance(kind, type) and hasattr(kind, "model_validate_json") and hasattr(kind, "model_json_schema")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 _decode = msgspec.json.Decoder().decode
 EMPTY = "{}"
 DEPTH_MAX = 500
 """Levels of nesting: what every store's own JSON functions can take."""
+DEEP_BYTES = 2 * DEPTH_MAX
+"""Text that is nested more deeply is longer than this."""
 
 
 def encode_params(params: Mapping[str, object] | None, *, limit_bytes: int, name: str = "params") -> str:
@@ -21,17 +44,28 @@ def encode_params(params: Mapping[str, object] | None, *, limit_bytes: int, name
     if not params:
         if params is None or isinstance(params, Mapping):
             return EMPTY
-        raise InvalidParams(f"{name} must be an object of names and values, not {type(params).__name__}")
+        raise not_an_object(params, name)
     if type(params) is not dict and not isinstance(params, Mapping):
-        raise InvalidParams(f"{name} must be an object of names and values, not {type(params).__name__}")
+        raise not_an_object(params, name)
     text = encode(params, name)
-    if len(text) > limit_bytes or (len(text) * 4 > limit_bytes and len(text.encode()) > limit_bytes):
+    if len(text) * 4 > limit_bytes:
+        check_size(text, limit_bytes, name)
+    return text
+
+
+def check_size(text: str, limit_bytes: int, name: str = "params") -> None:
+    """Refuse text that takes more bytes than the limit. Text of a quarter as many characters never does."""
+    if len(text) > limit_bytes or len(text.encode()) > limit_bytes:
         size = len(text.encode())
         whose = " (payload_max, of the template or the settings)" if name == "params" else ""
         raise PayloadTooLarge(
             f"{name} take {size:,} bytes; the limit is {limit_bytes:,}{whose}. Store the data elsewhere and pass its name"
         )
-    return text
+
+
+def not_an_object(params: object, name: str = "params") -> InvalidParams:
+    """Return the refusal of params that are something else than names and values."""
+    return InvalidParams(f"{name} must be an object of names and values, not {type(params).__name__}")
 
 
 def encode(value: object, name: str) -> str:
@@ -43,7 +77,7 @@ def encode(value: object, name: str) -> str:
     # NaN and the infinities come out as null: only then is a slow look at the object worth it.
     if b"null" in data and (place := _not_finite(value, name)):
         raise InvalidParams(f"{place} is NaN or infinite, which JSON can't hold")
-    if len(data) > 2 * DEPTH_MAX and data.count(b"[") + data.count(b"{") > DEPTH_MAX and _depth(value) > DEPTH_MAX:
+    if len(data) > DEEP_BYTES and data.count(b"[") + data.count(b"{") > DEPTH_MAX and _depth(value) > DEPTH_MAX:
         raise InvalidParams(f"{name} is nested too deeply: at most {DEPTH_MAX} levels are allowed")
     return data.decode()
 
@@ -88,9 +122,18 @@ def _culprit(value: object, place: str, depth: int) -> tuple[str, object]:
 def _children(value: object, place: str) -> list[tuple[str, object]]:
     if isinstance(value, Mapping):
         return [(f"{place}.{key}", inner) for key, inner in value.items()]
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | set | frozenset):
         return [(f"{place}[{index}]", inner) for index, inner in enumerate(value)]
-    return []
+    return [(f"{place}.{name}", getattr(value, name)) for name in _field_names(value) if hasattr(value, name)]
+
+
+def _field_names(value: Any) -> list[str]:
+    """Return the fields of an object that is stored as one: a dataclass, a Struct or a model."""
+    if isinstance(value, type):
+        return []
+    if dataclasses.is_dataclass(value):
+        return [field.name for field in dataclasses.fields(value)]
+    return list(getattr(value, "__struct_fields__", ())) or (list(type(value).model_fields) if is_model(type(value)) else [])
 
 
 def _depth(value: object) -> int:

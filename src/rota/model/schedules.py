@@ -96,6 +96,15 @@ def lattice_of(timing: Timing) -> Lattice:
     return OnCron(read_cron(timing.cron or ""), zone_of(timing.timezone), Bounds(timing.starts_at, timing.ends_at))
 
 
+def trouble_of(timing: Timing) -> str | None:
+    """Say why the due times of a schedule can't be computed here; None: they can. Its row may be broken, or its time zone unknown here."""
+    try:
+        lattice_of(timing)
+    except InvalidSchedule as error:
+        return str(error)
+    return None
+
+
 @lru_cache(maxsize=100_000)
 def next_due(timing: Timing, after: Instant) -> Instant | None:
     """Return the first real due time after a moment: schedules of one rule that are due together ask it once."""
@@ -151,6 +160,15 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fa
     created_by: str = "system"
     created_at: datetime | None = None
     updated_at: datetime | None = None
+
+
+def comes_into_use(before: Schedule | None, after: Schedule) -> bool:
+    """Say whether this change brings a schedule into use on its template: made, enabled, or moved to another one."""
+    if after.state is ScheduleState.DISABLED:
+        return False
+    if before is None or before.state is ScheduleState.DISABLED or before.template != after.template:
+        return True
+    return after.state is ScheduleState.ENABLED and before.state is not ScheduleState.ENABLED
 
 
 def check(schedule: Schedule) -> None:

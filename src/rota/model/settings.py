@@ -4,8 +4,6 @@ Each field can be given to `Rota(..., settings=Settings(...))` or as an environm
 field's name in capitals. `rota settings` prints them; `docs/reference/settings.md` is tested against this file.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Annotated, get_args, get_type_hints
@@ -13,7 +11,6 @@ from typing import Annotated, get_args, get_type_hints
 import msgspec
 
 from rota.errors import InvalidOption
-from rota.model.targets import check_url
 
 MIB = 1024 * 1024
 
@@ -89,7 +86,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stats_retention: Annotated[float, Doc("how long hourly figures are kept", 3600)] = 400 * 86_400.0
     stats_hours: Annotated[int, Doc("hours that averages and failure rates look back", 1, 9600)] = 24
     handler_modules: Annotated[
-        str, Doc("modules, by comma, that a worker may import handlers from where a template names one; empty: none")
+        str, Doc("modules, by comma, that a worker may import handlers from where a template or a job names one; empty: none")
     ] = ""
 
     payload_max: Annotated[int, Doc("largest params of one job", 2, 16 * MIB)] = MIB
@@ -166,7 +163,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     events_replay: Annotated[float, Doc("how far back live events are told again to a listener who comes back", 0)] = 3600.0
     events_replay_max: Annotated[int, Doc("live events told again to a listener who comes back, at most", 1, 100_000)] = 1000
     events_beat: Annotated[float, Doc("how often a stream of events over HTTP shows that it lives", 0.1)] = 15.0
-    events_check: Annotated[float, Doc("how often whoever has a stream open is asked again whether they may", 0.1, 60)] = 30.0
     traces: Annotated[
         str, Doc("whether jobs are traced from enqueue to run, with the program's OpenTelemetry: needs rota[traces]", words=("off", "on"))
     ] = "off"
@@ -195,6 +191,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     synchronous: Annotated[
         str, Doc("SQLite durability: FULL survives power loss, NORMAL may lose the last commits", words=("FULL", "NORMAL"))
     ] = "FULL"
+    store_mode: Annotated[
+        str,
+        Doc(
+            "permissions of the files that Rota creates: 0600 for the owner only, 0660 for workers of several users that share a group",
+            words=("0600", "0660"),
+        ),
+    ] = "0600"
     busy_timeout: Annotated[
         float, Doc("how long a caller waits: for another process's write lock, or for a store that is away while it waits for a job", 0)
     ] = 30.0
@@ -216,6 +219,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             )
 
         if self.pulse_url:
+            from rota.model.targets import check_url  # noqa: PLC0415 - few programs need it
+
             check_url(self.pulse_url, private=True, plain_http=True, what="setting pulse_url")
         if not all(0 <= delay_s <= 7 * 86_400.0 for delay_s in self.webhook_delays_s):
             raise InvalidOption(f"setting webhook_retries={self.webhook_retries!r} is out of range: give seconds, each at most a week")
@@ -240,6 +245,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidOption(f"setting webhook_retries={self.webhook_retries!r} is no list of seconds: give 5,15,45 or such") from None
 
     @property
+    def file_mode(self) -> int:
+        """The permission bits of files that Rota creates."""
+        return int(self.store_mode, 8)
+
+    @property
+    def folder_mode(self) -> int:
+        """The permission bits of folders that Rota creates: who may read may also enter."""
+        return self.file_mode | (self.file_mode & 0o444) >> 2
+
+    @property
     def guard_s(self) -> float:
         """How long a worker goes on without a beat that the store acknowledged."""
         return self.lease_guard or self.lease_ttl * 2 / 3
@@ -250,7 +265,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.bulk_sessions, self.pool_size - 1)
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str], **given: object) -> Settings:
+    def from_environment(cls, environment: Mapping[str, str], **given: object) -> "Settings":
         """Read `ROTA_*` variables; what is `given` wins over them."""
         values: dict[str, object] = {}
         for name in cls.__struct_fields__:
@@ -261,11 +276,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if unknown:
             raise InvalidOption(f"there is no setting {unknown[0]!r}: `rota settings` lists them")
         return cls(**(values | given))  # type: ignore[arg-type] # checked in __post_init__
-
-
-def _docs() -> dict[str, Doc]:
-    hints = get_type_hints(Settings, include_extras=True)
-    return {name: get_args(hints[name])[1] for name in Settings.__struct_fields__}
 
 
 def _parse(name: str, text: str) -> object:
@@ -294,5 +304,6 @@ def _check(name: str, value: object, doc: Doc) -> None:
         raise InvalidOption(f"setting {name}={value!r} is out of range: give {allowed}")
 
 
-DOCS: dict[str, Doc] = _docs()
-_TYPES: dict[str, type] = get_type_hints(Settings)
+_HINTS = {name: get_args(hint) for name, hint in get_type_hints(Settings, include_extras=True).items()}
+DOCS: dict[str, Doc] = {name: doc for name, (_, doc) in _HINTS.items()}
+_TYPES: dict[str, type] = {name: wanted for name, (wanted, _) in _HINTS.items()}

@@ -10,7 +10,12 @@ Cancelled            raised *into* a handler that was asked to stop
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
+
+import msgspec
+
+from rota.errors import InvalidOption
 
 
 class PermanentError(Exception):
@@ -54,12 +59,51 @@ class Cancelled(BaseException):
 RETRYABLE_HTTP = frozenset({429, 500, 502, 503, 504})
 
 
-def is_permanent(error: BaseException) -> bool:
-    """Say whether a retry is pointless: PermanentError, or an HTTP-like error with a 4xx that repeating can't mend."""
+class Rules(msgspec.Struct, frozen=True):
+    """Which errors of one handler are tried again. Classes are named, not held, because handler processes have their own."""
+
+    retry_on: tuple[str, ...] | None = None
+    """If given, every other error is permanent."""
+    fail_on: tuple[str, ...] = ()
+    """Permanent, whatever else holds."""
+
+    def decide(self, error: BaseException) -> bool | None:
+        """Say whether the rules make an error permanent; None if they say nothing of it. Subclasses count, as in an `except` clause."""
+        names = {_name_of(kind) for kind in type(error).__mro__}
+        if not names.isdisjoint(self.fail_on):
+            return True
+        return None if self.retry_on is None else names.isdisjoint(self.retry_on)
+
+
+def rules_of(retry_on: object, fail_on: object) -> Rules | None:
+    """Return the rules that two options of a handler say, None if neither is given; refuse what is not an exception class."""
+    if retry_on is None and fail_on is None:
+        return None
+    return Rules(None if retry_on is None else _names_of("retry_on", retry_on), () if fail_on is None else _names_of("fail_on", fail_on))
+
+
+def _names_of(option: str, given: object) -> tuple[str, ...]:
+    names: list[str] = []
+    for kind in given if isinstance(given, Iterable) and not isinstance(given, str | type) else (given,):
+        if not isinstance(kind, type) or not issubclass(kind, BaseException):
+            raise InvalidOption(f"{option}: {kind!r:.80} is not an exception class; use classes, such as {option}=(ConnectionError,)")
+        names.append(_name_of(kind))
+    return tuple(names)
+
+
+def _name_of(kind: type) -> str:
+    """Return where a class is defined. The main program has another name in a handler process."""
+    return f"{'__main__' if kind.__module__ == '__mp_main__' else kind.__module__}:{kind.__qualname__}"
+
+
+def is_permanent(error: BaseException, rules: Rules | None = None) -> bool:
+    """Say whether a retry is pointless: by its class, by the handler's rules, or as an HTTP-like error with a 4xx that stays."""
     if isinstance(error, PermanentError):
         return True
     if isinstance(error, TransientError):
         return False
+    if rules is not None and (ruled := rules.decide(error)) is not None:
+        return ruled
     status = http_status(error)
     return status is not None and 400 <= status < 500 and status not in RETRYABLE_HTTP
 

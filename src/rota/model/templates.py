@@ -7,6 +7,7 @@ is only ever people's.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -17,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rota.errors import InvalidOption, InvalidParams, PayloadTooLarge
+from rota.errors import InvalidHandler, InvalidOption, InvalidParams, PayloadTooLarge
 from rota.model.backoff import Backoff
 from rota.model.checks import line, seconds, text, whole
 from rota.model.handler import Handler, Place
@@ -257,10 +258,20 @@ def check_defaults(force: InForce, handler: Handler | None) -> None:
         encode_params(force.default_params, limit_bytes=force.payload_max)
     except PayloadTooLarge as error:
         raise InvalidOption(f"default_params are too large: {error}") from None
-    allowed = None if handler is None else handler.allowed
+    if handler is None:
+        return
+    try:
+        handler.check_context(force.default_params)
+    except InvalidParams as error:
+        raise InvalidOption(f"default_params: {error}") from None
+    with contextlib.suppress(InvalidHandler):  # an annotation that can't be resolved yet; the first use tells if it never can be
+        try:
+            handler.codec.check_some(force.default_params, "default_params")
+        except InvalidParams as error:
+            raise InvalidOption(str(error)) from None
     for name in force.default_params:
-        if allowed is not None and name not in allowed:
-            takes = ", ".join(sorted(allowed)) or "none"
+        if handler.allowed is not None and name not in handler.allowed:
+            takes = ", ".join(sorted(handler.allowed)) or "none"
             raise InvalidOption(f"default_params: the handler has no parameter {name!r}; it takes: {takes}")
 
 
@@ -282,12 +293,13 @@ def _place(name: str, value: object) -> str:
     return str(value)
 
 
-def _path(name: str, value: object) -> str:
+def path_of(name: str, value: object) -> str:
+    """Return where a function is, as people write it: package.module:function; refuse what can't be that."""
     path = line(name, value, TEXT_MAX)
     module, colon, function = path.partition(":")
     names = [*module.split("."), *(function.split(".") if colon else ())]
     if len(names) < 2 or not all(each.isidentifier() for each in names):
-        raise InvalidOption(f"{name}={path!r} is not the place of a function: give package.module:function")
+        raise InvalidOption(f"{name}={path!r} is not the place of a function: use package.module:function")
     return path
 
 
@@ -314,7 +326,7 @@ def _params(name: str, value: object) -> dict[str, object]:
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "display_name": partial(line, limit=LABEL_MAX),
     "description": partial(text, limit=TEXT_MAX),
-    "handler": _path,
+    "handler": path_of,
     "executor": _place,
     "priority": _priority,
     "timeout": span_of,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -45,6 +45,28 @@ class Held(StrEnum):
     """As many of its template run as may."""
     RATE_LIMIT = "rate-limit"
     """As many of its template have started inside the window as may."""
+    BROKEN = "broken"
+    """Its row can't be started: the reason follows. See `rota doctor`."""
+
+
+BROKEN_ROW = "broken row: "
+"""How the reason of a job begins whose row is broken, wherever there is no other place to say so."""
+BROKEN_MAX = 200
+"""Letters of the reason that a broken row is parked with."""
+
+
+def broken_word(reason: str) -> str:
+    """Return the word under which a broken row is parked."""
+    return f"{Held.BROKEN}:{reason[:BROKEN_MAX]}"
+
+
+def broken_reason(job: Job) -> str | None:
+    """Return why the row of a job is broken, or None if nothing is known to be wrong with it."""
+    if job.held is not None and job.held.startswith(f"{Held.BROKEN}:"):
+        return job.held.partition(":")[2]
+    if not job.status.ended and job.reason is not None and job.reason.startswith(BROKEN_ROW):
+        return job.reason.removeprefix(BROKEN_ROW)
+    return None
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -78,6 +100,8 @@ class NewRow(msgspec.Struct, kw_only=True, gc=False):
     depends_on: tuple[str, ...] = ()
     """Ids of jobs whose chains must complete first, as 32 hex digits."""
     on_parent_failure: str = "wait"
+    follows: str | None = None
+    """The group whose end it waits for, as 32 hex digits."""
     job_hash: str | None = None
     """Of organization, template and params, where the template has a dedup window."""
     dedup_window: Instant | None = None
@@ -94,6 +118,8 @@ class NewRow(msgspec.Struct, kw_only=True, gc=False):
     """A URL that is told of this chain's ends."""
     chosen: bool = False
     """The caller chose the id: it may have been enqueued before."""
+    put_off: bool = False
+    """`run_at` was given as a time from now, and not as a moment: see `rota.model.ordering`."""
 
 
 class Enqueued(msgspec.Struct, gc=False):
@@ -133,6 +159,8 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     started_at: Instant
     checkpoint: str | None
     owner: str = "local"
+    meta: str | None = None
+    """JSON text."""
     trace: str | None = None
     """What its trace goes on from, as JSON, where the worker traces."""
     counted_at: Instant = 0
@@ -190,8 +218,24 @@ class Job(msgspec.Struct, kw_only=True):
     meta: dict[str, object] | None = None
 
 
-JobRef: TypeAlias = Job | str | int
-"""What names a job: itself, its id, or its number."""
+class Identified(Protocol):
+    """A Job, or a Handle of one."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def number(self) -> str:
+        """Its number, such as JOB-2026-00042."""
+
+    @property
+    def existing(self) -> bool:
+        """Whether it was there before it was enqueued."""
+
+
+JobRef: TypeAlias = Job | Identified | str | int
+"""What names a job: itself, a handle of it, its id, or its number."""
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -220,6 +264,14 @@ class Run(msgspec.Struct, kw_only=True):
     checkpoint: object = None
 
 
+class ResultsPage(msgspec.Struct, frozen=True):
+    """Some results of what a job waited for, each as JSON text; None for one that did not complete, or returned nothing."""
+
+    results: list[str | None]
+    next: tuple[int, int] | None = None
+    """Where the next page begins; None: there is none."""
+
+
 class LogEntry(msgspec.Struct, kw_only=True, frozen=True):
     """One line of a job's log: a move of the job, or a line its handler wrote."""
 
@@ -244,6 +296,17 @@ class Member(msgspec.Struct, frozen=True):
     started: bool
 
 
+class Follower(msgspec.Struct, frozen=True, kw_only=True):
+    """The job that follows a group, by the tail of its chain."""
+
+    root_id: str
+    number: str
+    job_type: str
+    status: Status
+    on_parent_failure: str
+    """What becomes of it if a member ends badly."""
+
+
 class Group(msgspec.Struct, kw_only=True, frozen=True):
     """Jobs that belong together."""
 
@@ -257,6 +320,8 @@ class Group(msgspec.Struct, kw_only=True, frozen=True):
     organization: str = "default"
     owner: str = "local"
     """Who made it."""
+    then: Follower | None = None
+    """What is queued when all of them have ended."""
 
 
 PurgeCursor: TypeAlias = tuple[Instant, Instant, int]
@@ -274,6 +339,8 @@ class Purged(msgspec.Struct, kw_only=True):
     """Of the runs removed: their logs can go."""
     cursor: PurgeCursor | None = None
     """Where to go on; None: there is nothing more."""
+    broken: dict[int, str] = msgspec.field(default_factory=dict)
+    """Chains that can't be removed, by the number of their last job, with the reason. They are kept."""
 
 
 class Audited(msgspec.Struct, kw_only=True, frozen=True):
@@ -407,7 +474,10 @@ def moment_of(instant: Instant) -> datetime:
 
 
 def log_path(log_dir: str, run_id: str) -> str:
-    """Return where the log of a run is kept. The last digits of an id spread; the first are its time."""
+    """Return where the log of a run is kept. The last digits of an id spread; the first are its time.
+
+    Use it as text: `pathlib` interns each part of a path, and Python 3.12 never frees interned text.
+    """
     return f"{log_dir}/{run_id[-2:]}/{run_id}.log"
 
 

@@ -25,6 +25,8 @@ ERROR_MAX = 1000
 """Characters of an error that a message carries: it says what happened; the whole is in the run."""
 RESULT_MAX = 262_144
 """Bytes of a result that a message carries; one that is larger is fetched by who wants it."""
+WAIT_MAX = 8 * 86_400 * SECOND
+"""No message waits for its next attempt, or is on lease, for this long: a delay is a week at most."""
 TYPES_MAX = 100
 """Job types that one webhook may be narrowed to."""
 SECRET_PREFIX = "whsec_"  # noqa: S105 - how every such secret begins

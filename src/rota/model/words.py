@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rota.errors import InvalidSchedule
 from rota.model.cron import Cron, read_cron
 from rota.model.schedules import Kind, Timing
 from rota.model.values import SECOND, Instant, moment
@@ -20,7 +21,10 @@ def in_words(timing: Timing) -> str:
         return f"once, at {at:%Y-%m-%d %H:%M:%S} UTC" if at else "once"
     if timing.kind is Kind.EVERY:
         return f"every {span(timing.interval or 0)}" + _bounds(timing)
-    cron = read_cron(timing.cron or "")
+    try:
+        cron = read_cron(timing.cron or "")
+    except InvalidSchedule:
+        return f"cron {timing.cron!r:.100}, which can't be read"
     return f"{cron_in_words(cron)} {timing.timezone}" + _bounds(timing)
 
 

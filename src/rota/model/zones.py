@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache, lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from rota.errors import InvalidSchedule
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 STEP_S = 86_400
 """How far apart offsets are looked at; a jump between two looks is found by halving. No zone jumps and jumps back in a day."""
@@ -35,7 +38,8 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         if name:
             return _zone(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
+    except (KeyError, ValueError, OSError):
+        # A zone that is not there is a KeyError.
         pass
     raise InvalidSchedule(f"timezone {name!r} is not an IANA name: give for example UTC, Europe/Berlin or America/New_York{_near(name)}")
 
@@ -102,10 +106,14 @@ def _halve(zone: ZoneInfo, low: int, high: int, before: int) -> int:
 
 @cache
 def _zone(name: str) -> ZoneInfo:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - a program without schedules has no use for zones
+
     return ZoneInfo(name)
 
 
 def _near(name: str) -> str:
+    from zoneinfo import available_timezones  # noqa: PLC0415 - only where a name is wrong
+
     wanted = str(name).lower().replace(" ", "_")
     near = sorted(each for each in available_timezones() if wanted and wanted in each.lower())[:3]
     return f"; {', '.join(near)}?" if near else ""

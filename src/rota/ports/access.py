@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from rota.model.access import Token
@@ -32,6 +33,9 @@ class Access(Protocol):
 
     def session(self, digest: bytes, *, now: Instant) -> Token | None:
         """Return the token behind a session that has neither ended nor expired."""
+
+    def tokens_behind(self, digests: Collection[bytes], *, now: Instant) -> dict[bytes, Token]:
+        """Return the token of each of these digests: its own, or that of a session that has neither ended nor expired. One statement."""
 
     def end_session(self, digest: bytes, *, now: Instant) -> None:
         """End a session. Again, or one that is not there: nothing."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 from zlib import crc32
-from zoneinfo import TZPATH
 
 from rota.errors import RotaError
 from rota.model.values import SECOND, Instant
@@ -186,7 +184,7 @@ class UuidV7:
         if self._rng is not None:
             return self._rng.randbytes(digits // 2 + 1).hex()[:digits]
         if len(self._pool) < digits:
-            self._pool += secrets.token_hex(max(512, digits))
+            self._pool += os.urandom(max(512, digits)).hex()
         drawn, self._pool = self._pool[:digits], self._pool[digits:]
         return drawn
 
@@ -203,6 +201,8 @@ _LOW = [f"{0x800 | low:03x}" for low in range(1024)]
 @cache
 def zone_rules() -> int:
     """Return a number for the rules of time zones that this machine has: another one when they were updated."""
+    from zoneinfo import TZPATH  # noqa: PLC0415 - a program without schedules has no use for zones
+
     for folder in TZPATH:
         try:
             with Path(folder, "tzdata.zi").open(encoding="ascii", errors="replace") as file:

@@ -46,6 +46,15 @@ class Definitions(Protocol):
     def templates(self) -> list[Template]:
         """Return every template."""
 
+    def put_adhoc_type(self, job_type: str, handler: str, *, actor: Actor, now: Instant) -> None:
+        """Record which function the jobs of a type without a template call. Again: nothing more; what is new advances the version.
+
+        Raise InvalidOption if it is the name of a template, has another handler, or is one type too many.
+        """
+
+    def adhoc_types(self) -> dict[str, str]:
+        """Return the types of jobs without a template, each with its handler as module:function."""
+
     def put_organization(self, organization: Organization, *, actor: Actor, now: Instant) -> None:
         """Make an organization or change its display name and limits; its state stays. Audited."""
 

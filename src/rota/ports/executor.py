@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from rota.hooks import On
+from rota.middleware import Around, Middleware
 from rota.model.decide import Outcome
 from rota.model.handler import Handler
 from rota.model.settings import Settings
@@ -57,6 +59,39 @@ Answer: TypeAlias = Callable[[Receipt], None]
 """Called once at most, from any thread; it must not block."""
 
 
+class Question(StrEnum):
+    """What a running handler may ask the engine for."""
+
+    ENQUEUE = "enqueue"
+    RESULTS = "results"
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Something that a running handler asks for."""
+
+    question: Question
+    body: str
+    """JSON text."""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a handler gets for a request: a value, or an error to be raised in the handler."""
+
+    body: str = "null"
+    """JSON text."""
+    error: str | None = None
+    """The name of a class in `rota.errors`."""
+    text: str = ""
+    members: dict[str, Any] = {}
+    """What the error knows beside its text."""
+    lost: bool = False
+    """Nobody answers any more: the handler is to stop."""
+
+
+Replied: TypeAlias = Callable[[Reply], None]
+"""Called once at most, from any thread; it must not block."""
+
+
 class StopReason(StrEnum):
     """Why a running handler is asked to stop."""
 
@@ -83,6 +118,19 @@ class Sink(Protocol):
         thread runs the handler, the checkpoint is written before this returns, and the store's error is raised if it can't be.
         """
 
+    def ask(self, job: Claimed, request: Request, replied: Replied) -> None:
+        """Take a request of the handler of this job, and call `replied` when it is answered, which may take as long as the store is away.
+
+        Where the engine's own thread runs the handler, it is answered before this returns.
+        """
+
+
+class App(Protocol):
+    """The program's Rota, as far as its workers and handler processes see it."""
+
+    middleware: Middleware
+    on: On
+
 
 class Equipment(msgspec.Struct, frozen=True):
     """What every executor is built with."""
@@ -98,6 +146,10 @@ class Equipment(msgspec.Struct, frozen=True):
     """The worker's lock file: handler processes inherit it, so that the worker counts as alive while one of them is."""
     store: str | None = None
     """The address of the worker's store: a handler that holds a transaction of its own on it can't wait for the worker to write."""
+    middleware: Sequence[Around] = ()
+    """Surrounds each handler, the first outermost. More may be registered at any time."""
+    app: App | None = None
+    """The program's Rota: handler processes import it for its middleware and hooks."""
 
 
 class Readiness(StrEnum):

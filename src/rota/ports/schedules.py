@@ -105,7 +105,10 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     next_at: Instant | None = None
     """The earliest due time without a fate, or the earliest giving up."""
     furthest: Instant | None = None
-    """The furthest moment up to which fates were given: one far ahead of now shows that the clock was wrong and has come back."""
+    """The furthest moment up to which fates were given, or at which a job was put off or a message last tried.
+
+    One far ahead of now shows that the clock was wrong and has come back.
+    """
 
 
 class Occurrence(msgspec.Struct, kw_only=True, frozen=True):
@@ -184,7 +187,8 @@ class Schedules(Protocol):
     def add_schedule(self, schedule: Schedule, *, actor: Actor, now: Instant) -> Schedule:
         """Add a schedule, with its cursor and next due time as given. Audited.
 
-        Raise ScheduleExists; UnknownTemplate; InvalidSchedule for a calendar or a dependency that is not there, DependencyCycle
+        Raise ScheduleExists; UnknownTemplate; TemplateUnavailable if it comes into use on a template that is not enabled (see
+        `comes_into_use`); InvalidSchedule for a calendar or a dependency that is not there, DependencyCycle
         naming the path.
         """
 
@@ -193,8 +197,9 @@ class Schedules(Protocol):
     ) -> Schedule:
         """Close the ledger by the old definition up to now, then change it; both or neither. Audited. Raise as `add_schedule`, NotFound.
 
-        What `change` returns must keep id, name and organization; cursor, next due time and version are the store's to write: the
-        cursor becomes `now`, what is DISABLED has no next due time. A change that changes nothing writes nothing.
+        What `change` returns must keep id and organization; if it has another name, schedules that depend on it follow.
+        Cursor, next due time and version are the store's to write: the cursor becomes `now`, what is DISABLED has no next due time.
+        A change that changes nothing writes nothing.
         """
 
     def drop_schedule(

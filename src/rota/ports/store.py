@@ -35,6 +35,7 @@ from rota.model.values import (
     NewRow,
     PurgeCursor,
     Purged,
+    ResultsPage,
     Run,
     Stats,
     WorkerInfo,
@@ -105,6 +106,8 @@ class NewGroup(msgspec.Struct, kw_only=True):
     on_failure: OnFailure
     members: list[NewRow | str]
     organization_id: str = "default"
+    then: NewRow | None = None
+    """What is queued when all members have ended; without members, at once."""
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -114,6 +117,16 @@ class Held(msgspec.Struct, frozen=True):
     run_missing: bool
     run_ended: str | None
     """The status of a run that ended although its job did not."""
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """The last job of a chain, as it is now."""
+
+    job_id: str
+    number: str
+    status: Status
+    run: Run | None = None
+    """Its run, if the job has finished and ever started."""
 
 
 class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protocol):
@@ -136,6 +149,12 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
 
         Changes nothing, and raises nothing for what it can't look at: that is a finding too. `machine` reads this machine's own clock,
         to be compared with the store's. `full`: also what takes long.
+        """
+
+    def fix(self, *, now: Instant) -> list[Finding]:
+        """Repair what `checkup` names and what can be repaired without a guess; return what was done, one finding each.
+
+        Nothing that somebody could still want is deleted. Called a second time it finds nothing left to do.
         """
 
     def changed(self) -> bool:
@@ -228,9 +247,10 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
         priority: int | None = None,
         params: str | None = None,
         run_at: Instant | None = None,
+        put_off: bool = False,
         check: Check | None = None,
     ) -> Job:
-        """Change a waiting job. A new priority gives a new last position. `run_at` needs PENDING. Audited.
+        """Change a waiting job. A new priority gives a new last position. `run_at` needs PENDING; `put_off`: it counts from now. Audited.
 
         Raise IllegalMove ("Cannot modify params after dispatch" for params) from RUNNING on.
         """
@@ -284,6 +304,15 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
         that ended before `before`, figures of hours before `figures_before`, rows of the ledger whose due times are before `before`
         and whose jobs are gone (a schedule's newest stays), schedules that were dropped before it. With `dry_run`: only counts.
         """
+
+    def retention_clock(self) -> Instant | None:
+        """Return the last moment at which the clock was trusted to delete by age.
+
+        Of a store in which it never was: when its newest job was made; None if it has no job.
+        """
+
+    def set_retention_clock(self, now: Instant) -> None:
+        """Record that the clock is trusted at this moment, which may be before the one that was recorded."""
 
     # ---- groups -------------------------------------------------------------------------------------------
 
@@ -341,6 +370,9 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
     def workers(self, *, live: bool = True) -> list[WorkerInfo]:
         """Return workers, by default those not recorded as ended, and those that were and still hold something."""
 
+    def unregistered(self) -> list[tuple[str, int]]:
+        """Return the ids of workers that are not on record, and how many RUNNING jobs each holds; "" for jobs that name no worker."""
+
     def held_by(self, worker_id: str, *, limit: int) -> list[Held]:
         """Return RUNNING jobs of a worker, also those whose run is missing or already ended."""
 
@@ -367,6 +399,12 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
     def chain(self, job_id: str) -> list[Job]:
         """Return every job of the chain this id belongs to, first to tail."""
 
+    def tails(self, job_ids: Sequence[str]) -> dict[str, Tail]:
+        """Return the last job of each chain that these ids belong to, by the id that was asked for. Unknown ids are left out.
+
+        One SELECT for all of them, and one more for the runs of those that have finished: the caller bounds how many it asks for.
+        """
+
     def run(self, job_id: str) -> Run | None:
         """Return the run of a job."""
 
@@ -381,6 +419,16 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
 
     def blockers(self, job_id: str) -> list[Job]:
         """Return the tails of the chains this job waits for: live ones, and those that only a retry by hand can still complete."""
+
+    def awaited_groups(self, job_id: str) -> list[Group]:
+        """Return the groups whose end this job waits for."""
+
+    def results_before(self, job_id: str, *, after: tuple[int, int] | None, limit: int) -> ResultsPage:
+        """Return results of what the chain of this job was told to wait for, at most `limit`, from a cursor on.
+
+        Those of its parents in the order in which they were named, then those of the group that it follows, in the order of its members.
+        A page of large results is shorter, and never empty while there are more.
+        """
 
     def log(self, job_id: str) -> list[LogEntry]:
         """Return every move of every job of the chain this id belongs to, in the order of time."""

@@ -28,7 +28,7 @@ class Ending(msgspec.Struct):
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """A direct execution's claim on the next slot."""
+    """A direct execution that is under way: its job is first in line for every worker that has the handler."""
 
     id: str
     reserved_by: str
@@ -90,6 +90,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Chooser = Callable[[list[Claimed], "Reservation | None", Usage], Choice]
+"""Given a reservation, it is offered the job of that direct execution alone, before the queue. It is never parked."""
 
 
 class Turn(msgspec.Struct, kw_only=True):
@@ -109,6 +110,8 @@ class Turn(msgspec.Struct, kw_only=True):
     choose: Chooser | None = None
     suspects: bool = True
     """False: offer no suspects (jobs with `crashes`), for this worker runs one."""
+    direct_only: bool = False
+    """Offer nothing but the direct execution that waits."""
     run_ids: list[str] = msgspec.field(default_factory=list)
     """At least `want` + 1 fresh ids."""
     definitions: int = 0
@@ -143,7 +146,7 @@ class Turned(msgspec.Struct, kw_only=True):
     definitions: int = 0
     """The version of the definitions, as of this turn."""
     calm: bool = False
-    """Nothing was due, parked, reserved or waited for: as far as the store goes, the next turn may be made beside others' turns."""
+    """Nothing was due, parked or waited for, no direct execution waits: for the store, the next turn may be made beside others' turns."""
     given_up: bool = False
     """Others have recorded this worker as ended: it claims nothing any more and must begin anew under another id."""
 

@@ -9,7 +9,7 @@ class Wakeup(Protocol):
     """Something to wait on beside one's own alarm."""
 
     echoes: bool
-    """One's own commits come as hints, too."""
+    """Every commit comes as a hint: one's own and turns, too."""
 
     def fileno(self) -> int | None:
         """Return a descriptor that becomes readable when somebody may have committed; None: there are no hints now."""

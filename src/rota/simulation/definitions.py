@@ -53,7 +53,6 @@ def write(store: Store, said: Definitions, start: Instant) -> None:
     for template in said.templates:
         if template.overrides:
             store.set_template(template, actor=SYSTEM, now=start, overrides=template.overrides)
-        store.set_template_state(template.name, template.state, actor=SYSTEM, now=start)
     for kind, name in said.pauses:
         store.pause(kind, name, actor=SYSTEM, now=start)
     for organization_name, calendar in said.calendars:
@@ -65,6 +64,9 @@ def write(store: Store, said: Definitions, start: Instant) -> None:
             # Nothing else is ever late in a simulation without faults, so these rules decide about that due time alone.
             begun = msgspec.structs.replace(begun, catch_up=CatchUp.LAST, catch_up_lateness=None)
         store.add_schedule(begun, actor=SYSTEM, now=start)
+    # Last: a schedule that is in use stays so when its template is disabled, but is not made for one that is.
+    for template in said.templates:
+        store.set_template_state(template.name, template.state, actor=SYSTEM, now=start)
 
 
 def _write_user(store: Store, user: User, start: Instant) -> None:

@@ -135,8 +135,8 @@ class ThrowAway(SqliteStore):
     def crowd(self, *, crowded: bool) -> None:
         """Leave no gaps for others: the workers of a simulation take turns."""
 
-    def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False) -> T:
-        del hold
+    def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False, long: bool = False) -> T:
+        del hold, long
         self.writes += 1
         if self.vanish is None:
             return super()._write(work, patient=patient)

@@ -30,6 +30,8 @@ JOB_TYPE_FIELDS = {
     "deduplication_window": "dedup_window",
 }
 """What a job type calls the fields of a template."""
+USUAL_WINDOW_S = 300
+"""The duplicate window of a job type that names none, as the document that defines job types says."""
 BOOKKEEPING = frozenset({"name", "owner", "creation", "modified", "modified_by", "docstatus", "idx", "parent", "parentfield", "parenttype"})
 """Keys that an export of job types may carry and that say nothing about them."""
 KINDS = ("templates", "organizations", "users", "calendars", "schedules")
@@ -79,6 +81,8 @@ class TemplateEntry(msgspec.Struct, frozen=True):
     spec: Spec
     state: TemplateState | None
     """None: as it is."""
+    usual: Spec = Spec()
+    """Fields that the file does not set and its format has a default for: they hold unless the code or people say otherwise."""
 
 
 class Definitions(msgspec.Struct, kw_only=True):
@@ -187,7 +191,7 @@ def _job_type(item: object, index: int, at: Location, name_max: int) -> Template
             raise where.refusal(f"there is no key {unknown[0]!r}: it has type_name, is_enabled, {', '.join(JOB_TYPE_FIELDS)}")
         # An export writes what was left empty as null or as an empty text.
         spec = spec_of({JOB_TYPE_FIELDS[key]: value for key, value in fields.items() if value is not None and value != ""})
-        return TemplateEntry(where, str(name), spec, _enabled(enabled))
+        return TemplateEntry(where, str(name), spec, _enabled(enabled), usual=spec_of({"dedup_window": USUAL_WINDOW_S}))
 
 
 def _enabled(given: object) -> TemplateState | None:

@@ -37,9 +37,9 @@ def main() -> None:
         time.sleep(PATIENCE_S)
 
     def introduce() -> None:
-        while not rota._drivers:
+        while not rota._session.drivers:
             time.sleep(0.005)
-        print("registered", rota._drivers[0].worker.id, flush=True)
+        print("registered", rota._session.drivers[0].worker.id, flush=True)
 
     threading.Thread(target=introduce, daemon=True).start()
     rota.run(concurrency=int(sys.argv[1]))

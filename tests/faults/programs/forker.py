@@ -1,5 +1,6 @@
 """Uses a Rota, forks, and uses it on both sides. Argument: which story. Prints `child …` and `parent …` lines."""
 
+import asyncio
 import os
 import sys
 import threading
@@ -63,6 +64,31 @@ def both_enqueue() -> None:
         say("accepted", rota.enqueue("work").id)
     join(pid)
     say("accepted", rota.enqueue("work").id)
+    rota.close()
+
+
+def awaited_on_both_sides() -> None:
+    """Fork while the parent's watcher and its pool of calls have threads, which the child does not have."""
+
+    async def one(name: str, turn: bool) -> None:
+        job = await rota.aenqueue("work")
+        say("accepted", job.id)
+        waits = asyncio.gather(*(rota.await_end(job.id, 20) for _ in range(5)))
+        await asyncio.sleep(0.1)
+        if turn:
+            rota.turn()
+        say(name, *{str(run.status) for run in await waits})
+
+    def story():
+        asyncio.run(one("child", turn=True))
+
+    awaiting = threading.Thread(target=asyncio.run, args=(one("parent", turn=False),))
+    awaiting.start()
+    while rota._session.watcher is None or not rota._session.watcher._waiters:
+        time.sleep(0.005)
+    with rota.running():
+        join(in_child(story))
+        awaiting.join()
     rota.close()
 
 

@@ -83,10 +83,10 @@ def quick(ctx: Context, gate: str = ""):
 
 
 def introduce() -> None:
-    while not rota._drivers:
+    while not rota._session.drivers:
         time.sleep(0.005)
     print("pid", os.getpid(), flush=True)
-    print("registered", rota._drivers[0].worker.id, flush=True)
+    print("registered", rota._session.drivers[0].worker.id, flush=True)
 
 
 if __name__ == "__main__":

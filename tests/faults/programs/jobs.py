@@ -94,3 +94,10 @@ def suicide(ctx: Context):
     record(ctx)
     os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(PATIENCE_S)
+
+
+@rota.job
+def talk(ctx: Context):
+    """Leaves a log."""
+    record(ctx)
+    ctx.log.info("a secret")

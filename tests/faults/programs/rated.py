@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ if os.environ.get("ROTA_PROVE"):
     signal.alarm(4 * limits.HARD_S)
 
 rota = Rota(os.environ["FAULTS_DB"])
+RATE = sys.argv[1] if __name__ == "__main__" and len(sys.argv) > 1 else "5/1s"
 STARTS = Path(os.environ["FAULTS_EXECUTED"])
 
 
@@ -23,12 +25,12 @@ def note() -> None:
         file.write(b"%.6f\n" % at)
 
 
-@rota.job(rate_limit="5/1s")
+@rota.job(rate_limit=RATE)
 def thread():
     note()
 
 
-@rota.job(rate_limit="5/1s", executor="process")
+@rota.job(rate_limit=RATE, executor="process")
 def process():
     note()
 

@@ -9,9 +9,9 @@ from jobs import rota
 
 
 def introduce() -> None:
-    while not rota._drivers:
+    while not rota._session.drivers:
         time.sleep(0.005)
-    print("registered", rota._drivers[0].worker.id, flush=True)
+    print("registered", rota._session.drivers[0].worker.id, flush=True)
 
 
 if __name__ == "__main__":

@@ -93,6 +93,21 @@ def test_revoking_closes_a_token_and_its_sessions_once(store, desk, maker, add):
     assert [entry["action"] for entry in maker.audit()] == ["token.create", "token.create", "token.revoke"]
 
 
+def test_tokens_are_found_by_many_digests_at_once_their_own_and_those_of_open_sessions(store, desk, add):
+    token, other = add(), add(TWO)
+    for secret, seconds in (("open", 60), ("ended", 60), ("over", 1)):
+        store.add_session(digest(secret), undashed(other.id), now=desk.now, expires_at=desk.now + seconds * SECOND)
+    store.end_session(digest("ended"), now=desk.now)
+    desk.advance(2)
+    asked = [ONE, *(digest(secret) for secret in ("open", "ended", "over", "unknown"))]
+    assert store.tokens_behind(asked, now=desk.now) == {ONE: token, digest("open"): other}
+    assert store.tokens_behind([], now=desk.now) == {}
+    store.revoke_token(undashed(other.id), actor=ANNA, now=desk.now)
+    found = store.tokens_behind([TWO, digest("open")], now=desk.now)
+    # A revoked token is returned as it is; its sessions have ended with it.
+    assert [(key, token.revoked_at is None) for key, token in found.items()] == [(TWO, False)]
+
+
 def test_the_audit_says_what_a_token_was_for_and_nothing_of_its_digest(maker, add):
     token = add()
     (entry,) = maker.audit()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.errors import TemplateInUse, UnknownTemplate
+from rota.errors import InvalidOption, TemplateInUse, UnknownTemplate
 from rota.model.decide import Completed
 from rota.model.definitions import Template, TemplateState
 from rota.ports.turns import Choice
@@ -67,6 +67,28 @@ def test_every_change_to_templates_or_pauses_advances_the_version_once(desk):
         verb()
         versions.append(desk.store.definitions())
     assert versions == [versions[0] + step for step in range(9)]
+
+
+def test_a_type_without_a_template_keeps_its_handler_and_advances_the_version_once(desk):
+    def record(job_type, handler):
+        desk.store.put_adhoc_type(job_type, handler, actor=ANNA, now=desk.now)
+
+    version = desk.store.definitions()
+    for _ in range(2):
+        record("shop:tidy", "shop:tidy")
+    record("tidying", "shop:tidy")
+    assert desk.store.adhoc_types() == {"shop:tidy": "shop:tidy", "tidying": "shop:tidy"}
+    assert desk.store.definitions() == version + 2
+    put(desk, template(desk, "mail"))
+    version = desk.store.definitions()
+    for job_type, words in (("tidying", "call shop:tidy: choose another job_type"), ("mail", "'mail' is a template")):
+        with pytest.raises(InvalidOption, match=words):
+            record(job_type, "shop:other")
+    assert desk.store.adhoc_types() == {"shop:tidy": "shop:tidy", "tidying": "shop:tidy"}
+    assert desk.store.definitions() == version
+    put(desk, template(desk, "tidying"))
+    with pytest.raises(InvalidOption, match="'tidying' is a template"):
+        record("tidying", "shop:tidy")
 
 
 def test_a_job_keeps_its_own_policy_whatever_becomes_of_its_template(desk):

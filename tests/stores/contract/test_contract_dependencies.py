@@ -742,3 +742,81 @@ def test_what_a_job_waits_for_can_be_asked_also_of_parents_that_ended_otherwise(
     end(desk, retrying, Failed("x"))
     found = {job.number: str(job.status) for job in desk.store.blockers(waits)}
     assert found == {number(desk, dead): "DEAD_LETTER", f"{number(desk, retrying)}.2": "PENDING", number(desk, live): "QUEUED"}
+
+
+# ---- a child that runs however its parents end -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcome", [Completed(), DEAD, Skipped("x"), Stopped()], ids=lambda outcome: type(outcome).__name__)
+def test_with_the_rule_run_a_child_starts_when_all_parents_have_ended_however_they_ended(desk, outcome):
+    first, second = desk.several(2)
+    waits = child(desk, first, second, rule="run")
+    end(desk, first, outcome)
+    assert (desk.status(waits), desk.job(waits).blockers) == ("PENDING", 1)
+    end(desk, second, Completed())
+    assert (desk.status(waits), desk.job(waits).blockers, desk.job(waits).reason) == ("QUEUED", 0, None)
+
+
+@pytest.mark.parametrize("outcome", RETRIED, ids=lambda outcome: type(outcome).__name__)
+def test_with_the_rule_run_an_attempt_that_is_followed_by_another_is_no_end(desk, outcome):
+    parent = desk.add()
+    waits = child(desk, parent, rule="run")
+    end(desk, parent, outcome)
+    assert (desk.status(waits), desk.job(waits).blockers) == ("PENDING", 1)
+
+
+def test_with_the_rule_run_a_child_of_parents_that_have_ended_is_queued_at_once(desk):
+    parents = desk.several(2)
+    end(desk, parents[0], DEAD)
+    end(desk, parents[1], Completed())
+    waits = child(desk, *parents, rule="run")
+    assert (desk.status(waits), desk.job(waits).blockers) == ("QUEUED", 0)
+
+
+def test_with_the_rule_run_a_child_follows_a_parent_that_was_cancelled_or_expired_while_it_waited(desk):
+    cancelled, expiring = desk.add(delay=60), desk.add(expires_at=desk.now + 5 * SECOND)
+    waits = child(desk, cancelled, expiring, rule="run")
+    cancel(desk, cancelled)
+    desk.advance(6)
+    desk.turn()
+    assert (desk.status(waits), desk.job(waits).blockers) == ("QUEUED", 0)
+
+
+def test_with_the_rule_run_a_child_of_a_cancelled_parent_does_not_wait_for_those_that_its_parent_waited_for(desk):
+    first = desk.add()
+    middle = child(desk, first, rule="run")
+    last = child(desk, middle, rule="run")
+    cancel(desk, middle)
+    assert (desk.status(last), desk.job(last).blockers) == ("PENDING", 0)
+    desk.turn()
+    assert desk.status(last) == "QUEUED"
+
+
+def test_in_a_sequence_a_child_with_the_rule_run_still_waits_for_its_turn(desk):
+    first, second = desk.row(), desk.row(delay=60)
+    third = desk.row("child", depends_on=(second.job_id,), on_parent_failure="run")
+    desk.grouped([first, second, third], "sequential", "continue")
+    cancel(desk, second.job_id)
+    desk.turn()
+    assert (desk.status(third.job_id), desk.job(third.job_id).blockers) == ("PENDING", 1)
+    end(desk, first.job_id, Completed())
+    assert desk.status(third.job_id) == "QUEUED"
+
+
+def test_a_job_can_be_made_to_wait_for_the_end_of_others_later(desk):
+    waits, parent = desk.add("child", delay=60), desk.add()
+    depend(desk, waits, parent, rule="run")
+    before = desk.store.audit(limit=50)
+    depend(desk, waits, parent, rule="run")
+    depend(desk, waits, parent, rule="cancel")
+    assert (desk.job(waits).blockers, desk.store.audit(limit=50)) == (1, before)
+    end(desk, parent, DEAD)
+    assert (desk.status(waits), desk.job(waits).blockers) == ("PENDING", 0)
+
+
+def test_the_graph_shows_the_rule_run(desk):
+    parent = desk.add()
+    waits = child(desk, parent, rule="run")
+    (edge,) = desk.store.graph(waits, limit=10).edges
+    assert (edge.needs, edge.on_failure, edge.source) == ("end", "run", "user")
+    assert [inside(job.id) for job in desk.store.blockers(waits)] == [parent]

@@ -53,7 +53,7 @@ def test_a_reserve_repeated_after_its_end_does_not_run_the_job_again(desk):
     assert desk.claim(5) == []
 
 
-def test_while_it_is_active_claims_take_nothing_but_that_job(desk):
+def test_it_is_offered_alone_and_first_and_then_the_queue_in_its_order(desk):
     first, second = desk.several(2)
     reservation = desk.reserve()
     offered = []
@@ -62,17 +62,61 @@ def test_while_it_is_active_claims_take_nothing_but_that_job(desk):
         offered.append(([job.job_id for job in candidates], active))
         return Choice(take=list(candidates), park=[])
 
-    assert [job.job_id for job in desk.claim(5, choose=chooser)] == [reservation.job_id]
-    assert offered == [([reservation.job_id], reservation)]
-    assert desk.claim(5) == []
-    assert desk.order() == [first, second]
+    assert [job.job_id for job in desk.claim(2, choose=chooser)] == [reservation.job_id, first]
+    assert offered == [([reservation.job_id], reservation), ([first], None)]
+    assert [job.job_id for job in desk.claim(5)] == [second]
 
 
-def test_a_worker_that_does_not_have_its_handler_takes_nothing_meanwhile(desk):
-    desk.several(2)
+def test_with_one_slot_free_it_is_taken_and_the_queue_stays_as_it_is(desk):
+    waiting = desk.several(3)
+    reservation = desk.reserve()
+    assert [job.job_id for job in desk.claim(1)] == [reservation.job_id]
+    assert desk.order() == waiting
+
+
+def test_one_that_is_not_taken_keeps_nobody_from_the_queue(desk):
+    waiting = desk.several(2)
+    reservation = desk.reserve()
+
+    def chooser(candidates, active, usage):
+        return Choice(take=[] if active else list(candidates), park=[])
+
+    assert [job.job_id for job in desk.claim(5, choose=chooser)] == waiting
+    assert desk.job(reservation.job_id).held == "direct"
+
+
+def test_a_worker_that_does_not_have_its_handler_takes_from_the_queue_as_ever(desk):
+    waiting = desk.several(2)
     desk.reserve("special")
-    assert desk.claim(5, types=("t",)) == []
-    assert [job.job_type for job in desk.claim(5, types=("t", "special"))] == ["special"]
+    assert [job.job_id for job in desk.claim(1, types=("t",))] == waiting[:1]
+    assert [job.job_type for job in desk.claim(5, types=("t", "special"))] == ["special", "t"]
+
+
+def test_a_turn_for_direct_executions_alone_takes_nothing_else(desk):
+    waiting = desk.several(2)
+    assert desk.claim(5, direct_only=True) == []
+    reservation = desk.reserve()
+    assert [job.job_id for job in desk.claim(5, direct_only=True)] == [reservation.job_id]
+    assert desk.order() == waiting
+
+
+def test_its_start_does_not_send_newcomers_of_other_organizations_to_the_end(desk):
+    acme = desk.several(5, organization_id="acme")
+    desk.reserve(organization_id="acme")
+    desk.done(desk.claim_one())
+    beta = desk.add(organization_id="beta")
+    assert [job.job_id for job in desk.claim(2)] == [acme[0], beta]
+
+
+@pytest.mark.parametrize("outcome", [None, Completed('"ok"')], ids=["plain", "result"])
+def test_while_it_runs_turns_are_made_beside_others_as_ever_and_its_end_releases_it(desk, maker, outcome):
+    desk.store.register(desk.worker, host="h", kind="worker", job_types=["t"], now=desk.now)
+    reservation = desk.reserve()
+    assert not desk.turn().calm
+    job = desk.claim_one()
+    assert desk.turn().calm
+    desk.done(job) if outcome is None else desk.end(job, outcome)
+    assert (desk.store.reservation(), maker.reservation_status(reservation.id)) == (None, "RELEASED")
 
 
 @pytest.mark.parametrize("outcome", [None, Completed('"ok"'), Failed("x"), Crashed()], ids=["plain", "result", "failed", "crashed"])
@@ -92,13 +136,14 @@ def test_its_end_releases_the_next_slot_in_the_same_move_and_the_queue_is_as_bef
     assert [each.job_id for each in desk.claim(5)] == waiting
 
 
-def test_a_direct_job_whose_worker_was_lost_is_dead_and_never_retried(desk):
+def test_a_direct_job_whose_worker_was_lost_is_dead_and_never_retried_and_its_reservation_expired(desk, maker):
     reservation = desk.reserve()
     desk.claim_one()
     assert desk.recover(desk.worker, Crashed()) == 1
     (ended,) = desk.store.chain(reservation.job_id)
     assert ended.status == "DEAD_LETTER"
     assert desk.store.reservation() is None
+    assert maker.reservation_status(reservation.id) == "EXPIRED"
     assert desk.store.repair(since=0) == []
 
 
@@ -176,9 +221,12 @@ def test_cancelling_the_waiting_direct_job_releases_the_slot(desk):
     assert desk.reserve() is not None
 
 
-def test_a_peek_sees_a_reservation_as_ready(desk):
+def test_a_peek_sees_one_that_waits_for_a_type_as_ready(desk):
     desk.reserve()
     assert desk.store.peek(types=("t",), worker_id=desk.worker).ready
+    assert not desk.store.peek(types=("u",), worker_id=desk.worker).ready
+    desk.claim_one()
+    assert not desk.store.peek(types=("t",), worker_id=desk.worker).ready
 
 
 def test_a_direct_job_stands_outside_the_positions_of_the_others(desk):

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from rota.errors import StoreError
-from rota.model.decide import Failed, Skipped, TimedOut
+from rota.model.decide import Completed, Failed, Skipped, TimedOut
 from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.states import Status
-from rota.model.values import SECOND, instant
+from rota.model.values import SECOND, dashed, instant
 from rota.ports.clock import UuidV7
 from rota.ports.store import Where
 from rota.ports.turns import Choice
@@ -50,6 +50,54 @@ def test_a_chain_is_read_first_to_tail_from_any_of_its_ids(desk):
     assert [job.attempt for job in chain] == [1, 2, 3, 4]
     assert all(desk.store.chain(inside(job.id)) == chain for job in chain)
     assert [job.number for job in chain] == [chain[0].number + suffix for suffix in ("", ".2", ".3", ".4")]
+
+
+def test_tails_say_of_many_chains_at_once_how_they_stand(desk):
+    waiting, done, retried, dead, cancelled = desk.several(5, max_retries=1)
+    unknown = desk.id()
+    desk.store.cancel(cancelled, actor=ANNA, now=desk.now)
+    held = {job.job_id: job for job in desk.claim(4)}
+    desk.end(held[done], Completed('{"n":1}'))
+    desk.end(held[retried], Failed("x"))
+    desk.end(held[dead], Failed("x", permanent=True))
+    tails = desk.store.tails([waiting, done, unknown, retried, dead, cancelled])
+    assert {job_id: str(tail.status) for job_id, tail in tails.items()} == {
+        waiting: "RUNNING",
+        done: "COMPLETED",
+        retried: "PENDING",
+        dead: "DEAD_LETTER",
+        cancelled: "CANCELLED",
+    }
+    assert [tail.number for tail in tails.values()] == [desk.tail(job_id).number for job_id in tails]
+    assert {job_id: tail.run for job_id, tail in tails.items()} == {
+        job_id: desk.store.run(desk.tail_id(job_id)) if job_id in {done, dead} else None for job_id in tails
+    }
+    assert tails[done].run.result == {"n": 1}
+    assert desk.store.tails([]) == desk.store.tails([unknown]) == {}
+
+
+def test_a_tail_is_found_from_any_job_of_its_chain(desk):
+    root = desk.add()
+    for _ in range(3):
+        desk.run_to(Failed("x"))
+        desk.advance(1000)
+    desk.run_to(Failed("x", permanent=True))
+    ids = [inside(job.id) for job in desk.store.chain(root)]
+    tails = desk.store.tails(ids)
+    assert {job_id: (tail.job_id, str(tail.status)) for job_id, tail in tails.items()} == dict.fromkeys(ids, (ids[3], "DEAD_LETTER"))
+    assert {tail.run.job_id for tail in tails.values()} == {dashed(ids[3])}
+    desk.store.retry(root, new_id=desk.id(), actor=ANNA, now=desk.now)
+    assert {str(tail.status) for tail in desk.store.tails(ids).values()} == {"QUEUED"}
+
+
+def test_a_tail_whose_first_attempt_is_gone_is_shown_and_hides_no_other(maker, desk):
+    whole, root = desk.add("other"), desk.put(desk.row())[0]
+    desk.run_to(Failed("x"))
+    successor = desk.tail_id(root.job_id)
+    tables = ("jobs",) if maker.name == "sqlite" else ("job_facts", "job_ends")
+    maker.damage(*(f"DELETE FROM {table} WHERE number = {root.number}" for table in tables))
+    tails = desk.store.tails([successor, whole])
+    assert {job_id: str(tail.status) for job_id, tail in tails.items()} == {successor: "PENDING", whole: "QUEUED"}
 
 
 def test_filters_narrow_a_list_and_combine(desk):

@@ -5,8 +5,8 @@ from datetime import date
 import msgspec
 import pytest
 
-from rota.errors import DependencyCycle, InvalidSchedule, NotFound, ScheduleExists, StillNeeded, UnknownTemplate
-from rota.model.definitions import Organization
+from rota.errors import DependencyCycle, InvalidSchedule, NotFound, ScheduleExists, StillNeeded, TemplateUnavailable, UnknownTemplate
+from rota.model.definitions import Organization, TemplateState
 from rota.model.gate import Scope
 from rota.model.schedules import Calendar, CatchUp, Fate, Kind, OnCompletion, Overlap, ScheduleState, Timing
 from rota.model.values import SECOND
@@ -101,6 +101,71 @@ def test_what_is_not_there_is_refused_when_made_and_when_changed(desk, fields, e
     # The closing of its ledger went with the change that was refused.
     assert desk.rows() == []
     assert jobs(desk) == []
+
+
+@pytest.mark.parametrize("state", [TemplateState.DISABLED, TemplateState.ARCHIVED])
+def test_a_schedule_comes_into_use_only_on_an_enabled_template(desk, state):
+    desk.template("other")
+    there, paused, off = desk.schedule(), desk.schedule("paused"), desk.schedule("off", state=ScheduleState.DISABLED)
+    elsewhere = desk.schedule("elsewhere", template="other")
+    desk.change(paused.id, state=ScheduleState.PAUSED)
+    desk.store.set_template_state(there.template, state, actor=ANNA, now=desk.now)
+    words = f"template '{there.template}' is {state.lower()}"
+    for refused in (
+        lambda: desk.schedule("new"),
+        lambda: desk.schedule("new", state=ScheduleState.PAUSED),
+        lambda: desk.change(off.id, state=ScheduleState.ENABLED),
+        lambda: desk.change(off.id, state=ScheduleState.PAUSED),
+        lambda: desk.change(paused.id, state=ScheduleState.ENABLED),
+        lambda: desk.change(elsewhere.id, template=there.template),
+    ):
+        with pytest.raises(TemplateUnavailable, match=words):
+            refused()
+    # What is in use may be changed and taken out of use, and what is out of use may be kept.
+    assert desk.change(there.id, description="x").state is ScheduleState.ENABLED
+    assert desk.change(there.id, state=ScheduleState.PAUSED).state is ScheduleState.PAUSED
+    assert desk.change(there.id, state=ScheduleState.DISABLED).state is ScheduleState.DISABLED
+    assert desk.schedule("kept", state=ScheduleState.DISABLED).next_at is None
+    desk.store.set_template_state(there.template, TemplateState.ENABLED, actor=ANNA, now=desk.now)
+    assert desk.change(off.id, state=ScheduleState.ENABLED).next_at is not None
+
+
+def test_a_rename_keeps_everything_but_the_name(desk):
+    there = desk.schedule()
+    desk.schedule("child", depends_on=("s",))
+    desk.schedule("both", depends_on=("child", "s"))
+    desk.store.put_organization(organization("other"), actor=ANNA, now=desk.now)
+    desk.schedule("t", organization="other")
+    desk.pass_time(60)
+    ledger = [(row.due_at, row.fate) for row in desk.rows() if row.schedule == "s"]
+    assert ledger
+    before = {each.id: each for each in desk.store.schedules()}
+    renamed = desk.change(there.id, name="t")
+    assert (renamed.id, renamed.name, renamed.next_at, renamed.version) == (there.id, "t", before[there.id].next_at, 2)
+    assert [(row.due_at, row.fate) for row in desk.rows() if row.schedule == "t" and row.organization == "default"] == ledger
+    needs = {each.name: (each.depends_on, each.version) for each in desk.store.schedules() if each.depends_on}
+    assert needs == {"child": (("t",), 2), "both": (("child", "t"), 2)}
+    with pytest.raises(StillNeeded):
+        desk.drop(there.id)
+    written = [each for each in desk.store.audit(limit=10) if each.action == "schedule.edit"]
+    assert [(each.subject_id, each.before["name"], each.after["name"]) for each in written] == [("t", "s", "t")]
+    # The old name is free again, and another schedule of it is another one.
+    assert desk.schedule("s").id != there.id
+
+
+def test_a_rename_hides_no_circle(desk):
+    there = desk.schedule()
+    desk.schedule("child", depends_on=("s",))
+    with pytest.raises(DependencyCycle):
+        desk.change(there.id, name="t", depends_on=("child",))
+
+
+def test_a_rename_to_a_name_that_is_taken_writes_nothing(desk):
+    there, _ = desk.schedule(), desk.schedule("taken")
+    with pytest.raises(ScheduleExists, match="'taken'"):
+        desk.change(there.id, name="taken")
+    assert desk.read(there.id).name == "s"
+    assert desk.read(there.id).version == 1
 
 
 def test_another_organization_is_none_to_depend_on_or_to_take_a_calendar_from(desk):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -77,7 +77,7 @@ def one(found, state, *words):
 def test_a_sound_server_is_told_so(server, store):
     found = store.checkup(now=NOW, machine=lambda: server_time(server), full=False)
     assert {each.name for each in found if each.state is not State.OK} == set()
-    assert len(found) == 19
+    assert len(found) == 22
 
 
 def test_the_list_of_what_should_be_there_is_what_the_migrations_make(raw):
@@ -347,3 +347,22 @@ def test_nothing_is_changed_by_looking(server, look, database):
         raw.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
     for name in ("server", "indexes", "triggers", "size", "due jobs", "outbox", "rights"):
         one(look(name), State.OK)
+
+
+def test_several_servers_and_a_guard_that_a_failover_outlasts(server, store, database):
+    def look(url, **settings):
+        with closing(PostgresStore(url, Settings(**settings))) as fresh:
+            found = fresh.checkup(now=NOW, machine=lambda: server_time(server), full=True)
+        [finding] = [each for each in found if each.name == "failover"]
+        return finding
+
+    one = server.url(database)
+    several = one.replace(f"127.0.0.1:{server.port}", f"127.0.0.1:{server.port},127.0.0.1:1")
+    assert several != one
+    assert look(one).state is State.OK
+    found = look(several)
+    assert found.state is State.ADVICE
+    assert "after 20 s" in found.text
+    assert "lease_ttl=60 and lease_guard=40" in found.remedy
+    assert look(several, lease_ttl=60).state is State.OK
+    assert look(several, lease_ttl=60, lease_guard=39).state is State.ADVICE

@@ -87,7 +87,7 @@ def walked(raw, plan):
     ]
 
 
-@pytest.mark.parametrize("name", named_in("adopting", "edges", "events", "groups", "limits", "submissions", "turn"))
+@pytest.mark.parametrize("name", [*named_in("adopting", "edges", "events", "groups", "limits", "submissions", "turn"), "tails", "runs"])
 def test_a_statement_planned_while_all_is_empty_looks_rows_up(raw, name):
     found = walked(raw, plan_of(raw, compiled(texts()[name])))
     assert found == [] or name in FIRST_OR_FEW

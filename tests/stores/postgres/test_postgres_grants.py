@@ -321,7 +321,7 @@ def test_a_worker_forgets_sessions_that_are_over(as_role):
     rota = as_role("worker", Settings(retention=0, retention_interval=0.05))
     with rota.running():
         eventually(rota.workers)
-    assert rota._open().store.forget_sessions(before=0, limit=10) == 0
+    assert rota._session.open().store.forget_sessions(before=0, limit=10) == 0
 
 
 def test_the_doctor_knows_what_each_is_for(as_role):

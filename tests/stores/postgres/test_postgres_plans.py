@@ -7,7 +7,7 @@ from importlib.resources import files
 import pytest
 
 from rota.stores.postgres.connection import SESSION
-from rota.stores.postgres.statements import candidates, compiled, over_source, texts
+from rota.stores.postgres.statements import candidates, candidates_of_many, compiled, over_source, texts
 from tests.stores.desk import Desk
 from tests.stores.filling import TYPES, fill, fill_schedules
 from tests.stores.makers import PostgresMaker
@@ -122,6 +122,8 @@ HOT = {
     "standing": {"live_unique", "job_facts_job_id_key"},
     "enqueue_gate": {"job_facts_job_id_key", "live_tail"},
     "chains": {"job_facts_job_id_key", "facts_retry"},
+    "tails": {"job_facts_job_id_key", "facts_retry", "job_live_pkey", "job_ends_pkey"},
+    "runs": {"job_facts_job_id_key", "job_live_pkey", "job_ends_pkey", "run_notes_pkey"},
     "edges_of_child": {"job_edges_pkey"},
     "close_edges": {"job_edges_pkey"},
     "note_ended": {"edges_open"},
@@ -158,7 +160,7 @@ HOT = {
     "jobs_now": {"job_facts_pkey", "job_live_pkey", "job_ends_pkey"},
     "schedules_due_now": {"schedules_due", "live_schedule"},
     "schedules_overdue": {"schedules_due", "live_schedule"},
-    "beat_of_schedules": {"schedules_due", "edges_until"},
+    "beat_of_schedules": {"schedules_due", "edges_until", "live_put_off", "outbox_due"},
     "live_of": {"live_schedule"},
     "occurrences_everywhere": {"occurrences_time"},
     "occurrences_of_schedule": {"occurrences_pkey"},
@@ -180,6 +182,14 @@ def test_candidates_merge_along_the_ready_index_and_sort_nothing_but_the_answer(
     assert len(walked) == types
     assert all("Index Cond" in step for step in walked)
     assert [step["Node Type"] for step in plan].count("Merge Append") == (types > 1)
+
+
+@pytest.mark.parametrize("suspects", [True, False])
+def test_candidates_of_very_many_types_walk_the_ready_index_of_each(raw, suspects):
+    plan = plan_of(raw, candidates_of_many(slim=False, suspects=suspects))
+    [walked] = [step for step in plan if step.get("Index Name") == "live_ready"]
+    assert "job_type" in walked["Index Cond"]
+    assert walks(plan) == set()
 
 
 @pytest.mark.parametrize("source", sorted(name.removeprefix("source_") for name in texts() if name.startswith("source_")))
@@ -220,12 +230,15 @@ WALKS_WHAT_LIVES = {
     "next_expiry": {"live_expiring"},
     "lanes": {"live_held"},
     "next_priority": {"live_tail"},
-    "wait_as_long": {"live_due", "live_blocked"},
+    "wait_as_long": {"live_due", "live_blocked", "live_put_off"},
+    "send_as_soon": {"outbox_due"},
     "wait_as_long_edges": {"edges_until"},
-    "beat_of_schedules": {"edges_until", "schedules_due"},
+    "beat_of_schedules": {"edges_until", "schedules_due", "live_put_off", "outbox_due"},
     "source_held_of_type": {"live_held"},
     "old_ends": {"ends_finished"},
     "newest_job": {"job_facts_pkey"},
+    "retention_clock": {"job_facts_pkey"},
+    "furthest": {"live_put_off", "outbox_due"},
     "span": {"job_facts_pkey"},
     "marks": {"job_facts_pkey"},
     "ended_since": {"ends_finished"},
@@ -240,10 +253,16 @@ WALKS_WHAT_LIVES = {
     "turn_look": {"live_expiring", "live_due", "edges_open"},
     "next_due": {"live_due"},
     "workers": {"live_running"},
+    "unregistered": {"live_running"},
+    "both_live_and_ended": {"live_running"},
+    "enabled_schedules": {"schedules_due", "schedules_name", "schedules_called", "schedules_template"},
     # Up to a bound.
     "ready_lanes": {"live_ready"},
     "held_lanes": {"live_held"},
     "blocked_lanes": {"live_blocked"},
+    "wrong_blockers": {"live_blocked", "edges_open"},
+    "bereft": {"edges_open"},
+    "schedule_ids": {"schedules_name", "schedules_pkey", "schedules_called", "schedules"},  # as `schedules`, when that can't be read whole
     "running_now": {"live_running"},
 }
 """Statements that may walk an index whole: it holds what is under way, or its first entry is all that is asked for."""
@@ -255,8 +274,8 @@ STATEMENTS_AS_PIECES = {
 }
 
 
-CLAIMS = {"candidates", "candidates_slim", "first_of_type", "first_of_types", "arm", "no_suspect"}
-"""What `statements.candidates` puts together."""
+CLAIMS = {"candidates", "candidates_slim", "first_of_type", "first_of_types", "arm", "arms_of_many", "no_suspect"}
+"""What `statements.candidates` and `candidates_of_many` put together."""
 
 
 def pieces():
@@ -270,6 +289,7 @@ def test_no_statement_walks_a_large_table(raw):
     unrunnable = pieces() | CLAIMS | {"find", "newest", "size"} | {name for name in texts() if name.startswith("source_")}
     # These are to look at everything there is: at the end of a copy, and when somebody asks whether all is well.
     unrunnable |= {"broken_rules", "queue_order", "make_copied", "broken_runs"}
+    unrunnable |= {"orphan_runs", "orphan_edges", "orphan_ends", "orphan_live", "lost_facts"}
     wrong = {}
     for name in sorted(set(texts()) - unrunnable):
         found = walks(plan_of(raw, compiled(texts()[name]))) - WALKS_WHAT_LIVES.get(name, set())

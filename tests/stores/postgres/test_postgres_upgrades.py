@@ -166,7 +166,7 @@ def test_one_that_is_up_to_date_asks_for_no_lock(opened, raw):
 def test_a_migration_whose_connection_is_lost_is_undone(opened, raw, database):
     opened().migrate(now=0)
     with newer(f"{ADDITION} SELECT pg_terminate_backend(pg_backend_pid());"), pytest.raises(StoreUnavailable):
-        opened().migrate(now=0)
+        opened(busy_timeout=0.2).migrate(now=0)
     assert version(raw) == expected.latest()
     with pytest.raises(psycopg.errors.UndefinedTable):
         raw.execute("SELECT * FROM rota.colours")

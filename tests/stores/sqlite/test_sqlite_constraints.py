@@ -8,6 +8,7 @@ import pytest
 from rota.model.decide import Completed, Failed, Skipped, Stopped, TimedOut
 from rota.model.states import BORN, Status, is_legal
 from rota.ports.executor import Report
+from rota.stores.sqlite.statements import statements
 from tests.stores.desk import ANNA
 from tests.stores.timekeeper import Timekeeper
 
@@ -397,3 +398,19 @@ def test_a_live_job_is_not_replaced_by_one_whose_triggers_are_asked(desk, raw, v
     with pytest.raises(apsw.ConstraintError):
         raw.execute(verb)
     assert list(raw.execute("SELECT * FROM jobs")) == before
+
+
+@pytest.mark.parametrize("name", ["insert_runs", "start_jobs", "finish_jobs_plain", "finish_runs_plain"])
+def test_starts_and_plain_ends_pay_nothing_for_the_rules_about_what_can_not_change(raw, name):
+    def program():
+        return [row[1:] for row in raw.execute(f"EXPLAIN {statements()[name]}", Anything())]
+
+    with_rules = len(program())
+    for rule in ("jobs_place_frozen", "jobs_queued_once", "runs_outcome_with_end"):
+        raw.execute(f"DROP TRIGGER {rule}")
+    assert len(program()) == with_rules
+
+
+class Anything(dict):
+    def __missing__(self, name):
+        return None

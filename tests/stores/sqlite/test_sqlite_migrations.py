@@ -280,6 +280,8 @@ def before_schedules(path):
     raw.execute("CREATE INDEX endpoints_open ON endpoints (organization_id, root_id) WHERE state = 'ENABLED' AND dropped_at IS NULL")
     # The snapshot asks for the slots of workers, which there were none of either.
     raw.execute("ALTER TABLE workers ADD COLUMN slots INTEGER")
+    # Edges are written with their place, which they did not have.
+    raw.execute("ALTER TABLE job_edges ADD COLUMN place INTEGER")
     desk = Desk(SqliteStore(path, Settings()))
     parent = desk.add()
     child = desk.add("child", depends_on=(parent,))
@@ -291,6 +293,7 @@ def before_schedules(path):
     before = desk.snapshot(), edges(path)
     raw.execute("DROP TABLE endpoints")
     raw.execute("ALTER TABLE workers DROP COLUMN slots")
+    raw.execute("ALTER TABLE job_edges DROP COLUMN place")
     raw.close()
     desk.store.close()
     return before, parent, child, group

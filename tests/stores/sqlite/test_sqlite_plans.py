@@ -145,6 +145,8 @@ HOT = {
     "live_of_root": ["(job_id=?)", "jobs_live (root_id=?)"],
     "tail_of": ["jobs_retry (retry_of=?)"],
     "chain": ["jobs_retry (retry_of=?)"],
+    "tails": ["j USING INDEX sqlite_autoindex_jobs_1 (job_id=?)", "jobs_retry (retry_of=?)"],
+    "runs": ["j USING INDEX sqlite_autoindex_jobs_1 (job_id=?)", f"r {BY_NUMBER}"],
     "blockers": ["e USING PRIMARY KEY (child=?)", "jobs_retry (retry_of=?)"],
     "offer": ["jobs USING COVERING INDEX jobs_held (held=? AND job_type=?)", f"jobs {BY_NUMBER}"],
     "offer_first": ["p USING COVERING INDEX jobs_held (held=? AND job_type=?)", f"jobs {BY_NUMBER}"],
@@ -158,7 +160,7 @@ HOT = {
     "lanes_of_gone": [f"j {BY_NUMBER}", "p USING COVERING INDEX jobs_held (held=? AND job_type>?)"],
     "starts_inside": ["rate_log USING PRIMARY KEY (key=? AND at>? AND at<?)"],
     "forget_starts": ["rate_log USING PRIMARY KEY (key=?)"],
-    "release_for": ["reservations_active (status=?)"],
+    "end_reservation_of": ["reservations_active (status=?)"],
     "active_reservation": ["reservations_active (status=?)"],
     "candidate_direct": [f"j {BY_NUMBER}"],
     "first_in_line": ["jobs_tail (priority=? AND organization_id=?)"],
@@ -197,6 +199,8 @@ HOT = {
         "schedules USING INDEX schedules_due (<expr>=? AND next_trigger_at>?)",
         "job_edges USING INDEX edges_until (until>?)",
         "meta USING PRIMARY KEY (key=?)",
+        "jobs USING COVERING INDEX jobs_put_off (position<?)",
+        "outbox USING INDEX outbox_due (next_attempt_at>?)",
     ],
     "schedules_due_now": [
         "schedules USING INDEX schedules_due (<expr>=? AND next_trigger_at<?)",
@@ -367,9 +371,30 @@ SMALL_INDEXES = {
     "running_now",  # of what runs too, and up to a bound
     "blocked_lanes",  # of what is blocked, up to a bound
     "progress_now",  # the same
+    "unregistered",  # of what runs: as many rows as there are slots
+    "wrong_blockers",  # of what is blocked, up to a bound
+    "bereft",  # of open edges, up to a bound
+    "schedule_ids",  # of all schedules, as `schedules`, when those can't be read whole
+    "stray_runs",  # of the queue, up to a bound
+    # `rota doctor` with --full or --repair
+    "open_runs_of_ended",
+    "unknown_statuses",
+    "orphan_runs",
+    "orphan_edges",
 }
 FRAGMENTS = {
-    *("token_columns", "hooked_columns", "is_told", "endpoint_columns", "is_open", "delivery_columns", "of_state", "report_columns"),
+    *(
+        "token_columns",
+        "hooked_columns",
+        "is_told",
+        "endpoint_columns",
+        "is_open",
+        "written_at",
+        "made_ahead",
+        "delivery_columns",
+        "of_state",
+        "report_columns",
+    ),
     *(
         "candidates",
         "candidates_slim",
@@ -382,7 +407,7 @@ FRAGMENTS = {
         "claimed_rest",
         "checkpoint_before",
     ),
-    *("job_columns", "watched_columns", "worker_columns"),
+    *("job_columns", "run_columns", "watched_columns", "worker_columns"),
     *("tail", "new_columns", "new_values", "template_columns", "this_template", "find", "newest", "size", "made", "matching"),
     *("schedule_columns", "due_columns", "due_surroundings", "occurrence_columns", "occurrence_filter", "occurrence_outcome"),
 }

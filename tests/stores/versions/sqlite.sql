@@ -81,3 +81,7 @@ INSERT INTO outbox (event, job_id, run_id, target, payload, attempts, next_attem
 VALUES ('run.completed', x'019ca9450a0070008007000000000001', x'019ca9450a007000800b000000000001', 'https://example.com/hook', '{"n": 1}', 3,
         1772350000000001, 'no answer', 1772350000000002, x'019ca9450a007000800a000000000001', 'example.com default', 503, 1772350000000003,
         1772350000000004);
+
+-- version 10
+
+INSERT INTO adhoc_types (job_type, handler, created_by, created_at) VALUES ('shop.jobs:tidy', 'shop.jobs:tidy', 'ada', 1772350000000000);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 
 import pytest
@@ -143,6 +144,30 @@ def test_who_comes_with_wrong_tokens_has_to_wait(client, secret):
     assert client.get(ASK, headers=bearer(secret)).status_code == 200
 
 
+@pytest.mark.parametrize("asked_by", ["bearer", "login"])
+def test_a_right_token_logs_in_although_others_at_its_address_guess_wrong(client, rota, secret, asked_by):
+    revoked = rota.create_token("gone")
+    rota.revoke_token(revoked.token.id)
+    guesses = ["rota_" + "0" * 64, "nonsense", revoked.secret]
+
+    def attempt(guess):
+        return client.get(ASK, headers=bearer(guess)) if asked_by == "bearer" else client.post("/login", data={"token": guess})
+
+    for _ in range(6):
+        for guess in guesses:
+            attempt(guess)
+    throttled = [attempt(guess) for guess in guesses]
+    assert {answer.status_code for answer in throttled} == {429}
+    # Whether such a token exists is not told: only how long to wait may differ, by the seconds between the requests.
+    assert len({re.sub(r"[0-9]+(\.[0-9]+)?", "", answer.text) for answer in throttled}) == 1
+    assert len({tuple(sorted(answer.headers)) for answer in throttled}) == 1
+    assert client.get(ASK, headers=bearer(secret)).status_code == 200
+    entered = client.post("/login", data={"token": secret}, follow_redirects=False)
+    assert (entered.status_code, COOKIE in entered.cookies) == (303, True)
+    # A success does not open the door for the guesses.
+    assert {attempt(guess).status_code for guess in guesses} == {429}
+
+
 @pytest.mark.parametrize("settings", [Settings(login_attempts=3)])
 def test_an_old_cookie_is_no_attempt(client):
     client.cookies.set(COOKIE, "old")
@@ -155,11 +180,11 @@ def test_a_wrong_token_counts_for_as_long_as_the_window(monkeypatch):
     throttle = Throttle(2, 10)
     for now[0] in (1.0, 2.0):
         throttle.note("here")
-    throttle.check("there")
-    with pytest.raises(TooManyAttempts, match="in 9 s"):
-        throttle.check("here")
-    now[0] = 11.0
-    throttle.check("here")
+    throttle.note("there")
+    with pytest.raises(TooManyAttempts, match="wait 9 s"):
+        throttle.note("here")
+    now[0] = 12.0
+    throttle.note("here")
 
 
 def test_places_are_remembered_up_to_a_number(monkeypatch):
@@ -167,10 +192,10 @@ def test_places_are_remembered_up_to_a_number(monkeypatch):
     throttle = Throttle(1, 60)
     for number in range(10):
         throttle.note(str(number))
-    throttle.check("6")
     for number in (7, 8, 9):
         with pytest.raises(TooManyAttempts):
-            throttle.check(str(number))
+            throttle.note(str(number))
+    throttle.note("6")
     assert len(throttle._wrong) == 3
 
 

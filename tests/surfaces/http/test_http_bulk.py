@@ -15,9 +15,11 @@ from datetime import UTC, datetime
 import pytest
 
 from rota import Rota, Settings
+from rota.model.gate import LOCAL
 from rota.surfaces.http.api import bulk
 from rota.surfaces.http.api.concurrency import Request
 from rota.surfaces.http.serving import Address, Server
+from rota.surfaces.http.streams import Held
 from tests.support.pace import patient
 from tests.surfaces.http.api_support import API, Caller, Callers, callers, code_of
 
@@ -138,7 +140,7 @@ def wait_for(rota: Rota, count: int) -> None:
 def test_lines_are_not_waited_for_when_the_server_has_gone(monkeypatch):
     monkeypatch.setattr(bulk, "MARGIN_S", 0.01)
     gone = asyncio.new_event_loop()
-    items = bulk.Streamed(None, gone, patience_s=0.01)
+    items = bulk.Streamed(Held(b"", LOCAL, asyncio.Event()), None, gone, patience_s=0.01)
     assert (list(items), items.error.status_code) == ([], 408)
     gone.run_until_complete(asyncio.sleep(0))
     gone.close()
@@ -233,7 +235,7 @@ def test_a_key_is_for_as_many_as_one_chunk_holds(callers, admin):
 
 
 def test_what_a_key_makes_ascends_and_is_of_its_year(callers):
-    request = Request(callers.rota._actor("ada"), "bulk", "key", b"")
+    request = Request(callers.rota._session.actor("ada"), "bulk", "key", b"")
     ids = [request.id(2026, step) for step in range(3)]
     assert ids == sorted(ids)
     assert all(each[14] == "7" for each in ids)
@@ -258,6 +260,22 @@ def test_a_group_is_made_read_and_cancelled(callers, admin):
     assert code_of(admin.get("/groups/nope")) == "not_found"
     assert admin.post("/groups", {"jobs": ["JOB-2026-99999"]}).status_code == 422
     assert admin.post("/groups", {"jobs": []}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("said", "rule"),
+    [
+        ({}, "stop"),
+        ({"mode": "parallel"}, "continue"),
+        ({"mode": "parallel", "on_failure": "stop"}, "stop"),
+        ({"on_failure": "skip"}, "skip"),
+    ],
+)
+def test_the_rule_for_a_failure_follows_from_the_mode_unless_it_is_given(admin, said, rule):
+    body = {"jobs": [{"name": "echo"}], **said}
+    assert admin.post("/groups", body).json()["on_failure"] == rule
+    first, again = keyed(admin, "/groups", body), keyed(admin, "/groups", body)
+    assert (first.status_code, again.status_code, first.json()) == (201, 200, again.json())
 
 
 def test_a_group_that_comes_again_is_the_same(callers, admin):
@@ -340,10 +358,16 @@ def test_a_direct_execution_that_takes_long_goes_on_under_its_id(tmp_path):
         rota.close()
 
 
-def test_a_direct_execution_that_nobody_can_run_is_refused(live):
+def test_a_direct_execution_that_nobody_can_run_is_refused_at_once(live):
     live.set_template("elsewhere", handler="shop.mail:send")
-    busy = direct_caller(live).post("/direct", {"name": "elsewhere"})
-    assert (busy.status_code, code_of(busy)) == (409, "resource_busy")
+    live.job(lambda: None, name="paused")
+    live.pause(template="paused")
+    caller = direct_caller(live)
+    for name, words in {"elsewhere": "no live worker has a handler for elsewhere", "paused": "template paused is paused"}.items():
+        busy = caller.post("/direct", {"name": name, "timeout": 3600})
+        assert (busy.status_code, code_of(busy)) == (409, "resource_busy")
+        assert words in busy.json()["detail"]
+    assert caller.get("/jobs").json()["items"] == []
 
 
 def direct_caller(rota: Rota) -> Caller:

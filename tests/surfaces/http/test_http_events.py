@@ -22,7 +22,7 @@ from tests.surfaces.http.sse_support import served
 
 @pytest.fixture
 def settings():
-    return Settings(synchronous="NORMAL", events_beat=0.3, events_check=0.2, backoff_base=0.0)
+    return Settings(synchronous="NORMAL", events_beat=0.3, backoff_base=0.0)
 
 
 @pytest.fixture
@@ -275,7 +275,7 @@ def test_more_streams_than_are_allowed_are_refused_and_one_that_was_closed_makes
         assert (refused.status, json.loads(refused.read())["code"]) == (429, "too_many_listeners")
         assert refused.headers["retry-after"]
         ears[0].close()
-        eventually(lambda: rota._feed.listening == 1)
+        eventually(lambda: rota._session.feed.listening == 1)
         assert door.listen().answer.status == 200
     rota.close()
 
@@ -286,7 +286,7 @@ def test_a_client_who_does_not_read_is_cut_off_and_holds_nobody_up(tmp_path):
     with served(rota, room=4096) as door:
         deaf, other = door.listen(room=4096), door.listen("/events?type=definitions")
         deaf.until("counts")
-        listener = next(each for view, channel in rota._feed._channels.items() if not view.types for each in channel.listeners)
+        listener = next(each for view, channel in rota._session.feed._channels.items() if not view.types for each in channel.listeners)
         while listener.over is None:
             rota.enqueue_many([("n" * 200, {})] * 1000)
         rota.pause()
@@ -302,7 +302,7 @@ def test_a_client_who_never_reads_again_is_let_go(tmp_path):
     rota.job(name="n" * 200)(lambda: None)
     with served(rota, room=4096) as door:
         door.listen(room=4096).until("counts")
-        while rota._feed.listening:
+        while rota._session.feed.listening:
             rota.enqueue_many([("n" * 200, {})] * 200)
             time.sleep(0.05)
     rota.close()

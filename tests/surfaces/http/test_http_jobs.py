@@ -62,6 +62,17 @@ def test_one_that_is_refused_leaves_those_that_came_with_it(callers):
     assert [code_of(answer) for answer in answers[1:4]] == ["unknown_template", "invalid_params", "invalid_request"]
 
 
+def test_a_param_named_like_the_handlers_context_is_refused_for_jobs_and_schedules(callers):
+    callers.rota.job(lambda ctx, **kw: None, name="anything")
+    bad = {"params": {"ctx": 1}}
+    answers = [
+        callers.admin.post("/jobs", {"name": "anything", **bad}),
+        callers.admin.post("/schedules", {"name": "hourly", "template": "anything", "every": "1h", **bad}),
+    ]
+    assert [answer.status_code for answer in answers] == [422, 422]
+    assert all("receives its Context in the parameter 'ctx'" in answer.text for answer in answers)
+
+
 def test_a_unique_key_finds_the_job_that_holds_it(admin):
     first = made(admin, unique_key="only")
     again = admin.post("/jobs", {"name": "echo", "unique_key": "only"})
@@ -437,3 +448,37 @@ def test_of_two_edits_of_one_state_one_is_refused(callers, admin):
 
         with ThreadPoolExecutor(6) as threads:
             assert sorted(threads.map(edit, range(1, 7))) == [200] + [412] * 5
+
+
+# ---- what follows a group, and who runs however its parents end ---------------------------------------------------------
+
+
+def test_a_group_is_made_with_a_job_that_follows_it(callers, admin):
+    body = {"jobs": [{"name": "echo"}], "then": {"name": "echo", "params": {"text": "then"}, "on_parent_failure": "run"}}
+    answer = admin.post("/groups", body)
+    assert answer.status_code == 201, answer.text
+    then = answer.json()["then"]
+    assert (then["job_type"], then["status"], then["on_parent_failure"]) == ("echo", "PENDING", "run")
+    assert admin.get(f"/groups/{answer.json()['id']}").json()["then"] == then
+    assert callers.rota.get(then["root_id"]).params == {"text": "then"}
+
+
+def test_an_empty_group_needs_a_job_that_follows_it(admin):
+    assert admin.post("/groups", {"jobs": []}).status_code == 422
+    made_empty = admin.post("/groups", {"jobs": [], "then": {"name": "echo"}}).json()
+    assert (made_empty["status"], made_empty["then"]["status"]) == ("COMPLETED", "QUEUED")
+
+
+def test_a_key_that_made_another_follower_is_refused(admin):
+    key = {"Idempotency-Key": "one-follower"}
+    first = admin.post("/groups", {"jobs": [], "then": {"name": "echo"}}, headers=key)
+    assert admin.post("/groups", {"jobs": [], "then": {"name": "echo"}}, headers=key).json()["id"] == first.json()["id"]
+    assert admin.post("/groups", {"jobs": [], "then": {"name": "echo", "priority": 1}}, headers=key).status_code == 422
+
+
+def test_a_job_can_be_made_to_run_however_its_parents_end(admin):
+    parent = made(admin)
+    child = made(admin, depends_on=[parent["id"]], on_parent_failure="run")
+    assert child["status"] == "PENDING"
+    (edge,) = admin.get(f"/jobs/{child['id']}/graph").json()["edges"]
+    assert edge["on_failure"] == "run"

@@ -115,11 +115,11 @@ def test_of_very_many_types_those_that_wait_longest_keep_their_name():
 def test_jobs_that_are_claimed_ahead_are_told_apart_from_handlers_that_run(scrape: Scraper, clock: ManualClock):
     for _ in range(5):
         scrape.rota.enqueue("echo")
-    desk = Desk(scrape.rota._open().store)
-    desk.ids, desk.now = scrape.rota._ids, clock.now()
+    desk = Desk(scrape.rota._session.open().store)
+    desk.ids, desk.now = scrape.rota._session.ids, clock.now()
     desk.worker = desk.id()
     desk.store.register(desk.worker, host="here", kind="worker", job_types=["echo"], now=desk.now, slots=2)
-    lease = scrape.rota._open().liveness.take(desk.worker)
+    lease = scrape.rota._session.open().liveness.take(desk.worker)
     desk.claim(5, types=("echo",))
     found = scrape()
     lease.release(clean=True)

@@ -120,6 +120,15 @@ def test_retention_is_counted_and_nothing_is_removed(callers: Callers, clock):
         assert callers.manager.get("/scheduler/retention", older_than=60).json()["chains"] == 1
 
 
+def test_what_retention_would_remove_is_not_counted_by_a_clock_that_has_leapt_unless_somebody_vouches_for_it(callers: Callers, clock):
+    callers.rota.turn()
+    clock.step(days=365)
+    refused = callers.manager.get("/scheduler/retention", older_than=60)
+    assert (refused.status_code, code_of(refused)) == (409, "clock_in_doubt")
+    assert "2027-03-01" in refused.json()["detail"]
+    assert callers.manager.get("/scheduler/retention", older_than=60, trust_clock="true").json()["chains"] == 1
+
+
 def test_the_audit_trail_comes_in_pages_and_by_subject(callers: Callers):
     for seconds in (5, 6, 7):
         callers.manager.patch("/templates/echo", {"timeout": seconds})

@@ -48,6 +48,33 @@ def test_what_a_schedule_can_not_be_is_refused_with_a_code(callers: Callers, wro
     assert (answer.status_code, code_of(answer)) == (422, code)
 
 
+@pytest.mark.parametrize("verb", ["archive", "disable"])
+def test_a_schedule_of_a_template_that_takes_no_jobs_is_refused_with_a_code(daily: Callers, verb):
+    daily.rota.job(lambda: None, name="other")
+    daily.admin.post("/schedules", DAILY | {"name": "off", "enabled": False})
+    daily.admin.post("/schedules", DAILY | {"name": "mine", "template": "other"})
+    getattr(daily.rota, f"{verb}_template")("echo")
+    for answer in (
+        daily.admin.post("/schedules", DAILY | {"name": "new"}),
+        daily.admin.post("/schedules/off/enable"),
+        daily.admin.patch("/schedules/mine", {"template": "echo"}),
+    ):
+        assert (answer.status_code, code_of(answer)) == (422, "template_unavailable")
+        assert "`rota template enable echo`" in answer.json()["detail"]
+
+
+def test_a_schedule_is_renamed_and_its_etag_goes_on(daily: Callers):
+    daily.admin.post("/schedules", DAILY | {"name": "other"})
+    seen = daily.admin.get("/schedules/daily").headers["etag"]
+    taken = daily.admin("PATCH", "/schedules/daily", {"name": "other"}, headers={"If-Match": seen})
+    assert (taken.status_code, code_of(taken)) == (409, "schedule_exists")
+    done = daily.admin("PATCH", "/schedules/daily", {"name": "nightly", "cron": "0 3 * * *"}, headers={"If-Match": seen})
+    assert (done.status_code, done.headers["etag"], done.json()["name"], done.json()["cron"]) == (200, '"2"', "nightly", "0 3 * * *")
+    assert daily.admin.get("/schedules/daily").status_code == 404
+    assert daily.admin.get("/schedules/nightly").json()["id"] == done.json()["id"]
+    assert code_of(daily.admin.patch("/schedules/nightly", {"name": None})) == "invalid_name"
+
+
 def test_an_edit_changes_what_is_given_and_null_takes_it_back(daily: Callers):
     daily.admin.patch("/schedules/daily", {"priority": "high", "description": "mail"})
     said = daily.admin.patch("/schedules/daily", {"cron": "0 8 * * *", "priority": None}).json()

@@ -20,7 +20,7 @@ from rota import Rota, Settings
 from rota.surfaces.http import make_app
 from tests.support.proof import size
 
-EXAMPLES = size(3, prove=60)
+EXAMPLES = size(2, prove=60)
 ONLY = os.environ.get("ROTA_TEST_PATHS", "")
 """For people who look for something: fewer paths."""
 PHASES = ("examples", "coverage", "fuzzing", "stateful")

@@ -208,7 +208,7 @@ def test_a_wrong_token_is_told_so_and_many_have_to_wait(store: Rota):
     for _ in range(store.settings.login_attempts):
         last = browser.post("/login", token="nonsense")
     assert last.status_code == 429
-    assert "too many wrong tokens" in last.text
+    assert "too many wrong tokens came from here: use a right one, or wait" in last.text
     assert int(last.headers["retry-after"]) > 0
 
 

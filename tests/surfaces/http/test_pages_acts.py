@@ -179,6 +179,14 @@ def test_a_group_is_cancelled(store: Rota, root: Browser):
     assert store.get_group(group.id).status == "CANCELLED"
 
 
+def test_a_group_names_what_follows_it(store: Rota, root: Browser):
+    group = store.group([("echo", {})], name="one", then=("echo", {}), on_parent_failure="run")
+    page = root.get(f"/groups/{group.id}").text
+    assert f'<a href="/jobs/{group.then.root_id}">{group.then.number}</a>' in page
+    assert "if a member fails: run" in page
+    assert "waits for group one: 1 of 1 members have not ended" in root.get(f"/jobs/{group.then.root_id}").text
+
+
 # ---- schedules -------------------------------------------------------------------------------------------------------
 
 
@@ -199,6 +207,30 @@ def test_a_schedule_is_made_changed_fired_paused_and_removed(store: Rota, root: 
     root.act("/schedules/one/delete", **about)
     assert store.schedules() == []
     assert root.act("/schedules/one/explode", **about).status_code == 422
+
+
+def test_a_schedule_is_renamed_by_its_form(store: Rota, root: Browser):
+    store.create_schedule("nightly", "echo", cron="0 3 * * *")
+    store.create_schedule("taken", "echo", cron="0 3 * * *")
+    assert 'name="new_name"' in root.get("/schedules/one?name=nightly").text
+    assert root.act("/schedules/one/change", name="nightly", new_name="taken").status_code == 409
+    done = root.act("/schedules/one/change", name="nightly", new_name="at night")
+    assert "at night is changed" in said(done)
+    assert {each.name for each in store.schedules()} == {"at night", "taken"}
+
+
+def test_a_form_says_why_a_template_that_takes_no_jobs_gets_no_schedule(store: Rota, root: Browser):
+    store.create_schedule("off", "echo", cron="0 3 * * *", enabled=False)
+    assert '<option value="echo">' in root.get("/schedules").text
+    store.disable_template("echo")
+    assert '<option value="echo">' not in root.get("/schedules").text
+    for answer in (
+        root.act("/schedules", name="new", template="echo", cron="0 3 * * *"),
+        root.act("/schedules/one/enable", name="off"),
+    ):
+        assert answer.status_code == 422
+        assert "rota template enable echo" in answer.text
+    assert [each.name for each in store.schedules()] == ["off"]
 
 
 def test_a_form_that_was_opened_before_somebodys_change_takes_nothing_back(store: Rota, root: Browser):

@@ -31,6 +31,28 @@ USUAL: dict[str, str | int | None] = {
 VARIABLES = {"connect_timeout": "PGCONNECT_TIMEOUT", "application_name": "PGAPPNAME", "target_session_attrs": "PGTARGETSESSIONATTRS"}
 
 
+# Of several servers one may be stopped, or its machine off: that costs each new connection this long, until another has answered.
+SEVERAL: dict[str, str | int | None] = {"target_session_attrs": "read-write", "connect_timeout": 3}
+
+
+class Hosts:
+    """Several servers, and the one that answered last, which is tried first: the driver tries them one after another."""
+
+    def __init__(self, hosts: list[str], ports: list[str]) -> None:
+        """Take their names and ports; one port may be the port of all."""
+        self._places = list(zip_longest(hosts, ports[: len(hosts)], fillvalue=ports[0]))
+        self._last: tuple[str, str] | None = None
+
+    def note_answer(self, host: str, port: int) -> None:
+        """Remember who has answered."""
+        self._last = next((place for place in self._places if place in {(host, str(port)), (host, "")}), None)
+
+    def order(self) -> dict[str, str]:
+        """Return hosts and ports as the driver takes them."""
+        places = sorted(self._places, key=lambda place: place != self._last)
+        return {"host": ",".join(host for host, _ in places), "port": ",".join(port for _, port in places)}
+
+
 class Address(msgspec.Struct, frozen=True):
     """One schema of one database."""
 
@@ -41,10 +63,23 @@ class Address(msgspec.Struct, frozen=True):
     schema: str
     options: str = ""
     password: str = ""
+    several: bool = False
+    """The URL names several servers."""
+    hosts: Hosts | None = None
+    """Which of several servers to try first, unless the URL has its own rule."""
 
     def __repr__(self) -> str:
         """Return what may be shown: frames and logs print it."""
         return f"Address({self.shown!r}, schema={self.schema!r})"
+
+    def conninfo(self) -> str:
+        """Return what the driver is given for a new connection: `secret`, with the server first that answered last."""
+        return self.secret if self.hosts is None else conninfo.make_conninfo(self.secret, **self.hosts.order())
+
+    def note_answer(self, host: str, port: int) -> None:
+        """Remember which of several servers has answered."""
+        if self.hosts is not None:
+            self.hosts.note_answer(host, port)
 
     @property
     def schema_quoted(self) -> str:
@@ -75,8 +110,9 @@ def address(url: str, schema: str) -> Address:
     parts = _read(url)
     options = str(parts.pop("options", "") or "")
     # Of several servers the one that can be written is meant; which one that is may change.
-    several = {"target_session_attrs": "read-write"} if "," in str(parts.get("host") or "") else {}
-    usual = {name: value for name, value in (USUAL | several).items() if VARIABLES.get(name, "") not in os.environ}
+    hosts, ports = (str(parts.get(name) or "").split(",") for name in ("host", "port"))
+    usual = USUAL | SEVERAL if len(hosts) > 1 else USUAL
+    usual = {name: value for name, value in usual.items() if VARIABLES.get(name, "") not in os.environ}
     parts = usual | parts | {"client_encoding": "utf8"}
     return Address(
         secret=conninfo.make_conninfo("", **parts),
@@ -84,6 +120,8 @@ def address(url: str, schema: str) -> Address:
         schema=schema,
         options=options,
         password=str(parts.get("password") or ""),
+        several=len(hosts) > 1,
+        hosts=Hosts(hosts, ports) if len(hosts) > 1 and not {"hostaddr", "load_balance_hosts"} & parts.keys() else None,
     )
 
 

@@ -10,8 +10,9 @@ A caller's own transaction may last: it passes no door unless it must, and is a 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -25,11 +26,12 @@ from rota.ports.transactions import inside
 from rota.stores.postgres import migrate
 from rota.stores.postgres.address import CLAIMS, DOOR, GUESTS, WHEEL, Address, address
 from rota.stores.postgres.borrowed import Borrowed
-from rota.stores.postgres.connection import Db, open_connection
+from rota.stores.postgres.connection import REOPEN_S, Db, beat_silence_s, open_connection
 from rota.stores.postgres.errors import is_lost, translate, translated, unanswered
 from rota.stores.postgres.guest import Lent
 from rota.stores.postgres.lending import Lending
 from rota.stores.postgres.pool import ASIDE, Pool
+from rota.stores.postgres.session import silence
 from rota.stores.postgres.transaction import Transaction
 from rota.stores.relational import base as relational
 from rota.stores.relational import copying
@@ -43,6 +45,12 @@ TRIES = 5
 """How often a piece of work is begun again after the server undid it: a deadlock, or a connection that was dead already."""
 
 
+ANSWER_S = 5.0
+"""A statement that waits for no lock is answered in this time, or the server is taken for lost."""
+LONG_S = 60.0
+"""The same, at least, for verbs whose work grows with the store."""
+
+
 class Base(relational.Base):
     """One schema of one database."""
 
@@ -53,9 +61,14 @@ class Base(relational.Base):
         self.address: Address = address(url, settings.schema)
         self.url = self.address.shown
         self._settings = settings
-        self._pool = Pool(partial(open_connection, self.address, settings), size=settings.pool_size, wait_s=settings.busy_timeout)
+        # The server's own lock_timeout, which is busy_timeout, comes first and says more.
+        self._silence_s = settings.busy_timeout + ANSWER_S
+        self._long_s = max(self._silence_s, LONG_S)
+        open_one = partial(open_connection, self.address, settings, silence_s=self._silence_s)
+        self._pool = Pool(open_one, size=settings.pool_size, wait_s=settings.busy_timeout)
         # Beats wait for nobody: not for a lock, and not for a connection that others of this process wait for a lock on.
-        self._aside = Pool(partial(open_connection, self.address, settings), size=ASIDE, wait_s=settings.busy_timeout)
+        open_beside = partial(open_connection, self.address, settings, silence_s=beat_silence_s(settings))
+        self._aside = Pool(open_beside, size=ASIDE, wait_s=settings.busy_timeout)
         self._begin = {hold: _beginning(self.address, hold, silence_s=max(1.0, settings.guard_s)) for hold in Hold}
         # A turn sees itself what it has made ready, and what nobody depends on wakes nobody.
         hint = f"NOTIFY {self.address.schema_quoted}; COMMIT"
@@ -73,9 +86,22 @@ class Base(relational.Base):
     def migrate(self, *, now: Instant) -> None:
         """Bring the schema up to date. Two processes may start at once: one migrates, the other finds it done."""
         del now
-        with self._pool.take() as db, translated(self.address):
-            migrate.migrate(db, self.address)
-            copying.refuse_moved(db, self.address.shown)
+        end = time.monotonic() + self._settings.busy_timeout
+        while not self._migrated(end):
+            time.sleep(REOPEN_S)
+
+    def _migrated(self, end: float) -> bool:
+        """Bring the schema up to date, unless the server ends the session before it has: there is time for another until `end`."""
+        with self._pool.take() as db:
+            try:
+                migrate.migrate(db, self.address)
+                copying.refuse_moved(db, self.address.shown)
+            except psycopg.Error as error:
+                if is_lost(error, db.raw) and time.monotonic() < end:
+                    self._pool.stale()
+                    return False
+                raise translate(error, self.address) from error
+        return True
 
     def close(self) -> None:
         """Close every connection."""
@@ -134,12 +160,12 @@ class Base(relational.Base):
 
     # ---- inside -----------------------------------------------------------------------------------------------
 
-    def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False) -> T:
+    def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False, long: bool = False) -> T:
         del patient
         self._refuse_closed()
         for left in reversed(range(TRIES)):
             try:
-                return self._write_once(work, hold)
+                return self._write_once(work, hold, self._long_s if long else None)
             except _Again as again:
                 # A worker has chosen for the moment in which its turn was made: its next turn chooses anew.
                 if not left or (hold in {Hold.LIGHT, Hold.CLAIM, Hold.WHEEL} and again.begun):
@@ -154,9 +180,9 @@ class Base(relational.Base):
                 "this thread is inside `with rota.transaction() as tx`: pass transaction=tx, or do this after the block"
             )
 
-    def _write_once(self, work: Callable[[Db], T], hold: Hold) -> T:
+    def _write_once(self, work: Callable[[Db], T], hold: Hold, silence_s: float | None) -> T:
         pool = self._aside if hold is Hold.NOTHING else self._pool
-        with pool.take() as db:
+        with pool.take() as db, nullcontext() if silence_s is None else silence(db.raw, silence_s):
             begun = False
             try:
                 db.execute(self._begin[hold])
@@ -187,8 +213,8 @@ class Base(relational.Base):
             raise translate(error, self.address) from error
 
     @contextmanager
-    def _reading(self) -> Iterator[Db]:
-        with self._pool.take() as db, translated(self.address):
+    def _reading(self, *, long: bool = False) -> Iterator[Db]:
+        with self._pool.take() as db, translated(self.address), silence(db.raw, self._long_s) if long else nullcontext():
             try:
                 yield db
             except psycopg.Error as error:

@@ -8,14 +8,17 @@ from functools import partial
 import msgspec
 import psycopg
 
+from rota.errors import StoreUnusable
 from rota.model.findings import Finding, advice, look_at, ok, problem, span_text
 from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant
-from rota.stores.postgres import upkeep
+from rota.stores import permissions
+from rota.stores.postgres import places, upkeep
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.connection import Db
 from rota.stores.postgres.pool import ASIDE
 from rota.stores.relational import checkup as shared
+from rota.stores.relational import repair
 
 LOSING = {
     "fsync": ("off", "a crash of the machine can destroy the whole database"),
@@ -34,16 +37,19 @@ LONG_S = 3600.0
 SESSIONS_MAX = 10
 AGE_ADVICE, AGE_PROBLEM = 500_000_000, 1_500_000_000
 """Transactions since rows were last frozen; at two thousand million the server stops."""
+FAILOVER_GUARD_S, FAILOVER_TTL_S = 40.0, 60.0
+"""The shortest `lease_guard` that outlasts a failover, which takes 21 s where a machine is lost, and the `lease_ttl` that goes with it."""
 SKEW_S = 1.0
 LOCAL = ("", "localhost", "127.0.0.1", "::1")
 
 
-def checkup(db: Db, where: Address, settings: Settings, now: Instant, *, machine: Callable[[], Instant]) -> list[Finding]:
+def checkup(db: Db, where: Address, settings: Settings, now: Instant, *, machine: Callable[[], Instant], full: bool) -> list[Finding]:
     """Look at everything; nothing is changed."""
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
         "server": partial(_server, db),
         "durability": partial(_durability, db),
         "connections": partial(_connections, db, settings),
+        "failover": partial(_failover, where, settings),
         "encryption": partial(_encryption, db),
         "session": partial(_session, db),
         "transactions": partial(_transactions, db, where),
@@ -51,6 +57,7 @@ def checkup(db: Db, where: Address, settings: Settings, now: Instant, *, machine
         "replication slots": partial(_slots, db),
         "transaction ids": partial(_ages, db),
         "clock": partial(_clock, db, machine),
+        permissions.NAME: partial(_permissions, where, settings),
         "schema": partial(upkeep.schema, db, where),
         "indexes": partial(upkeep.indexes, db, where),
         "triggers": partial(upkeep.triggers, db, where),
@@ -60,8 +67,19 @@ def checkup(db: Db, where: Address, settings: Settings, now: Instant, *, machine
         "due jobs": partial(shared.overdue, db, now),
         "outbox": partial(shared.outbox, db, now),
         "webhooks": partial(shared.webhooks, db, settings, now),
+        "rows": partial(repair.rows, db, full=full),
     }
-    return look_at(checks, (psycopg.Error,))
+    return look_at(checks, (psycopg.Error, OSError))
+
+
+def _permissions(where: Address, settings: Settings) -> Iterator[Finding]:
+    """Look at what workers keep in files of this machine."""
+    try:
+        places.locks(where, settings).check()
+    except StoreUnusable as error:
+        remedy = "remove it, or set XDG_RUNTIME_DIR; `rota doctor --repair` closes a folder that is this user's own"
+        yield problem(permissions.NAME, str(error), remedy)
+    yield from permissions.look(places.kept(where, settings), settings)
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
@@ -122,6 +140,16 @@ def _connections(db: Db, settings: Settings) -> Iterator[Finding]:
         yield advice("connections", text, "raise max_connections before the last ones are taken")
     else:
         yield ok("connections", text)
+
+
+def _failover(where: Address, settings: Settings) -> Iterator[Finding]:
+    if not where.several:
+        yield ok("failover", "the URL names one server")
+    elif settings.guard_s < FAILOVER_GUARD_S:
+        text = f"several servers, and workers stop their handlers after {settings.guard_s:g} s without one: a failover may take longer"
+        yield advice("failover", text, f"set lease_ttl={FAILOVER_TTL_S:g} and lease_guard={FAILOVER_GUARD_S:g} for every worker")
+    else:
+        yield ok("failover", f"handlers keep running through {settings.guard_s:g} s without a server")
 
 
 def _encryption(db: Db) -> Iterator[Finding]:

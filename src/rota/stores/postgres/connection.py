@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -10,25 +12,32 @@ from typing import Any
 
 import msgspec
 import psycopg
-from psycopg import pq
+from psycopg import errors, pq
 
-from rota.errors import StoreUnusable
+from rota.errors import RotaError, StoreUnusable
 from rota.model.settings import Settings
 from rota.model.values import Claimed, Instant
 from rota.stores.postgres.address import Address
-from rota.stores.postgres.errors import refused, translated
+from rota.stores.postgres.errors import ENDED, is_lost, refused, translate
 from rota.stores.postgres.parameters import PACKED, PARAMETERS
-from rota.stores.postgres.statements import Statement, candidates, numbered, over_source, ready_types, statement
+from rota.stores.postgres.session import Session
+from rota.stores.postgres.statements import Statement, candidates, candidates_of_many, numbered, over_source, ready_types, statement
 from rota.stores.postgres.values import Bodies, Ids, register
 
 ARMS_MAX = 200
-"""Of more types than this only the first that are ready are asked for, and in several queries: the plan of one grows with them."""
+"""Of more types than this only the first that are ready are asked for, and without an arm for each: a plan grows with its arms."""
+FEW, FEW_GROWS = 4, 8
+"""How many times its share each of very many types is asked for, and how much more if all of these are among the first."""
 SPARE_MAX, SPARE_FADES = 16, 8
 """A claim of several types looks at most so many times as far as it wants; what it looks further shrinks by an eighth each time."""
 PREPARED_MAX = 1000
 WAITS = frozenset({pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR})
 """A transaction that waits for the next statement."""
 OLDEST_SERVER = 130000
+SET_UP_S = 10.0
+"""Longest silence of the server while a session is set up that may wait without end later."""
+REOPEN_S = 0.1
+"""Pause before a session that the server has ended is opened again."""
 
 # A plan is made once, and is the one for which the indexes are there: it depends neither on values nor on statistics, which for a
 # queue are wrong most of the time. Joins go row by row along an index, as a turn's batches ask for.
@@ -68,6 +77,7 @@ class Db:
     prepares = True
     ends_apart = True
     conflict: tuple[type[Exception], ...] = (psycopg.IntegrityError,)
+    refused: tuple[type[Exception], ...] = (psycopg.IntegrityError, psycopg.DataError, errors.RaiseException)
     unwritable: tuple[type[Exception], ...] = (psycopg.IntegrityError, psycopg.DataError, ValueError, TypeError, KeyError)
 
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
@@ -130,16 +140,11 @@ class Db:
         plain = [{name: value.hex() if type(value) is bytes else value for name, value in row.items() if value is not None} for row in rows]
         return self.added("insert_jobs_each", len(rows), rows=_encode(plain).decode(), bodies=bodies)
 
-    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[list[Claimed]]:
-        """Return ready jobs, a part of the types at a time if they are very many."""
+    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
+        """Return ready jobs, by another query if the types are very many."""
         if len(types) <= ARMS_MAX:
-            return [self._offered(types, len(types), want, slim=slim, suspects=suspects)]
-        types = self._first_types(types, want, suspects=suspects)
-        parts = [types[start : start + ARMS_MAX] for start in range(0, len(types), ARMS_MAX)]
-        slim = slim or len(parts) > 1
-        # How many types are ready changes from claim to claim. With a few sizes, few statements are prepared.
-        sizes = [min(ARMS_MAX, 1 << (len(part) - 1).bit_length()) for part in parts]
-        return [self._offered(part, arms, want, slim=slim, suspects=suspects) for part, arms in zip(parts, sizes, strict=True)]
+            return self._offered(types, want, slim=slim, suspects=suspects)
+        return self._offered_of_many(self._first_types(types, want, suspects=suspects), want, slim=slim, suspects=suspects)
 
     def _first_types(self, types: tuple[str, ...], want: int, *, suspects: bool) -> tuple[str, ...]:
         """Return those of very many types whose first ready jobs come first: as many as jobs are wanted, for all of these are of them.
@@ -150,15 +155,43 @@ class Db:
         ready = [name for (name,) in self._run(ready_types(suspects=suspects), {}).fetchall() if name in known]
         return tuple(ready[: max(ARMS_MAX, want + self._spare)])
 
-    def _offered(self, types: tuple[str, ...], arms: int, want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
-        """Return ready jobs of these types; arms that are left over ask for the type NULL, which no job has."""
-        what = candidates(arms, slim=slim, suspects=suspects)
+    def _offered_of_many(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
+        """Return ready jobs of very many types: of each a few, and more of those types that would have given more.
+
+        What others are just claiming of a type may hide the rest of it until the next claim.
+        """
+        if not types:
+            return []
+        what = candidates_of_many(slim=slim, suspects=suspects)
+        limits: dict[str, int] = {}
+        while True:
+            most = want + self._spare
+            few = FEW * (1 + most // len(types))
+            limits = {name: max(few, limits.get(name, 0)) for name in types}
+            values = {
+                "types": _encode(types).decode(),
+                "limits": _encode(list(limits.values())).decode(),
+                "want": want,
+                "spare": self._spare,
+            }
+            rows = self._run(what, values).fetchall()
+            jobs = [Claimed(*row[:-1]) for row in rows]
+            offered = Counter([job.job_type for job in jobs])
+            cut_short = [name for name, count in offered.items() if limits[name] <= count < most]
+            for name in cut_short:
+                limits[name] *= FEW_GROWS
+            if not cut_short and (len(rows) == want or not self._more_behind(want, rows)):
+                self._spare -= self._spare // SPARE_FADES
+                return jobs
+
+    def _offered(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
+        """Return ready jobs of these types, by a query with an arm for each."""
+        what = candidates(len(types), slim=slim, suspects=suspects)
         values: dict[str, Any] = {f"type_{index}": name for index, name in enumerate(types)} | {"want": want}
-        values |= {f"type_{index}": None for index in range(len(types), arms)}
         while True:
             # Rows, and not one JSON text as elsewhere: that would be half of what a claim costs the server.
             rows = self._run(what, values | {"spare": self._spare}).fetchall()
-            if len(rows) == want or arms == 1 or not self._more_behind(want, rows):
+            if len(rows) == want or len(types) == 1 or not self._more_behind(want, rows):
                 self._spare -= self._spare // SPARE_FADES
                 return [Claimed(*row[:-1]) for row in rows]
 
@@ -242,31 +275,66 @@ class Db:
                 self.execute("COMMIT")
 
 
-def open_connection(address: Address, settings: Settings) -> psycopg.Connection[Any]:
-    """Open a connection with what every one of this store has."""
+def beat_silence_s(settings: Settings) -> float:
+    """Return how long a beat may go without an answer: the two after it come before the worker has to stop its handlers."""
+    return max(1.0, settings.guard_s / 3)
+
+
+def open_connection(address: Address, settings: Settings, *, silence_s: float | None = None) -> Session:
+    """Open a connection with what every one of this store has. A silence of the server ends it; None: no silence does.
+
+    A session that the server ends before it could be used is opened again, for as long as `busy_timeout`.
+    """
+    end = time.monotonic() + settings.busy_timeout
+    while True:
+        try:
+            return _opened(address, settings, silence_s)
+        except _Ended as ended:
+            failed = ended.error
+        if time.monotonic() + REOPEN_S > end:
+            raise failed
+        time.sleep(REOPEN_S)
+
+
+def _opened(address: Address, settings: Settings, silence_s: float | None) -> Session:
     raw = _connect(address)
     try:
         _check_server(raw, address)
+        raw.silence_s = SET_UP_S if silence_s is None else silence_s
         wait_ms = max(1, round(settings.busy_timeout * 1000))
         session = SESSION | {"search_path": address.search_path, "lock_timeout": f"{wait_ms}ms"}
-        with translated(address):
-            # Said in the session, not at its start: a pooler between us and the server takes nothing else.
-            raw.execute("SELECT " + ", ".join(["set_config(%s, %s, false)"] * len(session)), [*chain(*session.items())])
+        # Said in the session, not at its start: a pooler between us and the server takes nothing else.
+        raw.execute("SELECT " + ", ".join(["set_config(%s, %s, false)"] * len(session)), [*chain(*session.items())])
+    except psycopg.Error as error:
+        failed, lost = translate(error, address), is_lost(error, raw)
+        failed.__cause__ = error
+        raw.close()
+        raise _Ended(failed) if lost else failed from error
     except BaseException:
         raw.close()
         raise
+    raw.silence_s = silence_s
     raw.prepare_threshold = 0
     raw.prepared_max = PREPARED_MAX
     return raw
 
 
-def _connect(address: Address) -> psycopg.Connection[Any]:
+class _Ended(Exception):  # noqa: N818 - a word to the caller, who may try again
+    def __init__(self, error: RotaError) -> None:
+        self.error = error
+
+
+def _connect(address: Address) -> Session:
     try:
-        return psycopg.connect(address.secret, autocommit=True, options=address.options)
+        raw = Session.connect(address.conninfo(), autocommit=True, options=address.options)
     except psycopg.Error as error:
+        ended = ENDED in str(error)
         failed = refused(error, address)
+    else:
+        address.note_answer(raw.info.host, raw.info.port)
+        return raw
     # Not from inside the `except`: the driver's error and its frames hold the password.
-    raise failed
+    raise _Ended(failed) if ended else failed
 
 
 def _check_server(raw: psycopg.Connection[Any], address: Address) -> None:

@@ -26,7 +26,10 @@ from rota.errors import (
     StoreUnusable,
 )
 from rota.stores.postgres.address import Address
-from rota.stores.relational.copying import WORDS
+from rota.stores.relational.db import is_moved
+
+ENDED = "terminating connection due to administrator command"
+"""Said by a server that ends one session, or all of them. While it still connects there is no code for it."""
 
 
 class Unanswered(AnswerLost):
@@ -121,7 +124,7 @@ def translate(error: psycopg.Error, address: Address) -> RotaError:
             return StoreBusy(f"others have held {where} for too long (setting busy_timeout): {said}")
         case errors.DeadlockDetected() | errors.SerializationFailure():
             return StoreBusy(f"this and another transaction in {where} stood in each other's way: {said}. Repeat it")
-        case errors.IntegrityError() if WORDS in said:
+        case errors.IntegrityError() if is_moved(error):
             return StoreMoved(said)
         case errors.IntegrityError():
             return IllegalMove(said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import suppress
 
 import psycopg
@@ -11,12 +12,14 @@ import psycopg
 from rota.errors import RotaError
 from rota.model.settings import Settings
 from rota.stores.postgres.address import Address
-from rota.stores.postgres.connection import open_connection
+from rota.stores.postgres.connection import beat_silence_s, open_connection
 
 LOOK_S = 0.5
 """How often the listening thread looks whether it is to end; hints themselves arrive at once."""
 PAUSE_S = (0.1, 5.0)
 """Between two tries to connect: first, at most."""
+ASK_S = 10.0
+"""How often the server is asked whether it is still there: one that is stopped sends no hints, and does not hang up either."""
 READ_BYTES = 4096
 
 
@@ -30,6 +33,8 @@ class Listener:
         """Prepare; the first look at `fileno` begins to listen."""
         self._where = where
         self._settings = settings
+        # Short: stopping a worker waits for this thread.
+        self._silence_s = beat_silence_s(settings)
         self._read_fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._heard = False
         self._ended = threading.Event()
@@ -60,7 +65,7 @@ class Listener:
         pause = PAUSE_S[0]
         while not self._ended.is_set():
             try:
-                with open_connection(self._where, self._settings) as raw:
+                with open_connection(self._where, self._settings, silence_s=self._silence_s) as raw:
                     raw.execute(f"LISTEN {self._where.schema_quoted}".encode())
                     self._heard, pause = True, PAUSE_S[0]
                     # What was committed while nobody listened is looked for at once.
@@ -73,9 +78,13 @@ class Listener:
                 self._heard = False
 
     def _hear(self, raw: psycopg.Connection[object]) -> None:
+        asked = time.monotonic()
         while not self._ended.is_set():
             for _ in raw.notifies(timeout=LOOK_S, stop_after=1):
                 self._ring()
+            if time.monotonic() - asked > ASK_S:
+                raw.execute("SELECT 1")
+                asked = time.monotonic()
 
     def _ring(self) -> None:
         # A full pipe rings already.

@@ -9,6 +9,7 @@ from rota.errors import StoreUnusable
 from rota.stores.postgres.address import DOOR, MIGRATION, Address
 from rota.stores.postgres.connection import Db
 from rota.stores.postgres.expected import expected, latest, migrations, schema
+from rota.stores.postgres.session import silence
 
 OURS = {"meta", "job_facts", "job_live", "job_ends"}
 
@@ -36,6 +37,12 @@ def migrate(db: Db, where: Address) -> None:
     if current == latest():
         return
     _refuse_without_rights(where, rights, current)
+    # A migration of a large store takes as long as it takes.
+    with silence(db.raw, None):
+        _migrate(db, where)
+
+
+def _migrate(db: Db, where: Address) -> None:
     try:
         db.execute("BEGIN; SELECT pg_advisory_xact_lock({}, {})".format(*where.key(MIGRATION)))
         db.execute("SELECT pg_advisory_xact_lock({}, {})".format(*where.key(DOOR)))

@@ -1,4 +1,4 @@
--- Schema 6, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 12, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 -- The first schema: all tables of the model. Instants are microseconds since 1970 UTC, ids are UUIDv7.
 -- A job stands in two tables: what it is (job_facts, written once), and how it fares: job_live while it has not ended, job_ends
@@ -171,7 +171,8 @@ CREATE TABLE job_groups (
     mode            text NOT NULL CHECK (mode IN ('sequential', 'parallel')),
     on_failure      text NOT NULL CHECK (on_failure IN ('stop', 'continue', 'skip')),
     created_by      text NOT NULL,
-    created_at      bigint NOT NULL
+    created_at      bigint NOT NULL,
+    passed integer NOT NULL DEFAULT 0
 );
 
 CREATE TABLE workers (
@@ -370,7 +371,8 @@ CREATE TABLE job_edges (
     source      text NOT NULL CHECK (source IN ('user', 'group', 'overlap', 'schedule')),
     resolved_at bigint,
     until       bigint,
-    PRIMARY KEY (child, parent_root)
+    PRIMARY KEY (child, parent_root),
+    place integer
 );
 
 CREATE INDEX edges_of_parent ON job_edges (parent_root);
@@ -828,5 +830,62 @@ ALTER TABLE outbox ADD CONSTRAINT outbox_subject
 
 -- When a worker last made sure that the store takes writes: see the setting pulse_url.
 INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
+-- What can't change any more is refused by the schema too. Each trigger names its columns: starts and ends set none of them, and don't pay.
 
-INSERT INTO meta (key, value) VALUES ('schema', 6);
+CREATE TRIGGER live_place_frozen BEFORE UPDATE OF priority, position ON job_live FOR EACH ROW
+WHEN (OLD.status NOT IN ('PENDING', 'QUEUED') AND (NEW.priority <> OLD.priority OR NEW.position <> OLD.position))
+EXECUTE FUNCTION refuse('Cannot modify priority or position after dispatch');
+
+CREATE TRIGGER live_queued_once BEFORE UPDATE OF queued_at ON job_live FOR EACH ROW
+WHEN (OLD.queued_at IS NOT NULL AND NEW.queued_at IS DISTINCT FROM OLD.queued_at)
+EXECUTE FUNCTION refuse('a job is queued once');
+
+CREATE TRIGGER schedules_identity BEFORE UPDATE OF schedule_id, created_at ON schedules FOR EACH ROW
+WHEN (NEW.schedule_id <> OLD.schedule_id OR NEW.created_at <> OLD.created_at)
+EXECUTE FUNCTION refuse('identity and creation of a schedule cannot change');
+
+CREATE TRIGGER reservations_ended BEFORE UPDATE OF status ON direct_reservations FOR EACH ROW
+WHEN (OLD.status <> 'ACTIVE' AND NEW.status <> OLD.status)
+EXECUTE FUNCTION refuse('a reservation that has ended cannot change');
+-- The types of jobs without a template, and the function that each of them calls. Workers that may import it learn it from here.
+CREATE TABLE adhoc_types (
+    job_type   text COLLATE "C" PRIMARY KEY,
+    handler    text NOT NULL,                                                 -- module:function
+    created_by text COLLATE "C" NOT NULL,
+    created_at bigint NOT NULL
+);
+-- A clock that was ahead deletes nothing, and what waits by it comes back: see decision 0040.
+
+-- The last moment at which the clock was trusted to delete by age. Of an earlier store, the newest moment that it shows.
+INSERT INTO meta (key, value)
+SELECT 'retention_clock', greatest(0, (SELECT max(value) FROM meta WHERE key IN ('clock', 'pulse_at', 'recovered_at')),
+                                   (SELECT created_at FROM job_facts ORDER BY number DESC LIMIT 1),
+                                   (SELECT max(greatest(started_at, ended_at)) FROM workers));
+
+-- PENDING jobs whose run_at is counted from a moment: that moment is their position, negated. The lowest was written by the clock furthest ahead.
+CREATE INDEX live_put_off ON job_live (position) WHERE status = 'PENDING' AND position < 0;
+-- Nothing can say yet who may run jobs as whom. So run_as is refused, and what earlier versions have kept of it is cleared, each with an entry
+-- in the audit trail. A retry copies the fields of the job before it, so ended jobs are cleared too.
+
+INSERT INTO audit (at, actor, organization_id, action, subject, subject_id, before, after)
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 'system', NULL, 'template.set', 'template', name,
+       json_build_object('run_as', run_as)::text, '{"run_as":null}'
+  FROM templates WHERE run_as IS NOT NULL;
+UPDATE templates SET run_as = NULL WHERE run_as IS NOT NULL;
+
+INSERT INTO audit (at, actor, organization_id, action, subject, subject_id, before, after)
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 'system', organization_id, 'schedule.edit', 'schedule', name,
+       json_build_object('run_as', run_as)::text, '{"run_as":null}'
+  FROM schedules WHERE run_as IS NOT NULL;
+UPDATE schedules SET run_as = NULL, declared = (declared::jsonb - 'run_as')::text, version = version + 1 WHERE run_as IS NOT NULL;
+
+INSERT INTO audit (at, actor, organization_id, action, subject, subject_id, before, after)
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 'system', organization_id, 'job.change', 'job', replace(job_id::text, '-', ''),
+       json_build_object('run_as', run_as)::text, '{"run_as":null}'
+  FROM job_facts WHERE run_as IS NOT NULL;
+UPDATE job_facts SET run_as = NULL WHERE run_as IS NOT NULL;
+CREATE TRIGGER notes_outcome_once BEFORE UPDATE OF exit_code, error ON run_notes FOR EACH ROW
+WHEN (OLD.exit_code IS NOT NULL AND NEW.exit_code IS DISTINCT FROM OLD.exit_code OR OLD.error IS NOT NULL AND NEW.error IS DISTINCT FROM OLD.error)
+EXECUTE FUNCTION refuse('exit_code and error are written with the end of a run, and stay when it has ended');
+
+INSERT INTO meta (key, value) VALUES ('schema', 12);

@@ -75,6 +75,16 @@ def candidates(types: int, *, slim: bool, suspects: bool = True) -> Statement:
 
 
 @cache
+def candidates_of_many(*, slim: bool, suspects: bool = True) -> Statement:
+    """Return the claim's query for any number of job types: parameters are `types`, `limits`, `want` and `spare`."""
+    arms = texts()["arms_of_many"]
+    if not suspects:
+        arms = arms.replace("job_type = t.name", f"{texts()['no_suspect']} AND job_type = t.name")
+    first = texts()["first_of_types"].replace("{arms}", arms)
+    return compiled(texts()["candidates_slim" if slim else "candidates"].replace("{first}", first))
+
+
+@cache
 def ready_types(*, suspects: bool = True) -> Statement:
     """Return the query for the types that have something ready."""
     text = texts()["ready_types"]

@@ -16,11 +16,14 @@ from rota.model.findings import Finding
 from rota.model.values import Claimed, Enqueued, Instant, NewRow
 from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged
+from rota.stores import permissions
+from rota.stores.postgres import places
 from rota.stores.postgres.base import TRIES, Base, Handle
 from rota.stores.postgres.checkup import checkup
 from rota.stores.postgres.connection import Db
 from rota.stores.postgres.errors import Unanswered, is_lost, translate, translated, unanswered
-from rota.stores.relational import intake, queue, recovery
+from rota.stores.postgres.session import silence
+from rota.stores.relational import intake, queue, recovery, repair
 from rota.stores.relational.base import Hold
 from rota.stores.relational.store import RelationalStore
 
@@ -36,9 +39,22 @@ class PostgresStore(Base, RelationalStore):
 
     def checkup(self, *, now: Instant, machine: Callable[[], Instant], full: bool) -> list[Finding]:
         """Look at the server, and at what is ours in it."""
-        del full  # nothing here takes long
-        with self._reading() as db:
-            return checkup(db, self.address, self._settings, now, machine=machine)
+        with self._reading() as db, silence(db.raw, None):
+            return checkup(db, self.address, self._settings, now, machine=machine, full=full)
+
+    def fix(self, *, now: Instant) -> list[Finding]:
+        """Repair the rows, and close what workers of this machine keep in files to others."""
+        kept = [*places.shared_folder(self.address), *places.kept(self.address, self._settings)]
+        return [*self._fix_rows(now=now), *permissions.repair(kept, self._settings)]
+
+    def _fix_rows(self, *, now: Instant) -> list[Finding]:
+        """Repair the rows. This reads whole tables, and takes as long as it takes."""
+
+        def work(db: Db) -> list[Finding]:
+            with silence(db.raw, None):
+                return repair.repair(db, now)
+
+        return self._write(work)
 
     def enqueue(
         self,

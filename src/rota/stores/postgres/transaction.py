@@ -8,6 +8,7 @@ from typing import Any
 
 from rota.errors import TransactionMisuse
 from rota.stores.postgres.guest import Lent
+from rota.stores.postgres.session import silence
 
 
 class Transaction:
@@ -20,11 +21,16 @@ class Transaction:
 
     def execute(self, statement: str, bindings: Any = None) -> Any:
         """Run SQL of the caller's own in this transaction, with psycopg's placeholders."""
-        return self.open_db().raw.execute(statement, bindings)
+        raw = self.open_db().raw
+        # How long the caller's own statements take is not known here.
+        with silence(raw, None):
+            return raw.execute(statement, bindings)
 
     def executemany(self, statement: str, bindings: Any) -> None:
         """Run SQL of the caller's own once for each set of bindings."""
-        self.open_db().raw.cursor().executemany(statement, bindings)
+        raw = self.open_db().raw
+        with silence(raw, None):
+            raw.cursor().executemany(statement, bindings)
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Undo what is written in the block, and only that, if it raises."""

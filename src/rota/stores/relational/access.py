@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -54,6 +55,12 @@ class Admitting(Base):
             row = db.row("token_of_session", hash=digest, now=now)
             return None if row is None else _token(row)
 
+    def tokens_behind(self, digests: Collection[bytes], *, now: Instant) -> dict[bytes, Token]:
+        """Return the token of each of these digests."""
+        hashes = msgspec.json.encode([digest.hex() for digest in digests]).decode()
+        with self._reading() as db:
+            return {bytes.fromhex(hash_): _token(row) for hash_, *row in db.rows("tokens_behind", hashes=hashes, now=now)}
+
     def end_session(self, digest: bytes, *, now: Instant) -> None:
         """End a session."""
         self._write(lambda db: db.change("end_session", hash=digest, now=now), hold=Hold.NOTHING)
@@ -95,7 +102,7 @@ def _shown(token: Token) -> dict[str, Any]:
     return {"name": token.name, "user": token.user, "permits": token.permits}
 
 
-def _token(row: tuple[Any, ...]) -> Token:
+def _token(row: Sequence[Any]) -> Token:
     token_id, name, user, permits, created_by, created_at, expires_at, revoked_at, last_used_at = row
     created = moment(created_at)
     assert created is not None  # noqa: S101 - NOT NULL

@@ -44,12 +44,12 @@ class Base(ABC):
     """The last turn found nothing that asks for a turn with the wheel to itself: the next may try to be a light one."""
 
     @abstractmethod
-    def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False) -> T:
-        """Do one piece of work in a transaction of its own. Patient: others may go first."""
+    def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False, long: bool = False) -> T:
+        """Do one piece of work in a transaction of its own. Patient: others may go first. Long: its work grows with the store."""
 
     @abstractmethod
-    def _reading(self) -> AbstractContextManager[Db]:
-        """Lend a connection for a block of reads."""
+    def _reading(self, *, long: bool = False) -> AbstractContextManager[Db]:
+        """Lend a connection for a block of reads. Long: their work grows with the store."""
 
     @abstractmethod
     def _of(self, transaction: Any) -> AbstractContextManager[Db]:

@@ -10,10 +10,9 @@ from rota.errors import StoreError, StoreMoved
 from rota.model.values import WorkerInfo, moment_of
 from rota.ports.copying import Moved, Row, Table
 from rota.stores.relational import recovery
-from rota.stores.relational.db import Db
+from rota.stores.relational.db import MOVED, Db
 from rota.stores.relational.tables import META
 
-WORDS = "this store was moved to"
 CHANGES = ("INSERT", "UPDATE", "DELETE")
 REFUSED = {"workers": ("INSERT", "UPDATE OF beat")}
 """What a store that was moved refuses: all changes, but a worker or a program that has it open may say that it ends."""
@@ -80,7 +79,7 @@ def refuse_moved(db: Db, url: str) -> None:
 
 def moved_words(moved: Moved) -> str:
     """Return what those are told who have the store open and write to it, as it stands inside SQL's quotes."""
-    return f"{WORDS} {moved.to}: give that as the store".replace("'", "''")
+    return f"{MOVED} {moved.to}: give that as the store".replace("'", "''")
 
 
 def refused_changes(table: str) -> tuple[str, ...]:

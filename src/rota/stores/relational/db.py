@@ -8,6 +8,14 @@ from typing import Any, Protocol
 
 from rota.model.values import Claimed, Instant
 
+MOVED = "this store was moved to"
+"""How the refusal of every write begins once a store was moved."""
+
+
+def is_moved(error: Exception) -> bool:
+    """Say whether a write was refused because the store was moved: that is no row's fault."""
+    return MOVED in str(error)
+
 
 class Db(Protocol):
     """One connection and the named statements on it."""
@@ -16,6 +24,9 @@ class Db(Protocol):
     """What a broken constraint raises: the row is there already, most likely."""
     unwritable: tuple[type[Exception], ...]
     """What a text, a number or a move that the store can't hold raises: it spoils its own row and no other."""
+
+    refused: tuple[type[Exception], ...]
+    """Errors raised because of what a row holds, by the own rules of the store and by constraints or triggers that somebody added."""
 
     ends_apart: bool
     """Ended jobs are in a table of their own, in the order of their numbers."""
@@ -44,12 +55,10 @@ class Db(Protocol):
     def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         """Add jobs, each with the values of `insert_job` for itself, and return their numbers, which ascend."""
 
-    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[list[Claimed]]:
+    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
         """Return the first ready jobs of these types, in the queue's order; slim ones lack what may be large.
 
         Without `suspects`, jobs under which a worker has crashed are left out.
-
-        Where one query can't ask for all types, each of several answers by itself, and all of them slim.
         """
 
     def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:

@@ -46,14 +46,26 @@ class Defining(Base):
 
     def drop_template(self, name: str, *, actor: Actor, now: Instant, version: int | None = None) -> None:
         """Remove a template that has no jobs."""
-        with self._reading() as db:
+        with self._reading(long=True) as db:
             newest = definitions.look_for_jobs(db, name)
-        self._write(lambda db: definitions.drop_template(db, name, actor, now, newest=newest, version=version), hold=Hold.STILL)
+        self._write(lambda db: definitions.drop_template(db, name, actor, now, newest=newest, version=version), hold=Hold.STILL, long=True)
 
     def templates(self) -> list[Template]:
         """Return every template."""
         with self._reading() as db:
             return definitions.templates(db)
+
+    def put_adhoc_type(self, job_type: str, handler: str, *, actor: Actor, now: Instant) -> None:
+        """Record the handler of a type without a template."""
+        with self._reading() as db:
+            is_here = definitions.has_adhoc_type(db, job_type, handler)
+        if not is_here:
+            self._write(lambda db: definitions.put_adhoc_type(db, job_type, handler, actor, now))
+
+    def adhoc_types(self) -> dict[str, str]:
+        """Return the types without a template, with their handlers."""
+        with self._reading() as db:
+            return dict(db.rows("adhoc_types"))
 
     def pause(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
         """Begin a pause."""

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from rota.errors import ChangedMeanwhile, TemplateInUse, UnknownTemplate
+from rota.errors import ChangedMeanwhile, InvalidOption, TemplateInUse, UnknownTemplate
 from rota.model.definitions import Template, TemplateState
 from rota.model.gate import Actor
+from rota.model.templates import from_object
 from rota.model.values import Held, Instant, moment
 from rota.stores.relational import limits
 from rota.stores.relational.db import Db
 from rota.stores.relational.verbs import audit
 
+log = logging.getLogger("rota.store")
+
+ADHOC_MAX = 1000
+"""Types of jobs without a template, at most: each is one more that every worker asks for."""
+ADHOC_LOOK = 10
+"""How many of the oldest are looked at when one has to make room."""
+
 
 def news(db: Db, present: Sequence[Template]) -> list[Template]:
     """Return those of which the store does not know what the code says."""
     known = {each.name: each for each in templates(db)}
-    return [each for each in present if each.name not in known or _said(each) != _said(known[each.name])]
+    return [each for each in present if each.name not in known or known[each.name].broken or _said(each) != _said(known[each.name])]
 
 
 def put_templates(db: Db, templates: Sequence[Template], actor: Actor, now: Instant) -> None:
     """Record what the code says, by name; templates of which it says the same change nothing."""
     changed = [template.name for template in templates if _put(db, template, actor, now)]
     for name in changed:
-        _apply(db, name)
+        try:
+            with db.savepoint():
+                _apply(db, name)
+        except (*db.unwritable, *db.refused) as error:
+            # What people said can't be read: other templates don't wait for it, and its own jobs do.
+            log.error("what is said of template %s can't be shown to SQL: %s; `rota doctor` says more", name, error)  # noqa: TRY400 - it says all
     if changed:
         db.change("advance_definitions")
 
@@ -46,10 +60,15 @@ def set_template(
     _check_version(template.name, present, version)
     before = {} if present is None else present.overrides
     after = {name: value for name, value in (before | overrides).items() if name not in unset}
-    if present is not None and after == before:
+    if present is not None and present.broken is None and after == before:
         return present
     if present is None:
         _add(db, template, actor, now)
+    elif present.broken is not None:
+        log.warning(
+            "template %s was set anew because %s; its row was: %s", template.name, present.broken, db.row("template", name=template.name)
+        )
+        _put(db, present, actor, now)
     db.change("set_overrides", name=template.name, overrides=_object(after), step=int(present is not None), now=now)
     _apply(db, template.name)
     db.change("advance_definitions")
@@ -105,6 +124,37 @@ def templates(db: Db) -> list[Template]:
     return [_template(row) for row in db.rows("templates")]
 
 
+def has_adhoc_type(db: Db, job_type: str, handler: str) -> bool:
+    """Say whether a type without a template has this handler. A template of that name wins: its handler would be called instead."""
+    if _find(db, job_type) is not None:
+        raise InvalidOption(f"{job_type!r} is a template: enqueue it by its name, or choose another job_type for {handler}")
+    return bool(db.value("adhoc_type", job_type=job_type) == handler)
+
+
+def put_adhoc_type(db: Db, job_type: str, handler: str, actor: Actor, now: Instant) -> None:
+    """Record the handler of a type without a template; one that has no live job makes room if there are too many."""
+    if has_adhoc_type(db, job_type, handler):
+        return
+    present = db.value("adhoc_type", job_type=job_type)
+    if present is not None:
+        raise InvalidOption(f"jobs of type {job_type!r} call {present}: choose another job_type for {handler}")
+    if db.value("adhoc_count") >= ADHOC_MAX:
+        _make_room(db, job_type)
+    db.change("put_adhoc_type", job_type=job_type, handler=handler, actor=actor.name, now=now)
+    db.change("advance_definitions")
+
+
+def _make_room(db: Db, job_type: str) -> None:
+    """Forget one of the oldest types that no live job has. Few are looked at: each look may walk all jobs that wait."""
+    oldest = (row[0] for row in db.rows("oldest_adhoc_types", limit=ADHOC_LOOK))
+    unused = next((each for each in oldest if not db.value("live_job_of_type", job_type=each)), None)
+    if unused is None:
+        raise InvalidOption(
+            f"job_type={job_type!r} is one too many: at most {ADHOC_MAX:,} types of jobs have no template; use fewer, or a template"
+        )
+    db.change("drop_adhoc_type", job_type=unused)
+
+
 def pause(db: Db, kind: str, name: str, actor: Actor, now: Instant) -> None:
     """Begin a pause; one that lasts already goes on."""
     if db.change("pause", kind=kind, name=name, actor=actor.name, now=now):
@@ -156,16 +206,35 @@ def _find(db: Db, name: str) -> Template | None:
 
 
 def _template(row: tuple[Any, ...]) -> Template:
+    """Build a Template. What can't be read of one is left out and named, so that it keeps no other from being used."""
+    flaws: list[str] = []
+
+    def read(name: str, text: str) -> dict[str, object]:
+        try:
+            value = msgspec.json.decode(text, type=dict[str, object])
+            from_object(value)
+        except ValueError:
+            flaws.append(f"its {name} can't be read")
+            return {}
+        return value
+
+    state = TemplateState.DISABLED
+    try:
+        state = TemplateState(row[3])
+    except ValueError:
+        flaws.append("its state can't be read")
+    defaults, overrides = read("defaults", row[5]), read("overrides", row[6])
     return Template(
         id=row[0],
         name=row[1],
         job_type=row[2],
-        state=TemplateState(row[3]),
+        state=state,
         version=row[4],
-        defaults=msgspec.json.decode(row[5]),
-        overrides=msgspec.json.decode(row[6]),
+        defaults=defaults,
+        overrides=overrides,
         created_at=moment(row[7]),
         updated_at=moment(row[8]),
+        broken=", ".join(flaws) or None,
     )
 
 

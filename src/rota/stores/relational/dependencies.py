@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from rota.errors import IllegalMove, NotFound
-from rota.model.dependencies import circle, parent_ended, unknown_parent
+from rota.model.dependencies import RUN, circle, parent_ended, unknown_parent
 from rota.model.gate import Actor
 from rota.model.states import ErrorType, Status
 from rota.model.values import Instant, NewRow, dashed, number_text
@@ -49,6 +49,9 @@ def waits_of(db: Db, row: NewRow) -> Waits:
         # Where it depends on that chain as well, it needs its success, and that says more.
         if root not in parents:
             waits.edges.append(Edge(root, "end", "cancel", "group", chain.ended))
+    if row.follows is not None:
+        needs, rule = ("end", "wait") if row.on_parent_failure == RUN else ("success", row.on_parent_failure)
+        waits.edges.append(Edge(row.follows, needs, rule, "user", edges.live_member(db, row.follows) is None, len(parents)))
     return waits
 
 
@@ -64,11 +67,11 @@ def add_dependencies(db: Db, job_id: str, parents: Sequence[str], on_failure: st
     chains = _parents(edges.chains(db, tuple(parents), organization_id), parents)
     if root_id in chains:
         raise circle([name, name])
-    present = {root: (needs, bool(is_open)) for root, needs, is_open in db.rows("edges_of_child", child=number)}
-    new = {root: chain for root, chain in chains.items() if present.get(root, ("end",))[0] == "end"}
+    present = {root: (source, bool(is_open)) for root, source, is_open in db.rows("edges_of_child", child=number)}
+    new = {root: chain for root, chain in chains.items() if _adds(present.get(root), on_failure)}
     if not new:
         return live_id
-    waits = _waits(new, on_failure)
+    waits = _waits(new, on_failure, first=len(present))
     edges.add(db, [number], waits.edges, now)
     open_before = sum(present[root][1] for root in new if root in present)
     db.change("block", number=number, count=waits.blockers - open_before)
@@ -89,8 +92,17 @@ def _parents(chains: dict[str, Chain], wanted: Sequence[str]) -> dict[str, Chain
     return {chains[given].root_id: chains[given] for given in wanted}
 
 
-def _waits(parents: dict[str, Chain], on_failure: str) -> Waits:
-    waits = Waits([Edge(root, "success", on_failure, "user", chain.completed) for root, chain in parents.items()])
+def _adds(present: tuple[str, bool] | None, on_failure: str) -> bool:
+    """Say whether a dependency adds to the edge that is there: to a turn of a group or an overlap, that the chain must complete."""
+    return present is None or (present[0] != "user" and on_failure != RUN)
+
+
+def _waits(parents: dict[str, Chain], on_failure: str, first: int = 0) -> Waits:
+    if on_failure == RUN:
+        # The rule is that any end will do: there is none for a bad one.
+        return Waits([Edge(root, "end", "wait", "user", chain.ended, place) for place, (root, chain) in enumerate(parents.items(), first)])
+    found = enumerate(parents.items(), first)
+    waits = Waits([Edge(root, "success", on_failure, "user", chain.completed, place) for place, (root, chain) in found])
     end = PARENT_RULE_ENDS.get(on_failure)
     dead = next((chain for chain in parents.values() if chain.dead), None)
     if end is not None and dead is not None:

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from rota.model.dependencies import circle, find_circle, parent_ended
+from rota.model.dependencies import circle, find_circle, group_ended, parent_ended
+from rota.model.groups import ended_as
 from rota.model.states import CHAIN_ENDS, Status
-from rota.model.values import Instant, number_text
+from rota.model.values import Instant, dashed, number_text
 from rota.stores.relational.db import Db
 from rota.stores.relational.queue import numbers_json
 
@@ -56,6 +57,8 @@ class Edge(msgspec.Struct, array_like=True):
     on_failure: str
     source: str
     met: bool
+    place: int | None = None
+    """Which of the parents it is, in the order in which the job named them."""
 
 
 def chains(db: Db, ids: Sequence[str], organization_id: str) -> dict[str, Chain]:
@@ -110,17 +113,17 @@ def refuse_circle(db: Db, root_id: str) -> None:
     if found is None:
         return
     numbers = dict(db.rows("numbers_of_roots", roots=_encode(found).decode()))
-    raise circle([number_text(root, numbers[root], 1) for root in found])
+    raise circle([number_text(root, numbers[root], 1) if root in numbers else f"group {dashed(root)}" for root in found])
 
 
 # ---- telling ---------------------------------------------------------------------------------------------------------
 
 
 class Ended(msgspec.Struct):
-    """A chain that ended and has not yet told all who wait for it."""
+    """A chain that ended, or a group, and has not yet told all who wait for it."""
 
     root_id: bytes | str
-    status: Status
+    status: str
 
 
 class Told(msgspec.Struct, kw_only=True):
@@ -151,17 +154,42 @@ def note_ended(db: Db, numbers: list[int]) -> None:
         # Who waits for a schedule rather than for one of its chains.
         db.change("let_any_do", numbers=text)
         db.change("note_schedules_completed", numbers=text)
+        for (group_id,) in db.rows("groups_waited_for", numbers=text):
+            _note_group(db, group_id)
+
+
+def _note_group(db: Db, group_id: str) -> None:
+    """Note a group that somebody waits for, if its last chain has ended."""
+    if live_member(db, group_id) is not None:
+        return
+    tails = [Status(status) for (status,) in db.rows("group_tails", group_id=group_id)]
+    if all(tail in CHAIN_ENDS for tail in tails):
+        db.change("note_group_ended", group_id=group_id, status=ended_as(tails))
+
+
+def live_member(db: Db, group_id: str) -> int | None:
+    """Return the place of a member of a group whose chain has not ended, None if all have.
+
+    Members that have ended are passed once, however many there are: a look mostly finds at once what the last one found.
+    Those behind may be live again, by a retry: at the end all are looked at.
+    """
+    passed, place = db.rows("live_member_after", group_id=group_id, first=0)[0]
+    if place is None and passed:
+        _, place = db.rows("live_member_after", group_id=group_id, first=1)[0]
+    if place is not None and place - 1 != passed:
+        db.change("pass_members", group_id=group_id, passed=place - 1)
+    return None if place is None else int(place)
 
 
 def some_ended(db: Db, limit: int) -> list[Ended]:
     """Return some chains that have somebody to tell."""
-    return [Ended(root_id, Status(status)) for root_id, status in db.rows("some_ended", limit=limit)]
+    return [Ended(root_id, status) for root_id, status in db.rows("some_ended", limit=limit)]
 
 
 def to_tell(db: Db, ended: Ended, limit: int) -> Told:
     """Return whom to tell of an end, at most `limit`."""
     doomed: list[tuple[int, str]] = []
-    if ended.status is Status.COMPLETED:
+    if ended.status == Status.COMPLETED:
         satisfied = _numbers.decode(db.value("to_satisfy", root_id=ended.root_id, limit=limit))
     else:
         satisfied = _numbers.decode(db.value("to_satisfy_at_end", root_id=ended.root_id, limit=limit))
@@ -181,7 +209,11 @@ def satisfy(db: Db, told: Told, now: Instant) -> None:
 def why_doomed(db: Db, ended: Ended) -> str:
     """Return the reason of those who end because of this end."""
     root = db.row("number_of_root", root_id=ended.root_id)
-    return parent_ended("a parent" if root is None else number_text(root[0], root[1], 1), ended.status)
+    if root is not None:
+        return parent_ended(number_text(root[0], root[1], 1), ended.status)
+    hex_id = ended.root_id.hex() if isinstance(ended.root_id, bytes) else ended.root_id
+    group = db.row("group", group_id=hex_id)
+    return parent_ended("a parent", ended.status) if group is None else group_ended(group[1] or dashed(hex_id), ended.status)
 
 
 def forget_ended(db: Db, root_id: bytes | str) -> None:

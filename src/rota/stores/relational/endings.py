@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +14,10 @@ from rota.model.states import RUN_END, ErrorType, Status
 from rota.model.values import Instant
 from rota.ports.turns import Ending, Turn, Turned
 from rota.stores.relational import edges, limits, mail, stats
-from rota.stores.relational.db import Db
+from rota.stores.relational.db import Db, is_moved
 from rota.stores.relational.queue import numbers_json
+
+log = logging.getLogger("rota.store")
 
 _encode = msgspec.json.Encoder().encode
 _still_open = msgspec.json.Decoder(list[tuple[int, int, str, str | None]])
@@ -22,6 +25,7 @@ _numbers = msgspec.json.Decoder(list[int])
 
 SETTLE_MAX = 500
 """How many who wait for an ended chain are told in the move that ends it; the rest is told turn by turn."""
+EXPIRED_REASON = "expired: not started within its queue_ttl"
 SHARES_MAX = 32
 """How many ended chains are told of side by side."""
 
@@ -50,7 +54,12 @@ class Finished(msgspec.Struct):
         if waited_for:
             edges.note_ended(db, self.done)
         if reserved:
-            db.change("release_for", numbers=numbers_json(self.done), now=now)
+            release(db, self.done, now)
+
+
+def release(db: Db, numbers: Sequence[int], now: Instant) -> None:
+    """End the reservation of a direct execution that is among these and has ended."""
+    db.change("end_reservation_of", numbers=numbers_json(numbers), status="RELEASED", now=now)
 
 
 def finish_plain(db: Db, request: Turn, turned: Turned) -> Finished:
@@ -75,7 +84,7 @@ def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, w
     try:
         with db.savepoint():
             _finish_batch(db, endings, now, turned, worker_id, tell=tell)
-    except db.unwritable:
+    except (*db.unwritable, *db.refused):
         turned.late, turned.as_written = late, as_written
         for ending in endings:
             _finish_alone(db, ending, now, turned, worker_id, tell=tell)
@@ -85,12 +94,19 @@ def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_i
     try:
         with db.savepoint():
             _finish_batch(db, [ending], now, turned, worker_id, tell=tell)
-    except db.unwritable as error:
+    except (*db.unwritable, *db.refused) as error:
         text = f"result could not be stored: {type(error).__name__}".encode(errors="replace").decode()
         turned.refused.append((ending.number, text))
         turned.as_written[ending.number] = Status.DEAD_LETTER
         end = Transition(Status.DEAD_LETTER, error=text, error_type=ErrorType.PERMANENT)
-        _finish_batch(db, [Ending(ending.number, ending.at, end, end, ending.successor_id)], now, turned, worker_id, tell=tell)
+        try:
+            with db.savepoint():
+                _finish_batch(db, [Ending(ending.number, ending.at, end, end, ending.successor_id)], now, turned, worker_id, tell=tell)
+        except db.refused as refusal:
+            if is_moved(refusal):
+                raise
+            # Something refuses every end of this job. It stays RUNNING; the others must not wait for it.
+            log.error("job %d can't be ended: %s. Remove what refuses it, then run `rota doctor --repair`", ending.number, refusal)  # noqa: TRY400 - it says all
 
 
 def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, worker_id: bytes, *, tell: bool) -> None:
@@ -265,7 +281,7 @@ def after_chain_ends(db: Db, bad_groups: list[str], numbers: list[int], now: Ins
             edges.close(db, dropped, now)
             numbers = numbers + dropped
     edges.note_ended(db, numbers)
-    db.change("release_for", numbers=numbers_json(numbers), now=now)
+    release(db, numbers, now)
 
 
 def settle(db: Db, now: Instant, limit: int) -> bool:
@@ -296,7 +312,7 @@ def expire(db: Db, now: Instant, limit: int) -> None:
     """End jobs whose queue_ttl is over before they started."""
     numbers = _numbers.decode(db.value("expired_jobs", now=now, limit=limit))
     if numbers:
-        end_waiting(db, numbers, Status.SKIPPED, now, reason="expired: not started within its queue_ttl", actor="system", tell=False)
+        end_waiting(db, numbers, Status.SKIPPED, now, reason=EXPIRED_REASON, actor="system", tell=False)
 
 
 def end_waiting(

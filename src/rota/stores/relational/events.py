@@ -68,7 +68,7 @@ class Watched(Base):
 
     def counts(self, *, scope: Scope = EVERYTHING) -> dict[str, int]:
         """Return how many jobs there are in each state."""
-        with self._reading() as db, db.snapshot():
+        with self._reading(long=True) as db, db.snapshot():
             found = _counts(db, scope)
         return found  # noqa: RET504 - a context manager may swallow an error, for all that mypy knows
 

@@ -13,6 +13,7 @@ from rota.model.fates import Fated
 from rota.model.schedules import Fate, Schedule, ScheduleState
 from rota.model.states import ErrorType, Status
 from rota.model.values import Instant
+from rota.model.webhooks import WAIT_MAX
 from rota.ports.schedules import Awaited, Decide, DueJob, DueSchedule, Fired, Firing, Settled
 from rota.ports.store import DefinitionsChanged
 from rota.stores.relational import edges, ledger, queue, reports, schedules
@@ -230,16 +231,17 @@ def _give_up(db: Db, now: Instant, limit: int) -> list[Settled]:
 
 def _pull_back(db: Db, now: Instant, ahead: Instant, limit: int) -> bool:
     """Bring cursors back that a wrong clock has moved far ahead; say whether there may be more."""
-    if db.value("furthest") <= ahead:
+    if db.value("furthest", span=WAIT_MAX) <= ahead:
         return False
     found = schedules.bare_of(db.value("schedules_too_far", now=now, limit=limit))
     for schedule in found:
         ledger.pull_back(db, schedule, now)
     if len(found) == limit:
         return True
-    # What waits for a time that was reckoned by the wrong clock, a retry's above all, waits as long from now on.
+    # What waits for a time that was reckoned by the wrong clock, such as a retry or a message, waits as long from now on.
     db.change("wait_as_long_edges", now=now, ahead=ahead)
     db.change("wait_as_long", now=now, ahead=ahead)
+    db.change("send_as_soon", now=now, ahead=ahead, span=WAIT_MAX)
     db.change("set_clock", now=now)
     db.change("forget_spread")
     return False

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from rota.model.dependencies import RUN
 from rota.model.values import Dependency, Graph, Job, dashed, moment
 from rota.stores.relational import reads
 from rota.stores.relational.db import Db
@@ -61,7 +62,12 @@ def _between(rows: list[tuple[Any, ...]], jobs: dict[str, Job]) -> tuple[Depende
     """Return the edges whose parent is still there; of two attempts that wait for the same chain the later one counts."""
     found = {
         (child, parent): Dependency(
-            child=dashed(child), parent=dashed(parent), needs=needs, on_failure=on_failure, source=source, resolved_at=moment(resolved_at)
+            child=dashed(child),
+            parent=dashed(parent),
+            needs=needs,
+            on_failure=RUN if needs == "end" and source == "user" else on_failure,
+            source=source,
+            resolved_at=moment(resolved_at),
         )
         for child, parent, needs, on_failure, source, resolved_at in rows
     }

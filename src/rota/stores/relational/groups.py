@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from rota.errors import GroupRefused, NotFound
+from rota.model.dependencies import RUN
 from rota.model.gate import Actor
 from rota.model.groups import Mode, derive
+from rota.model.settings import MIB
 from rota.model.states import Status
-from rota.model.values import Group, Instant, Member, NewRow, dashed, moment, number_text
+from rota.model.values import Follower, Group, Instant, Member, NewRow, ResultsPage, dashed, moment, number_text
 from rota.ports.store import NewGroup
-from rota.stores.relational import edges
+from rota.stores.relational import edges, reads
 from rota.stores.relational.db import Db
 from rota.stores.relational.dependencies import Doom, end_doomed
 from rota.stores.relational.endings import end_waiting
 from rota.stores.relational.intake import Taken, take_in
+from rota.stores.relational.queue import numbers_json
 from rota.stores.relational.verbs import audit
+
+RESULTS_MAX = 4 * MIB
+"""Bytes of results in one page, unless the first one alone is larger."""
+_encode = msgspec.json.Encoder().encode
 
 
 def add_group(db: Db, group: NewGroup, actor: Actor, now: Instant) -> None:
@@ -43,6 +52,9 @@ def add_group(db: Db, group: NewGroup, actor: Actor, now: Instant) -> None:
     if before is not None and group.mode is Mode.SEQUENTIAL and not all(isinstance(member, NewRow) for member in group.members):
         # Nobody waits for a new job yet, but jobs that were there may wait for each other: looked at once, from the last one up.
         edges.refuse_circle(db, before)
+    if group.then is not None:
+        group.then.follows = group.group_id
+        doomed += _added(db, group.then, now).doomed
     # Only now that all are there can the group's rule apply to the rest of them.
     end_doomed(db, doomed, now)
 
@@ -52,8 +64,12 @@ def cancel_group(db: Db, group_id: str, actor: Actor, now: Instant) -> None:
     found = db.row("group", group_id=group_id)
     if found is None:
         raise NotFound(f"there is no group {dashed(group_id)} in this store")
+    # First of all: with the rule `run` the end of its members would release it.
+    followers = [number for (number,) in db.rows("waiting_followers", group_id=group_id)]
+    if followers:
+        end_waiting(db, followers, Status.CANCELLED, now, reason="group cancelled", actor=actor.name)
     members = db.rows("live_members", group_id=group_id)
-    asked = 0
+    asked = len(followers)
     for number, status in members:
         if status == Status.RUNNING:
             asked += db.change("request_cancel", number=number, now=now, actor=actor.name, reason="group cancelled")
@@ -86,16 +102,72 @@ def read_group(db: Db, group_id: str) -> Group | None:
         status=derive(members),
         organization=row[5],
         owner=row[6],
+        then=_follower(db, group_id),
     )
+
+
+def _follower(db: Db, group_id: str) -> Follower | None:
+    """Return the job that follows a group, unless it was removed."""
+    row = db.row("follower_of", group_id=group_id)
+    if row is None:
+        return None
+    root_id, needs, on_failure = row
+    job = reads.job_from(db.rows("tails_of", roots=_encode([root_id]).decode())[0])
+    rule = RUN if needs == "end" else on_failure
+    return Follower(root_id=job.root_id, number=job.number, job_type=job.job_type, status=job.status, on_parent_failure=rule)
+
+
+def awaited_groups(db: Db, job_id: str) -> list[Group]:
+    """Return the groups whose end a job waits for."""
+    found = [read_group(db, group_id) for (group_id,) in db.rows("awaited_groups", job_id=job_id)]
+    return [group for group in found if group is not None]
+
+
+def results_before(db: Db, job_id: str, after: tuple[int, int] | None, limit: int) -> ResultsPage:
+    """Return some results of what the chain of a job was told to wait for."""
+    located = db.row("locate", job_id=job_id)
+    if located is None:
+        raise NotFound(f"there is no job {dashed(job_id)} in this store")
+    places = _places(db, located[0], after or (0, 0), limit + 1)
+    page = places[:limit]
+    sizes = {root: (number, size) for root, number, size in db.rows("result_sizes", roots=_encode([root for _, root in page]).decode())}
+    taken, left = 0, RESULTS_MAX
+    for _, root in page:
+        left -= sizes.get(root, (0, 0))[1]
+        if left < 0 and taken:
+            break
+        taken += 1
+    numbers = [sizes[root][0] for _, root in page[:taken] if root in sizes]
+    texts = dict(db.rows("results_of", numbers=numbers_json(numbers))) if numbers else {}
+    results = [texts.get(sizes[root][0]) if root in sizes else None for _, root in page[:taken]]
+    return ResultsPage(results, page[taken - 1][0] if taken < len(places) else None)
+
+
+def _places(db: Db, root_id: str, after: tuple[int, int], limit: int) -> list[tuple[tuple[int, int], str]]:
+    """Return the roots of chains that a chain waited for, behind a place: which parent, and of a group which member."""
+    found: list[tuple[tuple[int, int], str]] = []
+    for place, (parent, is_group) in enumerate(db.rows("named_parents", roots=_encode([root_id]).decode()), 1):
+        if place < after[0] or len(found) == limit:
+            continue
+        if is_group:
+            passed = after[1] if place == after[0] else 0
+            members = db.rows("members_after", group_id=parent, after=passed, limit=limit - len(found))
+            found += [((place, sequence_number), root) for sequence_number, root in members]
+        elif place > after[0]:
+            found.append(((place, 0), parent))
+    return found
 
 
 def _add_new(db: Db, group: NewGroup, row: NewRow, now: Instant, *, sequence_number: int, after: str | None) -> Taken:
     row.group_id = group.group_id
     row.sequence_number = sequence_number
     row.after = after
+    return _added(db, row, now)
+
+
+def _added(db: Db, row: NewRow, now: Instant) -> Taken:
     taken = take_in(db, [row], now)
-    added = taken.enqueued[0]
-    if added.existing:
+    if taken.enqueued[0].existing:
         raise GroupRefused(f"unique key {row.unique_key!r} is held by a job outside this group: wait for its end, or leave the key out")
     return taken
 

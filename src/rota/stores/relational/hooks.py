@@ -9,7 +9,7 @@ import msgspec
 
 from rota.errors import ChangedMeanwhile, InvalidOption, NotFound
 from rota.model.gate import EVERYTHING, SYSTEM, Actor, Scope
-from rota.model.values import Instant, dashed, moment, moment_of
+from rota.model.values import BROKEN_ROW, Instant, dashed, moment, moment_of
 from rota.model.webhooks import (
     Delivery,
     DeliveryState,
@@ -25,16 +25,19 @@ from rota.ports.hooks import EndpointChange, Gap, Mail, Parcel, Settled, Taken
 from rota.stores.relational import reports
 from rota.stores.relational.base import Base, Hold
 from rota.stores.relational.db import Db
+from rota.stores.relational.mail import name_flaws
 from rota.stores.relational.queue import numbers_json
 from rota.stores.relational.verbs import audit
 
 LANES_MAX = 200
 """Lanes that are looked at in one round; the next goes on behind them."""
 NEWEST = 2**62
+LOOKED_AT_MAX = 10_000
+"""Endpoints that `rota doctor` reads."""
 BY_HAND = "disabled by hand"
 GONE = "the receiver answered 410 Gone: it wants nothing any more"
 _encode = msgspec.json.Encoder().encode
-_events = msgspec.json.Decoder(tuple[Event, ...])
+_EVENTS = {str(event): event for event in Event}
 _names = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -179,6 +182,8 @@ def _change(db: Db, endpoint_id: str, change: EndpointChange, *, version: int | 
     wanted = msgspec.structs.replace(before, **given)
     if wanted == before:
         return before
+    if wanted.state is WebhookState.ENABLED and _is_broken(db, endpoint_id) and not {"url", "events", "job_types"} <= given.keys():
+        raise InvalidOption(f"webhook {before.id} can't be read: pass url, events and job_types to enable it, or delete it")
     disabled = wanted.state is WebhookState.DISABLED
     db.change(
         "change_endpoint",
@@ -219,6 +224,31 @@ def _find(db: Db, endpoint_id: str) -> Webhook | None:
     return None if row is None else _webhook(row)
 
 
+def _is_broken(db: Db, endpoint_id: str) -> bool:
+    row = db.row("endpoint", endpoint_id=endpoint_id)
+    return row is not None and (bool(name_flaws(row[2], row[3], row[4])) or (row[9] or "").startswith(BROKEN_ROW))
+
+
+def unreadable_endpoints(db: Db) -> list[tuple[str, str, str]]:
+    """Return enabled endpoints that can't be read: their id, their organization, and why."""
+    found = []
+    for endpoint_id, organization, *columns in db.rows("enabled_endpoints", limit=LOOKED_AT_MAX):
+        if flaws := name_flaws(*columns):
+            found.append((endpoint_id, organization, ", ".join(flaws)))
+    return found
+
+
+def set_endpoints_aside(db: Db, now: Instant) -> list[str]:
+    """Disable endpoints that can't be read; return their names with the reasons."""
+    disabled = []
+    for endpoint_id, organization, why in unreadable_endpoints(db):
+        reason = f"{BROKEN_ROW}{why}"
+        if db.change("endpoint_gone", endpoint_id=endpoint_id, reason=reason, now=now):
+            audit(db, SYSTEM, now, "webhook.disable", ("webhook", endpoint_id), after={"reason": reason}, organization=organization)
+            disabled.append(f"{dashed(endpoint_id)} of {organization} ({why})")
+    return disabled
+
+
 def _columns(webhook: Webhook) -> dict[str, Any]:
     return {
         "url": webhook.url,
@@ -236,11 +266,20 @@ def _shown(webhook: Webhook) -> dict[str, Any]:
 
 
 def _webhook(row: tuple[Any, ...]) -> Webhook:
+    """Build a Webhook. One that can't be read is shown as disabled, for it gets no messages: it keeps no page from being shown."""
+    flaws = name_flaws(row[2], row[3], row[4])
+    if flaws:
+        shown = list(row)
+        for place, name in ((3, "events"), (4, "job_types")):
+            shown[place] = "[]" if name in flaws.values() else shown[place]
+        shown[8:10] = [WebhookState.DISABLED, f"{BROKEN_ROW}{', '.join(flaws)}"]
+        row = tuple(shown)
     return Webhook(
         id=dashed(row[0]),
         organization=row[1],
         url=row[2],
-        events=_events.decode(row[3]),
+        # A later version may know more of them.
+        events=tuple(_EVENTS.get(name, name) for name in _names.decode(row[3])),  # type: ignore[arg-type]
         job_types=_names.decode(row[4]),
         job=None if row[5] is None else dashed(row[5]),
         with_result=bool(row[6]),

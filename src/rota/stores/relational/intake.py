@@ -170,7 +170,7 @@ class _Intake:
 
     def _waits(self, rows: list[NewRow]) -> Waits | None:
         first = rows[0]
-        if not first.depends_on and first.after is None:
+        if not first.depends_on and first.after is None and first.follows is None:
             return None
         # All of them depend on the same: one that is among its own parents is found by its own look.
         own = next((row for row in rows if row.job_id in row.depends_on), first)

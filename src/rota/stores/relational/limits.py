@@ -27,6 +27,7 @@ AHEAD_MAX = 10 * SECOND
 STEPS_MAX = 1000
 """Moments kept of one window: a rate of more than so many is counted in steps of the window, each start a little late."""
 
+_BROKEN = f"{Held.BROKEN}:"
 _encode = msgspec.json.Encoder().encode
 _kinds = msgspec.json.Decoder(list[tuple[str, str, int]])
 _starts = msgspec.json.Decoder(list[tuple[str, int, Instant | None]])
@@ -175,7 +176,7 @@ class Rooms:
     def _sweep(self) -> bool:
         more = False
         for held, job_type in _lanes.decode(self._db.value("lanes")):
-            if held == Held.DIRECT or held in self._counting.closed or self._counts_starts(held):
+            if held == Held.DIRECT or held in self._counting.closed or held.startswith(_BROKEN) or self._counts_starts(held):
                 continue
             left = self._left_of(held)
             if left is None:

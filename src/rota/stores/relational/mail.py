@@ -6,20 +6,24 @@ first look, and ends that belong to no turn from theirs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from rota.errors import InvalidOption
 from rota.model.states import Status
-from rota.model.values import Instant, NewRow
+from rota.model.values import Instant, NewRow, dashed
 from rota.model.webhooks import ERROR_MAX, RUN_EVENTS, EndedRun, event_of, lane_of, payload_of
 from rota.stores.relational.db import Db
 from rota.stores.relational.queue import numbers_json
 
+log = logging.getLogger("rota.store")
 _encode = msgspec.json.Encoder().encode
+_strings = msgspec.json.Decoder(list[str]).decode
 _FACTS = len(EndedRun.__struct_fields__)
 
 
@@ -42,21 +46,45 @@ def _message(found: tuple[Any, ...]) -> tuple[Any, ...] | None:
     end = EndedRun(*found[:_FACTS])
     end.goes_on = bool(end.goes_on)
     event = event_of(Status(end.status), goes_on=end.goes_on)
-    if event is None or not wants(events, job_types, event, end.job_type):
+    if event is None:
         return None
-    payload = payload_of(event, end, result)
-    return event, end.job_id, end.run_id, url, payload, endpoint_id, end.organization_id, lane_of(url, end.organization_id)
+    lane = lane_for((endpoint_id, url, events, job_types), event, end.job_type, end.organization_id)
+    if lane is None:
+        return None
+    return event, end.job_id, end.run_id, url, payload_of(event, end, result), endpoint_id, end.organization_id, lane
 
 
-def wants(events: str, job_types: str, event: str, job_type: str) -> bool:
-    """Say whether an endpoint with these filters wants an event about jobs of this type."""
-    wanted, types = _filters(events, job_types)
-    return event in wanted and (not types or job_type in types)
+def lane_for(endpoint: tuple[str, str, str, str], event: str, job_type: str, organization: str) -> str | None:
+    """Return the lane of a message to an endpoint (its id, URL, events and job types); None if it does not want it or can't be read."""
+    endpoint_id, url, events, job_types = endpoint
+    try:
+        wanted, types = _filters(events, job_types)
+        return lane_of(url, organization) if event in wanted and (not types or job_type in types) else None
+    except ValueError:
+        log_skipped(endpoint_id, ", ".join(name_flaws(url, events, job_types)))
+        return None
 
 
 @lru_cache(maxsize=1000)
 def _filters(events: str, job_types: str) -> tuple[frozenset[str], frozenset[str]]:
-    return frozenset(msgspec.json.decode(events, type=list[str])), frozenset(msgspec.json.decode(job_types, type=list[str]))
+    return frozenset(_strings(events)), frozenset(_strings(job_types))
+
+
+@lru_cache(maxsize=1000)
+def log_skipped(endpoint_id: str, why: str) -> None:
+    """Log once that an endpoint gets no messages."""
+    log.error("webhook %s gets no messages: %s. `rota doctor --repair` disables it", dashed(endpoint_id), why)
+
+
+def name_flaws(url: str, events: str, job_types: str) -> dict[str, str]:
+    """Return what can't be read of an endpoint: what is said of it, and the name of the column."""
+    flaws: dict[str, str] = {}
+    for name, read, value in (("url", urlsplit, url), ("events", _strings, events), ("job_types", _strings, job_types)):
+        try:
+            read(value)
+        except ValueError:
+            flaws[f"its {name} can't be read"] = name
+    return flaws
 
 
 def attach(db: Db, row: NewRow, now: Instant) -> None:

@@ -97,17 +97,17 @@ class Overseeing(Base):
 
     def figures(self, *, since: Instant, scope: Scope = EVERYTHING) -> list[Figure]:
         """Return how attempts ended."""
-        with self._reading() as db:
+        with self._reading(long=True) as db:
             return [Figure(*row) for row in db.rows("figures", since=since - since % HOUR, organization_id=scope.organization)]
 
     def hourly(self, *, since: Instant, scope: Scope = EVERYTHING) -> list[Figure]:
         """Return figures by the hour."""
-        with self._reading() as db:
+        with self._reading(long=True) as db:
             return [Figure(*row) for row in db.rows("hourly", since=since - since % HOUR, organization_id=scope.organization)]
 
     def kept(self, status: str, *, scope: Scope = EVERYTHING) -> dict[str, int]:
         """Return how many ended jobs are here."""
-        with self._reading() as db:
+        with self._reading(long=True) as db:
             return dict(db.rows("kept", status=status, organization_id=scope.organization))
 
     def metas(self, numbers: list[int]) -> dict[int, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import DuplicateId
-from rota.model.ordering import GAP
+from rota.model.ordering import GAP, counted_from
 from rota.model.values import Enqueued, Held, Instant, NewRow, Origin
 from rota.stores.relational.db import Db
 
@@ -63,6 +63,13 @@ def promote(db: Db, now: Instant, limit: int) -> None:
 
 
 def _promote_priority(db: Db, priority: int, now: Instant, limit: int) -> int:
+    positions = queue_due(db, priority, now, limit)
+    db.change("queue_jobs", now=now, positions=_encode(positions).decode())
+    return len(positions)
+
+
+def queue_due(db: Db, priority: int, now: Instant, limit: int) -> dict[int, int]:
+    """Return the positions that due jobs of a priority get, by their numbers."""
     due = _due_decoder.decode(db.value("due_jobs", priority=priority, now=now, limit=limit))
     last: dict[str, int] = {}
     positions: dict[int, int] = {}
@@ -71,8 +78,7 @@ def _promote_priority(db: Db, priority: int, now: Instant, limit: int) -> int:
             last[organization_id] = position_after(db, organization_id, priority)
         last[organization_id] += GAP
         positions[number] = last[organization_id]
-    db.change("queue_jobs", now=now, positions=_encode(positions).decode())
-    return len(due)
+    return positions
 
 
 _due_decoder = msgspec.json.Decoder(list[tuple[int, str]])
@@ -107,7 +113,8 @@ def stands_alone(row: NewRow) -> bool:
 
 
 def _is_tied(row: NewRow) -> bool:
-    return bool(row.after or row.group_id or row.job_hash or row.submit_limit is not None or row.schedule_id or row.origin == Origin.DIRECT)
+    tied = row.after or row.group_id or row.follows or row.job_hash or row.submit_limit is not None or row.schedule_id
+    return bool(tied or row.origin == Origin.DIRECT)
 
 
 def shape(row: NewRow) -> tuple[Any, ...]:
@@ -125,6 +132,7 @@ def shape(row: NewRow) -> tuple[Any, ...]:
         row.meta,
         row.depends_on,
         row.on_parent_failure,
+        row.put_off,
     )
 
 
@@ -176,10 +184,14 @@ def add(
     first = rows[0]
     waits = first.run_at > now or blockers > 0
     status = "PENDING" if waits else "QUEUED"
-    position = 0 if waits else GAP + (position_after(db, first.organization_id, first.policy.priority) if base is None else base)
+    position = (
+        _unplaced(first, now)
+        if waits
+        else GAP + (position_after(db, first.organization_id, first.policy.priority) if base is None else base)
+    )
     if first.schedule_id is not None:
         (due_number,) = add_due(db, rows, now, number, blockers=blockers)
-        return [Enqueued(first.job_id, first.job_id, due_number, status, position, existing=False)]
+        return [Enqueued(first.job_id, first.job_id, due_number, status, 0 if waits else position, existing=False)]
     many, gap = len(rows) > 1, 0 if waits else GAP
     values = _of_all(first, now, number, position=position, waits=waits, blockers=blockers)
     if many:
@@ -187,7 +199,7 @@ def add(
     else:
         numbers = db.added("insert_job", 1, ids=bytes.fromhex(first.job_id), params=first.params, **values)
     return [
-        Enqueued(row.job_id, row.job_id, own, status, position + gap * index, existing=False)
+        Enqueued(row.job_id, row.job_id, own, status, 0 if waits else position + gap * index, existing=False)
         for index, (row, own) in enumerate(zip(rows, numbers, strict=True))
     ]
 
@@ -246,10 +258,10 @@ def add_each(db: Db, rows: Sequence[NewRow], now: Instant, number: int | None = 
             if line not in last:
                 last[line] = position_after(db, *line) if base is None else base
             last[line] += GAP
-        own = _of_all(row, now, None if values else number, position=0 if waits else last[line], waits=waits)
+        own = _of_all(row, now, None if values else number, position=_unplaced(row, now) if waits else last[line], waits=waits)
         values.append({"ids": bytes.fromhex(row.job_id), "params": row.params} | own)
     return [
-        Enqueued(row.job_id, row.job_id, own, value["status"], value["position"], existing=False)
+        Enqueued(row.job_id, row.job_id, own, value["status"], max(0, value["position"]), existing=False)
         for row, own, value in zip(rows, db.added_each(values), values, strict=True)
     ]
 
@@ -269,6 +281,11 @@ def add_due(db: Db, rows: list[NewRow], now: Instant, number: int | None = None,
         **_each_of(db, rows),
         **_of_all(first, now, number, position=position, waits=waits, blockers=blockers),
     )
+
+
+def _unplaced(row: NewRow, now: Instant) -> int:
+    """Return the position of a row that waits for its time."""
+    return counted_from(now) if row.put_off else 0
 
 
 def _each_of(db: Db, rows: Sequence[NewRow]) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rota.model.gate import EVERYTHING, Scope
-from rota.model.values import Audited, Graph, Instant, Job, LogEntry, Run, Stats
-from rota.ports.store import Where
+from rota.model.values import Audited, Graph, Group, Instant, Job, LogEntry, ResultsPage, Run, Stats
+from rota.ports.store import Tail, Where
 from rota.ports.turns import Counting, Usage
-from rota.stores.relational import graph, limits, lists, reads, stats
+from rota.stores.relational import graph, groups, limits, lists, reads, stats
 from rota.stores.relational.base import Base
 
 
@@ -24,6 +26,11 @@ class Reading(Base):
         with self._reading() as db:
             return [reads.job_from(row) for row in db.rows("chain", job_id=job_id)]
 
+    def tails(self, job_ids: Sequence[str]) -> dict[str, Tail]:
+        """Return the last jobs of many chains."""
+        with self._reading() as db:
+            return reads.tails(db, job_ids)
+
     def run(self, job_id: str) -> Run | None:
         """Return a job's run."""
         with self._reading() as db:
@@ -32,7 +39,7 @@ class Reading(Base):
 
     def find(self, where: Where, *, limit: int, before: int | None = None) -> list[tuple[int, Job]]:
         """Return a page of jobs."""
-        with self._reading() as db:
+        with self._reading(long=True) as db:
             return lists.find(db, where, limit, before)
 
     def queue(self, *, limit: int, scope: Scope = EVERYTHING) -> list[Job]:
@@ -42,13 +49,23 @@ class Reading(Base):
 
     def ahead(self, job_id: str, *, scope: Scope = EVERYTHING) -> int:
         """Return how many stand before a job."""
-        with self._reading() as db:
+        with self._reading(long=True) as db:
             return int(db.value("ahead", job_id=job_id, organization_id=scope.organization))
 
     def blockers(self, job_id: str) -> list[Job]:
         """Return what a job waits for."""
         with self._reading() as db:
             return [reads.job_from(row) for row in db.rows("blockers", job_id=job_id)]
+
+    def awaited_groups(self, job_id: str) -> list[Group]:
+        """Return the groups that a job waits for."""
+        with self._reading() as db:
+            return groups.awaited_groups(db, job_id)
+
+    def results_before(self, job_id: str, *, after: tuple[int, int] | None, limit: int) -> ResultsPage:
+        """Return results of what a job waited for."""
+        with self._reading() as db:
+            return groups.results_before(db, job_id, after, limit)
 
     def log(self, job_id: str) -> list[LogEntry]:
         """Return the moves of a chain."""
@@ -67,10 +84,10 @@ class Reading(Base):
 
     def audit(self, *, limit: int, before: int | None = None, scope: Scope = EVERYTHING, subject: str | None = None) -> list[Audited]:
         """Return what people changed."""
-        with self._reading() as db:
+        with self._reading(long=True) as db:
             return reads.audit(db, limit, before, scope, subject)
 
     def stats(self, *, now: Instant, hours: int = 24, scope: Scope = EVERYTHING) -> Stats:
         """Return counts and ages."""
-        with self._reading() as db:
+        with self._reading(long=True) as db:
             return stats.stats(db, now, hours, scope)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -12,11 +14,14 @@ from rota.model.states import ErrorType, RunStatus, Status
 from rota.model.values import Claimed, Instant, NewRow, WorkerInfo, moment
 from rota.ports.store import Held
 from rota.ports.turns import Ending, Reservation, Turned
-from rota.stores.relational.db import Db
+from rota.stores.relational.db import Db, is_moved
 from rota.stores.relational.endings import SETTLE_MAX, after_chain_ends, after_runs, end_waiting, finish, settle
 from rota.stores.relational.intake import enqueue
 from rota.stores.relational.mail import tell_of
+from rota.stores.relational.queue import numbers_json
 from rota.stores.relational.turn import active_reservation
+
+log = logging.getLogger("rota.store")
 
 _held = msgspec.json.Decoder(list[tuple[Claimed, int, str | None, str, int | None]])
 _types = msgspec.json.Decoder(tuple[str, ...])
@@ -24,8 +29,46 @@ _claimed = msgspec.json.Decoder(list[Claimed])
 
 
 def held_by(db: Db, worker_id: str, limit: int) -> list[Held]:
-    """Return RUNNING jobs of a worker, whatever became of their runs."""
-    return [_as_held(*row) for row in _held.decode(db.value("held_by", worker_id=worker_id, limit=limit))]
+    """Return RUNNING jobs of a worker, whatever became of their runs; "" for those that name no worker."""
+    if worker_id:
+        with suppress(ValueError):
+            return [_as_held(*row) for row in _held.decode(db.value("held_by", worker_id=worker_id, limit=limit))]
+    # One of them can't be read: read them one by one.
+    return [_held_alone(db, number) for (number,) in db.rows("held_numbers", worker_id=worker_id, limit=limit)]
+
+
+def _held_alone(db: Db, number: int) -> Held:
+    try:
+        ((row,),) = (_held.decode(db.value("held_rows", numbers=numbers_json([number]))),)
+        return _as_held(*row)
+    except ValueError:
+        job_id, root_id, attempt, run_missing, run_ended, run_id, started_at = db.rows("held_bare", number=number)[0]
+        # As much of it as a move needs. Without retries it ends DEAD_LETTER, where somebody can look at it.
+        job = Claimed(
+            number=number,
+            job_id=job_id,
+            root_id=root_id,
+            root_number=number,
+            run_id="",
+            job_type="",
+            origin="api",
+            organization_id="",
+            params="{}",
+            priority=0,
+            position=0,
+            attempt=attempt,
+            failures=0,
+            crashes=0,
+            snoozes=0,
+            max_retries=0,
+            max_crashes=1,
+            backoff="{}",
+            timeout=0.0,
+            executor="",
+            started_at=0,
+            checkpoint=None,
+        )
+        return _as_held(job, run_missing, run_ended, run_id, started_at)
 
 
 def failed_without_successor(db: Db, since: Instant) -> list[Held]:
@@ -51,7 +94,7 @@ def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], now: Instan
     for ending in endings:
         each = by_number[ending.number]
         if each.run_ended is not None and each.run_ended in set(RunStatus):
-            if (status := _close(db, ending, each, now)) is not None:
+            if (status := _close_alone(db, ending, each, now)) is not None:
                 changed[ending.number] = status
             continue
         if each.run_missing:
@@ -61,9 +104,12 @@ def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], now: Instan
         plain.append(ending)
     turned = Turned()
     if plain:
+        # First: the end of a direct execution would release its reservation as if nothing had happened.
+        db.change("end_reservation_of", numbers=numbers_json(ending.number for ending in plain), status="EXPIRED", now=now)
         finish(db, plain, now, turned, worker_id=b"")
     settle(db, now, SETTLE_MAX)
     late = set(turned.late)
+    late |= {number for number, _ in turned.refused if db.value("is_running", number=number)}
     return changed | {e.number: turned.as_written.get(e.number, e.transition.status) for e in plain if e.number not in late}
 
 
@@ -153,6 +199,18 @@ def _as_held(job: Claimed, run_missing: int, run_ended: str | None, run_id: str,
     job.run_id = run_id
     job.started_at = started_at or 0
     return Held(job, bool(run_missing), run_ended)
+
+
+def _close_alone(db: Db, ending: Ending, held: Held, now: Instant) -> Status | None:
+    """Close one job on its own: one that can't be closed keeps no other from being recovered."""
+    try:
+        with db.savepoint():
+            return _close(db, ending, held, now)
+    except db.refused as error:
+        if is_moved(error):
+            raise
+        log.error("job %d can't be closed: %s. Remove what refuses it", ending.number, error)  # noqa: TRY400 - it says all
+        return None
 
 
 def _close(db: Db, ending: Ending, held: Held, now: Instant) -> Status | None:

@@ -16,11 +16,10 @@ from rota.model.fates import Fated
 from rota.model.reports import EVENT_OF, Phase, ScheduleReport, key_of, payload_of
 from rota.model.schedules import Fate, Schedule
 from rota.model.values import Instant
-from rota.model.webhooks import lane_of
 from rota.ports.hooks import Gap
 from rota.ports.schedules import Firing
 from rota.stores.relational.db import Db
-from rota.stores.relational.mail import wants
+from rota.stores.relational.mail import lane_for
 from rota.stores.relational.schedules import Due, live
 
 _encode = msgspec.json.Encoder().encode
@@ -115,8 +114,8 @@ def _add_messages(db: Db, reports: Sequence[ScheduleReport], now: Instant) -> No
     for each in reports:
         payload = payload_of(each)
         for endpoint_id, url, events, job_types in endpoints[each.organization]:
-            if wants(events, job_types, each.event, each.template):
-                lane = lane_of(url, each.organization)
+            lane = lane_for((endpoint_id, url, events, job_types), each.event, each.template, each.organization)
+            if lane is not None:
                 messages.append((each.event, each.schedule_id, each.key, url, payload, endpoint_id, each.organization, lane))
     if messages:
         db.change("add_report_mail", rows=_encode(messages).decode(), now=now)

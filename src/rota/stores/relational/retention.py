@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from rota.errors import NotFound, StillLive, StillNeeded
+from rota.errors import IllegalMove, NotFound, StillLive, StillNeeded
 from rota.model.gate import Actor
 from rota.model.states import CHAIN_ENDS, Status
 from rota.model.values import Instant, PurgeCursor, Purged, dashed, number_text
-from rota.stores.relational.db import Db
+from rota.stores.relational.broken import words_of
+from rota.stores.relational.db import Db, is_moved
 from rota.stores.relational.queue import numbers_json
 from rota.stores.relational.stats import untally
 from rota.stores.relational.verbs import audit
@@ -27,17 +28,26 @@ class Plan(msgspec.Struct, kw_only=True):
     numbers: list[int] = msgspec.field(default_factory=list)
     run_ids: list[str] = msgspec.field(default_factory=list)
     kept: int = 0
+    broken: dict[int, str] = msgspec.field(default_factory=dict)
+    """Chains that can't be removed, by the number of their last job, with the reason."""
     cursor: PurgeCursor | None = None
 
     def purged(self) -> Purged:
         """Return the plan as what was, or would be, done."""
-        return Purged(chains=len(self.tails), jobs=len(self.numbers), kept=self.kept, run_ids=self.run_ids, cursor=self.cursor)
+        return Purged(
+            chains=len(self.tails),
+            jobs=len(self.numbers),
+            kept=self.kept,
+            run_ids=self.run_ids,
+            cursor=self.cursor,
+            broken=self.broken,
+        )
 
 
 def purge(db: Db, before: Instant, limit: int, now: Instant, cursor: PurgeCursor | None, *, figures_before: Instant | None) -> Purged:
     """Remove up to `limit` jobs of chains that ended before a moment, one whole chain at least if there is one."""
     plan = _plan(db, before, limit, cursor)
-    _remove(db, plan.numbers)
+    _remove_all(db, plan)
     more = _tidy(db, before, limit, now, first=cursor is None, figures_before=figures_before)
     if plan.cursor is None:
         # The jobs are gone: now what was kept for them.
@@ -71,7 +81,15 @@ def discard(db: Db, job_id: str, actor: Actor, now: Instant) -> Purged:
     )
     if needs:
         raise StillNeeded(f"the chain of {dashed(job_id)} can't be discarded yet: it is needed by {', '.join(needs)}")
-    _remove(db, plan.numbers)
+    try:
+        with db.savepoint():
+            _remove(db, plan.numbers)
+    except db.refused as error:
+        if is_moved(error):
+            raise
+        raise IllegalMove(
+            f"the chain of {dashed(job_id)} can't be discarded: {words_of(error)}. `rota doctor --full` says more, and --repair repairs it"
+        ) from error
     before = {"status": status, "job_type": job_type, "jobs": len(plan.numbers)}
     audit(db, actor, now, "job.discard", ("job", root_id), before=before, organization=organization_id)
     return plan.purged()
@@ -80,6 +98,8 @@ def discard(db: Db, job_id: str, actor: Actor, now: Instant) -> Purged:
 def _who_needs(db: Db, root_id: str, number: int) -> list[str]:
     children = db.rows("live_children", root_id=root_id, limit=NAMED_MAX)
     group_id = db.value("group_lives", number=number)
+    for (followed,) in db.rows("groups_of", numbers=numbers_json([number])):
+        children += db.rows("live_children", root_id=followed, limit=NAMED_MAX)
     named = [f"{number_text(root, first, attempt)} ({status})" for root, first, attempt, status in children]
     return named + ([f"group {dashed(group_id)}, which has not ended"] if group_id else [])
 
@@ -120,6 +140,31 @@ def _add_chains(db: Db, plan: Plan, tails: list[int]) -> None:
             plan.tails.append(tail)
             plan.numbers += [number for number, _ in jobs]
             plan.run_ids += [run_id for _, run_id in jobs if run_id]
+
+
+def _remove_all(db: Db, plan: Plan) -> None:
+    """Remove what is planned. If one chain can't be removed they are removed one by one, and that one is kept and named."""
+    try:
+        with db.savepoint():
+            _remove(db, plan.numbers)
+            return
+    except db.refused as error:
+        if is_moved(error):
+            raise
+        tails, plan.tails, plan.numbers, plan.run_ids = plan.tails, [], [], []
+    for tail in tails:
+        alone = Plan()
+        try:
+            with db.savepoint():
+                _add_chains(db, alone, [tail])
+                _remove(db, alone.numbers)
+        except db.refused as error:
+            plan.kept += 1
+            plan.broken[tail] = words_of(error)
+            continue
+        plan.tails += alone.tails
+        plan.numbers += alone.numbers
+        plan.run_ids += alone.run_ids
 
 
 def _remove(db: Db, numbers: list[int]) -> None:

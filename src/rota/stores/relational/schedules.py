@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 
 from rota.errors import ChangedMeanwhile, DependencyCycle, InvalidSchedule, NotFound, ScheduleExists, StillNeeded, UnknownTemplate
+from rota.model.definitions import TemplateState, unfit_for_schedules
 from rota.model.dependencies import find_circle
 from rota.model.gate import Actor, Scope
 from rota.model.schedule_options import as_options
-from rota.model.schedules import Calendar, Schedule, ScheduleState, next_look
+from rota.model.schedules import Calendar, Schedule, ScheduleState, comes_into_use, next_look
 from rota.model.values import Instant, moment
+from rota.model.webhooks import WAIT_MAX
 from rota.ports.schedules import Beat, Change, DueSchedule
 from rota.stores.relational.db import Db
 from rota.stores.relational.verbs import audit
@@ -55,10 +57,21 @@ _days = msgspec.json.Decoder(frozenset[date])
 def schedules(db: Db, scope: Scope, *, name: str | None, template: str | None, dropped: bool) -> list[Schedule]:
     """Return schedules inside a scope."""
     values = {"organization_id": scope.organization, "owner": scope.owner, "name": name, "template": template}
-    if name is not None and not dropped:
-        return [row.value() for row in _rows_of(db.value("schedules_called", **values))]
-    text = db.value("schedules", dropped=int(dropped), **values)
-    return [row.value() for row in _rows_of(text)]
+    try:
+        if name is not None and not dropped:
+            return [row.value() for row in _rows_of(db.value("schedules_called", **values))]
+        return [row.value() for row in _rows_of(db.value("schedules", dropped=int(dropped), **values))]
+    except db.unwritable:
+        # One that can't be read keeps no other from being shown; `rota doctor` names it.
+        rows = db.rows("schedule_ids", dropped=int(dropped), **values)
+        return [found for (schedule_id,) in rows if (found := _if_readable(db, schedule_id))]
+
+
+def _if_readable(db: Db, schedule_id: str) -> Schedule | None:
+    try:
+        return schedule(db, schedule_id)
+    except db.unwritable:
+        return None
 
 
 def schedule(db: Db, schedule_id: str) -> Schedule | None:
@@ -69,7 +82,7 @@ def schedule(db: Db, schedule_id: str) -> Schedule | None:
 
 def beat(db: Db) -> Beat:
     """Return when schedules want to be looked at."""
-    *wants, furthest = db.rows("beat_of_schedules")[0]
+    *wants, furthest = db.rows("beat_of_schedules", span=WAIT_MAX)[0]
     return Beat(next_at=min((at for at in wants if at is not None), default=None), furthest=furthest)
 
 
@@ -106,11 +119,11 @@ def _room(db: Db, organization: str) -> int | None:
 
 def add(db: Db, new: Schedule, actor: Actor, now: Instant) -> Schedule:
     """Add a schedule whose name is free."""
-    if db.value("schedule_named", organization_id=new.organization, name=new.name) is not None:
-        raise ScheduleExists(f"there is a schedule {new.name!r} already: edit it, or choose another name")
-    _check_surroundings(db, new)
+    _refuse_taken(db, new)
+    _check_surroundings(db, new, called=new.name)
+    template_id = _template(db, None, new)
     db.change("note_clock", now=now)
-    _write(db, new, now, cursor_at=new.cursor_at)
+    _write(db, new, now, template_id=template_id, cursor_at=new.cursor_at)
     audit(db, actor, now, "schedule.create", ("schedule", new.name), after=said(new), organization=new.organization)
     return _there(db, new.id)
 
@@ -121,27 +134,47 @@ def change(db: Db, schedule_id: str, change_: Change, actor: Actor, now: Instant
     after = change_(before)
     if after == before:
         return before
-    _check_surroundings(db, after)
+    if after.name != before.name:
+        _refuse_taken(db, after)
+    _check_surroundings(db, after, called=before.name)
+    template_id = _template(db, before, after)
     close()
     closed = _closed(db, before)
     if after.timing == before.timing and after.state is before.state:
         # Over, unless it is given another time: a change of something else does not undo that.
         after = msgspec.structs.replace(after, state=closed.state)
     db.change("note_clock", now=now)
-    _write(db, after, now, cursor_at=now)
+    _write(db, after, now, template_id=template_id, cursor_at=now)
+    if after.name != before.name:
+        _follow_name(db, before, after.name, now)
     written = _there(db, schedule_id)
-    if said(before) != said(written):
+    names = ({}, {}) if after.name == before.name else ({"name": before.name}, {"name": after.name})
+    if names[0] or said(before) != said(written):
         audit(
             db,
             actor,
             now,
             "schedule.edit",
             ("schedule", after.name),
-            before=said(before),
-            after=said(written),
+            before=names[0] | said(before),
+            after=names[1] | said(written),
             organization=after.organization,
         )
     return written
+
+
+def _refuse_taken(db: Db, new: Schedule) -> None:
+    if db.value("schedule_named", organization_id=new.organization, name=new.name) is not None:
+        raise ScheduleExists(f"there is a schedule {new.name!r} already: edit it, or choose another name")
+
+
+def _follow_name(db: Db, before: Schedule, name: str, now: Instant) -> None:
+    """Have the schedules that depend on a renamed one name it as it is called now."""
+    for child, text in db.rows("all_depending", organization_id=before.organization):
+        parents = msgspec.json.decode(text)
+        if before.name in parents:
+            renamed = [name if parent == before.name else parent for parent in parents]
+            db.change("set_dependencies", organization_id=before.organization, name=child, depends_on=_encode(renamed).decode(), now=now)
 
 
 def _closed(db: Db, before: Schedule) -> Schedule:
@@ -200,8 +233,8 @@ def _there(db: Db, schedule_id: str) -> Schedule:
     return found
 
 
-def _check_surroundings(db: Db, new: Schedule) -> None:
-    """Refuse a calendar or dependency that is not there, and dependencies in a circle."""
+def _check_surroundings(db: Db, new: Schedule, *, called: str) -> None:
+    """Refuse a calendar or dependency that is not there, and dependencies in a circle; `called` is its name in the store as yet."""
     if new.calendar is not None and db.row("calendar", organization_id=new.organization, name=new.calendar) is None:
         raise InvalidSchedule(f"calendar={new.calendar!r} is not there: `rota calendar list` shows them, `rota calendar set` makes one")
     for name in new.depends_on:
@@ -210,16 +243,24 @@ def _check_surroundings(db: Db, new: Schedule) -> None:
     if not new.depends_on:
         return
     others = db.rows("all_depending", organization_id=new.organization)
-    waits = [(name, parent) for name, text in others if name != new.name for parent in msgspec.json.decode(text)]
-    path = find_circle(waits + [(new.name, parent) for parent in new.depends_on], new.name)
+    waits = [(name, parent) for name, text in others if name != called for parent in msgspec.json.decode(text)]
+    path = find_circle(waits + [(called, parent) for parent in new.depends_on], called)
     if path is not None:
         raise DependencyCycle(f"schedules can't depend on each other in a circle: {' → '.join(path)}", tuple(path))
 
 
-def _write(db: Db, new: Schedule, now: Instant, *, cursor_at: Instant) -> None:
-    template_id = db.value("template_named", name=new.template)
-    if template_id is None:
-        raise UnknownTemplate(f"there is no template {new.template!r}: `rota template list` shows them")
+def _template(db: Db, before: Schedule | None, after: Schedule) -> str:
+    """Return the id of a schedule's template, or refuse one that is not there, or takes no jobs though the schedule comes into use."""
+    row = db.row("template_named", name=after.template)
+    if row is None:
+        raise UnknownTemplate(f"there is no template {after.template!r}: `rota template list` shows them")
+    template_id, state = row
+    if state != TemplateState.ENABLED and comes_into_use(before, after):
+        raise unfit_for_schedules(after.template, state)
+    return str(template_id)
+
+
+def _write(db: Db, new: Schedule, now: Instant, *, template_id: str, cursor_at: Instant) -> None:
     timing = new.timing
     due_next = None if new.state is ScheduleState.DISABLED else next_look(timing, cursor_at)
     db.change(

@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 
 from rota.errors import NotFound
+from rota.model.findings import Finding
 from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.states import Status
 from rota.model.values import Claimed, Enqueued, Group, Instant, Job, NewRow, PurgeCursor, Purged, WorkerInfo, dashed
 from rota.ports.places import Place
 from rota.ports.store import Adopted, Check, Held, NewGroup
 from rota.ports.turns import Ending, Peek, Reservation, Turn, Turned
-from rota.stores.relational import adopting, dependencies, groups, intake, queue, reads, recovery, retention, turn, verbs
+from rota.stores.relational import adopting, broken, dependencies, groups, intake, queue, reads, recovery, repair, retention, turn, verbs
 from rota.stores.relational.access import Admitting
 from rota.stores.relational.base import Hold
 from rota.stores.relational.db import Db
@@ -29,6 +30,8 @@ from rota.stores.relational.timing import Timing
 
 CLAIM_MANY = 32
 """From so many jobs on, claims follow each other; fewer are picked from under each other's hands without harm."""
+UNREGISTERED_MAX = 100
+"""Workers that are not on record and are recovered from in one sweep."""
 _numbers = msgspec.json.Decoder(tuple[int, ...])
 
 
@@ -71,6 +74,20 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
         return self._write(lambda db: adopting.adopt(db, jobs, adopter_id, actor, now))
 
     def turn(self, turn_: Turn) -> Turned:
+        """Make one turn. If a row can't be started, or can't be queued, it is parked, and the next turn claims its neighbours."""
+        try:
+            return self._turn(turn_)
+        except broken.SPOILT as error:
+            if broken.is_passing(error):
+                raise
+            parked = self._write(lambda db: broken.set_aside(db, turn_))
+            if not (parked or turn_.done or turn_.endings):
+                raise
+        turned = self._turn(broken.careful(turn_))
+        turned.unfinished = turned.unfinished or bool(parked)
+        return turned
+
+    def _turn(self, turn_: Turn) -> Turned:
         """Make one turn: beside others' turns, where all that is asked for and all that is there lets it."""
         if self._shares and self._calm and turn.may_be_light(turn_):
             with suppress(NotLight):
@@ -82,13 +99,13 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
     def peek(self, *, types: tuple[str, ...], worker_id: str) -> Peek:
         """Look whether a turn is worth its commit."""
         with self._reading() as db:
-            ((definitions, ready, reserved, parked, ended, expires_at, due_at, cancelling),) = db.rows(
+            ((definitions, ready, direct_ready, parked, ended, expires_at, due_at, cancelling),) = db.rows(
                 "peek", types=msgspec.json.encode(types).decode(), worker_id=bytes.fromhex(worker_id)
             )
             # Where some wait to be told that a chain has ended, a turn tells them.
             due = [0] if ended else [at for at in (expires_at, due_at) if at is not None]
             return Peek(
-                ready=bool(ready or reserved),
+                ready=bool(ready or direct_ready),
                 next_due=min(due, default=None),
                 cancelling=_numbers.decode(cancelling),
                 definitions=definitions,
@@ -113,12 +130,13 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
         priority: int | None = None,
         params: str | None = None,
         run_at: Instant | None = None,
+        put_off: bool = False,
         check: Check | None = None,
     ) -> Job:
         """Change a waiting job."""
 
         def work(db: Db) -> str:
-            return verbs.change(db, job_id, actor, now, priority=priority, params=params, run_at=run_at)
+            return verbs.change(db, job_id, actor, now, priority=priority, params=params, run_at=run_at, put_off=put_off)
 
         return self._verb(_checked(check, job_id, work))
 
@@ -146,7 +164,7 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
 
     def discard(self, job_id: str, *, actor: Actor, now: Instant) -> Purged:
         """Remove one ended chain."""
-        return self._write(lambda db: retention.discard(db, job_id, actor, now))
+        return self._write(lambda db: retention.discard(db, job_id, actor, now), long=True)
 
     def purge(
         self,
@@ -162,7 +180,19 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
         if dry_run:
             with self._reading() as db:
                 return retention.look(db, before, limit, cursor)
-        return self._write(lambda db: retention.purge(db, before, limit, now, cursor, figures_before=figures_before), patient=True)
+        return self._write(
+            lambda db: retention.purge(db, before, limit, now, cursor, figures_before=figures_before), patient=True, long=True
+        )
+
+    def retention_clock(self) -> Instant | None:
+        """Return when the clock was last trusted to delete by age."""
+        with self._reading() as db:
+            mark: Instant | None = db.value("retention_clock")
+            return mark
+
+    def set_retention_clock(self, now: Instant) -> None:
+        """Record that the clock is trusted."""
+        self._write(lambda db: db.change("set_retention_clock", now=now), hold=Hold.NOTHING, patient=True)
 
     # ---- groups -----------------------------------------------------------------------------------------------
 
@@ -173,7 +203,7 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
 
     def cancel_group(self, group_id: str, *, actor: Actor, now: Instant) -> Group:
         """Cancel a group's chains."""
-        self._write(lambda db: groups.cancel_group(db, group_id, actor, now))
+        self._write(lambda db: groups.cancel_group(db, group_id, actor, now), long=True)
         return self._group(group_id)
 
     def group(self, group_id: str) -> Group | None:
@@ -245,6 +275,11 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
         with self._reading() as db:
             return recovery.workers(db, ended=not live)
 
+    def unregistered(self) -> list[tuple[str, int]]:
+        """Return workers that are not on record and hold RUNNING jobs."""
+        with self._reading() as db:
+            return [(worker_id, count) for worker_id, count in db.rows("unregistered", limit=UNREGISTERED_MAX)]
+
     def held_by(self, worker_id: str, *, limit: int) -> list[Held]:
         """Return what a lost worker held."""
         with self._reading() as db:
@@ -254,6 +289,10 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
         """Return attempts that lack their successor."""
         with self._reading() as db:
             return recovery.failed_without_successor(db, since)
+
+    def _fix_rows(self, *, now: Instant) -> list[Finding]:
+        """Repair what is wrong with rows, and return what was done."""
+        return self._write(lambda db: repair.repair(db, now))
 
     def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> dict[int, Status]:
         """Write recovery's moves."""

@@ -12,6 +12,9 @@ from rota.stores.relational import edges
 from rota.stores.relational.db import Db
 from rota.stores.relational.queue import blob
 
+AHEAD_MAX = 60 * SECOND
+"""How much later than this caller's the clock of one may be that was before it: it has waited for the store, or their machines differ."""
+
 
 class Counted(msgspec.Struct):
     """How many of one organization and type were submitted inside the window, and how many this call has added."""
@@ -55,7 +58,9 @@ class Submissions:
                 self._db.change("log_submissions", key=key, now=self._now, count=counted.added)
 
     def _refuse_duplicate(self, row: NewRow) -> None:
-        known = self._db.row("duplicate_of", **_hash_key(row), now=self._now)
+        # A window that ends later than one opened now was opened by a clock that was ahead.
+        until = self._now + (row.dedup_window or 0) + AHEAD_MAX
+        known = self._db.row("duplicate_of", **_hash_key(row), now=self._now, until=until)
         if known is None:
             return
         job_id, expires_at = known

@@ -57,6 +57,7 @@ TABLES: tuple[Table, ...] = (
         whole="max_running concurrency rate_limit rate_window submit_limit submit_window queue_ttl payload_max dedup_window version"
         " created_at updated_at dropped_at",
     ),
+    _table("adhoc_types", "job_type", text="job_type handler created_by", whole="created_at"),
     _table(
         "tokens",
         "token_id",
@@ -97,11 +98,11 @@ TABLES: tuple[Table, ...] = (
         whole="report_id due_at last_due_at count created_at",
         text="event organization_id outcome phase reason",
     ),
-    _table("job_groups", "group_id", id="group_id", text="organization_id name mode on_failure created_by", whole="created_at"),
+    _table("job_groups", "group_id", id="group_id", text="organization_id name mode on_failure created_by", whole="created_at passed"),
     _table("workers", "worker_id", id="worker_id", text="host kind job_types", whole="beat started_at stopping_at ended_at slots"),
     JOBS,
     RUNS,
-    _table("job_edges", "child parent_root", id="parent_root", whole="child resolved_at until", text="needs on_failure source"),
+    _table("job_edges", "child parent_root", id="parent_root", whole="child resolved_at until place", text="needs on_failure source"),
     _table("ended_roots", "root_id", id="root_id", text="status"),
     _table(
         "direct_reservations",

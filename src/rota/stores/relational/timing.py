@@ -6,8 +6,9 @@ from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.schedules import Calendar, Schedule
 from rota.model.values import Instant
 from rota.ports.schedules import Beat, Change, Decide, DueSchedule, Fired, Ledger, LedgerCursor, Occurrence
-from rota.stores.relational import firing, ledger, schedules
+from rota.stores.relational import broken, firing, ledger, schedules
 from rota.stores.relational.base import Base
+from rota.stores.relational.db import Db
 
 
 class Timing(Base):
@@ -15,7 +16,17 @@ class Timing(Base):
 
     def fire(self, decide: Decide, *, now: Instant, limit: int, ahead: Instant, definitions: int | None = None) -> Fired:
         """Give due times their fates."""
-        return self._write(lambda db: firing.fire(db, decide, now, limit=limit, ahead=ahead, definitions=definitions), patient=True)
+
+        def work(db: Db) -> Fired:
+            return firing.fire(db, decide, now, limit=limit, ahead=ahead, definitions=definitions)
+
+        try:
+            return self._write(work, patient=True)
+        except broken.SPOILT as error:
+            # One that can't be read keeps no other from firing.
+            if broken.is_passing(error) or not self._write(lambda db: broken.set_schedules_aside(db, now)):
+                raise
+        return Fired(unfinished=True)
 
     def beat_of_schedules(self) -> Beat:
         """Return when schedules want to be looked at."""
@@ -33,7 +44,7 @@ class Timing(Base):
         with self._reading() as db:
             if db.value("zone_rules") == rules:
                 return 0
-        return self._write(lambda db: schedules.follow_zones(db, rules), patient=True)
+        return self._write(lambda db: schedules.follow_zones(db, rules), patient=True, long=True)
 
     def add_schedule(self, schedule: Schedule, *, actor: Actor, now: Instant) -> Schedule:
         """Add a schedule."""
@@ -80,7 +91,7 @@ class Timing(Base):
 
     def occurrences(self, ledger_: Ledger, /, *, limit: int, before: LedgerCursor | None = None) -> list[Occurrence]:
         """Return rows of the ledger."""
-        with self._reading() as db:
+        with self._reading(long=True) as db:
             return ledger.occurrences(db, ledger_, limit, before)
 
     def awaited(self, job_id: str) -> list[str]:

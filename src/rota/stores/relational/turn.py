@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from rota.model.states import Status
 from rota.model.values import Claimed, Held, Instant
 from rota.ports.executor import Receipt, Report
 from rota.ports.turns import Choice, Reservation, Turn, Turned, Usage
 from rota.stores.relational import limits, stats
 from rota.stores.relational.db import Db
-from rota.stores.relational.endings import Finished, NotLight, expire, finish, finish_lightly, finish_plain, is_light, settle
+from rota.stores.relational.endings import Finished, NotLight, expire, finish, finish_lightly, finish_plain, is_light, release, settle
 from rota.stores.relational.queue import numbers_json, promote
 
 _encode = msgspec.json.Encoder().encode
@@ -39,7 +40,7 @@ def turn(db: Db, request: Turn) -> Turned:
     if look.hooked and finished is not None:
         finished.tell(db, request.now, turned)
     if look.told(turned, request):
-        _claim(db, request, turned, active_reservation(db) if look.reserved else None)
+        _claim(db, request, turned, active_reservation(db) if look.direct_waits else None)
     return turned
 
 
@@ -61,6 +62,8 @@ def lightly(db: Db, request: Turn) -> Turned:
         keep(db, request.reports, turned)
     ended = _end_lightly(db, request, turned) if request.endings else []
     finished = finish_plain(db, request, turned) if request.done else None
+    if look.direct is not None and (ended or finished is not None):
+        release(db, [*ended, *(finished.done if finished is not None else ())], request.now)
     if look.hooked and finished is not None:
         finished.tell(db, request.now, turned)
     if look.told(turned, request):
@@ -87,18 +90,31 @@ class _Look(NamedTuple):
     due_at: Instant | None
     over_limit: bool
     waited_for: bool
-    reserved: bool
+    direct: str | None
+    """The status of the job of a direct execution that is under way."""
     hooked: bool
     """Somebody may want to be told of ends."""
 
     @property
     def means_something(self) -> bool:
         """Say whether the end of a plain job means anything to others."""
-        return bool(self.over_limit or self.waited_for or self.reserved)
+        return bool(self.over_limit or self.waited_for or self.direct is not None)
+
+    @property
+    def direct_waits(self) -> bool:
+        """Say whether a direct execution is to start before anything else."""
+        return self.direct == Status.QUEUED
 
     def is_calm(self, now: Instant) -> bool:
         """Say whether there is nothing to do but to end plain jobs and to claim."""
-        return not (self.means_something or self.any_ended or _has_come(self.expires_at, now) or _has_come(self.due_at, now))
+        return not (
+            self.over_limit
+            or self.waited_for
+            or self.direct_waits
+            or self.any_ended
+            or _has_come(self.expires_at, now)
+            or _has_come(self.due_at, now)
+        )
 
     def told(self, turned: Turned, request: Turn) -> bool:
         """Put into the answer what was seen; return whether to claim."""
@@ -121,7 +137,7 @@ def _bring_forward(db: Db, request: Turn, turned: Turned, finished: Finished | N
     """Expire what is over, tell who waits for what ended, queue what is due; return what there is to look forward to."""
     found = _look(db, request)
     if finished is not None and found.means_something:
-        finished.follow(db, request.now, over_limit=found.over_limit, waited_for=found.waited_for, reserved=found.reserved)
+        finished.follow(db, request.now, over_limit=found.over_limit, waited_for=found.waited_for, reserved=found.direct is not None)
         found = _look(db, request)
     expired = _has_come(found.expires_at, request.now)
     if expired:
@@ -184,16 +200,17 @@ def _claim(db: Db, request: Turn, turned: Turned, reservation: Reservation | Non
 
 
 def _pick(db: Db, request: Turn, turned: Turned, rooms: limits.Rooms | None, reservation: Reservation | None) -> None:
-    """Offer candidates, take and park. Where parked rows were in the way, offer the next ones."""
+    """Offer the direct execution first, then the queue; take and park. Where parked rows were in the way, offer the next ones."""
     assert request.choose is not None  # noqa: S101 - the caller looked
     usage = Usage() if rooms is None else rooms.usage
-    if reservation is not None:
-        choice = request.choose(_direct_candidate(db, reservation, request.types), reservation, usage)
-        _start(db, choice.take, request, turned, rooms)
+    if reservation is not None and (direct := _direct_candidate(db, reservation, request.types)):
+        _start(db, request.choose(direct, reservation, usage).take, request, turned, rooms, in_line=False)
+    want = request.want - len(turned.claimed)
+    if want <= 0 or request.direct_only:
         return
     types, suspects = request.types, request.suspects
     for again in range(ROUNDS_MAX):
-        offered = _ready(db, types, request.limit if again else request.want, slim=again > 0, suspects=suspects)
+        offered = _ready(db, types, request.limit if again else want, slim=again > 0, suspects=suspects)
         if not offered:
             return
         choice = request.choose(offered, None, usage)
@@ -233,16 +250,18 @@ def _park_run(db: Db, job_type: str, organization_id: str, held: str) -> int:
 
 def _ready(db: Db, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
     """Return the first of these types; slim ones lack what may be large, and are only looked at."""
-    if not types:
-        return []
-    answers = db.candidates(types, want, slim=slim, suspects=suspects)
-    if len(answers) == 1:
-        return answers[0]
-    return _whole(db, [job for offered in answers for job in offered], want)
+    return db.candidates(types, want, slim=slim, suspects=suspects) if types else []
 
 
 def _whole(db: Db, jobs: list[Claimed], want: int) -> list[Claimed]:
-    return _claimed.decode(db.value("candidates_among", numbers=numbers_json(job.number for job in jobs), want=want)) if jobs else []
+    return whole(db, [job.number for job in jobs], want)
+
+
+def whole(db: Db, numbers: list[int], want: int | None = None) -> list[Claimed]:
+    """Return jobs by their numbers with all that a worker needs, the first so many."""
+    if not numbers:
+        return []
+    return _claimed.decode(db.value("candidates_among", numbers=numbers_json(numbers), want=len(numbers) if want is None else want))
 
 
 def _read_whole(db: Db, chosen: list[Claimed]) -> list[Claimed]:
@@ -259,7 +278,8 @@ def _direct_candidate(db: Db, reservation: Reservation, types: tuple[str, ...]) 
     return [job for job in offered if job.job_type in types]
 
 
-def _start(db: Db, jobs: list[Claimed], request: Turn, turned: Turned, rooms: limits.Rooms | None) -> None:
+def _start(db: Db, jobs: list[Claimed], request: Turn, turned: Turned, rooms: limits.Rooms | None, *, in_line: bool = True) -> None:
+    """Make jobs RUNNING. `in_line`: their positions tell how far the queue has come, which is where newcomers join it."""
     if not jobs:
         return
     ids = request.run_ids[len(turned.claimed) : len(turned.claimed) + len(jobs)]
@@ -269,7 +289,7 @@ def _start(db: Db, jobs: list[Claimed], request: Turn, turned: Turned, rooms: li
         job.started_at = request.now
         if job.crashes:
             db.change("place_suspect", number=job.number, executor=job.executor)
-        if job.position > clocks.get(job.priority, 0):
+        if in_line and job.position > clocks.get(job.priority, 0):
             clocks[job.priority] = job.position
     db.start(jobs, clocks, now=request.now, worker_id=bytes.fromhex(request.worker_id))
     turned.claimed += jobs
@@ -278,6 +298,6 @@ def _start(db: Db, jobs: list[Claimed], request: Turn, turned: Turned, rooms: li
 
 
 def active_reservation(db: Db) -> Reservation | None:
-    """Return the direct execution that has the next slot, if there is one."""
+    """Return the direct execution that is under way, if there is one."""
     row = db.row("active_reservation")
     return None if row is None else Reservation(*row)

@@ -8,14 +8,14 @@ import msgspec
 
 from rota.errors import AlreadyEnded, IllegalMove, InvalidOption, KeyTaken, NotFound, StillLive
 from rota.model.gate import Actor
-from rota.model.ordering import GAP, Room, make_room
+from rota.model.ordering import GAP, Room, counted_from, make_room
 from rota.model.params import decode_params
 from rota.model.states import RETRYABLE_ENDS, Status
 from rota.model.values import Instant, dashed, moment
 from rota.stores.relational import edges, limits
 from rota.stores.relational.db import Db
 from rota.stores.relational.endings import end_waiting
-from rota.stores.relational.queue import position_after
+from rota.stores.relational.queue import numbers_json, position_after
 
 WINDOW = 64
 """How many neighbours a move looks at first; it doubles until there is room."""
@@ -39,7 +39,9 @@ def cancel(db: Db, job_id: str, actor: Actor, now: Instant, reason: str | None) 
     return str(live_id)
 
 
-def change(db: Db, job_id: str, actor: Actor, now: Instant, *, priority: int | None, params: str | None, run_at: Instant | None) -> str:
+def change(
+    db: Db, job_id: str, actor: Actor, now: Instant, *, priority: int | None, params: str | None, run_at: Instant | None, put_off: bool
+) -> str:
     """Change what a waiting job still may have changed."""
     number, live_id, status = _live(db, job_id)
     if status == Status.RUNNING:
@@ -54,6 +56,8 @@ def change(db: Db, job_id: str, actor: Actor, now: Instant, *, priority: int | N
         return live_id
     before = {name: place[name] for name in after}
     position = place["position"]
+    if "run_at" in after:
+        position = counted_from(now) if put_off else 0
     new_priority = place["priority"] if priority is None else priority
     if new_priority != place["priority"] and status == Status.QUEUED:
         position = position_after(db, place["organization_id"], new_priority) + GAP
@@ -116,6 +120,8 @@ def retry(db: Db, job_id: str, new_id: str, actor: Actor, now: Instant) -> str:
     sides = {"before": {"status": status}, "after": {"successor": dashed(new_id)}}
     # Who has not yet been told of the end waits for the new one.
     edges.forget_ended(db, bytes.fromhex(root_id))
+    for (group_id,) in db.rows("groups_of", numbers=numbers_json([number])):
+        edges.forget_ended(db, bytes.fromhex(group_id))
     audit(db, actor, now, "job.retry", ("job", tail_id), **sides, organization=organization_id)
     return new_id
 

@@ -9,14 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rota.errors import StoreError, TransactionMisuse
+from rota.errors import StoreError, StoreUnavailable, TransactionMisuse
 from rota.model.settings import Settings
 from rota.model.values import Instant
+from rota.ports.files import make_file
 from rota.ports.transactions import inside
 from rota.stores.relational import base as relational
 from rota.stores.relational import copying
 from rota.stores.sqlite import forking, migrate
 from rota.stores.sqlite.connection import Db, Readers, check_path, check_sqlite_version, open_connection, translated
+from rota.stores.sqlite.identity import Identity
 from rota.stores.sqlite.transaction import Transaction
 from rota.stores.sqlite.writer import Writer
 
@@ -33,8 +35,14 @@ class Base(relational.Base):
         self._settings = settings
         self.url = f"sqlite:///{self.path}"
         self.workers_folder = self.path.with_name(f"{self.path.name}.workers")
+        self.log_dir = settings.log_dir or f"{self.path}.logs"
         check_path(self.path)
-        self._open = partial(
+        try:
+            make_file(self.path.resolve(), mode=settings.file_mode)
+        except OSError as error:
+            raise StoreUnavailable(f"{self.path} could not be created: {error}. See disk space and permissions") from error
+        self._identity = Identity(self.path)
+        connect = partial(
             open_connection,
             self.path,
             synchronous=settings.synchronous,
@@ -42,8 +50,9 @@ class Base(relational.Base):
             vfs=vfs,
             check=partial(migrate.version_of, path=self.path),
         )
-        self._writer = Writer(self._open, busy_timeout_s=settings.busy_timeout, path=self.path)
-        self._readers = Readers(self._open)
+        self._open = partial(self._identity.opened, connect)
+        self._writer = Writer(self._open, busy_timeout_s=settings.busy_timeout, path=self.path, identity=self._identity)
+        self._readers = Readers(self._open, self._identity.check)
         self._watcher: Db | None = None
         self._watching = threading.Lock()
         self._seen = 0
@@ -113,7 +122,7 @@ class Base(relational.Base):
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Open the caller's own transaction."""
-        with translated(self.path), self._writer.transaction() as db, inside(self.url):
+        with translated(self.path, self._identity.check), self._writer.transaction() as db, inside(self.url):
             handle = Transaction(self, db)
             try:
                 yield handle
@@ -129,13 +138,16 @@ class Base(relational.Base):
 
     # ---- inside -----------------------------------------------------------------------------------------------
 
-    def _write(self, work: Callable[[Db], T], *, hold: relational.Hold = relational.Hold.ALL, patient: bool = False) -> T:
-        del hold
+    def _write(
+        self, work: Callable[[Db], T], *, hold: relational.Hold = relational.Hold.ALL, patient: bool = False, long: bool = False
+    ) -> T:
+        del hold, long
         if self._closed:
             raise StoreError(f"{self.path} is closed")
         return self._writer.run(work, patient=patient)
 
-    def _reading(self) -> AbstractContextManager[Db]:
+    def _reading(self, *, long: bool = False) -> AbstractContextManager[Db]:
+        del long
         return self._readers.take()
 
     @contextmanager

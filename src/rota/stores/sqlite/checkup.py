@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,10 @@ import apsw
 from rota.model.findings import Finding, advice, look_at, ok, problem, size_text
 from rota.model.settings import Settings
 from rota.model.values import Instant
+from rota.stores import permissions
+from rota.stores.permissions import Kept
 from rota.stores.relational import checkup as shared
+from rota.stores.relational import repair
 from rota.stores.sqlite import migrate
 from rota.stores.sqlite.connection import Db, file_system
 
@@ -28,13 +31,14 @@ SHOWN = 3
 _COMMENT = re.compile(r"--.*")
 
 
-def checkup(db: Db, path: Path, settings: Settings, now: Instant, *, full: bool) -> list[Finding]:
-    """Look at everything; nothing is changed."""
+def checkup(db: Db, path: Path, settings: Settings, now: Instant, *, full: bool, kept: Sequence[Kept]) -> list[Finding]:
+    """Look at everything; nothing is changed. `kept` are the files and folders whose permissions count."""
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
         "sqlite": _version,
         "durability": partial(_durability, db),
         "file system": partial(_file_system, path),
         "disk space": partial(_space, path),
+        permissions.NAME: partial(permissions.look, kept, settings),
         "log": partial(_log, db, path, settings),
         "size": partial(_size, db, path),
         "schema": partial(_schema, db, path),
@@ -42,6 +46,7 @@ def checkup(db: Db, path: Path, settings: Settings, now: Instant, *, full: bool)
         "due jobs": partial(shared.overdue, db, now),
         "outbox": partial(shared.outbox, db, now),
         "webhooks": partial(shared.webhooks, db, settings, now),
+        "rows": partial(repair.rows, db, full=full),
     }
     if full:
         checks["references"] = partial(_references, db)

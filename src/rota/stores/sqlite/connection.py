@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ import msgspec
 
 from rota.errors import IllegalMove, InvalidParams, RotaError, StoreBusy, StoreError, StoreMoved, StoreUnavailable, StoreUnusable
 from rota.model.values import Claimed, Instant
-from rota.stores.relational.copying import WORDS
+from rota.stores.relational.db import is_moved
 from rota.stores.sqlite.statements import Statement, candidates, candidates_of_many, over_source, statement
 
 ARMS_MAX = 100
@@ -26,6 +27,7 @@ OPEN_TIMEOUT_S = 10.0
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.glusterfs"}
 
 
+_WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE)\b")
 _encode = msgspec.json.Encoder().encode
 _claimed = msgspec.json.Decoder(list[Claimed])
 _numbers = msgspec.json.Decoder(list[int])
@@ -37,6 +39,7 @@ class Db:
     __slots__ = ("_told", "raw")
     conflict: tuple[type[Exception], ...] = (apsw.ConstraintError,)
     ends_apart = False
+    refused: tuple[type[Exception], ...] = (apsw.ConstraintError, apsw.TooBigError)
     unwritable: tuple[type[Exception], ...] = (apsw.ConstraintError, apsw.SQLError, apsw.TooBigError, ValueError, TypeError, KeyError)
 
     def __init__(self, raw: apsw.Connection) -> None:
@@ -60,7 +63,29 @@ class Db:
 
     def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run a named statement and return its rows."""
-        return list(self._run(statement(name), values))
+        what = statement(name)
+        try:
+            return list(self._run(what, values))
+        except UnicodeDecodeError:
+            return self._torn(what, values)
+
+    def _torn(self, what: Statement, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        r"""Read rows of which a text is not UTF-8: each byte that is not is written as `\xNN`, which no JSON may have.
+
+        So text can be shown, and JSON with such an escape is refused when it is decoded: nothing runs with a guessed value.
+        """
+        if _WRITES.search(what.text):
+            raise  # noqa: PLE0704 - the caller handles the error
+        count = len(self._run(what, values).get_description())
+        names = ", ".join(f"c{place}" for place in range(count))
+        columns = ", ".join(
+            f"iif(typeof(c{place}) = 'text', CAST(c{place} AS BLOB), c{place}), typeof(c{place}) = 'text'" for place in range(count)
+        )
+        text = f"WITH torn ({names}) AS (\n{what.text.rstrip().removesuffix(';')}\n) SELECT {columns} FROM torn"  # noqa: S608 - a statement of ours
+        return [
+            tuple(value.decode(errors="backslashreplace") if is_text else value for value, is_text in zip(row[::2], row[1::2], strict=True))
+            for row in self.raw.execute(text, what.values(values))
+        ]
 
     def row(self, name: str, /, **values: Any) -> tuple[Any, ...] | None:
         """Run a named statement and return its first row."""
@@ -80,7 +105,11 @@ class Db:
 
     def along(self, name: str, source: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run a named statement over one of its sources."""
-        return list(self._run(over_source(name, source), values))
+        what = over_source(name, source)
+        try:
+            return list(self._run(what, values))
+        except UnicodeDecodeError:
+            return self._torn(what, values)
 
     def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
         """Run a statement that adds jobs; SQLite numbers them one after the other."""
@@ -99,18 +128,19 @@ class Db:
         last = self.raw.last_insert_rowid()
         return range(last - len(rows) + 1, last + 1)
 
-    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[list[Claimed]]:
-        """Return ready jobs, in one answer; fewer than wanted if they are very large."""
+    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
+        """Return ready jobs; fewer than wanted if they are very large."""
         many = len(types) > ARMS_MAX
         text = candidates_of_many(slim=slim, suspects=suspects) if many else candidates(len(types), slim=slim, suspects=suspects)
         known = (_encode(types).decode(),) if many else types
         try:
             # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
-            return [_claimed.decode(list(self.raw.execute(text, (*known, want)))[0][0])]  # noqa: RUF015
+            found: list[Claimed] = _claimed.decode(list(self.raw.execute(text, (*known, want)))[0][0])  # noqa: RUF015
         except apsw.TooBigError:
             if want == 1:
                 raise
             return self.candidates(types, want // 2, slim=slim, suspects=suspects)
+        return found
 
     def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
         """Complete jobs, then their runs."""
@@ -150,7 +180,7 @@ class Db:
 
     def snapshot(self) -> AbstractContextManager[object]:
         """Let all reads of the block see one moment."""
-        return self.raw
+        return self.savepoint()
 
 
 class _Savepoint:
@@ -204,7 +234,8 @@ def open_connection(
 ) -> apsw.Connection:
     """Open the file with the settings that every connection of this store has. `check` may refuse it before it is changed."""
     with translated(path):
-        connection = apsw.Connection(str(path), vfs=vfs)
+        # The file is there already, with the permissions it shall have: SQLite would make it readable by everybody.
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
         connection.set_busy_timeout(round(OPEN_TIMEOUT_S * 1000))
         # The plan never depends on the values bound: otherwise SQLite prepares most statements anew at each call.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -243,9 +274,10 @@ def _refuse(connection: apsw.Connection, check: Callable[[Db], object]) -> None:
 class Readers:
     """A few connections for reading, handed out one to a caller. WAL readers wait for nobody."""
 
-    def __init__(self, open_one: Callable[[], apsw.Connection]) -> None:
-        """Take the function that opens one."""
+    def __init__(self, open_one: Callable[[], apsw.Connection], check: Callable[[], object]) -> None:
+        """Take the function that opens one, and the one that refuses to read from a file that is not the store's any more."""
         self._open = open_one
+        self._check = check
         self._idle: list[Db] = []
         self._lent: set[object] = set()
         self._change = threading.Condition()
@@ -258,8 +290,11 @@ class Readers:
         ticket, db = object(), None
         try:
             db = self._lend(ticket)
-            with translated():
-                db = db or Db(self._open())
+            with translated(check=self._check):
+                if db is None:
+                    db = Db(self._open())
+                else:
+                    self._check()
                 yield db
         finally:
             try:
@@ -316,11 +351,13 @@ class Readers:
 
 
 @contextmanager
-def translated(path: Path | None = None) -> Iterator[None]:
-    """Turn the driver's errors into ours, the driver's as the cause."""
+def translated(path: Path | None = None, check: Callable[[], object] | None = None) -> Iterator[None]:
+    """Turn the driver's errors into ours, the driver's as the cause. `check` raises what explains any of them."""
     try:
         yield
     except apsw.Error as error:
+        if check is not None:
+            check()
         raise translate(error, path) from error
 
 
@@ -333,7 +370,7 @@ def translate(error: apsw.Error, path: Path | None = None) -> RotaError:
         return StoreUnusable(f"the store is damaged{where}: {error}. Restore it from a backup")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return StoreBusy(f"the store is locked by another process{where}: {error}")
-    if isinstance(error, apsw.ConstraintError) and WORDS in str(error):
+    if isinstance(error, apsw.ConstraintError) and is_moved(error):
         return StoreMoved(str(error).removeprefix("ConstraintError: "))
     if isinstance(error, apsw.ConstraintError):
         return IllegalMove(str(error).removeprefix("ConstraintError: "))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from rota.errors import CopyRefused, StoreMoved, StoreUnavailable, StoreUnusable
 from rota.model.settings import Settings
 from rota.model.values import Instant
 from rota.ports.copying import Moved, Row, Table
+from rota.ports.files import make_file, open_file
 from rota.stores.relational import copying
 from rota.stores.relational.tables import META, TABLES
 from rota.stores.sqlite import migrate
@@ -132,8 +134,8 @@ class SqliteDepot:
     def _beside(self) -> Iterator[Db]:
         """Write a new file under another name. It gets its own when it is whole and on disk."""
         made = self._path.with_name(f"{self._path.name}.promoting")
-        with _claimed(made) as fd:
-            raw = apsw.Connection(str(made))
+        with _claimed(made, self._settings.file_mode) as fd:
+            raw = apsw.Connection(str(made), flags=apsw.SQLITE_OPEN_READWRITE)
             try:
                 # Nobody sees it before it is whole: it needs no way back.
                 raw.pragma("journal_mode", "off")
@@ -147,7 +149,7 @@ class SqliteDepot:
             finally:
                 raw.close()
             os.fsync(fd)
-            _put_in_place(made, self._path)
+            _put_in_place(made, self._path, self._settings.file_mode)
 
 
 class Reading(copying.Reading):
@@ -250,20 +252,20 @@ def _drop_triggers(db: Db, *, moved: bool) -> list[str]:
 
 
 @contextmanager
-def _claimed(path: Path) -> Iterator[int]:
+def _claimed(path: Path, mode: int) -> Iterator[int]:
     """Make an empty file that nobody else writes to, and remove it at the end, whatever it has become.
 
     What a killed copy left there is only unlinked, never written to: it may have its final name as well by now.
     """
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_file(path, os.O_RDWR, mode=mode)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
             raise CopyRefused(f"another copy is being written to {path}: wait for its end; nothing was changed") from None
         here = os.fstat(fd)
-        if here.st_size == 0 and here.st_nlink == 1 and _is_at(path, here):
+        if here.st_size == 0 and here.st_nlink == 1 and stat.S_IMODE(here.st_mode) == mode and _is_at(path, here):
             break
         if _is_at(path, here):
             path.unlink()
@@ -283,7 +285,7 @@ def _is_at(path: Path, here: os.stat_result) -> bool:
         return False
 
 
-def _put_in_place(made: Path, path: Path) -> None:
+def _put_in_place(made: Path, path: Path, mode: int) -> None:
     """Give a finished file its name, never that of a file which has appeared there meanwhile; and see that the name is on disk too."""
     try:
         os.link(made, path)
@@ -291,9 +293,7 @@ def _put_in_place(made: Path, path: Path) -> None:
         raise CopyRefused(f"{path} has appeared while the copy was made, and was left alone: give another path, or promote again") from None
     except OSError:
         # A file system without links: the name is taken first, by an empty file, which is an empty store.
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-        except FileExistsError:
+        if not make_file(path, mode=mode):
             raise CopyRefused(f"{path} has appeared while the copy was made, and was left alone: give another path") from None
         made.replace(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)

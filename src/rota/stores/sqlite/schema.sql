@@ -1,4 +1,4 @@
--- Schema 8, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 13, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -108,7 +108,7 @@ CREATE TABLE job_groups (
     on_failure      TEXT NOT NULL CHECK (on_failure IN ('stop', 'continue', 'skip')),
     created_by      TEXT NOT NULL,
     created_at      INTEGER NOT NULL
-) STRICT;
+, passed INTEGER NOT NULL DEFAULT 0) STRICT;
 
 CREATE TABLE workers (
     worker_id   BLOB PRIMARY KEY CHECK (length(worker_id) = 16),
@@ -456,7 +456,7 @@ CREATE TABLE "job_edges" (
     on_failure  TEXT NOT NULL CHECK (on_failure IN ('wait', 'skip', 'cancel')),
     source      TEXT NOT NULL CHECK (source IN ('user', 'group', 'overlap', 'schedule')),
     resolved_at INTEGER,
-    until       INTEGER,
+    until       INTEGER, place INTEGER,
     PRIMARY KEY (child, parent_root)
 ) STRICT, WITHOUT ROWID;
 
@@ -557,12 +557,6 @@ BEGIN
     SELECT RAISE(ABORT, 'a job cannot be RUNNING without a run');
 END;
 
-CREATE TRIGGER jobs_ended AFTER UPDATE ON jobs
-WHEN OLD.finished_at IS NOT NULL
-BEGIN
-    SELECT RAISE(ABORT, 'a job that has ended cannot change');
-END;
-
 CREATE TRIGGER jobs_started_once AFTER UPDATE OF started_at, worker_id ON jobs
 WHEN OLD.started_at IS NOT NULL
 BEGIN
@@ -628,12 +622,58 @@ CREATE INDEX outbox_endpoint ON outbox (endpoint_id, outbox_id);
 
 CREATE INDEX outbox_organization ON outbox (organization_id, outbox_id);
 
+CREATE TRIGGER jobs_place_frozen BEFORE UPDATE OF priority, position ON jobs
+WHEN OLD.status = 'RUNNING' AND (NEW.priority <> OLD.priority OR NEW.position <> OLD.position)
+BEGIN
+    SELECT RAISE(ABORT, 'Cannot modify priority or position after dispatch');
+END;
+
+CREATE TRIGGER jobs_queued_once BEFORE UPDATE OF queued_at ON jobs
+WHEN OLD.queued_at IS NOT NULL AND NEW.queued_at IS NOT OLD.queued_at AND OLD.finished_at IS NULL
+BEGIN
+    SELECT RAISE(ABORT, 'a job is queued once');
+END;
+
+CREATE TRIGGER runs_outcome_with_end BEFORE UPDATE OF exit_code, error ON job_runs
+WHEN NEW.status IS NULL AND (NEW.exit_code IS NOT OLD.exit_code OR NEW.error IS NOT OLD.error)
+BEGIN
+    SELECT RAISE(ABORT, 'exit_code and error are written with the end of a run');
+END;
+
+CREATE TRIGGER schedules_identity BEFORE UPDATE OF schedule_id, created_at ON schedules
+WHEN NEW.schedule_id <> OLD.schedule_id OR NEW.created_at <> OLD.created_at
+BEGIN
+    SELECT RAISE(ABORT, 'identity and creation of a schedule cannot change');
+END;
+
+CREATE TRIGGER reservations_ended BEFORE UPDATE OF status ON direct_reservations
+WHEN OLD.status <> 'ACTIVE' AND NEW.status <> OLD.status
+BEGIN
+    SELECT RAISE(ABORT, 'a reservation that has ended cannot change');
+END;
+
+CREATE TABLE adhoc_types (
+    job_type   TEXT NOT NULL PRIMARY KEY,
+    handler    TEXT NOT NULL,                                    -- module:function
+    created_by TEXT NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX jobs_put_off ON jobs (position) WHERE status = 'PENDING' AND position < 0;
+
+CREATE TRIGGER jobs_ended AFTER UPDATE ON jobs
+WHEN OLD.finished_at IS NOT NULL
+BEGIN
+    SELECT RAISE(ABORT, 'a job that has ended cannot change');
+END;
+
 INSERT INTO meta (key, value) VALUES ('clock', 0);
 INSERT INTO meta (key, value) VALUES ('definitions_version', 1);
 INSERT INTO meta (key, value) VALUES ('late_results', 0);
 INSERT INTO meta (key, value) VALUES ('number_floor', 0);
 INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
 INSERT INTO meta (key, value) VALUES ('recovered_at', 0);
-INSERT INTO meta (key, value) VALUES ('schema', 8);
+INSERT INTO meta (key, value) VALUES ('retention_clock', 0);
+INSERT INTO meta (key, value) VALUES ('schema', 13);
 INSERT INTO meta (key, value) VALUES ('tzdata', 0);
 INSERT INTO organizations (organization_id, display_name, state, created_at, signs) VALUES ('default', 'Default', 'ACTIVE', 0, 0);

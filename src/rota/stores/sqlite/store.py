@@ -8,6 +8,8 @@ from typing import Any
 from rota.model.findings import Finding
 from rota.model.values import Enqueued, Instant, NewRow
 from rota.ports.places import Place
+from rota.stores import permissions
+from rota.stores.permissions import HOLD_LOG_LOCKS, READ_ALL
 from rota.stores.relational.store import RelationalStore
 from rota.stores.sqlite import lone
 from rota.stores.sqlite.base import Base
@@ -21,7 +23,18 @@ class SqliteStore(Base, RelationalStore):
         """Look at the file."""
         del machine  # it is the store's own
         with self._readers.take() as db:
-            return checkup(db, self.path, self._settings, now, full=full)
+            return checkup(db, self.path, self._settings, now, full=full, kept=self._kept())
+
+    def fix(self, *, now: Instant) -> list[Finding]:
+        """Repair the rows, and close the files to others."""
+        return [*self._fix_rows(now=now), *permissions.repair(self._kept(), self._settings)]
+
+    def _kept(self) -> list[permissions.Kept]:
+        """Return the files and folders of this store. SQLite keeps its own beside the file that a symbolic link leads to."""
+        file = str(self.path.resolve())
+        risks = {"": READ_ALL, "-wal": READ_ALL, "-shm": HOLD_LOG_LOCKS, "-journal": READ_ALL, ".promoting": READ_ALL}
+        folders = [permissions.locks(str(self.workers_folder)), permissions.logs(self.log_dir, self._settings)]
+        return [*(permissions.Kept(f"{file}{ending}", risk) for ending, risk in risks.items()), *folders]
 
     def enqueue(
         self,

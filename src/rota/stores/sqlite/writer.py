@@ -21,8 +21,9 @@ from typing import Any, Generic, TypeVar
 
 import apsw
 
-from rota.errors import StoreBusy, StoreError, StoreUnavailable, TransactionMisuse
+from rota.errors import StoreBusy, StoreError, StoreFileLost, StoreUnavailable, TransactionMisuse
 from rota.stores.sqlite.connection import Db, translate
+from rota.stores.sqlite.identity import Identity, Moved
 
 T = TypeVar("T")
 
@@ -60,9 +61,10 @@ class _Piece(Generic[T]):
 class Writer:
     """Serialises writes of one process on one connection, grouping those that meet."""
 
-    def __init__(self, open_one: Callable[[], apsw.Connection], *, busy_timeout_s: float, path: Path) -> None:
-        """Take how to open the connection; it is opened at once."""
+    def __init__(self, open_one: Callable[[], apsw.Connection], *, busy_timeout_s: float, path: Path, identity: Identity) -> None:
+        """Take how to open the connection, which is opened at once, and the identity of the file that it must be to."""
         self._open_one = open_one
+        self._identity = identity
         self._db = self._connect()
         self._connected = True
         self._ended = False
@@ -108,15 +110,19 @@ class Writer:
                 return None
             try:
                 self._ready(patient=False)
+                self._identity.check()
                 try:
-                    return statement(self._db)
+                    value = statement(self._db)
                 except apsw.BusyError:
-                    return self._patiently(lambda: statement(self._db), patient=False)
+                    value = self._patiently(lambda: statement(self._db), patient=False)
+                if value is not None and self._moved():
+                    raise self._identity.lost(committed=True)
+                return value
             finally:
                 self._last_batch = 1
                 self._hand_over()
         except apsw.Error as error:
-            raise translate(error, self._path) from error
+            raise self._ours(error) from error
         finally:
             if self._leader == me and self._owner != me:
                 self._rescue(None)
@@ -186,6 +192,7 @@ class Writer:
         connection = self._open_one()
         # We pause and count ourselves, so that short waits stay short and processes take turns.
         connection.set_busy_timeout(0)
+        self._moved = Moved(connection)
         return Db(connection)
 
     def _own(self) -> Iterator[Db]:
@@ -219,7 +226,7 @@ class Writer:
                 raise
             return value
         except apsw.Error as error:
-            raise translate(error, self._path) from error
+            raise self._ours(error) from error
         finally:
             self._last_batch = 1
             self._hand_over()
@@ -262,7 +269,7 @@ class Writer:
         except BaseException as error:
             # Whatever befell the transaction befell all of it; every caller hears of it.
             for piece in batch:
-                piece.error = _ours(error, self._path)
+                piece.error = self._ours(error)
             if not isinstance(error, Exception):
                 raise
         finally:
@@ -313,7 +320,7 @@ class Writer:
             if not raw.in_transaction:
                 raise
             raw.execute("ROLLBACK TO piece")
-            piece.error = _ours(error, self._path)
+            piece.error = self._ours(error)
         raw.execute("RELEASE piece")
 
     def _begin(self, *, patient: bool) -> None:
@@ -349,11 +356,30 @@ class Writer:
 
     def _commit(self) -> None:
         try:
+            self._identity.check()
             self._db.raw.execute("COMMIT")
-        except apsw.Error:
+        except (apsw.Error, StoreFileLost):
             self._rollback()
             raise
+        if self._moved():
+            raise self._identity.lost(committed=True)
         self._committed_at = time.monotonic()
+
+    def _ours(self, error: BaseException) -> BaseException:
+        """Return the driver's error as one of ours; what interrupted the thread that led as what it means for the others."""
+        if isinstance(error, apsw.Error):
+            try:
+                # A file that is lost explains whatever the driver met in it.
+                self._identity.check()
+                ours: BaseException = translate(error, self._path)
+            except StoreFileLost as lost:
+                ours = lost
+        elif isinstance(error, Exception):
+            return error
+        else:
+            ours = StoreUnavailable(f"the thread that was writing was interrupted by {type(error).__name__}: call again")
+        ours.__cause__ = error
+        return ours
 
     def _rollback(self) -> None:
         if self._connected and self._db.raw.in_transaction:
@@ -362,18 +388,6 @@ class Writer:
             except apsw.Error:
                 # SQLite rolls back by itself on the next open; what matters is that nothing was committed.
                 return
-
-
-def _ours(error: BaseException, path: Path) -> BaseException:
-    """Return the driver's error as one of ours; what interrupted the thread that led as what it means for the others."""
-    if isinstance(error, apsw.Error):
-        ours: BaseException = translate(error, path)
-    elif isinstance(error, Exception):
-        return error
-    else:
-        ours = StoreUnavailable(f"the thread that was writing was interrupted by {type(error).__name__}: call again")
-    ours.__cause__ = error
-    return ours
 
 
 def _finish(batch: list[_Piece[Any]]) -> None:

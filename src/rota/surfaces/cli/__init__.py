@@ -38,6 +38,11 @@ def _loaded() -> Callable[..., Any]:
     gc.disable()
     try:
         from rota.surfaces.cli.app import app  # noqa: PLC0415 - typer is not needed by programs that import Rota
+
+        if not sys.argv[1:] or {"-h", "--help"} & set(sys.argv):
+            from rota.surfaces.cli.help_page import load_help_page  # noqa: PLC0415 - rich is not needed by every command
+
+            load_help_page()
     finally:
         gc.freeze()
         gc.enable()

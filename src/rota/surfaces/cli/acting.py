@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
 from typing import Annotated, Any
 
 import typer
 
-from rota.surfaces.cli.session import named
+named: ContextVar[str | None] = ContextVar("named", default=None)
+"""What --as says, while a command lasts."""
 
 WITHOUT = frozenset({"grants", "settings", "version"})
 """Commands that ask nothing of a store."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +19,9 @@ from rota.surfaces.cli.output import escaped, one_line, show_json, show_json_lin
 from rota.surfaces.cli.schedule_flags import bad_values
 from rota.surfaces.cli.session import actor, session
 from rota.surfaces.cli.timetable import counted
-from rota.surfaces.python import Rota
+
+if TYPE_CHECKING:
+    from rota.surfaces.python import Rota
 
 CalendarArgument = Annotated[str, typer.Argument(metavar="NAME", help="The calendar's name.")]
 OfOption = Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,10 +10,12 @@ from rota.model.findings import State
 from rota.surfaces.cli.exits import FAILED
 from rota.surfaces.cli.options import JsonOption, StoreOption, examples
 from rota.surfaces.cli.output import console, escaped, show_json, show_json_lines
-from rota.surfaces.cli.session import actor, session
-from rota.surfaces.python import Rota
+from rota.surfaces.cli.session import actor, rota_of, session
 
-COLOURS = {State.OK: "green", State.ADVICE: "yellow", State.PROBLEM: "red"}
+if TYPE_CHECKING:
+    pass
+
+COLOURS = {State.OK: "green", State.REPAIRED: "cyan", State.ADVICE: "yellow", State.PROBLEM: "red"}
 
 
 def register(app: typer.Typer) -> None:
@@ -31,23 +33,26 @@ def doctor(
     full: Annotated[
         bool, typer.Option("--full", help="Also what takes long on a large file: every page, every index, every reference.")
     ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="First repair what can be repaired without a guess, and say what was done.")
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Look at the store, its server or file, and its workers, and say what to do.
 
-    Changes nothing. Exit code 1 if there is a problem; advice alone is no reason for it.
+    Changes nothing without --repair. Exit code 1 if there is a problem; advice alone is no reason for it.
     """
     with session(store) as rota:
-        found = rota.doctor(full=full, actor=actor())
+        found = rota.doctor(full=full, repair=repair, actor=actor())
     if as_json:
         show_json_lines(found)
     else:
         screen = console()
         for each in found:
-            screen.print(f"[{COLOURS[each.state]}]{each.state:<7}[/]  [bold]{each.name}[/]: {escaped(each.text)}", soft_wrap=True)
+            screen.print(f"[{COLOURS[each.state]}]{each.state:<8}[/]  [bold]{each.name}[/]: {escaped(each.text)}", soft_wrap=True)
             if each.remedy:
-                screen.print(f"         → {escaped(each.remedy)}", soft_wrap=True)
+                screen.print(f"          → {escaped(each.remedy)}", soft_wrap=True)
     if any(each.state is State.PROBLEM for each in found):
         raise typer.Exit(FAILED)
 
@@ -60,7 +65,7 @@ def grants(
     as_json: JsonOption = False,
 ) -> None:
     """Print the GRANT statements that a role of PostgreSQL needs, for the setting schema. Nothing is asked of the server."""
-    statements = Rota(store).grants(role, kind=kind)
+    statements = rota_of(store).grants(role, kind=kind)
     if as_json:
         return show_json({"role": role, "kind": kind, "statements": statements})
     return typer.echo("\n".join(statements))

@@ -13,11 +13,11 @@ import typer
 from rota.errors import Refused
 from rota.surfaces.cli.output import show_json
 from rota.surfaces.cli.session import actor
-from rota.surfaces.python import Rota
-from rota.surfaces.python.admitting import NewToken
 
 if TYPE_CHECKING:
     from rota.surfaces.http.serving import Server
+    from rota.surfaces.python import Rota
+    from rota.surfaces.python.admitting import NewToken
 
 HostOption = Annotated[
     str | None, typer.Option("--host", metavar="ADDRESS", help="Listen on this address. Else $ROTA_HTTP_HOST, else 127.0.0.1.")

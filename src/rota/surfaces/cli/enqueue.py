@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rota.errors import JobCancelled, JobSkipped
 from rota.model.groups import ENDED_WELL
 from rota.model.states import Status
 from rota.model.values import Job, Run
@@ -44,13 +45,26 @@ def register(app: typer.Typer) -> None:
             """rota enqueue resize --params '{"width": 640}' --in 90s --priority high""",
             "rota enqueue nightly --unique-key nightly --wait --wait-timeout 5m",
             "rota enqueue report --depends-on 41 --depends-on 42 --on-parent-failure skip",
+            "rota enqueue --handler shop.jobs:rebuild_index -p shop=3",
         ),
     )(enqueue)
 
 
 def enqueue(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The template: the name of a handler that a worker of this store knows.")],
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="The template: the name of a handler that a worker of this store knows.", show_default=False),
+    ] = None,
     *,
+    handler: Annotated[
+        str | None,
+        typer.Option(
+            "--handler", metavar="MODULE:FUNCTION", help="Enqueue a job without a template that calls this function. For system managers."
+        ),
+    ] = None,
+    job_type: Annotated[
+        str | None, typer.Option("--job-type", metavar="NAME", help="With --handler: the type of the job. Default: the handler.")
+    ] = None,
     params: ParamsOption = None,
     pairs: PairsOption = None,
     priority: PriorityOption = None,
@@ -64,7 +78,9 @@ def enqueue(
     on_parent_failure: Annotated[
         str | None,
         typer.Option(
-            "--on-parent-failure", metavar="RULE", help="If one of them ends otherwise: wait until it is retried (default), skip or cancel."
+            "--on-parent-failure",
+            metavar="RULE",
+            help="If one of them ends otherwise: wait until it is retried (default), skip, cancel or run.",
         ),
     ] = None,
     max_retries: Annotated[int | None, typer.Option(min=0, help="Retries after a failed attempt.")] = None,
@@ -84,11 +100,15 @@ def enqueue(
 
     With --wait the exit code tells the end: 0 for COMPLETED and SKIPPED, 1 for DEAD_LETTER and CANCELLED, 4 if the wait was over first.
     """
+    if (name is None) == (handler is None):
+        raise typer.BadParameter("pass the name of a template, or --handler: one of the two", param_hint="NAME")
     given, moment = params_of(params, pairs), when(run_at, delay)
     with session(store, app=app) as rota:
         job = rota.enqueue(
             name,
             given,
+            handler=handler,
+            job_type=job_type,
             priority=priority,
             run_at=moment,
             unique_key=unique_key,
@@ -130,7 +150,11 @@ def _wait(rota: Rota, job: Job, timeout: timedelta | None) -> Run | None:
     screen = console(stderr=True)
     busy: Any = screen.status(f"waiting for {job.number}") if screen.is_terminal else nullcontext()
     with busy:
-        return rota.wait(job.id, None if timeout is None else timeout.total_seconds(), actor=actor())
+        try:
+            return rota.wait(job.id, None if timeout is None else timeout.total_seconds(), actor=actor())
+        except (JobCancelled, JobSkipped) as error:
+            run: Run | None = error.run
+            return run
 
 
 def _end(tail: Job, run: Run | None, *, as_json: bool) -> None:

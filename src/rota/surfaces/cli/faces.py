@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota.faces.background_job import document
 from rota.surfaces.cli.output import compact, show_json, show_pairs
 from rota.surfaces.cli.session import actor
 
@@ -28,6 +27,8 @@ FaceOption = Annotated[Face | None, typer.Option("--face", help="The whole chain
 def show_face(rota: Rota, job_id: str, face: Face, *, as_json: bool) -> None:
     """Print a chain as that system has it."""
     if face is Face.BACKGROUND_JOB:
+        from rota.faces.background_job import document  # noqa: PLC0415 - few calls need it
+
         fields = document(rota.background_job(job_id, actor=actor()))
     else:
         fields = rota.monque_document(job_id, actor=actor())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from rota.model.dependencies import RUN
 from rota.model.values import Dependency, Graph, Job
 from rota.surfaces.cli.options import IdArgument, JsonOption, StoreOption, examples
 from rota.surfaces.cli.output import console, escaped, one_line, show_json, status
@@ -70,8 +71,11 @@ def _line(job: Job, edge: Dependency | None = None) -> str:
     return f"{words}  [bright_black]{about}[/]" if about else words
 
 
+_RULE = {RUN: "run even"}
+
+
 def _about(edge: Dependency) -> str:
     """Return what is worth saying of an edge: where it comes from and, while it is open, what a bad end would do."""
     source = {"group": "its turn in a group", "overlap": "one at a time"}.get(edge.source, "")
-    ruled = edge.needs == "success" and edge.on_failure != "wait" and edge.resolved_at is None
-    return ", ".join(word for word in (source, f"{edge.on_failure} if it fails" if ruled else "") if word)
+    ruled = (edge.needs == "success" or edge.on_failure == RUN) and edge.on_failure != "wait" and edge.resolved_at is None
+    return ", ".join(word for word in (source, f"{_RULE.get(edge.on_failure, edge.on_failure)} if it fails" if ruled else "") if word)

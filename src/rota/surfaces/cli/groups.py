@@ -31,6 +31,7 @@ def register(app: typer.Typer) -> None:
         "create",
         epilog=examples(
             "rota group create extract transform load --name nightly",
+            "rota group create extract load --then report --on-parent-failure run",
             """rota group create 'resize:{"width": 640}' 'resize:{"width": 1280}' --mode parallel --on-failure continue""",
         ),
     )(create)
@@ -48,7 +49,24 @@ def create(
     ],
     *,
     mode: Annotated[Mode, typer.Option("--mode", help="One after the other, or all at once.")] = Mode.SEQUENTIAL,
-    on_failure: Annotated[OnFailure, typer.Option("--on-failure", help="What becomes of the rest when one fails.")] = OnFailure.STOP,
+    on_failure: Annotated[
+        OnFailure | None,
+        typer.Option(
+            "--on-failure", help="What happens to the other members when one fails. Default: stop if sequential, continue if parallel."
+        ),
+    ] = None,
+    then: Annotated[
+        str | None,
+        typer.Option("--then", metavar="JOB", help="NAME or NAME:{JSON params}: a job that is queued when all members have ended."),
+    ] = None,
+    on_parent_failure: Annotated[
+        str | None,
+        typer.Option(
+            "--on-parent-failure",
+            metavar="RULE",
+            help="If a member ends badly, the job of --then: waits until it is retried (wait, the default), or skip, cancel or run.",
+        ),
+    ] = None,
     name: Annotated[str | None, typer.Option("--name", help="A name to know it by.")] = None,
     organization: OrganizationOption = None,
     app: AppOption = None,
@@ -58,7 +76,16 @@ def create(
     """Make a group of new jobs and of jobs that wait already."""
     with session(store, app=app) as rota:
         items = [_member(rota, text) for text in members]
-        group = rota.group(items, mode=mode, on_failure=on_failure, name=name, organization=organization, actor=actor())
+        group = rota.group(
+            items,
+            then=None if then is None else _new(then),
+            on_parent_failure=on_parent_failure,
+            mode=mode,
+            on_failure=on_failure,
+            name=name,
+            organization=organization,
+            actor=actor(),
+        )
     _show(group, as_json=as_json)
 
 
@@ -100,6 +127,10 @@ def cancel(group_id: GroupArgument, *, store: StoreOption = None, as_json: JsonO
 def _member(rota: Rota, text: str) -> Any:
     if undashed(text) is not None or text.isdecimal() or text.upper().startswith("JOB-"):
         return rota.get(text, actor=actor())
+    return _new(text)
+
+
+def _new(text: str) -> tuple[str, Any]:
     name, colon, params = text.partition(":{")
     return (name, params_of(f"{{{params}", None)) if colon else (text, None)
 
@@ -112,4 +143,8 @@ def _show(group: Group, *, as_json: bool) -> None:
     made = table("place", "number", "status", "type", right=("place",))
     for member in group.members:
         made.add_row(str(member.sequence_number), member.number, status(member.status), escaped(member.job_type))
-    return show_table(made, "No members.")
+    show_table(made, "No members.")
+    if group.then is not None:
+        follower = f"{group.then.number}  {status(group.then.status)}  {escaped(group.then.job_type)}"
+        console().print(f"then {follower}  (if a member fails: {group.then.on_parent_failure})")
+    return None

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import NamedTemporaryFile
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,9 @@ from rota.surfaces.cli.exits import FAILED
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, examples
 from rota.surfaces.cli.output import console, one_line, show_json, show_pairs
 from rota.surfaces.cli.session import actor, session
-from rota.surfaces.python.importing import Imported, Progress
+
+if TYPE_CHECKING:
+    from rota.surfaces.python.imports import Imported, Progress
 
 BAD_PRINTED = 10
 NAMED_PRINTED = 10

@@ -195,6 +195,7 @@ def _about(job: Job, chain: list[Job]) -> list[tuple[str, object]]:
         ("id", job.id),
         ("status", status(job.status)),
         ("type", job.job_type),
+        ("template", "none: it names its handler" if job.template_id is None else None),
         ("params", compact(job.params)),
         ("priority", f"{job.priority}, position {job.position}"),
         ("attempt", f"{job.attempt} ({job.failures} failed, {job.crashes} crashed; {job.max_retries} retries allowed)"),

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,7 +17,9 @@ from rota.model.states import Status
 from rota.model.values import Stats
 from rota.surfaces.asked import request_id
 from rota.surfaces.cli.output import plain
-from rota.surfaces.python import Rota
+
+if TYPE_CHECKING:
+    from rota.surfaces.python import Rota
 
 log = logging.getLogger("rota.cli")
 

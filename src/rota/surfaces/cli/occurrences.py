@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,9 +19,10 @@ from rota.surfaces.cli.options import JsonOption, LimitOption, StoreOption, exam
 from rota.surfaces.cli.output import clock_time, escaped, one_line, show_json_lines, show_table, status, table
 from rota.surfaces.cli.schedule_flags import bad_values
 from rota.surfaces.cli.session import actor, session
-from rota.surfaces.python import Rota
-from rota.surfaces.python.schedule_views import OccurrenceView
-from rota.surfaces.python.scheduling import LIST_MAX
+
+if TYPE_CHECKING:
+    from rota.surfaces.python import Rota
+    from rota.surfaces.python.schedule_views import OccurrenceView
 
 COLOURS = {Fate.FIRED: "green", Fate.COALESCED: "bright_black", Fate.MISSED: "red", Fate.REFUSED: "red", Fate.OVERDUE: "red"}
 """The others are skipped: yellow."""
@@ -68,6 +69,8 @@ def occurrences(
 
     OVERDUE are due times without a recorded outcome: no worker has been there.
     """
+    from rota.surfaces.python.scheduling import LIST_MAX  # noqa: PLC0415 - as in `session.rota_of`
+
     with bad_values(), session(store) as rota:
         found = rota.occurrences(
             name,

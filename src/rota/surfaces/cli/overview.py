@@ -26,8 +26,7 @@ from rota.surfaces.cli.output import (
     span,
     table,
 )
-from rota.surfaces.cli.session import actor, load, path_of, session
-from rota.surfaces.python import Rota
+from rota.surfaces.cli.session import actor, load, path_of, rota_of, session
 
 if TYPE_CHECKING:
     from rota.surfaces.cli.fitting import Fitted
@@ -138,7 +137,7 @@ def _load(worker: WorkerInfo) -> str:
 
 def settings(*, app: AppOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Print every setting: its value and what it is for."""
-    rota = Rota(store) if app is None else load(app, store)
+    rota = rota_of(store) if app is None else load(app, store)
     rows = [
         {
             "name": name,
@@ -169,13 +168,14 @@ def version(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
 
     from rota import __version__  # noqa: PLC0415 - the package is complete by now
 
-    path = path_of(Rota(store).url)
+    url = rota_of(store).url
+    path = path_of(url)
     found = {
         "rota": __version__,
         "python": platform.python_version(),
         "sqlite": apsw.sqlite_lib_version(),
         "platform": platform.platform(),
-        "store": str(path.absolute()) if path is not None else Rota(store).url,
+        "store": str(path.absolute()) if path is not None else url,
         # Whether a server is there is for `rota doctor` to say.
         "store_exists": None if path is None else Path(path).exists(),
     }

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rota.engine.promoting import COMMITTING, COPYING, VERIFYING, WATCHING, Promoted, Step
 from rota.surfaces.cli.options import JsonOption, StoreOption, examples
 from rota.surfaces.cli.output import console, show_json, show_table, table
-from rota.surfaces.cli.session import actor, refuse_missing
-from rota.surfaces.python import Rota
+from rota.surfaces.cli.session import actor, refuse_missing, rota_of
+
+if TYPE_CHECKING:
+    pass
 
 WORDS = {
     WATCHING: "watching whether worker {table} still beats (setting lease_ttl)",
@@ -57,7 +59,7 @@ def promote(
     start no worker, and repeat it. It then finishes what is left to do.
     """
     source, target = _both(stores, store)
-    rota = Rota(source)
+    rota = rota_of(source)
     refuse_missing(rota)
     try:
         with _progress() as tell:
@@ -75,7 +77,7 @@ def reopen(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
 
     For when the place it went to is lost: what happened there since does not come back.
     """
-    rota = Rota(store)
+    rota = rota_of(store)
     refuse_missing(rota)
     try:
         rota.reopen(actor=actor())

@@ -30,6 +30,10 @@ def purge(
         typer.Option("--older-than", parser=duration, metavar="DURATION", help="What ended longer ago: 30d, 12h. Else setting retention."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
+    trust_clock: Annotated[
+        bool,
+        typer.Option("--trust-clock", help="Say that the clock is right, although it has leapt ahead."),
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -39,10 +43,10 @@ def purge(
     """
     with session(store) as rota:
         if dry_run:
-            done = rota.purge(older_than=older_than, dry_run=True, actor=actor())
+            done = rota.purge(older_than=older_than, dry_run=True, trust_clock=trust_clock, actor=actor())
         else:
-            with _bar(rota, older_than) as progress:
-                done = rota.purge(older_than=older_than, progress=progress, actor=actor())
+            with _bar(rota, older_than, trust_clock=trust_clock) as progress:
+                done = rota.purge(older_than=older_than, trust_clock=trust_clock, progress=progress, actor=actor())
     if as_json:
         return show_json({"chains": done.chains, "jobs": done.jobs, "kept": done.kept, "dry_run": dry_run})
     words = "would go" if dry_run else "removed"
@@ -56,7 +60,7 @@ def _count(number: int, name: str) -> str:
 
 
 @contextmanager
-def _bar(rota: Rota, older_than: timedelta | None) -> Iterator[Callable[[Purged], object] | None]:
+def _bar(rota: Rota, older_than: timedelta | None, *, trust_clock: bool) -> Iterator[Callable[[Purged], object] | None]:
     """Show a bar on a terminal while something is removed."""
     screen = console(stderr=True)
     if not screen.is_terminal:
@@ -64,7 +68,7 @@ def _bar(rota: Rota, older_than: timedelta | None) -> Iterator[Callable[[Purged]
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - see console
 
-    total = rota.purge(older_than=older_than, dry_run=True, actor=actor()).chains
+    total = rota.purge(older_than=older_than, dry_run=True, trust_clock=trust_clock, actor=actor()).chains
     columns = (TextColumn("removing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen, transient=True) as progress:
         task = progress.add_task("removing", total=total)

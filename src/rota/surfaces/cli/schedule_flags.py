@@ -72,7 +72,7 @@ FLAGS: dict[str, Any] = {
             show_default=False,
         ),
     ],
-    "run_as": _flag("run-as", "ROLE", panel=HOW, words="A role, kept with its jobs; nothing looks at it yet."),
+    "run_as": _flag("run-as", "ROLE", panel=HOW, words="Not available yet: any role is refused."),
     "description": _flag("description", "TEXT", panel=HOW, words="What it is for."),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -30,9 +30,11 @@ from rota.surfaces.cli.output import (
 from rota.surfaces.cli.schedule_flags import UNSETTABLE, Given, ScheduleArgument, WithinOption, bad_values, takes_flags, unset
 from rota.surfaces.cli.session import actor, session
 from rota.surfaces.cli.timetable import local_time
-from rota.surfaces.python import Rota
-from rota.surfaces.python.forecasts import ForecastItem
-from rota.surfaces.python.schedule_views import OccurrenceView, ScheduleView
+
+if TYPE_CHECKING:
+    from rota.surfaces.python import Rota
+    from rota.surfaces.python.forecasts import ForecastItem
+    from rota.surfaces.python.schedule_views import OccurrenceView, ScheduleView
 
 NEXT_SHOWN = 5
 LAST_SHOWN = 10
@@ -69,7 +71,9 @@ def register(app: typer.Typer) -> None:
     app.command(
         "edit",
         epilog=examples(
-            "rota schedule edit daily --cron '0 8 * * *' -p to=bob@example.org", "rota schedule edit daily --unset ends --unset calendar"
+            "rota schedule edit daily --cron '0 8 * * *' -p to=bob@example.org",
+            "rota schedule edit daily --unset ends --unset calendar",
+            "rota schedule edit daily --new-name nightly",
         ),
     )(takes_flags(edit))
     app.command("enable", epilog=examples("rota schedule enable daily"))(enable)
@@ -148,6 +152,7 @@ def create(
 def edit(
     name: ScheduleArgument,
     *,
+    new_name: Annotated[str | None, typer.Option("--new-name", metavar="NAME", help="Rename the schedule.")] = None,
     template: TemplateOption = None,
     given: Given,
     back: BackOption = None,
@@ -163,6 +168,8 @@ def edit(
     """
     with session(store, app=app) as rota:
         options = changes(rota, name, organization, given=given, template=template, back=back)
+        if new_name is not None:
+            options["new_name"] = new_name
         view = rota.edit_schedule(name, organization=organization, actor=actor(), **options)
     _tell(view, as_json=as_json)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rota.engine.driver import Driver
 from rota.errors import Refused, StoreError
@@ -22,7 +22,9 @@ from rota.surfaces.cli.journal import Summary, set_up
 from rota.surfaces.cli.output import console
 from rota.surfaces.cli.session import actor, path_of
 from rota.surfaces.cli.watch import LOOK_S, Watch
-from rota.surfaces.python import Rota
+
+if TYPE_CHECKING:
+    from rota.surfaces.python import Rota
 
 log = logging.getLogger("rota.cli")
 

@@ -5,31 +5,28 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from rota.errors import InvalidOption, NotFound
 from rota.model.gate import LOCAL, Actor, Role
-from rota.model.urls import has_password
-from rota.surfaces.python import Rota
+from rota.surfaces.cli.acting import named
+
+if TYPE_CHECKING:
+    from rota.surfaces.python import Rota
 
 DEFAULT_ATTRIBUTE = "rota"
-named: ContextVar[str | None] = ContextVar("named", default=None)
-"""What --as says, while a command lasts."""
 
 
 @contextmanager
 def session(store: str | None, *, app: str | None = None, make: bool = False) -> Iterator[Rota]:
     """Open a Rota for the time of a command. A store that is not there is refused unless `make` or an application is given."""
-    rota = load(app, store) if app is not None else Rota(store)
+    rota = load(app, store) if app is not None else rota_of(store)
     if app is None and not make:
         refuse_missing(rota)
     try:
@@ -38,25 +35,17 @@ def session(store: str | None, *, app: str | None = None, make: bool = False) ->
         rota.close()
 
 
-def warn_of_passwords(arguments: Iterable[str]) -> None:
-    """Say that everybody on this machine can read a password that stands on the command line."""
-    if any(map(has_password, arguments)):
-        typer.echo(
-            "warning: a password on the command line can be read by everybody on this machine (ps): "
-            "give the URL in $ROTA_STORE, and the password in ~/.pgpass",
-            err=True,
-        )
+def rota_of(store: str | None) -> Rota:
+    """Return the Rota of a store. It is imported here, because a page of help needs none."""
+    from rota.surfaces.python import Rota  # noqa: PLC0415 - the engine takes as long to import as all of the command line
 
-
-def refuse_broken_text(arguments: Iterable[str]) -> None:
-    """Refuse what is no text: bytes of another encoding could be neither stored nor found."""
-    for each in arguments:
-        if any("\ud800" <= letter <= "\udfff" for letter in each):
-            raise typer.BadParameter(f"{each!r} is not UTF-8: give it in the encoding of this terminal")
+    return Rota(store)
 
 
 def load(app: str, store: str | None) -> Rota:
     """Import the application `module:attr` and return its Rota, on another store if one is given."""
+    from rota.surfaces.python import Rota  # noqa: PLC0415 - as in `rota_of`
+
     module, attribute = import_app(app)
     found = getattr(module, attribute, None)
     if found is None:
@@ -136,6 +125,8 @@ def _why(error: BaseException) -> str:
 
 
 def _candidates(module: ModuleType) -> str:
+    from rota.surfaces.python import Rota  # noqa: PLC0415 - as in `rota_of`
+
     names = [name for name, value in vars(module).items() if isinstance(value, Rota)]
     return f"; its Rota is {module.__name__}:{names[0]}" if names else ""
 

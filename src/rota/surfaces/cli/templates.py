@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -13,9 +13,11 @@ from rota.model.templates import FIELDS, from_text
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, examples
 from rota.surfaces.cli.output import age, coloured, escaped, one_line, show_json, show_json_lines, show_pairs, show_table, span, table
 from rota.surfaces.cli.session import actor, session
-from rota.surfaces.python import Rota
-from rota.surfaces.python.defining import TemplateView
-from rota.surfaces.python.loading import Loaded
+
+if TYPE_CHECKING:
+    from rota.surfaces.python import Rota
+    from rota.surfaces.python.defining import TemplateView
+    from rota.surfaces.python.loading import Loaded
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The template's name.")]
 STATES = {"ENABLED": "green", "DISABLED": "yellow", "ARCHIVED": "bright_black"}

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +17,9 @@ from rota.model.overview import Overview
 from rota.surfaces.cli.options import JsonOption, StoreOption, examples
 from rota.surfaces.cli.output import console, show_json
 from rota.surfaces.cli.session import actor, path_of, session
-from rota.surfaces.python import Rota
+
+if TYPE_CHECKING:
+    from rota.surfaces.python import Rota
 
 SHARE = 10
 """A look that takes a second is taken again after ten: none costs more than a tenth of one core."""

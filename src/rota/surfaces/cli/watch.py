@@ -6,14 +6,16 @@ import time
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 from rota.errors import RotaError
 from rota.model.states import TERMINAL, Status
 from rota.model.values import Job, Run, Stats, WorkerInfo
-from rota.surfaces.python import Rota
+
+if TYPE_CHECKING:
+    from rota.surfaces.python import Rota
 
 T = TypeVar("T")
 

@@ -11,8 +11,9 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
 from rota.errors import PermissionDenied, TooManyAttempts, Unauthenticated
-from rota.model.access import csrf_of
+from rota.model.access import csrf_of, digest
 from rota.model.gate import Actor
+from rota.surfaces.http.answers import ACTOR
 from rota.surfaces.python import Rota
 from rota.surfaces.python.admitting import NOBODY, is_same
 
@@ -36,11 +37,6 @@ class Throttle:
         self._wrong: dict[str, list[float]] = {}
         self._lock = threading.Lock()
 
-    def check(self, place: str) -> None:
-        """Refuse a place that has been wrong too often."""
-        with self._lock:
-            self._refuse(self._recent(place))
-
     def note(self, place: str) -> None:
         """Remember a wrong token; refuse a place that had been wrong too often before it."""
         with self._lock:
@@ -55,7 +51,8 @@ class Throttle:
     def _refuse(self, recent: list[float]) -> None:
         if len(recent) >= self._most:
             after_s = recent[0] + self._window_s - time.monotonic()
-            raise TooManyAttempts(f"too many wrong tokens came from here: try again in {max(1, round(after_s))} s", after_s)
+            left_s = max(1, round(after_s))
+            raise TooManyAttempts(f"too many wrong tokens came from here: use a right one, or wait {left_s} s before the next try", after_s)
 
     def _recent(self, place: str) -> list[float]:
         since = time.monotonic() - self._window_s
@@ -72,7 +69,7 @@ class Door:
 
     def who(self, request: Request, *, shown: str | None = None) -> Actor:
         """Return who asks. A session that changes something must show that its own page asked: by a header, or by what a form `shown`."""
-        actor = self.known(request)
+        actor = request.scope[ACTOR] = self.known(request)
         if request.method not in SAFE and not _given(request):
             word = csrf_of(request.cookies.get(COOKIE, ""))
             if not is_same(shown or request.headers.get(CSRF_HEADER, ""), word):
@@ -88,6 +85,11 @@ class Door:
             if "authorization" in request.headers:
                 self.throttle.note(place_of(request))
             raise
+
+    def key(self, request: Request) -> bytes:
+        """Return the digest of what a request comes with: a token, or the session of a browser."""
+        given = _given(request)
+        return digest(given.partition(" ")[2].strip() if given else request.cookies.get(COOKIE, ""))
 
     def _known(self, request: Request) -> Actor:
         given = _given(request)

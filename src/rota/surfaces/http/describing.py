@@ -206,7 +206,7 @@ DETAILS = {
     "not_found": "there is no schedule 'nightly': `rota schedule list` shows them",
     "invalid_request": "query.limit: Input should be less than or equal to 1000",
     "changed_meanwhile": "schedule 'daily' has version 4 by now, not 3: read it again, and change what you find",
-    "too_many_attempts": "too many wrong tokens came from here: try again in 42 s",
+    "too_many_attempts": "too many wrong tokens came from here: use a right one, or wait 42 s before the next try",
     "body_too_large": "the body is over 67,108,864 bytes: send less, or in parts",
 }
 """What examples say, where it is more than the meaning."""

@@ -11,6 +11,7 @@ import threading
 from ipaddress import ip_address
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -123,6 +124,20 @@ class _Uvicorn(uvicorn.Server):
         self.up.set()
 
 
+class _Strict(h11.Connection):
+    """Refuses a request whose end is told in two ways, and with it all that follows on its connection.
+
+    A proxy in front may believe the other of the two: what it takes for a body would be a request here (RFC 9112, section 6.3).
+    """
+
+    def next_event(self) -> Any:
+        """Return the next event; raise for such a request, which the server answers with 400 and a closed connection."""
+        event = super().next_event()
+        if isinstance(event, h11.Request) and {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
+            raise h11.RemoteProtocolError("Content-Length and Transfer-Encoding together")
+        return event
+
+
 class _Impatient(H11Protocol):
     """Closes a connection whose next request does not come whole, up to the end of its headers, in time, or that reads no answer."""
 
@@ -148,6 +163,8 @@ class _Impatient(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         """Begin to wait for the first request."""
         super().connection_made(transport)
+        # Nothing has come yet, so the connection can still be exchanged.
+        self.conn = _Strict(h11.SERVER, self.conn._max_incomplete_event_size)  # noqa: SLF001 - as uvicorn was told
         self._wait()
 
     def on_response_complete(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -34,6 +35,8 @@ HEADERS = {
 """On every answer that does not say otherwise itself."""
 _RAW = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 ANY = "*"
+_HOST = re.compile(r"(?:\[([^\[\]]+)\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]{0,5})?")
+"""An address in brackets, which is checked on its own, or a name or address without; then a port (RFC 3986, section 3.2)."""
 
 
 class Hosts:
@@ -76,6 +79,12 @@ class Shield:
                 message["headers"] = [*message["headers"], *(each for each in _RAW if each[0] not in given)]
             await send(message)
 
+        malformed = _malformed_host(scope)
+        if malformed is not None:
+            code = HTTPStatus.BAD_REQUEST
+            detail = f"{malformed[:100]!r} is not a valid Host header: send a name or an address, and a port if it is not the usual one"
+            await problem(code, OWN[code], detail, headers={"Connection": "close"})(scope, receive, strict)
+            return
         wrong = None if self._hosts is None else _wrong_host(scope, self._hosts)
         if wrong is not None:
             code = HTTPStatus.MISDIRECTED_REQUEST
@@ -90,6 +99,17 @@ class Shield:
                 # The connection is closed: half an answer must not look like a whole one.
                 raise
             await answer(scope, receive, strict)
+
+
+def _malformed_host(scope: Scope) -> str | None:
+    """Return the Host header of a request if it is neither a name nor an address, with or without a port."""
+    for name, value in scope["headers"]:
+        if name == b"host":
+            given: str = value.decode("latin-1").strip()
+            found = _HOST.fullmatch(given)
+            if found is None or (found[1] is not None and not _is_address(found[1])):
+                return given
+    return None
 
 
 def _wrong_host(scope: Scope, hosts: Hosts) -> str | None:

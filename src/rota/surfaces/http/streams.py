@@ -7,6 +7,7 @@ client does not read: nothing here waits for one.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -20,11 +21,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from rota.engine.listening import Batch, Listener, Over
-from rota.errors import NotFound, PermissionDenied, Unauthenticated
+from rota.errors import PermissionDenied, RotaError, StoreError, Unauthenticated
 from rota.model.gate import Actor
-from rota.surfaces.http.access import door_of
+from rota.surfaces.http.access import Door
 from rota.surfaces.python import Rota
+from rota.surfaces.python.admitting import NOBODY
 from rota.surfaces.python.following import LogTail
+
+log = logging.getLogger("rota.http")
 
 MEDIA_TYPE = "text/event-stream"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -37,19 +41,47 @@ PIECE_BYTES = 65_536
 LOG_S = 0.5
 """How often a log that is followed is looked at."""
 CLOSING_S = 0.2
+CHECK_S = 0.5
+"""How often the keys of open answers are asked about: an answer ends within a second after its key was revoked."""
+LAST_S = 0.2
+CHANGED = "what you may see has changed: come back"
 OVER = "over"
 """The id of the last event of a chain: who comes back with it is told to stay away (204)."""
 _encode = msgspec.json.Encoder().encode
 
 
-class Streams:
-    """Everything that is open in one app, so that all of it ends with the server."""
+class Held:
+    """An answer that stays open, and the key that opened it."""
 
-    def __init__(self, closing: threading.Event) -> None:
-        """Take the flag that is set when the server stops."""
+    def __init__(self, key: bytes, who: Actor, bell: asyncio.Event) -> None:
+        """Take the digest of the key, the actor that it stood for, and what is rung when the answer has to be looked at."""
+        self.key = key
+        self.who = who
+        self.bell = bell
+        self.lost = asyncio.Event()
+        """Set when the key opens nothing any more, or opens something else."""
+        self.refused: RotaError | None = None
+        """Why, from then on."""
+
+    def judge(self, who: Actor | None) -> None:
+        """End the answer, unless its key stands for the same actor as before."""
+        if who == self.who or self.refused is not None:
+            return
+        self.refused = Unauthenticated(NOBODY) if who is None else PermissionDenied(CHANGED)
+        self.lost.set()
+        self.bell.set()
+
+
+class Streams:
+    """Everything that stays open in one app: all of it ends with the server, and each answer with the key that opened it."""
+
+    def __init__(self, rota: Rota, door: Door, closing: threading.Event) -> None:
+        """Take whose streams they are, and the flag that is set when the server stops."""
+        self._rota = rota
+        self._door = door
         self._closing = closing
-        self._bells: set[asyncio.Event] = set()
-        self._watch: asyncio.Task[None] | None = None
+        self._held: set[Held] = set()
+        self._watches: list[asyncio.Task[None]] = []
         self.going_back = asyncio.Lock()
         """Held by who is told again what happened before: those who come with it wait here, and not on threads that others need."""
 
@@ -59,32 +91,51 @@ class Streams:
         return self._closing.is_set()
 
     @contextmanager
-    def holding(self, bell: asyncio.Event) -> Iterator[None]:
-        """Ring this bell when the server stops, as long as the block lasts."""
-        self._bells.add(bell)
-        if self._watch is None:
-            self._watch = asyncio.get_running_loop().create_task(self._look())
+    def holding(self, request: Request, who: Actor, bell: asyncio.Event) -> Iterator[Held]:
+        """Watch over an answer as long as the block lasts; ring its bell when the server stops, and when its key is lost."""
+        held = Held(self._door.key(request), who, bell)
+        self._held.add(held)
+        if not self._watches:
+            loop = asyncio.get_running_loop()
+            self._watches = [loop.create_task(self._watch_server()), loop.create_task(self._watch_keys())]
         try:
-            yield
+            yield held
         finally:
-            self._bells.discard(bell)
+            self._held.discard(held)
+            if not self._held:
+                for watch in self._watches:
+                    watch.cancel()
+                self._watches = []
 
-    async def _look(self) -> None:
+    async def _watch_server(self) -> None:
         """Look at the flag as long as anything is open: one timer for all of it."""
-        try:
-            while self._bells and not self.closing:  # noqa: ASYNC110 - another thread sets it
-                await asyncio.sleep(CLOSING_S)
-            for bell in self._bells:
-                bell.set()
-        finally:
-            self._watch = None
+        while not self.closing:  # noqa: ASYNC110 - another thread sets it
+            await asyncio.sleep(CLOSING_S)
+        for held in self._held:
+            held.bell.set()
+
+    async def _watch_keys(self) -> None:
+        """Ask about the keys of all open answers at once, in a thread of its own: neither a stream nor a slow request delays it."""
+        away = False
+        while True:
+            await asyncio.sleep(CHECK_S)
+            try:
+                found = await asyncio.to_thread(self._rota.still_admitted, {held.key for held in self._held})
+            except StoreError as error:
+                if not away:
+                    log.warning("could not check the tokens of open streams (%s); retrying every %g s", error, CHECK_S)
+                away = True
+                continue
+            away = False
+            for held in list(self._held):
+                held.judge(found.get(held.key))
 
 
 def streams_of(request: Request) -> Streams:
     """Return the streams of the app that a request came to."""
     state = request.app.state
     if not hasattr(state, "streams"):
-        state.streams = Streams(state.closing)
+        state.streams = Streams(state.rota, state.door, state.closing)
     found: Streams = state.streams
     return found
 
@@ -111,29 +162,32 @@ class Stream(Response, ABC):
             async with self._streams.going_back if self.goes_back else nullcontext():
                 await run_in_threadpool(self.open, partial(_ring, loop, bell))
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            with self._streams.holding(bell):
-                gone = loop.create_task(_gone(receive, bell))
-                try:
-                    await self._pump(send, bell, gone)
-                finally:
-                    gone.cancel()
+            with self._streams.holding(self._request, self._who, bell) as held:
+                async with asyncio.timeout(None) as limit:
+                    gone, cut = loop.create_task(_gone(receive, bell)), loop.create_task(_cut(held, limit))
+                    try:
+                        await self._pump(send, held, gone)
+                    finally:
+                        gone.cancel()
+                        cut.cancel()
         except TimeoutError:
             # The client does not read. What is there to send it will not see; the server closes the connection.
             return
         finally:
             self.close()
 
-    async def _pump(self, send: Send, bell: asyncio.Event, gone: asyncio.Task[None]) -> None:
-        loop, settings = asyncio.get_running_loop(), self._rota.settings
-        sent_s = checked_s = loop.time()
+    async def _pump(self, send: Send, held: Held, gone: asyncio.Task[None]) -> None:
+        loop, beat_s = asyncio.get_running_loop(), self._rota.settings.events_beat
+        sent_s = loop.time()
         await _send(send, RETRY + self.idle())
         while not gone.done():
-            bell.clear()
+            held.bell.clear()
             over = self.over or (Over.CLOSED if self._streams.closing else None)
             data = await self.take()
+            if held.refused is not None:
+                await _send(send, _comment(str(held.refused)))
+                break
             now_s = loop.time()
-            if over is None and now_s - checked_s >= settings.events_check:
-                over, checked_s = await run_in_threadpool(self._refused), now_s
             for piece in data:
                 await _send(send, piece)
             if over is not None:
@@ -141,23 +195,13 @@ class Stream(Response, ABC):
                 break
             if data:
                 sent_s = now_s
-            elif now_s - sent_s >= settings.events_beat:
+            elif now_s - sent_s >= beat_s:
                 await _send(send, b": still here\n" + self.idle())
                 sent_s = now_s
             with suppress(TimeoutError):
-                async with asyncio.timeout(
-                    min(self.pause_s, sent_s + settings.events_beat - now_s, checked_s + settings.events_check - now_s)
-                ):
-                    await bell.wait()
+                async with asyncio.timeout(min(self.pause_s, sent_s + beat_s - now_s)):
+                    await held.bell.wait()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    def _refused(self) -> str | None:
-        """Ask again whether who opened it may have it; say why not."""
-        try:
-            who = door_of(self._request).who(self._request)
-            return None if who == self._who and self.allowed(who) else "what you may see has changed: come back"
-        except (Unauthenticated, PermissionDenied, NotFound) as error:
-            return str(error)
 
     @abstractmethod
     def open(self, ready: Callable[[], None]) -> None:
@@ -189,10 +233,6 @@ class Stream(Response, ABC):
     @abstractmethod
     def last(self, why: str) -> bytes:
         """Return what is sent at the end."""
-
-    @abstractmethod
-    def allowed(self, who: Actor) -> bool:
-        """Say whether somebody may have this very stream; refuse if they may have none like it."""
 
     @abstractmethod
     def close(self) -> None:
@@ -241,11 +281,7 @@ class EventStream(Stream):
         """Say why, and to a chain's listener that it need not come back."""
         if why == Over.ENDED:
             return b"id: %b\nevent: %b\ndata: %b\n\n" % (OVER.encode(), OVER.encode(), _encode({"reason": why}))
-        return b": %b\n\n" % " ".join(why.split()).encode()
-
-    def allowed(self, who: Actor) -> bool:
-        """Say whether they would be told the same."""
-        return self._listener is not None and self._listener.allows(who)
+        return _comment(why)
 
     def close(self) -> None:
         """Listen no longer."""
@@ -284,13 +320,8 @@ class LogStream(Stream):
     def last(self, why: str) -> bytes:
         """Say why."""
         if self.over is None:
-            return b": %b\n\n" % " ".join(why.split()).encode()
+            return _comment(why)
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (OVER.encode(), OVER.encode(), _encode({"reason": why}))
-
-    def allowed(self, who: Actor) -> bool:
-        """Say whether they may read it."""
-        self._rota.follow_log(self._job_id, actor=who)
-        return True
 
     def close(self) -> None:
         """Let go of nothing: a log is opened for each look."""
@@ -313,6 +344,16 @@ def _pieces(data: bytes) -> list[bytes]:
 async def _send(send: Send, data: bytes) -> None:
     async with asyncio.timeout(SEND_S):
         await send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+def _comment(text: str) -> bytes:
+    return b": %b\n\n" % " ".join(text.split()).encode()
+
+
+async def _cut(held: Held, limit: asyncio.Timeout) -> None:
+    """Give an answer whose key is lost a moment to say so: a client who does not read can't keep it open."""
+    await held.lost.wait()
+    limit.reschedule(asyncio.get_running_loop().time() + LAST_S)
 
 
 async def _gone(receive: Receive, bell: asyncio.Event) -> None:

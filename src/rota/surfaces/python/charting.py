@@ -34,12 +34,12 @@ class Charting(Base):
 
     def trend(self, *, hours: int = 24, actor: Actor | str | None = None) -> list[Trend]:
         """Return how attempts ended in each of the last hours, the oldest first and the one that is under way last."""
-        scope = self._scope(actor, Operation.READ_STATS)
-        now = self._clock.now()
+        scope = self._session.scope(actor, Operation.READ_STATS)
+        now = self._session.clock.now()
         last = now - now % HOUR
         first = last - (whole("hours", hours, least=1, most=9600) - 1) * HOUR
         fared: dict[int, Fared] = defaultdict(Fared)
-        for each in self._open().store.hourly(since=first):
+        for each in self._session.open().store.hourly(since=first):
             if scope.organization in {None, each.organization} and each.status in ENDS:
                 completed = each.status == Status.COMPLETED
                 fared[each.hour].add(bucket=each.bucket, completed=completed, count=each.count, total_us=each.total_us)

@@ -56,19 +56,19 @@ class Clearing(Listing):
     ) -> list[Job]:
         """Retry every dead letter that matches, newest first, at most `limit`; return the new jobs. Where a key is taken, it stays dead."""
         where = self._dead(Operation.STEER, actor, job_type=job_type, error_type=error_type, text=text, organization=organization)
-        who, store = self._actor(actor), self._open().store
+        who, store = self._session.actor(actor), self._session.open().store
         whole("limit", limit, least=1, most=MANY_MAX)
         retried: list[Job] = []
         for job_id in self._each(where):
             if len(retried) == limit:
                 break
-            now = self._clock.now()
+            now = self._session.clock.now()
             try:
-                retried.append(store.retry(job_id, new_id=self._ids.take(1, now)[0], actor=who, now=now))
+                retried.append(store.retry(job_id, new_id=self._session.ids.take(1, now)[0], actor=who, now=now))
             except (StillLive, AlreadyEnded, KeyTaken, NotFound):
                 # Somebody else was quicker, or its key belongs to another by now.
                 continue
-        self._poke()
+        self._session.poke()
         return retried
 
     def cancel_all(
@@ -79,7 +79,7 @@ class Clearing(Listing):
         organization: str | None = None,
         owner: str | None = None,
         group: str | Group | None = None,
-        chain: str | Job | None = None,
+        chain: JobRef | None = None,
         schedule: str | None = None,
         text: str | None = None,
         error_type: ErrorType | str | None = None,
@@ -110,7 +110,7 @@ class Clearing(Listing):
         return self._cancel(msgspec.structs.replace(where, status=live), limit, reason, actor) if live else Acted(0, 0)
 
     def _cancel(self, where: Where, limit: int, reason: str | None, actor: Actor | str | None) -> Acted:
-        who, store, said = self._actor(actor), self._open().store, checks.reason(reason)
+        who, store, said = self._session.actor(actor), self._session.open().store, checks.reason(reason)
         done = left = 0
         for job in self._each_job(where):
             if job.cancel_requested_at is not None:
@@ -121,15 +121,15 @@ class Clearing(Listing):
                     break
                 continue
             with suppress(AlreadyEnded, NotFound):
-                store.cancel(str(undashed(job.id)), actor=who, now=self._clock.now(), reason=said)
+                store.cancel(str(undashed(job.id)), actor=who, now=self._session.clock.now(), reason=said)
                 done += 1
-        self._poke()
+        self._session.poke()
         return Acted(done, left, more=left == LEFT_MAX)
 
     def discard(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Purged:
         """Remove one ended chain with its runs and logs, for good."""
-        found, opened = self._reach(job_id, actor, Operation.DELETE), self._open()
-        gone = opened.store.discard(found, actor=self._actor(actor), now=self._clock.now())
+        found, opened = self._session.reach(job_id, actor, Operation.DELETE), self._session.open()
+        gone = opened.store.discard(found, actor=self._session.actor(actor), now=self._session.clock.now())
         remove_logs(opened.log_dir, gone.run_ids)
         return gone
 
@@ -163,22 +163,24 @@ class Clearing(Listing):
         *,
         older_than: timedelta | float | None = None,
         dry_run: bool = False,
+        trust_clock: bool = False,
         progress: Callable[[Purged], object] | None = None,
         actor: Actor | str | None = None,
     ) -> Purged:
         """Remove chains that ended longer ago than this (in seconds; the setting `retention` if it is not given), with runs and logs.
 
         What others need stays. It goes batch by batch, so workers go on meanwhile; `progress` is called after each with the
-        sum so far. With `dry_run` nothing is removed, only counted.
+        sum so far. With `dry_run` nothing is removed, only counted. If the clock is far past the last moment at which it was trusted,
+        ClockInDoubt is raised, which names both; `trust_clock=True` says that it is right, and workers trust it then, too.
         """
-        self._scope(actor, Operation.DELETE)
+        self._session.scope(actor, Operation.DELETE)
         if older_than is None and not self.settings.retention:
             raise InvalidOption("retention is off (setting retention=0): say what is old with older_than=…")
         age = round(self.settings.retention * SECOND) if older_than is None else age_us("older_than", older_than)
-        opened = self._open()
+        opened = self._session.open()
         opened.store.crowd(crowded=bool(opened.store.workers()))
-        retention = Retention(opened.store, clock=self._clock, settings=self.settings, log_dir=opened.log_dir)
-        return retention.purge(before=self._clock.now() - age, dry_run=dry_run, progress=progress)
+        retention = Retention(opened.store, clock=self._session.clock, settings=self.settings, log_dir=opened.log_dir, trust=opened.trust)
+        return retention.purge(older_than=age, dry_run=dry_run, trust_clock=trust_clock, progress=progress)
 
     def _dead(
         self,
@@ -191,7 +193,7 @@ class Clearing(Listing):
         organization: str | None,
     ) -> Where:
         return Where(
-            scope=self._scope(actor, operation),
+            scope=self._session.scope(actor, operation),
             status=(str(Status.DEAD_LETTER),),
             job_type=job_type,
             organization=organization,
@@ -205,7 +207,7 @@ class Clearing(Listing):
         return (str(undashed(job.id)) for job in self._each_job(where))
 
     def _each_job(self, where: Where) -> Iterator[Job]:
-        store, cursor = self._open().store, None
+        store, cursor = self._session.open().store, None
         while page := store.find(where, limit=PAGE, before=cursor):
             cursor = page[-1][0]
             for _, job in page:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rota.compose import Opened
 from rota.engine.trigger import Decider
-from rota.engine.worker import Worker
 from rota.errors import DependencyCycle, InvalidInput, NotFound, Refused
 from rota.model.definitions import TemplateState
 from rota.model.gate import SYSTEM
@@ -16,6 +14,9 @@ from rota.model.schedule_order import dependencies_first
 from rota.model.values import Instant
 from rota.ports.store import Store
 from rota.surfaces.python.scheduling import Scheduling
+
+if TYPE_CHECKING:
+    pass
 
 log = logging.getLogger("rota.schedules")
 
@@ -27,16 +28,16 @@ class Declaring(Scheduling):
 
     def _declare_scheduled(self) -> None:
         """Declare what was not declared yet. What the store refuses is told, and keeps nothing else from working."""
-        if not self._registry.undeclared:
+        if not self._session.registry.undeclared:
             return
-        store = self._open().store
+        store = self._session.open().store
         if store.transacting():
             return
-        with self._lock:
-            registry = self._registry
+        with self._session.lock:
+            registry = self._session.registry
             names, registry.undeclared = registry.undeclared, frozenset()
             try:
-                registry.sync(store, self._clock.now())
+                registry.sync(store, self._session.clock.now())
                 for name in self._in_order(names):
                     self._declare_one(name)
             except BaseException:
@@ -45,7 +46,7 @@ class Declaring(Scheduling):
                 raise
 
     def _in_order(self, names: Iterable[str]) -> list[str]:
-        waits = {name: _names(self._registry.scheduled[name].get("depends_on")) for name in sorted(names)}
+        waits = {name: _names(self._session.registry.scheduled[name].get("depends_on")) for name in sorted(names)}
         try:
             return dependencies_first(waits)
         except DependencyCycle as error:
@@ -53,17 +54,13 @@ class Declaring(Scheduling):
             return dependencies_first({name: parents for name, parents in waits.items() if name not in error.path})
 
     def _declare_one(self, name: str) -> None:
-        known = self._registry.find(name)
+        known = self._session.registry.find(name)
         if known is None or known.state == TemplateState.ARCHIVED:
             return
         try:
-            self._declare(name, self._registry.scheduled[name], SYSTEM)
+            self._declare(name, self._session.registry.scheduled[name], SYSTEM)
         except (InvalidInput, Refused, NotFound) as error:
             _tell(name, error)
-
-    def _make_worker(self, opened: Opened, slots: int, *, inline: bool = False, fires: bool = True) -> Worker:
-        self._declare_scheduled()
-        return super()._make_worker(opened, slots, inline=inline, fires=fires)
 
     def _open_synced(self) -> Store:
         self._declare_scheduled()

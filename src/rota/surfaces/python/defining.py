@@ -73,13 +73,13 @@ class Defining(Declaring):
 
     def templates(self, *, archived: bool = False, actor: Actor | str | None = None) -> list[TemplateView]:
         """Return the templates in the order of their names; archived ones only if asked for."""
-        self._scope(actor, Operation.READ)
+        self._session.scope(actor, Operation.READ)
         found = sorted(self._recorded().values(), key=lambda known: known.name)
         return [_view(known) for known in found if archived or known.state != TemplateState.ARCHIVED]
 
     def template(self, name: str, *, actor: Actor | str | None = None) -> TemplateView:
         """Return one template, archived or not: what is in force, and whose word each field is."""
-        self._scope(actor, Operation.READ)
+        self._session.scope(actor, Operation.READ)
         return _view(self._known_template(name))
 
     def set_template(self, name: str, *, version: int | None = None, actor: Actor | str | None = None, **options: Any) -> TemplateView:
@@ -88,7 +88,8 @@ class Defining(Declaring):
         A new one needs a `handler`, as "package.module:function", unless this process has it. With a `version` (0: it is not there)
         nothing is written if it has another one by now.
         """
-        who = self._acts(actor, Operation.MANAGE_TEMPLATES)
+        who = self._session.acts(actor, Operation.MANAGE_TEMPLATES)
+        name = self._session.template_name(name)
         check_name(name, "template", self.settings.name_max)
         if not options:
             raise InvalidOption(f"nothing to set: give some of {', '.join(FIELDS)}")
@@ -99,8 +100,9 @@ class Defining(Declaring):
 
     def reset_template(self, name: str, *fields: str, version: int | None = None, actor: Actor | str | None = None) -> TemplateView:
         """Take back what people have set of these fields, or (none given) of all: what the code or the settings say holds again."""
-        who = self._acts(actor, Operation.MANAGE_TEMPLATES)
+        who = self._session.acts(actor, Operation.MANAGE_TEMPLATES)
         known = self._known_template(name)
+        name = known.name
         unknown = [field for field in fields if field not in FIELDS]
         if unknown:
             raise InvalidOption(f"a template has no field {unknown[0]!r}: it has {', '.join(FIELDS)}")
@@ -126,25 +128,27 @@ class Defining(Declaring):
 
     def delete_template(self, name: str, *, version: int | None = None, actor: Actor | str | None = None) -> None:
         """Remove a template that has no jobs and no schedules. Code that still registers it makes it anew."""
-        who = self._acts(actor, Operation.MANAGE_TEMPLATES)
-        self._open().store.drop_template(name, actor=who, now=self._clock.now(), version=version)
+        who = self._session.acts(actor, Operation.MANAGE_TEMPLATES)
+        self._session.open().store.drop_template(
+            self._session.template_name(name), actor=who, now=self._session.clock.now(), version=version
+        )
 
     # ---- inside -----------------------------------------------------------------------------------------------
 
     def _recorded(self) -> dict[str, Known]:
         """Return the templates that are in the store, this process's own among them."""
-        self._registry.sync(self._open().store, self._clock.now())
-        return {known.name: known for known in self._registry.known() if known.record is not None}
+        self._session.registry.sync(self._session.open().store, self._session.clock.now())
+        return {known.name: known for known in self._session.registry.known() if known.record is not None}
 
     def _known_template(self, name: str) -> Known:
-        found = self._recorded().get(name)
+        found = self._recorded().get(self._session.registry.name_of(name))
         if found is None:
             raise UnknownTemplate(f"there is no template {name!r}: `rota template list` shows them")
         return found
 
     def _new(self, name: str, state: TemplateState = TemplateState.ENABLED) -> Template:
         """Return the template as it is made if it is not there."""
-        return Template(id=self._ids.take(1, self._clock.now())[0], name=name, job_type=name, state=state)
+        return Template(id=self._session.ids.take(1, self._session.clock.now())[0], name=name, job_type=name, state=state)
 
     def _check_overrides(self, name: str, overrides: dict[str, object]) -> None:
         """Refuse what the template, as it would be then, can't be."""
@@ -169,14 +173,15 @@ class Defining(Declaring):
         unset: Iterable[str] = (),
         version: int | None = None,
     ) -> None:
-        self._open().store.set_template(
-            template, actor=who, now=self._clock.now(), overrides=overrides or {}, unset=tuple(unset), version=version
+        self._session.open().store.set_template(
+            template, actor=who, now=self._session.clock.now(), overrides=overrides or {}, unset=tuple(unset), version=version
         )
-        self._poke()
+        self._session.poke()
 
     def _set_template_state(self, name: str, state: TemplateState, version: int | None, actor: Actor | str | None) -> TemplateView:
-        who = self._acts(actor, Operation.MANAGE_TEMPLATES)
-        record = self._known_template(name).record
+        who = self._session.acts(actor, Operation.MANAGE_TEMPLATES)
+        known = self._known_template(name)
+        name, record = known.name, known.record
         if version is not None and record is not None and record.version != version:
             # The store looks again; this is before the schedules of one that is archived are disabled.
             raise ChangedMeanwhile(f"template {name!r}", has=record.version, given=version)
@@ -186,7 +191,10 @@ class Defining(Declaring):
     def _write_state(self, name: str, state: TemplateState, who: Actor, *, version: int | None = None) -> None:
         if state is TemplateState.ARCHIVED:
             self._disable_schedules_of(name, who)
-        self._open().store.set_template_state(name, state, actor=who, now=self._clock.now(), version=version)
+        self._session.open().store.set_template_state(name, state, actor=who, now=self._session.clock.now(), version=version)
+        if state is TemplateState.ARCHIVED:
+            # Those that others have made since the first look; from now on nobody can.
+            self._disable_schedules_of(name, who)
 
     def _disable_schedules_of(self, template: str, who: Actor) -> None:
         """Disable the schedules of a template, of all organizations: none of them could make a job any more."""

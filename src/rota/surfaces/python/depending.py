@@ -17,26 +17,26 @@ from rota.surfaces.python.base import Base
 class Depending(Base):
     """The part of Rota that lets jobs wait for each other."""
 
-    def depend(self, job_id: JobRef, on: Sequence[Any] | Job | str, *, on_failure: str = "wait", actor: Actor | str | None = None) -> Job:
+    def depend(self, job_id: JobRef, on: Sequence[Any] | JobRef, *, on_failure: str = "wait", actor: Actor | str | None = None) -> Job:
         """Let a PENDING job wait for one more job, or several: their chains must complete before it is queued.
 
         What it waits for already changes nothing. `on_failure` says what becomes of it if one of them ends otherwise.
         """
-        child = self._reach(job_id, actor, Operation.STEER)
-        who, rule = self._actor(actor), parent_rule(on_failure, "on_failure")
-        parents = self._submit.parents(on, who)
+        child = self._session.reach(job_id, actor, Operation.STEER)
+        who, rule = self._session.actor(actor), parent_rule(on_failure, "on_failure")
+        parents = self._session.submitter.parents(on, who)
         if not parents:
             raise InvalidOption("there is nothing to wait for: give on=… one job, or several")
-        job = self._open().store.add_dependencies(child, parents, on_failure=rule, actor=who, now=self._clock.now())
-        self._poke()
+        job = self._session.open().store.add_dependencies(child, parents, on_failure=rule, actor=who, now=self._session.clock.now())
+        self._session.poke()
         return job
 
     def graph(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Graph:
         """Return the chains that this one waits for and those that wait for it, near and far, each with its last attempt."""
-        scope = self._scope(actor, Operation.READ)
-        found = self._open().store.graph(self._id(job_id, scope), limit=self.settings.graph_max)
+        scope = self._session.scope(actor, Operation.READ)
+        found = self._session.open().store.graph(self._session.job_id(job_id, scope), limit=self.settings.graph_max)
         if found is None:
-            raise self._no_job(job_id)
+            raise self._session.no_job(job_id)
         if scope is EVERYTHING:
             return found
         jobs = {root: job for root, job in found.jobs.items() if scope.holds(job.organization, job.owner)}

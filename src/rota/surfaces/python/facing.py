@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rota.engine.submit import job_hash
-from rota.faces.background_job import BackgroundJob, ExecutionLogEntry, background_job, execution_log, last_failure
-from rota.faces.monque import as_document
 from rota.model.gate import Actor, Operation
 from rota.model.values import Job, JobRef, Run, undashed
 from rota.surfaces.python.base import Base
+
+if TYPE_CHECKING:
+    from rota.faces.background_job import BackgroundJob, ExecutionLogEntry
 
 
 class Facing(Base):
@@ -17,11 +19,13 @@ class Facing(Base):
 
     def background_job(self, job_id: JobRef, *, actor: Actor | str | None = None) -> BackgroundJob:
         """Return the chain of this job as a Background Job: one record for all its attempts."""
+        from rota.faces.background_job import background_job  # noqa: PLC0415 - few programs need it
+
         chain = self._chain_of(job_id, actor, Operation.READ)
         tail = chain[-1]
         return background_job(
             chain,
-            run=self._open().store.run(_inside(tail.id)),
+            run=self._session.open().store.run(_inside(tail.id)),
             failed_run=self._failed_run(chain),
             depends_on=self._first_parent(chain[0]),
             job_hash=job_hash(tail.organization, tail.job_type, tail.params),
@@ -29,29 +33,35 @@ class Facing(Base):
 
     def background_job_log(self, job_id: JobRef, *, actor: Actor | str | None = None) -> list[ExecutionLogEntry]:
         """Return the execution log of that Background Job, over all its attempts."""
+        from rota.faces.background_job import execution_log  # noqa: PLC0415 - few programs need it
+
         chain = self._chain_of(job_id, actor, Operation.READ_LOG)
-        return execution_log(chain, self._open().store.log(_inside(chain[0].id)))
+        return execution_log(chain, self._session.open().store.log(_inside(chain[0].id)))
 
     def monque_document(self, job_id: JobRef, *, actor: Actor | str | None = None) -> dict[str, object]:
         """Return the chain of this job as a document of Monque's collection, in extended JSON."""
+        from rota.faces.monque import as_document  # noqa: PLC0415 - few programs need it
+
         chain = self._chain_of(job_id, actor, Operation.READ)
         schedule_id = undashed(chain[-1].schedule_id or "")
-        schedule = None if schedule_id is None else self._open().store.schedule(schedule_id)
+        schedule = None if schedule_id is None else self._session.open().store.schedule(schedule_id)
         return as_document(chain, failed_run=self._failed_run(chain), schedule=schedule)
 
     def _chain_of(self, job_id: JobRef, actor: Actor | str | None, operation: Operation) -> list[Job]:
-        chain = self._open().store.chain(self._reach(job_id, actor, operation))
+        chain = self._session.open().store.chain(self._session.reach(job_id, actor, operation))
         if not chain:
-            raise self._no_job(job_id)
+            raise self._session.no_job(job_id)
         return chain
 
     def _failed_run(self, chain: Sequence[Job]) -> Run | None:
+        from rota.faces.background_job import last_failure  # noqa: PLC0415 - few programs need it
+
         failed = last_failure(chain)
-        return None if failed is None else self._open().store.run(_inside(failed.id))
+        return None if failed is None else self._session.open().store.run(_inside(failed.id))
 
     def _first_parent(self, first: Job) -> str | None:
         """Return the number of the parent that the chain waits for, else of its first: that system knows one."""
-        graph = self._open().store.graph(_inside(first.id), limit=self.settings.graph_max)
+        graph = self._session.open().store.graph(_inside(first.id), limit=self.settings.graph_max)
         if graph is None:
             return None
         edges = [edge for edge in graph.edges if edge.child == first.root_id and edge.source == "user" and edge.parent in graph.jobs]

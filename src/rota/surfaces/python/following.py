@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from rota.engine.feed import Feed
-from rota.engine.gathering import of_chain
-from rota.engine.listening import Batch, Listener, Over, is_last
 from rota.engine.patience import Patience
 from rota.errors import InvalidOption, PermissionDenied
 from rota.model.events import Event, EventType, View, cursor_of, types_of
 from rota.model.gate import Actor, Operation, Scope
 from rota.model.states import Status
-from rota.model.values import Job, JobRef, log_path, undashed
+from rota.model.values import JobRef, log_path, undashed
 from rota.ports.store import Store
 from rota.surfaces.python.base import Base
+
+if TYPE_CHECKING:
+    from rota.engine.feed import Feed
+    from rota.engine.listening import Listener, Over
 
 LOOK_S = 0.25
 """How often a log that is followed is looked at."""
@@ -60,6 +60,8 @@ class Events(Iterator[Event]):
 
     def close(self) -> None:
         """Listen no longer."""
+        from rota.engine.listening import Over  # noqa: PLC0415 - few programs need it
+
         self.listener.end(Over.CLOSED)
         self.listener.close()
 
@@ -85,7 +87,7 @@ class Following(Base):
         types: Iterable[EventType | str] | str | None = None,
         status: Iterable[Status | str] | str | None = None,
         job_type: str | None = None,
-        job: str | Job | None = None,
+        job: JobRef | None = None,
         after: str | None = None,
         actor: Actor | str | None = None,
     ) -> Events:
@@ -102,7 +104,7 @@ class Following(Base):
         types: Iterable[EventType | str] | str | None = None,
         status: Iterable[Status | str] | str | None = None,
         job_type: str | None = None,
-        job: str | Job | None = None,
+        job: JobRef | None = None,
         after: str | None = None,
         ready: Callable[[], None] | None = None,
         actor: Actor | str | None = None,
@@ -110,7 +112,7 @@ class Following(Base):
         """Do as `events` does, for those who have their own way to wait: `ready` is called from another thread when something is there."""
         cursor = None if after is None else cursor_of(after)
         view = View(
-            scope=self._scope(actor, Operation.READ),
+            scope=self._session.scope(actor, Operation.READ),
             stats=self._counted(actor),
             types=types_of(types if types is None or isinstance(types, str) else list(types)),
             statuses=_statuses(status),
@@ -118,7 +120,6 @@ class Following(Base):
             root_id=None if job is None else self._root_of(job, actor),
         )
         listener = self._feeding().listen(view, after=None if view.root_id else cursor, ready=ready)
-        listener.allows = lambda who: self._same(view, who)
         if view.root_id is not None:
             self._tell_chain(listener, view.root_id)
         return listener
@@ -128,47 +129,49 @@ class Following(Base):
 
         Going through it waits for each piece, which is whole lines; its `read()` returns what is new and does not wait.
         """
-        found, opened = self._reach(job_id, actor, Operation.READ_LOG), self._open()
+        found, opened = self._session.reach(job_id, actor, Operation.READ_LOG), self._session.open()
         if opened.store.job(found) is None:
-            raise self._no_job(job_id)
+            raise self._session.no_job(job_id)
         return LogTail(opened.store, opened.log_dir, found, Patience(outage_s=self.settings.busy_timeout))
 
     # ---- inside ---------------------------------------------------------------------------------------------------
 
     def _feeding(self) -> Feed:
-        opened = self._open()
-        with self._lock:
-            if self._feed is None:
-                self._feed = Feed(opened.store, self._clock, self.settings, opened.wakeup)
-            return self._feed
+        from rota.engine.feed import Feed  # noqa: PLC0415 - few programs need it
+
+        opened = self._session.open()
+        with self._session.lock:
+            if self._session.feed is None:
+                self._session.feed = Feed(opened.store, self._session.clock, self.settings, opened.wakeup)
+            return self._session.feed
 
     def _tell_chain(self, listener: Listener, root_id: str) -> None:
         """Tell how the chain stands before anything that comes: whoever looks at one job wants to know that first."""
-        store = self._open().store
+        from rota.engine.gathering import of_chain  # noqa: PLC0415 - few programs need it
+        from rota.engine.listening import Batch, Over, is_last  # noqa: PLC0415
+
+        store = self._session.open().store
         chain = store.chain(root_id)
         if not chain:
             listener.end(Over.ENDED)
             return
-        changes = of_chain(chain[-1], store.run(str(undashed(chain[-1].id))), self._clock.now())
+        changes = of_chain(chain[-1], store.run(str(undashed(chain[-1].id))), self._session.clock.now())
         events = [change.event() for change in changes if listener.view.shows(change)]
         if events:
             listener.put_first(Batch(events, listener.cursor, listener.cursor))
         if any(map(is_last, changes)):
             listener.end(Over.ENDED)
 
-    def _same(self, view: View, actor: Actor) -> bool:
-        return (self._scope(actor, Operation.READ), self._counted(actor)) == (view.scope, view.stats)
-
     def _counted(self, actor: Actor | str | None) -> Scope | None:
         try:
-            return self._scope(actor, Operation.READ_STATS)
+            return self._session.scope(actor, Operation.READ_STATS)
         except PermissionDenied:
             return None
 
-    def _root_of(self, given: str | Job, actor: Actor | str | None) -> str:
-        job = self._open().store.job(self._reach(given, actor, Operation.READ))
+    def _root_of(self, given: JobRef, actor: Actor | str | None) -> str:
+        job = self._session.open().store.job(self._session.reach(given, actor, Operation.READ))
         if job is None:
-            raise self._no_job(given)
+            raise self._session.no_job(given)
         return str(undashed(job.root_id))
 
 
@@ -218,7 +221,7 @@ class LogTail:
         if self._path is None:
             return ""
         try:
-            with Path(self._path).open("rb") as file:
+            with open(self._path, "rb") as file:  # noqa: PTH123 - see `log_path`
                 file.seek(self._place)
                 data = file.read(CHUNK_BYTES)
         except OSError:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from rota.engine.due import DueRows
-from rota.engine.overseeing import fleet_of
+from rota.engine.fleet import fleet_of
 from rota.errors import InvalidInput, InvalidOption, InvalidSchedule, PermissionDenied, Refused
 from rota.model.checks import whole
 from rota.model.figures import FIGURES_H, Fared
@@ -19,7 +19,7 @@ from rota.model.gate import Actor, Operation, Scope
 from rota.model.matching import WITH_JOB, Matched, match
 from rota.model.prospects import Outcomes, Prospect
 from rota.model.schedule_options import OPTIONS
-from rota.model.schedules import Calendar, Schedule, ScheduleState
+from rota.model.schedules import Calendar, Kind, Schedule, ScheduleState, Timing, trouble_of
 from rota.model.states import Status
 from rota.model.values import LATEST, SECOND, Instant, Job, instant
 from rota.model.words import in_words
@@ -27,9 +27,11 @@ from rota.ports.clock import UuidV7
 from rota.ports.schedules import Ledger, Occurrence, cursor_of
 from rota.ports.store import Store, Where
 from rota.surfaces.python.forecasts import Forecast, ForecastItem, Problem, SchedulePlan, Verified, ZoneChange, at
-from rota.surfaces.python.foresight import Foresight
 from rota.surfaces.python.notes import note_of
 from rota.surfaces.python.scheduling import Scheduling
+
+if TYPE_CHECKING:
+    from rota.surfaces.python.foresight import Foresight
 
 __all__ = ["Forecast", "ForecastItem", "Forecasting", "Problem", "SchedulePlan", "Verified", "ZoneChange"]
 
@@ -42,6 +44,8 @@ FURTHEST = LATEST - 400 * DAY_US
 PAGE = 1000
 TRIES = 20
 """Looks at one schedule before we say that it is edited all the time."""
+_LONG_AGO = Timing(kind=Kind.AT, at=0)
+"""Stands for a timing that can't be read: nothing of it is due. `rota doctor` names the schedule."""
 
 
 class Forecasting(Scheduling):
@@ -67,11 +71,11 @@ class Forecasting(Scheduling):
         Schedules whose jobs would meet, because they overlap, depend on each other or share a limit or slots that do not suffice,
         are simulated together, up to the setting `forecast_simulated_max`; the others start at their due times.
         """
-        now = self._clock.now()
+        now = self._session.clock.now()
         after, until = _window(now, hours, start, end)
         shown = self._in_reach(schedule, organization, actor)
         most = self.settings.forecast_max if limit is None else whole("limit", limit, least=1, most=self.settings.forecast_max)
-        scope = self._scope(actor, Operation.READ)
+        scope = self._session.scope(actor, Operation.READ)
         everything = self._prospects(self._with_others(shown, scope), now if after >= now else None)
         prospects = everything[: len(shown)]
         table = list_due(prospects, after, until, most=most, skipped=skipped)
@@ -104,7 +108,7 @@ class Forecasting(Scheduling):
         due times of now, only against itself and the jobs. What retention has removed is not missed; what was removed by hand is.
         What is `overdue` has no outcome yet, and is told apart from what does not match.
         """
-        now = self._clock.now()
+        now = self._session.clock.now()
         low = 0 if since is None else _instant("since", since)
         high = now if until is None else _instant("until", until)
         found = self._in_reach(schedule, organization, actor)
@@ -140,10 +144,10 @@ class Forecasting(Scheduling):
         """
         if not options:
             raise InvalidOption(f"nothing to change: give some of {', '.join(OPTIONS)}")
-        now = self._clock.now()
+        now = self._session.clock.now()
         end = min(FURTHEST, now + whole("days", days, least=1, most=DAYS_MAX) * DAY_US)
         before = msgspec.structs.replace(self._named(name, actor, Operation.READ, organization), state=ScheduleState.ENABLED)
-        after = self._changed(before, options, now)
+        after = self._changed(before, self._with_template_name(options), now)
         calendars = dict(self._calendars(before.organization))
         self._check_around(after, calendars)
         old, new = (Prospect(schedule=each, calendar=calendars.get(each.calendar or "")) for each in (before, after))
@@ -165,7 +169,7 @@ class Forecasting(Scheduling):
         """Return the schedules that were asked for and that the actor may read."""
         if schedule is not None:
             return [self._named(schedule, actor, Operation.READ, organization)]
-        found = self._open_synced().schedules(scope=self._scope(actor, Operation.READ))
+        found = self._open_synced().schedules(scope=self._session.scope(actor, Operation.READ))
         return [each for each in found if organization in {None, each.organization}]
 
     def _prospects(self, reach: Sequence[Schedule], now: Instant | None) -> list[Prospect]:
@@ -179,7 +183,7 @@ class Forecasting(Scheduling):
         known = {each.id for each in reach}
         calendars = {(organization, calendar.name): calendar for organization, calendar in store.calendars()}
         already = {} if now is None else self._already(store, now)
-        rows = DueRows(self._registry, UuidV7(Random(0)), Random(0))  # noqa: S311 - made to see what is refused, and thrown away
+        rows = DueRows(self._session.registry, UuidV7(Random(0)), Random(0))  # noqa: S311 - made to see what is refused, and thrown away
         rows.begin()
         found = []
         for each in (*reach, *(other for other in needed.values() if other.id not in known)):
@@ -188,9 +192,9 @@ class Forecasting(Scheduling):
                 since, completed_at = _history(store, each, now)
             found.append(
                 Prospect(
-                    schedule=each,
+                    schedule=each if trouble_of(each.timing) is None else msgspec.structs.replace(each, timing=_LONG_AGO),
                     calendar=calendars.get((each.organization, each.calendar or "")),
-                    refused=_why_refused(rows, each, self._clock.now()),
+                    refused=_why_refused(rows, each, self._session.clock.now()),
                     already=frozenset(already.get(each.id, ())),
                     since=since,
                     completed_at=completed_at,
@@ -211,8 +215,10 @@ class Forecasting(Scheduling):
         return [*shown, *(each for each in self._open_synced().schedules(scope=scope) if each.id not in known)]
 
     def _foresight(self, prospects: Sequence[Prospect], now: Instant, scope: Scope) -> Foresight:
-        opened = self._open()
-        fleet = fleet_of(opened.store, opened.liveness, self._beats, patience_s=self.settings.lease_ttl)
+        from rota.surfaces.python.foresight import Foresight  # noqa: PLC0415 - few programs need it
+
+        opened = self._session.open()
+        fleet = fleet_of(opened.store, opened.liveness, self._session.beats, patience_s=self.settings.lease_ttl)
         fared: dict[str, Fared] = {}
         for figure in opened.store.figures(since=now - FIGURES_H * HOUR_US, scope=scope):
             if figure.status == Status.COMPLETED:
@@ -221,13 +227,13 @@ class Forecasting(Scheduling):
         figures = [each.of(job_type) for job_type, each in fared.items()]
         usual = self.settings.concurrency
         slots = [worker.slots or usual for worker in fleet.alive] or [usual]
-        return Foresight(opened.store, self._registry, self.settings, prospects=prospects, figures=figures, slots=slots)
+        return Foresight(opened.store, self._session.registry, self.settings, prospects=prospects, figures=figures, slots=slots)
 
     # ---- looking back -----------------------------------------------------------------------------------------
 
     def _match(self, schedule: Schedule, since: Instant, until: Instant, now: Instant) -> Matched:
         """Match one schedule. It is read first: what is written meanwhile lies beyond its cursor; if it was edited, we begin anew."""
-        store = self._open().store
+        store = self._session.open().store
         kept = self.settings.retention
         forgotten = now - round(kept * SECOND) if kept else 0
         for _ in range(TRIES):
@@ -251,14 +257,14 @@ class Forecasting(Scheduling):
     # ---- planning ---------------------------------------------------------------------------------------------
 
     def _calendars(self, organization: str) -> Iterator[tuple[str, Calendar]]:
-        for _, calendar in self._open().store.calendars(organization=organization):
+        for _, calendar in self._session.open().store.calendars(organization=organization):
             yield calendar.name, calendar
 
     def _check_around(self, after: Schedule, calendars: dict[str, Calendar]) -> None:
         """Refuse what the store would refuse."""
         if after.calendar is not None and after.calendar not in calendars:
             raise InvalidSchedule(f"calendar={after.calendar!r} is not there: `rota calendar list` shows them")
-        there = {each.name for each in self._open().store.schedules(scope=Scope(after.organization))} if after.depends_on else set()
+        there = {each.name for each in self._session.open().store.schedules(scope=Scope(after.organization))} if after.depends_on else set()
         for name in after.depends_on:
             if name not in there:
                 raise InvalidSchedule(f"depends_on={name!r}: there is no schedule of that name: `rota schedule list` shows them")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 from collections.abc import Iterable
 
@@ -12,7 +12,6 @@ from rota.compose import make_sender
 from rota.errors import InvalidOption, NotFound, Refused
 from rota.model.checks import text, whole
 from rota.model.gate import Actor, Operation, Scope
-from rota.model.targets import check_url
 from rota.model.values import SECOND, dashed, moment_of, undashed
 from rota.model.webhooks import (
     SECRET_BYTES,
@@ -75,12 +74,12 @@ class Hooking(Base):
         actor: Actor | str | None = None,
     ) -> NewWebhook:
         """Send these events of these job types to a URL, or the usual events of all types. Its secret is returned here and nowhere else."""
-        who = self._acts(actor, Operation.WEBHOOKS, organization)
-        store, now = self._open().store, self._clock.now()
-        self._registry.organization(who.organization, store, now)
+        who = self._session.acts(actor, Operation.WEBHOOKS, organization)
+        store, now = self._session.open().store, self._session.clock.now()
+        self._session.registry.organization(who.organization, store, now)
         made = moment_of(now)
         webhook = Webhook(
-            id=dashed(self._ids.take(1, now)[0]),
+            id=dashed(self._session.ids.take(1, now)[0]),
             organization=who.organization,
             url=self._target(url),
             events=events_of(events),
@@ -97,13 +96,13 @@ class Hooking(Base):
 
     def webhooks(self, *, organization: str | None = None, actor: Actor | str | None = None) -> list[Webhook]:
         """Return the webhooks of organizations, newest first; those of single jobs are not among them."""
-        scope = self._scope(actor, Operation.READ_WEBHOOKS)
-        found = self._open().store.endpoints(scope=scope)
+        scope = self._session.scope(actor, Operation.READ_WEBHOOKS)
+        found = self._session.open().store.endpoints(scope=scope)
         return [webhook for webhook in found if organization in {None, webhook.organization}]
 
     def webhook(self, webhook_id: str, *, actor: Actor | str | None = None) -> Webhook:
         """Return one webhook."""
-        return self._webhook(webhook_id, self._scope(actor, Operation.READ_WEBHOOKS))
+        return self._webhook(webhook_id, self._session.scope(actor, Operation.READ_WEBHOOKS))
 
     def change_webhook(
         self,
@@ -122,8 +121,8 @@ class Hooking(Base):
 
         `version`: refused if it has another by now.
         """
-        who = self._acts(actor, Operation.WEBHOOKS)
-        found = self._webhook(webhook_id, self._scope(actor, Operation.WEBHOOKS))
+        who = self._session.acts(actor, Operation.WEBHOOKS)
+        found = self._webhook(webhook_id, self._session.scope(actor, Operation.WEBHOOKS))
         change = EndpointChange()
         if url is not None:
             change.url = self._target(url)
@@ -137,13 +136,13 @@ class Hooking(Base):
             change.description = text("description", description, DESCRIPTION_MAX) or None
         if enabled is not None:
             change.state = WebhookState.ENABLED if enabled else WebhookState.DISABLED
-        return self._open().store.change_endpoint(_id(found), change, version=version, actor=who, now=self._clock.now())
+        return self._session.open().store.change_endpoint(_id(found), change, version=version, actor=who, now=self._session.clock.now())
 
     def delete_webhook(self, webhook_id: str, *, actor: Actor | str | None = None) -> None:
         """Delete a webhook and its secret. What was sent to it stays on the record; what was not is given up."""
-        who = self._acts(actor, Operation.DELETE_WEBHOOKS)
-        found = self._webhook(webhook_id, self._scope(actor, Operation.DELETE_WEBHOOKS))
-        self._open().store.drop_endpoint(_id(found), actor=who, now=self._clock.now())
+        who = self._session.acts(actor, Operation.DELETE_WEBHOOKS)
+        found = self._webhook(webhook_id, self._session.scope(actor, Operation.DELETE_WEBHOOKS))
+        self._session.open().store.drop_endpoint(_id(found), actor=who, now=self._session.clock.now())
 
     def rotate_webhook_secret(
         self,
@@ -157,14 +156,14 @@ class Hooking(Base):
 
         The one before signs too for `webhook_rotation`, so that receivers can follow one by one.
         """
-        who = self._acts(actor, Operation.WEBHOOKS, organization)
-        store, now = self._open().store, self._clock.now()
+        who = self._session.acts(actor, Operation.WEBHOOKS, organization)
+        store, now = self._session.open().store, self._session.clock.now()
         chosen = _new_secret() if secret is None else secret_of(secret)
         if webhook_id is None:
-            self._registry.organization(who.organization, store, now)
+            self._session.registry.organization(who.organization, store, now)
             owner, whose = organization_owner(who.organization), who.organization
         else:
-            found = self._webhook(webhook_id, self._scope(actor, Operation.WEBHOOKS))
+            found = self._webhook(webhook_id, self._session.scope(actor, Operation.WEBHOOKS))
             if found.job is not None:
                 raise InvalidOption(f"webhook {found.id} is a single job's and is signed with its organization's secret: rotate that")
             owner, whose = owner_of(_id(found)), found.organization
@@ -174,18 +173,18 @@ class Hooking(Base):
 
     def test_webhook(self, webhook_id: str, *, actor: Actor | str | None = None) -> Tested:
         """Send a webhook a message from here, now, once, that only asks whether anybody listens. Nothing is recorded of it."""
-        self._acts(actor, Operation.WEBHOOKS)
-        found = self._webhook(webhook_id, self._scope(actor, Operation.WEBHOOKS))
+        self._session.acts(actor, Operation.WEBHOOKS)
+        found = self._webhook(webhook_id, self._session.scope(actor, Operation.WEBHOOKS))
         sender = make_sender(self.settings)
         if sender is None:
             raise InvalidOption("nothing can be sent from here: install rota[webhooks]")
-        now = self._clock.now()
+        now = self._session.clock.now()
         owner = owner_of(_id(found)) if found.job is None else organization_owner(found.organization)
         message = Message(
             url=found.url,
-            key=dashed(self._ids.take(1, now)[0]),
+            key=dashed(self._session.ids.take(1, now)[0]),
             payload=test_payload(found.organization, moment_of(now)),
-            secrets=self._open().store.secrets(owner, now=now),
+            secrets=self._session.open().store.secrets(owner, now=now),
             at=moment_of(now),
         )
         if not _tests.acquire(blocking=False):
@@ -206,7 +205,7 @@ class Hooking(Base):
         actor: Actor | str | None = None,
     ) -> Page[Delivery]:
         """Return messages and what became of each, newest first. They are kept for `webhook_retention` after that."""
-        scope = self._scope(actor, Operation.READ_WEBHOOKS)
+        scope = self._session.scope(actor, Operation.READ_WEBHOOKS)
         whole("limit", limit, least=1, most=LIST_MAX)
         if state is not None and state not in set(DeliveryState):
             raise InvalidOption(f"state={state!r} is not one of {', '.join(DeliveryState)}")
@@ -214,24 +213,26 @@ class Hooking(Base):
         if webhook is not None and endpoint_id is None:
             raise _no_webhook(webhook)
         wanted = None if state is None else DeliveryState(state)
-        found = self._open().store.deliveries(scope=scope, endpoint_id=endpoint_id, state=wanted, before=before, limit=limit + 1)
+        found = self._session.open().store.deliveries(scope=scope, endpoint_id=endpoint_id, state=wanted, before=before, limit=limit + 1)
         return Page(found[:limit], next_=found[limit - 1].id if len(found) > limit else None)
 
     def redeliver(self, delivery_id: int, *, actor: Actor | str | None = None) -> Delivery:
         """Send a message again, under the same key, with as many retries as at first."""
-        who = self._acts(actor, Operation.WEBHOOKS)
-        scope = self._scope(actor, Operation.WEBHOOKS)
+        who = self._session.acts(actor, Operation.WEBHOOKS)
+        scope = self._session.scope(actor, Operation.WEBHOOKS)
         whole("delivery_id", delivery_id, least=1, most=2**62)
-        return self._open().store.redeliver(delivery_id, scope=scope, actor=who, now=self._clock.now())
+        return self._session.open().store.redeliver(delivery_id, scope=scope, actor=who, now=self._session.clock.now())
 
     def _webhook(self, webhook_id: str, scope: Scope) -> Webhook:
         endpoint_id = undashed(webhook_id)
-        found = None if endpoint_id is None else self._open().store.endpoint(endpoint_id)
+        found = None if endpoint_id is None else self._session.open().store.endpoint(endpoint_id)
         if found is None or not scope.holds(found.organization, None):
             raise _no_webhook(webhook_id)
         return found
 
     def _target(self, url: object) -> str:
+        from rota.model.targets import check_url  # noqa: PLC0415 - few programs need it
+
         settings = self.settings
         return check_url(url, private=settings.webhook_private == "allow", plain_http=settings.webhook_http == "allow")
 
@@ -245,4 +246,4 @@ def _id(webhook: Webhook) -> str:
 
 
 def _new_secret() -> str:
-    return secret_text(secrets.token_bytes(SECRET_BYTES))
+    return secret_text(os.urandom(SECRET_BYTES))

@@ -3,77 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, count, islice
-from typing import Any
-
-import msgspec
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from rota.engine.submit import NewJob
-from rota.errors import InvalidImport, InvalidInput, ScheduleExists, UnknownTemplate
-from rota.faces.monque import (
-    Document,
-    DocumentStatus,
-    adopted,
-    job_id_of,
-    read_document,
-    schedule_id_of,
-    schedule_name_of,
-    schedule_of,
-)
-from rota.model.checks import check_name, whole
+from rota.errors import ScheduleExists
+from rota.model.checks import whole
 from rota.model.definitions import Template
 from rota.model.gate import Actor, Operation, Scope, act_in, scope_of
-from rota.model.values import Enqueued, NewRow, dashed
+from rota.model.values import NewRow, dashed
 from rota.model.zones import zone_of
 from rota.surfaces.python.declaring import Declaring
-from rota.surfaces.python.sources import Place, documents_of
 
-BAD_SHOWN = 100
-"""How many bad lines a report names; all are counted."""
-LOOK = 1000
-"""Documents between two calls of `progress`."""
-
-Progress = Callable[[str, int, int | None], None]
-"""Is told what is done (`checking`, `importing`), of how many documents, and how many there are if that is known."""
-
-
-class Bad(msgspec.Struct, frozen=True):
-    """A line that can't be taken, and why."""
-
-    line: int
-    why: str
-
-
-class Imported(msgspec.Struct, kw_only=True):
-    """What became of the documents of an import, or would become of them."""
-
-    documents: int = 0
-    """How many were read, bad ones included."""
-    waiting: int = 0
-    recovered: int = 0
-    """Were being processed: that attempt counts as a crash, and the job waits."""
-    dead: int = 0
-    cancelled: int = 0
-    completed: int = 0
-    """Imported as history."""
-    left_out: int = 0
-    """Completed ones that were not asked for."""
-    already: int = 0
-    """Here from an earlier import."""
-    key_taken: int = 0
-    """Left out because a live job holds their unique key."""
-    schedules: dict[str, str] = msgspec.field(default_factory=dict)
-    """What recurs: the names of its schedules and when they are due. One of which an attempt was under way counts above, too."""
-    zone_assumed: list[str] = msgspec.field(default_factory=list)
-    """Those of the schedules whose documents name no time zone: `timezone` was taken, or UTC."""
-    templates_made: list[str] = msgspec.field(default_factory=list)
-    unknown_fields: list[str] = msgspec.field(default_factory=list)
-    """Fields that were not understood and not kept."""
-    bad: list[Bad] = msgspec.field(default_factory=list)
-    """The first hundred."""
-    bad_count: int = 0
-    dry_run: bool = False
+if TYPE_CHECKING:
+    from rota.faces.monque import Document
+    from rota.surfaces.python.imports import Found, Import, Imported, Progress
 
 
 class Importing(Declaring):
@@ -98,26 +42,29 @@ class Importing(Declaring):
         Nothing is written if one of them is bad, unless `skip_bad`. Importing again adds nothing. `timezone` is for documents that
         recur and name none; without it they are UTC, and the report lists them.
         """
+        from rota.surfaces.python.imports import Import  # noqa: PLC0415 - few programs need it
+        from rota.surfaces.python.sources import documents_of  # noqa: PLC0415
+
         if max_retries is not None:
             whole("max_retries", max_retries, least=0)
         zone_of(timezone or "UTC")
-        who = act_in(self._actor(actor), Operation.STEER, organization)
+        who = act_in(self._session.actor(actor), Operation.STEER, organization)
         scope_of(who, Operation.SCHEDULE)
         if make_templates:
             scope_of(who, Operation.MANAGE_TEMPLATES)
         known = self._known_names()
-        self._registry.organization(who.organization, self._open().store, self._clock.now())
-        task = _Import(self._import_row(who, max_retries), who.organization, progress or _silent, with_completed=with_completed)
+        self._session.registry.organization(who.organization, self._session.open().store, self._session.clock.now())
+        task = Import(self._import_row(who, max_retries), who.organization, progress or _silent, with_completed=with_completed)
         task.taken = {each.name for each in self._open_synced().schedules(scope=Scope(who.organization))}
         documents = documents_of(source)
         task.check(documents, known, skip_bad=skip_bad, make_templates=make_templates)
         task.report.dry_run = dry_run
         if dry_run:
-            store = self._open().store
+            store = self._session.open().store
             task.rehearse(documents, lambda job_id: store.job(job_id) is not None, lambda each: store.schedule(each) is not None)
             return task.report
         self._make_missing(task.report.templates_made, who, {} if max_retries is None else {"max_retries": max_retries})
-        adopter_id = self._ids.take(1, self._clock.now())[0]
+        adopter_id = self._session.ids.take(1, self._session.clock.now())[0]
         for chunk in task.chunks(documents, self.settings.bulk_chunk):
             self._adopt_chunk(task, chunk, adopter_id, who, timezone or "UTC")
         return task.report
@@ -132,7 +79,7 @@ class Importing(Declaring):
                 max_retries=max_retries,
                 job_id=dashed(job_id),
             )
-            row = self._submit.one(job, self._open().store, who)
+            row = self._session.submitter.one(job, self._session.open().store, who)
             # What was accepted there is neither a duplicate nor too much here.
             row.job_hash = row.dedup_window = row.submit_limit = row.submit_window = None
             return row
@@ -140,36 +87,44 @@ class Importing(Declaring):
         return row_of
 
     def _known_names(self) -> frozenset[str]:
-        self._registry.sync(self._open().store, self._clock.now())
-        return frozenset(known.name for known in self._registry.known())
+        self._session.registry.sync(self._session.open().store, self._session.clock.now())
+        return frozenset(known.name for known in self._session.registry.known())
 
     def _make_missing(self, names: list[str], who: Actor, overrides: dict[str, Any]) -> None:
-        now = self._clock.now()
-        made = [Template(id=each, name=name, job_type=name) for name, each in zip(names, self._ids.take(len(names), now), strict=True)]
+        now = self._session.clock.now()
+        made = [
+            Template(id=each, name=name, job_type=name) for name, each in zip(names, self._session.ids.take(len(names), now), strict=True)
+        ]
         for template in made:
-            self._open().store.set_template(template, actor=who, now=now, overrides=overrides)
+            self._session.open().store.set_template(template, actor=who, now=now, overrides=overrides)
 
-    def _adopt_chunk(self, task: _Import, chunk: list[_Found], adopter_id: str, who: Actor, timezone: str) -> None:
+    def _adopt_chunk(self, task: Import, chunk: list[Found], adopter_id: str, who: Actor, timezone: str) -> None:
+        from rota.faces.monque import adopted  # noqa: PLC0415 - as in `import_monque`
+
         for each in chunk:
             if each.document.recurs:
                 self._take_schedule(task, each, who, timezone)
         begun = [each for each in chunk if not each.document.is_only_due]
-        now = self._clock.now()
-        ids = iter(self._ids.take(2 * len(begun), now))
+        now = self._session.clock.now()
+        ids = iter(self._session.ids.take(2 * len(begun), now))
         jobs = [adopted(each.document, task.row(each), fresh_ids=(next(ids), next(ids)), now=now) for each in begun]
-        entered = self._open().store.adopt(jobs, adopter_id=adopter_id, actor=who, now=now) if jobs else []
+        entered = self._session.open().store.adopt(jobs, adopter_id=adopter_id, actor=who, now=now) if jobs else []
         for each, one in zip(begun, entered, strict=True):
             task.count(each, one)
-        self._poke()
+        self._session.poke()
 
-    def _take_schedule(self, task: _Import, each: _Found, who: Actor, timezone: str) -> None:
+    def _take_schedule(self, task: Import, each: Found, who: Actor, timezone: str) -> None:
         """Make the schedule of a document that recurs, under a name that is free, unless it is or was here."""
-        is_here = self._open().store.schedule(each.schedule_id) is not None
+        from rota.faces.monque import schedule_of  # noqa: PLC0415 - as in `import_monque`
+
+        is_here = self._session.open().store.schedule(each.schedule_id) is not None
         while True:
             name = task.count_schedule(each, is_here=is_here)
             if name is None:
                 return
-            new = schedule_of(each.document, name, timezone=timezone, organization=who.organization, owner=who.name, now=self._clock.now())
+            new = schedule_of(
+                each.document, name, timezone=timezone, organization=who.organization, owner=who.name, now=self._session.clock.now()
+            )
             try:
                 self._add_schedule(new, who)
             except ScheduleExists:
@@ -177,169 +132,6 @@ class Importing(Declaring):
                 task.withdraw_schedule(name)
                 continue
             return
-
-
-class _Found(msgspec.Struct):
-    """A document and where it stood."""
-
-    place: Place
-    document: Document
-    job_id: str
-    schedule_id: str
-
-
-class _Import:
-    """One import under way."""
-
-    def __init__(self, row_of: Callable[[Document, str], NewRow], organization: str, progress: Progress, *, with_completed: bool) -> None:
-        self._row_of = row_of
-        self._organization = organization
-        self._progress = progress
-        self._with_completed = with_completed
-        self._fields: dict[str, None] = {}
-        self._bad: set[int] = set()
-        self._total = 0
-        self.taken: set[str] = set()
-        """Names of schedules that are not free."""
-        self.report = Imported()
-
-    def check(self, documents: Iterable[tuple[Place, Any]], known: frozenset[str], *, skip_bad: bool, make_templates: bool) -> None:
-        """Look at every document before anything is written: what is bad, and which templates are missing."""
-        missing: dict[str, Place] = {}
-        for place, raw in documents:
-            self._total += 1
-            try:
-                document = self._look(place, raw)
-                if document.name in known:
-                    self._build(place, document)
-                elif make_templates:
-                    _check_template_name(place, document.name)
-                elif skip_bad:
-                    raise InvalidImport(f"{place}: there is no template {document.name!r}", place.number)
-                missing |= {} if document.name in known else {document.name: place}
-            except InvalidImport as error:
-                if not skip_bad:
-                    raise
-                self._note_bad(error)
-            self._tell("checking", self._total, None)
-        self._progress("checking", self._total, self._total)
-        if make_templates:
-            self.report.templates_made = list(missing)
-        elif missing and not skip_bad:
-            raise _unknown(missing)
-        self.report.unknown_fields = list(self._fields)
-
-    def chunks(self, documents: Iterable[tuple[Place, Any]], size: int) -> Iterator[list[_Found]]:
-        """Go through the good documents a commit at a time."""
-        found = self._found(documents)
-        while chunk := list(islice(found, size)):
-            yield chunk
-
-    def rehearse(self, documents: Iterable[tuple[Place, Any]], is_here: Callable[[str], bool], is_scheduled: Callable[[str], bool]) -> None:
-        """Count what an import would do. Keys are not looked at: they may be free by then."""
-        for each in self._found(documents):
-            if each.document.recurs:
-                self.count_schedule(each, is_here=is_scheduled(each.schedule_id))
-            if not each.document.is_only_due:
-                self.count(each, Enqueued(each.job_id, each.job_id, 0, "", 0, existing=is_here(each.job_id)))
-
-    def row(self, each: _Found) -> NewRow:
-        """Build the row of a document that was checked before."""
-        row = self._build(each.place, each.document)
-        row.schedule_id = each.schedule_id if each.document.recurs else None
-        return row
-
-    def count_schedule(self, each: _Found, *, is_here: bool) -> str | None:
-        """Count the schedule of a document and return the name it gets; None if it is here."""
-        if is_here:
-            self.report.already += each.document.is_only_due
-            return None
-        wanted = schedule_name_of(each.document)
-        names = chain([wanted], (f"{wanted}-{number}" for number in count(2)))
-        name = next(name for name in names if name not in self.taken)
-        self.taken.add(name)
-        self.report.schedules[name] = each.document.repeat_interval or ""
-        if each.document.timezone is None:
-            self.report.zone_assumed.append(name)
-        return name
-
-    def withdraw_schedule(self, name: str) -> None:
-        """Take back a schedule that was counted under a name that is taken."""
-        del self.report.schedules[name]
-        self.report.zone_assumed = [each for each in self.report.zone_assumed if each != name]
-
-    def count(self, each: _Found, entered: Enqueued) -> None:
-        """Count what became of one document."""
-        report, document = self.report, each.document
-        if entered.existing:
-            report.already += entered.job_id == each.job_id
-            report.key_taken += entered.job_id != each.job_id
-            return
-        match document.status:
-            case DocumentStatus.PENDING:
-                report.waiting += 1
-            case DocumentStatus.PROCESSING:
-                report.recovered += 1
-            case DocumentStatus.FAILED:
-                report.dead += 1
-            case DocumentStatus.CANCELLED:
-                report.cancelled += 1
-            case DocumentStatus.COMPLETED:
-                report.completed += 1
-
-    def _found(self, documents: Iterable[tuple[Place, Any]]) -> Iterator[_Found]:
-        for place, raw in documents:
-            self.report.documents += 1
-            self._tell("importing", self.report.documents, self._total)
-            if place.number in self._bad:
-                continue
-            document = self._look(place, raw)
-            if document.status is DocumentStatus.COMPLETED and not self._with_completed:
-                self.report.left_out += 1
-                continue
-            home = self._organization
-            yield _Found(place, document, job_id_of(document, home), schedule_id_of(document, home))
-        self._progress("importing", self.report.documents, self._total)
-
-    def _look(self, place: Place, raw: Any) -> Document:
-        try:
-            document = read_document(raw() if callable(raw) else raw)
-        except InvalidImport as error:
-            raise InvalidImport(f"{place}: {error}", place.number) from None
-        self._fields |= dict.fromkeys(document.unknown)
-        return document
-
-    def _build(self, place: Place, document: Document) -> NewRow:
-        try:
-            return self._row_of(document, job_id_of(document, self._organization))
-        except InvalidInput as error:
-            raise InvalidImport(f"{place}: {error}", place.number) from error
-
-    def _note_bad(self, error: InvalidImport) -> None:
-        self._bad.add(error.line)
-        self.report.bad_count += 1
-        if len(self.report.bad) < BAD_SHOWN:
-            self.report.bad.append(Bad(error.line, str(error)))
-
-    def _tell(self, what: str, done: int, total: int | None) -> None:
-        if done % LOOK == 0:
-            self._progress(what, done, total)
-
-
-def _check_template_name(place: Place, name: str) -> None:
-    try:
-        check_name(name, "template", 255)
-    except InvalidInput as error:
-        raise InvalidImport(f"{place}: {error}", place.number) from None
-
-
-def _unknown(missing: dict[str, Place]) -> UnknownTemplate:
-    names = ", ".join(f"{name!r} (first on {place})" for name, place in list(missing.items())[:10])
-    more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
-    return UnknownTemplate(
-        f"no template for {names}{more}: start a worker that has them, load the application that has them, "
-        "or have them made (make_templates=True, --make-templates). Nothing was imported"
-    )
 
 
 def _silent(_what: str, _done: int, _total: int | None) -> None:

@@ -30,7 +30,7 @@ class Listing(Declaring):
         organization: str | None = None,
         owner: str | None = None,
         group: str | Group | None = None,
-        chain: str | Job | None = None,
+        chain: JobRef | None = None,
         schedule: str | None = None,
         text: str | None = None,
         error_type: ErrorType | str | None = None,
@@ -67,21 +67,21 @@ class Listing(Declaring):
         *,
         status: Status | str | Sequence[str] | None,
         group: str | Group | None,
-        chain: str | Job | None,
+        chain: JobRef | None,
         schedule: str | None,
         error_type: ErrorType | str | None,
         made: tuple[datetime | timedelta | None, datetime | timedelta | None],
     ) -> Where:
         """Return what people ask for, as the store takes it; `said` are texts that it takes as they are."""
         (job_type, organization, owner, text), (since, until) = said, made
-        now = self._clock.now()
+        now = self._session.clock.now()
         return Where(
-            scope=self._scope(actor, operation),
+            scope=self._session.scope(actor, operation),
             status=_statuses(status),
             job_type=job_type,
             organization=organization,
             owner=owner,
-            group_id=None if group is None else self._group_id(group),
+            group_id=None if group is None else self._session.group_id(group),
             root_id=None if chain is None else self._root(chain, actor),
             schedule_id=None if schedule is None else self._schedule_id(schedule, organization, actor),
             text=text,
@@ -95,13 +95,13 @@ class Listing(Declaring):
         if before is not None:
             whole("before", before, least=1)
         # One more than is shown says whether there is a next page.
-        found = self._open().store.find(where, limit=limit + 1, before=before)
+        found = self._session.open().store.find(where, limit=limit + 1, before=before)
         return Page([job for _, job in found[:limit]], next_=found[limit - 1][0] if len(found) > limit else None)
 
-    def _root(self, given: str | Job, actor: Actor | str | None) -> str:
-        job = self._open().store.job(self._reach(given, actor, Operation.READ))
+    def _root(self, given: JobRef, actor: Actor | str | None) -> str:
+        job = self._session.open().store.job(self._session.reach(given, actor, Operation.READ))
         if job is None:
-            raise self._no_job(given)
+            raise self._session.no_job(given)
         return str(undashed(job.root_id))
 
     def _schedule_id(self, given: str, organization: str | None, actor: Actor | str | None) -> str:
@@ -109,25 +109,25 @@ class Listing(Declaring):
 
     def stats(self, *, hours: int | None = None, actor: Actor | str | None = None) -> Stats:
         """Return counts by state, priority and type, ages, and how types fared in the last hours (setting stats_hours)."""
-        scope = self._scope(actor, Operation.READ_STATS)
+        scope = self._session.scope(actor, Operation.READ_STATS)
         back = self.settings.stats_hours if hours is None else whole("hours", hours, least=1, most=9600)
-        return self._open().store.stats(now=self._clock.now(), hours=back, scope=scope)
+        return self._session.open().store.stats(now=self._session.clock.now(), hours=back, scope=scope)
 
     def log(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Log:
         """Return the log of this very job: its moves and its handler's lines."""
-        found, opened = self._reach(job_id, actor, Operation.READ_LOG), self._open()
+        found, opened = self._session.reach(job_id, actor, Operation.READ_LOG), self._session.open()
         job = opened.store.job(found)
         if job is None:
-            raise self._no_job(job_id)
+            raise self._session.no_job(job_id)
         moves = [move for move in opened.store.log(found) if move.attempt == job.attempt]
         return log_of(moves, {job.attempt: opened.store.run(found)}, opened.log_dir)
 
     def timeline(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Log:
         """Return the log of the whole chain this id belongs to: every attempt's moves and lines, in the order of time."""
-        found, opened = self._reach(job_id, actor, Operation.READ_LOG), self._open()
+        found, opened = self._session.reach(job_id, actor, Operation.READ_LOG), self._session.open()
         moves = opened.store.log(found)
         if not moves:
-            raise self._no_job(job_id)
+            raise self._session.no_job(job_id)
         runs = {job.attempt: opened.store.run(str(undashed(job.id))) for job in opened.store.chain(found)}
         return log_of(moves, runs, opened.log_dir, numbered=True)
 
@@ -143,16 +143,16 @@ class Listing(Declaring):
 
         `subject` narrows it to a kind of thing (`job`, `template`, …) or to one (`job:JOB-2026-00042`, `template:send_email`).
         """
-        scope = self._scope(actor, Operation.READ_AUDIT)
+        scope = self._session.scope(actor, Operation.READ_AUDIT)
         whole("limit", limit, least=1, most=LIST_MAX)
-        store, wanted = self._open().store, None if subject is None else self._subject(subject, actor)
+        store, wanted = self._session.open().store, None if subject is None else self._subject(subject, actor)
         found = store.audit(limit=limit + 1, before=before, scope=scope, subject=wanted)
         return Page(found[:limit], next_=found[limit - 1].id if len(found) > limit else None)
 
     def _subject(self, given: str, actor: Actor | str | None) -> str:
         kind, colon, name = given.partition(":")
         if kind == "job" and colon:
-            return f"job:{self._reach(name, actor, Operation.READ)}"
+            return f"job:{self._session.reach(name, actor, Operation.READ)}"
         return given
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from rota.engine.registry import Known
 from rota.model.definitions import Organization, OrganizationState, TemplateState, User
 from rota.model.gate import Actor, Operation
 from rota.model.templates import as_object
-from rota.surfaces.definitions_file import Definitions, Entry, Location, TemplateEntry, definitions_of, read_definitions
 from rota.surfaces.python.loading_schedules import Change, LoadingSchedules
 from rota.surfaces.python.tenants import Tenants, role_of
+
+if TYPE_CHECKING:
+    from rota.surfaces.definitions_file import Definitions, Entry, TemplateEntry
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,19 +33,22 @@ class Loading(Tenants, LoadingSchedules):
 
     def load_definitions(self, path: str | os.PathLike[str], *, dry_run: bool = False, actor: Actor | str | None = None) -> Loaded:
         """Take templates, schedules, calendars, organizations and users from a file, .toml or .json. What it does not name stays."""
-        self._acts(actor, Operation.MANAGE_TEMPLATES)
+        from rota.surfaces.definitions_file import read_definitions  # noqa: PLC0415 - few programs need it
+
+        self._session.acts(actor, Operation.MANAGE_TEMPLATES)
         return self._load(read_definitions(path, name_max=self.settings.name_max), dry_run=dry_run, actor=actor)
 
     def load_samples(self, *, dry_run: bool = False, actor: Actor | str | None = None) -> Loaded:
         """Take the template of `rota.samples`, a job to try things with."""
         from rota.samples import SAMPLES  # noqa: PLC0415 - nothing else needs it
+        from rota.surfaces.definitions_file import Location, definitions_of  # noqa: PLC0415
 
         return self._load(definitions_of(SAMPLES, Location("samples"), name_max=self.settings.name_max), dry_run=dry_run, actor=actor)
 
     def _load(self, definitions: Definitions, *, dry_run: bool, actor: Actor | str | None) -> Loaded:
-        who = self._acts(actor, Operation.MANAGE_TEMPLATES)
+        who = self._session.acts(actor, Operation.MANAGE_TEMPLATES)
         if definitions.organizations or definitions.users:
-            self._acts(actor, Operation.MANAGE_ORGANIZATIONS)
+            self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
         changes = [
             *self._changed_organizations(definitions.organizations, who),
             *self._changed_users(definitions, who),
@@ -71,7 +78,7 @@ class Loading(Tenants, LoadingSchedules):
             after = msgspec.structs.replace(before, **fields)
 
             def write(after: Organization = after) -> None:
-                self._open().store.put_organization(after, actor=who, now=self._clock.now())
+                self._session.open().store.put_organization(after, actor=who, now=self._session.clock.now())
 
             yield Change(f"organization {entry.name}", present is None, None if after == present else write)
 
@@ -85,7 +92,7 @@ class Loading(Tenants, LoadingSchedules):
                 raise entry.at.refusal(f"organization={after.organization!r} is neither in the store nor in this file")
 
             def write(after: User = after) -> None:
-                self._open().store.put_user(after, actor=who, now=self._clock.now())
+                self._session.open().store.put_user(after, actor=who, now=self._session.clock.now())
 
             yield Change(f"user {entry.name}", present is None, None if after == present else write)
 
@@ -102,7 +109,8 @@ class Loading(Tenants, LoadingSchedules):
     def _changed_templates(self, entries: list[TemplateEntry], who: Actor) -> Iterator[Change]:
         there = self._recorded()
         for entry in entries:
-            known, overrides = there.get(entry.name), as_object(entry.spec)
+            known = there.get(entry.name)
+            overrides = _unsaid(entry, known) | as_object(entry.spec)
             with entry.at.naming():
                 self._check_overrides(entry.name, overrides)
             people = {} if known is None else as_object(known.people)
@@ -115,3 +123,9 @@ class Loading(Tenants, LoadingSchedules):
 
             same = known is not None and state is None and people | overrides == people
             yield Change(f"template {entry.name}", known is None, None if same else write)
+
+
+def _unsaid(entry: TemplateEntry, known: Known | None) -> dict[str, object]:
+    """Return the defaults of the file's format for fields that nobody has set: neither the code nor people."""
+    said = {} if known is None else as_object(known.code) | as_object(known.people)
+    return {field: value for field, value in as_object(entry.usual).items() if field not in said}

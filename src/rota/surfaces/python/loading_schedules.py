@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from rota.errors import DependencyCycle, InvalidInput
-from rota.model.definitions import OrganizationState
+from rota.model.definitions import OrganizationState, TemplateState, unfit_for_schedules
 from rota.model.gate import Actor, Operation
 from rota.model.params import decode_params, encode_params
 from rota.model.schedule_options import calendar_of
 from rota.model.schedule_order import dependencies_first
-from rota.model.schedules import Calendar, Schedule, ScheduleState, next_due
-from rota.surfaces.definitions_file import Definitions, Entry
+from rota.model.schedules import Calendar, Schedule, ScheduleState, comes_into_use, next_due
 from rota.surfaces.python.defining import Defining
+
+if TYPE_CHECKING:
+    from rota.surfaces.definitions_file import Definitions, Entry
 
 NULLABLE = frozenset(
     {"timezone", "starts", "ends", "params", "priority", "catch_up_lateness", "catch_up_count", "calendar", "run_as", "description"}
@@ -46,7 +48,8 @@ class _Planned(msgspec.Struct):
 class _Around(msgspec.Struct):
     """What a schedule can name: what is in the store, and what is in the file."""
 
-    templates: set[str]
+    templates: dict[str, str]
+    """With the state that each has, or will have by this file."""
     calendars: set[tuple[str, str]]
     schedules: set[tuple[str, str]]
 
@@ -59,20 +62,23 @@ class _Around(msgspec.Struct):
         lost += [f"depends_on={name!r}" for name in after.depends_on if (after.organization, name) not in self.schedules]
         if lost:
             raise planned.entry.at.refusal(f"{lost[0]} is neither in the store, for organization {after.organization!r}, nor in this file")
+        state, before = self.templates[after.template], planned.before
+        if state != TemplateState.ENABLED and (before is None or before.template != after.template or comes_into_use(before, after)):
+            raise planned.entry.at.refusal(unfit_for_schedules(after.template, state))
 
 
 class LoadingSchedules(Defining):
     """The part of Rota that takes schedules and calendars from files."""
 
     def _changed_calendars(self, definitions: Definitions, actor: Actor | str | None) -> Iterator[Change]:
-        there = {(organization, each.name): each for organization, each in self._open().store.calendars()}
+        there = {(organization, each.name): each for organization, each in self._session.open().store.calendars()}
         for entry in definitions.calendars:
-            who = self._acts(actor, Operation.SCHEDULE, self._home(entry, definitions))
+            who = self._session.acts(actor, Operation.SCHEDULE, self._home(entry, definitions))
             before = there.get((who.organization, entry.name))
             after = self._calendar(entry, before)
 
             def write(after: Calendar = after, who: Actor = who) -> None:
-                self._open().store.put_calendar(after, organization=who.organization, actor=who, now=self._clock.now())
+                self._session.open().store.put_calendar(after, organization=who.organization, actor=who, now=self._session.clock.now())
 
             yield Change(f"calendar {entry.name}", before is None, None if after == before else write)
 
@@ -96,7 +102,7 @@ class LoadingSchedules(Defining):
             yield Change(f"schedule {each.entry.name}", each.before is None, write)
 
     def _plan(self, entry: Entry, definitions: Definitions, there: dict[tuple[str, str], Schedule], actor: Actor | str | None) -> _Planned:
-        who = self._acts(actor, Operation.SCHEDULE, self._home(entry, definitions))
+        who = self._session.acts(actor, Operation.SCHEDULE, self._home(entry, definitions))
         before = there.get((who.organization, entry.name))
         with entry.at.naming():
             state = _state(entry.fields)
@@ -106,18 +112,20 @@ class LoadingSchedules(Defining):
                 said["params"] = decode_params(encode_params(said["params"], limit_bytes=self.settings.payload_max))
             if before is None:
                 said.setdefault("template", entry.name)
-                is_here = who.organization in self._registry.organizations
-                after = self._new_schedule(entry.name, said, who) if is_here else self._built(entry.name, said, who, self._clock.now())
+                is_here = who.organization in self._session.registry.organizations
+                after = (
+                    self._new_schedule(entry.name, said, who) if is_here else self._built(entry.name, said, who, self._session.clock.now())
+                )
             else:
                 after = self._edited(before, said)
         return _Planned(entry, who, said, state, before, self._in_state(after, state))
 
     def _edited(self, schedule: Schedule, said: dict[str, Any]) -> Schedule:
-        return self._changed(schedule, said, self._clock.now())
+        return self._changed(schedule, said, self._session.clock.now())
 
     def _in_state(self, schedule: Schedule, state: ScheduleState | None) -> Schedule:
         """Return it in the state that the file says. An AT that is over stays disabled: the file may be loaded again after its moment."""
-        is_over = schedule.state is ScheduleState.DISABLED and next_due(schedule.timing, self._clock.now()) is None
+        is_over = schedule.state is ScheduleState.DISABLED and next_due(schedule.timing, self._session.clock.now()) is None
         return schedule if state is None or is_over else msgspec.structs.replace(schedule, state=state)
 
     def _in_order_of_need(self, planned: Sequence[_Planned], there: Iterable[Schedule]) -> list[_Planned]:
@@ -136,9 +144,12 @@ class LoadingSchedules(Defining):
         return found
 
     def _around(self, definitions: Definitions, schedules: set[tuple[str, str]]) -> _Around:
-        calendars = {(organization, each.name) for organization, each in self._open().store.calendars()}
+        calendars = {(organization, each.name) for organization, each in self._session.open().store.calendars()}
+        templates = {name: known.state for name, known in self._recorded().items()}
+        for each in definitions.templates:
+            templates[each.name] = each.state or templates.get(each.name, TemplateState.ENABLED)
         return _Around(
-            templates={*self._recorded(), *(each.name for each in definitions.templates)},
+            templates=templates,
             calendars=calendars | {(_organization(each), each.name) for each in definitions.calendars},
             schedules=schedules,
         )
@@ -160,8 +171,8 @@ class LoadingSchedules(Defining):
     def _home(self, entry: Entry, definitions: Definitions) -> str:
         """Return the organization that a table is about; it must be in the store or in the file."""
         name = _organization(entry)
-        self._registry.sync(self._open().store, self._clock.now())
-        found = self._registry.organizations.get(name)
+        self._session.registry.sync(self._session.open().store, self._session.clock.now())
+        found = self._session.registry.organizations.get(name)
         if found is not None and found.state is OrganizationState.REMOVED:
             raise entry.at.refusal(f"organization {name!r} was removed: `rota organization resume {name}` brings it back")
         if found is None and name not in {each.name for each in definitions.organizations}:

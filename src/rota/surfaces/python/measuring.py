@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from rota.engine.fleet import fleet_of
 from rota.engine.meter import Turns
-from rota.engine.overseeing import fleet_of
 from rota.model.gate import Actor, Operation
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant
@@ -61,14 +61,14 @@ class Measuring(Overseeing):
 
     def measures(self, *, since: Instant | None = None, actor: Actor | str | None = None) -> Measures:
         """Return what metrics are made of; ends since the hour of a moment, or of the last hours. Bounded, as `overview` is."""
-        scope = self._scope(actor, Operation.READ_STATS)
-        opened, now = self._open(), self._clock.now()
+        scope = self._session.scope(actor, Operation.READ_STATS)
+        opened, now = self._session.open(), self._session.clock.now()
         store = opened.store
         running = store.usage(Counting(running=True), now=now).running
         workers = None
         # Workers serve all: how they fare is no business of one organization.
         if scope.organization is None:
-            fleet = fleet_of(store, opened.liveness, self._beats, patience_s=self.settings.lease_ttl)
+            fleet = fleet_of(store, opened.liveness, self._session.beats, patience_s=self.settings.lease_ttl)
             age_s = max((fleet.ages_s.get(worker.id, 0.0) for worker in fleet.alive), default=0.0)
             next_at = store.beat_of_schedules().next_at
             workers = Workers(
@@ -76,7 +76,7 @@ class Measuring(Overseeing):
                 lost=len(fleet.lost),
                 claimed_ahead=sum(worker.claimed_ahead for worker in fleet.alive),
                 beat_age_s=age_s,
-                turns=self._meter.read(),
+                turns=self._session.meter.read(),
                 next_due_s=None if next_at is None else (next_at - now) / SECOND,
             )
         return Measures(

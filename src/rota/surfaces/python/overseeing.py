@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from rota.engine.fleet import Fleet, fleet_of
 from rota.engine.overdue import Backlog, Overdue
-from rota.engine.overseeing import Fleet, Grouping, example_of, fleet_of
 from rota.errors import PermissionDenied
 from rota.model.figures import Fared
 from rota.model.gate import Actor, Operation, Scope
@@ -65,16 +65,18 @@ class Overseeing(Forecasting):
 
         It is cheap however many jobs there are: what is many is counted up to a bound, and said to be more.
         """
-        now, scope = self._clock.now(), self._may(actor, Operation.READ)
+        from rota.engine.overseeing import Grouping  # noqa: PLC0415 - few programs need it
+
+        now, scope = self._session.clock.now(), self._may(actor, Operation.READ)
         if scope is None:
             return _nothing(now)
-        store = self._open().store
-        self._registry.sync(store, now)
+        store = self._session.open().store
+        self._session.registry.sync(store, now)
         begun = time.perf_counter()
         figures = store.figures(since=now - self.settings.stats_hours * HOUR_US, scope=scope)
-        fleet = fleet_of(store, self._open().liveness, self._beats, patience_s=self.settings.lease_ttl)
+        fleet = fleet_of(store, self._session.open().liveness, self._session.beats, patience_s=self.settings.lease_ttl)
         lanes = store.waiting(now=now, look=LOOK, scope=scope)
-        stuck = Grouping(store, self._registry, fleet.alive, now=now, scope=scope).stuck(lanes)
+        stuck = Grouping(store, self._session.registry, fleet.alive, now=now, scope=scope).stuck(lanes)
         ahead_of_slots = sum(worker.claimed_ahead for worker in fleet.alive) if scope.organization is None else 0
         running = _running(store, figures, now, scope, ahead_of_slots)
         dead = store.dead_lately(since=now - DAY_US, look=DEAD_LOOK, limit=DEAD_MAX, scope=scope)
@@ -115,7 +117,7 @@ class Overseeing(Forecasting):
     def _may(self, actor: Actor | str | None, operation: Operation) -> Scope | None:
         """Return what the actor may do this to; None if nothing."""
         try:
-            return self._scope(actor, operation)
+            return self._session.scope(actor, operation)
         except PermissionDenied:
             return None
 
@@ -268,6 +270,8 @@ def _unfired_group(rows: list[Unfired], since: Instant) -> NotRun:
 
 
 def _dead_group(dead: list[Dead], *, more: bool) -> NotRun:
+    from rota.engine.overseeing import example_of  # noqa: PLC0415 - as in `overview`
+
     latest = dead[0]
     return NotRun(
         kind="job",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rota.compose import open_place, open_store
-from rota.engine.promoting import Promoted, Promotion, Tell
 from rota.errors import CopyRefused, NotFound, StoreMoved
 from rota.model.gate import Actor, Operation
 from rota.ports.clock import SystemClock
 from rota.surfaces.python.base import Base
+
+if TYPE_CHECKING:
+    from rota.engine.promoting import Promoted, Tell
 
 
 class Promoting(Base):
@@ -31,15 +34,17 @@ class Promoting(Base):
         No worker may be alive on either. With `keep` this store stays open, as it was. `replace` throws away what the target
         holds; a target that holds the same already is only verified. `mend` replaces NUL characters where the target can't hold them.
         """
-        here = open_place(self._url, self.settings)
+        from rota.engine.promoting import Promotion  # noqa: PLC0415 - few programs need it
+
+        here = open_place(self._session.where, self.settings)
         if not here.depot.exists():
             raise NotFound(f"there is no store at {here.depot.url}: nothing to promote")
         self._ask_to_operate(actor)
-        if not self._drivers:
+        if not self._session.drivers:
             # A worker that only turns when it is told to is ours to end.
             self.close()
         # Not the store's own clock: a store that was moved is not asked for the time.
-        clock = SystemClock() if self._follows is not None else self._clock
+        clock = SystemClock() if self._session.follows is not None else self._session.clock
         there = open_place(os.fspath(target), self.settings)
         if there.depot.exists():
             other = Promoting(target, settings=self.settings, clock=clock)
@@ -56,7 +61,7 @@ class Promoting(Base):
 
     def reopen(self, *, actor: Actor | str | None = None) -> None:
         """Take back that this store was moved: for when the place it went to is lost, with all that happened there since."""
-        place = open_place(self._url, self.settings)
+        place = open_place(self._session.where, self.settings)
         if not place.depot.exists():
             raise NotFound(f"there is no store at {place.depot.url}")
         self._ask_to_operate(actor)
@@ -68,11 +73,11 @@ class Promoting(Base):
     def _ask_to_operate(self, actor: Actor | str | None) -> None:
         """Ask the gate, also that of a store which was moved."""
         try:
-            self._scope(actor, Operation.OPERATE)
+            self._session.scope(actor, Operation.OPERATE)
         except StoreMoved:
-            with self._lock:
-                self._opened = open_store(self._url, self.settings, self._clock, moved=True)
+            with self._session.lock:
+                self._session.opened = open_store(self._session.where, self.settings, self._session.clock, moved=True)
             try:
-                self._scope(actor, Operation.OPERATE)
+                self._session.scope(actor, Operation.OPERATE)
             finally:
                 self.close()

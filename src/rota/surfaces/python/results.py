@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from pathlib import Path
 from typing import TypeVar, overload
 
 import msgspec
@@ -130,7 +129,8 @@ def _text(run: Run | None, log_dir: str) -> str:
     if run is None:
         return ""
     try:
-        return Path(log_path(log_dir, run.id.replace("-", ""))).read_text(errors="replace")
+        with open(log_path(log_dir, run.id.replace("-", "")), errors="replace") as file:  # noqa: PTH123 - see `log_path`
+            return file.read()
     except OSError:
         return ""
 

@@ -8,13 +8,16 @@ from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from rota.engine.declared import declare
 from rota.engine.due import DueRows
 from rota.engine.overdue import Backlog, Overdue, overdue
 from rota.engine.trigger import Decider, Trigger
 from rota.errors import ChangedMeanwhile, InvalidOption, InvalidSchedule, NotFound
+from rota.model.call import Call
 from rota.model.checks import check_name, whole
+from rota.model.definitions import TemplateState, unfit_for_schedules
 from rota.model.gate import EVERYTHING, Actor, Operation, Scope
 from rota.model.params import encode_params
 from rota.model.schedule_options import OPTIONS, TIMES, calendar_of, with_options
@@ -35,6 +38,7 @@ from rota.surfaces.python.schedule_views import (
     overdue_view,
     schedule_view,
 )
+from rota.task import Task
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -48,7 +52,7 @@ class Scheduling(Base):
     def schedule(
         self,
         name: str,
-        template: str,
+        template: str | Task[..., Any] | Call[Any],
         *,
         cron: str | None = None,
         at: datetime | str | None = None,
@@ -77,13 +81,15 @@ class Scheduling(Base):
         changed meanwhile stays. Due times up to now get their fate by what held before.
         """
         given = {option: value for option, value in locals().items() if option in OPTIONS and value is not None}
-        who = self._acts(actor, Operation.SCHEDULE, organization)
+        who = self._session.acts(actor, Operation.SCHEDULE, organization)
+        given |= _what(template, given)
+        given["template"] = self._session.template_name(given["template"])
         return schedule_view(self._declare(name, given, who))
 
     def create_schedule(
         self,
         name: str,
-        template: str,
+        template: str | Task[..., Any] | Call[Any],
         *,
         enabled: bool = True,
         organization: str | None = None,
@@ -91,8 +97,9 @@ class Scheduling(Base):
         **options: Any,
     ) -> ScheduleView:
         """Make a schedule, with the options of `schedule`; refuse if there is one of that name."""
-        who = self._acts(actor, Operation.SCHEDULE, organization)
-        new = self._new_schedule(name, {**options, "template": template}, who)
+        who = self._session.acts(actor, Operation.SCHEDULE, organization)
+        new = self._new_schedule(name, {**options, **_what(template, options)}, who)
+        self._refuse_unavailable(new.template)
         if not enabled:
             new = msgspec.structs.replace(new, state=ScheduleState.DISABLED)
         return schedule_view(self._add_schedule(new, who))
@@ -101,6 +108,7 @@ class Scheduling(Base):
         self,
         name: str,
         *,
+        new_name: str | UnsetType = UNSET,
         version: int | None = None,
         organization: str | None = None,
         actor: Actor | str | None = None,
@@ -108,19 +116,26 @@ class Scheduling(Base):
     ) -> ScheduleView:
         """Change some options of a schedule; None takes one back to its default. Jobs that are there stay as they are.
 
+        With a `new_name` its ledger, its due times and the schedules that depend on it follow; one that code declares is not renamed.
         With a `version` nothing is written if it has another one by now.
         """
-        if not options:
-            raise InvalidOption(f"nothing to change: give some of {', '.join(OPTIONS)}")
-        now = self._clock.now()
+        if not options and new_name is UNSET:
+            raise InvalidOption(f"nothing to change: pass new_name, or some of {', '.join(OPTIONS)}")
+        now, wanted = self._session.clock.now(), self._with_template_name(options)
 
-        return self._change(name, lambda schedule: self._changed(schedule, options, now), version, organization, actor)
+        def edit(schedule: Schedule) -> Schedule:
+            changed = self._changed(schedule, wanted, now)
+            if changed.template != schedule.template:
+                self._refuse_unavailable(changed.template)
+            return changed if new_name is UNSET else self._renamed(changed, new_name)
+
+        return self._change(name, edit, version, organization, actor)
 
     def enable_schedule(
         self, name: str, *, version: int | None = None, organization: str | None = None, actor: Actor | str | None = None
     ) -> ScheduleView:
         """Let a schedule fire from now on. What was due while it was disabled is not made up for; what was due in a pause was skipped."""
-        now = self._clock.now()
+        now = self._session.clock.now()
 
         def enable(schedule: Schedule) -> Schedule:
             if schedule.state is ScheduleState.DISABLED and next_due(schedule.timing, now) is None:
@@ -145,7 +160,7 @@ class Scheduling(Base):
         self, name: str, *, version: int | None = None, organization: str | None = None, actor: Actor | str | None = None
     ) -> None:
         """Remove a schedule. Its jobs and its ledger stay; code that still declares it makes it anew."""
-        who = self._acts(actor, Operation.DELETE_SCHEDULES, organization)
+        who = self._session.acts(actor, Operation.DELETE_SCHEDULES, organization)
         found = self._named(name, who, Operation.DELETE_SCHEDULES, organization)
         self._deciding(
             lambda decide, store, now, definitions: store.drop_schedule(
@@ -160,21 +175,21 @@ class Scheduling(Base):
 
         `params` go over the schedule's own.
         """
-        who = self._acts(actor, Operation.SCHEDULE, organization)
-        schedule, store = self._named(name, who, Operation.SCHEDULE, organization), self._open().store
+        who = self._session.acts(actor, Operation.SCHEDULE, organization)
+        schedule, store = self._named(name, who, Operation.SCHEDULE, organization), self._session.open().store
         while True:
-            now = self._clock.now()
-            self._registry.resolve(schedule.template, store, now)
-            refuse_unfit(self._registry, who, schedule.template)
-            self._registry.organization(schedule.organization, store, now)
+            now = self._session.clock.now()
+            self._session.registry.resolve(schedule.template, store, now)
+            refuse_unfit(self._session.registry, who, schedule.template)
+            self._session.registry.organization(schedule.organization, store, now)
             merged = {**schedule.params, **(params or {})}
-            row = DueRows(self._registry, self._ids, self._rng).build(schedule, merged, now=now, run_at=now)
+            row = DueRows(self._session.registry, self._session.ids, self._session.rng).build(schedule, merged, now=now, run_at=now)
             row.owner = who.name
             try:
-                enqueued = store.enqueue([row], now=now, definitions=self._registry.version)[0]
+                enqueued = store.enqueue([row], now=now, definitions=self._session.registry.version)[0]
             except DefinitionsChanged:
                 continue
-            self._poke()
+            self._session.poke()
             return store.job(enqueued.job_id) or job_of(row, enqueued, now)
 
     # ---- reading ----------------------------------------------------------------------------------------------
@@ -183,7 +198,8 @@ class Scheduling(Base):
         self, *, template: str | None = None, organization: str | None = None, actor: Actor | str | None = None
     ) -> list[ScheduleView]:
         """Return schedules, by organization and name."""
-        found = self._open_synced().schedules(scope=self._scope(actor, Operation.READ), template=template)
+        scope = self._session.scope(actor, Operation.READ)
+        found = self._open_synced().schedules(scope=scope, template=None if template is None else self._session.template_name(template))
         return [schedule_view(each) for each in found if organization in {None, each.organization}]
 
     def get_schedule(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> ScheduleView:
@@ -208,11 +224,11 @@ class Scheduling(Base):
         `not_ran` leaves what did not run: every fate but FIRED, and FIRED whose job did not end COMPLETED. Due times that passed
         longer than `lease_ttl` ago and have no recorded outcome are OVERDUE, one row for each schedule: see `overdue`.
         """
-        now = self._clock.now()
+        now = self._session.clock.now()
         whole("limit", limit, least=1, most=LIST_MAX)
         found = None if schedule is None else self._named(schedule, actor, Operation.READ, organization)
         ledger = Ledger(
-            scope=self._scope(actor, Operation.READ),
+            scope=self._session.scope(actor, Operation.READ),
             schedule_id=None if found is None else found.id,
             organization=organization,
             fates=_fates(fate),
@@ -222,7 +238,7 @@ class Scheduling(Base):
         )
         rows: list[OccurrenceView] = []
         if ledger.fates != (Fate.OVERDUE,):
-            rows = [occurrence_view(each) for each in self._open().store.occurrences(ledger, limit=limit, before=before)]
+            rows = [occurrence_view(each) for each in self._session.open().store.occurrences(ledger, limit=limit, before=before)]
         if not ledger.fates or Fate.OVERDUE in ledger.fates:
             late = [overdue_row(each) for each in self._backlog(ledger, now).schedules if _is_asked_for(each, ledger, before)]
             rows = sorted([*rows, *late], key=lambda row: row.cursor, reverse=True)[:limit] if late else rows
@@ -237,24 +253,24 @@ class Scheduling(Base):
         """
         found = None if schedule is None else self._named(schedule, actor, Operation.READ, organization)
         ledger = Ledger(
-            scope=self._scope(actor, Operation.READ), schedule_id=None if found is None else found.id, organization=organization
+            scope=self._session.scope(actor, Operation.READ), schedule_id=None if found is None else found.id, organization=organization
         )
-        return [overdue_view(each) for each in self._backlog(ledger, self._clock.now()).schedules]
+        return [overdue_view(each) for each in self._backlog(ledger, self._session.clock.now()).schedules]
 
     def on_not_run(self, hook: Hook) -> Hook:
         """Call this function whenever a due time did not run, in the worker that found out. Usable as a decorator.
 
         It is called with a `NotRun`, soon and at most once; what must not be missed is in `occurrences(not_ran=True)`.
         """
-        self._alerts.append(hook)
+        self._session.alerts.append(hook)
         return hook
 
     # ---- calendars --------------------------------------------------------------------------------------------
 
     def calendars(self, *, organization: str | None = None, actor: Actor | str | None = None) -> list[Calendar]:
         """Return the calendars of an organization: days on which schedules that name them are not due."""
-        who = self._acts(actor, Operation.READ, organization)
-        return [calendar for _, calendar in self._open().store.calendars(organization=who.organization)]
+        who = self._session.acts(actor, Operation.READ, organization)
+        return [calendar for _, calendar in self._session.open().store.calendars(organization=who.organization)]
 
     def set_calendar(
         self,
@@ -266,17 +282,17 @@ class Scheduling(Base):
         actor: Actor | str | None = None,
     ) -> Calendar:
         """Make a calendar, or give it other days."""
-        who = self._acts(actor, Operation.SCHEDULE, organization)
+        who = self._session.acts(actor, Operation.SCHEDULE, organization)
         calendar = calendar_of(name, days if isinstance(days, str) else list(days), description, most=self.settings.calendar_max)
-        store, now = self._open().store, self._clock.now()
-        self._registry.organization(who.organization, store, now)
+        store, now = self._session.open().store, self._session.clock.now()
+        self._session.registry.organization(who.organization, store, now)
         store.put_calendar(calendar, organization=who.organization, actor=who, now=now)
         return calendar
 
     def delete_calendar(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> None:
         """Remove a calendar that no schedule uses."""
-        who = self._acts(actor, Operation.DELETE_SCHEDULES, organization)
-        self._open().store.drop_calendar(name, organization=who.organization, actor=who, now=self._clock.now())
+        who = self._session.acts(actor, Operation.DELETE_SCHEDULES, organization)
+        self._session.open().store.drop_calendar(name, organization=who.organization, actor=who, now=self._session.clock.now())
 
     # ---- inside -----------------------------------------------------------------------------------------------
 
@@ -286,11 +302,13 @@ class Scheduling(Base):
         if scope.organization is not None and organization not in {None, scope.organization}:
             return Backlog()
         scope = Scope(scope.organization or organization, scope.owner)
-        return overdue(self._open().store, self._registry, self.settings, now=now, scope=scope, schedule_id=ledger.schedule_id)
+        return overdue(
+            self._session.open().store, self._session.registry, self.settings, now=now, scope=scope, schedule_id=ledger.schedule_id
+        )
 
     def _open_synced(self) -> Store:
-        store = self._open().store
-        self._registry.sync(store, self._clock.now())
+        store = self._session.open().store
+        self._session.registry.sync(store, self._session.clock.now())
         return store
 
     def _declare(self, name: str, given: Mapping[str, Any], who: Actor) -> Schedule:
@@ -303,9 +321,14 @@ class Scheduling(Base):
         return self._deciding(work)
 
     def _new_schedule(self, name: str, options: Mapping[str, Any], who: Actor, now: Instant | None = None) -> Schedule:
-        now = self._clock.now() if now is None else now
-        self._registry.organization(who.organization, self._open().store, now)
+        now = self._session.clock.now() if now is None else now
+        self._session.registry.organization(who.organization, self._session.open().store, now)
         return self._built(name, options, who, now)
+
+    def _with_template_name(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options of a schedule with its template by name, also where they have its id."""
+        given = options.get("template")
+        return {**options, "template": self._session.template_name(given)} if isinstance(given, str) else options
 
     def _built(self, name: str, options: Mapping[str, Any], who: Actor, now: Instant) -> Schedule:
         """Return a new schedule of an organization that was looked at, or is to be made with it."""
@@ -314,15 +337,16 @@ class Scheduling(Base):
             raise InvalidSchedule(f"schedule {name!r} does not say when: give one of {', '.join(TIMES)}")
         self._check_params(options)
         empty = Schedule(
-            id=self._ids.take(1, now)[0],
+            id=self._session.ids.take(1, now)[0],
             name=name,
             organization=who.organization,
             template=str(options.get("template", "")),
             timing=Timing(kind=Kind.CRON),
             created_by=who.name,
         )
-        new = with_options(empty, options, now)
+        new = with_options(empty, self._with_template_name(options), now)
         self._refuse_many(new)
+        self._refuse_unfit_params(new)
         self._refuse_past(new, now - round(self.settings.schedule_grace * SECOND))
         at = new.timing.at
         # An AT of this very moment is due, not past.
@@ -332,14 +356,38 @@ class Scheduling(Base):
         """Return a schedule with these options, or refuse them."""
         changed = with_options(schedule, options, now)
         self._refuse_many(changed)
+        if changed.params != schedule.params or changed.template != schedule.template:
+            self._refuse_unfit_params(changed)
         if changed.timing != schedule.timing:
             self._refuse_past(changed, now)
         return changed
+
+    def _renamed(self, schedule: Schedule, name: str) -> Schedule:
+        check_name(name, "schedule", self.settings.name_max)
+        if name != schedule.name and schedule.declared is not None:
+            raise InvalidSchedule(
+                f"schedule {schedule.name!r} is declared by code, which would create it again under that name: rename it in the code "
+                "and delete this one, or create another schedule"
+            )
+        return msgspec.structs.replace(schedule, name=name)
+
+    def _refuse_unavailable(self, template: str) -> None:
+        """Refuse a template that takes no jobs. The store looks again at one of a schedule that comes into use."""
+        known = self._session.registry.find(template)
+        if known is not None and known.state != TemplateState.ENABLED:
+            raise unfit_for_schedules(template, known.state)
 
     def _refuse_many(self, schedule: Schedule) -> None:
         if len(schedule.depends_on) > self.settings.parents_max:
             count, most = len(schedule.depends_on), self.settings.parents_max
             raise InvalidSchedule(f"depends_on names {count:,} schedules; at most {most:,} are allowed (setting parents_max)")
+
+    def _refuse_unfit_params(self, schedule: Schedule) -> None:
+        """Refuse values that do not fit, and a param that has the name of the Context's parameter, where the handler is known here."""
+        handler = self._session.registry.handlers.get(schedule.template)
+        if handler is not None and schedule.params:
+            handler.check_context(schedule.params)
+            handler.codec.check_some(schedule.params)
 
     def _refuse_past(self, schedule: Schedule, now: Instant) -> None:
         at = schedule.timing.at
@@ -352,8 +400,8 @@ class Scheduling(Base):
 
     def _add_schedule(self, new: Schedule, who: Actor) -> Schedule:
         store = self._open_synced()
-        added = store.add_schedule(new, actor=who, now=self._clock.now())
-        self._poke()
+        added = store.add_schedule(new, actor=who, now=self._session.clock.now())
+        self._session.poke()
         return added
 
     def _set_schedule_state(
@@ -369,7 +417,7 @@ class Scheduling(Base):
         organization: str | None,
         actor: Actor | str | None,
     ) -> ScheduleView:
-        who = self._acts(actor, Operation.SCHEDULE, organization)
+        who = self._session.acts(actor, Operation.SCHEDULE, organization)
         found = self._named(name, who, Operation.SCHEDULE, organization)
 
         def seen(schedule: Schedule) -> Schedule:
@@ -378,7 +426,7 @@ class Scheduling(Base):
                 raise ChangedMeanwhile(f"schedule {schedule.name!r}", has=schedule.version, given=version)
             changed = change(schedule)
             if (changed.template, changed.params, changed.timing) != (schedule.template, schedule.params, schedule.timing):
-                refuse_unfit(self._registry, who, changed.template)
+                refuse_unfit(self._session.registry, who, changed.template)
             return changed
 
         return schedule_view(
@@ -391,26 +439,32 @@ class Scheduling(Base):
 
     def _deciding(self, work: Callable[[Decider, Store, Instant, int], T]) -> T:
         """Do something that closes a ledger, again if the definitions changed meanwhile; tell of what did not run."""
-        store = self._open().store
+        store = self._session.open().store
         trigger = Trigger(
-            store, self._registry, clock=self._clock, ids=self._ids, rng=self._rng, settings=self.settings, alerts=self._alerts
+            store,
+            self._session.registry,
+            clock=self._session.clock,
+            ids=self._session.ids,
+            rng=self._session.rng,
+            settings=self.settings,
+            alerts=self._session.alerts,
         )
         while True:
-            now = self._clock.now()
-            self._registry.sync(store, now)
+            now = self._session.clock.now()
+            self._session.registry.sync(store, now)
             decider = trigger.decider(now)
             try:
-                done = work(decider, store, now, self._registry.version)
+                done = work(decider, store, now, self._session.registry.version)
             except DefinitionsChanged:
                 continue
             for schedule, rows in decider.decided:
                 trigger.tell(schedule, rows)
-            self._poke()
+            self._session.poke()
             return done
 
     def _named(self, name: str, actor: Actor | str | None, operation: Operation, organization: str | None) -> Schedule:
         """Return the schedule of this name that the actor means: of the organization given, else its own, else the only one."""
-        scope, who = self._scope(actor, operation), self._actor(actor)
+        scope, who = self._session.scope(actor, operation), self._session.actor(actor)
         found = self._open_synced().schedules(scope=Scope(organization or scope.organization, scope.owner), name=name)
         if scope is not EVERYTHING:
             found = [each for each in found if scope.holds(each.organization, each.created_by)]
@@ -422,6 +476,21 @@ class Scheduling(Base):
             names = ", ".join(each.organization for each in found[:5])
             raise InvalidOption(f"several organizations have a schedule {name!r} ({names}): say which with organization=…")
         return found[0]
+
+
+def _what(template: str | Task[..., Any] | Call[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a schedule makes jobs of, as its options: a template's name, a task, or a call with its params."""
+    if not isinstance(template, Task | Call):
+        return {"template": template}
+    call = template if isinstance(template, Call) else template.bind()
+    said = {"actor": call.actor, **call.options, **({"params": call.params} if call is template else {})}
+    said = {option: value for option, value in said.items() if value is not None}
+    for option in said:
+        if option not in {"params", "priority"}:
+            raise InvalidOption(f"{call.name}: a schedule's jobs can't have {option}=…: leave it out of the task's options")
+        if options.get(option) is not None:
+            raise InvalidOption(f"{option} is in {call!r} and beside it: say it once")
+    return {**said, "template": call.name}
 
 
 def _fates(given: Fate | str | Iterable[str] | None) -> tuple[Fate, ...]:

@@ -61,7 +61,7 @@ class Simulating(Declaring):
         from rota.simulation import Order, faults_of  # noqa: PLC0415 - few programs need it
 
         # A clock that follows the store's own would open the store for writing.
-        clock = SystemClock() if self._follows is not None and self._opened is None else self._clock
+        clock = SystemClock() if self._session.follows is not None and self._session.opened is None else self._session.clock
         now = clock.now()
         begin = now // MINUTE * MINUTE if start is None else _aware(start)
         order = Order(
@@ -75,7 +75,7 @@ class Simulating(Declaring):
             failures=failures,
         )
         whole("limit", limit, least=0, most=LINES_MAX)
-        onlooker = _Onlooker(self._url, self.settings, clock)
+        onlooker = _Onlooker(self._session.where, self.settings, clock)
         try:
             said, scope = onlooker.definitions(actor, now)
         finally:
@@ -86,7 +86,7 @@ class Simulating(Declaring):
         from rota.simulation import stage  # noqa: PLC0415 - few programs need it
 
         with stage(said, order, self.settings) as made:
-            shadow = _Shadow(self._registry, made.path, made.settings, made.clock, made.ids)
+            shadow = _Shadow(self._session.registry, made.path, made.settings, made.clock, made.ids)
             try:
                 registry = shadow.declare(schedules=scope.organization in {None, "default"})
             finally:
@@ -100,16 +100,13 @@ class _Onlooker(Base):
     def __init__(self, url: StoreUrl, settings: Settings, clock: Clock) -> None:
         """Open the store for reading, if it is there."""
         from rota.simulation import open_for_reading  # noqa: PLC0415 - few programs need it
+        from rota.simulation.liveness import Roll  # noqa: PLC0415
 
         super().__init__(settings=settings, clock=clock)
-        self._url = url
+        self._session.where = url
         self._theirs: Store | None = open_for_reading(url, settings)
-
-    def _open(self) -> Opened:
-        from rota.simulation.liveness import Roll  # noqa: PLC0415 - few programs need it
-
-        assert self._theirs is not None  # noqa: S101 - asked before
-        return Opened(self._theirs, Roll(), "")
+        if self._theirs is not None:
+            self._session.opened = Opened(self._theirs, Roll(), "")
 
     def definitions(self, actor: Actor | str | None, now: Instant) -> tuple[Definitions, Scope]:
         """Return what an actor may see, and how far that is: durations are statistics, and who may not read those can't simulate."""
@@ -117,7 +114,7 @@ class _Onlooker(Base):
 
         if self._theirs is None:
             return Definitions(), EVERYTHING
-        scope = self._scope(actor, Operation.READ_STATS)
+        scope = self._session.scope(actor, Operation.READ_STATS)
         return read(self._theirs, now, scope), scope
 
     def close(self) -> None:
@@ -136,15 +133,17 @@ class _Shadow(Declaring):
             if known.handler is not None:
                 said = {field: getattr(known.code, field) for field in FIELDS if field not in {"executor", "handler"}}
                 options = {field: value for field, value in said.items() if value is not msgspec.UNSET}
-                self._registry.add(known.name, known.handler.function, executor=known.handler.executor, options=options)
-        self._registry.scheduled = dict(code.scheduled)
+                self._session.registry.add(
+                    known.name, known.handler.function, executor=known.handler.executor, options=options, rules=known.handler.rules
+                )
+        self._session.registry.scheduled = dict(code.scheduled)
 
     def declare(self, *, schedules: bool) -> Registry:
         """Tell the store, and return what is known then."""
         if schedules:
-            self._registry.undeclared = frozenset(self._registry.scheduled)
+            self._session.registry.undeclared = frozenset(self._session.registry.scheduled)
             self._declare_scheduled()
-        return self._registry
+        return self._session.registry
 
 
 def _number(name: str, value: object, most: int) -> float:

@@ -30,7 +30,7 @@ class Tenants(Base):
         actor: Actor | str | None = None,
     ) -> Organization:
         """Make an organization. A limit of None does not limit."""
-        who = self._acts(actor, Operation.MANAGE_ORGANIZATIONS)
+        who = self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
         check_name(name, "organization", self.settings.name_max)
         limits = {"max_running": max_running, "max_queued": max_queued, "max_priority": max_priority}
         new = Organization(name=name, **self._checked(name, {"display_name": display_name, **limits}))
@@ -39,7 +39,7 @@ class Tenants(Base):
             raise Refused(f"organization {name!r} was removed and keeps its name: bring it back with resume_organization({name!r})")
         if present is not None and _limits(present) != _limits(new):
             raise Refused(f"organization {name!r} is there already: change it with change_organization({name!r}, …)")
-        self._open().store.put_organization(new, actor=who, now=self._clock.now())
+        self._session.open().store.put_organization(new, actor=who, now=self._session.clock.now())
         return self._organizations()[name]
 
     def change_organization(
@@ -53,11 +53,11 @@ class Tenants(Base):
         actor: Actor | str | None = None,
     ) -> Organization:
         """Change what is given of an organization; a limit of None is taken away."""
-        who = self._acts(actor, Operation.MANAGE_ORGANIZATIONS)
+        who = self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
         limits = {"max_running": max_running, "max_queued": max_queued, "max_priority": max_priority}
         given = {key: value for key, value in {"display_name": display_name, **limits}.items() if value is not UNSET}
         changed = msgspec.structs.replace(self._known_organization(name), **self._checked(name, given))
-        self._open().store.put_organization(changed, actor=who, now=self._clock.now())
+        self._session.open().store.put_organization(changed, actor=who, now=self._session.clock.now())
         return self._organizations()[name]
 
     def suspend_organization(self, name: str, *, actor: Actor | str | None = None) -> Organization:
@@ -74,7 +74,7 @@ class Tenants(Base):
 
     def organizations(self, *, removed: bool = False, actor: Actor | str | None = None) -> list[Organization]:
         """Return the organizations that the actor may see, by name; removed ones only if asked for."""
-        scope = self._scope(actor, Operation.READ_ORGANIZATIONS)
+        scope = self._session.scope(actor, Operation.READ_ORGANIZATIONS)
         return [
             each
             for each in self._organizations().values()
@@ -83,7 +83,7 @@ class Tenants(Base):
 
     def organization(self, name: str, *, actor: Actor | str | None = None) -> Organization:
         """Return one organization, removed or not."""
-        scope = self._scope(actor, Operation.READ_ORGANIZATIONS)
+        scope = self._session.scope(actor, Operation.READ_ORGANIZATIONS)
         if scope.organization not in {None, name}:
             raise _no_organization(name)
         return self._known_organization(name)
@@ -98,13 +98,13 @@ class Tenants(Base):
         actor: Actor | str | None = None,
     ) -> User:
         """Make a user, or bring one back that was removed. From the first one on, names that are no users may do nothing."""
-        who = self._acts(actor, Operation.MANAGE_ORGANIZATIONS)
+        who = self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
         check_name(name, "user", self.settings.name_max)
         new = User(name=name, organization=organization, role=role_of(role), permissions=self._permissions(permissions))
         present = self._users().get(name)
         if present is not None and not present.removed and _rights(present) != _rights(new):
             raise Refused(f"user {name!r} is there already: change it with change_user({name!r}, …)")
-        self._open().store.put_user(new, actor=who, now=self._clock.now())
+        self._session.open().store.put_user(new, actor=who, now=self._session.clock.now())
         return self._users()[name]
 
     def change_user(
@@ -117,7 +117,7 @@ class Tenants(Base):
         actor: Actor | str | None = None,
     ) -> User:
         """Change what is given of a user."""
-        who = self._acts(actor, Operation.MANAGE_ORGANIZATIONS)
+        who = self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
         present = self._users().get(name)
         if present is None or present.removed:
             raise NotFound(f"there is no user {name!r} in this store")
@@ -127,18 +127,18 @@ class Tenants(Base):
             role=present.role if role is UNSET else role_of(role),
             permissions=present.permissions if permissions is UNSET else self._permissions(permissions),
         )
-        self._open().store.put_user(changed, actor=who, now=self._clock.now())
+        self._session.open().store.put_user(changed, actor=who, now=self._session.clock.now())
         return self._users()[name]
 
     def remove_user(self, name: str, *, actor: Actor | str | None = None) -> User:
         """Let a user do nothing any more. Its jobs stay, and so does its name."""
-        who = self._acts(actor, Operation.MANAGE_ORGANIZATIONS)
-        self._open().store.remove_user(name, actor=who, now=self._clock.now())
+        who = self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
+        self._session.open().store.remove_user(name, actor=who, now=self._session.clock.now())
         return self._users()[name]
 
     def users(self, *, removed: bool = False, actor: Actor | str | None = None) -> list[User]:
         """Return the users that the actor may see, by name; removed ones only if asked for."""
-        scope = self._scope(actor, Operation.READ_ORGANIZATIONS)
+        scope = self._session.scope(actor, Operation.READ_ORGANIZATIONS)
         return [
             each for each in self._users().values() if scope.organization in {None, each.organization} and (removed or not each.removed)
         ]
@@ -146,13 +146,13 @@ class Tenants(Base):
     # ---- inside ---------------------------------------------------------------------------------------------------
 
     def _set_state(self, name: str, state: OrganizationState, actor: Actor | str | None) -> Organization:
-        who = self._acts(actor, Operation.MANAGE_ORGANIZATIONS)
-        self._open().store.set_organization_state(name, state, actor=who, now=self._clock.now())
-        self._poke()
+        who = self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
+        self._session.open().store.set_organization_state(name, state, actor=who, now=self._session.clock.now())
+        self._session.poke()
         return self._organizations()[name]
 
     def _organizations(self) -> dict[str, Organization]:
-        return {each.name: each for each in self._open().store.organizations()}
+        return {each.name: each for each in self._session.open().store.organizations()}
 
     def _known_organization(self, name: str) -> Organization:
         found = self._organizations().get(name)
@@ -161,7 +161,7 @@ class Tenants(Base):
         return found
 
     def _users(self) -> dict[str, User]:
-        return {each.name: each for each in self._open().store.users()}
+        return {each.name: each for each in self._session.open().store.users()}
 
     def _checked(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
         """Return an organization's fields, or refuse the one that can't be."""

@@ -29,6 +29,15 @@ INSERT INTO sessions (hash, token_id, created_at, expires_at) VALUES (:hash, :to
 SELECT {token_columns} FROM sessions AS s JOIN tokens AS t ON t.token_id = s.token_id
  WHERE s.hash = :hash AND s.ended_at IS NULL AND s.expires_at > :now;
 
+-- name: tokens_behind
+-- Both ways by index, one row for each digest that is known.
+WITH asked AS (SELECT decode(value, 'hex') AS hash FROM json_array_elements_text(:hashes::json))
+SELECT encode(a.hash, 'hex'), {token_columns} FROM asked AS a JOIN tokens AS t ON t.hash = a.hash
+ UNION ALL
+SELECT encode(a.hash, 'hex'), {token_columns}
+  FROM asked AS a JOIN sessions AS s ON s.hash = a.hash JOIN tokens AS t ON t.token_id = s.token_id
+ WHERE s.ended_at IS NULL AND s.expires_at > :now;
+
 -- name: end_session
 UPDATE sessions SET ended_at = :now WHERE hash = :hash AND ended_at IS NULL;
 

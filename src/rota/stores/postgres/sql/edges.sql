@@ -24,10 +24,11 @@ CROSS JOIN LATERAL (SELECT n.job_id FROM job_facts AS n WHERE n.retry_of = line.
 (SELECT n.number FROM job_facts AS n WHERE n.retry_of = line.job_id) IS NULL
 
 -- name: add_edges
--- The same parents for each child. Each parent: [root, needs, on_failure, source, whether that is met already].
+-- The same parents for each child. Each parent: [root, needs, on_failure, source, whether that is met already, its place].
 -- Where a child waits for the same chain's end (a group's turn, an overlap), what it needs can only become more.
-INSERT INTO job_edges AS e (child, parent_root, needs, on_failure, source, resolved_at)
-SELECT c.number, (p.value ->> 0)::uuid, p.value ->> 1, p.value ->> 2, p.value ->> 3, CASE WHEN (p.value ->> 4)::boolean THEN :now END
+INSERT INTO job_edges AS e (child, parent_root, needs, on_failure, source, resolved_at, place)
+SELECT c.number, (p.value ->> 0)::uuid, p.value ->> 1, p.value ->> 2, p.value ->> 3, CASE WHEN (p.value ->> 4)::boolean THEN :now END,
+       (p.value ->> 5)::integer
   FROM unnest(:children) AS c (number) CROSS JOIN json_array_elements(:parents::json) AS p (value)
     ON CONFLICT (child, parent_root) DO UPDATE
    SET needs = excluded.needs, on_failure = excluded.on_failure, source = excluded.source, resolved_at = excluded.resolved_at
@@ -45,7 +46,7 @@ SELECT j.number, hex(j.job_id), hex(j.root_id), j.organization_id, (SELECT r.num
  WHERE {is_tail};
 
 -- name: edges_of_child
-SELECT hex(parent_root), needs, resolved_at IS NULL FROM job_edges WHERE child = :child;
+SELECT hex(parent_root), source, resolved_at IS NULL FROM job_edges WHERE child = :child;
 
 -- name: block
 UPDATE job_live SET blockers = blockers + :count WHERE number = :number AND status || '' = 'PENDING';
@@ -59,12 +60,13 @@ UPDATE job_edges SET resolved_at = :now WHERE child = ANY (:children) AND resolv
 -- A dependency on an earlier member of a sequence stands for the group's turn too.
 SELECT e.child, hex(e.parent_root), e.source FROM job_facts AS j
  CROSS JOIN LATERAL (SELECT w.child, w.parent_root, w.source FROM job_edges AS w
-                      WHERE w.parent_root = j.root_id AND w.resolved_at IS NULL AND w.needs = 'end' ORDER BY w.on_failure, w.child) AS e
+                      WHERE w.parent_root = j.root_id AND w.resolved_at IS NULL AND w.needs = 'end' AND w.source <> 'user'
+                       ORDER BY w.on_failure, w.child) AS e
  WHERE j.number = ANY (:numbers) AND (SELECT l.status FROM job_live AS l WHERE l.number = e.child) IS NOT NULL
 UNION ALL
 SELECT e.child, hex(e.parent_root), 'group' FROM job_facts AS j
  CROSS JOIN LATERAL (SELECT w.child, w.parent_root FROM job_edges AS w
-                      WHERE w.parent_root = j.root_id AND w.resolved_at IS NULL AND w.needs = 'success' ORDER BY w.on_failure, w.child) AS e
+                      WHERE w.parent_root = j.root_id AND w.resolved_at IS NULL AND w.source = 'user' ORDER BY w.needs, w.on_failure, w.child) AS e
  WHERE j.number = ANY (:numbers) AND coalesce(j.sequence_number, 0) > 0 AND (SELECT l.status FROM job_live AS l WHERE l.number = e.child) IS NOT NULL
    AND (SELECT CASE WHEN f.group_id = j.group_id THEN f.sequence_number END FROM job_facts AS f WHERE f.number = e.child) > j.sequence_number;
 
@@ -149,10 +151,13 @@ SELECT hex(root_id), number FROM job_facts WHERE job_id = :root_id;
 -- ---- circles and graphs ------------------------------------------------------------------------------------------
 
 -- name: is_waited_for
-SELECT (SELECT child FROM job_edges WHERE parent_root = :root_id AND resolved_at IS NULL ORDER BY needs, on_failure LIMIT 1) IS NOT NULL;
+-- A chain, or the group that it is in.
+SELECT (SELECT child FROM job_edges WHERE parent_root = :root_id AND resolved_at IS NULL ORDER BY needs, on_failure LIMIT 1) IS NOT NULL
+    OR (SELECT child FROM job_edges WHERE parent_root = (SELECT f.group_id FROM job_facts AS f WHERE f.job_id = :root_id) AND resolved_at IS NULL
+         ORDER BY needs, on_failure LIMIT 1) IS NOT NULL;
 
 -- name: waits_above
--- Who waits for whom, from one chain upwards, over open edges of every source; child and parent as roots.
+-- Who waits for whom, from one chain upwards, over open edges of every source; child and parent as roots. A group waits for its members.
 WITH RECURSIVE up (root) AS (
     SELECT :root_id
     UNION
@@ -161,13 +166,17 @@ WITH RECURSIVE up (root) AS (
 SELECT hex(up.root), hex(e.parent_root) FROM up {then_waits};
 
 -- name: then_waits
--- From each chain to the open edges of its live job: its first attempt, or the one that was made since.
+-- From each chain to the open edges of its live job (its first attempt, or the one that was made since), and from a group to its live members.
 CROSS JOIN LATERAL (
-    SELECT l.number FROM job_live AS l WHERE l.number = (SELECT f.number FROM job_facts AS f WHERE f.job_id = up.root)
+    SELECT o.parent_root FROM (
+        SELECT l.number FROM job_live AS l WHERE l.number = (SELECT f.number FROM job_facts AS f WHERE f.job_id = up.root)
+        UNION ALL
+        SELECT l.number FROM job_live AS l WHERE l.root_id = up.root AND l.attempt > 1
+    ) AS c
+    CROSS JOIN LATERAL (SELECT w.parent_root FROM job_edges AS w WHERE w.child = c.number AND w.resolved_at + 0 IS NULL OFFSET 0) AS o
     UNION ALL
-    SELECT l.number FROM job_live AS l WHERE l.root_id = up.root AND l.attempt > 1
-) AS c
-CROSS JOIN LATERAL (SELECT w.parent_root FROM job_edges AS w WHERE w.child = c.number AND w.resolved_at + 0 IS NULL OFFSET 0) AS e
+    SELECT m.root_id FROM job_facts AS m WHERE m.group_id = up.root AND (SELECT l.number FROM job_live AS l WHERE l.number = m.number) IS NOT NULL
+) AS e
 
 -- name: numbers_of_roots
 SELECT hex(job_id), number FROM job_facts WHERE job_id = ANY (:roots);

@@ -32,3 +32,64 @@ SELECT j.sequence_number, hex(j.root_id), (SELECT r.number FROM job_facts AS r W
 -- name: live_members
 SELECT l.number, l.status FROM job_facts AS f JOIN job_live AS l ON l.number = ANY (ARRAY[f.number])
  WHERE f.group_id = :group_id ORDER BY f.sequence_number;
+
+-- ---- the job that follows a group ------------------------------------------------------------------------------------
+
+-- name: groups_waited_for
+-- The groups of these jobs that somebody waits for.
+SELECT DISTINCT hex(f.group_id) FROM job_facts AS f
+ WHERE f.number = ANY (:numbers) AND hex(f.group_id) IS NOT NULL
+   AND (SELECT w.child FROM job_edges AS w WHERE w.parent_root = f.group_id AND w.resolved_at IS NULL
+         ORDER BY w.needs, w.on_failure LIMIT 1) IS NOT NULL;
+
+-- name: live_member_after
+-- Up to which member a group was passed, and the first live one behind a place. Those that were passed are not looked at again.
+SELECT g.passed, (SELECT m.sequence_number FROM job_facts AS m
+                   WHERE m.group_id = g.group_id AND m.sequence_number > CASE WHEN :first <> 0 THEN 0 ELSE g.passed END
+                     AND (SELECT l.number FROM job_live AS l WHERE l.number = m.number) IS NOT NULL
+                   ORDER BY m.sequence_number LIMIT 1)
+  FROM job_groups AS g WHERE g.group_id = :group_id;
+
+-- name: pass_members
+UPDATE job_groups SET passed = :passed WHERE group_id = :group_id;
+
+-- name: group_tails
+-- How the chains of a group's members stand: each state once.
+SELECT DISTINCT coalesce((SELECT e.status FROM job_ends AS e WHERE e.number = f.number), 'RUNNING') FROM job_facts AS f
+ WHERE f.group_id = :group_id AND (SELECT n.number FROM job_facts AS n WHERE n.retry_of = f.job_id) IS NULL;
+
+-- name: note_group_ended
+INSERT INTO ended_roots (root_id, status) VALUES (:group_id, :status) ON CONFLICT (root_id) DO UPDATE SET status = excluded.status;
+
+-- name: waiting_followers
+SELECT child FROM job_edges WHERE parent_root = :group_id AND resolved_at IS NULL ORDER BY needs, on_failure, child;
+
+-- name: follower_of
+-- The first: a group is made with one. The source is in no index, so that the primary key can't answer by itself.
+SELECT hex(c.root_id), e.needs, e.on_failure
+  FROM (SELECT w.child, w.needs, w.on_failure FROM job_edges AS w WHERE w.parent_root = :group_id AND w.source <> '' ORDER BY w.child + 0 LIMIT 1) AS e
+  JOIN job_facts AS c ON c.number = ANY (ARRAY[e.child]);
+
+-- name: awaited_groups
+SELECT hex(e.parent_root) FROM job_facts AS c JOIN job_edges AS e ON e.child = ANY (ARRAY[c.number]) AND e.resolved_at + 0 IS NULL
+  JOIN job_groups AS g ON g.group_id = ANY (ARRAY[e.parent_root]) WHERE c.job_id = :job_id;
+
+-- ---- the results of what a job waited for ----------------------------------------------------------------------------
+
+-- name: named_parents
+-- What the jobs of a chain were told to wait for, in that order: the root of a chain or a group, and whether it is a group.
+SELECT hex(e.parent_root), (SELECT g.group_id FROM job_groups AS g WHERE g.group_id = e.parent_root) IS NOT NULL
+  FROM ({attempts_of}) AS a {then_edges} WHERE e.source = 'user' ORDER BY a.number, e.place NULLS FIRST, e.parent_root;
+
+-- name: members_after
+SELECT sequence_number, hex(root_id) FROM job_facts
+ WHERE group_id = :group_id AND sequence_number > :after AND attempt + 0 = 1 ORDER BY sequence_number LIMIT :limit;
+
+-- name: result_sizes
+-- The completed jobs of these chains that have a result: root, number, its bytes.
+SELECT hex(a.root), n.job_number, octet_length(n.result) FROM ({attempts_of}) AS a (root, number)
+  JOIN job_ends AS e ON e.number = ANY (ARRAY[a.number]) AND e.status || '' = 'COMPLETED'
+  JOIN run_notes AS n ON n.job_number = ANY (ARRAY[a.number]) WHERE n.result IS NOT NULL;
+
+-- name: results_of
+SELECT job_number, result FROM run_notes WHERE job_number = ANY (:numbers);

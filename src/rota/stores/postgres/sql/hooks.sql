@@ -79,6 +79,9 @@ UPDATE endpoints SET state = 'DISABLED', reason = :reason, updated_at = :now, ve
 SELECT hex(endpoint_id), organization_id, failing_since, last_error FROM endpoints
  WHERE failing_since < :before AND state = 'ENABLED' AND dropped_at IS NULL ORDER BY failing_since LIMIT :limit;
 
+-- name: enabled_endpoints
+SELECT hex(endpoint_id), organization_id, url, events, job_types FROM endpoints WHERE state = 'ENABLED' AND dropped_at IS NULL LIMIT :limit;
+
 -- name: remove_endpoints
 DELETE FROM endpoints WHERE root_id = ANY (ARRAY(SELECT root_id FROM job_facts WHERE number = ANY (:numbers)));
 
@@ -169,6 +172,16 @@ SELECT {delivery_columns} FROM outbox AS o
 -- name: of_state
 CASE :state WHEN 'waiting' THEN o.delivered_at IS NULL AND o.gave_up_at IS NULL WHEN 'delivered' THEN o.delivered_at IS NOT NULL
             WHEN 'gave up' THEN o.gave_up_at IS NOT NULL ELSE true END
+
+-- name: written_at
+coalesce(last_attempt_at, created_at)
+
+-- name: send_as_soon
+-- Messages that wait for a time that was reckoned by a clock that was ahead wait as long from now on; those that such a clock took on wait no more.
+UPDATE outbox SET next_attempt_at = CASE WHEN {written_at} > :ahead THEN :now + greatest(0, next_attempt_at - {written_at}) ELSE :now END,
+                  created_at = least(created_at, :now), last_attempt_at = CASE WHEN last_attempt_at > :now THEN :now ELSE last_attempt_at END
+ WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM outbox WHERE {is_open} AND next_attempt_at > :ahead
+                        AND ({written_at} > :ahead OR next_attempt_at - :span > :ahead)));
 
 -- name: redeliver
 UPDATE outbox SET attempts = 0, next_attempt_at = :now, delivered_at = NULL, gave_up_at = NULL WHERE outbox_id = :rowid;

@@ -172,13 +172,16 @@ UPDATE occurrences SET fate = 'SKIPPED_DEPENDENCY', reason = :reason, recorded_a
  WHERE schedule_id = :schedule_id AND due_at = :due_at AND fate = 'FIRED';
 
 -- name: wait_as_long
--- Retries, and jobs of schedules, that were made when the clock was ahead. What a caller asked for in so many words stays.
-UPDATE job_live SET run_at = :now + greatest(0, run_at - created_at), expires_at = :now + (expires_at - created_at)
- WHERE ctid = ANY(ARRAY(SELECT ctid FROM job_live WHERE status = 'PENDING' AND blockers = 0 AND {made_ahead}
+-- Jobs that were put off, retries among them, and jobs of schedules, when the clock was ahead. A moment that a caller named stays.
+UPDATE job_live SET run_at = :now + greatest(0, run_at - CASE WHEN position < 0 THEN -position ELSE created_at END),
+                    expires_at = CASE WHEN created_at > :ahead THEN :now + (expires_at - created_at) ELSE expires_at END,
+                    position = CASE WHEN position < 0 THEN -:now ELSE position END
+ WHERE ctid = ANY(ARRAY(SELECT ctid FROM job_live WHERE status = 'PENDING' AND position < 0 AND position < -:ahead
+                        UNION ALL SELECT ctid FROM job_live WHERE status = 'PENDING' AND blockers = 0 AND {made_ahead}
                         UNION ALL SELECT ctid FROM job_live WHERE status = 'PENDING' AND blockers > 0 AND {made_ahead}));
 
 -- name: made_ahead
-created_at > :ahead AND (attempt > 1 OR schedule_id IS NOT NULL)
+position >= 0 AND created_at > :ahead AND (attempt > 1 OR schedule_id IS NOT NULL)
 
 -- name: wait_as_long_edges
 UPDATE job_edges SET until = :now + greatest(0, until - (SELECT f.created_at FROM job_facts AS f WHERE f.number = job_edges.child))

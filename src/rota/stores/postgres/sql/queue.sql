@@ -110,17 +110,17 @@ organization_id, job_type, created_at, unique_key, status, held, blockers, prior
 :organization_id, :job_type, :now, :unique_key, :status, :held, :blockers, :priority, :run_at, :expires_at, :queued_at
 
 -- name: key_holder
-SELECT hex(l.job_id), hex(l.root_id), l.number, l.status, l.position FROM job_live AS l
+SELECT hex(l.job_id), hex(l.root_id), l.number, l.status, CASE WHEN l.queued_at IS NULL THEN 0 ELSE l.position END FROM job_live AS l
  WHERE l.unique_key IS NOT NULL AND l.organization_id = :organization_id AND l.job_type = :job_type AND md5(l.unique_key) = md5(:unique_key);
 
 -- name: standing
 -- Which rows are there already, counted from 0, by id (0) or by key (1), and what stands there: same_id and key_holder for many.
 -- :ids holds an id for each, :keys is a JSON array of [organization, type, key or null]. Each is looked up by itself: who joins
 -- may walk every key there is, where the server believes there are few.
-SELECT e.place - 1, 0, hex(j.job_id), hex(j.root_id), j.number, j.status, j.position, j.job_type, j.organization_id
+SELECT e.place - 1, 0, hex(j.job_id), hex(j.root_id), j.number, j.status, CASE WHEN j.queued_at IS NULL THEN 0 ELSE j.position END, j.job_type, j.organization_id
   FROM unnest(:ids) WITH ORDINALITY AS e (job_id, place) JOIN jobs AS j ON j.job_id = ANY (ARRAY[e.job_id])
  UNION ALL
-SELECT e.place - 1, 1, hex(l.job_id), hex(l.root_id), l.number, l.status, l.position, l.job_type, l.organization_id
+SELECT e.place - 1, 1, hex(l.job_id), hex(l.root_id), l.number, l.status, CASE WHEN l.queued_at IS NULL THEN 0 ELSE l.position END, l.job_type, l.organization_id
   FROM json_array_elements(:keys::json) WITH ORDINALITY AS e (value, place) CROSS JOIN LATERAL (
        SELECT * FROM job_live
         WHERE unique_key IS NOT NULL AND organization_id = e.value ->> 0 AND job_type = e.value ->> 1
@@ -128,7 +128,7 @@ SELECT e.place - 1, 1, hex(l.job_id), hex(l.root_id), l.number, l.status, l.posi
         LIMIT 1) AS l;
 
 -- name: same_id
-SELECT hex(job_id), hex(root_id), number, status, position, job_type, organization_id FROM jobs WHERE job_id = :job_id;
+SELECT hex(job_id), hex(root_id), number, status, CASE WHEN queued_at IS NULL THEN 0 ELSE position END, job_type, organization_id FROM jobs WHERE job_id = :job_id;
 
 -- name: enqueue_gate
 -- What every enqueue asks first, in one statement. The last column would be a number to go on with: a sequence needs none.

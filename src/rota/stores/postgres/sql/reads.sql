@@ -3,7 +3,7 @@
 
 -- name: job_columns
 hex(j.job_id), j.number, (SELECT r.number FROM job_facts AS r WHERE r.job_id = j.root_id), j.status, j.job_type, j.organization_id,
-j.priority, j.position, j.attempt, hex(j.root_id), j.created_at, hex(j.template_id), j.origin, hex(j.retry_of), j.failures,
+j.priority, CASE WHEN j.queued_at IS NULL THEN 0 ELSE j.position END, j.attempt, hex(j.root_id), j.created_at, hex(j.template_id), j.origin, hex(j.retry_of), j.failures,
 j.crashes, j.snoozes, j.held, j.blockers, j.run_at, j.expires_at, j.unique_key, j.params, hex(j.schedule_id), j.due_at,
 hex(j.group_id), j.sequence_number, j.owner, j.run_as, j.max_retries, j.max_crashes, j.backoff, j.timeout, j.executor, j.queued_at,
 j.started_at, j.finished_at, hex(j.worker_id), j.cancel_requested_at, j.cancel_requested_by, j.ended_by, j.reason, j.error_type,
@@ -23,11 +23,30 @@ WITH RECURSIVE line (job_id) AS (
 )
 SELECT {columns} FROM line JOIN jobs AS j ON j.job_id = ANY (ARRAY[line.job_id]) ORDER BY j.attempt;
 
+-- name: tails
+-- The last jobs of the chains that these ids belong to. Only a job that has finished can have a successor: the others cost one look.
+WITH RECURSIVE line (asked, number, job_id, root_id, attempt, status, ended) AS (
+    SELECT e.value, j.number, j.job_id, j.root_id, j.attempt, j.status, j.finished_at IS NOT NULL
+      FROM json_array_elements_text(:ids::json) AS e (value) JOIN jobs AS j ON j.job_id = ANY (ARRAY[e.value::uuid])
+    UNION ALL
+    SELECT line.asked, j.number, j.job_id, j.root_id, j.attempt, j.status, j.finished_at IS NOT NULL
+      FROM line {then_next} JOIN jobs AS j ON j.job_id = ANY (ARRAY[next.job_id]) WHERE line.ended
+)
+SELECT asked, hex(job_id), hex(root_id), CASE WHEN attempt = 1 THEN number ELSE (SELECT r.number FROM job_facts AS r WHERE r.job_id = line.root_id) END,
+       attempt, status, ended
+  FROM line WHERE NOT ended OR {is_tail};
+
+-- name: run_columns
+hex(r.run_id), r.status, hex(r.template_id), r.started_at, r.finished_at, r.exit_code, r.error, r.error_type, r.error_code,
+r.traceback, r.result, r.result_message, r.rows_affected, r.output_reference, r.artifacts, r.log_path, r.progress,
+r.progress_message, r.checkpoint, f.params
+
 -- name: run
-SELECT hex(r.run_id), r.status, hex(r.template_id), r.started_at, r.finished_at, r.exit_code, r.error, r.error_type, r.error_code,
-       r.traceback, r.result, r.result_message, r.rows_affected, r.output_reference, r.artifacts, r.log_path, r.progress,
-       r.progress_message, r.checkpoint, f.params
-  FROM job_facts AS f JOIN job_runs AS r ON r.job_number = ANY (ARRAY[f.number]) WHERE f.job_id = :job_id;
+SELECT {run_columns} FROM job_facts AS f JOIN job_runs AS r ON r.job_number = ANY (ARRAY[f.number]) WHERE f.job_id = :job_id;
+
+-- name: runs
+SELECT e.value, {run_columns} FROM json_array_elements_text(:ids::json) AS e (value)
+  JOIN job_facts AS f ON f.job_id = ANY (ARRAY[e.value::uuid]) JOIN job_runs AS r ON r.job_number = ANY (ARRAY[f.number]);
 
 -- ---- lists: the page's numbers are picked along one of the sources below, {source}, then the rows are read --------------------
 -- A source is a set of rows of the one table whose index leads to them, and says of each what a list may ask for. What stands in

@@ -4,7 +4,7 @@
 -- name: old_ends
 -- Ends in the order of time, from a cursor on: whether each is the end of its chain, and whether others still need that.
 -- A chain is needed while a child's chain lives, which may still look at what its parent left, and while its group has anything
--- newer: a group is kept as long as its youngest member, so that its status stays what it was.
+-- newer: a group is kept as long as its youngest member, so that its status stays what it was, and until the job that follows it has ended.
 -- Each type has its ends in order, and the types are a hop from one to the next, not a scan. A few of each type tell up to when the first
 -- :limit of all can lie, and only so far each type is read: else a thousand types would be read :limit ends each.
 WITH RECURSIVE step (job_type) AS (
@@ -29,6 +29,12 @@ WITH RECURSIVE step (job_type) AS (
     SELECT own.group_id FROM (SELECT DISTINCT group_id FROM picked WHERE group_id IS NOT NULL) AS own
      WHERE (SELECT 1 FROM job_facts AS m
              WHERE m.group_id = own.group_id AND coalesce((SELECT e.finished_at FROM job_ends AS e WHERE e.number = m.number), :before) >= :before
+             LIMIT 1) IS NOT NULL
+        OR (SELECT 1 FROM job_edges AS w
+             WHERE w.parent_root = own.group_id
+               AND ((SELECT l.number FROM job_live AS l WHERE l.number = w.child) IS NOT NULL
+                    OR (SELECT l.number FROM job_live AS l
+                         WHERE l.root_id = (SELECT c.root_id FROM job_facts AS c WHERE c.number = w.child) AND l.attempt > 1) IS NOT NULL)
              LIMIT 1) IS NOT NULL
 )
 SELECT f.finished_at, f.created_at, f.number, f.attempt,
@@ -59,7 +65,10 @@ SELECT line.tail, line.number, hex((SELECT e.run_id FROM job_ends AS e WHERE e.n
   FROM line;
 
 -- name: groups_of
-SELECT DISTINCT hex(group_id) FROM job_facts WHERE number = ANY(:numbers) AND hex(group_id) IS NOT NULL;
+-- The groups that these jobs are in, and those that they follow.
+SELECT hex(group_id) FROM job_facts WHERE number = ANY(:numbers) AND hex(group_id) IS NOT NULL
+UNION
+SELECT hex(g.group_id) FROM job_edges AS w JOIN job_groups AS g ON g.group_id = ANY (ARRAY[w.parent_root]) WHERE w.child = ANY(:numbers);
 
 -- name: remove_outbox
 DELETE FROM outbox WHERE job_id = ANY(ARRAY(SELECT job_id FROM job_facts WHERE number = ANY(:numbers)));
@@ -120,3 +129,10 @@ DELETE FROM direct_reservations WHERE reservation_id = ANY(ARRAY(
 -- name: forget_hour
 -- The oldest hour of the figures, if it is old enough.
 DELETE FROM stats_hourly WHERE hour = (SELECT min(hour) FROM stats_hourly) AND hour < :before;
+
+-- name: retention_clock
+-- When the clock was last trusted to delete by age; of a store in which it never was, when its newest job was made.
+SELECT coalesce(nullif(value, 0), (SELECT created_at FROM job_facts ORDER BY number DESC LIMIT 1)) FROM meta WHERE key = 'retention_clock';
+
+-- name: set_retention_clock
+UPDATE meta SET value = :now WHERE key = 'retention_clock';

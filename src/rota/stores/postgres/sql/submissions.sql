@@ -2,7 +2,7 @@
 
 -- name: duplicate_of
 SELECT hex(job_id), expires_at FROM dedup
- WHERE organization_id = :organization_id AND template_id = {template_or_none} AND hash = :hash AND expires_at > :now;
+ WHERE organization_id = :organization_id AND template_id = {template_or_none} AND hash = :hash AND expires_at > :now AND expires_at <= :until;
 
 -- name: remember_hash
 INSERT INTO dedup (organization_id, template_id, hash, job_id, expires_at)

@@ -42,6 +42,13 @@ SELECT * FROM (SELECT ctid AS place, priority, position, created_at, job_id FROM
                 WHERE status = 'QUEUED' AND held IS NULL AND job_type = :type
                 ORDER BY priority DESC, position, created_at, job_id LIMIT :want + :spare) AS first
 
+-- name: arms_of_many
+-- The same for very many types in one arm, whose plan does not grow with them. It reads as many of each as its limit says: see `_offered_of_many`.
+SELECT first.* FROM unnest(:types, :limits) AS t (name, few) CROSS JOIN LATERAL (
+    SELECT ctid AS place, priority, position, created_at, job_id FROM job_live
+     WHERE status = 'QUEUED' AND held IS NULL AND job_type = t.name
+     ORDER BY priority DESC, position, created_at, job_id LIMIT t.few) AS first
+
 -- name: ready_types
 -- The types that have something ready, in the order of their first jobs. It leaps along live_ready from one type to the next.
 WITH RECURSIVE heads AS (
@@ -68,6 +75,11 @@ SELECT coalesce(json_agg(json_build_array({columns}) ORDER BY l.priority DESC, l
   FROM (SELECT * FROM job_live WHERE number = ANY (:numbers) ORDER BY priority DESC, position, created_at, job_id LIMIT :want) AS l
   JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number]);
 
+-- name: direct_status
+-- The status of the job that the ACTIVE reservation is for, '' once it has ended; NULL: there is no reservation.
+SELECT coalesce((SELECT l.status FROM job_live AS l WHERE l.number = ANY (ARRAY[d.job_number])), '')
+  FROM direct_reservations AS d WHERE d.status = 'ACTIVE'
+
 -- name: candidate_direct
 SELECT coalesce(json_agg(json_build_array({columns})), '[]')::text FROM job_live AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
  WHERE l.number = :number AND l.status || '' = 'QUEUED' AND l.held = 'direct';
@@ -76,7 +88,7 @@ SELECT coalesce(json_agg(json_build_array({columns})), '[]')::text FROM job_live
 -- In the order of rota.model.values.Claimed. run_id and started_at are filled in by the caller.
 {claimed_head}, f.params, {claimed_rest},
 {checkpoint_before},
-f.owner
+f.owner, f.meta
 
 -- name: claimed_head
 f.number, hex(f.job_id), hex(f.root_id),
@@ -207,8 +219,8 @@ WITH next AS MATERIALIZED (
 INSERT INTO job_live (number, job_id, root_id, attempt, organization_id, job_type, created_at, schedule_id, unique_key, status, priority, position,
                       run_at, expires_at, queued_at)
 SELECT n.number, n.job_id, o.root_id, o.attempt + 1, o.organization_id, o.job_type, :now, o.schedule_id, o.unique_key, n.status, b.priority,
-       CASE WHEN n.in_place AND b.position <= coalesce((SELECT c.position FROM queue_clock AS c WHERE c.priority = b.priority), 0)
-            THEN b.position ELSE 0 END,
+       CASE WHEN NOT n.in_place THEN -:now
+            WHEN b.position <= coalesce((SELECT c.position FROM queue_clock AS c WHERE c.priority = b.priority), 0) THEN b.position ELSE 0 END,
        n.run_at, CASE WHEN n.keeps_expiry THEN b.expires_at END, CASE WHEN n.in_place THEN :now END
   FROM next AS n JOIN job_facts AS o ON o.number = ANY (ARRAY[n.before]) JOIN job_ends AS b ON b.number = ANY (ARRAY[n.before]);
 
@@ -276,14 +288,14 @@ SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
        ({next_due}),
        ({any_over_limit}),
        ({any_open_edges}),
-       EXISTS (SELECT 1 FROM direct_reservations WHERE status = 'ACTIVE'),
+       ({direct_status}),
        ({any_endpoints});
 
 -- name: peek
 -- Whether a turn is worth its commit, in one statement.
 SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
        ({is_ready}),
-       EXISTS (SELECT 1 FROM direct_reservations WHERE status = 'ACTIVE'),
+       ({is_direct_ready}),
        ({any_parked}),
        ({any_ended}),
        ({next_expiry}),
@@ -292,6 +304,10 @@ SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
 
 -- name: count_late
 UPDATE meta SET value = value + :count WHERE key = 'late_results';
+
+-- name: is_direct_ready
+SELECT EXISTS (SELECT 1 FROM direct_reservations AS d JOIN job_live AS l ON l.number = ANY (ARRAY[d.job_number])
+                WHERE d.status = 'ACTIVE' AND l.status || '' = 'QUEUED' AND l.job_type = ANY (:types));
 
 -- name: is_ready
 SELECT EXISTS (SELECT 1 FROM unnest(:types) AS t (name)

@@ -84,6 +84,24 @@ SELECT EXISTS (SELECT 1 FROM jobs WHERE number > :newest AND job_type = :job_typ
 -- name: schedule_of_template
 SELECT EXISTS (SELECT 1 FROM schedules WHERE template_id = unhex(:template_id) AND dropped_at IS NULL);
 
+-- name: adhoc_type
+SELECT handler FROM adhoc_types WHERE job_type = :job_type;
+
+-- name: adhoc_types
+SELECT job_type, handler FROM adhoc_types ORDER BY job_type;
+
+-- name: adhoc_count
+SELECT count(*) FROM adhoc_types;
+
+-- name: put_adhoc_type
+INSERT INTO adhoc_types (job_type, handler, created_by, created_at) VALUES (:job_type, :handler, :actor, :now);
+
+-- name: oldest_adhoc_types
+SELECT job_type FROM adhoc_types ORDER BY created_at, job_type LIMIT :limit;
+
+-- name: drop_adhoc_type
+DELETE FROM adhoc_types WHERE job_type = :job_type;
+
 -- name: pause
 INSERT INTO pauses (kind, name, paused_at, paused_by) VALUES (:kind, :name, :now, :actor) ON CONFLICT DO NOTHING;
 

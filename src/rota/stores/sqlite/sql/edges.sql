@@ -14,10 +14,10 @@ SELECT line.given, lower(hex(line.root)), (SELECT r.number FROM jobs AS r WHERE 
  WHERE NOT EXISTS (SELECT 1 FROM jobs AS n WHERE n.retry_of = line.job_id);
 
 -- name: add_edges
--- The same parents for each child. Each parent: [root, needs, on_failure, source, whether that is met already].
+-- The same parents for each child. Each parent: [root, needs, on_failure, source, whether that is met already, its place].
 -- Where a child waits for the same chain's end (a group's turn, an overlap), what it needs can only become more.
-INSERT INTO job_edges (child, parent_root, needs, on_failure, source, resolved_at)
-SELECT c.value, unhex(p.value ->> 0), p.value ->> 1, p.value ->> 2, p.value ->> 3, iif(p.value ->> 4, :now, NULL)
+INSERT INTO job_edges (child, parent_root, needs, on_failure, source, resolved_at, place)
+SELECT c.value, unhex(p.value ->> 0), p.value ->> 1, p.value ->> 2, p.value ->> 3, iif(p.value ->> 4, :now, NULL), p.value ->> 5
   FROM json_each(:children) AS c CROSS JOIN json_each(:parents) AS p
  WHERE true
     ON CONFLICT (child, parent_root) DO UPDATE
@@ -36,7 +36,7 @@ SELECT j.number, lower(hex(j.job_id)), lower(hex(j.root_id)), j.organization_id,
  WHERE NOT EXISTS (SELECT 1 FROM jobs AS n WHERE n.retry_of = line.job_id);
 
 -- name: edges_of_child
-SELECT lower(hex(parent_root)), needs, resolved_at IS NULL FROM job_edges WHERE child = :child;
+SELECT lower(hex(parent_root)), source, resolved_at IS NULL FROM job_edges WHERE child = :child;
 
 -- name: block
 UPDATE jobs SET blockers = blockers + :count WHERE number = :number AND +status = 'PENDING';
@@ -49,11 +49,11 @@ UPDATE job_edges SET resolved_at = :now WHERE child IN (SELECT value FROM json_e
 -- Who follows jobs that ended while they waited themselves: number, the root waited for, and whose turn it is, a group's or an overlap's.
 -- A dependency on an earlier member of a sequence stands for the group's turn too.
 SELECT e.child, lower(hex(e.parent_root)), e.source FROM json_each(:numbers) AS n CROSS JOIN jobs AS j ON j.number = n.value
- CROSS JOIN job_edges AS e INDEXED BY edges_open ON e.parent_root = j.root_id AND e.resolved_at IS NULL AND e.needs = 'end'
+ CROSS JOIN job_edges AS e INDEXED BY edges_open ON e.parent_root = j.root_id AND e.resolved_at IS NULL AND e.needs = 'end' AND e.source <> 'user'
  CROSS JOIN jobs AS w ON w.number = e.child AND w.finished_at IS NULL
 UNION ALL
 SELECT e.child, lower(hex(e.parent_root)), 'group' FROM json_each(:numbers) AS n CROSS JOIN jobs AS j ON j.number = n.value AND j.group_id IS NOT NULL
- CROSS JOIN job_edges AS e INDEXED BY edges_open ON e.parent_root = j.root_id AND e.resolved_at IS NULL AND e.needs = 'success'
+ CROSS JOIN job_edges AS e INDEXED BY edges_open ON e.parent_root = j.root_id AND e.resolved_at IS NULL AND e.source = 'user'
  CROSS JOIN jobs AS w ON w.number = e.child AND w.finished_at IS NULL AND +w.group_id = j.group_id AND w.sequence_number > j.sequence_number;
 
 -- name: turns_of
@@ -130,10 +130,13 @@ SELECT lower(hex(root_id)), number FROM jobs WHERE job_id = :root_id;
 -- ---- circles and graphs ------------------------------------------------------------------------------------------
 
 -- name: is_waited_for
-SELECT EXISTS (SELECT 1 FROM job_edges INDEXED BY edges_open WHERE parent_root = unhex(:root_id) AND resolved_at IS NULL);
+-- A chain, or the group that it is in.
+SELECT EXISTS (SELECT 1 FROM job_edges INDEXED BY edges_open WHERE parent_root = unhex(:root_id) AND resolved_at IS NULL)
+    OR EXISTS (SELECT 1 FROM jobs AS j CROSS JOIN job_edges AS e INDEXED BY edges_open ON e.parent_root = j.group_id AND e.resolved_at IS NULL
+                WHERE j.job_id = unhex(:root_id));
 
 -- name: waits_above
--- Who waits for whom, from one chain upwards, over open edges of every source; child and parent as roots.
+-- Who waits for whom, from one chain upwards, over open edges of every source; child and parent as roots. A group waits for its members.
 WITH RECURSIVE up (root) AS (
     SELECT unhex(:root_id)
     UNION
@@ -142,7 +145,11 @@ WITH RECURSIVE up (root) AS (
     UNION
     SELECT e.parent_root FROM up CROSS JOIN jobs AS c ON c.root_id = up.root AND c.finished_at IS NULL AND c.attempt > 1
                              CROSS JOIN job_edges AS e ON e.child = c.number AND +e.resolved_at IS NULL
+    UNION
+    SELECT m.root_id FROM up CROSS JOIN jobs AS m INDEXED BY jobs_group ON m.group_id = up.root AND +m.finished_at IS NULL
 )
+SELECT lower(hex(up.root)), lower(hex(m.root_id)) FROM up CROSS JOIN jobs AS m INDEXED BY jobs_group ON m.group_id = up.root AND +m.finished_at IS NULL
+UNION ALL
 SELECT lower(hex(up.root)), lower(hex(e.parent_root)) FROM up
  CROSS JOIN jobs AS c ON c.job_id = up.root AND c.finished_at IS NULL
  CROSS JOIN job_edges AS e ON e.child = c.number AND +e.resolved_at IS NULL

@@ -154,11 +154,15 @@ UPDATE occurrences SET fate = 'SKIPPED_DEPENDENCY', reason = :reason, recorded_a
  WHERE schedule_id = unhex(:schedule_id) AND due_at = :due_at AND fate = 'FIRED';
 
 -- name: wait_as_long
--- Retries, and jobs of schedules, that were made when the clock was ahead. What a caller asked for in so many words stays.
-UPDATE jobs SET run_at = :now + max(0, run_at - created_at), expires_at = :now + (expires_at - created_at)
- WHERE number IN (SELECT number FROM jobs INDEXED BY jobs_due WHERE status = 'PENDING' AND blockers = 0
-                  UNION ALL SELECT number FROM jobs INDEXED BY jobs_blocked WHERE status = 'PENDING' AND blockers > 0)
-   AND created_at > :ahead AND (attempt > 1 OR schedule_id IS NOT NULL);
+-- Jobs that were put off, retries among them, and jobs of schedules, when the clock was ahead. A moment that a caller named stays.
+UPDATE jobs SET run_at = :now + max(0, run_at - iif(position < 0, -position, created_at)),
+                expires_at = iif(created_at > :ahead, :now + (expires_at - created_at), expires_at), position = iif(position < 0, -:now, position)
+ WHERE number IN (SELECT number FROM jobs INDEXED BY jobs_put_off WHERE status = 'PENDING' AND position < 0 AND position < -:ahead
+                  UNION SELECT number FROM jobs INDEXED BY jobs_due WHERE status = 'PENDING' AND blockers = 0 AND {made_ahead}
+                  UNION SELECT number FROM jobs INDEXED BY jobs_blocked WHERE status = 'PENDING' AND blockers > 0 AND {made_ahead});
+
+-- name: made_ahead
+position >= 0 AND created_at > :ahead AND (attempt > 1 OR schedule_id IS NOT NULL)
 
 -- name: wait_as_long_edges
 UPDATE job_edges SET until = :now + max(0, until - (SELECT j.created_at FROM jobs AS j WHERE j.number = job_edges.child))

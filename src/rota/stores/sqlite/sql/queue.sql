@@ -52,21 +52,21 @@ sequence_number, owner, max_retries, max_crashes, backoff, timeout, executor, me
 :sequence_number, :owner, :max_retries, :max_crashes, :backoff, :timeout, :executor, :meta, :held, :now, :queued_at
 
 -- name: key_holder
-SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, position FROM jobs INDEXED BY jobs_unique
+SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, iif(queued_at IS NULL, 0, position) FROM jobs INDEXED BY jobs_unique
  WHERE organization_id = :organization_id AND job_type = :job_type AND unique_key = :unique_key AND finished_at IS NULL;
 
 -- name: standing
 -- Which rows are there already, counted from 0, by id (0) or by key (1), and what stands there: same_id and key_holder for many.
 -- :ids holds 16 bytes for each, :keys is a JSON array of [organization, type, key or null].
-SELECT e.key, 0, lower(hex(j.job_id)), lower(hex(j.root_id)), j.number, j.status, j.position, j.job_type, j.organization_id
+SELECT e.key, 0, lower(hex(j.job_id)), lower(hex(j.root_id)), j.number, j.status, iif(j.queued_at IS NULL, 0, j.position), j.job_type, j.organization_id
   FROM json_each(:keys) AS e CROSS JOIN jobs AS j ON j.job_id = substr(:ids, e.key * 16 + 1, 16)
  UNION ALL
-SELECT e.key, 1, lower(hex(j.job_id)), lower(hex(j.root_id)), j.number, j.status, j.position, j.job_type, j.organization_id
+SELECT e.key, 1, lower(hex(j.job_id)), lower(hex(j.root_id)), j.number, j.status, iif(j.queued_at IS NULL, 0, j.position), j.job_type, j.organization_id
   FROM json_each(:keys) AS e CROSS JOIN jobs AS j INDEXED BY jobs_unique
     ON j.organization_id = e.value ->> 0 AND j.job_type = e.value ->> 1 AND j.unique_key = e.value ->> 2 AND j.finished_at IS NULL;
 
 -- name: same_id
-SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, position, job_type, organization_id FROM jobs WHERE job_id = :job_id;
+SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, iif(queued_at IS NULL, 0, position), job_type, organization_id FROM jobs WHERE job_id = :job_id;
 
 -- name: enqueue_gate
 -- What every enqueue asks first, in one statement: a lone job's cost is mostly statements and its commit. The last column

@@ -2,7 +2,7 @@
 
 -- name: job_columns
 lower(hex(j.job_id)), j.number, (SELECT r.number FROM jobs AS r WHERE r.job_id = j.root_id), j.status, j.job_type, j.organization_id,
-j.priority, j.position, j.attempt, lower(hex(j.root_id)), j.created_at, lower(hex(j.template_id)), j.origin, lower(hex(j.retry_of)), j.failures,
+j.priority, iif(j.queued_at IS NULL, 0, j.position), j.attempt, lower(hex(j.root_id)), j.created_at, lower(hex(j.template_id)), j.origin, lower(hex(j.retry_of)), j.failures,
 j.crashes, j.snoozes, j.held, j.blockers, j.run_at, j.expires_at, j.unique_key, j.params, lower(hex(j.schedule_id)), j.due_at,
 lower(hex(j.group_id)), j.sequence_number, j.owner, j.run_as, j.max_retries, j.max_crashes, j.backoff, j.timeout, j.executor, j.queued_at,
 j.started_at, j.finished_at, lower(hex(j.worker_id)), j.cancel_requested_at, j.cancel_requested_by, j.ended_by, j.reason, j.error_type,
@@ -22,11 +22,30 @@ WITH RECURSIVE line (job_id) AS (
 )
 SELECT {columns} FROM line CROSS JOIN jobs AS j ON j.job_id = line.job_id ORDER BY j.attempt;
 
+-- name: tails
+-- The last jobs of the chains that these ids belong to. Only a job that has finished can have a successor: the others cost one look.
+WITH RECURSIVE line (asked, number, job_id, root_id, attempt, status, ended) AS (
+    SELECT e.value, j.number, j.job_id, j.root_id, j.attempt, j.status, j.finished_at IS NOT NULL
+      FROM json_each(:ids) AS e CROSS JOIN jobs AS j ON j.job_id = unhex(e.value)
+    UNION ALL
+    SELECT line.asked, next.number, next.job_id, next.root_id, next.attempt, next.status, next.finished_at IS NOT NULL
+      FROM line CROSS JOIN jobs AS next ON next.retry_of = line.job_id WHERE line.ended
+)
+SELECT asked, lower(hex(job_id)), lower(hex(root_id)), iif(attempt = 1, number, (SELECT r.number FROM jobs AS r WHERE r.job_id = line.root_id)),
+       attempt, status, ended
+  FROM line WHERE NOT ended OR NOT EXISTS (SELECT 1 FROM jobs AS n WHERE n.retry_of = line.job_id);
+
+-- name: run_columns
+lower(hex(r.run_id)), r.status, lower(hex(r.template_id)), r.started_at, r.finished_at, r.exit_code, r.error, r.error_type, r.error_code,
+r.traceback, r.result, r.result_message, r.rows_affected, r.output_reference, r.artifacts, r.log_path, r.progress,
+r.progress_message, r.checkpoint, j.params
+
 -- name: run
-SELECT lower(hex(r.run_id)), r.status, lower(hex(r.template_id)), r.started_at, r.finished_at, r.exit_code, r.error, r.error_type, r.error_code,
-       r.traceback, r.result, r.result_message, r.rows_affected, r.output_reference, r.artifacts, r.log_path, r.progress,
-       r.progress_message, r.checkpoint, j.params
-  FROM jobs AS j JOIN job_runs AS r ON r.job_number = j.number WHERE j.job_id = unhex(:job_id);
+SELECT {run_columns} FROM jobs AS j JOIN job_runs AS r ON r.job_number = j.number WHERE j.job_id = unhex(:job_id);
+
+-- name: runs
+SELECT e.value, {run_columns}
+  FROM json_each(:ids) AS e CROSS JOIN jobs AS j ON j.job_id = unhex(e.value) CROSS JOIN job_runs AS r ON r.job_number = j.number;
 
 -- ---- lists: the page's numbers are picked along one of the sources below, {source}, then the rows are read --------------------
 

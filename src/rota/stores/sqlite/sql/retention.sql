@@ -3,7 +3,7 @@
 -- name: old_ends
 -- Ends in the order of time, from a cursor on: whether each is the end of its chain, and whether others still need that.
 -- A chain is needed while a child's chain lives, which may still look at what its parent left, and while its group has anything
--- newer: a group is kept as long as its youngest member, so that its status stays what it was.
+-- newer: a group is kept as long as its youngest member, so that its status stays what it was, and until the job that follows it has ended.
 -- Each type has its ends in order: with the ORDER BY right there SQLite leaves a type as soon as the rest of it is younger than :limit
 -- others (some 0.4 ms for 200 of 20 types, however many there are). The types themselves are a hop from one to the next, not a scan.
 WITH RECURSIVE step (job_type) AS (
@@ -21,6 +21,10 @@ WITH RECURSIVE step (job_type) AS (
 ), busy AS MATERIALIZED (
     SELECT group_id FROM (SELECT DISTINCT group_id FROM picked WHERE group_id IS NOT NULL) AS own
      WHERE EXISTS (SELECT 1 FROM jobs AS m WHERE m.group_id = own.group_id AND (m.finished_at IS NULL OR m.finished_at >= :before))
+        OR EXISTS (SELECT 1 FROM job_edges AS e CROSS JOIN jobs AS c ON c.number = e.child
+                    WHERE e.parent_root = own.group_id
+                      AND (c.finished_at IS NULL
+                           OR EXISTS (SELECT 1 FROM jobs AS l WHERE l.root_id = c.root_id AND l.finished_at IS NULL AND l.attempt > 1)))
 )
 SELECT p.finished_at, p.created_at, p.number, p.attempt,
        p.status IN ('COMPLETED', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED') AND NOT EXISTS (SELECT 1 FROM jobs AS s WHERE s.retry_of = p.job_id),
@@ -44,7 +48,11 @@ SELECT line.tail, line.number, lower(hex(r.run_id)),
   FROM line LEFT JOIN job_runs AS r ON r.job_number = line.number;
 
 -- name: groups_of
-SELECT DISTINCT lower(hex(j.group_id)) FROM json_each(:numbers) AS e CROSS JOIN jobs AS j ON j.number = e.value WHERE j.group_id IS NOT NULL;
+-- The groups that these jobs are in, and those that they follow.
+SELECT lower(hex(j.group_id)) FROM json_each(:numbers) AS e CROSS JOIN jobs AS j ON j.number = e.value WHERE j.group_id IS NOT NULL
+UNION
+SELECT lower(hex(g.group_id)) FROM json_each(:numbers) AS e CROSS JOIN job_edges AS w ON w.child = e.value
+ CROSS JOIN job_groups AS g ON g.group_id = w.parent_root;
 
 -- name: remove_outbox
 DELETE FROM outbox WHERE job_id IN (SELECT j.job_id FROM json_each(:numbers) AS e CROSS JOIN jobs AS j ON j.number = e.value);
@@ -99,3 +107,10 @@ DELETE FROM direct_reservations WHERE reservation_id IN (
 -- name: forget_hour
 -- The oldest hour of the figures, if it is old enough.
 DELETE FROM stats_hourly WHERE hour = (SELECT min(hour) FROM stats_hourly) AND hour < :before;
+
+-- name: retention_clock
+-- When the clock was last trusted to delete by age; of a store in which it never was, when its newest job was made.
+SELECT coalesce(nullif(value, 0), (SELECT created_at FROM jobs WHERE number = (SELECT max(number) FROM jobs))) FROM meta WHERE key = 'retention_clock';
+
+-- name: set_retention_clock
+UPDATE meta SET value = :now WHERE key = 'retention_clock';

@@ -65,7 +65,12 @@ SELECT json_group_array({schedule_columns}) FROM (
  CROSS JOIN templates AS t ON t.template_id = s.template_id;
 
 -- name: furthest
-SELECT value FROM meta WHERE key = 'clock';
+-- The furthest moment at which anything was written that waits: fates, jobs that were put off, the message with the furthest attempt. No message
+-- waits longer than :span, so one that does was taken on by a clock that was ahead.
+SELECT max((SELECT value FROM meta WHERE key = 'clock'),
+           coalesce(-(SELECT min(position) FROM jobs INDEXED BY jobs_put_off WHERE status = 'PENDING' AND position < 0), 0),
+           coalesce((SELECT max({written_at}, next_attempt_at - :span) FROM outbox INDEXED BY outbox_due WHERE {is_open} AND next_attempt_at > 0
+                      ORDER BY next_attempt_at DESC LIMIT 1), 0));
 
 -- name: note_clock
 UPDATE meta SET value = :now WHERE key = 'clock' AND value < :now;
@@ -110,12 +115,18 @@ SELECT json_group_array(json_array({schedule_columns}, s.created_at, s.updated_a
 SELECT json_group_array(json_array({schedule_columns}, s.created_at, s.updated_at, s.dropped_at)) FROM schedules AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE s.schedule_id = unhex(:schedule_id);
 
+-- name: schedule_ids
+SELECT lower(hex(s.schedule_id)) FROM schedules AS s CROSS JOIN templates AS t ON t.template_id = s.template_id
+ WHERE (s.dropped_at IS NOT NULL) = :dropped AND (:organization_id IS NULL OR s.organization_id = :organization_id)
+   AND (:owner IS NULL OR s.created_by = :owner) AND (:name IS NULL OR s.name = :name) AND (:template IS NULL OR t.name = :template)
+ ORDER BY s.organization_id, s.name, s.created_at;
+
 -- name: schedule_named
 SELECT lower(hex(schedule_id)) FROM schedules INDEXED BY schedules_name
  WHERE organization_id = :organization_id AND name = :name AND dropped_at IS NULL;
 
 -- name: template_named
-SELECT lower(hex(template_id)) FROM templates WHERE {this_template};
+SELECT lower(hex(template_id)), state FROM templates WHERE {this_template};
 
 -- name: all_depending
 -- Every schedule of an organization that depends on others.
@@ -130,13 +141,18 @@ VALUES (unhex(:schedule_id), :organization_id, unhex(:template_id), :name, :desc
         :state, :params, :priority, :catch_up, :catch_up_lateness, :catch_up_count, :overlap, :jitter, :calendar, :on_completion,
         :depends_on, :run_as, :cursor_at, :next_at, :declared, 1, :created_by, :now, :now)
     ON CONFLICT (schedule_id) DO UPDATE
-   SET template_id = excluded.template_id, description = excluded.description, kind = excluded.kind, cron_expression = excluded.cron_expression,
+   SET template_id = excluded.template_id, name = excluded.name, description = excluded.description, kind = excluded.kind, cron_expression = excluded.cron_expression,
        at = excluded.at, interval_us = excluded.interval_us, timezone = excluded.timezone, starts_at = excluded.starts_at,
        ends_at = excluded.ends_at, state = excluded.state, param_overrides = excluded.param_overrides, priority = excluded.priority,
        catch_up = excluded.catch_up, catch_up_lateness = excluded.catch_up_lateness, catch_up_count = excluded.catch_up_count,
        overlap = excluded.overlap, jitter = excluded.jitter, calendar = excluded.calendar, on_completion = excluded.on_completion,
        depends_on = excluded.depends_on, run_as = excluded.run_as, cursor_at = excluded.cursor_at, next_trigger_at = excluded.next_trigger_at,
        declared = excluded.declared, version = schedules.version + 1, updated_at = excluded.updated_at;
+
+-- name: set_dependencies
+-- A schedule that this one depends on has another name.
+UPDATE schedules SET depends_on = :depends_on, version = version + 1, updated_at = :now
+ WHERE organization_id = :organization_id AND name = :name AND dropped_at IS NULL;
 
 -- name: drop_schedule
 UPDATE schedules SET dropped_at = :now, next_trigger_at = NULL, updated_at = :now WHERE schedule_id = unhex(:schedule_id) AND dropped_at IS NULL;

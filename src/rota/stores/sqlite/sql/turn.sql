@@ -60,6 +60,10 @@ SELECT json_group_array(json_array({columns}))
          ORDER BY priority DESC, position, created_at, job_id LIMIT :want)
  CROSS JOIN jobs AS j ON j.number = picked;
 
+-- name: direct_status
+-- The status of the job that the ACTIVE reservation is for; NULL: there is no reservation.
+SELECT coalesce((SELECT j.status FROM jobs AS j WHERE j.number = d.job_number), '') FROM direct_reservations AS d WHERE d.status = 'ACTIVE'
+
 -- name: candidate_direct
 SELECT json_group_array(json_array({columns})) FROM jobs AS j WHERE j.number = :number AND j.status = 'QUEUED' AND j.held = 'direct';
 
@@ -67,7 +71,7 @@ SELECT json_group_array(json_array({columns})) FROM jobs AS j WHERE j.number = :
 -- In the order of rota.model.values.Claimed. run_id and started_at are filled in by the caller.
 {claimed_head}, j.params, {claimed_rest},
 {checkpoint_before},
-j.owner
+j.owner, j.meta
 
 -- name: claimed_head
 j.number, lower(hex(j.job_id)), lower(hex(j.root_id)),
@@ -158,12 +162,14 @@ UPDATE jobs SET finished_at = e.value ->> 1, status = e.value ->> 2, error_type 
 -- name: insert_successors
 -- Each row: [number of the one before, id, status, run_at, failures, crashes, snoozes, keeps its place, keeps its expiry].
 -- A place beyond the clock was given before its priority was empty and counted anew: now it is before those who came since.
+-- Without a place, the position says from when its run_at is counted.
 INSERT INTO jobs (job_id, root_id, retry_of, attempt, organization_id, template_id, job_type, origin, status, failures, crashes, snoozes,
                   priority, position, run_at, expires_at, unique_key, job_hash, params, schedule_id, due_at, group_id, sequence_number,
                   owner, run_as, max_retries, max_crashes, backoff, timeout, executor, target_node, shard, meta, created_at, queued_at)
 SELECT unhex(e.value ->> 1), o.root_id, o.job_id, o.attempt + 1, o.organization_id, o.template_id, o.job_type, o.origin, e.value ->> 2,
        e.value ->> 4, e.value ->> 5, e.value ->> 6, o.priority,
-       iif(e.value ->> 7 AND o.position <= coalesce((SELECT c.position FROM queue_clock AS c WHERE c.priority = o.priority), 0), o.position, 0),
+       CASE WHEN NOT e.value ->> 7 THEN -:now
+            WHEN o.position <= coalesce((SELECT c.position FROM queue_clock AS c WHERE c.priority = o.priority), 0) THEN o.position ELSE 0 END,
        e.value ->> 3,
        iif(e.value ->> 8, o.expires_at, NULL), o.unique_key, o.job_hash, o.params, o.schedule_id, o.due_at, o.group_id, o.sequence_number,
        o.owner, o.run_as, o.max_retries, o.max_crashes, o.backoff, o.timeout, o.executor, o.target_node, o.shard, o.meta, :now,
@@ -212,14 +218,14 @@ SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
        ({next_due}),
        ({any_over_limit}),
        ({any_open_edges}),
-       EXISTS (SELECT 1 FROM direct_reservations WHERE status = 'ACTIVE'),
+       ({direct_status}),
        ({any_endpoints});
 
 -- name: peek
 -- Whether a turn is worth its commit, in one statement.
 SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
        ({is_ready}),
-       EXISTS (SELECT 1 FROM direct_reservations WHERE status = 'ACTIVE'),
+       ({is_direct_ready}),
        ({any_parked}),
        ({any_ended}),
        ({next_expiry}),
@@ -231,6 +237,10 @@ UPDATE meta SET value = value + :count WHERE key = 'late_results';
 
 -- name: is_ready
 SELECT EXISTS (SELECT 1 FROM jobs WHERE status = 'QUEUED' AND held IS NULL AND job_type IN (SELECT value FROM json_each(:types)));
+
+-- name: is_direct_ready
+SELECT EXISTS (SELECT 1 FROM direct_reservations AS d CROSS JOIN jobs AS j ON j.number = d.job_number
+                WHERE d.status = 'ACTIVE' AND +j.status = 'QUEUED' AND j.job_type IN (SELECT value FROM json_each(:types)));
 
 -- name: cancelling
 SELECT json_group_array(number) FROM jobs WHERE worker_id = :worker_id AND status = 'RUNNING' AND cancel_requested_at IS NOT NULL;

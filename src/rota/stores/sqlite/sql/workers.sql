@@ -79,12 +79,15 @@ VALUES (unhex(:reservation_id), :now, :reserved_by, 'ACTIVE', :expires_at, unhex
 -- name: end_reservation
 UPDATE direct_reservations SET status = :status, released_at = :now WHERE reservation_id = unhex(:reservation_id) AND status = 'ACTIVE';
 
--- name: release_for
-UPDATE direct_reservations SET status = 'RELEASED', released_at = :now
- WHERE status = 'ACTIVE' AND job_number IN (SELECT value FROM json_each(:numbers));
+-- name: end_reservation_of
+-- Of the job among these that it was made for.
+UPDATE direct_reservations SET status = :status, released_at = :now WHERE status = 'ACTIVE' AND job_number IN (SELECT value FROM json_each(:numbers));
 
 -- name: is_waiting
 SELECT 1 FROM jobs WHERE number = :number AND status IN ('PENDING', 'QUEUED');
 
 -- name: is_given_up
 SELECT EXISTS (SELECT 1 FROM workers WHERE worker_id = :worker_id AND ended_at IS NOT NULL);
+
+-- name: is_running
+SELECT 1 FROM jobs WHERE number = :number AND status = 'RUNNING';

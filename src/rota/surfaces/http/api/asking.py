@@ -21,6 +21,7 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from rota.errors import NotFound, UnknownParent
+from rota.model.ordering import PRIORITIES
 from rota.surfaces.http.describing import REF
 
 T = TypeVar("T")
@@ -29,6 +30,12 @@ NAME_MAX = 255
 ID_MAX = 64
 TEXT = r"^[^\x00]*$"
 """No store can look for NUL."""
+
+PRIORITY = {
+    "pattern": "^(" + "|".join("".join(f"[{letter.upper()}{letter}]" for letter in word) for word in PRIORITIES) + ")$",
+    "description": "0 to 100, or one of `" + "`, `".join(PRIORITIES) + "`, in any letter case.",
+}
+"""What the OpenAPI document says of a priority. `priority_of` checks it, with the same words as in Python and on the command line."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX, pattern=TEXT)]
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=ID_MAX, description="The job's id, or its number.")]

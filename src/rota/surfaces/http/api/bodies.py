@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import WithJsonSchema
 
+from rota.surfaces.http.api.asking import PRIORITY
+
 NAME_MAX = 255
 TEXT_MAX = 4096
 
@@ -33,6 +35,6 @@ Moment = Annotated[
 ]
 Priority = Annotated[
     int | str,
-    WithJsonSchema({"type": ["integer", "string"], "description": "0 to 100, or `low`, `normal`, `high`, `critical`.", "examples": [50]}),
+    WithJsonSchema({"type": ["integer", "string"], "minimum": 0, "maximum": 100, "examples": [50]} | PRIORITY),
 ]
 Params = Annotated[dict[str, Any], Field(description="Names and values.")]

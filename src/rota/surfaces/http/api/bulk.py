@@ -26,7 +26,8 @@ from rota.surfaces.http.api.jobs import SUBMITTING, options_of
 from rota.surfaces.http.api.shapes import NEW_JOB, BulkJobIn, Taken
 from rota.surfaces.http.describing import REF, gives, refuses
 from rota.surfaces.http.intake import intake_of
-from rota.surfaces.http.problems import problem
+from rota.surfaces.http.problems import problem, status_of
+from rota.surfaces.http.streams import Held, streams_of
 from rota.surfaces.python import Rota
 
 router = APIRouter(tags=["Jobs"], dependencies=STRICT)
@@ -66,22 +67,24 @@ async def create_many(request: Request, organization: NameQuery = None, idempote
     kind = media_type(request)
     refuse_other(kind, JSON, LINES)
     who = await intake_of(request).do(lambda: door_of(request).who(request))
-    items: Items = (
-        Whole(await request.body())
-        if kind == JSON
-        else Streamed(request.stream(), asyncio.get_running_loop(), patience_s=request.app.state.rota.settings.http_patience)
-    )
-    call = _Call(request.app.state.rota, who, items, organization)
-    if idempotency_key is None:
-        return await intake_of(request).do_long(call.take)
-    return await intake_of(request).do_long(lambda: call.take_once(idempotency_key))
+    with streams_of(request).holding(request, who, asyncio.Event()) as held:
+        items: Items = (
+            Whole(held, await request.body())
+            if kind == JSON
+            else Streamed(held, request.stream(), asyncio.get_running_loop(), patience_s=request.app.state.rota.settings.http_patience)
+        )
+        call = _Call(request.app.state.rota, who, items, organization)
+        if idempotency_key is None:
+            return await intake_of(request).do_long(call.take)
+        return await intake_of(request).do_long(lambda: call.take_once(idempotency_key))
 
 
 class Items(ABC):
     """The jobs of a request. What can't be read ends them; `error` says what it was, `seen` how many came before it."""
 
-    def __init__(self) -> None:
-        """Begin with none."""
+    def __init__(self, held: Held) -> None:
+        """Begin with none; take the request's key, without which no more are accepted."""
+        self._held = held
         self.seen = 0
         self.error: Exception | None = None
 
@@ -90,11 +93,13 @@ class Items(ABC):
         try:
             for jobs in self._parts():
                 for job in jobs:
+                    if self._held.refused is not None:
+                        raise self._held.refused
                     yield job
                     self.seen += 1
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self.error = wrong(error, f"item {self.seen}")
-        except (HTTPException, RequestValidationError) as error:
+        except (HTTPException, RequestValidationError, errors.RotaError) as error:
             self.error = error
 
     @abstractmethod
@@ -105,9 +110,9 @@ class Items(ABC):
 class Whole(Items):
     """An array. It is held as it came, and each job read when its turn comes."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, held: Held, body: bytes) -> None:
         """Take the array."""
-        super().__init__()
+        super().__init__(held)
         self._body = body
 
     def _parts(self) -> Iterator[Iterator[BulkJobIn]]:
@@ -121,9 +126,9 @@ class Whole(Items):
 class Streamed(Items):
     """Lines, pulled from the client when they are needed: who sends faster than can be written has to wait."""
 
-    def __init__(self, stream: AsyncIterator[bytes], loop: asyncio.AbstractEventLoop, *, patience_s: float) -> None:
+    def __init__(self, held: Held, stream: AsyncIterator[bytes], loop: asyncio.AbstractEventLoop, *, patience_s: float) -> None:
         """Take the body, the loop on which it comes, and how long the whole of it may take."""
-        super().__init__()
+        super().__init__(held)
         self._stream = stream
         self._loop = loop
         self._patience_s = patience_s
@@ -154,7 +159,13 @@ class Streamed(Items):
             raise HTTPException(408, "the body did not come in time") from None
 
     async def _pull(self) -> bytes | None:
-        return await anext(self._stream, None)
+        part, lost = asyncio.ensure_future(anext(self._stream, None)), asyncio.create_task(self._held.lost.wait())
+        await asyncio.wait([part, lost], return_when=asyncio.FIRST_COMPLETED)
+        lost.cancel()
+        if self._held.refused is not None:
+            part.cancel()
+            raise self._held.refused
+        return await part
 
 
 def _jobs(lines: bytes) -> Iterator[BulkJobIn]:
@@ -230,13 +241,15 @@ class _Call:
 
     def _bad(self, error: Exception, accepted: int) -> Response:
         status, words = 422, "it can't be read"
+        place = self._items.seen
+        if isinstance(error, errors.RotaError):
+            return problem(status_of(error), error.code, f"{error} ({accepted:,} jobs were accepted)", item=place, accepted=accepted)
         if isinstance(error, HTTPException):
             status, words = error.status_code, error.detail
         elif isinstance(error, RequestValidationError):
             first = error.errors()[0]
             words = f"{first['loc'][0]}: {first['msg']}"
         code = {400: "bad_request", 408: "too_slow", 413: "body_too_large"}.get(status, "invalid_request")
-        place = self._items.seen
         return problem(status, code, f"{words} ({accepted:,} jobs before it were accepted)", item=place, accepted=accepted)
 
 

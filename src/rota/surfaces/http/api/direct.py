@@ -8,11 +8,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
 from rota import errors
-from rota.errors import DuplicateId, ResourceBusy, WaitTimeout
+from rota.errors import DuplicateId, JobCancelled, JobSkipped, ResourceBusy, WaitTimeout
+from rota.model.gate import Actor
 from rota.model.values import Run
 from rota.surfaces.http.access import bearer, door_of
 from rota.surfaces.http.answers import Answer
@@ -24,6 +26,7 @@ from rota.surfaces.http.api.shapes import DirectIn
 from rota.surfaces.http.describing import gives, refuses
 from rota.surfaces.http.intake import intake_of
 from rota.surfaces.http.problems import problem
+from rota.surfaces.http.streams import streams_of
 from rota.surfaces.python import Rota
 
 router = APIRouter(prefix="/direct", tags=["Direct"], dependencies=STRICT)
@@ -39,6 +42,7 @@ router = APIRouter(prefix="/direct", tags=["Direct"], dependencies=STRICT)
 async def run(request: Request, body: Raw, idempotency_key: IdempotencyKey = None) -> Response:
     """Run a job ahead of the queue and return its run, however it ended. `timeout` bounds the wait for a slot.
 
+    Where nobody can run it now (no worker has the handler, or it is paused), it is refused at once with 409.
     Where it takes longer than the setting `http_direct_wait`, the answer is 504 with the `job_id` under which it goes on.
     """
     intake = intake_of(request)
@@ -49,9 +53,9 @@ async def run(request: Request, body: Raw, idempotency_key: IdempotencyKey = Non
     ids = asked.ids(rota.now)
     before = await intake.do(lambda: made(rota, asked, ids)) if idempotency_key else None
     if before is not None:
-        return await _waited(request, before.id, lambda: _again(rota, asked, before.id), replayed=True)
+        return await _waited(request, who, before.id, lambda: _again(rota, asked, before.id), replayed=True)
     meta = asked.meta if idempotency_key else None
-    return await _waited(request, ids[0], lambda: _run(rota, new, asked, ids[0], meta))
+    return await _waited(request, who, ids[0], lambda: _run(rota, new, asked, ids[0], meta))
 
 
 def _run(rota: Rota, new: DirectIn, asked: concurrency.Request, job_id: str, meta: dict[str, str] | None) -> Run:
@@ -66,25 +70,35 @@ def _run(rota: Rota, new: DirectIn, asked: concurrency.Request, job_id: str, met
 def _again(rota: Rota, asked: concurrency.Request, job_id: str) -> Run:
     """Return what became of the same request that came before."""
     asked.refuse_other(rota.get(job_id, actor=asked.reader))
-    found = rota.wait(job_id, rota.settings.http_direct_wait, actor=asked.reader)
-    if found is None:
-        raise ResourceBusy(f"the direct execution {job_id} ended without a run: no slot became free in time, or it was cancelled")
-    return found
+    try:
+        return rota.wait(job_id, rota.settings.http_direct_wait, actor=asked.reader)
+    except (JobCancelled, JobSkipped) as error:
+        if error.run is None:
+            raise ResourceBusy(
+                f"the direct execution {job_id} ended without a run: no slot became free in time, or it was cancelled"
+            ) from None
+        run: Run = error.run
+        return run
 
 
-async def _waited(request: Request, job_id: str, work: Callable[[], Run], *, replayed: bool = False) -> Response:
-    """Wait for a run, for a bounded time; it goes on without us."""
+async def _waited(request: Request, who: Actor, job_id: str, work: Callable[[], Run], *, replayed: bool = False) -> Response:
+    """Wait for a run, for a bounded time and while the caller's key is open; the job continues without us."""
     settings = request.app.state.rota.settings
     wait_s, room = settings.http_direct_wait, intake_of(request).room(settings.http_direct_max)
     if not room.acquire(blocking=False):
         raise ResourceBusy(f"{settings.http_direct_max} direct executions are waited for already (setting http_direct_max): try again")
     done = _start(work, room)
-    try:
-        found = await asyncio.wait_for(asyncio.shield(done), wait_s)
-    except (TimeoutError, WaitTimeout):
+    with streams_of(request).holding(request, who, asyncio.Event()) as held:
+        lost = asyncio.create_task(held.lost.wait())
+        ends: list[asyncio.Future[Any]] = [done, lost]
+        await asyncio.wait(ends, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+        lost.cancel()
+    if held.refused is not None:
+        raise held.refused
+    if not done.done() or isinstance(done.exception(), TimeoutError):
         detail = f"{job_id} has not ended within {wait_s:g} s; it goes on: look at its run later"
         return problem(504, WaitTimeout.code, detail, job_id=job_id)
-    return Answer(shown(found), headers=REPLAYED if replayed else None)
+    return Answer(shown(done.result()), headers=REPLAYED if replayed else None)
 
 
 def _start(work: Callable[[], Run], room: threading.Semaphore) -> asyncio.Future[Run]:

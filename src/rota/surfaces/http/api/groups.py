@@ -9,6 +9,7 @@ from fastapi import APIRouter, HTTPException, Path, Response
 from rota import errors
 from rota.engine.submit import NewJob
 from rota.errors import NotFound
+from rota.model.groups import USUAL_RULE
 from rota.model.values import Group, undashed
 from rota.surfaces.http.access import Served, Who
 from rota.surfaces.http.answers import Answer
@@ -67,6 +68,7 @@ def _make(rota: Rota, new: NewGroupIn, group_id: str | None, request: Request) -
             group_id=group_id,
             organization=new.organization,
             actor=request.who,
+            then=None if new.then is None else _member(new.then, meta),
         )
 
 
@@ -81,10 +83,13 @@ def _waiting(rota: Rota, job: str, request: Request) -> str:
 
 def _refuse_other(rota: Rota, new: NewGroupIn, group: Group, request: Request) -> None:
     """Refuse a key that was used for another group. What a new job keeps stands for the whole body; without one, members are compared."""
-    same = (group.name, group.mode, group.on_failure, len(group.members)) == (new.name, new.mode, new.on_failure, len(new.jobs))
-    fresh = next((place for place, job in enumerate(new.jobs) if isinstance(job, BulkJobIn)), None)
-    if same and fresh is not None:
-        request.refuse_other(rota.get(group.members[fresh].root_id, actor=request.reader))
+    rule = new.on_failure or USUAL_RULE[new.mode]
+    same = (group.name, group.mode, group.on_failure, len(group.members)) == (new.name, new.mode, rule, len(new.jobs))
+    same = same and (group.then is None) == (new.then is None)
+    fresh = [group.members[place].root_id for place, job in enumerate(new.jobs) if isinstance(job, BulkJobIn)] if same else []
+    fresh += [group.then.root_id] if same and group.then is not None else []
+    if fresh:
+        request.refuse_other(rota.get(fresh[0], actor=request.reader))
     elif not same or [member.root_id for member in group.members] != [_root(rota, str(job), request) for job in new.jobs]:
         raise HTTPException(422, f"Idempotency-Key {request.key[:100]!r} was used for another request already: give a new one")
 

@@ -13,7 +13,7 @@ from rota.model.gate import Actor
 from rota.model.states import ErrorType, Status
 from rota.model.values import Job
 from rota.surfaces.http.access import Served, Who, bearer, door_of
-from rota.surfaces.http.answers import Answer
+from rota.surfaces.http.answers import ACTOR, Answer
 from rota.surfaces.http.api import concurrency
 from rota.surfaces.http.api.asking import (
     ID_MAX,
@@ -66,7 +66,7 @@ ANOTHER: dict[int | str, dict[str, Any]] = {
     status_code=201,
     summary="Make a job",
     dependencies=[Depends(bearer)],
-    responses={**ANOTHER, **gives(Job, status=201, what="It is on disk."), **refuses(*SUBMITTING)},
+    responses={**ANOTHER, **gives(Job, status=201, what="It is on disk."), **refuses(*SUBMITTING, errors.InvalidHandler)},
     openapi_extra=takes(NewJobIn) | concurrency.KEYED,
 )
 async def create(request: Request) -> Response:
@@ -96,12 +96,12 @@ def _create_together(asked: list[tuple[Request, bytes]]) -> list[Response | Exce
             token = request.headers.get("authorization", "")
             who = known.get(token) or door_of(request).who(request)
             if token:
-                known[token] = who
+                known[token] = request.scope[ACTOR] = who
             new = read(body, NewJobIn)
         except Exception as error:  # noqa: BLE001 - each is told its own
             answers[place] = error
         else:
-            if not options_of(new):
+            if new.name is not None and not options_of(new):
                 plain[place] = (new.name, new.params, who)
     jobs = rota.enqueue_each(list(plain.values())) if plain else []
     for place, job in zip(plain, jobs, strict=True):
@@ -135,7 +135,7 @@ def _create_once(rota: Rota, new: NewJobIn, who: Actor, request: concurrency.Req
     return Answer(job, status_code=201)
 
 
-def options_of(new: BulkJobIn) -> dict[str, Any]:
+def options_of(new: BulkJobIn | NewJobIn) -> dict[str, Any]:
     """Return what a new job says beyond its name and params."""
     return {name: value for name, value in msgspec.structs.asdict(new).items() if value is not None and name not in {"name", "params"}}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -11,6 +11,7 @@ from fastapi.responses import PlainTextResponse
 from rota import errors
 from rota.engine.explain import Explanation
 from rota.errors import NotFound
+from rota.faces.background_job import BackgroundJob, ExecutionLogEntry, named_output
 from rota.model.values import Graph, Job, Run
 from rota.surfaces.http.access import Served, Who
 from rota.surfaces.http.answers import Answer
@@ -102,8 +103,18 @@ def graph(job_id: JobId, rota: Served, who: Who) -> Answer:
     return Answer(rota.graph(job_id, actor=who))
 
 
-def shown(found: Run) -> dict[str, Any]:
-    """Return a run as HTTP shows it: where its log lies on this machine is nobody's business."""
-    fields = msgspec.structs.asdict(found)
-    fields["log_path"] = None
-    return fields
+@router.get("/background-job", summary="Read a chain as a Background Job", responses={**gives(BackgroundJob), **GONE})
+def as_background_job(job_id: JobId, rota: Served, who: Who) -> Answer:
+    """Return the chain of this job as one Background Job, with that engine's fields and words."""
+    return Answer(rota.background_job(job_id, actor=who))
+
+
+@router.get("/background-job/log", summary="Read the log of a Background Job", responses={**gives(list_of(ExecutionLogEntry)), **GONE})
+def background_job_log(job_id: JobId, rota: Served, who: Who) -> Answer:
+    """Return the execution log of that Background Job, over all its attempts."""
+    return Answer({"items": rota.background_job_log(job_id, actor=who)})
+
+
+def shown(found: Run) -> Run:
+    """Return a run as HTTP shows it: with what it refers to, and without the place of its log on this machine."""
+    return msgspec.structs.replace(found, log_path=None, output_reference=named_output(found))

@@ -125,7 +125,7 @@ def recover(rota: Served, who: Who) -> Answer:
     return Answer(rota.recover(actor=who))
 
 
-@router.get("/retention", summary="See what retention would remove", responses=gives(RetentionStatus))
+@router.get("/retention", summary="See what retention would remove", responses=gives(RetentionStatus) | refuses(Refused))
 def retention(
     rota: Served,
     who: Who,
@@ -133,12 +133,16 @@ def retention(
     older_than: Annotated[
         float | None, Query(ge=0, le=CENTURY_S, description="Seconds since the end of a chain; else the setting `retention`.")
     ] = None,
+    trust_clock: Annotated[bool, Query(description="Count also if the clock is in doubt.")] = False,
 ) -> Answer:
-    """Count what is older than it is kept. Nothing is removed: workers do that by themselves, a little at a time."""
+    """Count what is older than it is kept. Nothing is removed: workers do that on their own, a little at a time.
+
+    409 (`clock_in_doubt`) if the clock is far past the last moment at which it was trusted: workers delete nothing by age then.
+    """
     kept_s = rota.settings.retention
     # Where everything is kept for ever, nothing is old enough.
     age_s = (kept_s or CENTURY_S) if older_than is None else older_than
-    found = rota.purge(older_than=age_s, dry_run=True, actor=who)
+    found = rota.purge(older_than=age_s, dry_run=True, trust_clock=trust_clock, actor=who)
     return Answer(RetentionStatus(retention_s=kept_s, chains=found.chains, jobs=found.jobs, kept=found.kept))
 
 

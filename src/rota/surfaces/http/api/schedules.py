@@ -6,13 +6,13 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
-from rota.errors import ChangedMeanwhile, NotFound, QueueFull, Refused, ScheduleExists, StillNeeded
+from rota.errors import ChangedMeanwhile, NotFound, QueueFull, Refused, ScheduleExists, StillNeeded, TemplateUnavailable
 from rota.model.values import Job
 from rota.surfaces.http.access import Served, Who
 from rota.surfaces.http.answers import Answer
 from rota.surfaces.http.api.asking import TEXT
 from rota.surfaces.http.api.keyset import Cursor, Limit, cut
-from rota.surfaces.http.api.scheduling import Firing, NewSchedule, PlannedChange, ScheduleOptions
+from rota.surfaces.http.api.scheduling import Firing, NewSchedule, PlannedChange, ScheduleChange
 from rota.surfaces.http.api.strict import strict_router
 from rota.surfaces.http.api.versions import IfMatch, etag, seen
 from rota.surfaces.http.describing import gives, nothing, page_of, refuses
@@ -34,7 +34,8 @@ CHANGED = ONE | refuses(NotFound, ChangedMeanwhile)
     "",
     summary="Create a schedule",
     status_code=201,
-    responses=gives(ScheduleView, status=201, what="The schedule, as it was made.", etag=True) | refuses(ScheduleExists),
+    responses=gives(ScheduleView, status=201, what="The schedule, as it was made.", etag=True)
+    | refuses(ScheduleExists, TemplateUnavailable),
 )
 def create(body: NewSchedule, rota: Served, who: Who) -> Answer:
     """Make a schedule that fires from now on; 409 if there is one of that name."""
@@ -58,7 +59,7 @@ def find(
     return Answer(cut(found, _place, limit=limit, cursor=cursor))
 
 
-@router.post("/{name:path}/enable", summary="Enable a schedule", responses=CHANGED)
+@router.post("/{name:path}/enable", summary="Enable a schedule", responses=CHANGED | refuses(TemplateUnavailable))
 def enable(name: ScheduleName, rota: Served, who: Who, *, organization: Of = None, if_match: IfMatch = None) -> Answer:
     """Let a schedule fire from now on. What was due while it was disabled is not made up for."""
     return _answer(rota.enable_schedule(name, version=seen(if_match), organization=organization, actor=who))
@@ -100,12 +101,12 @@ def get(name: ScheduleName, rota: Served, who: Who, *, organization: Of = None) 
     return _answer(rota.get_schedule(name, organization=organization, actor=who))
 
 
-@router.patch("/{name:path}", summary="Change a schedule", responses=CHANGED)
+@router.patch("/{name:path}", summary="Change a schedule", responses=CHANGED | refuses(ScheduleExists, TemplateUnavailable))
 def change(
-    name: ScheduleName, body: ScheduleOptions, rota: Served, who: Who, *, organization: Of = None, if_match: IfMatch = None
+    name: ScheduleName, body: ScheduleChange, rota: Served, who: Who, *, organization: Of = None, if_match: IfMatch = None
 ) -> Answer:
-    """Change some options. Due times up to now get their fate by what held before; jobs that are there stay as they are."""
-    return _answer(rota.edit_schedule(name, version=seen(if_match), organization=organization, actor=who, **body.given()))
+    """Change some options, or the name. Due times up to now get their fate by what held before; jobs that are there stay as they are."""
+    return _answer(rota.edit_schedule(name, version=seen(if_match), organization=organization, actor=who, **body.changes()))
 
 
 @router.delete(

@@ -31,8 +31,19 @@ class ScheduleOptions(Body):
     calendar: Name | None = None
     on_completion: Literal["PRESERVE", "DROP"] | None = None
     depends_on: list[Name] | None = Field(None, max_length=1000)
-    run_as: Name | None = None
+    run_as: Name | None = Field(None, description="Not available yet: any role is refused.")
     description: Text | None = None
+
+
+class ScheduleChange(ScheduleOptions):
+    """A change of a schedule: what is not given stays; null takes an option back to its default."""
+
+    name: Name | None = Field(None, description="Another name. Refused for a schedule that code declares.")
+
+    def changes(self) -> dict[str, Any]:
+        """Return what was said, as the options of an edit."""
+        renamed = {"new_name": self.name} if "name" in self.model_fields_set else {}
+        return self.given("name") | renamed
 
 
 class NewSchedule(ScheduleOptions):

@@ -8,21 +8,22 @@ import msgspec
 from msgspec import Meta
 
 from rota.engine.explain import Explanation, Reason
+from rota.faces.background_job import BackgroundJob, ExecutionLogEntry
 from rota.model.checks import CENTURY_S
 from rota.model.groups import Mode, OnFailure
 from rota.model.states import ErrorType, Status
-from rota.model.values import Dependency, Graph, Group, Job, LogEntry, Member, Run
-from rota.surfaces.http.api.asking import TEXT, Id, Moment, Name
+from rota.model.values import Dependency, Follower, Graph, Group, Job, LogEntry, Member, Run
+from rota.surfaces.http.api.asking import PRIORITY, TEXT, Id, Moment, Name
 
 MANY_MAX = 10_000
 """Jobs that one request acts on, at most."""
 WAIT_MAX_S = 3600.0
 TEXT_MAX = 4096
 
-Priority = Annotated[int, Meta(ge=0, le=100)] | Literal["low", "normal", "high", "critical"]
+Priority = Annotated[int, Meta(ge=0, le=100)] | Annotated[str, Meta(max_length=64, extra_json_schema=PRIORITY)]
 Key = Annotated[str, Meta(min_length=1, max_length=1024, pattern=TEXT)]
 Url = Annotated[str, Meta(min_length=1, max_length=2048, pattern=TEXT)]
-ParentRule = Literal["wait", "skip", "cancel"]
+ParentRule = Literal["wait", "skip", "cancel", "run"]
 Retries = Annotated[int, Meta(ge=0, le=1000)]
 Seconds = Annotated[float, Meta(ge=0, le=CENTURY_S)]
 Params = Annotated[dict[str, Any], Meta(description="What the handler is called with: names and values.")]
@@ -34,10 +35,9 @@ class _Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defau
     """A body: what it does not know is refused."""
 
 
-class BulkJobIn(_Body):
-    """A job of many."""
+class _JobIn(_Body):
+    """What can be said of a new job beside what it is."""
 
-    name: Annotated[Name, Meta(description="The template, or the type of the handler.")]
     params: Params | None = None
     priority: Priority | None = None
     run_at: Annotated[Moment | None, Meta(description="Not before this moment.")] = None
@@ -50,9 +50,20 @@ class BulkJobIn(_Body):
     webhook: Annotated[Url, Meta(description="An address that is told of its ends.")] | None = None
 
 
-class NewJobIn(BulkJobIn):
-    """A job to be made."""
+class BulkJobIn(_JobIn, kw_only=True):
+    """A job of many."""
 
+    name: Annotated[Name, Meta(description="The template, or the type of the handler.")]
+
+
+class NewJobIn(_JobIn, kw_only=True):
+    """A job to be made: of a template, or of a handler without one."""
+
+    name: Annotated[Name, Meta(description="The template, or the type of the handler.")] | None = None
+    handler: Annotated[Url, Meta(description="A function, module:function, for a job without a template: for system managers.")] | None = (
+        None
+    )
+    job_type: Annotated[Name, Meta(description="The type of a job without a template; else the handler.")] | None = None
     organization: Annotated[Name, Meta(description="Another than your own: for system managers.")] | None = None
 
 
@@ -121,9 +132,10 @@ class DeadIn(_Body):
 class NewGroupIn(_Body):
     """A group to be made: of new jobs, and of jobs that wait already, given by their ids."""
 
-    jobs: Annotated[list[BulkJobIn | Id], Meta(min_length=1, description="In the order of the group.")]
+    jobs: Annotated[list[BulkJobIn | Id], Meta(description="In the order of the group; none only if a job follows it.")]
+    then: Annotated[BulkJobIn | None, Meta(description="What is queued when all of them have ended for good.")] = None
     mode: Mode = Mode.SEQUENTIAL
-    on_failure: OnFailure = OnFailure.STOP
+    on_failure: Annotated[OnFailure | None, Meta(description="Default: `stop` if sequential, `continue` if parallel.")] = None
     name: Name | None = None
     organization: Name | None = None
 
@@ -211,6 +223,7 @@ _MEMBER = {
     "started": False,
 }
 _EDGE = {"child": _ID, "parent": _RUN_ID, "needs": "success", "on_failure": "wait", "source": "user", "resolved_at": None}
+_FOLLOWER = {"root_id": _ID, "number": "JOB-2026-00043", "job_type": "report", "status": "PENDING", "on_parent_failure": "wait"}
 _REASON = {"condition": "what it waits for has ended", "met": False, "detail": "waits for JOB-2026-00041 (RUNNING)"}
 _DEAD = {"job_type": "send_email", "error_type": "permanent", "limit": 100}
 
@@ -229,11 +242,48 @@ SHAPES: dict[type, Any] = {
         "members": [_MEMBER],
         "organization": "default",
         "owner": "ada",
+        "then": _FOLLOWER,
     },
+    Follower: _FOLLOWER,
     Reason: _REASON,
     Explanation: {"job": JOB, "summary": _REASON["detail"], "reasons": [_REASON]},
     Dependency: _EDGE,
     Graph: {"root_id": _ID, "jobs": {_ID: JOB}, "edges": [_EDGE], "cut": False},
+    BackgroundJob: {
+        "naming_series": "JOB-.YYYY.-",
+        "name": "JOB-2026-00042",
+        "job_type": "send_email",
+        "organization": "default",
+        "owner_user": "ada",
+        "status": "Queued",
+        "priority": "Normal",
+        "progress": 0,
+        "progress_message": None,
+        "input_parameters": {"to": "ada@example.com"},
+        "output_reference": None,
+        "error_message": None,
+        "error_type": None,
+        "retry_count": 0,
+        "max_retries": 5,
+        "next_retry_at": None,
+        "depends_on": None,
+        "job_hash": None,
+        "timeout_seconds": 300,
+        "created_at": _AT,
+        "started_at": None,
+        "completed_at": None,
+        "canceled_at": None,
+        "canceled_by": None,
+    },
+    ExecutionLogEntry: {
+        "background_job": "JOB-2026-00042",
+        "from_status": None,
+        "to_status": "Queued",
+        "timestamp": _AT,
+        "actor": "ada",
+        "message": None,
+        "retry_attempt": None,
+    },
     BulkJobIn: NEW_JOB,
     NewJobIn: NEW_JOB,
     ChangeIn: {"priority": "high"},

@@ -38,10 +38,10 @@ def enter(visit: AtTheDoor) -> Response:
     if visit.request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
         raise PermissionDenied("this did not come from a page of Rota's own: open the login page and paste the token there")
     door, place, to = door_of(visit.request), place_of(visit.request), ours(visit.form.get("next")) or "/"
-    door.throttle.check(place)
     try:
         session = visit.rota.open_session(visit.form.get("token", "").strip())
     except Unauthenticated as wrong:
+        # Only wrong tokens are counted and throttled: others who share this address can log in with a right one.
         door.throttle.note(place)
         return visit.page("login.html", status=HTTPStatus.UNAUTHORIZED, title="Log in", wrong=str(wrong), next=to)
     answer = RedirectResponse(to, status_code=HTTPStatus.SEE_OTHER)

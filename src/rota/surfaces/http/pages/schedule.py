@@ -109,11 +109,13 @@ def _change(visit: Visit, name: str, organization: str | None) -> Done:
             options[field] = visit.form.text(field)
     if "params" in visit.form and (params := params_of(visit.form.text("params"))) != found.params:
         options["params"] = params
+    if visit.form.text("new_name") not in {None, name}:
+        options["new_name"] = visit.form.need("new_name")
     if not options:
         return "Nothing is changed.", _page(name, organization)
     version = visit.form.number("version")
     changed = visit.rota.edit_schedule(name, version=version, organization=organization, actor=visit.actor, **options)
-    return f"{name} is changed: {changed.words}.", _page(name, organization)
+    return f"{changed.name} is changed: {changed.words}.", _page(changed.name, organization)
 
 
 def _shown(value: object) -> str | None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 
 from rota.errors import InvalidOption
+from rota.model.definitions import TemplateState
 from rota.model.gate import Operation
 from rota.model.schedules import Fate
 from rota.surfaces.http.pages.jobs import moment, params_of
@@ -55,8 +56,9 @@ class Day:
 @router.get("/schedules")
 def show(visit: Visiting) -> Response:
     """Show all schedules."""
-    templates = [each.name for each in visit.rota.templates(actor=visit.actor)] if visit.may(Operation.SCHEDULE) else []
-    return visit.page("schedules.html", schedules=visit.rota.schedules(actor=visit.actor), templates=templates)
+    templates = visit.rota.templates(actor=visit.actor) if visit.may(Operation.SCHEDULE) else []
+    names = [each.name for each in templates if each.state is TemplateState.ENABLED]
+    return visit.page("schedules.html", schedules=visit.rota.schedules(actor=visit.actor), templates=names)
 
 
 @router.post("/schedules")

@@ -1,0 +1,1 @@
+"""Glue between Rota and libraries of others. Each module needs its library, and nothing of Rota imports it."""

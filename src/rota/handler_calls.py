@@ -1,0 +1,84 @@
+"""What handlers ask for through their Context, done by their worker's Rota in the name of the job's owner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from rota.engine.patience import Patience
+from rota.engine.registry import Registry
+from rota.engine.submit import NewJob
+from rota.errors import InvalidOption, PermissionDenied
+from rota.executors.calls import NewCall, read_call, written_page
+from rota.model.gate import Actor, Role
+from rota.model.settings import Settings
+from rota.model.values import Claimed, Job, dashed
+from rota.ports.clock import Clock, Ids
+from rota.ports.executor import Question, Request
+from rota.ports.store import Store
+
+PAGE = 100
+"""Results that are read at once."""
+OPTIONS = tuple(name for name in NewJob.__struct_fields__ if name not in {"name", "params", "handler"})
+
+
+class HandlerCalls:
+    """Answers the requests of a worker's handlers. Any thread may call it."""
+
+    def __init__(  # noqa: PLR0917 - built in one place
+        self, store: Store, registry: Registry, clock: Clock, ids: Ids, settings: Settings, enqueue: Callable[..., Job]
+    ) -> None:
+        """Take what requests are answered with; `enqueue` is that of the worker's Rota."""
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._ids = ids
+        self._outage_s = settings.busy_timeout
+        self._enqueue = enqueue
+
+    def __call__(self, job: Claimed, request: Request, check: Callable[[], None]) -> str:
+        """Do what the handler of a job asks for. While the store is away it is tried again, for as long as the handler may run."""
+        ask = self._enqueuing(job, read_call(request.body)) if request.question is Question.ENQUEUE else self._reading(job, request.body)
+
+        def checked() -> str:
+            check()
+            return ask()
+
+        return Patience(outage_s=job.timeout or self._outage_s).ask(checked)
+
+    def _reading(self, job: Claimed, body: str) -> Callable[[], str]:
+        after = msgspec.json.decode(body, type=tuple[int, int] | None)
+
+        def read() -> str:
+            page = self._store.results_before(job.root_id, after=after, limit=PAGE)
+            return written_page(page.results, page.next)
+
+        return read
+
+    def _enqueuing(self, job: Claimed, call: NewCall) -> Callable[[], str]:
+        unknown = next((name for name in call.options if name not in OPTIONS), None)
+        if unknown is not None:
+            raise InvalidOption(f"ctx.enqueue has no option {unknown!r}: it takes {', '.join(OPTIONS)}")
+        # One id for every try: a second one finds what the first has written.
+        own_id = dashed(self._ids.take(1, self._clock.now())[0])
+        options = {"job_id": own_id} | call.options
+
+        def enqueue() -> str:
+            made = self._enqueue(call.name, call.params, actor=self._owner(job), **options)
+            if "job_id" not in call.options and made.id == own_id:
+                made.existing = False
+            return msgspec.json.encode(made).decode()
+
+        return enqueue
+
+    def _owner(self, job: Claimed) -> Actor:
+        """Return who answers for a job, with the rights it has now, in the organization of the job."""
+        self._registry.sync(self._store, self._clock.now())
+        user = self._registry.users.get(job.owner)
+        if user is None:
+            # Enqueued by who opened the store itself, or before there were users: see `rota.model.gate.LOCAL`.
+            return Actor(job.owner, job.organization_id, Role.MANAGER)
+        if user.removed:
+            raise PermissionDenied(f"{job.owner!r}, who owns this job, is not a user of this store any more")
+        return Actor(user.name, job.organization_id, user.role, frozenset(user.permissions))

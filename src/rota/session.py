@@ -1,0 +1,417 @@
+"""What every part of one Rota shares: the store, opened when it is first used, who asks, and ids as people give them."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from rota.compose import Opened, import_named, is_postgres, look_for_handler, make_tracing, make_worker, open_store, store_url
+from rota.engine.call_pool import CallPool
+from rota.engine.fleet import Beats
+from rota.engine.meter import Meter
+from rota.engine.registry import Registry
+from rota.engine.submit import Submitter
+from rota.engine.trigger import Alert
+from rota.errors import NotFound, OrganizationUnavailable, PermissionDenied
+from rota.handle import Handle
+from rota.handler_calls import HandlerCalls
+from rota.hooks import On
+from rota.middleware import Middleware
+from rota.model.checks import check_name
+from rota.model.definitions import OrganizationState
+from rota.model.dependencies import unknown_parent
+from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Operation, Role, Scope, act_in, scope_of
+from rota.model.settings import Settings
+from rota.model.values import Group, Job, JobRef, dashed, undashed
+from rota.ports.clock import Clock, Ids, StoreClock, UuidV7
+
+if TYPE_CHECKING:
+    from rota.engine.driver import Driver
+    from rota.engine.feed import Feed
+    from rota.engine.watcher import Watcher
+    from rota.engine.worker import Worker
+    from rota.ports.liveness import Lease
+
+
+class Session:
+    """Holds the settings, the registry and the open store, and asks the gate. One object serves all threads."""
+
+    def __init__(
+        self,
+        app: Any,
+        store: str | os.PathLike[str] | None = None,
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Take the Rota whose session it is, and the name of the store: see there."""
+        self.app = app
+        self.settings = settings or Settings.from_environment(os.environ)
+        self.where = store_url(store, os.environ)
+        follows = StoreClock(begin=self.open if is_postgres(self.where) else None)
+        self.clock: Clock = clock or follows
+        self.follows = follows if clock is None else None
+        """The clock, where nobody gave one: it follows the store's own, if that has one."""
+        self.rng = Random(seed)  # noqa: S311 - jitter, not secrets
+        self.ids: Ids = ids or UuidV7(None if seed is None else self.rng)
+        self.registry = Registry(self.settings, self.ids)
+        self.tracing = make_tracing(self.settings)
+        self.submitter = Submitter(self.registry, self.clock, self.ids, self.settings, self.parent, self.tracing, self.look)
+        self.alerts: list[Alert] = []
+        self.middleware = Middleware()
+        """Registers functions that surround every handler: `@rota.middleware`."""
+        self.on = On()
+        """Registers functions that workers call: `@rota.on.failed`."""
+        self.opened: Opened | None = None
+        self.pid = os.getpid()
+        self.lock = threading.RLock()
+        self.drivers: list[Driver] = []
+        self.inline: Worker | None = None
+        self.client_id: str | None = None
+        self.lease: Lease | None = None
+        self.feed: Feed | None = None
+        self.watcher: Watcher | None = None
+        self.calls = CallPool()
+        self.beats = Beats()
+        self.meter = Meter()
+
+    def name_store(self, store: str | os.PathLike[str]) -> None:
+        """Mean another store from now on."""
+        self.where = store_url(store, os.environ)
+
+    def close(self) -> None:
+        """Stop local workers and let go of the store. It opens again when it is used again."""
+        self.see_fork()
+        self.hang_up()
+        self.calls.close()
+        for driver in list(self.drivers):
+            self.stop(driver)
+        with self.lock:
+            inline, self.inline = self.inline, None
+            opened, self.opened = self.opened, None
+            try:
+                if inline is not None:
+                    inline.begin_stop()
+                    inline.finish()
+                if opened is not None:
+                    self.end_client(opened)
+            finally:
+                if opened is not None:
+                    opened.store.close()
+
+    def hang_up(self) -> None:
+        """End all that listens to live events or awaits jobs here. A later caller starts again."""
+        with self.lock:
+            feed, self.feed = self.feed, None
+            watcher, self.watcher = self.watcher, None
+        if feed is not None:
+            feed.close()
+        if watcher is not None:
+            watcher.close()
+
+    def open(self) -> Opened:
+        """Return the open store; open it if that was not done in this process yet."""
+        self.see_fork()
+        opened = self.opened
+        if opened is None:
+            with self.lock:
+                if self.opened is None:
+                    self.opened = self.open_on_time()
+                opened = self.opened
+        if self.follows is not None:
+            self.follows.check()
+        return opened
+
+    def open_on_time(self) -> Opened:
+        """Open the store, and let the clock follow the store's own; to open it, the machine's is good enough."""
+        if self.follows is None:
+            return open_store(self.where, self.settings, self.clock)
+        self.follows.follow(None)
+        opened = open_store(self.where, self.settings, self.clock)
+        self.follows.follow(opened.time)
+        return opened
+
+    def see_fork(self) -> None:
+        """Forget, in a forked child, what is its parent's: its store, workers, sign of life, and locks other threads held."""
+        if self.pid == os.getpid():
+            return
+        self.pid = os.getpid()
+        self.lock = threading.RLock()
+        self.registry = self.registry.copy()
+        self.submitter = Submitter(self.registry, self.clock, self.ids, self.settings, self.parent, self.tracing, self.look)
+        _inherited.append((self.opened, self.drivers, self.inline, self.lease, self.feed, self.watcher, self.calls))
+        self.opened = self.inline = self.client_id = self.lease = self.feed = self.watcher = None
+        # A thread of the parent may have held the locks of these.
+        self.calls, self.beats, self.meter = CallPool(), Beats(), Meter()
+        self.drivers = []
+
+    async def watching(self) -> Watcher:
+        """Return what awaits jobs here. A store that is not open yet is opened on a thread."""
+        opened = self.opened_here()
+        if opened is None:
+            opened = await self.calls.call(self.open)
+        with self.lock:
+            # One of a store that was closed in the meantime is of no use.
+            if self.watcher is None or self.watcher.store is not opened.store:
+                from rota.engine.watcher import Watcher  # noqa: PLC0415 - only who awaits ends needs it
+
+                self.watcher = Watcher(opened.store, opened.wakeup, outage_s=self.settings.busy_timeout)
+            return self.watcher
+
+    def opened_here(self) -> Opened | None:
+        """Return the open store, if this process has opened it already: without a wait."""
+        self.see_fork()
+        return self.opened
+
+    def make_worker(self, opened: Opened, slots: int, *, inline: bool = False, direct_only: bool = False) -> Worker:
+        """Build a worker, once the store knows the schedules that decorators declare."""
+        self.app._declare_scheduled()  # noqa: SLF001 - until declaring has moved here
+        import_named(self.registry, opened.store, self.settings, self.clock)
+        return make_worker(
+            opened,
+            self.registry,
+            clock=self.clock,
+            ids=self.ids,
+            rng=self.rng,
+            settings=self.settings,
+            concurrency=slots,
+            inline=inline,
+            alerts=self.alerts,
+            direct_only=direct_only,
+            check_clock=None if self.follows is None else self.follows.check,
+            meter=self.meter,
+            tracing=self.tracing,
+            app=self.app,
+            serve=HandlerCalls(opened.store, self.registry, self.clock, self.ids, self.settings, self.app.enqueue),
+        )
+
+    @contextmanager
+    def inline_worker(self, *, direct_only: bool = True) -> Iterator[Worker]:
+        """Lend a worker that runs here; unless it is asked to do more, it is there for a direct execution alone."""
+        worker = self.make_worker(self.open(), 1, inline=True, direct_only=direct_only)
+        try:
+            worker.start()
+            if worker.standing.renewal.watched and self.follows is not None:
+                # A handler may take long. Nothing repeats a direct execution, so nobody has to be stopped before others take over.
+                worker.standing.watch(guarded=False)
+            yield worker
+        finally:
+            try:
+                worker.begin_stop()
+                worker.finish()
+            finally:
+                # One that could not say goodbye to its store turns no more all the same: it must not look alive.
+                worker.standing.withdraw()
+
+    @contextmanager
+    def owning(self, opened: Opened) -> Iterator[str]:
+        """Lend the id of the row that shows that this process lives: a local worker's, or one of its own, which beats meanwhile."""
+        with self.lock:
+            local = self.drivers[0].worker.id if self.drivers else None
+        if local is not None:
+            yield local
+            return
+        from rota.engine.lease import Renewal  # noqa: PLC0415 - only direct executions without a worker need it
+        from rota.engine.ticker import Ticker  # noqa: PLC0415
+
+        client_id = self.known_client(opened)
+        every_s = Renewal(self.clock, self.settings).every_s
+        beats = Ticker(lambda: opened.store.beat(client_id, job_types=()), every_s=every_s, name="beats")
+        beats.start()
+        try:
+            yield client_id
+        finally:
+            beats.stop()
+
+    def known_client(self, opened: Opened) -> str:
+        """Return the row of this process, made anew if others have given it up while it had nothing to say."""
+        with self.lock:
+            if self.client_id is not None and opened.store.beat(self.client_id, job_types=()):
+                return self.client_id
+            lease, self.lease, self.client_id = self.lease, None, None
+            if lease is not None:
+                lease.release(clean=True)
+            now = self.clock.now()
+            client_id = self.ids.take(1, now)[0]
+            self.lease = opened.liveness.take(client_id)
+            opened.store.register(client_id, host=os.uname().nodename, kind="client", job_types=(), now=now)
+            self.client_id = client_id
+            return client_id
+
+    def stop(self, driver: Driver) -> None:
+        """Bring a worker home."""
+        driver.stop()
+        with self.lock:
+            if driver in self.drivers:
+                self.drivers.remove(driver)
+
+    def look(self, path: str) -> Callable[..., Any] | None:
+        """Return the function that a job without a template names."""
+        return look_for_handler(self.settings, path)
+
+    def poke(self) -> None:
+        """Wake the workers of this process."""
+        for driver in self.drivers:
+            driver.worker.poke()
+
+    # ---- who asks ---------------------------------------------------------------------------------------------
+
+    def actor(self, given: Actor | str | None) -> Actor:
+        """Return the actor of a call: without a name the manager, since the caller can open the store; else the user of that name."""
+        if given is None:
+            return LOCAL
+        if isinstance(given, Actor):
+            return given
+        check_name(given, "actor", self.settings.name_max)
+        self.registry.sync(self.open().store, self.clock.now())
+        return self.known_user(given)
+
+    def known_user(self, given: str) -> Actor:
+        """Return who a name is by what is known of users now."""
+        users = self.registry.users
+        if not users:
+            # Before the first user is made there is nobody to keep apart: a name is only recorded.
+            return Actor(given, role=Role.MANAGER)
+        user = users.get(given)
+        if user is None or user.removed:
+            raise PermissionDenied(
+                f"{given!r} is no user of this store, and may do nothing in it; a system manager can add it: `rota user add`"
+            )
+        return Actor(user.name, user.organization, user.role, frozenset(user.permissions))
+
+    def template_name(self, given: str) -> str:
+        """Return the name of the template that a caller means: its name, or else its id, which jobs and runs show."""
+        if undashed(given) is None:
+            return given
+        self.registry.sync(self.open().store, self.clock.now())
+        return self.registry.name_of(given)
+
+    def acts(self, actor: Actor | str | None, operation: Operation, organization: str | None = None) -> Actor:
+        """Return who asks, as acting in an organization; refuse what it may not do there."""
+        if actor is None and organization is None:
+            return LOCAL
+        who = act_in(self.actor(actor), operation, organization)
+        self.refuse_closed(who, operation)
+        return who
+
+    def scope(self, actor: Actor | str | None, operation: Operation) -> Scope:
+        """Return the rows that the actor may do this to."""
+        if actor is None:
+            return EVERYTHING
+        who = self.actor(actor)
+        scope = scope_of(who, operation)
+        self.refuse_closed(who, operation)
+        return scope
+
+    def refuse_closed(self, who: Actor, operation: Operation) -> None:
+        """Refuse the people of an organization that is removed, and, where it is suspended, most of what they could do."""
+        if who.role is Role.MANAGER:
+            return
+        self.registry.sync(self.open().store, self.clock.now())
+        self.refuse_known_closed(who, operation)
+
+    def refuse_known_closed(self, who: Actor, operation: Operation) -> None:
+        """Do the same by what is known of organizations now."""
+        organization = self.registry.organizations.get(who.organization)
+        if organization is None or organization.state is OrganizationState.ACTIVE:
+            return
+        if organization.state is OrganizationState.REMOVED:
+            raise PermissionDenied(f"organization {who.organization!r} was removed: {who.name!r} may do nothing in this store")
+        if operation not in WHILE_SUSPENDED:
+            raise OrganizationUnavailable(f"organization {who.organization!r} is suspended: {who.name!r} may read and cancel, nothing else")
+
+    def reach(self, given: JobRef, actor: Actor | str | None, operation: Operation) -> str:
+        """Return the id of a job that the actor may do this to; for one that is out of reach, what is said of one that is not there."""
+        return self.job_id(given, self.scope(actor, operation))
+
+    def reach_group(self, given: str | Group, actor: Actor | str | None, operation: Operation) -> str:
+        """Return the id of a group that the actor may do this to."""
+        scope = self.scope(actor, operation)
+        group_id = self.group_id(given)
+        if scope is not EVERYTHING:
+            group = self.open().store.group(group_id)
+            if group is None or not scope.holds(group.organization, group.owner):
+                raise NotFound(f"there is no group {dashed(group_id)} in this store")
+        return group_id
+
+    def parent(self, given: JobRef, actor: Actor) -> str:
+        """Return the id of a job that the actor lets another wait for: only what it may read shows that it is there."""
+        scope = scope_of(actor, Operation.READ)
+        job_id = undashed(_text(given))
+        if job_id is None:
+            return self.by_number(_text(given), scope)
+        if scope.owner is not None:
+            job = self.open().store.job(job_id)
+            if job is not None and not scope.holds(job.organization, job.owner):
+                raise unknown_parent(dashed(job_id))
+        # The job may be in the caller's own transaction, which no one else sees yet: the store looks again.
+        return job_id
+
+    def no_job(self, given: object) -> NotFound:
+        """Return what is said of a job that is not there."""
+        return NotFound(f"there is no job {_text(given)!r} in {self.where}")
+
+    def job_id(self, given: JobRef, scope: Scope = EVERYTHING) -> str:
+        """Return the id that a text means: a UUID, or a number as people see it."""
+        text = _text(given)
+        job_id = undashed(text)
+        if job_id is None:
+            return self.by_number(text, scope)
+        if scope is not EVERYTHING:
+            job = self.open().store.job(job_id)
+            if job is None or not scope.holds(job.organization, job.owner):
+                raise self.no_job(given)
+        return job_id
+
+    def by_number(self, given: str, scope: Scope = EVERYTHING) -> str:
+        """Return the id of a job by its number, such as JOB-2026-00042.3."""
+        found = _NUMBER.fullmatch(given)
+        if found is None:
+            raise NotFound(f"{given!r} is neither the id of a job nor its number, such as JOB-2026-00042")
+        store = self.open().store
+        year, digits, attempt = found.groups()
+        first = store.by_number(int(digits))
+        if first is None or first.attempt != 1 or (year and year != first.number.split("-")[1]):
+            raise self.no_job(given)
+        if not scope.holds(first.organization, first.owner):
+            raise self.no_job(given)
+        chain = store.chain(str(undashed(first.id)))
+        if int(attempt or 1) not in range(1, len(chain) + 1):
+            raise NotFound(f"{first.number} has {len(chain)} attempt{'s' * (len(chain) > 1)}: there is no {given!r}")
+        return str(undashed(chain[int(attempt or 1) - 1].id))
+
+    def group_id(self, given: str | Group) -> str:
+        """Return the id of a group as the store has it."""
+        text = given.id if isinstance(given, Group) else given
+        found = undashed(text)
+        if found is None:
+            raise NotFound(f"{text!r} is not the id of a group")
+        return found
+
+    def end_client(self, opened: Opened) -> None:
+        """Give back the row that showed that this process lives."""
+        if self.client_id is None or self.lease is None:
+            return
+        opened.store.end_worker(self.client_id, now=self.clock.now())
+        self.lease.release(clean=True)
+        self.client_id = self.lease = None
+
+
+_NUMBER = re.compile(r"(?:JOB-([0-9]{4})-)?([0-9]{1,18})(?:\.([0-9]{1,9}))?", re.IGNORECASE)
+"""JOB-2026-00042, its third attempt JOB-2026-00042.3, or just 42. The length is limited to what SQLite can store."""
+
+
+def _text(given: object) -> str:
+    """Return what a job is called: the id of a Job or a Handle, else what was given."""
+    return given.id if isinstance(given, Job | Handle) else str(given)
+
+
+_inherited: list[object] = []
+"""What a parent process opened: kept from the garbage collector, whose closing would be seen by the parent."""
