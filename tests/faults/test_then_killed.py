@@ -22,9 +22,8 @@ def test_a_group_that_ends_under_kills_is_followed_once(stage, seed):
     rng = random.Random(seed)
     members = size(60, prove=300)
     with closing(Rota(stage.database)) as rota:
-        for name in ("work", "flaky", "once"):
-            rota.job(name=name)(lambda ctx, ms=0, gate="": None)
         jobs = [("flaky", {}) if place % 10 == 0 else ("work", {"ms": rng.choice([1, 20, 60])}) for place in range(members)]
+        # The workers declare the templates: a declaration here would replace their backoff of 20 ms with the default of a minute.
         workers = [stage.worker(3), stage.worker(3)]
         group = rota.group(jobs, mode="parallel", then=("work", {"ms": 1}), on_parent_failure="run")
         then = undashed(group.then.root_id)
