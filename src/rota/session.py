@@ -25,7 +25,7 @@ from rota.middleware import Middleware
 from rota.model.checks import check_name
 from rota.model.definitions import OrganizationState
 from rota.model.dependencies import unknown_parent
-from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Operation, Role, Scope, act_in, scope_of
+from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Right, Role, Scope, act_in, scope_of
 from rota.model.settings import Settings
 from rota.model.values import Group, Job, JobRef, dashed, undashed
 from rota.ports.clock import Clock, Ids, StoreClock, UuidV7
@@ -293,7 +293,7 @@ class Session:
         self.registry.sync(self.open().store, self.clock.now())
         return self.registry.name_of(given)
 
-    def acts(self, actor: Actor | str | None, operation: Operation, organization: str | None = None) -> Actor:
+    def acts(self, actor: Actor | str | None, operation: Right, organization: str | None = None) -> Actor:
         """Return who asks, as acting in an organization; refuse what it may not do there."""
         if actor is None and organization is None:
             return LOCAL
@@ -301,7 +301,7 @@ class Session:
         self.refuse_closed(who, operation)
         return who
 
-    def scope(self, actor: Actor | str | None, operation: Operation) -> Scope:
+    def scope(self, actor: Actor | str | None, operation: Right) -> Scope:
         """Return the rows that the actor may do this to."""
         if actor is None:
             return EVERYTHING
@@ -310,14 +310,14 @@ class Session:
         self.refuse_closed(who, operation)
         return scope
 
-    def refuse_closed(self, who: Actor, operation: Operation) -> None:
+    def refuse_closed(self, who: Actor, operation: Right) -> None:
         """Refuse the people of an organization that is removed, and, where it is suspended, most of what they could do."""
         if who.role is Role.MANAGER:
             return
         self.registry.sync(self.open().store, self.clock.now())
         self.refuse_known_closed(who, operation)
 
-    def refuse_known_closed(self, who: Actor, operation: Operation) -> None:
+    def refuse_known_closed(self, who: Actor, operation: Right) -> None:
         """Do the same by what is known of organizations now."""
         organization = self.registry.organizations.get(who.organization)
         if organization is None or organization.state is OrganizationState.ACTIVE:
@@ -327,11 +327,11 @@ class Session:
         if operation not in WHILE_SUSPENDED:
             raise OrganizationUnavailable(f"organization {who.organization!r} is suspended: {who.name!r} may read and cancel, nothing else")
 
-    def reach(self, given: JobRef, actor: Actor | str | None, operation: Operation) -> str:
+    def reach(self, given: JobRef, actor: Actor | str | None, operation: Right) -> str:
         """Return the id of a job that the actor may do this to; for one that is out of reach, what is said of one that is not there."""
         return self.job_id(given, self.scope(actor, operation))
 
-    def reach_group(self, given: str | Group, actor: Actor | str | None, operation: Operation) -> str:
+    def reach_group(self, given: str | Group, actor: Actor | str | None, operation: Right) -> str:
         """Return the id of a group that the actor may do this to."""
         scope = self.scope(actor, operation)
         group_id = self.group_id(given)
@@ -343,7 +343,7 @@ class Session:
 
     def parent(self, given: JobRef, actor: Actor) -> str:
         """Return the id of a job that the actor lets another wait for: only what it may read shows that it is there."""
-        scope = scope_of(actor, Operation.READ)
+        scope = scope_of(actor, Right.READ)
         job_id = undashed(_text(given))
         if job_id is None:
             return self.by_number(_text(given), scope)

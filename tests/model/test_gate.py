@@ -12,7 +12,7 @@ from rota.model.gate import (
     SYSTEM,
     WHILE_SUSPENDED,
     Actor,
-    Operation,
+    Right,
     Reach,
     Role,
     Scope,
@@ -27,30 +27,30 @@ USER = Actor("bob", "acme", Role.USER, frozenset({"reports"}))
 ACTORS = {Role.MANAGER: MANAGER, Role.ADMIN: ADMIN, Role.USER: USER}
 
 TABLE = {
-    Operation.READ: ("all", "organization", "own"),
-    Operation.READ_LOG: ("all", "organization", "none"),
-    Operation.READ_STATS: ("all", "organization", "none"),
-    Operation.READ_AUDIT: ("all", "organization", "none"),
-    Operation.SUBMIT: ("all", "organization", "organization"),
-    Operation.CANCEL: ("all", "organization", "own"),
-    Operation.STEER: ("all", "organization", "none"),
-    Operation.PAUSE: ("all", "organization", "none"),
-    Operation.DELETE: ("all", "none", "none"),
-    Operation.READ_ORGANIZATIONS: ("all", "organization", "none"),
-    Operation.SCHEDULE: ("all", "organization", "none"),
-    Operation.DELETE_SCHEDULES: ("all", "none", "none"),
-    Operation.READ_WEBHOOKS: ("all", "organization", "none"),
-    Operation.WEBHOOKS: ("all", "organization", "none"),
-    Operation.DELETE_WEBHOOKS: ("all", "none", "none"),
-    Operation.MANAGE_TEMPLATES: ("all", "none", "none"),
-    Operation.MANAGE_ORGANIZATIONS: ("all", "none", "none"),
-    Operation.OPERATE: ("all", "none", "none"),
+    Right.READ: ("all", "organization", "own"),
+    Right.READ_LOG: ("all", "organization", "none"),
+    Right.READ_STATS: ("all", "organization", "none"),
+    Right.READ_AUDIT: ("all", "organization", "none"),
+    Right.SUBMIT: ("all", "organization", "organization"),
+    Right.CANCEL: ("all", "organization", "own"),
+    Right.STEER: ("all", "organization", "none"),
+    Right.PAUSE: ("all", "organization", "none"),
+    Right.DELETE: ("all", "none", "none"),
+    Right.READ_ORGANIZATIONS: ("all", "organization", "none"),
+    Right.SCHEDULE: ("all", "organization", "none"),
+    Right.DELETE_SCHEDULES: ("all", "none", "none"),
+    Right.READ_WEBHOOKS: ("all", "organization", "none"),
+    Right.WEBHOOKS: ("all", "organization", "none"),
+    Right.DELETE_WEBHOOKS: ("all", "none", "none"),
+    Right.MANAGE_TEMPLATES: ("all", "none", "none"),
+    Right.MANAGE_ORGANIZATIONS: ("all", "none", "none"),
+    Right.OPERATE: ("all", "none", "none"),
 }
 CASES = [(operation, role, reach) for operation, reaches in TABLE.items() for role, reach in zip(Role, reaches, strict=True)]
 
 
 def test_every_operation_says_how_far_it_reaches_for_every_role():
-    assert set(TABLE) == set(RIGHTS) == set(Operation)
+    assert set(TABLE) == set(RIGHTS) == set(Right)
     assert all(set(reaches) == set(Role) for reaches in RIGHTS.values())
 
 
@@ -82,8 +82,8 @@ def test_only_a_right_over_all_acts_in_another_organization(operation, role, rea
 
 
 def test_in_its_own_organization_an_actor_acts_as_itself():
-    assert act_in(USER, Operation.SUBMIT, None) is USER
-    assert act_in(USER, Operation.SUBMIT, "acme") is USER
+    assert act_in(USER, Right.SUBMIT, None) is USER
+    assert act_in(USER, Right.SUBMIT, "acme") is USER
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_permission_is_needed_by_all_but_system_managers():
 
 
 def test_while_an_organization_is_suspended_its_people_may_read_and_cancel():
-    assert {operation for operation in Operation if operation.startswith("read")} | {Operation.CANCEL} == WHILE_SUSPENDED
+    assert {operation for operation in Right if operation.startswith("read")} | {Right.CANCEL} == WHILE_SUSPENDED
 
 
 def test_the_system_and_the_local_program_are_managers():

@@ -17,7 +17,7 @@ from rota import NewJob, Rota
 from rota.engine import checkup
 from rota.engine.explain import Explanation
 from rota.errors import RotaError
-from rota.surfaces.python.results import Log
+from rota.results import Log
 from tests.support.proof import size
 from tests.surfaces.shared_store import HOME, MANAGERS, ORGANIZATIONS, PEOPLE, TEMPLATES, Person, SharedStore, fill, person, schedule_names
 

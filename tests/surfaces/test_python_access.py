@@ -10,7 +10,7 @@ import pytest
 from rota import Rota, Settings
 from rota.errors import InvalidName, InvalidOption, NotFound, OrganizationUnavailable, PermissionDenied, Refused, StoreBusy, Unauthenticated
 from rota.model.access import PERMITS, Permit, csrf_of, digest, is_token, permits_of, token_text
-from rota.model.gate import RIGHTS, Actor, Operation, Reach, Role, scope_of
+from rota.model.gate import RIGHTS, Actor, Right, Reach, Role, scope_of
 from rota.surfaces.python.admitting import FIRST, NOTED_S, is_same
 
 EVERY = tuple(Permit)
@@ -25,7 +25,7 @@ def admitted(rota, **options):
 
 
 def test_every_operation_needs_one_permit():
-    assert set(PERMITS) == set(Operation)
+    assert set(PERMITS) == set(Right)
 
 
 def test_a_secret_can_not_be_read_from_its_digest_or_from_the_word_of_a_form():
@@ -57,7 +57,7 @@ def test_secrets_are_compared_whatever_they_are_made_of(one, other, same):
 # ---- for what -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("operation", Right)
 @pytest.mark.parametrize("permit", [Permit.READ, Permit.SUBMIT, Permit.OPERATE])
 def test_a_token_is_for_what_its_permit_says_and_nothing_else(rota, operation, permit):
     who = admitted(rota, permits=[permit])
@@ -68,7 +68,7 @@ def test_a_token_is_for_what_its_permit_says_and_nothing_else(rota, operation, p
             scope_of(who, operation)
 
 
-@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("operation", Right)
 @pytest.mark.parametrize("name", ["root", "ada", "bob"])
 def test_a_token_gives_its_user_no_right_that_the_user_has_not(shared, operation, name):
     who = admitted(shared, user=name, permits=EVERY)

@@ -10,7 +10,7 @@ import pytest
 from rota import Actor, Backoff, Context, PermanentError, Rota, Settings, Status
 from rota.errors import InvalidOption, NotFound, PermissionDenied, StillLive, StillNeeded
 from rota.model.gate import Role
-from rota.surfaces.python.results import Page
+from rota.results import Page
 
 ADMIN = Actor("ada", "acme", Role.ADMIN)
 USER = Actor("uma", "acme", Role.USER)

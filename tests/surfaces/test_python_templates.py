@@ -430,9 +430,9 @@ def test_the_sample_is_the_one_of_the_fixture(rota):
 
 
 def test_a_file_needs_the_right_to_manage_organizations_only_if_it_names_some(rota, send, write, monkeypatch):
-    from rota.model.gate import RIGHTS, Operation, Reach, Role
+    from rota.model.gate import RIGHTS, Right, Reach, Role
 
-    monkeypatch.setitem(RIGHTS[Operation.MANAGE_TEMPLATES], Role.ADMIN, Reach.ALL)
+    monkeypatch.setitem(RIGHTS[Right.MANAGE_TEMPLATES], Role.ADMIN, Reach.ALL)
     rota.load_definitions(write("[templates.send]\ntimeout = 2"), actor=ADMIN)
     with pytest.raises(PermissionDenied, match="may not manage organizations"):
         rota.load_definitions(write(TOML), actor=ADMIN)

@@ -18,7 +18,7 @@ from rota.model.call import Call
 from rota.model.checks import check_name, text
 from rota.model.definitions import Organization, OrganizationState
 from rota.model.dependencies import PARENT_RULES
-from rota.model.gate import Actor, Operation, may_use, scope_of
+from rota.model.gate import Actor, Right, may_use, scope_of
 from rota.model.handler import Handler, inspect_handler
 from rota.model.params import encode_hook, encode_params
 from rota.model.settings import Settings
@@ -163,7 +163,7 @@ class Submitter:
 
     def _adhoc(self, job: NewJob, store: Store, actor: Actor, now: Instant) -> Known:
         """Return what a job without a template is made from: the settings' defaults. Who may name a function may manage templates."""
-        scope_of(actor, Operation.MANAGE_TEMPLATES)
+        scope_of(actor, Right.MANAGE_TEMPLATES)
         path = path_of("handler", job.handler)
         if ":" not in path or self._look is None:
             raise InvalidOption(f"handler={path!r} is not the place of a function: use module:function")

@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from rota.errors import InvalidOption
-from rota.model.gate import Operation
+from rota.model.gate import Right
 
 PREFIX = "rota"
 SECRET_BYTES = 32
@@ -29,25 +29,25 @@ class Permit(StrEnum):
     MANAGE = "manage"
 
 
-PERMITS: dict[Operation, Permit] = {
-    Operation.READ: Permit.READ,
-    Operation.READ_LOG: Permit.READ,
-    Operation.READ_STATS: Permit.READ,
-    Operation.READ_AUDIT: Permit.READ,
-    Operation.READ_ORGANIZATIONS: Permit.READ,
-    Operation.READ_WEBHOOKS: Permit.READ,
-    Operation.SUBMIT: Permit.SUBMIT,
-    Operation.CANCEL: Permit.OPERATE,
-    Operation.STEER: Permit.OPERATE,
-    Operation.PAUSE: Permit.OPERATE,
-    Operation.SCHEDULE: Permit.OPERATE,
-    Operation.DELETE: Permit.MANAGE,
-    Operation.DELETE_SCHEDULES: Permit.MANAGE,
-    Operation.WEBHOOKS: Permit.MANAGE,
-    Operation.DELETE_WEBHOOKS: Permit.MANAGE,
-    Operation.MANAGE_TEMPLATES: Permit.MANAGE,
-    Operation.MANAGE_ORGANIZATIONS: Permit.MANAGE,
-    Operation.OPERATE: Permit.MANAGE,
+PERMITS: dict[Right, Permit] = {
+    Right.READ: Permit.READ,
+    Right.READ_LOG: Permit.READ,
+    Right.READ_STATS: Permit.READ,
+    Right.READ_AUDIT: Permit.READ,
+    Right.READ_ORGANIZATIONS: Permit.READ,
+    Right.READ_WEBHOOKS: Permit.READ,
+    Right.SUBMIT: Permit.SUBMIT,
+    Right.CANCEL: Permit.OPERATE,
+    Right.STEER: Permit.OPERATE,
+    Right.PAUSE: Permit.OPERATE,
+    Right.SCHEDULE: Permit.OPERATE,
+    Right.DELETE: Permit.MANAGE,
+    Right.DELETE_SCHEDULES: Permit.MANAGE,
+    Right.WEBHOOKS: Permit.MANAGE,
+    Right.DELETE_WEBHOOKS: Permit.MANAGE,
+    Right.MANAGE_TEMPLATES: Permit.MANAGE,
+    Right.MANAGE_ORGANIZATIONS: Permit.MANAGE,
+    Right.OPERATE: Permit.MANAGE,
 }
 """Which permit each operation needs. `docs/guide/access.md` is tested against it."""
 

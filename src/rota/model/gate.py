@@ -25,7 +25,7 @@ class Role(StrEnum):
     USER = "user"
 
 
-class Operation(StrEnum):
+class Right(StrEnum):
     """What can be asked for; the value is how messages name it."""
 
     READ = "read jobs"
@@ -59,41 +59,41 @@ class Reach(StrEnum):
 
 _ALL, _ORGANIZATION, _OWN, _NONE = Reach
 
-RIGHTS: dict[Operation, dict[Role, Reach]] = {
+RIGHTS: dict[Right, dict[Role, Reach]] = {
     operation: dict(zip(Role, reaches, strict=True))
     for operation, reaches in {
         #                                manager, admin, user
-        Operation.READ: (_ALL, _ORGANIZATION, _OWN),
-        Operation.READ_LOG: (_ALL, _ORGANIZATION, _NONE),
-        Operation.READ_STATS: (_ALL, _ORGANIZATION, _NONE),
-        Operation.READ_AUDIT: (_ALL, _ORGANIZATION, _NONE),
-        Operation.SUBMIT: (_ALL, _ORGANIZATION, _ORGANIZATION),
-        Operation.CANCEL: (_ALL, _ORGANIZATION, _OWN),
-        Operation.STEER: (_ALL, _ORGANIZATION, _NONE),
-        Operation.PAUSE: (_ALL, _ORGANIZATION, _NONE),
-        Operation.DELETE: (_ALL, _NONE, _NONE),
-        Operation.READ_ORGANIZATIONS: (_ALL, _ORGANIZATION, _NONE),
-        Operation.SCHEDULE: (_ALL, _ORGANIZATION, _NONE),
-        Operation.DELETE_SCHEDULES: (_ALL, _NONE, _NONE),
-        Operation.READ_WEBHOOKS: (_ALL, _ORGANIZATION, _NONE),
-        Operation.WEBHOOKS: (_ALL, _ORGANIZATION, _NONE),
-        Operation.DELETE_WEBHOOKS: (_ALL, _NONE, _NONE),
-        Operation.MANAGE_TEMPLATES: (_ALL, _NONE, _NONE),
-        Operation.MANAGE_ORGANIZATIONS: (_ALL, _NONE, _NONE),
-        Operation.OPERATE: (_ALL, _NONE, _NONE),
+        Right.READ: (_ALL, _ORGANIZATION, _OWN),
+        Right.READ_LOG: (_ALL, _ORGANIZATION, _NONE),
+        Right.READ_STATS: (_ALL, _ORGANIZATION, _NONE),
+        Right.READ_AUDIT: (_ALL, _ORGANIZATION, _NONE),
+        Right.SUBMIT: (_ALL, _ORGANIZATION, _ORGANIZATION),
+        Right.CANCEL: (_ALL, _ORGANIZATION, _OWN),
+        Right.STEER: (_ALL, _ORGANIZATION, _NONE),
+        Right.PAUSE: (_ALL, _ORGANIZATION, _NONE),
+        Right.DELETE: (_ALL, _NONE, _NONE),
+        Right.READ_ORGANIZATIONS: (_ALL, _ORGANIZATION, _NONE),
+        Right.SCHEDULE: (_ALL, _ORGANIZATION, _NONE),
+        Right.DELETE_SCHEDULES: (_ALL, _NONE, _NONE),
+        Right.READ_WEBHOOKS: (_ALL, _ORGANIZATION, _NONE),
+        Right.WEBHOOKS: (_ALL, _ORGANIZATION, _NONE),
+        Right.DELETE_WEBHOOKS: (_ALL, _NONE, _NONE),
+        Right.MANAGE_TEMPLATES: (_ALL, _NONE, _NONE),
+        Right.MANAGE_ORGANIZATIONS: (_ALL, _NONE, _NONE),
+        Right.OPERATE: (_ALL, _NONE, _NONE),
     }.items()
 }
 
 
 WHILE_SUSPENDED = frozenset(
     {
-        Operation.READ,
-        Operation.READ_LOG,
-        Operation.READ_STATS,
-        Operation.READ_AUDIT,
-        Operation.READ_ORGANIZATIONS,
-        Operation.READ_WEBHOOKS,
-        Operation.CANCEL,
+        Right.READ,
+        Right.READ_LOG,
+        Right.READ_STATS,
+        Right.READ_AUDIT,
+        Right.READ_ORGANIZATIONS,
+        Right.READ_WEBHOOKS,
+        Right.CANCEL,
     }
 )
 """What is left to the people of an organization that is suspended."""
@@ -109,7 +109,7 @@ class Actor(msgspec.Struct, frozen=True):
     organization: str = "default"
     role: Role = Role.USER
     permissions: frozenset[str] = frozenset()
-    operations: frozenset[Operation] | None = None
+    operations: frozenset[Right] | None = None
     """What it may ask for at most, whatever its role: the token it came with was made for that. None: anything."""
 
     def __post_init__(self) -> None:
@@ -143,7 +143,7 @@ class Scope(msgspec.Struct, frozen=True):
 EVERYTHING = Scope()
 
 
-def scope_of(actor: Actor, operation: Operation) -> Scope:
+def scope_of(actor: Actor, operation: Right) -> Scope:
     """Return the rows that the actor may do this to, or refuse if there can be none."""
     if actor.operations is not None and operation not in actor.operations:
         raise PermissionDenied(f"{actor.name!r} came with a token that may not {operation}: make one that may")
@@ -158,7 +158,7 @@ def scope_of(actor: Actor, operation: Operation) -> Scope:
             raise PermissionDenied(f"{actor.name!r} ({actor.role}) may not {operation}")
 
 
-def act_in(actor: Actor, operation: Operation, organization: str | None) -> Actor:
+def act_in(actor: Actor, operation: Right, organization: str | None) -> Actor:
     """Return the actor as acting in an organization: its own, or any other if its right reaches that far."""
     scope = scope_of(actor, operation)
     if organization is None or organization == actor.organization:

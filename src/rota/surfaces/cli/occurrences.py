@@ -22,7 +22,7 @@ from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
     from rota.surfaces.python import Rota
-    from rota.surfaces.python.schedule_views import OccurrenceView
+    from rota.schedule_views import OccurrenceView
 
 COLOURS = {Fate.FIRED: "green", Fate.COALESCED: "bright_black", Fate.MISSED: "red", Fate.REFUSED: "red", Fate.OVERDUE: "red"}
 """The others are skipped: yellow."""

@@ -9,10 +9,10 @@ import msgspec
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
-from rota.model.gate import Actor, Operation
+from rota.model.gate import Actor, Right
 from rota.model.values import Job, Run
 from rota.surfaces.python.defining import TemplateView
-from rota.surfaces.python.schedule_views import ScheduleView
+from rota.schedule_views import ScheduleView
 
 ACTOR = "rota.actor"
 """Where the scope of a request has the actor whom the door let in."""
@@ -60,7 +60,7 @@ class Answer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it; without what the token may not read, and without a tag, which would tell of that."""
         actor: Actor | None = scope.get(ACTOR)
-        if actor is not None and actor.operations is not None and Operation.READ not in actor.operations:
+        if actor is not None and actor.operations is not None and Right.READ not in actor.operations:
             self.body = _encode(_without_read(self._content))
             self.headers["content-length"] = str(len(self.body))
             if isinstance(self._content, Job) and "etag" in self.headers:

@@ -25,7 +25,7 @@ from prometheus_client.metrics_core import Metric as Family
 
 from rota.engine.meter import BOUNDS_S
 from rota.model.figures import NO_RUN, PER_OCTAVE
-from rota.model.gate import LOCAL, Actor, Operation, scope_of
+from rota.model.gate import LOCAL, Actor, Right, scope_of
 from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.values import SECOND
@@ -143,7 +143,7 @@ class Meters:
     def page(self, actor: Actor) -> bytes:
         """Return all that the actor may see, as text."""
         start = time.perf_counter()
-        organization = scope_of(actor, Operation.READ_STATS).organization
+        organization = scope_of(actor, Right.READ_STATS).organization
         # One look at a time: what has grown is known by the look before.
         with self._lock:
             growth = self._growth(organization)

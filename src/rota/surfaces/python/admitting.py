@@ -12,7 +12,7 @@ import msgspec
 from rota.errors import InvalidOption, NotFound, PermissionDenied, Refused, StoreError, Unauthenticated
 from rota.model.access import PERMITS, SECRET_BYTES, Permit, Token, csrf_of, digest, is_token, permits_of, token_text
 from rota.model.checks import check_name
-from rota.model.gate import LOCAL, Actor, Operation, Role
+from rota.model.gate import LOCAL, Actor, Right, Role
 from rota.model.values import SECOND, Instant, dashed, instant, moment_of, undashed
 from rota.surfaces.python.base import Base
 
@@ -57,7 +57,7 @@ class Admitting(Base):
         """Make a token that acts as a user, or as the operator of this store; its secret is returned here and nowhere else."""
         import secrets  # noqa: PLC0415 - only the HTTP API needs tokens and sessions
 
-        who = self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
+        who = self._session.acts(actor, Right.MANAGE_ORGANIZATIONS)
         check_name(name, "token", self.settings.name_max)
         if user is not None:
             self._session.actor(user)
@@ -86,7 +86,7 @@ class Admitting(Base):
         Where only this machine can reach it, and nobody has made a token yet, the one who starts it needs one. Where others can, the
         store must have users: everybody who comes is somebody.
         """
-        self._session.scope(actor, Operation.OPERATE)
+        self._session.scope(actor, Right.OPERATE)
         opened = self._session.open()
         self._session.registry.sync(opened.store, self._session.clock.now())
         if not local and all(user.removed for user in self._session.registry.users.values()):
@@ -100,13 +100,13 @@ class Admitting(Base):
 
     def tokens(self, *, revoked: bool = False, actor: Actor | str | None = None) -> list[Token]:
         """Return tokens, newest first; those that open nothing any more only if asked for."""
-        self._session.scope(actor, Operation.MANAGE_ORGANIZATIONS)
+        self._session.scope(actor, Right.MANAGE_ORGANIZATIONS)
         now = moment_of(self._session.clock.now())
         return [token for token in self._session.open().store.tokens() if revoked or token.is_open(now)]
 
     def revoke_token(self, token_id: str, *, actor: Actor | str | None = None) -> Token:
         """Let a token open nothing any more, and end the sessions that were opened with it."""
-        who = self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
+        who = self._session.acts(actor, Right.MANAGE_ORGANIZATIONS)
         found = undashed(token_id)
         if found is None:
             raise NotFound(f"{token_id!r} is not the id of a token: `rota token list` shows them")
@@ -148,7 +148,7 @@ class Admitting(Base):
             with suppress(Unauthenticated, PermissionDenied):
                 who = self._actor_of(token, now)
                 if who.role is not Role.MANAGER:
-                    self._session.refuse_known_closed(who, Operation.READ)
+                    self._session.refuse_known_closed(who, Right.READ)
                 found[key] = who
         return found
 

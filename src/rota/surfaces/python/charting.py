@@ -9,7 +9,7 @@ import msgspec
 
 from rota.model.checks import whole
 from rota.model.figures import Fared, percentile_s
-from rota.model.gate import Actor, Operation
+from rota.model.gate import Actor, Right
 from rota.model.states import Status
 from rota.model.values import SECOND, moment_of
 from rota.surfaces.python.base import Base
@@ -34,7 +34,7 @@ class Charting(Base):
 
     def trend(self, *, hours: int = 24, actor: Actor | str | None = None) -> list[Trend]:
         """Return how attempts ended in each of the last hours, the oldest first and the one that is under way last."""
-        scope = self._session.scope(actor, Operation.READ_STATS)
+        scope = self._session.scope(actor, Right.READ_STATS)
         now = self._session.clock.now()
         last = now - now % HOUR
         first = last - (whole("hours", hours, least=1, most=9600) - 1) * HOUR

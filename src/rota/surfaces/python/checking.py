@@ -7,7 +7,7 @@ from functools import partial
 
 from rota.compose import grants_for, make_sender
 from rota.model.findings import Finding
-from rota.model.gate import Actor, Operation
+from rota.model.gate import Actor, Right
 from rota.ports.clock import SystemClock
 from rota.surfaces.python.base import Base
 
@@ -23,7 +23,7 @@ class Checking(Base):
         """
         from rota.engine.checkup import Doctor  # noqa: PLC0415 - few programs need it
 
-        self._session.scope(actor, Operation.OPERATE)
+        self._session.scope(actor, Right.OPERATE)
         opened = self._session.open()
         # Where nobody gave a clock, ours follows the store's: what the machine's own shows is the question.
         machine = self._session.clock if self._session.follows is None else SystemClock()
@@ -42,5 +42,5 @@ class Checking(Base):
 
     def grants(self, name: str, *, kind: str = "worker", actor: Actor | str | None = None) -> list[str]:
         """Return the GRANT statements that let a role of PostgreSQL be a worker, a submitter or a reader of this store."""
-        self._session.scope(actor, Operation.OPERATE)
+        self._session.scope(actor, Right.OPERATE)
         return grants_for(self._session.where, self.settings, name, kind=kind)

@@ -12,13 +12,13 @@ from rota.engine.retention import Retention, add, remove_logs
 from rota.errors import AlreadyEnded, InvalidOption, KeyTaken, NotFound, StillLive, StillNeeded
 from rota.model import checks
 from rota.model.checks import whole
-from rota.model.gate import Actor, Operation
+from rota.model.gate import Actor, Right
 from rota.model.states import MOVES, ErrorType, Status
 from rota.model.values import SECOND, Group, Job, JobRef, Purged, undashed
 from rota.ports.store import Where
 from rota.surfaces.python.listing import Listing, error_word
-from rota.surfaces.python.moments import age_us
-from rota.surfaces.python.results import Acted, Page
+from rota.moments import age_us
+from rota.results import Acted, Page
 
 PAGE = 500
 MANY_MAX = 1_000_000
@@ -41,7 +41,7 @@ class Clearing(Listing):
         actor: Actor | str | None = None,
     ) -> Page[Job]:
         """Return the chains that ended DEAD_LETTER, by their last job, newest first. One that was retried is none any more."""
-        where = self._dead(Operation.READ, actor, job_type=job_type, error_type=error_type, text=text, organization=organization)
+        where = self._dead(Right.READ, actor, job_type=job_type, error_type=error_type, text=text, organization=organization)
         return self._page(where, limit, before)
 
     def retry_dead(
@@ -55,7 +55,7 @@ class Clearing(Listing):
         actor: Actor | str | None = None,
     ) -> list[Job]:
         """Retry every dead letter that matches, newest first, at most `limit`; return the new jobs. Where a key is taken, it stays dead."""
-        where = self._dead(Operation.STEER, actor, job_type=job_type, error_type=error_type, text=text, organization=organization)
+        where = self._dead(Right.STEER, actor, job_type=job_type, error_type=error_type, text=text, organization=organization)
         who, store = self._session.actor(actor), self._session.open().store
         whole("limit", limit, least=1, most=MANY_MAX)
         retried: list[Job] = []
@@ -95,7 +95,7 @@ class Clearing(Listing):
         """
         said = (job_type, organization, owner, text)
         where = self._where(
-            Operation.CANCEL,
+            Right.CANCEL,
             actor,
             said,
             status=status,
@@ -128,7 +128,7 @@ class Clearing(Listing):
 
     def discard(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Purged:
         """Remove one ended chain with its runs and logs, for good."""
-        found, opened = self._session.reach(job_id, actor, Operation.DELETE), self._session.open()
+        found, opened = self._session.reach(job_id, actor, Right.DELETE), self._session.open()
         gone = opened.store.discard(found, actor=self._session.actor(actor), now=self._session.clock.now())
         remove_logs(opened.log_dir, gone.run_ids)
         return gone
@@ -144,7 +144,7 @@ class Clearing(Listing):
         actor: Actor | str | None = None,
     ) -> Purged:
         """Remove every dead letter that matches, newest first, at most `limit`. Those that others need are kept, and counted so."""
-        where = self._dead(Operation.DELETE, actor, job_type=job_type, error_type=error_type, text=text, organization=organization)
+        where = self._dead(Right.DELETE, actor, job_type=job_type, error_type=error_type, text=text, organization=organization)
         whole("limit", limit, least=1, most=MANY_MAX)
         done = Purged()
         for job_id in self._each(where):
@@ -173,7 +173,7 @@ class Clearing(Listing):
         sum so far. With `dry_run` nothing is removed, only counted. If the clock is far past the last moment at which it was trusted,
         ClockInDoubt is raised, which names both; `trust_clock=True` says that it is right, and workers trust it then, too.
         """
-        self._session.scope(actor, Operation.DELETE)
+        self._session.scope(actor, Right.DELETE)
         if older_than is None and not self.settings.retention:
             raise InvalidOption("retention is off (setting retention=0): say what is old with older_than=…")
         age = round(self.settings.retention * SECOND) if older_than is None else age_us("older_than", older_than)
@@ -184,7 +184,7 @@ class Clearing(Listing):
 
     def _dead(
         self,
-        operation: Operation,
+        operation: Right,
         actor: Actor | str | None,
         *,
         job_type: str | None,

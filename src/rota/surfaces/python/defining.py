@@ -14,7 +14,7 @@ from rota.errors import ChangedMeanwhile, InvalidOption, NotFound, UnknownTempla
 from rota.model.backoff import Backoff
 from rota.model.checks import check_name
 from rota.model.definitions import Template, TemplateState
-from rota.model.gate import Actor, Operation
+from rota.model.gate import Actor, Right
 from rota.model.schedules import Schedule, ScheduleState
 from rota.model.templates import (
     FIELDS,
@@ -73,13 +73,13 @@ class Defining(Declaring):
 
     def templates(self, *, archived: bool = False, actor: Actor | str | None = None) -> list[TemplateView]:
         """Return the templates in the order of their names; archived ones only if asked for."""
-        self._session.scope(actor, Operation.READ)
+        self._session.scope(actor, Right.READ)
         found = sorted(self._recorded().values(), key=lambda known: known.name)
         return [_view(known) for known in found if archived or known.state != TemplateState.ARCHIVED]
 
     def template(self, name: str, *, actor: Actor | str | None = None) -> TemplateView:
         """Return one template, archived or not: what is in force, and whose word each field is."""
-        self._session.scope(actor, Operation.READ)
+        self._session.scope(actor, Right.READ)
         return _view(self._known_template(name))
 
     def set_template(self, name: str, *, version: int | None = None, actor: Actor | str | None = None, **options: Any) -> TemplateView:
@@ -88,7 +88,7 @@ class Defining(Declaring):
         A new one needs a `handler`, as "package.module:function", unless this process has it. With a `version` (0: it is not there)
         nothing is written if it has another one by now.
         """
-        who = self._session.acts(actor, Operation.MANAGE_TEMPLATES)
+        who = self._session.acts(actor, Right.MANAGE_TEMPLATES)
         name = self._session.template_name(name)
         check_name(name, "template", self.settings.name_max)
         if not options:
@@ -100,7 +100,7 @@ class Defining(Declaring):
 
     def reset_template(self, name: str, *fields: str, version: int | None = None, actor: Actor | str | None = None) -> TemplateView:
         """Take back what people have set of these fields, or (none given) of all: what the code or the settings say holds again."""
-        who = self._session.acts(actor, Operation.MANAGE_TEMPLATES)
+        who = self._session.acts(actor, Right.MANAGE_TEMPLATES)
         known = self._known_template(name)
         name = known.name
         unknown = [field for field in fields if field not in FIELDS]
@@ -128,7 +128,7 @@ class Defining(Declaring):
 
     def delete_template(self, name: str, *, version: int | None = None, actor: Actor | str | None = None) -> None:
         """Remove a template that has no jobs and no schedules. Code that still registers it makes it anew."""
-        who = self._session.acts(actor, Operation.MANAGE_TEMPLATES)
+        who = self._session.acts(actor, Right.MANAGE_TEMPLATES)
         self._session.open().store.drop_template(
             self._session.template_name(name), actor=who, now=self._session.clock.now(), version=version
         )
@@ -179,7 +179,7 @@ class Defining(Declaring):
         self._session.poke()
 
     def _set_template_state(self, name: str, state: TemplateState, version: int | None, actor: Actor | str | None) -> TemplateView:
-        who = self._session.acts(actor, Operation.MANAGE_TEMPLATES)
+        who = self._session.acts(actor, Right.MANAGE_TEMPLATES)
         known = self._known_template(name)
         name, record = known.name, known.record
         if version is not None and record is not None and record.version != version:

@@ -9,7 +9,7 @@ import msgspec
 
 from rota.engine.submit import parent_rule
 from rota.errors import InvalidOption
-from rota.model.gate import EVERYTHING, Actor, Operation
+from rota.model.gate import EVERYTHING, Actor, Right
 from rota.model.values import Graph, Job, JobRef
 from rota.surfaces.python.base import Base
 
@@ -22,7 +22,7 @@ class Depending(Base):
 
         What it waits for already changes nothing. `on_failure` says what becomes of it if one of them ends otherwise.
         """
-        child = self._session.reach(job_id, actor, Operation.STEER)
+        child = self._session.reach(job_id, actor, Right.STEER)
         who, rule = self._session.actor(actor), parent_rule(on_failure, "on_failure")
         parents = self._session.submitter.parents(on, who)
         if not parents:
@@ -33,7 +33,7 @@ class Depending(Base):
 
     def graph(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Graph:
         """Return the chains that this one waits for and those that wait for it, near and far, each with its last attempt."""
-        scope = self._session.scope(actor, Operation.READ)
+        scope = self._session.scope(actor, Right.READ)
         found = self._session.open().store.graph(self._session.job_id(job_id, scope), limit=self.settings.graph_max)
         if found is None:
             raise self._session.no_job(job_id)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rota.engine.submit import job_hash
-from rota.model.gate import Actor, Operation
+from rota.model.gate import Actor, Right
 from rota.model.values import Job, JobRef, Run, undashed
 from rota.surfaces.python.base import Base
 
@@ -21,7 +21,7 @@ class Facing(Base):
         """Return the chain of this job as a Background Job: one record for all its attempts."""
         from rota.faces.background_job import background_job  # noqa: PLC0415 - few programs need it
 
-        chain = self._chain_of(job_id, actor, Operation.READ)
+        chain = self._chain_of(job_id, actor, Right.READ)
         tail = chain[-1]
         return background_job(
             chain,
@@ -35,19 +35,19 @@ class Facing(Base):
         """Return the execution log of that Background Job, over all its attempts."""
         from rota.faces.background_job import execution_log  # noqa: PLC0415 - few programs need it
 
-        chain = self._chain_of(job_id, actor, Operation.READ_LOG)
+        chain = self._chain_of(job_id, actor, Right.READ_LOG)
         return execution_log(chain, self._session.open().store.log(_inside(chain[0].id)))
 
     def monque_document(self, job_id: JobRef, *, actor: Actor | str | None = None) -> dict[str, object]:
         """Return the chain of this job as a document of Monque's collection, in extended JSON."""
         from rota.faces.monque import as_document  # noqa: PLC0415 - few programs need it
 
-        chain = self._chain_of(job_id, actor, Operation.READ)
+        chain = self._chain_of(job_id, actor, Right.READ)
         schedule_id = undashed(chain[-1].schedule_id or "")
         schedule = None if schedule_id is None else self._session.open().store.schedule(schedule_id)
         return as_document(chain, failed_run=self._failed_run(chain), schedule=schedule)
 
-    def _chain_of(self, job_id: JobRef, actor: Actor | str | None, operation: Operation) -> list[Job]:
+    def _chain_of(self, job_id: JobRef, actor: Actor | str | None, operation: Right) -> list[Job]:
         chain = self._session.open().store.chain(self._session.reach(job_id, actor, operation))
         if not chain:
             raise self._session.no_job(job_id)

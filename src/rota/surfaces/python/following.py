@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from rota.engine.patience import Patience
 from rota.errors import InvalidOption, PermissionDenied
 from rota.model.events import Event, EventType, View, cursor_of, types_of
-from rota.model.gate import Actor, Operation, Scope
+from rota.model.gate import Actor, Right, Scope
 from rota.model.states import Status
 from rota.model.values import JobRef, log_path, undashed
 from rota.ports.store import Store
@@ -112,7 +112,7 @@ class Following(Base):
         """Do as `events` does, for those who have their own way to wait: `ready` is called from another thread when something is there."""
         cursor = None if after is None else cursor_of(after)
         view = View(
-            scope=self._session.scope(actor, Operation.READ),
+            scope=self._session.scope(actor, Right.READ),
             stats=self._counted(actor),
             types=types_of(types if types is None or isinstance(types, str) else list(types)),
             statuses=_statuses(status),
@@ -129,7 +129,7 @@ class Following(Base):
 
         Going through it waits for each piece, which is whole lines; its `read()` returns what is new and does not wait.
         """
-        found, opened = self._session.reach(job_id, actor, Operation.READ_LOG), self._session.open()
+        found, opened = self._session.reach(job_id, actor, Right.READ_LOG), self._session.open()
         if opened.store.job(found) is None:
             raise self._session.no_job(job_id)
         return LogTail(opened.store, opened.log_dir, found, Patience(outage_s=self.settings.busy_timeout))
@@ -164,12 +164,12 @@ class Following(Base):
 
     def _counted(self, actor: Actor | str | None) -> Scope | None:
         try:
-            return self._session.scope(actor, Operation.READ_STATS)
+            return self._session.scope(actor, Right.READ_STATS)
         except PermissionDenied:
             return None
 
     def _root_of(self, given: JobRef, actor: Actor | str | None) -> str:
-        job = self._session.open().store.job(self._session.reach(given, actor, Operation.READ))
+        job = self._session.open().store.job(self._session.reach(given, actor, Right.READ))
         if job is None:
             raise self._session.no_job(given)
         return str(undashed(job.root_id))

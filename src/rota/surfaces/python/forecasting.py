@@ -15,7 +15,7 @@ from rota.errors import InvalidInput, InvalidOption, InvalidSchedule, Permission
 from rota.model.checks import whole
 from rota.model.figures import FIGURES_H, Fared
 from rota.model.forecast import Ahead, Foreseen, Jumps, compare, list_due, look_ahead
-from rota.model.gate import Actor, Operation, Scope
+from rota.model.gate import Actor, Right, Scope
 from rota.model.matching import WITH_JOB, Matched, match
 from rota.model.prospects import Outcomes, Prospect
 from rota.model.schedule_options import OPTIONS
@@ -75,7 +75,7 @@ class Forecasting(Scheduling):
         after, until = _window(now, hours, start, end)
         shown = self._in_reach(schedule, organization, actor)
         most = self.settings.forecast_max if limit is None else whole("limit", limit, least=1, most=self.settings.forecast_max)
-        scope = self._session.scope(actor, Operation.READ)
+        scope = self._session.scope(actor, Right.READ)
         everything = self._prospects(self._with_others(shown, scope), now if after >= now else None)
         prospects = everything[: len(shown)]
         table = list_due(prospects, after, until, most=most, skipped=skipped)
@@ -146,7 +146,7 @@ class Forecasting(Scheduling):
             raise InvalidOption(f"nothing to change: give some of {', '.join(OPTIONS)}")
         now = self._session.clock.now()
         end = min(FURTHEST, now + whole("days", days, least=1, most=DAYS_MAX) * DAY_US)
-        before = msgspec.structs.replace(self._named(name, actor, Operation.READ, organization), state=ScheduleState.ENABLED)
+        before = msgspec.structs.replace(self._named(name, actor, Right.READ, organization), state=ScheduleState.ENABLED)
         after = self._changed(before, self._with_template_name(options), now)
         calendars = dict(self._calendars(before.organization))
         self._check_around(after, calendars)
@@ -168,8 +168,8 @@ class Forecasting(Scheduling):
     def _in_reach(self, schedule: str | None, organization: str | None, actor: Actor | str | None) -> list[Schedule]:
         """Return the schedules that were asked for and that the actor may read."""
         if schedule is not None:
-            return [self._named(schedule, actor, Operation.READ, organization)]
-        found = self._open_synced().schedules(scope=self._session.scope(actor, Operation.READ))
+            return [self._named(schedule, actor, Right.READ, organization)]
+        found = self._open_synced().schedules(scope=self._session.scope(actor, Right.READ))
         return [each for each in found if organization in {None, each.organization}]
 
     def _prospects(self, reach: Sequence[Schedule], now: Instant | None) -> list[Prospect]:

@@ -10,7 +10,7 @@ import msgspec
 from rota.model.forecast import per_hour
 from rota.model.schedules import Fate
 from rota.model.values import Instant, instant, moment
-from rota.surfaces.python.schedule_views import OverdueView
+from rota.schedule_views import OverdueView
 
 
 class ForecastItem(msgspec.Struct, kw_only=True, frozen=True):

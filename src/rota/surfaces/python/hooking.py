@@ -11,7 +11,7 @@ import msgspec
 from rota.compose import make_sender
 from rota.errors import InvalidOption, NotFound, Refused
 from rota.model.checks import text, whole
-from rota.model.gate import Actor, Operation, Scope
+from rota.model.gate import Actor, Right, Scope
 from rota.model.values import SECOND, dashed, moment_of, undashed
 from rota.model.webhooks import (
     SECRET_BYTES,
@@ -33,7 +33,7 @@ from rota.model.webhooks import (
 from rota.ports.hooks import EndpointChange
 from rota.ports.sender import Message
 from rota.surfaces.python.base import Base
-from rota.surfaces.python.results import Page
+from rota.results import Page
 
 DESCRIPTION_MAX = 1000
 LIST_MAX = 1000
@@ -74,7 +74,7 @@ class Hooking(Base):
         actor: Actor | str | None = None,
     ) -> NewWebhook:
         """Send these events of these job types to a URL, or the usual events of all types. Its secret is returned here and nowhere else."""
-        who = self._session.acts(actor, Operation.WEBHOOKS, organization)
+        who = self._session.acts(actor, Right.WEBHOOKS, organization)
         store, now = self._session.open().store, self._session.clock.now()
         self._session.registry.organization(who.organization, store, now)
         made = moment_of(now)
@@ -96,13 +96,13 @@ class Hooking(Base):
 
     def webhooks(self, *, organization: str | None = None, actor: Actor | str | None = None) -> list[Webhook]:
         """Return the webhooks of organizations, newest first; those of single jobs are not among them."""
-        scope = self._session.scope(actor, Operation.READ_WEBHOOKS)
+        scope = self._session.scope(actor, Right.READ_WEBHOOKS)
         found = self._session.open().store.endpoints(scope=scope)
         return [webhook for webhook in found if organization in {None, webhook.organization}]
 
     def webhook(self, webhook_id: str, *, actor: Actor | str | None = None) -> Webhook:
         """Return one webhook."""
-        return self._webhook(webhook_id, self._session.scope(actor, Operation.READ_WEBHOOKS))
+        return self._webhook(webhook_id, self._session.scope(actor, Right.READ_WEBHOOKS))
 
     def change_webhook(
         self,
@@ -121,8 +121,8 @@ class Hooking(Base):
 
         `version`: refused if it has another by now.
         """
-        who = self._session.acts(actor, Operation.WEBHOOKS)
-        found = self._webhook(webhook_id, self._session.scope(actor, Operation.WEBHOOKS))
+        who = self._session.acts(actor, Right.WEBHOOKS)
+        found = self._webhook(webhook_id, self._session.scope(actor, Right.WEBHOOKS))
         change = EndpointChange()
         if url is not None:
             change.url = self._target(url)
@@ -140,8 +140,8 @@ class Hooking(Base):
 
     def delete_webhook(self, webhook_id: str, *, actor: Actor | str | None = None) -> None:
         """Delete a webhook and its secret. What was sent to it stays on the record; what was not is given up."""
-        who = self._session.acts(actor, Operation.DELETE_WEBHOOKS)
-        found = self._webhook(webhook_id, self._session.scope(actor, Operation.DELETE_WEBHOOKS))
+        who = self._session.acts(actor, Right.DELETE_WEBHOOKS)
+        found = self._webhook(webhook_id, self._session.scope(actor, Right.DELETE_WEBHOOKS))
         self._session.open().store.drop_endpoint(_id(found), actor=who, now=self._session.clock.now())
 
     def rotate_webhook_secret(
@@ -156,14 +156,14 @@ class Hooking(Base):
 
         The one before signs too for `webhook_rotation`, so that receivers can follow one by one.
         """
-        who = self._session.acts(actor, Operation.WEBHOOKS, organization)
+        who = self._session.acts(actor, Right.WEBHOOKS, organization)
         store, now = self._session.open().store, self._session.clock.now()
         chosen = _new_secret() if secret is None else secret_of(secret)
         if webhook_id is None:
             self._session.registry.organization(who.organization, store, now)
             owner, whose = organization_owner(who.organization), who.organization
         else:
-            found = self._webhook(webhook_id, self._session.scope(actor, Operation.WEBHOOKS))
+            found = self._webhook(webhook_id, self._session.scope(actor, Right.WEBHOOKS))
             if found.job is not None:
                 raise InvalidOption(f"webhook {found.id} is a single job's and is signed with its organization's secret: rotate that")
             owner, whose = owner_of(_id(found)), found.organization
@@ -173,8 +173,8 @@ class Hooking(Base):
 
     def test_webhook(self, webhook_id: str, *, actor: Actor | str | None = None) -> Tested:
         """Send a webhook a message from here, now, once, that only asks whether anybody listens. Nothing is recorded of it."""
-        self._session.acts(actor, Operation.WEBHOOKS)
-        found = self._webhook(webhook_id, self._session.scope(actor, Operation.WEBHOOKS))
+        self._session.acts(actor, Right.WEBHOOKS)
+        found = self._webhook(webhook_id, self._session.scope(actor, Right.WEBHOOKS))
         sender = make_sender(self.settings)
         if sender is None:
             raise InvalidOption("nothing can be sent from here: install rota[webhooks]")
@@ -205,7 +205,7 @@ class Hooking(Base):
         actor: Actor | str | None = None,
     ) -> Page[Delivery]:
         """Return messages and what became of each, newest first. They are kept for `webhook_retention` after that."""
-        scope = self._session.scope(actor, Operation.READ_WEBHOOKS)
+        scope = self._session.scope(actor, Right.READ_WEBHOOKS)
         whole("limit", limit, least=1, most=LIST_MAX)
         if state is not None and state not in set(DeliveryState):
             raise InvalidOption(f"state={state!r} is not one of {', '.join(DeliveryState)}")
@@ -218,8 +218,8 @@ class Hooking(Base):
 
     def redeliver(self, delivery_id: int, *, actor: Actor | str | None = None) -> Delivery:
         """Send a message again, under the same key, with as many retries as at first."""
-        who = self._session.acts(actor, Operation.WEBHOOKS)
-        scope = self._session.scope(actor, Operation.WEBHOOKS)
+        who = self._session.acts(actor, Right.WEBHOOKS)
+        scope = self._session.scope(actor, Right.WEBHOOKS)
         whole("delivery_id", delivery_id, least=1, most=2**62)
         return self._session.open().store.redeliver(delivery_id, scope=scope, actor=who, now=self._session.clock.now())
 

@@ -10,7 +10,7 @@ from rota.engine.submit import NewJob
 from rota.errors import ScheduleExists
 from rota.model.checks import whole
 from rota.model.definitions import Template
-from rota.model.gate import Actor, Operation, Scope, act_in, scope_of
+from rota.model.gate import Actor, Right, Scope, act_in, scope_of
 from rota.model.values import NewRow, dashed
 from rota.model.zones import zone_of
 from rota.surfaces.python.declaring import Declaring
@@ -48,10 +48,10 @@ class Importing(Declaring):
         if max_retries is not None:
             whole("max_retries", max_retries, least=0)
         zone_of(timezone or "UTC")
-        who = act_in(self._session.actor(actor), Operation.STEER, organization)
-        scope_of(who, Operation.SCHEDULE)
+        who = act_in(self._session.actor(actor), Right.STEER, organization)
+        scope_of(who, Right.SCHEDULE)
         if make_templates:
-            scope_of(who, Operation.MANAGE_TEMPLATES)
+            scope_of(who, Right.MANAGE_TEMPLATES)
         known = self._known_names()
         self._session.registry.organization(who.organization, self._session.open().store, self._session.clock.now())
         task = Import(self._import_row(who, max_retries), who.organization, progress or _silent, with_completed=with_completed)

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 from rota.errors import InvalidOption
 from rota.model.checks import whole
-from rota.model.gate import Actor, Operation
+from rota.model.gate import Actor, Right
 from rota.model.states import ErrorType, Status
 from rota.model.values import Audited, Group, Job, JobRef, Stats, undashed
 from rota.ports.store import Where
 from rota.surfaces.python.declaring import Declaring
-from rota.surfaces.python.moments import ago
-from rota.surfaces.python.results import Log, Page, log_of
+from rota.moments import ago
+from rota.results import Log, Page, log_of
 
 LIST_MAX = 100_000
 """Rows of one page, at most: more are read page by page."""
@@ -47,7 +47,7 @@ class Listing(Declaring):
         """
         said = (job_type, organization, owner, text)
         where = self._where(
-            Operation.READ,
+            Right.READ,
             actor,
             said,
             status=status,
@@ -61,7 +61,7 @@ class Listing(Declaring):
 
     def _where(
         self,
-        operation: Operation,
+        operation: Right,
         actor: Actor | str | None,
         said: tuple[str | None, str | None, str | None, str | None],
         *,
@@ -99,23 +99,23 @@ class Listing(Declaring):
         return Page([job for _, job in found[:limit]], next_=found[limit - 1][0] if len(found) > limit else None)
 
     def _root(self, given: JobRef, actor: Actor | str | None) -> str:
-        job = self._session.open().store.job(self._session.reach(given, actor, Operation.READ))
+        job = self._session.open().store.job(self._session.reach(given, actor, Right.READ))
         if job is None:
             raise self._session.no_job(given)
         return str(undashed(job.root_id))
 
     def _schedule_id(self, given: str, organization: str | None, actor: Actor | str | None) -> str:
-        return undashed(given) or self._named(given, actor, Operation.READ, organization).id
+        return undashed(given) or self._named(given, actor, Right.READ, organization).id
 
     def stats(self, *, hours: int | None = None, actor: Actor | str | None = None) -> Stats:
         """Return counts by state, priority and type, ages, and how types fared in the last hours (setting stats_hours)."""
-        scope = self._session.scope(actor, Operation.READ_STATS)
+        scope = self._session.scope(actor, Right.READ_STATS)
         back = self.settings.stats_hours if hours is None else whole("hours", hours, least=1, most=9600)
         return self._session.open().store.stats(now=self._session.clock.now(), hours=back, scope=scope)
 
     def log(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Log:
         """Return the log of this very job: its moves and its handler's lines."""
-        found, opened = self._session.reach(job_id, actor, Operation.READ_LOG), self._session.open()
+        found, opened = self._session.reach(job_id, actor, Right.READ_LOG), self._session.open()
         job = opened.store.job(found)
         if job is None:
             raise self._session.no_job(job_id)
@@ -124,7 +124,7 @@ class Listing(Declaring):
 
     def timeline(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Log:
         """Return the log of the whole chain this id belongs to: every attempt's moves and lines, in the order of time."""
-        found, opened = self._session.reach(job_id, actor, Operation.READ_LOG), self._session.open()
+        found, opened = self._session.reach(job_id, actor, Right.READ_LOG), self._session.open()
         moves = opened.store.log(found)
         if not moves:
             raise self._session.no_job(job_id)
@@ -143,7 +143,7 @@ class Listing(Declaring):
 
         `subject` narrows it to a kind of thing (`job`, `template`, …) or to one (`job:JOB-2026-00042`, `template:send_email`).
         """
-        scope = self._session.scope(actor, Operation.READ_AUDIT)
+        scope = self._session.scope(actor, Right.READ_AUDIT)
         whole("limit", limit, least=1, most=LIST_MAX)
         store, wanted = self._session.open().store, None if subject is None else self._subject(subject, actor)
         found = store.audit(limit=limit + 1, before=before, scope=scope, subject=wanted)
@@ -152,7 +152,7 @@ class Listing(Declaring):
     def _subject(self, given: str, actor: Actor | str | None) -> str:
         kind, colon, name = given.partition(":")
         if kind == "job" and colon:
-            return f"job:{self._session.reach(name, actor, Operation.READ)}"
+            return f"job:{self._session.reach(name, actor, Right.READ)}"
         return given
 
 

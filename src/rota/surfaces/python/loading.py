@@ -10,7 +10,7 @@ import msgspec
 
 from rota.engine.registry import Known
 from rota.model.definitions import Organization, OrganizationState, TemplateState, User
-from rota.model.gate import Actor, Operation
+from rota.model.gate import Actor, Right
 from rota.model.templates import as_object
 from rota.surfaces.python.loading_schedules import Change, LoadingSchedules
 from rota.surfaces.python.tenants import Tenants, role_of
@@ -35,7 +35,7 @@ class Loading(Tenants, LoadingSchedules):
         """Take templates, schedules, calendars, organizations and users from a file, .toml or .json. What it does not name stays."""
         from rota.surfaces.definitions_file import read_definitions  # noqa: PLC0415 - few programs need it
 
-        self._session.acts(actor, Operation.MANAGE_TEMPLATES)
+        self._session.acts(actor, Right.MANAGE_TEMPLATES)
         return self._load(read_definitions(path, name_max=self.settings.name_max), dry_run=dry_run, actor=actor)
 
     def load_samples(self, *, dry_run: bool = False, actor: Actor | str | None = None) -> Loaded:
@@ -46,9 +46,9 @@ class Loading(Tenants, LoadingSchedules):
         return self._load(definitions_of(SAMPLES, Location("samples"), name_max=self.settings.name_max), dry_run=dry_run, actor=actor)
 
     def _load(self, definitions: Definitions, *, dry_run: bool, actor: Actor | str | None) -> Loaded:
-        who = self._session.acts(actor, Operation.MANAGE_TEMPLATES)
+        who = self._session.acts(actor, Right.MANAGE_TEMPLATES)
         if definitions.organizations or definitions.users:
-            self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
+            self._session.acts(actor, Right.MANAGE_ORGANIZATIONS)
         changes = [
             *self._changed_organizations(definitions.organizations, who),
             *self._changed_users(definitions, who),

@@ -10,7 +10,7 @@ import msgspec
 
 from rota.errors import DependencyCycle, InvalidInput
 from rota.model.definitions import OrganizationState, TemplateState, unfit_for_schedules
-from rota.model.gate import Actor, Operation
+from rota.model.gate import Actor, Right
 from rota.model.params import decode_params, encode_params
 from rota.model.schedule_options import calendar_of
 from rota.model.schedule_order import dependencies_first
@@ -73,7 +73,7 @@ class LoadingSchedules(Defining):
     def _changed_calendars(self, definitions: Definitions, actor: Actor | str | None) -> Iterator[Change]:
         there = {(organization, each.name): each for organization, each in self._session.open().store.calendars()}
         for entry in definitions.calendars:
-            who = self._session.acts(actor, Operation.SCHEDULE, self._home(entry, definitions))
+            who = self._session.acts(actor, Right.SCHEDULE, self._home(entry, definitions))
             before = there.get((who.organization, entry.name))
             after = self._calendar(entry, before)
 
@@ -102,7 +102,7 @@ class LoadingSchedules(Defining):
             yield Change(f"schedule {each.entry.name}", each.before is None, write)
 
     def _plan(self, entry: Entry, definitions: Definitions, there: dict[tuple[str, str], Schedule], actor: Actor | str | None) -> _Planned:
-        who = self._session.acts(actor, Operation.SCHEDULE, self._home(entry, definitions))
+        who = self._session.acts(actor, Right.SCHEDULE, self._home(entry, definitions))
         before = there.get((who.organization, entry.name))
         with entry.at.naming():
             state = _state(entry.fields)

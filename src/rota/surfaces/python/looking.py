@@ -10,7 +10,7 @@ from rota.engine.patience import Patience
 from rota.errors import NotFound, WaitTimeout
 from rota.handle import ended
 from rota.model.checks import whole
-from rota.model.gate import EVERYTHING, Actor, Operation
+from rota.model.gate import EVERYTHING, Actor, Right
 from rota.model.states import Status
 from rota.model.values import Group, Job, JobRef, Run, WorkerInfo, dashed
 from rota.surfaces.python.base import Base
@@ -29,21 +29,21 @@ class Looking(Base):
 
     def get(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Job:
         """Return the job of this id (or number, as JOB-2026-00042)."""
-        job = self._session.open().store.job(self._session.reach(job_id, actor, Operation.READ))
+        job = self._session.open().store.job(self._session.reach(job_id, actor, Right.READ))
         if job is None:
             raise self._session.no_job(job_id)
         return job
 
     def chain(self, job_id: JobRef, *, actor: Actor | str | None = None) -> list[Job]:
         """Return every attempt of the chain this id belongs to, first to last."""
-        chain = self._session.open().store.chain(self._session.reach(job_id, actor, Operation.READ))
+        chain = self._session.open().store.chain(self._session.reach(job_id, actor, Right.READ))
         if not chain:
             raise self._session.no_job(job_id)
         return chain
 
     def run_of(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Run | None:
         """Return the run of this very job, None while it has none."""
-        return self._session.open().store.run(self._session.reach(job_id, actor, Operation.READ))
+        return self._session.open().store.run(self._session.reach(job_id, actor, Right.READ))
 
     def wait(self, job_id: JobRef, timeout: float | None = None, *, actor: Actor | str | None = None) -> Run:
         """Wait for the end of the chain and return its last run: of a chain that completed, or that failed permanently.
@@ -54,7 +54,7 @@ class Looking(Base):
         end = None if timeout is None else time.monotonic() + timeout
         patience = Patience(outage_s=self.settings.busy_timeout) if end is None else Patience(until=end)
         self._session.open()
-        tail = patience.ask(lambda: self._session.reach(job_id, actor, Operation.READ))
+        tail = patience.ask(lambda: self._session.reach(job_id, actor, Right.READ))
         pause, longest = WAIT_S
         while True:
             chain = patience.ask(lambda: self._session.open().store.chain(tail))
@@ -76,7 +76,7 @@ class Looking(Base):
     ) -> Run:
         """Wait for the end of the chain without blocking the event loop, or a thread: however many wait, one thread asks for all."""
         watcher = await self._session.watching()
-        tail = await watcher.tail(partial(self._session.reach, job_id, actor, Operation.READ), timeout)
+        tail = await watcher.tail(partial(self._session.reach, job_id, actor, Right.READ), timeout)
         if tail is None:
             raise self._session.no_job(job_id)
         if tail.run is not None and tail.status not in {Status.CANCELLED, Status.SKIPPED}:
@@ -89,18 +89,18 @@ class Looking(Base):
         """Say why the live job of this chain does not run yet, or how the chain ended."""
         from rota.engine.explain import explain  # noqa: PLC0415 - few programs need it
 
-        scope = self._session.scope(actor, Operation.READ)
+        scope = self._session.scope(actor, Right.READ)
         found = self._session.job_id(job_id, scope)
         return explain(self._session.open().store, found, self._session.clock.now(), registry=self._session.registry, scope=scope)
 
     def queue(self, *, limit: int = 100, actor: Actor | str | None = None) -> list[Job]:
         """Return the QUEUED jobs in the order in which they will be claimed."""
-        scope = self._session.scope(actor, Operation.READ_STATS)
+        scope = self._session.scope(actor, Right.READ_STATS)
         return self._session.open().store.queue(limit=whole("limit", limit, least=1), scope=scope)
 
     def under_way(self, *, limit: int = 100, actor: Actor | str | None = None) -> list[Job]:
         """Return what live workers hold RUNNING, the longest first: by index, so it is cheap however long the history is."""
-        scope, store = self._session.scope(actor, Operation.READ), self._session.open().store
+        scope, store = self._session.scope(actor, Right.READ), self._session.open().store
         whole("limit", limit, least=1)
         # Where others' jobs are left out, the first of a worker's may all be theirs: look at whatever it can hold.
         look = limit if scope is EVERYTHING else HELD_MAX
@@ -112,7 +112,7 @@ class Looking(Base):
 
     def pauses(self, *, actor: Actor | str | None = None) -> list[tuple[str, str]]:
         """Return what is paused, as (kind, name): ("all", ""), ("template", …), ("organization", …)."""
-        scope = self._session.scope(actor, Operation.READ)
+        scope = self._session.scope(actor, Right.READ)
         return [
             (kind, name)
             for kind, name in self._session.open().store.pauses()
@@ -121,12 +121,12 @@ class Looking(Base):
 
     def workers(self, *, actor: Actor | str | None = None) -> list[WorkerInfo]:
         """Return the workers that are registered and not ended. They serve all organizations: only a system manager sees them."""
-        self._session.scope(actor, Operation.OPERATE)
+        self._session.scope(actor, Right.OPERATE)
         return self._session.open().store.workers()
 
     def get_group(self, group_id: str, *, actor: Actor | str | None = None) -> Group:
         """Return a group with its status and members."""
-        found = self._session.reach_group(group_id, actor, Operation.READ)
+        found = self._session.reach_group(group_id, actor, Right.READ)
         group = self._session.open().store.group(found)
         if group is None:
             raise NotFound(f"there is no group {dashed(found)} in this store")
@@ -134,5 +134,5 @@ class Looking(Base):
 
     def groups(self, *, limit: int = 50, actor: Actor | str | None = None) -> list[Group]:
         """Return the newest groups."""
-        scope = self._session.scope(actor, Operation.READ)
+        scope = self._session.scope(actor, Right.READ)
         return self._session.open().store.groups(limit=whole("limit", limit, least=1), scope=scope)

@@ -6,7 +6,7 @@ import msgspec
 
 from rota.engine.fleet import fleet_of
 from rota.engine.meter import Turns
-from rota.model.gate import Actor, Operation
+from rota.model.gate import Actor, Right
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant
 from rota.ports.overseeing import Figure, Lane, Unfired
@@ -61,7 +61,7 @@ class Measuring(Overseeing):
 
     def measures(self, *, since: Instant | None = None, actor: Actor | str | None = None) -> Measures:
         """Return what metrics are made of; ends since the hour of a moment, or of the last hours. Bounded, as `overview` is."""
-        scope = self._session.scope(actor, Operation.READ_STATS)
+        scope = self._session.scope(actor, Right.READ_STATS)
         opened, now = self._session.open(), self._session.clock.now()
         store = opened.store
         running = store.usage(Counting(running=True), now=now).running

@@ -10,7 +10,7 @@ from rota.engine.fleet import Fleet, fleet_of
 from rota.engine.overdue import Backlog, Overdue
 from rota.errors import PermissionDenied
 from rota.model.figures import Fared
-from rota.model.gate import Actor, Operation, Scope
+from rota.model.gate import Actor, Right, Scope
 from rota.model.overview import (
     PLANNED,
     Ahead,
@@ -67,7 +67,7 @@ class Overseeing(Forecasting):
         """
         from rota.engine.overseeing import Grouping  # noqa: PLC0415 - few programs need it
 
-        now, scope = self._session.clock.now(), self._may(actor, Operation.READ)
+        now, scope = self._session.clock.now(), self._may(actor, Right.READ)
         if scope is None:
             return _nothing(now)
         store = self._session.open().store
@@ -114,7 +114,7 @@ class Overseeing(Forecasting):
         outcomes = Outcomes(prospects, wait=round(self.settings.dependency_wait * SECOND), most=AHEAD_LOOK)
         return agenda(prospects, outcomes, after=now, until=now + AHEAD_HOURS * HOUR_US, shown=len(shown), more=len(found) > len(shown))
 
-    def _may(self, actor: Actor | str | None, operation: Operation) -> Scope | None:
+    def _may(self, actor: Actor | str | None, operation: Right) -> Scope | None:
         """Return what the actor may do this to; None if nothing."""
         try:
             return self._session.scope(actor, operation)
@@ -124,7 +124,7 @@ class Overseeing(Forecasting):
     def _counts(
         self, lanes: Sequence[Lane], running: Running, figures: Sequence[Figure], fleet: Fleet, actor: Actor | str | None
     ) -> Counts | None:
-        scope = self._may(actor, Operation.READ_STATS)
+        scope = self._may(actor, Right.READ_STATS)
         if scope is None:
             return None
         return Counts(

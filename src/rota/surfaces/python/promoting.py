@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rota.compose import open_place, open_store
 from rota.errors import CopyRefused, NotFound, StoreMoved
-from rota.model.gate import Actor, Operation
+from rota.model.gate import Actor, Right
 from rota.ports.clock import SystemClock
 from rota.surfaces.python.base import Base
 
@@ -73,11 +73,11 @@ class Promoting(Base):
     def _ask_to_operate(self, actor: Actor | str | None) -> None:
         """Ask the gate, also that of a store which was moved."""
         try:
-            self._session.scope(actor, Operation.OPERATE)
+            self._session.scope(actor, Right.OPERATE)
         except StoreMoved:
             with self._session.lock:
                 self._session.opened = open_store(self._session.where, self.settings, self._session.clock, moved=True)
             try:
-                self._session.scope(actor, Operation.OPERATE)
+                self._session.scope(actor, Right.OPERATE)
             finally:
                 self.close()

@@ -17,7 +17,7 @@ from rota.engine.submit import NewJob
 from rota.errors import Refused, StoreUnavailable
 from rota.executors import inside_handler
 from rota.model.checks import seconds, whole
-from rota.model.gate import Actor, Operation, scope_of
+from rota.model.gate import Actor, Right, scope_of
 from rota.model.signals import PermanentError
 from rota.model.values import Origin, Run
 from rota.surfaces.python.base import Base
@@ -53,7 +53,7 @@ class Running(Base):
 
     def start(self, *, concurrency: int | None = None, actor: Actor | str | None = None) -> Driver:
         """Start a worker on a thread of its own and return its driver."""
-        self._session.scope(actor, Operation.OPERATE)
+        self._session.scope(actor, Right.OPERATE)
         if inside_handler():
             raise InsideHandlerError(
                 "a worker can't be started inside a handler; in a script whose handlers run in processes, "
@@ -87,7 +87,7 @@ class Running(Base):
 
     def stop(self, driver: Driver, *, actor: Actor | str | None = None) -> None:
         """Bring a worker home that `start` has returned: it takes no more jobs, and those that run may finish in `shutdown_grace`."""
-        self._session.scope(actor, Operation.OPERATE)
+        self._session.scope(actor, Right.OPERATE)
         self._session.stop(driver)
 
     def run(self, *, concurrency: int | None = None, actor: Actor | str | None = None) -> None:
@@ -95,7 +95,7 @@ class Running(Base):
         import signal  # noqa: PLC0415 - a program that only enqueues runs no worker
         from queue import SimpleQueue  # noqa: PLC0415
 
-        self._session.scope(actor, Operation.OPERATE)
+        self._session.scope(actor, Right.OPERATE)
         # A handler may interrupt the very wait it ends: an Event would deadlock there, this queue does not.
         heard: SimpleQueue[int] = SimpleQueue()
 
@@ -118,7 +118,7 @@ class Running(Base):
 
     def turn(self, *, actor: Actor | str | None = None) -> None:
         """Turn the wheel in this thread until nothing more is ready now: for tests and for simple scripts."""
-        self._session.scope(actor, Operation.OPERATE)
+        self._session.scope(actor, Right.OPERATE)
         opened = self._session.open()
         with self._session.lock:
             if self._session.inline is None:
@@ -142,7 +142,7 @@ class Running(Base):
 
         `rota serve` and `rota up` do so. Use it in a program that serves the HTTP app itself.
         """
-        self._session.scope(actor, Operation.OPERATE)
+        self._session.scope(actor, Right.OPERATE)
         has_worker = lambda: any(driver.running for driver in self._session.drivers)  # noqa: E731 - asked again and again
         return make_minder(
             self._session.open(), self._session.registry, clock=self._session.clock, settings=self.settings, has_worker=has_worker
@@ -150,7 +150,7 @@ class Running(Base):
 
     def recover(self, *, actor: Actor | str | None = None) -> Recovered:
         """End what dead workers left behind, now. Workers do this by themselves."""
-        self._session.scope(actor, Operation.OPERATE)
+        self._session.scope(actor, Right.OPERATE)
         recovery = self._recovery(self._session.open())
         done = recovery.sweep(None)
         done.successors += recovery.repair().successors
@@ -184,7 +184,7 @@ class Running(Base):
         """Run one job ahead of the queue and return its run. `timeout` bounds the wait for a slot."""
         from rota.engine.direct import Direct  # noqa: PLC0415 - few programs need it
 
-        who = self._session.acts(actor, Operation.SUBMIT, organization)
+        who = self._session.acts(actor, Right.SUBMIT, organization)
         if inside_handler():
             raise InsideHandlerError("direct execution from inside a handler would wait for its own slot: enqueue the job instead")
         wait_s = self.settings.direct_wait if timeout is None else seconds("timeout", timeout)
@@ -207,7 +207,7 @@ class Running(Base):
                 owner_id=owner_id,
                 idle_id=self._session.inline.id if self._session.inline is not None else None,
                 owner=f"{who.name}@{os.uname().nodename}",
-                scope=scope_of(who, Operation.READ),
+                scope=scope_of(who, Right.READ),
                 poke=self._session.poke,
                 sweep=partial(self._recovery(opened).sweep, None),
                 inline_worker=self._session.inline_worker if name in self._session.registry.handlers else None,

@@ -18,7 +18,7 @@ from rota.errors import ChangedMeanwhile, InvalidOption, InvalidSchedule, NotFou
 from rota.model.call import Call
 from rota.model.checks import check_name, whole
 from rota.model.definitions import TemplateState, unfit_for_schedules
-from rota.model.gate import EVERYTHING, Actor, Operation, Scope
+from rota.model.gate import EVERYTHING, Actor, Right, Scope
 from rota.model.params import encode_params
 from rota.model.schedule_options import OPTIONS, TIMES, calendar_of, with_options
 from rota.model.schedules import Calendar, Fate, Kind, Schedule, ScheduleState, Timing, next_due
@@ -26,10 +26,10 @@ from rota.model.values import LATEST, SECOND, Instant, Job
 from rota.ports.schedules import Ledger, LedgerCursor
 from rota.ports.store import DefinitionsChanged, Store
 from rota.surfaces.python.base import Base
-from rota.surfaces.python.moments import ago
-from rota.surfaces.python.permitting import refuse_unfit
-from rota.surfaces.python.results import job_of
-from rota.surfaces.python.schedule_views import (
+from rota.moments import ago
+from rota.permits import refuse_unfit
+from rota.results import job_of
+from rota.schedule_views import (
     OccurrenceView,
     OverdueView,
     ScheduleView,
@@ -81,7 +81,7 @@ class Scheduling(Base):
         changed meanwhile stays. Due times up to now get their fate by what held before.
         """
         given = {option: value for option, value in locals().items() if option in OPTIONS and value is not None}
-        who = self._session.acts(actor, Operation.SCHEDULE, organization)
+        who = self._session.acts(actor, Right.SCHEDULE, organization)
         given |= _what(template, given)
         given["template"] = self._session.template_name(given["template"])
         return schedule_view(self._declare(name, given, who))
@@ -97,7 +97,7 @@ class Scheduling(Base):
         **options: Any,
     ) -> ScheduleView:
         """Make a schedule, with the options of `schedule`; refuse if there is one of that name."""
-        who = self._session.acts(actor, Operation.SCHEDULE, organization)
+        who = self._session.acts(actor, Right.SCHEDULE, organization)
         new = self._new_schedule(name, {**options, **_what(template, options)}, who)
         self._refuse_unavailable(new.template)
         if not enabled:
@@ -160,8 +160,8 @@ class Scheduling(Base):
         self, name: str, *, version: int | None = None, organization: str | None = None, actor: Actor | str | None = None
     ) -> None:
         """Remove a schedule. Its jobs and its ledger stay; code that still declares it makes it anew."""
-        who = self._session.acts(actor, Operation.DELETE_SCHEDULES, organization)
-        found = self._named(name, who, Operation.DELETE_SCHEDULES, organization)
+        who = self._session.acts(actor, Right.DELETE_SCHEDULES, organization)
+        found = self._named(name, who, Right.DELETE_SCHEDULES, organization)
         self._deciding(
             lambda decide, store, now, definitions: store.drop_schedule(
                 found.id, decide, actor=who, now=now, definitions=definitions, version=version
@@ -175,8 +175,8 @@ class Scheduling(Base):
 
         `params` go over the schedule's own.
         """
-        who = self._session.acts(actor, Operation.SCHEDULE, organization)
-        schedule, store = self._named(name, who, Operation.SCHEDULE, organization), self._session.open().store
+        who = self._session.acts(actor, Right.SCHEDULE, organization)
+        schedule, store = self._named(name, who, Right.SCHEDULE, organization), self._session.open().store
         while True:
             now = self._session.clock.now()
             self._session.registry.resolve(schedule.template, store, now)
@@ -198,13 +198,13 @@ class Scheduling(Base):
         self, *, template: str | None = None, organization: str | None = None, actor: Actor | str | None = None
     ) -> list[ScheduleView]:
         """Return schedules, by organization and name."""
-        scope = self._session.scope(actor, Operation.READ)
+        scope = self._session.scope(actor, Right.READ)
         found = self._open_synced().schedules(scope=scope, template=None if template is None else self._session.template_name(template))
         return [schedule_view(each) for each in found if organization in {None, each.organization}]
 
     def get_schedule(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> ScheduleView:
         """Return one schedule."""
-        return schedule_view(self._named(name, actor, Operation.READ, organization))
+        return schedule_view(self._named(name, actor, Right.READ, organization))
 
     def occurrences(
         self,
@@ -226,9 +226,9 @@ class Scheduling(Base):
         """
         now = self._session.clock.now()
         whole("limit", limit, least=1, most=LIST_MAX)
-        found = None if schedule is None else self._named(schedule, actor, Operation.READ, organization)
+        found = None if schedule is None else self._named(schedule, actor, Right.READ, organization)
         ledger = Ledger(
-            scope=self._session.scope(actor, Operation.READ),
+            scope=self._session.scope(actor, Right.READ),
             schedule_id=None if found is None else found.id,
             organization=organization,
             fates=_fates(fate),
@@ -251,9 +251,9 @@ class Scheduling(Base):
 
         It is worked out by the decision that a worker would make now, and written nowhere. At most 500 schedules are worked out.
         """
-        found = None if schedule is None else self._named(schedule, actor, Operation.READ, organization)
+        found = None if schedule is None else self._named(schedule, actor, Right.READ, organization)
         ledger = Ledger(
-            scope=self._session.scope(actor, Operation.READ), schedule_id=None if found is None else found.id, organization=organization
+            scope=self._session.scope(actor, Right.READ), schedule_id=None if found is None else found.id, organization=organization
         )
         return [overdue_view(each) for each in self._backlog(ledger, self._session.clock.now()).schedules]
 
@@ -269,7 +269,7 @@ class Scheduling(Base):
 
     def calendars(self, *, organization: str | None = None, actor: Actor | str | None = None) -> list[Calendar]:
         """Return the calendars of an organization: days on which schedules that name them are not due."""
-        who = self._session.acts(actor, Operation.READ, organization)
+        who = self._session.acts(actor, Right.READ, organization)
         return [calendar for _, calendar in self._session.open().store.calendars(organization=who.organization)]
 
     def set_calendar(
@@ -282,7 +282,7 @@ class Scheduling(Base):
         actor: Actor | str | None = None,
     ) -> Calendar:
         """Make a calendar, or give it other days."""
-        who = self._session.acts(actor, Operation.SCHEDULE, organization)
+        who = self._session.acts(actor, Right.SCHEDULE, organization)
         calendar = calendar_of(name, days if isinstance(days, str) else list(days), description, most=self.settings.calendar_max)
         store, now = self._session.open().store, self._session.clock.now()
         self._session.registry.organization(who.organization, store, now)
@@ -291,7 +291,7 @@ class Scheduling(Base):
 
     def delete_calendar(self, name: str, *, organization: str | None = None, actor: Actor | str | None = None) -> None:
         """Remove a calendar that no schedule uses."""
-        who = self._session.acts(actor, Operation.DELETE_SCHEDULES, organization)
+        who = self._session.acts(actor, Right.DELETE_SCHEDULES, organization)
         self._session.open().store.drop_calendar(name, organization=who.organization, actor=who, now=self._session.clock.now())
 
     # ---- inside -----------------------------------------------------------------------------------------------
@@ -417,8 +417,8 @@ class Scheduling(Base):
         organization: str | None,
         actor: Actor | str | None,
     ) -> ScheduleView:
-        who = self._session.acts(actor, Operation.SCHEDULE, organization)
-        found = self._named(name, who, Operation.SCHEDULE, organization)
+        who = self._session.acts(actor, Right.SCHEDULE, organization)
+        found = self._named(name, who, Right.SCHEDULE, organization)
 
         def seen(schedule: Schedule) -> Schedule:
             """Change what the caller has seen: inside the transaction, so nobody comes between."""
@@ -462,7 +462,7 @@ class Scheduling(Base):
             self._session.poke()
             return done
 
-    def _named(self, name: str, actor: Actor | str | None, operation: Operation, organization: str | None) -> Schedule:
+    def _named(self, name: str, actor: Actor | str | None, operation: Right, organization: str | None) -> Schedule:
         """Return the schedule of this name that the actor means: of the organization given, else its own, else the only one."""
         scope, who = self._session.scope(actor, operation), self._session.actor(actor)
         found = self._open_synced().schedules(scope=Scope(organization or scope.organization, scope.owner), name=name)

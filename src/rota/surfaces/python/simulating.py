@@ -13,7 +13,7 @@ from rota.compose import Opened
 from rota.engine.registry import Registry
 from rota.errors import InvalidOption
 from rota.model.checks import whole
-from rota.model.gate import EVERYTHING, Actor, Operation, Scope
+from rota.model.gate import EVERYTHING, Actor, Right, Scope
 from rota.model.settings import Settings
 from rota.model.templates import FIELDS
 from rota.model.urls import StoreUrl
@@ -114,7 +114,7 @@ class _Onlooker(Base):
 
         if self._theirs is None:
             return Definitions(), EVERYTHING
-        scope = self._session.scope(actor, Operation.READ_STATS)
+        scope = self._session.scope(actor, Right.READ_STATS)
         return read(self._theirs, now, scope), scope
 
     def close(self) -> None:

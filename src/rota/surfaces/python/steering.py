@@ -13,14 +13,14 @@ from rota.errors import DuplicateId, InvalidOption, UnknownOrganization
 from rota.handle import Handle
 from rota.model import checks
 from rota.model.checks import check_name
-from rota.model.gate import Actor, Operation
+from rota.model.gate import Actor, Right
 from rota.model.groups import USUAL_RULE, Mode, OnFailure
 from rota.model.ordering import priority_of
 from rota.model.params import encode_params
 from rota.model.values import Group, Job, JobRef, NewRow, Origin, undashed
 from rota.ports.store import Check, NewGroup
 from rota.surfaces.python.base import Base
-from rota.surfaces.python.permitting import refuse_unfit
+from rota.permits import refuse_unfit
 
 
 class Steering(Base):
@@ -31,7 +31,7 @@ class Steering(Base):
 
         `check` is given the chain as it stands, in the transaction of the cancel; if it raises, nothing is done.
         """
-        found = self._session.reach(job_id, actor, Operation.CANCEL)
+        found = self._session.reach(job_id, actor, Right.CANCEL)
         said = checks.reason(reason)
         job = self._session.open().store.cancel(
             found, actor=self._session.actor(actor), now=self._session.clock.now(), reason=said, check=check
@@ -41,7 +41,7 @@ class Steering(Base):
 
     def retry(self, job_id: JobRef, *, actor: Actor | str | None = None) -> Job:
         """Give an ended chain (DEAD_LETTER, CANCELLED, SKIPPED) one more attempt with a fresh budget."""
-        found, now = self._session.reach(job_id, actor, Operation.STEER), self._session.clock.now()
+        found, now = self._session.reach(job_id, actor, Right.STEER), self._session.clock.now()
         job = self._session.open().store.retry(found, new_id=self._session.ids.take(1, now)[0], actor=self._session.actor(actor), now=now)
         self._session.poke()
         return job
@@ -57,7 +57,7 @@ class Steering(Base):
         actor: Actor | str | None = None,
     ) -> Job:
         """Change priority or params of a job that waits, or the time of one that is PENDING: all that is given, or nothing."""
-        found = self._session.reach(job_id, actor, Operation.STEER)
+        found = self._session.reach(job_id, actor, Right.STEER)
         if priority is None and params is None and run_at is None:
             raise InvalidOption("nothing to change: give priority=…, params=… or run_at=…")
         store, number = self._session.open().store, None if priority is None else priority_of(priority)
@@ -91,7 +91,7 @@ class Steering(Base):
 
     def reschedule(self, job_id: JobRef, run_at: datetime | timedelta, *, actor: Actor | str | None = None) -> Job:
         """Give a PENDING job another time."""
-        found, now = self._session.reach(job_id, actor, Operation.STEER), self._session.clock.now()
+        found, now = self._session.reach(job_id, actor, Right.STEER), self._session.clock.now()
         at, put_off = when(run_at, now), isinstance(run_at, timedelta)
         job = self._session.open().store.change(found, actor=self._session.actor(actor), now=now, run_at=at, put_off=put_off)
         self._session.poke()
@@ -108,15 +108,15 @@ class Steering(Base):
         actor: Actor | str | None = None,
     ) -> Job:
         """Reorder a QUEUED job among its own of the same priority: to the front, before or after another."""
-        found = self._session.reach(job_id, actor, Operation.STEER)
+        found = self._session.reach(job_id, actor, Right.STEER)
         if (before is not None) + (after is not None) + front != 1:
             raise InvalidOption("say where to: give exactly one of before=…, after=… or front=True")
         return self._session.open().store.move(
             found,
             actor=self._session.actor(actor),
             now=self._session.clock.now(),
-            before=None if before is None else self._session.reach(before, actor, Operation.STEER),
-            after=None if after is None else self._session.reach(after, actor, Operation.STEER),
+            before=None if before is None else self._session.reach(before, actor, Right.STEER),
+            after=None if after is None else self._session.reach(after, actor, Right.STEER),
             front=front,
             check=check,
         )
@@ -139,8 +139,8 @@ class Steering(Base):
     def _who_pauses(self, kind: str, name: str, actor: Actor | str | None) -> Actor:
         """Return who pauses or resumes: an organization its own admin, what concerns all only a system manager."""
         if kind != "organization":
-            return self._session.acts(actor, Operation.OPERATE)
-        who, store = self._session.acts(actor, Operation.PAUSE, name), self._session.open().store
+            return self._session.acts(actor, Right.OPERATE)
+        who, store = self._session.acts(actor, Right.PAUSE, name), self._session.open().store
         self._session.registry.sync(store, self._session.clock.now())
         if name not in self._session.registry.organizations:
             raise UnknownOrganization(f"there is no organization {name!r} in this store")
@@ -166,7 +166,7 @@ class Steering(Base):
         if one of them ended badly: wait (until it is retried), skip, cancel, or run all the same.
         `group_id` is a UUIDv7 of the caller's own: repeating the call returns the same group.
         """
-        who = self._session.acts(actor, Operation.SUBMIT, organization)
+        who = self._session.acts(actor, Right.SUBMIT, organization)
         group_mode = _word(Mode, "mode", mode)
         rule = USUAL_RULE[group_mode] if on_failure is None else _word(OnFailure, "on_failure", on_failure)
         if not jobs and then is None:
@@ -195,14 +195,14 @@ class Steering(Base):
 
     def cancel_group(self, group_id: str, *, actor: Actor | str | None = None) -> Group:
         """Cancel every chain of the group that has not ended."""
-        found = self._session.reach_group(group_id, actor, Operation.CANCEL)
+        found = self._session.reach_group(group_id, actor, Right.CANCEL)
         group = self._session.open().store.cancel_group(found, actor=self._session.actor(actor), now=self._session.clock.now())
         self._session.poke()
         return group
 
     def _member(self, item: Any, who: Actor) -> Any:
         if isinstance(item, Job | Handle) or (isinstance(item, str) and undashed(item) is not None):
-            return self._session.reach(item, who, Operation.STEER)
+            return self._session.reach(item, who, Right.STEER)
         return self._session.submitter.one(as_new_job(item), self._session.open().store, who, origin=Origin.GROUP)
 
     def _follower(self, then: Any, on_parent_failure: str | None, who: Actor) -> NewRow:

@@ -28,13 +28,13 @@ from rota.errors import (
 from rota.executors import check_handler
 from rota.handle import Handle
 from rota.model.call import Call
-from rota.model.gate import Actor, Operation, scope_of
+from rota.model.gate import Actor, Right, scope_of
 from rota.model.templates import FIELDS
 from rota.model.values import Enqueued, Instant, Job, NewRow, undashed
 from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged, Store
 from rota.surfaces.python.declaring import Declaring
-from rota.surfaces.python.results import Bulk, job_of
+from rota.results import Bulk, job_of
 from rota.task import EnqueueOptions, Home, JobDecorator, JobSet, Span, Task, submitted
 
 R = TypeVar("R")
@@ -139,7 +139,7 @@ class Submitting(Declaring):
         if type(name) is not str and isinstance(name, Task | Call):
             said = locals()
             return submitted(self, name, params, {option: said[option] for option in ENQUEUED if said[option] is not None})
-        store, who = self._session.open().store, self._session.acts(actor, Operation.SUBMIT, organization)
+        store, who = self._session.open().store, self._session.acts(actor, Right.SUBMIT, organization)
         if self._session.registry.undeclared:
             self._declare_scheduled()
         given = (priority, run_at, unique_key, depends_on, on_parent_failure, max_retries, timeout, queue_ttl, webhook, job_id, meta)
@@ -252,7 +252,7 @@ class Submitting(Declaring):
             return InvalidParams(f"{job!r:.80} is not a job: give (name, params) or (name, params, actor)")
         try:
             return self._session.submitter.plain(
-                job[0], job[1], store, self._session.acts(job[2] if len(job) == 3 else actor, Operation.SUBMIT)
+                job[0], job[1], store, self._session.acts(job[2] if len(job) == 3 else actor, Right.SUBMIT)
             )
         except RotaError as error:
             return error
@@ -270,7 +270,7 @@ class Submitting(Declaring):
 
         If an item is bad, those before it are accepted and the error says how many; with `transaction`, none is.
         """
-        store, who = self._session.open().store, self._session.acts(actor, Operation.SUBMIT, organization)
+        store, who = self._session.open().store, self._session.acts(actor, Right.SUBMIT, organization)
         if self._session.registry.undeclared:
             self._declare_scheduled()
         if transaction is None:
@@ -296,7 +296,7 @@ class Submitting(Declaring):
     @contextmanager
     def transaction(self, *, actor: Actor | str | None = None) -> Iterator[Any]:
         """Open a transaction on the store for the caller's own writes and enqueues: all happen, or none."""
-        self._session.scope(actor, Operation.OPERATE)
+        self._session.scope(actor, Right.OPERATE)
         store = self._session.open().store
         self._session.registry.sync(store, self._session.clock.now())
         with store.transaction() as transaction:
@@ -326,7 +326,7 @@ class Submitting(Declaring):
 
 def _reaches(who: Actor, job: Job) -> bool:
     """Say whether an actor's role may read a job, whatever its token was made for: how much of it an answer shows is decided there."""
-    return scope_of(msgspec.structs.replace(who, operations=None), Operation.READ).holds(job.organization, job.owner)
+    return scope_of(msgspec.structs.replace(who, operations=None), Right.READ).holds(job.organization, job.owner)
 
 
 def _type_of(name: str | None, handler: str | None, job_type: str | None) -> str:

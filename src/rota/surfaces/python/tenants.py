@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from rota.errors import InvalidOption, NotFound, Refused, UnknownOrganization
 from rota.model.checks import check_name, line, whole
 from rota.model.definitions import Organization, OrganizationState, User
-from rota.model.gate import Actor, Operation, Role
+from rota.model.gate import Actor, Right, Role
 from rota.model.ordering import priority_of
 from rota.surfaces.python.base import Base
 
@@ -30,7 +30,7 @@ class Tenants(Base):
         actor: Actor | str | None = None,
     ) -> Organization:
         """Make an organization. A limit of None does not limit."""
-        who = self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
+        who = self._session.acts(actor, Right.MANAGE_ORGANIZATIONS)
         check_name(name, "organization", self.settings.name_max)
         limits = {"max_running": max_running, "max_queued": max_queued, "max_priority": max_priority}
         new = Organization(name=name, **self._checked(name, {"display_name": display_name, **limits}))
@@ -53,7 +53,7 @@ class Tenants(Base):
         actor: Actor | str | None = None,
     ) -> Organization:
         """Change what is given of an organization; a limit of None is taken away."""
-        who = self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
+        who = self._session.acts(actor, Right.MANAGE_ORGANIZATIONS)
         limits = {"max_running": max_running, "max_queued": max_queued, "max_priority": max_priority}
         given = {key: value for key, value in {"display_name": display_name, **limits}.items() if value is not UNSET}
         changed = msgspec.structs.replace(self._known_organization(name), **self._checked(name, given))
@@ -74,7 +74,7 @@ class Tenants(Base):
 
     def organizations(self, *, removed: bool = False, actor: Actor | str | None = None) -> list[Organization]:
         """Return the organizations that the actor may see, by name; removed ones only if asked for."""
-        scope = self._session.scope(actor, Operation.READ_ORGANIZATIONS)
+        scope = self._session.scope(actor, Right.READ_ORGANIZATIONS)
         return [
             each
             for each in self._organizations().values()
@@ -83,7 +83,7 @@ class Tenants(Base):
 
     def organization(self, name: str, *, actor: Actor | str | None = None) -> Organization:
         """Return one organization, removed or not."""
-        scope = self._session.scope(actor, Operation.READ_ORGANIZATIONS)
+        scope = self._session.scope(actor, Right.READ_ORGANIZATIONS)
         if scope.organization not in {None, name}:
             raise _no_organization(name)
         return self._known_organization(name)
@@ -98,7 +98,7 @@ class Tenants(Base):
         actor: Actor | str | None = None,
     ) -> User:
         """Make a user, or bring one back that was removed. From the first one on, names that are no users may do nothing."""
-        who = self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
+        who = self._session.acts(actor, Right.MANAGE_ORGANIZATIONS)
         check_name(name, "user", self.settings.name_max)
         new = User(name=name, organization=organization, role=role_of(role), permissions=self._permissions(permissions))
         present = self._users().get(name)
@@ -117,7 +117,7 @@ class Tenants(Base):
         actor: Actor | str | None = None,
     ) -> User:
         """Change what is given of a user."""
-        who = self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
+        who = self._session.acts(actor, Right.MANAGE_ORGANIZATIONS)
         present = self._users().get(name)
         if present is None or present.removed:
             raise NotFound(f"there is no user {name!r} in this store")
@@ -132,13 +132,13 @@ class Tenants(Base):
 
     def remove_user(self, name: str, *, actor: Actor | str | None = None) -> User:
         """Let a user do nothing any more. Its jobs stay, and so does its name."""
-        who = self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
+        who = self._session.acts(actor, Right.MANAGE_ORGANIZATIONS)
         self._session.open().store.remove_user(name, actor=who, now=self._session.clock.now())
         return self._users()[name]
 
     def users(self, *, removed: bool = False, actor: Actor | str | None = None) -> list[User]:
         """Return the users that the actor may see, by name; removed ones only if asked for."""
-        scope = self._session.scope(actor, Operation.READ_ORGANIZATIONS)
+        scope = self._session.scope(actor, Right.READ_ORGANIZATIONS)
         return [
             each for each in self._users().values() if scope.organization in {None, each.organization} and (removed or not each.removed)
         ]
@@ -146,7 +146,7 @@ class Tenants(Base):
     # ---- inside ---------------------------------------------------------------------------------------------------
 
     def _set_state(self, name: str, state: OrganizationState, actor: Actor | str | None) -> Organization:
-        who = self._session.acts(actor, Operation.MANAGE_ORGANIZATIONS)
+        who = self._session.acts(actor, Right.MANAGE_ORGANIZATIONS)
         self._session.open().store.set_organization_state(name, state, actor=who, now=self._session.clock.now())
         self._session.poke()
         return self._organizations()[name]

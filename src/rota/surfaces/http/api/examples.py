@@ -16,7 +16,7 @@ from rota.surfaces.http.api.scheduler import Paused, RetentionStatus, SchedulerS
 from rota.surfaces.python.admitting import NewToken
 from rota.surfaces.python.defining import TemplateView
 from rota.surfaces.python.forecasts import ForecastItem, Problem, SchedulePlan, Verified, ZoneChange
-from rota.surfaces.python.schedule_views import OverdueView, ScheduleView
+from rota.schedule_views import OverdueView, ScheduleView
 
 AT = "2026-03-01T09:00:00Z"
 DUE = "2026-03-02T08:00:00Z"

@@ -11,7 +11,7 @@ from fastapi import Query
 
 from rota.errors import InvalidOption
 from rota.surfaces.http.answers import Answer
-from rota.surfaces.python.results import Page
+from rota.results import Page
 
 PAGE_MAX = 1000
 _CHECK_BYTES = 6

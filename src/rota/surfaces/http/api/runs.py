@@ -21,7 +21,7 @@ from rota.surfaces.http.api.shapes import LogOut
 from rota.surfaces.http.describing import gives, list_of, nothing, refuses
 from rota.surfaces.http.streams import MEDIA_TYPE as STREAM
 from rota.surfaces.http.streams import OVER, LogStream
-from rota.surfaces.python.results import Log, line
+from rota.results import Log, line
 
 router = APIRouter(prefix="/jobs/{job_id}", tags=["Runs"], dependencies=STRICT)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Query, Response
 
-from rota.model.gate import Operation
+from rota.model.gate import Right
 from rota.surfaces.http.pages.filters import Filters
 from rota.surfaces.http.pages.jobs import AT_ONCE, BIG, choices
 from rota.surfaces.http.pages.rendering import plural
@@ -31,7 +31,7 @@ def find(visit: Visiting, before: Annotated[int | None, Query(ge=1, le=BIG)] = N
 @router.post("/dead/retry")
 def retry(visit: Visiting) -> Response:
     """Try all that match again."""
-    visit.must(Operation.STEER)
+    visit.must(Right.STEER)
     options, count, words = _matching(visit)
     visit.sure(f"Retry {count} ({words})?", f"Retry {count}")
     done = visit.rota.retry_dead(**options, limit=AT_ONCE, actor=visit.actor)
@@ -41,7 +41,7 @@ def retry(visit: Visiting) -> Response:
 @router.post("/dead/discard")
 def discard(visit: Visiting) -> Response:
     """Remove all that match, for good."""
-    visit.must(Operation.DELETE)
+    visit.must(Right.DELETE)
     options, count, words = _matching(visit)
     visit.sure(f"Remove {count} ({words}) with their runs and logs, for good?", f"Remove {count}")
     done = visit.rota.discard_dead(**options, limit=AT_ONCE, actor=visit.actor)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Path, Response
 
-from rota.model.gate import Operation
+from rota.model.gate import Right
 from rota.model.states import CHAIN_ENDS
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visiting
@@ -38,7 +38,7 @@ def show(visit: Visiting, group_id: GroupId) -> Response:
 @router.post("/groups/{group_id}/cancel")
 def cancel(visit: Visiting, group_id: GroupId) -> Response:
     """Cancel what has not ended of a group."""
-    visit.must(Operation.CANCEL)
+    visit.must(Right.CANCEL)
     group = visit.rota.get_group(group_id, actor=visit.actor)
     left = sum(member.status not in CHAIN_ENDS for member in group.members)
     visit.sure(f"Cancel the {left:,} jobs of {group.name or 'this group'} that have not ended?", "Cancel the group")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from rota.model.gate import Operation
+from rota.model.gate import Right
 from rota.surfaces.http.pages import charts
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visiting
@@ -19,7 +19,7 @@ SHOWN = 20
 def home(visit: Visiting) -> Response:
     """Show the overview."""
     seen = visit.rota.overview(actor=visit.actor)
-    trend = visit.rota.trend(actor=visit.actor) if visit.may(Operation.READ_STATS) else []
+    trend = visit.rota.trend(actor=visit.actor) if visit.may(Right.READ_STATS) else []
     return visit.page(
         "home.html",
         seen=seen,

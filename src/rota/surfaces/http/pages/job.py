@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Path, Response
 from fastapi.responses import PlainTextResponse
 
-from rota.model.gate import Operation
+from rota.model.gate import Right
 from rota.model.states import RETRYABLE_ENDS, Status
 from rota.model.values import Job
 from rota.surfaces.http.pages import charts
@@ -32,7 +32,7 @@ def show(visit: Visiting, job_id: JobId) -> Response:
     job = visit.rota.get(job_id, actor=visit.actor)
     chain = visit.rota.chain(job.id, actor=visit.actor)
     live = chain[-1]
-    log = list(visit.rota.log(job.id, actor=visit.actor)) if visit.may(Operation.READ_LOG) else None
+    log = list(visit.rota.log(job.id, actor=visit.actor)) if visit.may(Right.READ_LOG) else None
     return visit.page(
         "job.html",
         job=job,
@@ -57,7 +57,7 @@ def log(visit: Visiting, job_id: JobId) -> Response:
 @router.post("/jobs/{job_id}/cancel")
 def cancel(visit: Visiting, job_id: JobId) -> Response:
     """Cancel its chain."""
-    job = _seen(visit, job_id, Operation.CANCEL)
+    job = _seen(visit, job_id, Right.CANCEL)
     visit.sure(f"Cancel {job.number} ({job.job_type})? It is never retried by itself.", "Cancel the job")
     done = visit.rota.cancel(job_id, reason=visit.form.text("reason"), actor=visit.actor)
     said = f"{done.number} is asked to stop." if done.status is Status.RUNNING else f"{done.number} is cancelled."
@@ -74,7 +74,7 @@ def retry(visit: Visiting, job_id: JobId) -> Response:
 @router.post("/jobs/{job_id}/change")
 def change(visit: Visiting, job_id: JobId) -> Response:
     """Change what the form has otherwise of a job that waits: a priority given anew would cost it its place."""
-    visit.must(Operation.STEER)
+    visit.must(Right.STEER)
     form, job = visit.form, visit.rota.chain(job_id, actor=visit.actor)[-1]
     options: dict[str, Any] = {}
     if (priority := form.text("priority")) not in {None, str(job.priority)}:
@@ -99,13 +99,13 @@ def front(visit: Visiting, job_id: JobId) -> Response:
 @router.post("/jobs/{job_id}/discard")
 def discard(visit: Visiting, job_id: JobId) -> Response:
     """Remove its chain for good."""
-    job = _seen(visit, job_id, Operation.DELETE)
+    job = _seen(visit, job_id, Right.DELETE)
     visit.sure(f"Remove {job.number} ({job.job_type}) with its runs and logs, for good?", "Remove it")
     visit.rota.discard(job_id, actor=visit.actor)
     return visit.done(f"{job.number} is removed.", "/jobs")
 
 
-def _seen(visit: Visit, job_id: str, operation: Operation) -> Job:
+def _seen(visit: Visit, job_id: str, operation: Right) -> Job:
     """Return a job to ask about; what would be refused is refused before anybody is asked."""
     visit.must(operation)
     return visit.rota.get(job_id, actor=visit.actor)

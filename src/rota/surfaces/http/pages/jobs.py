@@ -10,14 +10,14 @@ import msgspec
 from fastapi import Query, Response
 
 from rota.errors import InvalidOption, InvalidParams, NotFound, Refused
-from rota.model.gate import Operation
+from rota.model.gate import Right
 from rota.model.states import MOVES, RETRYABLE_ENDS, ErrorType, Status
 from rota.model.values import Job
 from rota.surfaces.http.pages.filters import Filters
 from rota.surfaces.http.pages.rendering import plural
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
-from rota.surfaces.python.results import Page
+from rota.results import Page
 
 router = page_router()
 
@@ -38,7 +38,7 @@ def find(visit: Visiting, before: Annotated[int | None, Query(ge=1, le=BIG)] = N
 def choices(visit: Visit) -> dict[str, Any]:
     """Return what the filters of a list offer."""
     names = [each.name for each in visit.rota.templates(actor=visit.actor)]
-    organizations = visit.rota.organizations(actor=visit.actor) if visit.everywhere and visit.may(Operation.READ_ORGANIZATIONS) else []
+    organizations = visit.rota.organizations(actor=visit.actor) if visit.everywhere and visit.may(Right.READ_ORGANIZATIONS) else []
     return {"templates": names, "organizations": [each.name for each in organizations], "statuses": list(Status), "errors": list(ErrorType)}
 
 
@@ -110,8 +110,8 @@ def _retry(visit: Visit, _options: dict[str, Any], found: list[Job]) -> str:
 
 
 Do = Callable[[Visit, dict[str, Any], list[Job]], str]
-ACTS: dict[str, tuple[Sequence[Status], Do, Operation]] = {
-    "cancel": (tuple(MOVES), _cancel, Operation.CANCEL),
-    "retry": (tuple(RETRYABLE_ENDS), _retry, Operation.STEER),
+ACTS: dict[str, tuple[Sequence[Status], Do, Right]] = {
+    "cancel": (tuple(MOVES), _cancel, Right.CANCEL),
+    "retry": (tuple(RETRYABLE_ENDS), _retry, Right.STEER),
 }
 """What can be done to all that match: to jobs in which states, by whom."""

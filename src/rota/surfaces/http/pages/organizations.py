@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Path, Query, Response
 
 from rota.errors import InvalidOption
-from rota.model.gate import Operation
+from rota.model.gate import Right
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
 
@@ -18,8 +18,8 @@ router = page_router()
 @router.get("/organizations")
 def show(visit: Visiting, name: Annotated[str, Query(max_length=255)] = "") -> Response:
     """Show the organizations that the visitor may see; the form shows one of them, if it is named."""
-    found = visit.rota.organizations(removed=visit.may(Operation.MANAGE_ORGANIZATIONS), actor=visit.actor)
-    paused = {name for kind, name in visit.rota.pauses(actor=visit.actor) if kind == "organization"} if visit.may(Operation.READ) else set()
+    found = visit.rota.organizations(removed=visit.may(Right.MANAGE_ORGANIZATIONS), actor=visit.actor)
+    paused = {name for kind, name in visit.rota.pauses(actor=visit.actor) if kind == "organization"} if visit.may(Right.READ) else set()
     it = next((each for each in found if each.name == name), None)
     return visit.page("organizations.html", found=found, paused=paused, it=it)
 
@@ -29,7 +29,7 @@ def act(visit: Visiting, verb: Annotated[str, Path(max_length=20)]) -> Response:
     """Make, change, suspend, resume or remove an organization."""
     if verb not in ACTS:
         raise InvalidOption(f"an organization can't {verb!r}: it can {', '.join(ACTS)}")
-    visit.must(Operation.MANAGE_ORGANIZATIONS)
+    visit.must(Right.MANAGE_ORGANIZATIONS)
     return visit.done(ACTS[verb](visit, visit.form.need("name")), "/organizations")
 
 

@@ -10,7 +10,7 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from rota.model.gate import Operation
+from rota.model.gate import Right
 from rota.surfaces.cli.output import one_line, span
 from rota.surfaces.http.pages.static import address
 
@@ -22,20 +22,20 @@ TEXT_MAX = 20_000
 """Characters of one value that a page shows; the rest is what the API is for."""
 
 
-NAV: tuple[tuple[str, str, Operation], ...] = (
-    ("/", "Overview", Operation.READ),
-    ("/jobs", "Jobs", Operation.READ),
-    ("/queue", "Queue", Operation.READ_STATS),
-    ("/schedules", "Schedules", Operation.READ),
-    ("/groups", "Groups", Operation.READ),
-    ("/dead", "Dead letters", Operation.READ),
-    ("/workers", "Workers", Operation.OPERATE),
-    ("/templates", "Templates", Operation.READ),
-    ("/organizations", "Organizations", Operation.READ_ORGANIZATIONS),
-    ("/users", "Users", Operation.READ_ORGANIZATIONS),
-    ("/tokens", "Tokens", Operation.MANAGE_ORGANIZATIONS),
-    ("/webhooks", "Webhooks", Operation.READ_WEBHOOKS),
-    ("/audit", "Audit", Operation.READ_AUDIT),
+NAV: tuple[tuple[str, str, Right], ...] = (
+    ("/", "Overview", Right.READ),
+    ("/jobs", "Jobs", Right.READ),
+    ("/queue", "Queue", Right.READ_STATS),
+    ("/schedules", "Schedules", Right.READ),
+    ("/groups", "Groups", Right.READ),
+    ("/dead", "Dead letters", Right.READ),
+    ("/workers", "Workers", Right.OPERATE),
+    ("/templates", "Templates", Right.READ),
+    ("/organizations", "Organizations", Right.READ_ORGANIZATIONS),
+    ("/users", "Users", Right.READ_ORGANIZATIONS),
+    ("/tokens", "Tokens", Right.MANAGE_ORGANIZATIONS),
+    ("/webhooks", "Webhooks", Right.READ_WEBHOOKS),
+    ("/audit", "Audit", Right.READ_AUDIT),
 )
 """Pages in the order of the menu, and what one must be allowed to do to be offered each."""
 
@@ -147,4 +147,4 @@ _environment.filters |= {
     "ticked": ticked,
     "twice": lambda value: (str(value), str(value)),
 }
-_environment.globals |= {"static": address, "Op": Operation, "nav": nav, "is_here": is_here, "link": link}
+_environment.globals |= {"static": address, "Op": Right, "nav": nav, "is_here": is_here, "link": link}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Response
 
 from rota.errors import InvalidOption
-from rota.model.gate import Operation
+from rota.model.gate import Right
 from rota.model.schedules import Fate, ScheduleState
 from rota.surfaces.http.api.keyset import seal
 from rota.surfaces.http.api.occurrences import place_of
@@ -89,13 +89,13 @@ def _state(verb: str, words: str) -> Callable[[Visit, str, str | None], Done]:
 
 
 def _disable(visit: Visit, name: str, organization: str | None) -> Done:
-    visit.must(Operation.SCHEDULE)
+    visit.must(Right.SCHEDULE)
     visit.sure(f"Disable {name}? It has no due times from now on, and what is missed is not made up for.", "Disable it")
     return _state("disable", "disabled")(visit, name, organization)
 
 
 def _delete(visit: Visit, name: str, organization: str | None) -> Done:
-    visit.must(Operation.DELETE_SCHEDULES)
+    visit.must(Right.DELETE_SCHEDULES)
     visit.sure(f"Remove the schedule {name}? Its jobs and its history stay. Code that declares it makes it anew.", "Remove it")
     visit.rota.delete_schedule(name, organization=organization, actor=visit.actor)
     return f"{name} is removed.", "/schedules"

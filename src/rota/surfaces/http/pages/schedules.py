@@ -12,7 +12,7 @@ from fastapi import Query, Response
 
 from rota.errors import InvalidOption
 from rota.model.definitions import TemplateState
-from rota.model.gate import Operation
+from rota.model.gate import Right
 from rota.model.schedules import Fate
 from rota.surfaces.http.pages.jobs import moment, params_of
 from rota.surfaces.http.pages.rendering import link
@@ -56,7 +56,7 @@ class Day:
 @router.get("/schedules")
 def show(visit: Visiting) -> Response:
     """Show all schedules."""
-    templates = visit.rota.templates(actor=visit.actor) if visit.may(Operation.SCHEDULE) else []
+    templates = visit.rota.templates(actor=visit.actor) if visit.may(Right.SCHEDULE) else []
     names = [each.name for each in templates if each.state is TemplateState.ENABLED]
     return visit.page("schedules.html", schedules=visit.rota.schedules(actor=visit.actor), templates=names)
 

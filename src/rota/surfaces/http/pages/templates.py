@@ -9,7 +9,7 @@ import msgspec
 from fastapi import Path, Query, Response
 
 from rota.errors import InvalidOption
-from rota.model.gate import Operation
+from rota.model.gate import Right
 from rota.model.templates import NULLABLE, Rate, from_text
 from rota.surfaces.http.pages.rendering import link
 from rota.surfaces.http.pages.routing import page_router
@@ -59,7 +59,7 @@ def act(visit: Visiting, verb: Annotated[str, Path(max_length=20)]) -> Response:
     if verb not in ACTS:
         raise InvalidOption(f"a template can't {verb!r}: it can {', '.join(ACTS)}")
     name = visit.form.need("name")
-    visit.must(Operation.MANAGE_TEMPLATES)
+    visit.must(Right.MANAGE_TEMPLATES)
     said = ACTS[verb](visit, name)
     return visit.done(said, "/templates" if verb in {"archive", "delete"} else link("/templates/one", name=name))
 

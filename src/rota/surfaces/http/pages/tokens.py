@@ -7,7 +7,7 @@ from datetime import timedelta
 from fastapi import Response
 
 from rota.model.access import Permit
-from rota.model.gate import Operation
+from rota.model.gate import Right
 from rota.model.templates import span_of
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
@@ -40,7 +40,7 @@ def create(visit: Visiting) -> Response:
 @router.post("/tokens/revoke")
 def revoke(visit: Visiting) -> Response:
     """Let a token open nothing any more."""
-    visit.must(Operation.MANAGE_ORGANIZATIONS)
+    visit.must(Right.MANAGE_ORGANIZATIONS)
     token_id, name = visit.form.need("id"), visit.form.text("name") or "this token"
     visit.sure(f"Revoke {name}? Whatever uses it is shut out at once.", "Revoke it")
     done = visit.rota.revoke_token(token_id, actor=visit.actor)

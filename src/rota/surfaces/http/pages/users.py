@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Path, Query, Response
 
 from rota.errors import InvalidOption
-from rota.model.gate import Operation, Role
+from rota.model.gate import Right, Role
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
 
@@ -29,7 +29,7 @@ def act(visit: Visiting, verb: Annotated[str, Path(max_length=20)]) -> Response:
     """Add, change or remove a user."""
     if verb not in ACTS:
         raise InvalidOption(f"a user can't {verb!r}: it can {', '.join(ACTS)}")
-    visit.must(Operation.MANAGE_ORGANIZATIONS)
+    visit.must(Right.MANAGE_ORGANIZATIONS)
     return visit.done(ACTS[verb](visit, visit.form.need("name")), "/users")
 
 

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from rota.errors import InvalidOption, PermissionDenied
 from rota.model.access import csrf_of
-from rota.model.gate import Actor, Operation, Role, scope_of
+from rota.model.gate import Actor, Right, Role, scope_of
 from rota.surfaces.http.access import COOKIE, CSRF_FIELD, door_of, rota_of
 from rota.surfaces.http.pages.rendering import THEMES, render
 from rota.surfaces.python import Rota
@@ -91,7 +91,7 @@ class Visit:
         """Say whether somebody has come in."""
         return self._actor is not None
 
-    def may(self, operation: Operation) -> bool:
+    def may(self, operation: Right) -> bool:
         """Say whether the actor's right reaches anything: what it may not do is not offered."""
         try:
             scope_of(self.actor, operation)
@@ -99,7 +99,7 @@ class Visit:
             return False
         return True
 
-    def must(self, operation: Operation) -> None:
+    def must(self, operation: Right) -> None:
         """Refuse, in the gate's words, what the actor may not do: before it is asked whether it is sure."""
         scope_of(self.actor, operation)
 
@@ -135,7 +135,7 @@ class Visit:
             part=part,
             theme=theme if theme in THEMES else "",
             said=said,
-            events=EVENTS if self.known and self.may(Operation.READ) else "",
+            events=EVENTS if self.known and self.may(Right.READ) else "",
             **context,
         )
         answer = HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store", "Vary": f"Cookie, {PART}", **(headers or {})})

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Response
 
 from rota.errors import InvalidOption
-from rota.model.gate import Operation
+from rota.model.gate import Right
 from rota.model.webhooks import USUAL_EVENTS, Event
 from rota.surfaces.http.pages.jobs import BIG
 from rota.surfaces.http.pages.routing import page_router
@@ -46,7 +46,7 @@ def create(visit: Visiting) -> Response:
 @router.post("/webhooks/{webhook_id}/rotate")
 def rotate(visit: Visiting, webhook_id: WebhookId) -> Response:
     """Give a webhook another secret and show it, this once."""
-    visit.must(Operation.WEBHOOKS)
+    visit.must(Right.WEBHOOKS)
     url = visit.rota.webhook(webhook_id, actor=visit.actor).url
     visit.sure(f"Give the webhook to {url} another secret? The old one signs too for a while.", "Give it another secret")
     secret = visit.rota.rotate_webhook_secret(webhook_id, actor=visit.actor)
@@ -74,7 +74,7 @@ def _enable(visit: Visit, webhook_id: str) -> str:
 
 
 def _disable(visit: Visit, webhook_id: str) -> str:
-    visit.must(Operation.WEBHOOKS)
+    visit.must(Right.WEBHOOKS)
     url = visit.rota.webhook(webhook_id, actor=visit.actor).url
     visit.sure(f"Disable the webhook to {url}? Messages that wait for it are given up.", "Disable it")
     visit.rota.change_webhook(webhook_id, enabled=False, actor=visit.actor)
@@ -87,7 +87,7 @@ def _test(visit: Visit, webhook_id: str) -> str:
 
 
 def _delete(visit: Visit, webhook_id: str) -> str:
-    visit.must(Operation.DELETE_WEBHOOKS)
+    visit.must(Right.DELETE_WEBHOOKS)
     url = visit.rota.webhook(webhook_id, actor=visit.actor).url
     visit.sure(f"Delete the webhook to {url} and its secret? What was not sent is given up.", "Delete it")
     visit.rota.delete_webhook(webhook_id, actor=visit.actor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Response
 
 from rota.errors import InvalidOption
-from rota.model.gate import Operation
+from rota.model.gate import Right
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visiting
 
@@ -33,7 +33,7 @@ def pause(visit: Visiting) -> Response:
         visit.rota.resume(**which, actor=visit.actor)
         return visit.done(f"{words.capitalize()} goes on.", "/workers")
     if kind == "all":
-        visit.must(Operation.OPERATE)
+        visit.must(Right.OPERATE)
         visit.sure("Pause everything? Nothing starts until it is resumed; what runs goes on.", "Pause everything")
     visit.rota.pause(**which, actor=visit.actor)
     return visit.done(f"{words.capitalize()} is paused.", "/workers")

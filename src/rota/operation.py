@@ -1,0 +1,237 @@
+"""Operations: each is written once, with its right, its route and its command. The decorator asks the gate before the body runs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from rota.errors import ChangedMeanwhile
+from rota.model.gate import Actor, Right, Scope
+from rota.model.shapes import Shape, shape_of
+
+if TYPE_CHECKING:
+    from rota.compose import Opened
+    from rota.engine.registry import Registry
+    from rota.model.settings import Settings
+    from rota.model.values import Group, Instant, JobRef
+    from rota.ports.store import Check, Store
+    from rota.session import Session
+
+P = ParamSpec("P")
+R = TypeVar("R")
+N = TypeVar("N", bound="Resource")
+
+Expected = str | int | Callable[..., None]
+"""The state that an edit expects: an ETag, a version, or a function that is given what there is and raises if it is another."""
+
+
+class Ask:
+    """One permitted request: who asks, which rows the right reaches, and the store. A body has no other way to the store."""
+
+    __slots__ = ("actor", "expected", "right", "scope", "session")
+
+    def __init__(self, session: Session, actor: Actor | str | None, right: Right, expected: Expected | None = None) -> None:
+        """Ask the gate; raises PermissionDenied."""
+        self.session = session
+        self.actor = actor
+        self.right = right
+        self.expected = expected
+        self.scope: Scope = session.scope(actor, right)
+
+    def also(self, right: Right) -> Ask:
+        """Ask for another right too: the same actor, with the scope of that right."""
+        return Ask(self.session, self.actor, right, self.expected)
+
+    @property
+    def who(self) -> Actor:
+        """The actor, looked up."""
+        return self.session.actor(self.actor)
+
+    def within(self, organization: str | None) -> Actor:
+        """Return the actor as acting in an organization: its own, or any other that its right reaches."""
+        return self.session.acts(self.actor, self.right, organization)
+
+    @property
+    def opened(self) -> Opened:
+        """The open store with its liveness, its clock and its folder of logs."""
+        return self.session.open()
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        return self.session.open().store
+
+    @property
+    def settings(self) -> Settings:
+        """The settings."""
+        return self.session.settings
+
+    @property
+    def registry(self) -> Registry:
+        """Handlers, templates, organizations and users, as last read."""
+        return self.session.registry
+
+    @property
+    def now(self) -> Instant:
+        """The time, by the clock that everything here goes by."""
+        return self.session.clock.now()
+
+    def job(self, ref: JobRef) -> str:
+        """Return the id of a job in the scope; NotFound for any other."""
+        return self.session.job_id(ref, self.scope)
+
+    def group(self, ref: str | Group) -> str:
+        """Return the id of a group in the scope; NotFound for any other."""
+        return self.session.reach_group(ref, self.actor, self.right)
+
+    @property
+    def version(self) -> int | None:
+        """The version that an edit expects; None: any."""
+        if self.expected is None or isinstance(self.expected, int):
+            return self.expected
+        text = str(self.expected).strip()
+        if text == "*":
+            return None
+        digits = text.removeprefix('"').removesuffix('"')
+        if not digits.isdecimal():
+            raise ChangedMeanwhile("it", has="another version", given=text)
+        return int(digits)
+
+    @property
+    def check(self) -> Check | None:
+        """The function that refuses an edit of a job that has changed, called in the transaction of the edit; None: any will do."""
+        return typing.cast("Check | None", self.expected if callable(self.expected) else None)
+
+
+class Seat:
+    """Where all views of one Rota find its session, so that a test can put another one there."""
+
+    __slots__ = ("session",)
+
+    def __init__(self, session: Session) -> None:
+        """Take the session of a new Rota."""
+        self.session = session
+
+
+class Resource:
+    """A noun, whose verbs are operations. A cheap view: made at each access, it holds the session, the actor and the expected state."""
+
+    __slots__ = ("_actor", "_expected", "_seat")
+
+    def __init__(self, seat: Seat, actor: Actor | str | None = None, expected: Expected | None = None) -> None:
+        """Made by the properties of a Rota."""
+        self._seat = seat
+        self._actor = actor
+        self._expected = expected
+
+    @property
+    def _session(self) -> Session:
+        return self._seat.session
+
+    def if_match(self, expected: Expected | None) -> Self:
+        """Return the same noun, whose edits are refused with ChangedMeanwhile unless the thing is in this state: its ETag or version."""
+        return type(self)(self._seat, self._actor, expected)
+
+
+class Field(msgspec.Struct, frozen=True, eq=False):
+    """One parameter of an operation."""
+
+    name: str
+    hint: Any
+    shape: Shape
+    required: bool
+    default: Any
+
+
+class Operation:
+    """The description of an operation, from which surfaces are made. Nothing is worked out before a surface asks for it."""
+
+    def __init__(  # noqa: PLR0917 - built in one place
+        self, body: Callable[..., Any], right: Right, http: str | None, cli: str | None, etag: bool, status: int, confirm: str | None  # noqa: FBT001
+    ) -> None:
+        """Take what the decorator was given."""
+        self.body = body
+        self.right = right
+        self.method, _, self.path = (http or "").partition(" ")
+        self.cli = cli
+        self.etag = etag
+        self.status = status
+        self.confirm = confirm
+
+    @property
+    def name(self) -> str:
+        """The verb."""
+        return self.body.__name__
+
+    @property
+    def reads(self) -> bool:
+        """It changes nothing."""
+        return self.right.name.startswith("READ")
+
+    @property
+    def destroys(self) -> bool:
+        """What it does can't be undone: surfaces ask for confirmation."""
+        return self.confirm is not None
+
+    @cached_property
+    def summary(self) -> str:
+        """The first sentence of its docstring."""
+        return (inspect.getdoc(self.body) or "").partition("\n")[0]
+
+    @cached_property
+    def hints(self) -> dict[str, Any]:
+        """Its annotations, resolved."""
+        return typing.get_type_hints(self.body, include_extras=True)
+
+    @cached_property
+    def fields(self) -> list[Field]:
+        """Its parameters; those of a TypedDict behind `**options` one by one."""
+        parameters = list(inspect.signature(self.body).parameters.values())[2:]  # without self and ask
+        return [field for each in parameters for field in self._fields(each)]
+
+    def _fields(self, parameter: inspect.Parameter) -> Iterator[Field]:
+        hint = self.hints[parameter.name]
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            required = parameter.default is parameter.empty
+            yield Field(parameter.name, hint, shape_of(hint), required, None if required else parameter.default)
+            return
+        options = typing.get_args(hint)
+        for name, each in typing.get_type_hints(options[0] if options else hint, include_extras=True).items():
+            yield Field(name, each, shape_of(each), required=False, default=UNSET)
+
+
+def operation(
+    right: Right, *, http: str | None = None, cli: str | None = None, etag: bool = False, status: int = 200, confirm: str | None = None
+) -> Callable[[Callable[Concatenate[N, Ask, P], R]], Callable[Concatenate[N, P], R]]:
+    """Make a method of a noun an operation: a caller leaves out `ask`, which is made here, so that no body runs without its right.
+
+    `http` is a method and a path, `cli` the words of a command. `etag`: its result has a version, and an edit may name the one it expects.
+    `confirm` is what a person is asked before it, with its parameters in braces.
+    """
+
+    def decorate(body: Callable[Concatenate[N, Ask, P], R]) -> Callable[Concatenate[N, P], R]:
+        @functools.wraps(body)
+        def call(self: N, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            return body(self, Ask(self._session, self._actor, right, self._expected), *args, **kwargs)
+
+        call.operation = Operation(body, right, http, cli, etag, status, confirm)  # type: ignore[attr-defined]
+        # `inspect`, `help()` and the docs show what a caller passes.
+        del call.__wrapped__
+        signature = inspect.signature(body)
+        shown = [each for name, each in signature.parameters.items() if name != "ask"]
+        call.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def operations(noun: type[Resource]) -> dict[str, Operation]:
+    """Return the operations of a noun by verb."""
+    return {name: each.operation for name, each in vars(noun).items() if hasattr(each, "operation")}

@@ -1,0 +1,102 @@
+"""Filters of lists of jobs: what people ask for, as the store takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from rota.errors import InvalidOption
+from rota.model.checks import whole
+from rota.model.gate import Right
+from rota.model.states import ErrorType, Status
+from rota.model.values import Group, Job, JobRef, undashed
+from rota.moments import ago
+from rota.operation import Ask
+from rota.ports.store import Store, Where
+from rota.results import Page
+
+LIST_MAX = 100_000
+"""Rows of one page, at most: more are read page by page."""
+PAGE = 500
+"""Rows that are read at once where all are gone through."""
+
+
+def where_of(
+    ask: Ask,
+    *,
+    status: Status | str | Sequence[str] | None = None,
+    job_type: str | None = None,
+    organization: str | None = None,
+    owner: str | None = None,
+    group: str | Group | None = None,
+    chain: JobRef | None = None,
+    schedule: str | None = None,
+    text: str | None = None,
+    error_type: ErrorType | str | None = None,
+    since: datetime | timedelta | None = None,
+    until: datetime | timedelta | None = None,
+) -> Where:
+    """Return the rows that match every filter, inside the actor's scope."""
+    now = ask.now
+    return Where(
+        scope=ask.scope,
+        status=statuses(status),
+        job_type=job_type,
+        organization=organization,
+        owner=owner,
+        group_id=None if group is None else ask.session.group_id(group),
+        root_id=None if chain is None else _root(ask, chain),
+        schedule_id=None if schedule is None else _schedule_id(ask, schedule, organization),
+        text=text,
+        error_type=error_word(error_type),
+        created_from=None if since is None else ago("since", since, now),
+        created_until=None if until is None else ago("until", until, now),
+    )
+
+
+def page_of(store: Store, where: Where, limit: int, before: int | None) -> Page[Job]:
+    """Return a page of jobs, newest first."""
+    whole("limit", limit, least=1, most=LIST_MAX)
+    if before is not None:
+        whole("before", before, least=1)
+    # One more than is shown says whether there is a next page.
+    rows = store.find(where, limit=limit + 1, before=before)
+    return Page([job for _, job in rows[:limit]], next_=rows[limit - 1][0] if len(rows) > limit else None)
+
+
+def each_job(store: Store, where: Where) -> Iterator[Job]:
+    """Go through all jobs that match, page by page: a change of one does not shift the next."""
+    cursor = None
+    while page := store.find(where, limit=PAGE, before=cursor):
+        cursor = page[-1][0]
+        for _, job in page:
+            yield job
+
+
+def statuses(given: Status | str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return states as the store keeps them; one, several or none."""
+    wanted = (given,) if isinstance(given, str) else tuple(given or ())
+    for each in wanted:
+        if each not in set(Status):
+            raise InvalidOption(f"status {each!r} is not one of {', '.join(Status)}")
+    return tuple(map(str, wanted))
+
+
+def error_word(given: ErrorType | str | None) -> str | None:
+    """Return an error type as the store keeps it."""
+    if given is not None and given not in set(ErrorType):
+        raise InvalidOption(f"error_type {given!r} is not one of {', '.join(ErrorType)}")
+    return None if given is None else str(given)
+
+
+def _root(ask: Ask, ref: JobRef) -> str:
+    job = ask.store.job(ask.also(Right.READ).job(ref))
+    if job is None:
+        raise ask.session.no_job(ref)
+    return str(undashed(job.root_id))
+
+
+def _schedule_id(ask: Ask, given: str, organization: str | None) -> str:
+    from rota.resources.schedules import named  # noqa: PLC0415 - few lists name a schedule
+
+    return undashed(given) or named(ask.also(Right.READ), given, organization).id

@@ -1,0 +1,336 @@
+"""Jobs: find, read and change them."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+
+from rota.engine.retention import remove_logs
+from rota.engine.submit import parent_rule, when
+from rota.errors import AlreadyEnded, InvalidOption, NotFound
+from rota.model import checks
+from rota.model.checks import whole
+from rota.model.gate import EVERYTHING, Right
+from rota.model.ordering import priority_of
+from rota.model.params import encode_params
+from rota.model.shapes import Limit, Name, Organization, Params, Priority, Shape, Span, When
+from rota.model.states import MOVES, ErrorType, Status
+from rota.model.values import Graph, Group, Job, JobRef, Purged, Run, undashed
+from rota.operation import Ask, Resource, operation
+from rota.permits import refuse_unfit
+from rota.ports.store import Where
+from rota.resources.filters import each_job, page_of, where_of
+from rota.results import Acted, Log, Page, log_of
+from rota.submission import submit
+
+MANY_MAX = 1_000_000
+LEFT_MAX = 10_000
+"""Matching jobs beyond the limit that are counted."""
+
+Ref = Annotated[JobRef, Shape("The job's id or number.", "JOB-2026-00042", "JOB", wire=str)]
+Statuses = Annotated[Status | str | Sequence[str] | None, Shape("Only jobs in one of these states.", "QUEUED", "STATUS", wire=list[str])]
+JobType = Annotated[str | None, Shape("Only jobs of this template.", "send_email", "TYPE", option="type")]
+Since = Annotated[datetime | timedelta | None, Shape("Created after this moment, or at most this long ago.", "2h", "TIME", wire=str)]
+Until = Annotated[datetime | timedelta | None, Shape("Created before this moment, or at least this long ago.", "1h", "TIME", wire=str)]
+Text = Annotated[str | None, Shape("Text in params, type, key, reason or error.", metavar="TEXT")]
+
+
+class Jobs(Resource):
+    """Jobs of every state."""
+
+    __slots__ = ()
+
+    @operation(Right.READ, http="GET /jobs", cli="job list")
+    def list(
+        self,
+        ask: Ask,
+        *,
+        status: Statuses = None,
+        job_type: JobType = None,
+        organization: Organization = None,
+        owner: Annotated[str | None, Shape("Only jobs that this user owns.", metavar="USER")] = None,
+        group: Annotated[str | Group | None, Shape("Only members of this group.", metavar="ID", wire=str)] = None,
+        chain: Annotated[JobRef | None, Shape("Only attempts of this job.", metavar="JOB", wire=str)] = None,
+        schedule: Annotated[str | None, Shape("Only jobs of this schedule: its name, or its id if it was deleted.", metavar="NAME")] = None,
+        text: Text = None,
+        error_type: ErrorType | str | None = None,
+        since: Since = None,
+        until: Until = None,
+        limit: Limit = 100,
+        before: Annotated[int | None, Shape("Continue after this place: `next` of the previous page.", metavar="CURSOR")] = None,
+    ) -> Page[Job]:
+        """Return a page of jobs, newest first, that match every filter given; `before=page.next` is the page after it."""
+        where = where_of(
+            ask,
+            status=status,
+            job_type=job_type,
+            organization=organization,
+            owner=owner,
+            group=group,
+            chain=chain,
+            schedule=schedule,
+            text=text,
+            error_type=error_type,
+            since=since,
+            until=until,
+        )
+        return page_of(ask.store, where, limit, before)
+
+    @operation(Right.READ, http="GET /jobs/{job}", cli="job get", etag=True)
+    def get(self, ask: Ask, job: Ref) -> Job:
+        """Return one job: this very attempt, by its id or its number, such as JOB-2026-00042."""
+        found = ask.store.job(ask.job(job))
+        if found is None:
+            raise ask.session.no_job(job)
+        return found
+
+    @operation(Right.READ, http="GET /jobs/{job}/attempts", cli="job attempts")
+    def attempts(self, ask: Ask, job: Ref) -> builtins.list[Job]:
+        """Return every attempt of the chain that this job belongs to, first to last."""
+        chain = ask.store.chain(ask.job(job))
+        if not chain:
+            raise ask.session.no_job(job)
+        return chain
+
+    @operation(Right.READ, http="GET /jobs/{job}/runs", cli="job runs")
+    def runs(self, ask: Ask, job: Ref) -> builtins.list[Run]:
+        """Return the runs of the chain that this job belongs to, first to last: one for each attempt that was started."""
+        store = ask.store
+        runs = (store.run(str(undashed(attempt.id))) for attempt in store.chain(ask.job(job)))
+        return [run for run in runs if run is not None]
+
+    @operation(Right.READ_LOG, http="GET /jobs/{job}/log", cli="job log")
+    def log(self, ask: Ask, job: Ref, *, chain: Annotated[bool, Shape("Include every attempt of the chain.")] = False) -> Log:
+        """Return the log of this attempt, or of the whole chain: state changes and the handler's lines, in the order of time."""
+        job_id, opened = ask.job(job), ask.opened
+        found = opened.store.job(job_id)
+        if found is None:
+            raise ask.session.no_job(job)
+        moves = opened.store.log(job_id)
+        if chain:
+            runs = {attempt.attempt: opened.store.run(str(undashed(attempt.id))) for attempt in opened.store.chain(job_id)}
+            return log_of(moves, runs, opened.log_dir, numbered=True)
+        own = [move for move in moves if move.attempt == found.attempt]
+        return log_of(own, {found.attempt: opened.store.run(job_id)}, opened.log_dir)
+
+    @operation(Right.READ, http="GET /jobs/{job}/graph", cli="job graph")
+    def graph(self, ask: Ask, job: Ref) -> Graph:
+        """Return the chains that this one waits for and those that wait for it, near and far, each with its last attempt."""
+        graph = ask.store.graph(ask.job(job), limit=ask.settings.graph_max)
+        if graph is None:
+            raise ask.session.no_job(job)
+        if ask.scope is EVERYTHING:
+            return graph
+        jobs = {root: each for root, each in graph.jobs.items() if ask.scope.holds(each.organization, each.owner)}
+        edges = tuple(edge for edge in graph.edges if edge.child in jobs and edge.parent in jobs)
+        return msgspec.structs.replace(graph, jobs=jobs, edges=edges)
+
+    @operation(Right.STEER, http="PATCH /jobs/{job}", cli="job update", etag=True)
+    def update(
+        self,
+        ask: Ask,
+        job: Ref,
+        *,
+        priority: Priority | str | None = None,
+        params: Params | None = None,
+        run_at: When | None = None,
+    ) -> Job:
+        """Change priority or params of a waiting job, or the time of a PENDING one: all that is given, or nothing."""
+        job_id, now = ask.job(job), ask.now
+        if priority is None and params is None and run_at is None:
+            raise InvalidOption("nothing to change: pass priority=…, params=… or run_at=…")
+        store, number = ask.store, None if priority is None else priority_of(priority)
+        ask.registry.sync(store, now)
+        present = store.job(job_id)
+        if present is not None and number is not None:
+            _check_priority(ask, present.organization, number)
+        if present is not None and params is not None:
+            refuse_unfit(ask.registry, ask.who, present.job_type)
+        text = None if present is None or params is None else _checked_params(ask, present.job_type, params)
+        at = None if run_at is None else when(run_at, now)
+        put_off = isinstance(run_at, timedelta)
+        changed = store.change(
+            job_id, actor=ask.who, now=now, priority=number, params=text, run_at=at, put_off=put_off, check=ask.check
+        )
+        ask.session.poke()
+        return changed
+
+    @operation(Right.STEER, http="POST /jobs/{job}/depend", cli="job depend")
+    def depend(
+        self,
+        ask: Ask,
+        job: Ref,
+        on: Annotated[Sequence[Any] | JobRef, Shape("The jobs to wait for.", metavar="JOB", wire=list[str])],
+        *,
+        on_failure: Annotated[str, Shape("If one of them fails: wait, skip, cancel or run.", "wait")] = "wait",
+    ) -> Job:
+        """Make a PENDING job wait for one more job, or several: their chains must complete before it is queued.
+
+        What it waits for already changes nothing. `on_failure` says what happens to it if one of them ends otherwise.
+        """
+        child, rule = ask.job(job), parent_rule(on_failure, "on_failure")
+        parents = ask.session.submitter.parents(on, ask.who)
+        if not parents:
+            raise InvalidOption("there is nothing to wait for: pass on=… one job, or several")
+        changed = ask.store.add_dependencies(child, parents, on_failure=rule, actor=ask.who, now=ask.now)
+        ask.session.poke()
+        return changed
+
+    @operation(Right.STEER, http="POST /jobs/{job}/move", cli="job move", etag=True)
+    def move(
+        self,
+        ask: Ask,
+        job: Ref,
+        *,
+        before: Annotated[JobRef | None, Shape("Right before this job.", metavar="JOB", wire=str)] = None,
+        after: Annotated[JobRef | None, Shape("Right after this job.", metavar="JOB", wire=str)] = None,
+        front: Annotated[bool, Shape("To the front of its priority.")] = False,
+    ) -> Job:
+        """Reorder a QUEUED job within its priority: to the front, before or after another."""
+        job_id = ask.job(job)
+        if (before is not None) + (after is not None) + front != 1:
+            raise InvalidOption("say where to: pass exactly one of before=…, after=… or front=True")
+        return ask.store.move(
+            job_id,
+            actor=ask.who,
+            now=ask.now,
+            before=None if before is None else ask.job(before),
+            after=None if after is None else ask.job(after),
+            front=front,
+            check=ask.check,
+        )
+
+    @operation(Right.CANCEL, http="POST /jobs/{job}/cancel", cli="job cancel", etag=True, confirm="Cancel {job} for good?")
+    def cancel(self, ask: Ask, job: Ref, *, reason: Annotated[str | None, Shape("Why; recorded with the job.")] = None) -> Job:
+        """Cancel the chain: at once while it waits, by request while it runs. It is never retried."""
+        cancelled = ask.store.cancel(ask.job(job), actor=ask.who, now=ask.now, reason=checks.reason(reason), check=ask.check)
+        ask.session.poke()
+        return cancelled
+
+    @operation(Right.CANCEL, http="POST /jobs/cancel", cli="job cancel-all", confirm="Cancel every job that matches?")
+    def cancel_all(
+        self,
+        ask: Ask,
+        *,
+        status: Statuses = None,
+        job_type: JobType = None,
+        organization: Organization = None,
+        owner: str | None = None,
+        group: str | Group | None = None,
+        chain: JobRef | None = None,
+        schedule: str | None = None,
+        text: Text = None,
+        error_type: ErrorType | str | None = None,
+        since: Since = None,
+        until: Until = None,
+        reason: str | None = None,
+        limit: Limit = 1000,
+    ) -> Acted:
+        """Cancel every live job that matches, newest first, at most `limit`; return how many that were, and how many still match.
+
+        The filters are those of `list`. A running job is asked to stop, once.
+        """
+        where = where_of(
+            ask,
+            status=status,
+            job_type=job_type,
+            organization=organization,
+            owner=owner,
+            group=group,
+            chain=chain,
+            schedule=schedule,
+            text=text,
+            error_type=error_type,
+            since=since,
+            until=until,
+        )
+        whole("limit", limit, least=1, most=MANY_MAX)
+        live = tuple(each for each in map(str, MOVES) if not where.status or each in where.status)
+        return _cancel(ask, msgspec.structs.replace(where, status=live), limit, reason) if live else Acted(0, 0)
+
+    @operation(Right.STEER, http="POST /jobs/{job}/retry", cli="job retry", status=201)
+    def retry(self, ask: Ask, job: Ref) -> Job:
+        """Retry an ended chain (DEAD_LETTER, CANCELLED, SKIPPED) with a fresh budget."""
+        job_id, now = ask.job(job), ask.now
+        retried = ask.store.retry(job_id, new_id=ask.session.ids.take(1, now)[0], actor=ask.who, now=now)
+        ask.session.poke()
+        return retried
+
+    @operation(Right.SUBMIT, http="POST /jobs/{job}/again", cli="job again", status=201)
+    def again(self, ask: Ask, job: Ref, **params: Any) -> Job:
+        """Enqueue the same job once more, as a new chain with a link to the old one, also if it completed. `params` replace some of its own."""
+        found = ask.store.job(ask.also(Right.READ).job(job))
+        if found is None:
+            raise ask.session.no_job(job)
+        ask.within(found.organization)
+        accepted = submit(
+            ask.session,
+            ask.actor,
+            found.job_type,
+            {**found.params, **params},
+            priority=found.priority,
+            meta={**(found.meta or {}), "again_of": found.id},
+            organization=found.organization,
+        )
+        return accepted.job()
+
+    @operation(Right.DELETE, http="DELETE /jobs/{job}", cli="job delete", confirm="Delete {job}, its runs and its logs for good?")
+    def delete(self, ask: Ask, job: Ref) -> Purged:
+        """Delete an ended chain with its runs and logs, permanently."""
+        job_id, opened = ask.job(job), ask.opened
+        gone = opened.store.discard(job_id, actor=ask.who, now=ask.now)
+        remove_logs(opened.log_dir, gone.run_ids)
+        return gone
+
+    @operation(Right.SUBMIT, http="POST /direct", cli="direct")
+    def direct(
+        self,
+        ask: Ask,
+        name: Name,
+        params: Params | None = None,
+        *,
+        timeout: Annotated[Span | None, Shape("Seconds to wait for a slot.")] = None,
+        job_id: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        organization: Organization = None,
+    ) -> Run:
+        """Run one job ahead of the queue and return its run. `timeout` limits the wait for a slot."""
+        from rota.local_workers import direct  # noqa: PLC0415 - few programs need it
+
+        return direct(ask, name, params, timeout=timeout, job_id=job_id, meta=meta, organization=organization)
+
+
+def _check_priority(ask: Ask, name: str, priority: int) -> None:
+    organization = ask.registry.organizations.get(name)
+    if organization is not None and organization.max_priority is not None and priority > organization.max_priority:
+        raise InvalidOption(f"priority {priority} is over the max_priority {organization.max_priority} of organization {name!r}")
+
+
+def _checked_params(ask: Ask, job_type: str, params: Mapping[str, Any]) -> str:
+    handler = ask.registry.handlers.get(job_type)
+    limits = (known.force.payload_max for known in ask.registry.known() if known.name == job_type)
+    most = next(limits, ask.settings.payload_max)
+    return encode_params(params, limit_bytes=most) if handler is None else handler.codec.encode(params, limit_bytes=most)
+
+
+def _cancel(ask: Ask, where: Where, limit: int, reason: str | None) -> Acted:
+    who, store, words = ask.who, ask.store, checks.reason(reason)
+    done = left = 0
+    for job in each_job(store, where):
+        if job.cancel_requested_at is not None:
+            continue
+        if done == limit:
+            left += 1
+            if left == LEFT_MAX:
+                break
+            continue
+        with suppress(AlreadyEnded, NotFound):
+            store.cancel(str(undashed(job.id)), actor=who, now=ask.now, reason=words)
+            done += 1
+    ask.session.poke()
+    return Acted(done, left, more=left == LEFT_MAX)
