@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
+from rota.declarations import declare_scheduled
 from rota.errors import InvalidOption, InvalidParams
 from rota.executors import check_handler
 from rota.handle import Handle
@@ -17,7 +18,7 @@ from rota.model.call import Call
 from rota.model.gate import Actor, Right
 from rota.model.settings import Settings
 from rota.model.templates import FIELDS
-from rota.model.values import Group, JobRef, Run, dashed, moment_of
+from rota.model.values import Group, Job, JobRef, Run, dashed, moment_of
 from rota.nouns import noun
 from rota.operation import Ask, Resource, Seat, operation
 from rota.ports.clock import Clock, Ids
@@ -246,6 +247,14 @@ class Rota(Resource):
         said = call.params if call is target else params
         accepted = submit(self._session, rota._actor, call.name, said, **{**call.options, **options})  # noqa: SLF001 - a view of this one
         return Handle(rota, call.task, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
+
+    def _accept(self, actor: Actor, name: str, params: Mapping[str, Any] | None, **options: Any) -> Job:
+        """Accept a job that a handler of a local worker asks for, for the owner of its own job."""
+        return submit(self._session, actor, name, params, **options).job()
+
+    def _declare_scheduled(self) -> None:
+        """Declare the schedules of decorators, before a local worker starts."""
+        declare_scheduled(self._session)
 
     async def enqueue_async(
         self, name: str, params: Mapping[str, Any] | None = None, **options: Unpack[EnqueueOptions]

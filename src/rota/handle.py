@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import msgspec
 
@@ -21,14 +21,13 @@ R_co = TypeVar("R_co", covariant=True)
 class Handle(Generic[R_co]):
     """A job and its retries, by the job's id. Cheap to make and to compare; pickles by its task's name and its id."""
 
-    __slots__ = ("_actor", "_number", "_rota", "_task", "existing", "id")
+    __slots__ = ("_number", "_rota", "_task", "existing", "id")
 
-    def __init__(self, rota: Any, task: Any, job_id: str, *, number: str | None = None, existing: bool = False, actor: Any = None) -> None:
-        """Made by `Task.enqueue` and `Task.handle`."""
+    def __init__(self, rota: Any, task: Any, job_id: str, *, number: str | None = None, existing: bool = False) -> None:
+        """Made by `enqueue` and `Task.handle`. Without a task its result is plain JSON."""
         self._rota = rota
         self._task = task
         self._number = number
-        self._actor = actor
         self.id = job_id
         self.existing = existing
         """Whether `enqueue` found this job, by its unique key or its id, and added none."""
@@ -37,34 +36,33 @@ class Handle(Generic[R_co]):
     def number(self) -> str:
         """The job's number, such as JOB-2026-00042."""
         if self._number is None:
-            job: Job = self._rota.get(self.id, actor=self._actor)
+            job: Job = self._rota.jobs.get(self.id)
             self._number = job.number
         return self._number
 
     def status(self) -> Status:
         """Return the status of the newest attempt."""
-        chain: list[Job] = self._rota.chain(self.id, actor=self._actor)
+        chain: list[Job] = self._rota.jobs.attempts(self.id)
         return chain[-1].status
 
     def run(self) -> Run | None:
         """Return the newest run, of whatever attempt; None while no attempt has started."""
-        chain: list[Job] = self._rota.chain(self.id, actor=self._actor)
-        runs = (self._rota.run_of(job.id, actor=self._actor) for job in reversed(chain))
-        return next((run for run in runs if run is not None), None)
+        runs: list[Run] = self._rota.jobs.runs(self.id)
+        return runs[-1] if runs else None
 
     def explain(self) -> Explanation:
         """Say why the job does not run yet, or how it ended."""
-        explanation: Explanation = self._rota.explain(self.id, actor=self._actor)
+        explanation: Explanation = self._rota.explain(self.id)
         return explanation
 
     def log(self) -> Sequence[LogEntry]:
         """Return the log of all attempts: what happened to them, and what the handler wrote. As a text it is lines."""
-        entries: Sequence[LogEntry] = self._rota.timeline(self.id, actor=self._actor)
+        entries: Sequence[LogEntry] = self._rota.jobs.log(self.id, chain=True)
         return entries
 
     def cancel(self, *, reason: str | None = None) -> Job:
         """Cancel the job and its retries: at once while it waits, by request while it runs."""
-        job: Job = self._rota.cancel(self.id, reason=reason, actor=self._actor)
+        job: Job = self._rota.jobs.cancel(self.id, reason=reason)
         return job
 
     def result(self, timeout: float | None = None) -> R_co:
@@ -73,22 +71,27 @@ class Handle(Generic[R_co]):
         Raises JobFailed, JobCancelled, JobSkipped, or WaitTimeout after `timeout` seconds. If somebody retries a chain that has ended
         badly, call it again: it waits for the new attempt.
         """
-        return self._value(self._rota.wait(self.id, timeout, actor=self._actor))
+        return self._value(self._rota.wait(self.id, timeout))
 
     async def result_async(self, timeout: float | None = None) -> R_co:  # noqa: ASYNC109 - the same word as in result()
         """Do the same without blocking the event loop."""
-        run: Run = await self._rota.await_end(self.id, timeout, actor=self._actor)
+        from rota.waits import wait_async  # noqa: PLC0415 - only async programs need it
+
+        rota = self._rota
+        run: Run = await wait_async(rota._session, rota._actor, self.id, timeout)  # noqa: SLF001 - a Rota's own, and Handle is its part
         if run.status is RunStatus.COMPLETED:
             return self._value(run)
         # The error is built from what the store has, and reading that would block the loop.
-        value: R_co = await self._rota._session.calls.call(partial(self._value, run))  # noqa: SLF001 - a Rota's own, and Handle is its part
+        value: R_co = await rota._session.calls.call(partial(self._value, run))  # noqa: SLF001 - as above
         return value
 
     def _value(self, run: Run) -> R_co:
         if run.status is RunStatus.COMPLETED:
+            if self._task is None:
+                return cast("R_co", run.result)
             value: R_co = self._task.handler.codec.decode_result(msgspec.json.encode(run.result).decode())
             return value
-        job: Job = self._rota.get(run.job_id, actor=self._actor)
+        job: Job = self._rota.jobs.get(run.job_id)
         tries = f" after {job.attempt} attempts" if job.attempt > 1 else ""
         raise JobFailed(f"{job.number} ({job.job_type}) failed{tries}: {run.error or 'no error was recorded'}", job, run)
 
@@ -99,13 +102,13 @@ class Handle(Generic[R_co]):
         return self
 
     def __reduce__(self) -> Any:
-        if self._task.handle(self.id)._rota is not self._rota:  # noqa: SLF001 - of its own class
-            from pickle import PicklingError  # noqa: PLC0415 - whoever pickles has it
+        rota = self._rota
+        if self._task is None or self._task.handle(self.id)._rota._seat is not rota._seat:  # noqa: SLF001 - of its own class
+            from pickle import PicklingError  # noqa: PLC0415 - a program that pickles has imported it
 
-            raise PicklingError(
-                f"{self!r} can't be pickled: it is of {self._rota.url}, and its task belongs to another Rota; pass its id ({self.id})"
-            )
-        return _handle_at, (self._task, self._actor, self.id, self._number, self.existing)
+            why = "was enqueued by name" if self._task is None else f"is of {rota.store.url}, and its task belongs to another Rota"
+            raise PicklingError(f"{self!r} can't be pickled: it {why}; pass its id ({self.id})")
+        return _handle_at, (self._task, rota._actor, self.id, self._number, self.existing)  # noqa: SLF001 - of its own class
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Handle) and other.id == self.id
@@ -114,7 +117,8 @@ class Handle(Generic[R_co]):
         return hash(self.id)
 
     def __repr__(self) -> str:
-        return f"<Handle {self._task.name} {self._number or self.id}>"
+        name = "" if self._task is None else f"{self._task.name} "
+        return f"<Handle {name}{self._number or self.id}>"
 
 
 def _handle_at(task: Any, actor: Any, job_id: str, number: str | None, existing: bool) -> Any:  # noqa: FBT001 - called by pickle

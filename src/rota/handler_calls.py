@@ -29,7 +29,7 @@ class HandlerCalls:
     def __init__(  # noqa: PLR0917 - built in one place
         self, store: Store, registry: Registry, clock: Clock, ids: Ids, settings: Settings, enqueue: Callable[..., Job]
     ) -> None:
-        """Take what requests are answered with; `enqueue` is that of the worker's Rota."""
+        """Take what requests are answered with; `enqueue` accepts a job for an actor."""
         self._store = store
         self._registry = registry
         self._clock = clock
@@ -65,7 +65,7 @@ class HandlerCalls:
         options = {"job_id": own_id} | call.options
 
         def enqueue() -> str:
-            made = self._enqueue(call.name, call.params, actor=self._owner(job), **options)
+            made = self._enqueue(self._owner(job), call.name, call.params, **options)
             if "job_id" not in call.options and made.id == own_id:
                 made.existing = False
             return msgspec.json.encode(made).decode()

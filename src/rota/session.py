@@ -172,7 +172,7 @@ class Session:
 
     def make_worker(self, opened: Opened, slots: int, *, inline: bool = False, direct_only: bool = False) -> Worker:
         """Build a worker, once the store knows the schedules that decorators declare."""
-        self.app._declare_scheduled()  # noqa: SLF001 - until declaring has moved here
+        self.app._declare_scheduled()  # noqa: SLF001 - a session is the inside of its Rota
         import_named(self.registry, opened.store, self.settings, self.clock)
         return make_worker(
             opened,
@@ -189,7 +189,7 @@ class Session:
             meter=self.meter,
             tracing=self.tracing,
             app=self.app,
-            serve=HandlerCalls(opened.store, self.registry, self.clock, self.ids, self.settings, self.app.enqueue),
+            serve=HandlerCalls(opened.store, self.registry, self.clock, self.ids, self.settings, self.app._accept),  # noqa: SLF001 - as above
         )
 
     @contextmanager

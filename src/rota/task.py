@@ -18,6 +18,8 @@ from rota.model.gate import Actor
 from rota.model.handler import Handler, Wrapper, function_of, inspect_handler
 from rota.model.signals import rules_of
 from rota.model.templates import FIELDS, Rate
+from rota.model.values import dashed
+from rota.submission import submit, submit_async
 
 if TYPE_CHECKING:
     from rota.executors.context import Context
@@ -114,15 +116,15 @@ class Task(Wrapper, Generic[P, R]):
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Accept one job; when this returns it is on disk (or, with the option `transaction`, will be when that commits)."""
-        rota = self._rota
-        job = rota.enqueue(self.name, self._bound(args, kwargs), actor=self._actor, **self._options)
-        return Handle(rota, self._origin, job.id, number=job.number, existing=job.existing, actor=self._actor)
+        rota = self._acting
+        accepted = submit(rota._session, rota._actor, self.name, self._bound(args, kwargs), **self._options)  # noqa: SLF001 - its own Rota's
+        return Handle(rota, self._origin, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
 
     async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Accept one job without blocking the event loop."""
-        rota = self._rota
-        job = await rota.aenqueue(self.name, self._bound(args, kwargs), actor=self._actor, **self._options)
-        return Handle(rota, self._origin, job.id, number=job.number, existing=job.existing, actor=self._actor)
+        rota = self._acting
+        accepted = await submit_async(rota._session, rota._actor, self.name, self._bound(args, kwargs), **self._options)  # noqa: SLF001
+        return Handle(rota, self._origin, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
 
     def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Return the job that `enqueue` would accept, as a value; nothing is written."""
@@ -142,7 +144,7 @@ class Task(Wrapper, Generic[P, R]):
 
     def handle(self, job_id: str) -> Handle[R]:
         """Return the handle of a job of this task, by the id or number that another request or process has kept."""
-        return Handle(self._rota, self._origin, job_id, actor=self._actor)
+        return Handle(self._acting, self._origin, job_id)
 
     def check_included(self) -> None:
         """Refuse a task whose JobSet is in no Rota yet: its name may be another's there."""
@@ -155,6 +157,12 @@ class Task(Wrapper, Generic[P, R]):
     def _rota(self) -> Any:
         self.check_included()
         return self._home.rota
+
+    @property
+    def _acting(self) -> Any:
+        """The Rota as the user that this task acts as."""
+        rota = self._rota
+        return rota if self._actor is None else rota.acting_as(self._actor)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return arguments by name. `inspect.Signature.bind` takes 3 µs, so it is only asked for the words of an error."""
@@ -363,7 +371,7 @@ class JobSet:
         home = self._home
         if home.rota is not None:
             raise InvalidOption(
-                f"this JobSet is in the Rota of {home.rota.url} already, where its tasks enqueue: "
+                f"this JobSet is in the Rota of {home.rota.store.url} already, where its tasks enqueue: "
                 "use a JobSet of its own for another Rota, or rota.testing.use(…) in tests"
             )
         home.rota, home.prefix = rota, prefix
@@ -379,17 +387,6 @@ class JobSet:
 
 TAKES: tuple[str, ...] = tuple(option for option in ("name", *FIELDS, "retry_on", "fail_on", *TAKEN) if option != "handler")
 """The options of `@rota.job`."""
-
-
-def submitted(rota: Any, target: Task[..., Any] | Call[Any], params: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Handle[Any]:
-    """Enqueue a task or a call with a Rota; options that are given here replace its own."""
-    if isinstance(target, Call) and params is not None:
-        raise InvalidParams(f"{target!r} has its params already: enqueue it without others, or bind its task to other arguments")
-    call = target if isinstance(target, Call) else target.bind()
-    call.task.check_included()
-    given = {"actor": call.actor, **call.options, **options}
-    job = rota.enqueue(call.name, call.params if call is target else params, **given)
-    return Handle(rota, call.task, job.id, number=job.number, existing=job.existing, actor=given["actor"])
 
 
 def _class_of(handler: Handler) -> type[Task[..., Any]]:

@@ -214,19 +214,19 @@ def use(app: Rota, *, at: datetime | None = None, settings: Settings | None = No
     handlers = [known for known in own.registry.known() if known.handler is not None]
     scheduled = own.registry.scheduled
     with TemporaryDirectory(prefix="rota-testing-") as folder:
-        app._session = Session(app, Path(folder) / "rota.db", settings=quick, clock=clock, seed=seed)
+        app._seat.session = Session(app, Path(folder) / "rota.db", settings=quick, clock=clock, seed=seed)
         app._session.alerts, app._session.middleware, app._session.on = own.alerts, own.middleware, own.on
         try:
             for known in handlers:
                 _register(app, known, scheduled.get(known.name))
             # What is due after this moment is due in the test, whatever it does first.
-            app._declare_scheduled()
+            declare_scheduled(app._session)
             yield Kit(app, clock)
         finally:
             try:
                 app.close()
             finally:
-                app._session = own
+                app._seat.session = own
 
 
 def _register(app: Rota, known: Known, schedule: Mapping[str, Any] | None) -> None:
