@@ -16,7 +16,6 @@ from rota.engine.fleet import Beats
 from rota.engine.meter import Meter
 from rota.engine.registry import Registry
 from rota.engine.submit import Submitter
-from rota.engine.trigger import Alert
 from rota.errors import NotFound, OrganizationUnavailable, PermissionDenied
 from rota.handle import Handle
 from rota.handler_calls import HandlerCalls
@@ -64,7 +63,6 @@ class Session:
         self.registry = Registry(self.settings, self.ids)
         self.tracing = make_tracing(self.settings)
         self.submitter = Submitter(self.registry, self.clock, self.ids, self.settings, self.parent, self.tracing, self.look)
-        self.alerts: list[Alert] = []
         self.middleware = Middleware()
         """Registers functions that surround every handler: `@rota.middleware`."""
         self.on = On()
@@ -172,7 +170,9 @@ class Session:
 
     def make_worker(self, opened: Opened, slots: int, *, inline: bool = False, direct_only: bool = False) -> Worker:
         """Build a worker, once the store knows the schedules that decorators declare."""
-        self.app._declare_scheduled()  # noqa: SLF001 - until declaring has moved here
+        from rota.declarations import declare_scheduled  # noqa: PLC0415 - it imports the session's parts
+
+        declare_scheduled(self)
         import_named(self.registry, opened.store, self.settings, self.clock)
         return make_worker(
             opened,
@@ -183,7 +183,7 @@ class Session:
             settings=self.settings,
             concurrency=slots,
             inline=inline,
-            alerts=self.alerts,
+            alerts=self.on.not_run,
             direct_only=direct_only,
             check_clock=None if self.follows is None else self.follows.check,
             meter=self.meter,

@@ -33,7 +33,7 @@ from rota.surfaces.cli.timetable import local_time
 
 if TYPE_CHECKING:
     from rota.surfaces.python import Rota
-    from rota.surfaces.python.forecasts import ForecastItem
+    from rota.lab.forecasts import ForecastItem
     from rota.schedule_views import OccurrenceView, ScheduleView
 
 NEXT_SHOWN = 5

@@ -17,7 +17,7 @@ from rota.surfaces.cli.output import clock_time, console, escaped, one_line, sho
 
 if TYPE_CHECKING:
     from rota.surfaces.cli.fitting import Fitted
-    from rota.surfaces.python.forecasts import Forecast, ForecastItem, ZoneChange
+    from rota.lab.forecasts import Forecast, ForecastItem, ZoneChange
     from rota.schedule_views import ScheduleView
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -35,7 +35,7 @@ from rota.model.values import SECOND, Instant, moment_of
 from rota.ports.overseeing import Dead, Figure, Lane, Seen, Unfired
 from rota.ports.schedules import Ledger
 from rota.ports.store import Store
-from rota.surfaces.python.agenda import agenda
+from rota.lab.agenda import agenda
 from rota.surfaces.python.forecasting import Forecasting
 
 DAY_US = 86_400 * SECOND

@@ -262,7 +262,7 @@ class Scheduling(Base):
 
         It is called with a `NotRun`, soon and at most once; what must not be missed is in `occurrences(not_ran=True)`.
         """
-        self._session.alerts.append(hook)
+        self._session.on.not_run(hook)
         return hook
 
     # ---- calendars --------------------------------------------------------------------------------------------
@@ -447,7 +447,7 @@ class Scheduling(Base):
             ids=self._session.ids,
             rng=self._session.rng,
             settings=self.settings,
-            alerts=self._session.alerts,
+            alerts=self._session.on.not_run,
         )
         while True:
             now = self._session.clock.now()

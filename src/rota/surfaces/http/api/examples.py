@@ -15,7 +15,7 @@ from rota.surfaces.http.api.occurrences import ForecastAnswer, HourDensity, Occu
 from rota.surfaces.http.api.scheduler import Paused, RetentionStatus, SchedulerStatus
 from rota.surfaces.python.admitting import NewToken
 from rota.surfaces.python.defining import TemplateView
-from rota.surfaces.python.forecasts import ForecastItem, Problem, SchedulePlan, Verified, ZoneChange
+from rota.lab.forecasts import ForecastItem, Problem, SchedulePlan, Verified, ZoneChange
 from rota.schedule_views import OverdueView, ScheduleView
 
 AT = "2026-03-01T09:00:00Z"

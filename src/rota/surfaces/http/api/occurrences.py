@@ -19,7 +19,7 @@ from rota.surfaces.http.api.keyset import Cursor, Limit, seal, unseal
 from rota.surfaces.http.api.schedules import Of
 from rota.surfaces.http.api.strict import strict_router
 from rota.surfaces.http.describing import gives, page_of, refuses
-from rota.surfaces.python.forecasts import ForecastItem, Verified, ZoneChange
+from rota.lab.forecasts import ForecastItem, Verified, ZoneChange
 from rota.schedule_views import OccurrenceView
 
 router = strict_router("Schedules")

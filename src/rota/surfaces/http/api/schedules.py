@@ -16,7 +16,7 @@ from rota.surfaces.http.api.scheduling import Firing, NewSchedule, PlannedChange
 from rota.surfaces.http.api.strict import strict_router
 from rota.surfaces.http.api.versions import IfMatch, etag, seen
 from rota.surfaces.http.describing import gives, nothing, page_of, refuses
-from rota.surfaces.python.forecasts import SchedulePlan
+from rota.lab.forecasts import SchedulePlan
 from rota.schedule_views import ScheduleView
 
 router = strict_router("Schedules", "/schedules")

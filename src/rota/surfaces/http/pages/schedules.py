@@ -18,7 +18,7 @@ from rota.surfaces.http.pages.jobs import moment, params_of
 from rota.surfaces.http.pages.rendering import link
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
-from rota.surfaces.python.forecasts import ForecastItem
+from rota.lab.forecasts import ForecastItem
 
 router = page_router()
 
