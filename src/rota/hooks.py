@@ -132,8 +132,8 @@ class On:
         self.skipped: Hook[AttemptEvent] = Hook("skipped")
         """A handler raised Skip."""
         self.not_run: Hook[NotRun] = Hook("not_run")
-        """A due time did not run. Called in the worker that found out, or in the process whose edit of the schedule did: soon, and at most
-        once. A complete list is `rota.schedules.occurrences(not_ran=True)`."""
+        """A due time did not run. Called at most once, on the thread of the worker that found out, or of the program whose edit of the
+        schedule did; what it raises is logged by `rota.trigger`. A complete list is `rota.schedules.occurrences(not_ran=True)`."""
         self.worker_start: Hook[WorkerEvent] = Hook("worker_start")
         """A worker is about to start; it waits for these."""
         self.worker_stop: Hook[WorkerEvent] = Hook("worker_stop")

@@ -12,6 +12,8 @@ import msgspec
 from rota.engine.due import DueRows
 from rota.engine.fleet import fleet_of
 from rota.errors import InvalidInput, InvalidOption, InvalidSchedule, PermissionDenied, Refused
+from rota.lab.forecasts import Forecast, ForecastItem, Problem, SchedulePlan, Verified, ZoneChange, at
+from rota.lab.notes import note_of
 from rota.model.checks import whole
 from rota.model.figures import FIGURES_H, Fared
 from rota.model.forecast import Ahead, Foreseen, Jumps, compare, list_due, look_ahead
@@ -26,8 +28,6 @@ from rota.model.words import in_words
 from rota.ports.clock import UuidV7
 from rota.ports.schedules import Ledger, Occurrence, cursor_of
 from rota.ports.store import Store, Where
-from rota.lab.forecasts import Forecast, ForecastItem, Problem, SchedulePlan, Verified, ZoneChange, at
-from rota.lab.notes import note_of
 from rota.surfaces.python.scheduling import Scheduling
 
 if TYPE_CHECKING:

@@ -40,8 +40,8 @@ class Loading(Tenants, LoadingSchedules):
 
     def load_samples(self, *, dry_run: bool = False, actor: Actor | str | None = None) -> Loaded:
         """Take the template of `rota.samples`, a job to try things with."""
-        from rota.samples import SAMPLES  # noqa: PLC0415 - nothing else needs it
         from rota.definitions_file import Location, definitions_of  # noqa: PLC0415
+        from rota.samples import SAMPLES  # noqa: PLC0415 - nothing else needs it
 
         return self._load(definitions_of(SAMPLES, Location("samples"), name_max=self.settings.name_max), dry_run=dry_run, actor=actor)
 
