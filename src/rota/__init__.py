@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rota.engine.submit import NewJob
-    from rota.engine.trigger import NotRun
     from rota.errors import JobCancelled, JobFailed, JobSkipped, RotaError, WaitTimeout
     from rota.executors.context import Context
     from rota.handle import Handle
+    from rota.hooks import NotRun
     from rota.model.backoff import Backoff
     from rota.model.call import Call
     from rota.model.gate import Actor
@@ -84,7 +84,7 @@ _MODULES = {
     "JobSet": "rota.task",
     "JobSkipped": "rota.errors",
     "NewJob": "rota.engine.submit",
-    "NotRun": "rota.engine.trigger",
+    "NotRun": "rota.hooks",
     "PermanentError": "rota.model.signals",
     "Retry": "rota.model.signals",
     "Rota": "rota.surfaces.python",

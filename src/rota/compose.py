@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -148,7 +148,7 @@ def make_worker(
     settings: Settings,
     concurrency: int,
     inline: bool = False,
-    alerts: Sequence[Alert] = (),
+    alerts: Iterable[Alert] = (),
     direct_only: bool = False,
     check_clock: Callable[[], object] | None = None,
     meter: Meter | None = None,

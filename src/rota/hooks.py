@@ -1,4 +1,4 @@
-"""Hooks: functions that a worker calls after an attempt is over, and when it or one of its handler processes starts.
+"""Hooks: functions that a worker calls after an attempt is over, when a due time did not run, and when it or a handler process starts.
 
 Registered as `rota.on.failed(f)`, with or without an `@`. Each is called once, with one event, after the outcome is in the store. What a
 hook raises is logged by the logger `rota.hooks` and changes nothing.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -16,6 +16,7 @@ import msgspec
 
 from rota.errors import InvalidHandler
 from rota.middleware import name_of
+from rota.model.schedules import Fate
 from rota.model.states import Status
 
 log = logging.getLogger("rota.hooks")
@@ -42,6 +43,20 @@ class AttemptEvent(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str | None = None
     retry_at: datetime | None = None
     """When the next attempt is due, if there is one."""
+
+
+class NotRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Due times of a schedule that did not run."""
+
+    schedule: str
+    organization: str
+    due_at: datetime
+    last_due_at: datetime
+    count: int
+    fate: Fate
+    reason: str | None
+    job_id: str | None = None
+    """Of a due time that fired and whose job did not complete."""
 
 
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +99,10 @@ class Hook(Generic[Event]):
             problem = "is async, and would never be awaited" if callable(function) else "can't be called"
             raise InvalidHandler(f"hook {name_of(function)} {problem}: pass rota.on.{self.name} a plain function that takes one event")
 
+    def __iter__(self) -> Iterator[Callable[[Event], object]]:
+        """Go through the functions that are registered now."""
+        return iter(self.functions)
+
     def call(self, event: Event) -> None:
         """Call each function, whatever the others raise."""
         for function in self.functions:
@@ -98,7 +117,7 @@ class Hook(Generic[Event]):
 class On:
     """The hooks of one Rota: `rota.on`."""
 
-    __slots__ = ("cancelled", "completed", "dead_letter", "failed", "process_start", "skipped", "worker_start", "worker_stop")
+    __slots__ = ("cancelled", "completed", "dead_letter", "failed", "not_run", "process_start", "skipped", "worker_start", "worker_stop")
 
     def __init__(self) -> None:
         """Begin with none."""
@@ -112,6 +131,9 @@ class On:
         """A running job was cancelled."""
         self.skipped: Hook[AttemptEvent] = Hook("skipped")
         """A handler raised Skip."""
+        self.not_run: Hook[NotRun] = Hook("not_run")
+        """A due time did not run. Called at most once, on the thread of the worker that found out, or of the program whose edit of the
+        schedule did; what it raises is logged by `rota.trigger`. A complete list is `rota.schedules.occurrences(not_ran=True)`."""
         self.worker_start: Hook[WorkerEvent] = Hook("worker_start")
         """A worker is about to start; it waits for these."""
         self.worker_stop: Hook[WorkerEvent] = Hook("worker_stop")

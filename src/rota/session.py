@@ -16,7 +16,6 @@ from rota.engine.fleet import Beats
 from rota.engine.meter import Meter
 from rota.engine.registry import Registry
 from rota.engine.submit import Submitter
-from rota.engine.trigger import Alert
 from rota.errors import NotFound, OrganizationUnavailable, PermissionDenied
 from rota.handle import Handle
 from rota.handler_calls import HandlerCalls
@@ -64,7 +63,6 @@ class Session:
         self.registry = Registry(self.settings, self.ids)
         self.tracing = make_tracing(self.settings)
         self.submitter = Submitter(self.registry, self.clock, self.ids, self.settings, self.parent, self.tracing, self.look)
-        self.alerts: list[Alert] = []
         self.middleware = Middleware()
         """Registers functions that surround every handler: `@rota.middleware`."""
         self.on = On()
@@ -183,7 +181,7 @@ class Session:
             settings=self.settings,
             concurrency=slots,
             inline=inline,
-            alerts=self.alerts,
+            alerts=self.on.not_run,
             direct_only=direct_only,
             check_clock=None if self.follows is None else self.follows.check,
             meter=self.meter,

@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from rota.declarations import declare_scheduled
 from rota.engine.decorated import TAKEN
 from rota.engine.registry import Known
 from rota.errors import InvalidOption, Refused
@@ -215,7 +216,7 @@ def use(app: Rota, *, at: datetime | None = None, settings: Settings | None = No
     scheduled = own.registry.scheduled
     with TemporaryDirectory(prefix="rota-testing-") as folder:
         app._seat.session = Session(app, Path(folder) / "rota.db", settings=quick, clock=clock, seed=seed)
-        app._session.alerts, app._session.middleware, app._session.on = own.alerts, own.middleware, own.on
+        app._session.middleware, app._session.on = own.middleware, own.on
         try:
             for known in handlers:
                 _register(app, known, scheduled.get(known.name))

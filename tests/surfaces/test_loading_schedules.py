@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime
 
 import pytest
 
+from rota.definitions_file import KINDS
 from rota.errors import InvalidDefinition, PermissionDenied
-from rota.surfaces.definitions_file import KINDS
 from rota.surfaces.python.loading import Loaded
 from tests.docs.pages import page
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
 import msgspec
@@ -39,7 +39,7 @@ class Parts(msgspec.Struct, kw_only=True, frozen=True):
     """The definitions, as far as the process knows them."""
     build_executor: Callable[[str, Equipment], Executor]
     log_dir: str | None
-    alerts: Sequence[Alert] = ()
+    alerts: Iterable[Alert] = ()
     """Told of due times that did not run."""
     direct_only: bool = False
     """The worker is there for a direct execution alone: it fires no schedules and takes nothing from the queue."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 from random import Random
 from typing import TypeAlias
 
@@ -14,6 +13,7 @@ import msgspec
 from rota.engine.due import DueRows
 from rota.engine.registry import Registry
 from rota.errors import InvalidInput, InvalidSchedule, PermissionDenied, Refused, StoreBusy, StoreUnavailable
+from rota.hooks import NotRun
 from rota.model.fates import Fated, Plan, plan, previous_due
 from rota.model.schedules import CatchUp, Fate, Kind, OnCompletion, Overlap, Schedule, ScheduleState, next_due
 from rota.model.settings import Settings
@@ -36,20 +36,6 @@ REASON_MAX = 1000
 """A refusal's reason is cut here: it may repeat a name that is as long as params may be."""
 SURPRISE_S = 1.0
 """Pause after an error nobody expected: jobs go on meanwhile."""
-
-
-class NotRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Due times that did not run: what an alert is told."""
-
-    schedule: str
-    organization: str
-    due_at: datetime
-    last_due_at: datetime
-    count: int
-    fate: Fate
-    reason: str | None
-    job_id: str | None = None
-    """Of a due time that fired and whose job did not complete."""
 
 
 Alert: TypeAlias = Callable[[NotRun], object]
@@ -207,7 +193,7 @@ class Trigger:
         ids: Ids,
         rng: Random,
         settings: Settings,
-        alerts: Sequence[Alert] = (),
+        alerts: Iterable[Alert] = (),
     ) -> None:
         """Take what it fires with."""
         self._store = store

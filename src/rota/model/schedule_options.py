@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from rota.model.cron import read_cron
 from rota.model.ordering import priority_of
 from rota.model.params import decode_params, encode
 from rota.model.schedules import Calendar, CatchUp, Kind, OnCompletion, Overlap, Schedule, ScheduleState, Timing, check, lattice_of
+from rota.model.shapes import Params, Priority, Shape, Span
 from rota.model.templates import TEXT_MAX, span_of
 from rota.model.values import LATEST, SECOND, Instant, instant, moment
 from rota.model.zones import zone_of
@@ -42,6 +43,36 @@ OPTIONS = (
     "run_as",
     "description",
 )
+
+Moment: TypeAlias = Annotated[
+    datetime | str, Shape("An aware datetime, or text such as 2026-03-01T09:00:00Z.", "2026-03-01T09:00:00Z", "TIME", wire=str)
+]
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """The options of a schedule besides its template. None takes an option back to its default."""
+
+    cron: Annotated[str | None, Shape("Five fields. One of cron, at and every says when it is due.", "0 9 * * *", "CRON")]
+    at: Annotated[Moment | None, Shape("Due once, at this moment.")]
+    every: Annotated[Span | None, Shape("Due at this interval, counted from `starts`.", "1h")]
+    timezone: Annotated[str | None, Shape("IANA time zone of a cron expression. Default: UTC.", "Europe/Berlin", "ZONE")]
+    starts: Annotated[Moment | None, Shape("Not due before this moment.")]
+    ends: Annotated[Moment | None, Shape("Not due after this moment.")]
+    params: Annotated[Params | None, Shape("Parameters of its jobs.")]
+    priority: Annotated[Priority | str | None, Shape("Priority of its jobs. Default: that of the template.", "high", "PRIORITY")]
+    catch_up: Annotated[str | None, Shape("Due times that passed while no worker ran: none, last or all. Default: last.", "last", "WORD")]
+    catch_up_lateness: Annotated[Span | None, Shape("Do not make up for due times that are later than this.", "1h")]
+    catch_up_count: Annotated[int | None, Shape("Make up for at most this many due times.", 10, "N")]
+    overlap: Annotated[str | None, Shape("While its previous job is unfinished: allow, queue or skip. Default: skip.", "skip", "WORD")]
+    jitter: Annotated[Span | None, Shape("Delay each job by a random time of at most this.", "30s")]
+    calendar: Annotated[str | None, Shape("Not due on the days of this calendar.", "holidays", "NAME")]
+    on_completion: Annotated[str | None, Shape("After an `at` has fired: preserve the schedule, or drop it.", "preserve", "WORD")]
+    depends_on: Annotated[
+        Sequence[str] | str | None, Shape("Schedules whose jobs must complete first.", ["extract"], "NAME", wire=list[str])
+    ]
+    run_as: Annotated[str | None, Shape("Not available yet: any role is refused.", metavar="ROLE")]
+    description: Annotated[str | None, Shape("What the schedule is for.", metavar="TEXT")]
+
 
 Word = TypeVar("Word", bound=StrEnum)
 

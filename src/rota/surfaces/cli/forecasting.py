@@ -20,7 +20,7 @@ from rota.surfaces.cli.session import actor, session
 from rota.surfaces.cli.timetable import counted, local_time, show_timetable
 
 if TYPE_CHECKING:
-    from rota.surfaces.python.forecasts import SchedulePlan
+    from rota.lab.forecasts import SchedulePlan
 
 PLANNED_SHOWN = 20
 """Due times of a plan that are told one by one; `--json` has them all."""

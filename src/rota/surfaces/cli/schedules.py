@@ -32,9 +32,9 @@ from rota.surfaces.cli.session import actor, session
 from rota.surfaces.cli.timetable import local_time
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
-    from rota.surfaces.python.forecasts import ForecastItem
+    from rota.lab.forecasts import ForecastItem
     from rota.schedule_views import OccurrenceView, ScheduleView
+    from rota.surfaces.python import Rota
 
 NEXT_SHOWN = 5
 LAST_SHOWN = 10

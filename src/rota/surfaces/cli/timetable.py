@@ -16,9 +16,9 @@ from rota.model.zones import zone_of
 from rota.surfaces.cli.output import clock_time, console, escaped, one_line, show_table, span, table
 
 if TYPE_CHECKING:
-    from rota.surfaces.cli.fitting import Fitted
-    from rota.surfaces.python.forecasts import Forecast, ForecastItem, ZoneChange
+    from rota.lab.forecasts import Forecast, ForecastItem, ZoneChange
     from rota.schedule_views import ScheduleView
+    from rota.surfaces.cli.fitting import Fitted
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 BARS_MAX = 48

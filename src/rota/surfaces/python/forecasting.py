@@ -12,6 +12,8 @@ import msgspec
 from rota.engine.due import DueRows
 from rota.engine.fleet import fleet_of
 from rota.errors import InvalidInput, InvalidOption, InvalidSchedule, PermissionDenied, Refused
+from rota.lab.forecasts import Forecast, ForecastItem, Problem, SchedulePlan, Verified, ZoneChange, at
+from rota.lab.notes import note_of
 from rota.model.checks import whole
 from rota.model.figures import FIGURES_H, Fared
 from rota.model.forecast import Ahead, Foreseen, Jumps, compare, list_due, look_ahead
@@ -26,12 +28,10 @@ from rota.model.words import in_words
 from rota.ports.clock import UuidV7
 from rota.ports.schedules import Ledger, Occurrence, cursor_of
 from rota.ports.store import Store, Where
-from rota.surfaces.python.forecasts import Forecast, ForecastItem, Problem, SchedulePlan, Verified, ZoneChange, at
-from rota.surfaces.python.notes import note_of
 from rota.surfaces.python.scheduling import Scheduling
 
 if TYPE_CHECKING:
-    from rota.surfaces.python.foresight import Foresight
+    from rota.lab.foresight import Foresight
 
 __all__ = ["Forecast", "ForecastItem", "Forecasting", "Problem", "SchedulePlan", "Verified", "ZoneChange"]
 
@@ -215,7 +215,7 @@ class Forecasting(Scheduling):
         return [*shown, *(each for each in self._open_synced().schedules(scope=scope) if each.id not in known)]
 
     def _foresight(self, prospects: Sequence[Prospect], now: Instant, scope: Scope) -> Foresight:
-        from rota.surfaces.python.foresight import Foresight  # noqa: PLC0415 - few programs need it
+        from rota.lab.foresight import Foresight  # noqa: PLC0415 - few programs need it
 
         opened = self._session.open()
         fleet = fleet_of(opened.store, opened.liveness, self._session.beats, patience_s=self.settings.lease_ttl)

@@ -16,7 +16,7 @@ from rota.surfaces.python.loading_schedules import Change, LoadingSchedules
 from rota.surfaces.python.tenants import Tenants, role_of
 
 if TYPE_CHECKING:
-    from rota.surfaces.definitions_file import Definitions, Entry, TemplateEntry
+    from rota.definitions_file import Definitions, Entry, TemplateEntry
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,15 +33,15 @@ class Loading(Tenants, LoadingSchedules):
 
     def load_definitions(self, path: str | os.PathLike[str], *, dry_run: bool = False, actor: Actor | str | None = None) -> Loaded:
         """Take templates, schedules, calendars, organizations and users from a file, .toml or .json. What it does not name stays."""
-        from rota.surfaces.definitions_file import read_definitions  # noqa: PLC0415 - few programs need it
+        from rota.definitions_file import read_definitions  # noqa: PLC0415 - few programs need it
 
         self._session.acts(actor, Right.MANAGE_TEMPLATES)
         return self._load(read_definitions(path, name_max=self.settings.name_max), dry_run=dry_run, actor=actor)
 
     def load_samples(self, *, dry_run: bool = False, actor: Actor | str | None = None) -> Loaded:
         """Take the template of `rota.samples`, a job to try things with."""
+        from rota.definitions_file import Location, definitions_of  # noqa: PLC0415
         from rota.samples import SAMPLES  # noqa: PLC0415 - nothing else needs it
-        from rota.surfaces.definitions_file import Location, definitions_of  # noqa: PLC0415
 
         return self._load(definitions_of(SAMPLES, Location("samples"), name_max=self.settings.name_max), dry_run=dry_run, actor=actor)
 

@@ -18,7 +18,7 @@ from rota.model.schedules import Calendar, Schedule, ScheduleState, comes_into_u
 from rota.surfaces.python.defining import Defining
 
 if TYPE_CHECKING:
-    from rota.surfaces.definitions_file import Definitions, Entry
+    from rota.definitions_file import Definitions, Entry
 
 NULLABLE = frozenset(
     {"timezone", "starts", "ends", "params", "priority", "catch_up_lateness", "catch_up_count", "calendar", "run_as", "description"}

@@ -9,6 +9,7 @@ from datetime import datetime
 from rota.engine.fleet import Fleet, fleet_of
 from rota.engine.overdue import Backlog, Overdue
 from rota.errors import PermissionDenied
+from rota.lab.agenda import agenda
 from rota.model.figures import Fared
 from rota.model.gate import Actor, Right, Scope
 from rota.model.overview import (
@@ -35,7 +36,6 @@ from rota.model.values import SECOND, Instant, moment_of
 from rota.ports.overseeing import Dead, Figure, Lane, Seen, Unfired
 from rota.ports.schedules import Ledger
 from rota.ports.store import Store
-from rota.surfaces.python.agenda import agenda
 from rota.surfaces.python.forecasting import Forecasting
 
 DAY_US = 86_400 * SECOND

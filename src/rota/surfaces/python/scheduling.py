@@ -23,11 +23,10 @@ from rota.model.params import encode_params
 from rota.model.schedule_options import OPTIONS, TIMES, calendar_of, with_options
 from rota.model.schedules import Calendar, Fate, Kind, Schedule, ScheduleState, Timing, next_due
 from rota.model.values import LATEST, SECOND, Instant, Job
-from rota.ports.schedules import Ledger, LedgerCursor
-from rota.ports.store import DefinitionsChanged, Store
-from rota.surfaces.python.base import Base
 from rota.moments import ago
 from rota.permits import refuse_unfit
+from rota.ports.schedules import Ledger, LedgerCursor
+from rota.ports.store import DefinitionsChanged, Store
 from rota.results import job_of
 from rota.schedule_views import (
     OccurrenceView,
@@ -38,6 +37,7 @@ from rota.schedule_views import (
     overdue_view,
     schedule_view,
 )
+from rota.surfaces.python.base import Base
 from rota.task import Task
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
@@ -262,7 +262,7 @@ class Scheduling(Base):
 
         It is called with a `NotRun`, soon and at most once; what must not be missed is in `occurrences(not_ran=True)`.
         """
-        self._session.alerts.append(hook)
+        self._session.on.not_run(hook)
         return hook
 
     # ---- calendars --------------------------------------------------------------------------------------------
@@ -447,7 +447,7 @@ class Scheduling(Base):
             ids=self._session.ids,
             rng=self._session.rng,
             settings=self.settings,
-            alerts=self._session.alerts,
+            alerts=self._session.on.not_run,
         )
         while True:
             now = self._session.clock.now()

@@ -9,9 +9,11 @@ import msgspec
 from fastapi import Query
 
 from rota.errors import InvalidOption, NotFound
+from rota.lab.forecasts import ForecastItem, Verified, ZoneChange
 from rota.model.schedules import Fate
 from rota.model.values import LATEST, undashed
 from rota.ports.schedules import LedgerCursor
+from rota.schedule_views import OccurrenceView
 from rota.surfaces.http.access import Served, Who
 from rota.surfaces.http.answers import Answer, page
 from rota.surfaces.http.api.asking import TEXT, MomentQuery
@@ -19,8 +21,6 @@ from rota.surfaces.http.api.keyset import Cursor, Limit, seal, unseal
 from rota.surfaces.http.api.schedules import Of
 from rota.surfaces.http.api.strict import strict_router
 from rota.surfaces.http.describing import gives, page_of, refuses
-from rota.surfaces.python.forecasts import ForecastItem, Verified, ZoneChange
-from rota.schedule_views import OccurrenceView
 
 router = strict_router("Schedules")
 

@@ -7,7 +7,9 @@ from typing import Annotated
 from fastapi import Path, Query
 
 from rota.errors import ChangedMeanwhile, NotFound, QueueFull, Refused, ScheduleExists, StillNeeded, TemplateUnavailable
+from rota.lab.forecasts import SchedulePlan
 from rota.model.values import Job
+from rota.schedule_views import ScheduleView
 from rota.surfaces.http.access import Served, Who
 from rota.surfaces.http.answers import Answer
 from rota.surfaces.http.api.asking import TEXT
@@ -16,8 +18,6 @@ from rota.surfaces.http.api.scheduling import Firing, NewSchedule, PlannedChange
 from rota.surfaces.http.api.strict import strict_router
 from rota.surfaces.http.api.versions import IfMatch, etag, seen
 from rota.surfaces.http.describing import gives, nothing, page_of, refuses
-from rota.surfaces.python.forecasts import SchedulePlan
-from rota.schedule_views import ScheduleView
 
 router = strict_router("Schedules", "/schedules")
 

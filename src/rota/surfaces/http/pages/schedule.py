@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Response
 
 from rota.errors import InvalidOption
+from rota.lab.forecasts import ForecastItem
 from rota.model.gate import Right
 from rota.model.schedules import Fate, ScheduleState
 from rota.surfaces.http.api.keyset import seal
@@ -16,7 +17,6 @@ from rota.surfaces.http.pages.jobs import params_of
 from rota.surfaces.http.pages.rendering import link
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
-from rota.surfaces.python.forecasts import ForecastItem
 
 router = page_router()
 

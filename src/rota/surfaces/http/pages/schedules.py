@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 
 from rota.errors import InvalidOption
+from rota.lab.forecasts import ForecastItem
 from rota.model.definitions import TemplateState
 from rota.model.gate import Right
 from rota.model.schedules import Fate
@@ -18,7 +19,6 @@ from rota.surfaces.http.pages.jobs import moment, params_of
 from rota.surfaces.http.pages.rendering import link
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
-from rota.surfaces.python.forecasts import ForecastItem
 
 router = page_router()
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 from itertools import islice
 
+from rota.lab.notes import note_of
 from rota.model.forecast import Foreseen, Hours, Jump, Jumps, Timetable, count_by_hour, look_ahead
 from rota.model.overview import Ahead, ClockChange, Coming, Hour
 from rota.model.prospects import Outcomes, Prospect, dues
 from rota.model.values import Instant, moment_of
-from rota.surfaces.python.notes import note_of
 
 LISTED_MAX = 100
 """Due times that are listed."""

@@ -1,0 +1,112 @@
+"""Prospects: schedules with all that is known now about their coming due times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from rota.declarations import synced
+from rota.engine.due import DueRows
+from rota.errors import InvalidInput, PermissionDenied, Refused
+from rota.model.matching import WITH_JOB
+from rota.model.prospects import Prospect
+from rota.model.schedules import Kind, Schedule, Timing, trouble_of
+from rota.model.states import Status
+from rota.model.values import Instant, instant
+from rota.ports.clock import UuidV7
+from rota.ports.schedules import Ledger, Occurrence, cursor_of
+from rota.ports.store import Store, Where
+
+if TYPE_CHECKING:
+    from rota.session import Session
+
+PAGE = 1000
+_LONG_AGO = Timing(kind=Kind.AT, at=0)
+"""Replaces a timing that can't be read: nothing of it is due. `rota doctor` names the schedule."""
+
+
+def prospects(session: Session, schedules: Sequence[Schedule], now: Instant | None) -> list[Prospect]:
+    """Return schedules, and after them those they depend on, with what is known of them now.
+
+    Without `now` it is about a time of which nothing is known: only definitions count. What others depend on may be outside the actor's
+    scope: it counts, and is not shown.
+    """
+    store = synced(session)
+    needed = _needed(schedules, store.schedules()) if any(each.depends_on for each in schedules) else {}
+    known = {each.id for each in schedules}
+    calendars = {(organization, calendar.name): calendar for organization, calendar in store.calendars()}
+    already = {} if now is None else _already(store, now)
+    rows = DueRows(session.registry, UuidV7(Random(0)), Random(0))  # noqa: S311 - built to see what is refused, never written
+    rows.begin()
+    found = []
+    for each in (*schedules, *(other for other in needed.values() if other.id not in known)):
+        since, completed_at = now or 0, None
+        if now is not None and each.id in needed:
+            since, completed_at = _history(store, each, now)
+        found.append(
+            Prospect(
+                schedule=each if trouble_of(each.timing) is None else msgspec.structs.replace(each, timing=_LONG_AGO),
+                calendar=calendars.get((each.organization, each.calendar or "")),
+                refused=_why_refused(rows, each, session.clock.now()),
+                already=frozenset(already.get(each.id, ())),
+                since=since,
+                completed_at=completed_at,
+            )
+        )
+    return found
+
+
+def ledger_rows(store: Store, ledger: Ledger) -> Iterator[Occurrence]:
+    """Go through all rows of a ledger, page by page."""
+    before = None
+    while page := store.occurrences(ledger, limit=PAGE, before=before):
+        yield from page
+        before = cursor_of(page[-1])
+
+
+def _already(store: Store, now: Instant) -> dict[str, list[Instant]]:
+    """Return coming due times that have fired already, because the clock was ahead: nearly always none."""
+    found: dict[str, list[Instant]] = {}
+    for row in ledger_rows(store, Ledger(fates=tuple(WITH_JOB), since=now + 1)):
+        found.setdefault(row.schedule_id, []).append(row.due_at)
+    return found
+
+
+def _needed(schedules: Sequence[Schedule], everything: Sequence[Schedule]) -> dict[str, Schedule]:
+    """Return, by id, what these schedules depend on, directly or not."""
+    by_name = {(each.organization, each.name): each for each in everything}
+    found: dict[str, Schedule] = {}
+    left = [*schedules]
+    while left:
+        each = left.pop()
+        for other in (by_name.get((each.organization, name)) for name in each.depends_on):
+            if other is not None and other.id not in found:
+                found[other.id] = other
+                left.append(other)
+    return found
+
+
+def _why_refused(rows: DueRows, schedule: Schedule, now: Instant) -> str | None:
+    """Return why no job could be created of a schedule at present, in the trigger's own words."""
+    try:
+        rows.build(schedule, schedule.params, now=now, run_at=now)
+    except (InvalidInput, PermissionDenied, Refused) as error:
+        return str(error)
+    return None
+
+
+def _history(store: Store, schedule: Schedule, now: Instant) -> tuple[Instant, Instant | None]:
+    """Return until when a schedule's outcomes are known, and when its latest chain completed. A running one is expected to complete."""
+    latest = store.find(Where(schedule_id=schedule.id, tails=True), limit=1)
+    job = latest[0][1] if latest else None
+    if job is None:
+        return now, None
+    if not job.status.ended:
+        # The outcome of a job that waits for other schedules is still open.
+        if job.blockers and schedule.depends_on and job.due_at is not None:
+            return instant(job.due_at) - 1, None
+        return now, now
+    return now, instant(job.finished_at) if job.status is Status.COMPLETED and job.finished_at is not None else None
