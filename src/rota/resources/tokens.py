@@ -53,9 +53,9 @@ class Tokens(Resource):
         if user is not None:
             ask.session.actor(user)
             if user not in ask.registry.users:
-                raise NotFound(f"{user!r} is not a user of this store: create it with `rota user create`")
+                raise NotFound(f"{user!r} is not a user of this store: add it with `rota user add`")
         if expires_in is not None and expires_in <= timedelta(0):
-            raise InvalidOption(f"expires_in={expires_in} is not allowed: pass a positive span")
+            raise InvalidOption(f"expires_in={expires_in} is not allowed: give a time to come")
         now = ask.now
         created = moment_of(now)
         token = Token(

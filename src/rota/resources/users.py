@@ -96,7 +96,7 @@ def role_of(value: object) -> Role:
 def permissions_of(ask: Ask, value: object) -> tuple[str, ...]:
     """Return permissions as they are stored, or refuse them."""
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InvalidOption(f"permissions={value!r} is not allowed: pass a list of names")
+        raise InvalidOption(f"permissions={value!r} is not allowed: give a list of names")
     names = list(value)
     for name in names:
         check_name(name, "permission", ask.settings.name_max)
