@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from rota import Rota, Settings
+from rota.admission import FIRST, NOTED_S, is_same
 from rota.errors import InvalidName, InvalidOption, NotFound, OrganizationUnavailable, PermissionDenied, Refused, StoreBusy, Unauthenticated
 from rota.model.access import PERMITS, Permit, csrf_of, digest, is_token, permits_of, token_text
-from rota.model.gate import RIGHTS, Actor, Right, Reach, Role, scope_of
-from rota.surfaces.python.admitting import FIRST, NOTED_S, is_same
+from rota.model.gate import RIGHTS, Actor, Reach, Right, Role, scope_of
 
 EVERY = tuple(Permit)
 

@@ -10,8 +10,8 @@ import msgspec
 
 from rota import Rota
 from rota.model.overview import Ahead, ClockChange, Coming, Hour
+from rota.resources.trend import Trend
 from rota.surfaces.http.pages import charts
-from rota.surfaces.python.charting import Trend
 from tests.surfaces.http.pages_support import HOSTILE, browsing
 
 NOON = datetime(2026, 10, 24, 12, tzinfo=UTC)

@@ -15,9 +15,9 @@ from rota.surfaces.cli.output import show_json
 from rota.surfaces.cli.session import actor
 
 if TYPE_CHECKING:
+    from rota.resources.tokens import NewToken
     from rota.surfaces.http.serving import Server
     from rota.surfaces.python import Rota
-    from rota.surfaces.python.admitting import NewToken
 
 HostOption = Annotated[
     str | None, typer.Option("--host", metavar="ADDRESS", help="Listen on this address. Else $ROTA_HTTP_HOST, else 127.0.0.1.")

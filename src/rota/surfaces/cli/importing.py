@@ -17,7 +17,7 @@ from rota.surfaces.cli.output import console, one_line, show_json, show_pairs
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
-    from rota.surfaces.python.imports import Imported, Progress
+    from rota.compat.import_report import Imported, Progress
 
 BAD_PRINTED = 10
 NAMED_PRINTED = 10

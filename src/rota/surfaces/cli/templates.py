@@ -16,8 +16,8 @@ from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
     from rota.surfaces.python import Rota
-    from rota.surfaces.python.defining import TemplateView
     from rota.surfaces.python.loading import Loaded
+    from rota.template_views import TemplateView
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The template's name.")]
 STATES = {"ENABLED": "green", "DISABLED": "yellow", "ARCHIVED": "bright_black"}

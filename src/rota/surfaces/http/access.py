@@ -10,12 +10,12 @@ import msgspec
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
+from rota.admission import NOBODY, is_same
 from rota.errors import PermissionDenied, TooManyAttempts, Unauthenticated
 from rota.model.access import csrf_of, digest
 from rota.model.gate import Actor
 from rota.surfaces.http.answers import ACTOR
 from rota.surfaces.python import Rota
-from rota.surfaces.python.admitting import NOBODY, is_same
 
 COOKIE = "rota_session"
 CSRF_HEADER = "x-rota-csrf"

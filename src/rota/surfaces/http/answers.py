@@ -11,8 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from rota.model.gate import Actor, Right
 from rota.model.values import Job, Run
-from rota.surfaces.python.defining import TemplateView
 from rota.schedule_views import ScheduleView
+from rota.template_views import TemplateView
 
 ACTOR = "rota.actor"
 """Where the scope of a request has the actor whom the door let in."""

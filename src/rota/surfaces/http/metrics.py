@@ -29,10 +29,10 @@ from rota.model.gate import LOCAL, Actor, Right, scope_of
 from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.values import SECOND
+from rota.resources.measures import Measures, WorkerMeasures
 from rota.surfaces.http.access import Served, door_of
 from rota.surfaces.http.growth import Growth
 from rota.surfaces.python import Rota
-from rota.surfaces.python.measuring import Measures, Workers
 
 LATENCY_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000)
 """Upper bounds of the latency's buckets, in milliseconds."""
@@ -230,7 +230,7 @@ def _of_growth(growth: Growth, settings: Settings) -> Iterator[Family]:
     yield _counter("rota_missed_occurrences_total", {(fate,): count for fate, count in growth.unfired.items()})
 
 
-def _of_workers(workers: Workers) -> Iterator[Family]:
+def _of_workers(workers: WorkerMeasures) -> Iterator[Family]:
     turns = workers.turns
     yield _gauge("rota_workers", {("alive",): workers.alive, ("lost",): workers.lost})
     yield _gauge("rota_next_due_seconds", {} if workers.next_due_s is None else {(): workers.next_due_s})

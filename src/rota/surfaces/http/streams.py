@@ -20,13 +20,13 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
+from rota.admission import NOBODY
 from rota.engine.listening import Batch, Listener, Over
 from rota.errors import PermissionDenied, RotaError, StoreError, Unauthenticated
+from rota.live import LogTail
 from rota.model.gate import Actor
 from rota.surfaces.http.access import Door
 from rota.surfaces.python import Rota
-from rota.surfaces.python.admitting import NOBODY
-from rota.surfaces.python.following import LogTail
 
 log = logging.getLogger("rota.http")
 

@@ -9,37 +9,16 @@ from datetime import timedelta
 
 import msgspec
 
+from rota.admission import FIRST, NOBODY, NOTED_S, BrowserSession
 from rota.errors import InvalidOption, NotFound, PermissionDenied, Refused, StoreError, Unauthenticated
 from rota.model.access import PERMITS, SECRET_BYTES, Permit, Token, csrf_of, digest, is_token, permits_of, token_text
 from rota.model.checks import check_name
 from rota.model.gate import LOCAL, Actor, Right, Role
 from rota.model.values import SECOND, Instant, dashed, instant, moment_of, undashed
+from rota.resources.tokens import NewToken
 from rota.surfaces.python.base import Base
 
 log = logging.getLogger("rota.access")
-
-NOTED_S = 60
-"""A token's use is written down at most this often."""
-FIRST = "first start"
-"""The name of the token that is made where there is none."""
-NOBODY = "this token opens nothing here: give one that `rota token create` has shown, and that is neither expired nor revoked"
-
-
-class NewToken(msgspec.Struct, frozen=True):
-    """A token, and its secret, which is never shown again."""
-
-    token: Token
-    secret: str
-
-
-class Session(msgspec.Struct, frozen=True):
-    """A browser that is let in."""
-
-    secret: str
-    """What the cookie holds."""
-    csrf: str
-    """What each form that changes something must carry."""
-    max_age_s: int
 
 
 class Admitting(Base):
@@ -119,7 +98,7 @@ class Admitting(Base):
         token = self._session.open().store.token_by(digest(secret))
         return self._admitted(token)
 
-    def open_session(self, secret: str) -> Session:
+    def open_session(self, secret: str) -> BrowserSession:
         """Let a browser in that brings a token."""
         import secrets  # noqa: PLC0415 - as in `create_token`
 
@@ -129,7 +108,7 @@ class Admitting(Base):
         assert token is not None  # noqa: S101 - admitted
         session, age_s = secrets.token_hex(SECRET_BYTES), self.settings.session_ttl
         store.add_session(digest(session), token.id, now=now, expires_at=now + round(age_s * SECOND))
-        return Session(session, csrf_of(session), round(age_s))
+        return BrowserSession(session, csrf_of(session), round(age_s))
 
     def session(self, secret: str) -> Actor:
         """Return who is behind a browser session."""
@@ -187,10 +166,3 @@ class Admitting(Base):
             self._session.open().store.note_use(token.id, now=self._session.clock.now())
         except StoreError as error:
             log.warning("the use of token %s could not be written down: %s", token.id, error)
-
-
-def is_same(one: str, other: str) -> bool:
-    """Compare two secrets in a time that tells nothing."""
-    from hmac import compare_digest  # noqa: PLC0415 - as in `create_token`
-
-    return compare_digest(one.encode(errors="surrogatepass"), other.encode(errors="surrogatepass"))

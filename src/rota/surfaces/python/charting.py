@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import datetime
-
-import msgspec
 
 from rota.model.checks import whole
 from rota.model.figures import Fared, percentile_s
 from rota.model.gate import Actor, Right
 from rota.model.states import Status
 from rota.model.values import SECOND, moment_of
+from rota.resources.trend import Trend
 from rota.surfaces.python.base import Base
 
 HOUR = 3600 * SECOND
 ENDS = frozenset({Status.COMPLETED, Status.FAILED, Status.TIMED_OUT, Status.DEAD_LETTER})
-
-
-class Trend(msgspec.Struct, frozen=True, kw_only=True):
-    """One hour: attempts that ended in it, and how long those that completed took."""
-
-    begins_at: datetime
-    completed: int
-    failed: int
-    """Attempts that failed, timed out or were dead-lettered."""
-    p50_s: float | None
-    p95_s: float | None
 
 
 class Charting(Base):

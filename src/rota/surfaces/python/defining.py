@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from rota.engine.registry import Known
 from rota.errors import ChangedMeanwhile, InvalidOption, NotFound, UnknownTemplate
-from rota.model.backoff import Backoff
 from rota.model.checks import check_name
 from rota.model.definitions import Template, TemplateState
 from rota.model.gate import Actor, Right
@@ -19,53 +17,17 @@ from rota.model.schedules import Schedule, ScheduleState
 from rota.model.templates import (
     FIELDS,
     OF_THE_HANDLER,
-    Rate,
-    Source,
     Spec,
     as_object,
     check_defaults,
     from_object,
     in_force,
-    said_by,
     spec_of,
 )
 from rota.surfaces.python.declaring import Declaring
+from rota.template_views import TemplateView, template_view
 
 log = logging.getLogger("rota.templates")
-
-_backoff = msgspec.json.Decoder(Backoff)
-
-
-class TemplateView(msgspec.Struct, kw_only=True, frozen=True):
-    """One template as it stands for a job made now. Times are in seconds, sizes in bytes; None does not limit."""
-
-    name: str
-    state: TemplateState
-    version: int
-    display_name: str
-    description: str | None
-    handler: str | None
-    handled_here: bool
-    """This process has its handler."""
-    executor: str
-    priority: int
-    timeout: float
-    max_retries: int
-    max_crashes: int
-    backoff: Backoff
-    queue_ttl: float | None
-    payload_max: int
-    dedup_window: float | None
-    requires_permission: str | None
-    max_running: int | None
-    concurrency: int | None
-    rate_limit: Rate | None
-    submit_limit: Rate | None
-    default_params: dict[str, object] | None
-    sources: dict[str, Source]
-    """For each of the fields above: whether it is a setting's word, the code's, or people's."""
-    created_at: datetime | None = None
-    updated_at: datetime | None = None
 
 
 class Defining(Declaring):
@@ -75,12 +37,12 @@ class Defining(Declaring):
         """Return the templates in the order of their names; archived ones only if asked for."""
         self._session.scope(actor, Right.READ)
         found = sorted(self._recorded().values(), key=lambda known: known.name)
-        return [_view(known) for known in found if archived or known.state != TemplateState.ARCHIVED]
+        return [template_view(known) for known in found if archived or known.state != TemplateState.ARCHIVED]
 
     def template(self, name: str, *, actor: Actor | str | None = None) -> TemplateView:
         """Return one template, archived or not: what is in force, and whose word each field is."""
         self._session.scope(actor, Right.READ)
-        return _view(self._known_template(name))
+        return template_view(self._known_template(name))
 
     def set_template(self, name: str, *, version: int | None = None, actor: Actor | str | None = None, **options: Any) -> TemplateView:
         """Set some fields of a template on top of what its code says, making it if it is not there. None takes a limit away.
@@ -216,38 +178,3 @@ class Defining(Declaring):
         self._deciding(
             lambda decide, store, now, version: store.change_schedule(schedule_id, disable, decide, actor=who, now=now, definitions=version)
         )
-
-
-def _view(known: Known) -> TemplateView:
-    force, record = known.force, known.record
-    assert record is not None  # noqa: S101 - only recorded ones are shown
-    sources = said_by(known.code, known.people)
-    if known.handler is not None:
-        sources |= dict.fromkeys(OF_THE_HANDLER, Source.CODE)
-    return TemplateView(
-        name=known.name,
-        state=record.state,
-        version=record.version,
-        display_name=force.display_name,
-        description=force.description,
-        handler=force.handler,
-        handled_here=known.handler is not None,
-        executor=force.policy.executor,
-        priority=force.policy.priority,
-        timeout=force.policy.timeout,
-        max_retries=force.policy.max_retries,
-        max_crashes=force.policy.max_crashes,
-        backoff=_backoff.decode(force.policy.backoff),
-        queue_ttl=force.queue_ttl,
-        payload_max=force.payload_max,
-        dedup_window=force.dedup_window,
-        requires_permission=force.requires_permission,
-        max_running=force.max_running,
-        concurrency=force.concurrency,
-        rate_limit=force.rate_limit,
-        submit_limit=force.submit_limit,
-        default_params=force.default_params,
-        sources=sources,
-        created_at=record.created_at,
-        updated_at=record.updated_at,
-    )

@@ -2,80 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from rota.engine.patience import Patience
 from rota.errors import InvalidOption, PermissionDenied
-from rota.model.events import Event, EventType, View, cursor_of, types_of
+from rota.live import Events, LogTail
+from rota.model.events import EventType, View, cursor_of, types_of
 from rota.model.gate import Actor, Right, Scope
 from rota.model.states import Status
-from rota.model.values import JobRef, log_path, undashed
-from rota.ports.store import Store
+from rota.model.values import JobRef, undashed
 from rota.surfaces.python.base import Base
 
 if TYPE_CHECKING:
     from rota.engine.feed import Feed
-    from rota.engine.listening import Listener, Over
-
-LOOK_S = 0.25
-"""How often a log that is followed is looked at."""
-CHUNK_BYTES = 65_536
-"""What is read of a log at a time."""
-
-
-class Events(Iterator[Event]):
-    """Events as they happen; waits for each. Ends with the chain, if it is about one, or when it is closed."""
-
-    def __init__(self, listener: Listener) -> None:
-        """Take who listens."""
-        self.listener = listener
-        self._events: deque[Event] = deque()
-
-    def __next__(self) -> Event:
-        """Return the next event, however long it takes."""
-        found = self.next(None)
-        if found is None:
-            raise StopIteration
-        return found
-
-    def next(self, timeout: float | None = None) -> Event | None:
-        """Return the next event; None if none came in time (seconds), or none will come any more (`over` says why)."""
-        end = None if timeout is None else time.monotonic() + timeout
-        while not self._events:
-            ended = self.over
-            for batch in self.listener.take(LOOK_S if end is None else max(0.0, min(LOOK_S, end - time.monotonic()))):
-                self._events.extend(batch.with_ids())
-            if not self._events and (ended is not None or (end is not None and time.monotonic() >= end)):
-                return None
-        return self._events.popleft()
-
-    @property
-    def over(self) -> Over | None:
-        """Why nothing more comes; None while something may."""
-        return self.listener.over
-
-    def close(self) -> None:
-        """Listen no longer."""
-        from rota.engine.listening import Over  # noqa: PLC0415 - few programs need it
-
-        self.listener.end(Over.CLOSED)
-        self.listener.close()
-
-    def __enter__(self) -> Self:
-        """Listen for the time of a block."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Listen no longer."""
-        self.close()
-
-    def __del__(self) -> None:
-        """Let go of what nobody asks any more."""
-        self.listener.close()
+    from rota.engine.listening import Listener
 
 
 class Following(Base):
@@ -173,64 +114,6 @@ class Following(Base):
         if job is None:
             raise self._session.no_job(given)
         return str(undashed(job.root_id))
-
-
-class LogTail:
-    """The log of one run, read as it grows."""
-
-    def __init__(self, store: Store, log_dir: str, job_id: str, patience: Patience) -> None:
-        """Begin at its beginning."""
-        self._store = store
-        self._patience = patience
-        self._log_dir = log_dir
-        self._job_id = job_id
-        self._path: str | None = None
-        self._place = 0
-        self.over = False
-        """Nothing more comes: the job has ended, and all that it left has been read."""
-
-    def read(self) -> str:
-        """Return what is new, whole lines, at most 64 kB of it; nothing if there is nothing."""
-        ended = self._ended()
-        piece = self._piece(whole=ended)
-        self.over = ended and not piece
-        return piece
-
-    def __iter__(self) -> Iterator[str]:
-        """Go through what comes, waiting for it, and for a store that goes away meanwhile."""
-        while True:
-            piece = self._patience.ask(self.read)
-            if piece:
-                yield piece
-            elif self.over:
-                return
-            else:
-                time.sleep(LOOK_S)
-
-    def _ended(self) -> bool:
-        """Say whether the job has ended; asked before its log is read, so that nothing is left behind."""
-        job = self._store.job(self._job_id)
-        if job is None:
-            return True
-        if self._path is None and job.started_at is not None:
-            run = self._store.run(self._job_id)
-            self._path = None if run is None else log_path(self._log_dir, str(undashed(run.id)))
-        return job.status.ended
-
-    def _piece(self, *, whole: bool) -> str:
-        if self._path is None:
-            return ""
-        try:
-            with open(self._path, "rb") as file:  # noqa: PTH123 - see `log_path`
-                file.seek(self._place)
-                data = file.read(CHUNK_BYTES)
-        except OSError:
-            return ""
-        if not whole or len(data) == CHUNK_BYTES:
-            # A line, and a letter of several bytes, is told when it is there to its end; one that never ends is told as it is.
-            data = data[: data.rfind(b"\n") + 1] or (data if len(data) == CHUNK_BYTES else b"")
-        self._place += len(data)
-        return data.decode(errors="replace")
 
 
 def _statuses(given: Iterable[Status | str] | str | None) -> frozenset[str]:

@@ -6,8 +6,6 @@ import os
 import threading
 from collections.abc import Iterable
 
-import msgspec
-
 from rota.compose import make_sender
 from rota.errors import InvalidOption, NotFound, Refused
 from rota.model.checks import text, whole
@@ -32,30 +30,15 @@ from rota.model.webhooks import (
 )
 from rota.ports.hooks import EndpointChange
 from rota.ports.sender import Message
-from rota.surfaces.python.base import Base
+from rota.resources.webhooks import NewWebhook, Tested
 from rota.results import Page
+from rota.surfaces.python.base import Base
 
 DESCRIPTION_MAX = 1000
 LIST_MAX = 1000
 TESTS_MAX = 4
 """Tests at a time in one process: each waits for its receiver on a thread that others need."""
 _tests = threading.BoundedSemaphore(TESTS_MAX)
-
-
-class NewWebhook(msgspec.Struct, frozen=True):
-    """A webhook, and its secret, which is never shown again."""
-
-    webhook: Webhook
-    secret: str
-
-
-class Tested(msgspec.Struct, frozen=True):
-    """What came of a message that only asked whether anybody listens."""
-
-    accepted: bool
-    status: int | None
-    error: str | None
-    took_s: float
 
 
 class Hooking(Base):

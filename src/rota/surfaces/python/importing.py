@@ -16,8 +16,9 @@ from rota.model.zones import zone_of
 from rota.surfaces.python.declaring import Declaring
 
 if TYPE_CHECKING:
+    from rota.compat.import_report import Imported, Progress
+    from rota.compat.import_task import Found, Import
     from rota.faces.monque import Document
-    from rota.surfaces.python.imports import Found, Import, Imported, Progress
 
 
 class Importing(Declaring):
@@ -42,8 +43,8 @@ class Importing(Declaring):
         Nothing is written if one of them is bad, unless `skip_bad`. Importing again adds nothing. `timezone` is for documents that
         recur and name none; without it they are UTC, and the report lists them.
         """
-        from rota.surfaces.python.imports import Import  # noqa: PLC0415 - few programs need it
-        from rota.surfaces.python.sources import documents_of  # noqa: PLC0415
+        from rota.compat.import_source import documents_of  # noqa: PLC0415
+        from rota.compat.import_task import Import  # noqa: PLC0415 - few programs need it
 
         if max_retries is not None:
             whole("max_retries", max_retries, least=0)

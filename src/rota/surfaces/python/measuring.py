@@ -2,58 +2,19 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from rota.engine.fleet import fleet_of
-from rota.engine.meter import Turns
 from rota.model.gate import Actor, Right
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant
-from rota.ports.overseeing import Figure, Lane, Unfired
 from rota.ports.schedules import Ledger
 from rota.ports.turns import Counting
+from rota.resources.measures import Measures, WorkerMeasures
 from rota.surfaces.python.overseeing import Overseeing
 
 DAY_US = 86_400 * SECOND
 HOUR_US = 3600 * SECOND
 UNFIRED_MAX = 10_000
 """Rows of the ledger that did not fire, of the last day, that are looked at."""
-
-
-class Workers(msgspec.Struct, frozen=True, kw_only=True):
-    """How the workers of a store fare, and what those of this process have done."""
-
-    alive: int
-    lost: int
-    claimed_ahead: int
-    """Jobs that those alive hold beyond their slots."""
-    beat_age_s: float
-    """For how long the beat that stands still longest has, as far as it was watched from here."""
-    turns: Turns
-    next_due_s: float | None
-    """When they have to fire a schedule next; None: none is due."""
-
-
-class Measures(msgspec.Struct, frozen=True, kw_only=True):
-    """A store, or one organization's part of it, as a scrape sees it."""
-
-    organization: str | None
-    """Whose part it is; None: all of it."""
-    at: Instant
-    lanes: list[Lane]
-    running: dict[tuple[str, str], int]
-    """By organization and job type."""
-    figures: list[Figure]
-    """Ends by the hour, since the hour that was asked for."""
-    unfired: list[Unfired]
-    """Of the last day."""
-    overdue: int
-    """Due times that should have run and have no recorded outcome."""
-    dead: dict[str, int]
-    """Jobs that ended DEAD_LETTER and are in the store, by type."""
-    pauses: int
-    workers: Workers | None
-    """None to whom workers are not shown."""
 
 
 class Measuring(Overseeing):
@@ -71,7 +32,7 @@ class Measuring(Overseeing):
             fleet = fleet_of(store, opened.liveness, self._session.beats, patience_s=self.settings.lease_ttl)
             age_s = max((fleet.ages_s.get(worker.id, 0.0) for worker in fleet.alive), default=0.0)
             next_at = store.beat_of_schedules().next_at
-            workers = Workers(
+            workers = WorkerMeasures(
                 alive=len(fleet.alive),
                 lost=len(fleet.lost),
                 claimed_ahead=sum(worker.claimed_ahead for worker in fleet.alive),

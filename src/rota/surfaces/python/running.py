@@ -14,11 +14,11 @@ import msgspec
 
 from rota.compose import Opened, make_minder
 from rota.engine.submit import NewJob
-from rota.errors import Refused, StoreUnavailable
+from rota.errors import StoreUnavailable
 from rota.executors import inside_handler
+from rota.local_workers import InsideHandlerError
 from rota.model.checks import seconds, whole
 from rota.model.gate import Actor, Right, scope_of
-from rota.model.signals import PermanentError
 from rota.model.values import Origin, Run
 from rota.surfaces.python.base import Base
 
@@ -33,10 +33,6 @@ START_S = 0.2
 """Pause before a worker is started again because its server was lost; then twice as long each time."""
 LAST_LOOK_S = 0.05
 """How often a worker on its way home is looked after."""
-
-
-class InsideHandlerError(Refused, PermanentError):
-    """No handler can ever do this: an attempt that does not catch it is not repeated."""
 
 
 class Running(Base):

@@ -11,12 +11,12 @@ from rota.model.definitions import Organization, User
 from rota.model.findings import Finding
 from rota.model.schedules import Calendar
 from rota.model.values import Audited, Stats, TypeStats, WorkerInfo
+from rota.resources.tokens import NewToken
 from rota.schedule_views import OverdueView, ScheduleView
 from rota.surfaces.http.api import shapes
 from rota.surfaces.http.api.occurrences import ForecastAnswer, HourDensity, Occurrence
 from rota.surfaces.http.api.scheduler import Paused, RetentionStatus, SchedulerStatus
-from rota.surfaces.python.admitting import NewToken
-from rota.surfaces.python.defining import TemplateView
+from rota.template_views import TemplateView
 
 AT = "2026-03-01T09:00:00Z"
 DUE = "2026-03-02T08:00:00Z"

@@ -17,7 +17,7 @@ from rota.surfaces.http.api.missing import named_in_path
 from rota.surfaces.http.api.strict import strict_router
 from rota.surfaces.http.api.versions import IfMatch, etag, seen
 from rota.surfaces.http.describing import gives, nothing, page_of, refuses
-from rota.surfaces.python.defining import TemplateView
+from rota.template_views import TemplateView
 
 router = strict_router("Templates", "/templates")
 

@@ -12,13 +12,13 @@ from pydantic import ConfigDict, Field
 from rota.errors import NotFound
 from rota.model.access import Token
 from rota.model.checks import CENTURY_S
+from rota.resources.tokens import NewToken
 from rota.surfaces.http.access import Served, Who
 from rota.surfaces.http.answers import Answer
 from rota.surfaces.http.api.bodies import Body, Name
 from rota.surfaces.http.api.keyset import Cursor, Limit, cut
 from rota.surfaces.http.api.strict import strict_router
 from rota.surfaces.http.describing import gives, nothing, page_of, refuses
-from rota.surfaces.python.admitting import NewToken
 
 router = strict_router("Tokens", "/tokens")
 

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 from rota.errors import ChangedMeanwhile, NotFound, Refused
 from rota.model.targets import URL_MAX
 from rota.model.webhooks import Delivery, Event, Webhook
+from rota.resources.webhooks import NewWebhook, Tested
 from rota.surfaces.http.access import Served, Who
 from rota.surfaces.http.answers import Answer
 from rota.surfaces.http.api.asking import TEXT
@@ -22,7 +23,6 @@ from rota.surfaces.http.api.paging import Paged
 from rota.surfaces.http.api.strict import strict_router
 from rota.surfaces.http.api.versions import IfMatch, etag, seen
 from rota.surfaces.http.describing import gives, nothing, page_of, refuses
-from rota.surfaces.python.hooking import NewWebhook, Tested
 
 router = strict_router("Webhooks", "")
 

@@ -13,9 +13,9 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from rota.model.overview import Ahead, Coming
+from rota.resources.trend import Trend
 from rota.surfaces.cli.output import span
 from rota.surfaces.http.pages.rendering import iso
-from rota.surfaces.python.charting import Trend
 
 WIDTH = 960
 HALF = 560

@@ -14,7 +14,7 @@ from rota.model.templates import NULLABLE, Rate, from_text
 from rota.surfaces.http.pages.rendering import link
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
-from rota.surfaces.python.defining import TemplateView
+from rota.template_views import TemplateView
 
 router = page_router()
 

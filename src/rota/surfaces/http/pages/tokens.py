@@ -9,9 +9,9 @@ from fastapi import Response
 from rota.model.access import Permit
 from rota.model.gate import Right
 from rota.model.templates import span_of
+from rota.resources.tokens import NewToken
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
-from rota.surfaces.python.admitting import NewToken
 
 router = page_router()
 

@@ -8,63 +8,23 @@ from typing import Any
 
 import msgspec
 
+from rota.compat.import_report import Bad, Imported, Progress
+from rota.compat.import_source import DocumentPlace
 from rota.errors import InvalidImport, InvalidInput, UnknownTemplate
 from rota.faces.monque import Document, DocumentStatus, job_id_of, read_document, schedule_id_of, schedule_name_of
 from rota.model.checks import check_name
 from rota.model.values import Enqueued, NewRow
-from rota.surfaces.python.sources import Place
 
 BAD_SHOWN = 100
 """How many bad lines a report names; all are counted."""
 LOOK = 1000
 """Documents between two calls of `progress`."""
 
-Progress = Callable[[str, int, int | None], None]
-"""Is told what is done (`checking`, `importing`), of how many documents, and how many there are if that is known."""
-
-
-class Bad(msgspec.Struct, frozen=True):
-    """A line that can't be taken, and why."""
-
-    line: int
-    why: str
-
-
-class Imported(msgspec.Struct, kw_only=True):
-    """What became of the documents of an import, or would become of them."""
-
-    documents: int = 0
-    """How many were read, bad ones included."""
-    waiting: int = 0
-    recovered: int = 0
-    """Were being processed: that attempt counts as a crash, and the job waits."""
-    dead: int = 0
-    cancelled: int = 0
-    completed: int = 0
-    """Imported as history."""
-    left_out: int = 0
-    """Completed ones that were not asked for."""
-    already: int = 0
-    """Here from an earlier import."""
-    key_taken: int = 0
-    """Left out because a live job holds their unique key."""
-    schedules: dict[str, str] = msgspec.field(default_factory=dict)
-    """What recurs: the names of its schedules and when they are due. One of which an attempt was under way counts above, too."""
-    zone_assumed: list[str] = msgspec.field(default_factory=list)
-    """Those of the schedules whose documents name no time zone: `timezone` was taken, or UTC."""
-    templates_made: list[str] = msgspec.field(default_factory=list)
-    unknown_fields: list[str] = msgspec.field(default_factory=list)
-    """Fields that were not understood and not kept."""
-    bad: list[Bad] = msgspec.field(default_factory=list)
-    """The first hundred."""
-    bad_count: int = 0
-    dry_run: bool = False
-
 
 class Found(msgspec.Struct):
     """A document and where it stood."""
 
-    place: Place
+    place: DocumentPlace
     document: Document
     job_id: str
     schedule_id: str
@@ -85,9 +45,9 @@ class Import:
         """Names of schedules that are not free."""
         self.report = Imported()
 
-    def check(self, documents: Iterable[tuple[Place, Any]], known: frozenset[str], *, skip_bad: bool, make_templates: bool) -> None:
+    def check(self, documents: Iterable[tuple[DocumentPlace, Any]], known: frozenset[str], *, skip_bad: bool, make_templates: bool) -> None:
         """Look at every document before anything is written: what is bad, and which templates are missing."""
-        missing: dict[str, Place] = {}
+        missing: dict[str, DocumentPlace] = {}
         for place, raw in documents:
             self._total += 1
             try:
@@ -111,13 +71,15 @@ class Import:
             raise _unknown(missing)
         self.report.unknown_fields = list(self._fields)
 
-    def chunks(self, documents: Iterable[tuple[Place, Any]], size: int) -> Iterator[list[Found]]:
+    def chunks(self, documents: Iterable[tuple[DocumentPlace, Any]], size: int) -> Iterator[list[Found]]:
         """Go through the good documents a commit at a time."""
         found = self._found(documents)
         while chunk := list(islice(found, size)):
             yield chunk
 
-    def rehearse(self, documents: Iterable[tuple[Place, Any]], is_here: Callable[[str], bool], is_scheduled: Callable[[str], bool]) -> None:
+    def rehearse(
+        self, documents: Iterable[tuple[DocumentPlace, Any]], is_here: Callable[[str], bool], is_scheduled: Callable[[str], bool]
+    ) -> None:
         """Count what an import would do. Keys are not looked at: they may be free by then."""
         for each in self._found(documents):
             if each.document.recurs:
@@ -169,7 +131,7 @@ class Import:
             case DocumentStatus.COMPLETED:
                 report.completed += 1
 
-    def _found(self, documents: Iterable[tuple[Place, Any]]) -> Iterator[Found]:
+    def _found(self, documents: Iterable[tuple[DocumentPlace, Any]]) -> Iterator[Found]:
         for place, raw in documents:
             self.report.documents += 1
             self._tell("importing", self.report.documents, self._total)
@@ -183,7 +145,7 @@ class Import:
             yield Found(place, document, job_id_of(document, home), schedule_id_of(document, home))
         self._progress("importing", self.report.documents, self._total)
 
-    def _look(self, place: Place, raw: Any) -> Document:
+    def _look(self, place: DocumentPlace, raw: Any) -> Document:
         try:
             document = read_document(raw() if callable(raw) else raw)
         except InvalidImport as error:
@@ -191,7 +153,7 @@ class Import:
         self._fields |= dict.fromkeys(document.unknown)
         return document
 
-    def _build(self, place: Place, document: Document) -> NewRow:
+    def _build(self, place: DocumentPlace, document: Document) -> NewRow:
         try:
             return self._row_of(document, job_id_of(document, self._organization))
         except InvalidInput as error:
@@ -208,14 +170,14 @@ class Import:
             self._progress(what, done, total)
 
 
-def _check_template_name(place: Place, name: str) -> None:
+def _check_template_name(place: DocumentPlace, name: str) -> None:
     try:
         check_name(name, "template", 255)
     except InvalidInput as error:
         raise InvalidImport(f"{place}: {error}", place.number) from None
 
 
-def _unknown(missing: dict[str, Place]) -> UnknownTemplate:
+def _unknown(missing: dict[str, DocumentPlace]) -> UnknownTemplate:
     names = ", ".join(f"{name!r} (first on {place})" for name, place in list(missing.items())[:10])
     more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
     return UnknownTemplate(

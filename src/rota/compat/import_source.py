@@ -19,7 +19,7 @@ _MARK = b"\xef\xbb\xbf"
 """What some programs put before UTF-8."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class DocumentPlace(msgspec.Struct, frozen=True):
     """Where a document stands: its line, or its place in an array, from 1."""
 
     number: int
@@ -33,11 +33,11 @@ class Place(msgspec.Struct, frozen=True):
 class Documents:
     """Documents with their places, as often as they are asked for. Each is decoded only when it is looked at."""
 
-    def __init__(self, again: Callable[[], Iterator[tuple[Place, Any]]]) -> None:
+    def __init__(self, again: Callable[[], Iterator[tuple[DocumentPlace, Any]]]) -> None:
         """Take what begins to read anew."""
         self._again = again
 
-    def __iter__(self) -> Iterator[tuple[Place, Any]]:
+    def __iter__(self) -> Iterator[tuple[DocumentPlace, Any]]:
         """Read from the beginning."""
         return self._again()
 
@@ -59,25 +59,25 @@ def _begins_array(path: Path) -> bool:
         raise InvalidImport(f"{path} can't be read: {error.strerror or error}") from error
 
 
-def _array(path: Path) -> Callable[[], Iterator[tuple[Place, Any]]]:
+def _array(path: Path) -> Callable[[], Iterator[tuple[DocumentPlace, Any]]]:
     try:
         items = msgspec.json.decode(path.read_bytes().removeprefix(_MARK), type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidImport(f"{path} begins as a JSON array and can't be read as one: {error}") from None
 
-    def again() -> Iterator[tuple[Place, Any]]:
+    def again() -> Iterator[tuple[DocumentPlace, Any]]:
         for number, item in enumerate(items, 1):
-            yield Place(number, "item"), partial(_decode, bytes(item))
+            yield DocumentPlace(number, "item"), partial(_decode, bytes(item))
 
     return again
 
 
-def _lines_of(path: Path) -> Iterator[tuple[Place, Any]]:
+def _lines_of(path: Path) -> Iterator[tuple[DocumentPlace, Any]]:
     with path.open("rb") as file:
         for number, line in enumerate(_bounded(file), 1):
             text = (line.removeprefix(_MARK) if number == 1 else line).strip()
             if text:
-                yield Place(number), partial(_decode, text)
+                yield DocumentPlace(number), partial(_decode, text)
 
 
 def _bounded(file: IO[bytes]) -> Iterator[bytes]:
@@ -89,14 +89,14 @@ def _bounded(file: IO[bytes]) -> Iterator[bytes]:
         yield line
 
 
-def _items(items: list[Any]) -> Iterator[tuple[Place, Any]]:
+def _items(items: list[Any]) -> Iterator[tuple[DocumentPlace, Any]]:
     for number, item in enumerate(items, 1):
         if isinstance(item, str | bytes):
             text = item.encode("utf-8", "surrogateescape") if isinstance(item, str) else item
             if text.strip():
-                yield Place(number), partial(_decode, text)
+                yield DocumentPlace(number), partial(_decode, text)
         else:
-            yield Place(number, "item"), item
+            yield DocumentPlace(number, "item"), item
 
 
 def _decode(text: bytes) -> Any:

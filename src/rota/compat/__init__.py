@@ -1,0 +1,1 @@
+"""Other systems: what comes from them, and chains as they show them."""

@@ -1,0 +1,216 @@
+"""Live events, and logs that are read while they grow."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rota.engine.patience import Patience
+from rota.errors import PermissionDenied
+from rota.model.events import Event, EventType, View, cursor_of, types_of
+from rota.model.gate import Right, Scope
+from rota.model.states import Status
+from rota.model.values import JobRef, log_path, undashed
+from rota.operation import Ask
+from rota.ports.store import Store
+from rota.resources.filters import statuses
+
+if TYPE_CHECKING:
+    from rota.engine.feed import Feed
+    from rota.engine.listening import Listener, Over
+
+LOOK_S = 0.25
+"""How often a log that is followed is read."""
+CHUNK_BYTES = 65_536
+"""Bytes of a log that are read at a time."""
+
+
+class Events(Iterator[Event]):
+    """Events as they happen; iterating waits for each. It is over when its chain has ended, if it is about one, or when it is closed."""
+
+    def __init__(self, listener: Listener) -> None:
+        """Take the listener."""
+        self.listener = listener
+        self._events: deque[Event] = deque()
+
+    def __next__(self) -> Event:
+        """Return the next event, however long it takes."""
+        event = self.next(None)
+        if event is None:
+            raise StopIteration
+        return event
+
+    def next(self, timeout: float | None = None) -> Event | None:
+        """Return the next event; None if none came within `timeout` seconds, or if no more will come (`over` says why)."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self._events:
+            ended = self.over
+            for batch in self.listener.take(LOOK_S if end is None else max(0.0, min(LOOK_S, end - time.monotonic()))):
+                self._events.extend(batch.with_ids())
+            if not self._events and (ended is not None or (end is not None and time.monotonic() >= end)):
+                return None
+        return self._events.popleft()
+
+    @property
+    def over(self) -> Over | None:
+        """The reason why no more events come; None while they may."""
+        return self.listener.over
+
+    def close(self) -> None:
+        """Stop listening."""
+        from rota.engine.listening import Over  # noqa: PLC0415 - few programs need it
+
+        self.listener.end(Over.CLOSED)
+        self.listener.close()
+
+    def __enter__(self) -> Self:
+        """Listen for the time of a block."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stop listening."""
+        self.close()
+
+    def __del__(self) -> None:
+        """Close the listener that nobody reads any more."""
+        self.listener.close()
+
+
+class LogTail:
+    """The log of one run, read as it grows."""
+
+    def __init__(self, store: Store, log_dir: str, job_id: str, patience: Patience) -> None:
+        """Start at the first line."""
+        self._store = store
+        self._patience = patience
+        self._log_dir = log_dir
+        self._job_id = job_id
+        self._path: str | None = None
+        self._place = 0
+        self.over = False
+        """The job has ended, and its whole log has been read."""
+
+    def read(self) -> str:
+        """Return new whole lines, at most 64 kB; empty if there are none."""
+        ended = self._ended()
+        piece = self._piece(whole=ended)
+        self.over = ended and not piece
+        return piece
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield new lines, waiting for them, and for a store that becomes unavailable."""
+        while True:
+            piece = self._patience.ask(self.read)
+            if piece:
+                yield piece
+            elif self.over:
+                return
+            else:
+                time.sleep(LOOK_S)
+
+    def _ended(self) -> bool:
+        """Return whether the job has ended; asked before its log is read, so that no line is missed."""
+        job = self._store.job(self._job_id)
+        if job is None:
+            return True
+        if self._path is None and job.started_at is not None:
+            run = self._store.run(self._job_id)
+            self._path = None if run is None else log_path(self._log_dir, str(undashed(run.id)))
+        return job.status.ended
+
+    def _piece(self, *, whole: bool) -> str:
+        if self._path is None:
+            return ""
+        try:
+            with open(self._path, "rb") as file:  # noqa: PTH123 - see `log_path`
+                file.seek(self._place)
+                data = file.read(CHUNK_BYTES)
+        except OSError:
+            return ""
+        if not whole or len(data) == CHUNK_BYTES:
+            # A line, and a character of several bytes, is returned when it is complete; a line longer than a chunk is returned in parts.
+            data = data[: data.rfind(b"\n") + 1] or (data if len(data) == CHUNK_BYTES else b"")
+        self._place += len(data)
+        return data.decode(errors="replace")
+
+
+def listen(
+    ask: Ask,
+    *,
+    types: Iterable[EventType | str] | str | None = None,
+    status: Iterable[Status | str] | str | None = None,
+    job_type: str | None = None,
+    job: JobRef | None = None,
+    after: str | None = None,
+    ready: Callable[[], None] | None = None,
+) -> Listener:
+    """Do what `Rota.events` does, for callers with their own way to wait: another thread calls `ready` when events have come."""
+    cursor = None if after is None else cursor_of(after)
+    view = View(
+        scope=ask.scope,
+        stats=_counted(ask),
+        types=types_of(types if types is None or isinstance(types, str) else list(types)),
+        statuses=frozenset(statuses(status if status is None or isinstance(status, str) else list(status))),
+        job_type=job_type,
+        root_id=None if job is None else _root(ask, job),
+    )
+    listener = _feed(ask).listen(view, after=None if view.root_id else cursor, ready=ready)
+    if view.root_id is not None:
+        _put_chain(ask, listener, view.root_id)
+    return listener
+
+
+def follow_log(ask: Ask, job: JobRef) -> LogTail:
+    """Follow the lines that the handler of this attempt writes, from the first on, until the job has ended. For Right.READ_LOG.
+
+    Iterating waits for each piece, which is whole lines; `read()` returns what is new and does not wait.
+    """
+    job_id, opened = ask.job(job), ask.opened
+    if opened.store.job(job_id) is None:
+        raise ask.session.no_job(job)
+    return LogTail(opened.store, opened.log_dir, job_id, Patience(outage_s=ask.settings.busy_timeout))
+
+
+def _feed(ask: Ask) -> Feed:
+    from rota.engine.feed import Feed  # noqa: PLC0415 - a log is followed without it
+
+    opened, session = ask.opened, ask.session
+    with session.lock:
+        if session.feed is None:
+            session.feed = Feed(opened.store, session.clock, session.settings, opened.wakeup)
+        return session.feed
+
+
+def _put_chain(ask: Ask, listener: Listener, root_id: str) -> None:
+    """Put the present state of the chain before anything that comes."""
+    from rota.engine.gathering import of_chain  # noqa: PLC0415 - a log is followed without it
+    from rota.engine.listening import Batch, Over, is_last  # noqa: PLC0415
+
+    store = ask.store
+    chain = store.chain(root_id)
+    if not chain:
+        listener.end(Over.ENDED)
+        return
+    changes = of_chain(chain[-1], store.run(str(undashed(chain[-1].id))), ask.now)
+    events = [change.event() for change in changes if listener.view.shows(change)]
+    if events:
+        listener.put_first(Batch(events, listener.cursor, listener.cursor))
+    if any(map(is_last, changes)):
+        listener.end(Over.ENDED)
+
+
+def _counted(ask: Ask) -> Scope | None:
+    try:
+        return ask.also(Right.READ_STATS).scope
+    except PermissionDenied:
+        return None
+
+
+def _root(ask: Ask, job: JobRef) -> str:
+    found = ask.store.job(ask.job(job))
+    if found is None:
+        raise ask.session.no_job(job)
+    return str(undashed(found.root_id))

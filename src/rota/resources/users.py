@@ -1,0 +1,115 @@
+"""Users: people and programs, the organization of each, and what each may do."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable
+from typing import Annotated
+
+from msgspec import UNSET, UnsetType
+
+from rota.errors import InvalidOption, NotFound, Refused
+from rota.model.checks import check_name
+from rota.model.definitions import User
+from rota.model.gate import Right, Role
+from rota.model.shapes import Name, Shape
+from rota.operation import Ask, Resource, operation
+
+Home = Annotated[str, Shape("The organization it belongs to.", "acme", "NAME")]
+RoleName = Annotated[Role | str, Shape("system_manager, admin or user.", "admin", "ROLE", wire=str)]
+Permissions = Annotated[Iterable[str], Shape("Permissions that templates may require.", "reports", "NAME", wire=list[str])]
+
+
+class Users(Resource):
+    """The users of the store."""
+
+    __slots__ = ()
+
+    @operation(Right.READ_ORGANIZATIONS, http="GET /users", cli="user list")
+    def list(self, ask: Ask, *, removed: Annotated[bool, Shape("Include deleted ones.")] = False) -> builtins.list[User]:
+        """Return the users that the actor may see, by name; deleted ones only if asked for."""
+        return [user for user in recorded(ask).values() if _visible(ask, user) and (removed or not user.removed)]
+
+    @operation(Right.READ_ORGANIZATIONS, http="GET /users/{name}", cli="user get")
+    def get(self, ask: Ask, name: Name) -> User:
+        """Return one user, deleted or not."""
+        user = recorded(ask).get(name)
+        if user is None or not _visible(ask, user):
+            raise _no_user(name)
+        return user
+
+    @operation(Right.MANAGE_ORGANIZATIONS, http="POST /users", cli="user create", status=201)
+    def create(
+        self, ask: Ask, name: Name, *, organization: Home = "default", role: RoleName = "user", permissions: Permissions = ()
+    ) -> User:
+        """Create a user, or bring a deleted one back. Once the store has a user, a name that is not a user may do nothing."""
+        check_name(name, "user", ask.settings.name_max)
+        new = User(name=name, organization=organization, role=role_of(role), permissions=permissions_of(ask, permissions))
+        present = recorded(ask).get(name)
+        if present is not None and not present.removed and _rights(present) != _rights(new):
+            raise Refused(f"user {name!r} is there already: change it with users.update({name!r}, …)")
+        ask.store.put_user(new, actor=ask.who, now=ask.now)
+        return recorded(ask)[name]
+
+    @operation(Right.MANAGE_ORGANIZATIONS, http="PATCH /users/{name}", cli="user update")
+    def update(
+        self,
+        ask: Ask,
+        name: Name,
+        *,
+        organization: Home | UnsetType = UNSET,
+        role: RoleName | UnsetType = UNSET,
+        permissions: Permissions | UnsetType = UNSET,
+    ) -> User:
+        """Change the given fields of a user."""
+        present = recorded(ask).get(name)
+        if present is None or present.removed:
+            raise _no_user(name)
+        changed = User(
+            name=name,
+            organization=present.organization if organization is UNSET else organization,
+            role=present.role if role is UNSET else role_of(role),
+            permissions=present.permissions if permissions is UNSET else permissions_of(ask, permissions),
+        )
+        ask.store.put_user(changed, actor=ask.who, now=ask.now)
+        return recorded(ask)[name]
+
+    @operation(Right.MANAGE_ORGANIZATIONS, http="DELETE /users/{name}", cli="user delete", confirm="Delete user {name}?")
+    def delete(self, ask: Ask, name: Name) -> User:
+        """Delete a user, who may then do nothing. Its jobs stay, and so does its name."""
+        ask.store.remove_user(name, actor=ask.who, now=ask.now)
+        return recorded(ask)[name]
+
+
+def recorded(ask: Ask) -> dict[str, User]:
+    """Return all users by name."""
+    return {user.name: user for user in ask.store.users()}
+
+
+def role_of(value: object) -> Role:
+    """Return a role by its name, or refuse it."""
+    if not isinstance(value, str) or value not in set(Role):
+        raise InvalidOption(f"role={value!r} is not one of {', '.join(Role)}")
+    return Role(value)
+
+
+def permissions_of(ask: Ask, value: object) -> tuple[str, ...]:
+    """Return permissions as they are stored, or refuse them."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidOption(f"permissions={value!r} is not allowed: give a list of names")
+    names = list(value)
+    for name in names:
+        check_name(name, "permission", ask.settings.name_max)
+    return tuple(sorted(set(names)))
+
+
+def _visible(ask: Ask, user: User) -> bool:
+    return ask.scope.organization in {None, user.organization}
+
+
+def _no_user(name: str) -> NotFound:
+    return NotFound(f"there is no user {name!r} in this store")
+
+
+def _rights(user: User) -> tuple[object, ...]:
+    return user.organization, user.role, user.permissions

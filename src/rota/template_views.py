@@ -1,0 +1,82 @@
+"""Templates as people see them: what is in force, and where each value comes from."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from rota.engine.registry import Known
+from rota.model.backoff import Backoff
+from rota.model.definitions import TemplateState
+from rota.model.templates import OF_THE_HANDLER, Rate, Source, said_by
+
+_backoff = msgspec.json.Decoder(Backoff)
+
+
+class TemplateView(msgspec.Struct, kw_only=True, frozen=True):
+    """One template as it applies to a job created now. Times are in seconds, sizes in bytes; None does not limit."""
+
+    name: str
+    state: TemplateState
+    version: int
+    display_name: str
+    description: str | None
+    handler: str | None
+    handled_here: bool
+    """This process has its handler."""
+    executor: str
+    priority: int
+    timeout: float
+    max_retries: int
+    max_crashes: int
+    backoff: Backoff
+    queue_ttl: float | None
+    payload_max: int
+    dedup_window: float | None
+    requires_permission: str | None
+    max_running: int | None
+    concurrency: int | None
+    rate_limit: Rate | None
+    submit_limit: Rate | None
+    default_params: dict[str, object] | None
+    sources: dict[str, Source]
+    """For each of the fields above: whether its value comes from a setting, from the code or from an operator."""
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+def template_view(known: Known) -> TemplateView:
+    """Return a template that is recorded in the store as people see it."""
+    force, record = known.force, known.record
+    assert record is not None  # noqa: S101 - only recorded ones are shown
+    sources = said_by(known.code, known.people)
+    if known.handler is not None:
+        sources |= dict.fromkeys(OF_THE_HANDLER, Source.CODE)
+    return TemplateView(
+        name=known.name,
+        state=record.state,
+        version=record.version,
+        display_name=force.display_name,
+        description=force.description,
+        handler=force.handler,
+        handled_here=known.handler is not None,
+        executor=force.policy.executor,
+        priority=force.policy.priority,
+        timeout=force.policy.timeout,
+        max_retries=force.policy.max_retries,
+        max_crashes=force.policy.max_crashes,
+        backoff=_backoff.decode(force.policy.backoff),
+        queue_ttl=force.queue_ttl,
+        payload_max=force.payload_max,
+        dedup_window=force.dedup_window,
+        requires_permission=force.requires_permission,
+        max_running=force.max_running,
+        concurrency=force.concurrency,
+        rate_limit=force.rate_limit,
+        submit_limit=force.submit_limit,
+        default_params=force.default_params,
+        sources=sources,
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+    )
