@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
 
 from rota.declarations import declare_scheduled
+from rota.engine.decorated import TAKEN
 from rota.errors import InvalidOption, InvalidParams
 from rota.executors import check_handler
 from rota.handle import Handle
@@ -24,8 +25,8 @@ from rota.operation import Ask, Resource, Seat, operation
 from rota.ports.clock import Clock, Ids
 from rota.results import Bulk
 from rota.session import Session
-from rota.submission import submit, submit_async, submit_many
-from rota.task import TAKEN, EnqueueOptions, Home, JobDecorator, JobSet, Span, Task
+from rota.submission import Accepted, submit, submit_async, submit_many
+from rota.task import EnqueueOptions, Home, JobDecorator, JobSet, Span, Task
 
 if TYPE_CHECKING:
     from rota.engine.driver import Driver
@@ -248,6 +249,12 @@ class Rota(Resource):
         accepted = submit(self._session, rota._actor, call.name, said, **{**call.options, **options})  # noqa: SLF001 - a view of this one
         return Handle(rota, call.task, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
 
+    def _submit(self, name: str | None, params: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Accepted:
+        return submit(self._session, self._actor, name, params, **options)
+
+    async def _submit_async(self, name: str, params: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Accepted:
+        return await submit_async(self._session, self._actor, name, params, **options)
+
     def _accept(self, actor: Actor, name: str, params: Mapping[str, Any] | None, **options: Any) -> Job:
         """Accept a job that a handler of a local worker asks for, for the owner of its own job."""
         return submit(self._session, actor, name, params, **options).job()
@@ -394,7 +401,7 @@ class Rota(Resource):
         return forecast(ask, hours, start=start, end=end, schedule=schedule, skipped=skipped, organization=organization, limit=limit)
 
     @operation(Right.READ, http="POST /schedules/{name}/plan", cli="schedule plan")
-    def plan(self, ask: Ask, name: str, *, days: int = 90, organization: str | None = None, **options: Any) -> SchedulePlan:
+    def plan(self, ask: Ask, /, name: str, *, days: int = 90, organization: str | None = None, **options: Any) -> SchedulePlan:
         """Return the due times of the coming days that a change would add and remove; options as for `schedules.update`.
 
         Nothing is changed. Calendars count, the schedule's state does not: it is planned as if it were enabled.

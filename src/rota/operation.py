@@ -7,6 +7,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import msgspec
@@ -187,8 +188,9 @@ class Operation:
 
     @cached_property
     def hints(self) -> dict[str, Any]:
-        """Its annotations, resolved."""
-        return typing.get_type_hints(self.body, include_extras=True)
+        """The annotations of its parameters, resolved. That of its result may be imported for type checkers alone."""
+        parameters = {name: each for name, each in self.body.__annotations__.items() if name not in {"ask", "return"}}
+        return typing.get_type_hints(SimpleNamespace(__annotations__=parameters), self.body.__globals__, include_extras=True)
 
     @cached_property
     def fields(self) -> list[Field]:
@@ -198,6 +200,9 @@ class Operation:
 
     def _fields(self, parameter: inspect.Parameter) -> Iterator[Field]:
         hint = self.hints[parameter.name]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            yield Field(parameter.name, list[hint], shape_of(hint), required=False, default=())  # type: ignore[valid-type]
+            return
         if parameter.kind is not parameter.VAR_KEYWORD:
             required = parameter.default is parameter.empty
             yield Field(parameter.name, hint, shape_of(hint), required, None if required else parameter.default)

@@ -19,7 +19,6 @@ from rota.model.handler import Handler, Wrapper, function_of, inspect_handler
 from rota.model.signals import rules_of
 from rota.model.templates import FIELDS, Rate
 from rota.model.values import dashed
-from rota.submission import submit, submit_async
 
 if TYPE_CHECKING:
     from rota.executors.context import Context
@@ -117,13 +116,13 @@ class Task(Wrapper, Generic[P, R]):
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Accept one job; when this returns it is on disk (or, with the option `transaction`, will be when that commits)."""
         rota = self._acting
-        accepted = submit(rota._session, rota._actor, self.name, self._bound(args, kwargs), **self._options)  # noqa: SLF001 - its own Rota's
+        accepted = rota._submit(self.name, self._bound(args, kwargs), self._options)  # noqa: SLF001 - its own Rota's
         return Handle(rota, self._origin, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
 
     async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Accept one job without blocking the event loop."""
         rota = self._acting
-        accepted = await submit_async(rota._session, rota._actor, self.name, self._bound(args, kwargs), **self._options)  # noqa: SLF001
+        accepted = await rota._submit_async(self.name, self._bound(args, kwargs), self._options)  # noqa: SLF001 - its own Rota's
         return Handle(rota, self._origin, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
 
     def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:

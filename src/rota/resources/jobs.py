@@ -262,7 +262,7 @@ class Jobs(Resource):
         return retried
 
     @operation(Right.SUBMIT, http="POST /jobs/{job}/again", cli="job again", status=201)
-    def again(self, ask: Ask, job: Ref, **params: Any) -> Job:
+    def again(self, ask: Ask, /, job: Ref, **params: Any) -> Job:
         """Enqueue the same job once more, as a new chain with a link to the old one, also if it completed. `params` replace some of its own."""
         found = ask.store.job(ask.also(Right.READ).job(job))
         if found is None:
