@@ -25,7 +25,7 @@ from tests.faults.broken_disk import BrokenDisk, Fault, Op
 from tests.faults.scenario import SETTINGS, Scenario, job_id, prepare, scenario
 from tests.support.proof import size
 
-EVERY = size(5, prove=1)
+EVERY = size(11, prove=1)
 """Every so many writes one meets the fault."""
 AFTERWARDS = 2
 """How many more steps are taken after the one that met the fault, to see that the store goes on."""
@@ -311,7 +311,7 @@ def test_callers_that_share_a_commit_share_its_fate(tmp_path, disk, prepared):
 @pytest.mark.prove
 @pytest.mark.parametrize(("kind", "begin"), [("crash", "prepared"), ("torn crash", "prepared"), ("crash", "nothing")])
 def test_a_process_that_dies_at_any_write_leaves_a_file_that_goes_on(file_stage, tmp_path, prepared, kind, begin):
-    every = size(7, prove=1)
+    every = size(17, prove=1)
     program = file_stage.start("crash_disk", tmp_path, kind, every, prepared if begin == "prepared" else "-")
     assert program.ends(within=50) == 0, program.text[-3000:]
     assert "violation" not in program.text, program.text[:3000]

@@ -34,7 +34,7 @@ MIXTURE = {
 }
 """How many of each kind there are among a thousand."""
 WITHOUT_TEXT = {"late", "awaits_late", "late_apart"}
-JOBS = size(4_000, prove=200_000)
+JOBS = size(2_000, prove=200_000)
 BATCH = 100
 SAMPLES = 40
 SLACK_BYTES = 4 * 2**20

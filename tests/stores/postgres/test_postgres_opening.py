@@ -15,6 +15,7 @@ from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.session import Session
 from tests.support.pace import patient
 from tests.support.postgres import fresh_database, shared_server
+from tests.support.proof import size
 
 FATAL = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
 
@@ -56,6 +57,7 @@ def started(url, **settings):
             yield rota
 
 
+@pytest.mark.prove
 def test_a_worker_starts_although_the_server_ends_its_session_at_any_statement_of_opening(monkeypatch):
     executioner = Executioner(monkeypatch)
     with fresh_database() as url:
@@ -64,7 +66,7 @@ def test_a_worker_starts_although_the_server_ends_its_session_at_any_statement_o
             with started(url):
                 statements = executioner.count
         assert statements >= 20
-        for at in range(statements):
+        for at in range(0, statements, size(3, prove=1)):
             executioner.strike(at)
             with started(url) as rota:
                 assert executioner.count > at
