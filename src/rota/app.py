@@ -59,8 +59,6 @@ R = TypeVar("R")
 class Rota(Resource):
     """A durable job queue on one store. Nothing is opened before it is used; one object serves all threads."""
 
-    __slots__ = ("__weakref__",)
-
     def __init__(
         self,
         store: str | os.PathLike[str] | None = None,
