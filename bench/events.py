@@ -32,7 +32,7 @@ from rota.surfaces.http.serving import Address, Server
 rota = Rota(sys.argv[1])
 server = Server(rota, Address("127.0.0.1", 0))
 server.start()
-print(server.address.port, rota.create_token("bench").secret, flush=True)
+print(server.address.port, rota.tokens.create("bench").secret, flush=True)
 sys.stdin.read()
 server.stop()
 rota.close()
@@ -96,13 +96,13 @@ class Drained(NamedTuple):
 
 async def drain(rota: Rota, url: str, jobs: int) -> Drained:
     """Fill the queue, start a worker, and wait until all is done."""
-    before = rota.stats().by_status["COMPLETED"]
+    before = rota.store.stats().by_status["COMPLETED"]
     rota.enqueue_many([("nothing", PARAMS)] * jobs)
     worker = await asyncio.to_thread(subprocess.Popen, [sys.executable, "-c", WORKER, url])
     try:
         begun, done = 0.0, 0
         while done < jobs:
-            done = (await asyncio.to_thread(rota.stats)).by_status["COMPLETED"] - before
+            done = (await asyncio.to_thread(rota.store.stats)).by_status["COMPLETED"] - before
             begun = begun or (time.perf_counter() if done else 0.0)
             await asyncio.sleep(0.05)
         cpu_s = sum(psutil.Process(worker.pid).cpu_times()[:2])

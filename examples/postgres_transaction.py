@@ -47,6 +47,6 @@ if __name__ == "__main__":
     asyncio.run(main_async())
 
     with rota.running():
-        for job in rota.find(job_type="ship"):
+        for job in rota.jobs.list(job_type="ship"):
             print(ship.handle(job.id).result(timeout=10))
     rota.close()

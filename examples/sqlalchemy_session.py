@@ -47,10 +47,10 @@ if __name__ == "__main__":
     with Session(engine) as session:
         buy(session, "coffee")
         session.rollback()
-    print("jobs:", len(rota.find(job_type="ship")))
+    print("jobs:", len(rota.jobs.list(job_type="ship")))
 
     with rota.running():
-        for job in rota.find(job_type="ship"):
+        for job in rota.jobs.list(job_type="ship"):
             print(ship.handle(job.id).result(timeout=10))
     rota.close()
     engine.dispose()

@@ -40,7 +40,7 @@ def front_door(url: str) -> tuple[FastAPI, str]:
     @rota.job
     def noop(text: str = "") -> None: ...
 
-    token = rota.create_token("bench", permits=["submit"]).secret
+    token = rota.tokens.create("bench", permits=["submit"]).secret
     return make_app(rota), token
 
 

@@ -55,34 +55,34 @@ class RotaHistory(Peer):
         rota = self.rota
         for organization in dict.fromkeys(ORGANIZATIONS):
             if organization != "default":
-                rota.create_organization(organization)
+                rota.organizations.create(organization)
         rota.enqueue_many([("rare", {"pad": "x"})])
         share = jobs // len(ORGANIZATIONS)
         with rota.running():
             for organization in ORGANIZATIONS:
                 rota.enqueue_many(_past(share), organization=organization)
-            while (counts := rota.stats().by_status)["QUEUED"] + counts["RUNNING"] + counts["PENDING"]:
+            while (counts := rota.store.stats().by_status)["QUEUED"] + counts["RUNNING"] + counts["PENDING"]:
                 time.sleep(1.0)  # each look counts what still waits
         return counts
 
     def ask(self) -> dict[str, list[float]]:
         """Time each question, the pages of the file being warm; milliseconds."""
         rota = self.rota
-        retried = rota.find(job_type="second_try", limit=1)[0]
+        retried = rota.jobs.list(job_type="second_try", limit=1)[0]
         questions: dict[str, Callable[[], object]] = {
-            "list, first page": lambda: rota.find(limit=100),
-            "list, DEAD_LETTER": lambda: rota.find(status="DEAD_LETTER", limit=100),
-            "list, one type": lambda: rota.find(job_type="type7", limit=100),
-            "list, a rare type": lambda: rota.find(job_type="rare", limit=100),
-            "list, one organization": lambda: rota.find(organization="acme", limit=100),
-            "list, last hour": lambda: rota.find(since=timedelta(hours=1), limit=100),
-            "list, a time when nothing came": lambda: rota.find(since=datetime.now(UTC), limit=100),
-            "list, until long ago": lambda: rota.find(until=timedelta(days=30), limit=100),
-            "list, a page in the middle": lambda: rota.find(limit=100, before=500_000),
-            "dead letters": lambda: rota.dead_letters(limit=100),
-            "stats": rota.stats,
-            "log of a job": lambda: rota.log(retried.id),
-            "timeline of a chain": lambda: rota.timeline(retried.id),
+            "list, first page": lambda: rota.jobs.list(limit=100),
+            "list, DEAD_LETTER": lambda: rota.jobs.list(status="DEAD_LETTER", limit=100),
+            "list, one type": lambda: rota.jobs.list(job_type="type7", limit=100),
+            "list, a rare type": lambda: rota.jobs.list(job_type="rare", limit=100),
+            "list, one organization": lambda: rota.jobs.list(organization="acme", limit=100),
+            "list, last hour": lambda: rota.jobs.list(since=timedelta(hours=1), limit=100),
+            "list, a time when nothing came": lambda: rota.jobs.list(since=datetime.now(UTC), limit=100),
+            "list, until long ago": lambda: rota.jobs.list(until=timedelta(days=30), limit=100),
+            "list, a page in the middle": lambda: rota.jobs.list(limit=100, before=500_000),
+            "dead letters": lambda: rota.dead_letters.list(limit=100),
+            "stats": rota.store.stats,
+            "log of a job": lambda: rota.jobs.log(retried.id),
+            "timeline of a chain": lambda: rota.jobs.log(retried.id, chain=True),
         }
         return {name: [_ms(question) for _ in range(REPEATS)] for name, question in questions.items()}
 
@@ -90,7 +90,7 @@ class RotaHistory(Peer):
         """Remove what ended up to a moment ago; return how many, how fast, and how long a batch took."""
         batches: list[float] = []
         begun = last = time.monotonic()
-        moment = self.rota.find(limit=1, before=jobs)[0].finished_at
+        moment = self.rota.jobs.list(limit=1, before=jobs)[0].finished_at
 
         def note(_so_far: object) -> None:
             nonlocal last
@@ -98,7 +98,7 @@ class RotaHistory(Peer):
             batches.append(now - last)
             last = now
 
-        done = self.rota.purge(older_than=datetime.now(UTC) - moment, progress=note)
+        done = self.rota.store.purge(older_than=datetime.now(UTC) - moment, progress=note)
         seconds = time.monotonic() - begun
         return {"chains": done.chains, "seconds": seconds, "batch_ms": 1000 * statistics.median(batches), "worst_ms": 1000 * max(batches)}
 

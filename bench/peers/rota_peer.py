@@ -43,7 +43,7 @@ class RotaPeer(Peer):
         from rota_jobs import rota  # noqa: PLC0415 # `reset` must be able to remove the file before it is opened
 
         self.rota = rota
-        rota.workers()
+        rota.workers.list()
 
     def send(self, job: Payload) -> None:
         """Enqueue one job; it is on disk when this returns."""
@@ -122,9 +122,9 @@ class RotaPeer(Peer):
         """
         names = [f"o{index}" for index in range(organizations)]
         for name in names:
-            self.rota.create_organization(name, max_running=4 if limited else None)
+            self.rota.organizations.create(name, max_running=4 if limited else None)
         if limited:
-            self.rota.set_template("noop", max_running=1000)
+            self.rota.templates.update("noop", max_running=1000)
         for _ in range(jobs // (_IN_TURN * organizations) if names else 0):
             with self.rota.transaction() as transaction:
                 for name in names:
@@ -136,7 +136,7 @@ class RotaPeer(Peer):
     def busy(self, jobs: int) -> None:
         """Have one organization's jobs wait, and another organization be there."""
         for name in ("busy", "quiet"):
-            self.rota.create_organization(name)
+            self.rota.organizations.create(name)
         self.rota.enqueue_many((("noop", job) for job in payloads(jobs)), organization="busy")
 
     def late(self, organization: str, started: int) -> None:
@@ -149,10 +149,10 @@ class RotaPeer(Peer):
         """Put jobs of an organization that is suspended at the head of the queue."""
         from rota import NewJob  # noqa: PLC0415 # see `open`
 
-        self.rota.create_organization("blocked")
+        self.rota.organizations.create("blocked")
         ahead = (NewJob(name="noop", params=job, priority="high") for job in payloads(jobs))
         self.rota.enqueue_many(ahead, organization="blocked")
-        self.rota.suspend_organization("blocked")
+        self.rota.organizations.suspend("blocked")
 
     def types(self, jobs: int, types: int) -> float:
         """Drain jobs of this number of types in turn, in this process; return the CPU seconds from the first start to the last end."""

@@ -87,7 +87,7 @@ class RotaSchedules(Peer):
         worker = self._worker()
         worker.trigger.tick()
         self.clock.set(START + timedelta(seconds=30))
-        return {"ms": _ms(lambda: self._fire_all(worker)), "due": len(self.rota.occurrences(limit=schedules))}
+        return {"ms": _ms(lambda: self._fire_all(worker)), "due": len(self.rota.schedules.occurrences(limit=schedules))}
 
     def due_times(self) -> dict[str, float]:
         """Go through a year of an every-minute cron in a zone with two clock changes; return due times a second."""
@@ -114,7 +114,7 @@ class RotaSchedules(Peer):
 
     def _register(self, count: int, cron: str, name: str = "due") -> None:
         for number in range(count):
-            self.rota.create_schedule(f"{name} {cron} {number}", "noop", cron=cron)
+            self.rota.schedules.create(f"{name} {cron} {number}", "noop", cron=cron)
 
     def _worker(self):  # type: ignore[no-untyped-def]
         """Open the store anew with full durability, and return a worker that runs its jobs in this thread."""

@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rota.app import Rota
     from rota.engine.submit import NewJob
     from rota.errors import JobCancelled, JobFailed, JobSkipped, RotaError, WaitTimeout
     from rota.executors.context import Context
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from rota.model.signals import Cancelled, PermanentError, Retry, Skip, Snooze, TransientError
     from rota.model.states import GroupStatus, RunStatus, Status
     from rota.model.values import Group, Job, Run
-    from rota.surfaces.python import Rota
     from rota.task import EnqueueOptions, JobOptions, JobSet, Task
 
 __version__ = "0.1.0"
@@ -87,7 +87,7 @@ _MODULES = {
     "NotRun": "rota.hooks",
     "PermanentError": "rota.model.signals",
     "Retry": "rota.model.signals",
-    "Rota": "rota.surfaces.python",
+    "Rota": "rota.app",
     "RotaError": "rota.errors",
     "Run": "rota.model.values",
     "RunStatus": "rota.model.states",

@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from rota.app import Rota
 from rota.declarations import declare_scheduled
 from rota.engine.decorated import TAKEN
 from rota.engine.registry import Known
@@ -34,7 +35,6 @@ from rota.model.templates import FIELDS
 from rota.model.values import SECOND, Instant, Job, instant, moment, moment_of, undashed
 from rota.ports.store import Where
 from rota.session import Session
-from rota.surfaces.python import Rota
 
 __all__ = ["Clock", "Kit", "use"]
 

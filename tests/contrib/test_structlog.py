@@ -36,7 +36,7 @@ if __name__ == "__main__":
             rota.wait(job, timeout={wait})
     log.info("outside")
     # What a handler process prints is in the log of its run.
-    print(rota.log(jobs["process"]))
+    print(rota.jobs.log(jobs["process"]))
     print("jobs", *jobs.values())
     rota.close()
 """

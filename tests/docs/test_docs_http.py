@@ -23,7 +23,7 @@ def tour(tmp_path):
     def send_email(to: str) -> str:
         return to
 
-    secret = rota.create_token("tour", permits=["manage"]).secret
+    secret = rota.tokens.create("tour", permits=["manage"]).secret
     with TestClient(make_app(rota)) as client:
         yield client, secret
     rota.close()

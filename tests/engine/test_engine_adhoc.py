@@ -14,6 +14,7 @@ from rota.stores.relational import definitions
 from tests.stores.desk import ANNA
 from tests.stores.makers import MAKERS, SqliteMaker
 from tests.support.pace import patient
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 CODE = """
@@ -78,11 +79,16 @@ def start(url):
 def test_a_job_names_its_function_and_has_no_template(start, lobby):
     rota = start()
     job = rota.enqueue(handler="lobby:hello", params={"name": "Ada"})
-    assert (job.job_type, job.template_id, job.max_retries, job.priority) == ("lobby:hello", None, 1, 50)
+    assert (rota.jobs.get(job).job_type, rota.jobs.get(job).template_id, rota.jobs.get(job).max_retries, rota.jobs.get(job).priority) == (
+        "lobby:hello",
+        None,
+        1,
+        50,
+    )
     rota.turn()
-    run = rota.run_of(job.id)
-    assert (rota.get(job.id).status, run.result, run.template_id) == ("COMPLETED", "Hello, Ada", None)
-    assert [each.name for each in rota.templates()] == []
+    run = run_of(rota, job.id)
+    assert (rota.jobs.get(job.id).status, run.result, run.template_id) == ("COMPLETED", "Hello, Ada", None)
+    assert [each.name for each in rota.templates.list()] == []
     with pytest.raises(UnknownTemplate):
         rota.enqueue("lobby:hello")
 
@@ -90,15 +96,15 @@ def test_a_job_names_its_function_and_has_no_template(start, lobby):
 def test_a_type_of_its_own_keeps_its_handler(start, lobby):
     rota = start()
     job = rota.enqueue(handler="lobby:hello", job_type="greeting")
-    assert rota.enqueue(handler="lobby:hello", job_type="greeting").job_type == "greeting"
+    assert rota.jobs.get(rota.enqueue(handler="lobby:hello", job_type="greeting")).job_type == "greeting"
     with pytest.raises(InvalidOption, match="jobs of type 'greeting' call lobby:hello: choose another job_type for lobby:fails"):
         rota.enqueue(handler="lobby:fails", job_type="greeting")
     rota.job(lambda: None, name="plain")
     with pytest.raises(InvalidOption, match="'plain' is a template: enqueue it by its name"):
         rota.enqueue(handler="lobby:hello", job_type="plain")
     rota.turn()
-    assert rota.get(job.id).status == "COMPLETED"
-    assert rota.stats().by_type[0].job_type == "greeting"
+    assert rota.jobs.get(job.id).status == "COMPLETED"
+    assert rota.store.stats().by_type[0].job_type == "greeting"
 
 
 def test_a_live_worker_learns_a_new_handler_and_runs_it(start, lobby):
@@ -108,7 +114,7 @@ def test_a_live_worker_learns_a_new_handler_and_runs_it(start, lobby):
         assert producer.wait(first.id, timeout=patient(20)).result == "Hello, Ada"
         second = producer.enqueue(handler="lobby:later", params={"name": "Bob"})
         assert producer.wait(second.id, timeout=patient(20)).result == "later, Bob"
-        eventually(lambda: {"lobby:hello", "lobby:later"} <= set(producer.workers()[0].job_types), within=20, what="announced")
+        eventually(lambda: {"lobby:hello", "lobby:later"} <= set(producer.workers.list()[0].job_types), within=20, what="announced")
 
 
 def test_a_worker_that_may_not_import_it_leaves_it_and_explain_and_the_doctor_say_so(start, lobby):
@@ -118,30 +124,30 @@ def test_a_worker_that_may_not_import_it_leaves_it_and_explain_and_the_doctor_sa
         job = producer.enqueue(handler="lobby:hello")
         plain = other.enqueue("plain")
         other.wait(plain.id, timeout=patient(20))
-        assert producer.get(job.id).status == "QUEUED"
+        assert producer.jobs.get(job.id).status == "QUEUED"
         assert producer.explain(job.id).summary == (
             "no live worker has a handler for lobby:hello; it has no template, so a worker must be allowed to import its module: "
             "see the setting handler_modules"
         )
-        (found,) = [each for each in producer.doctor() if each.name == "queue"]
+        (found,) = [each for each in producer.store.doctor() if each.name == "queue"]
         assert "lobby:hello (1)" in found.text
         assert "handler_modules" in found.remedy
     other.turn()
-    assert producer.get(job.id).status == "QUEUED"
+    assert producer.jobs.get(job.id).status == "QUEUED"
     producer.turn()
-    assert producer.get(job.id).status == "COMPLETED"
+    assert producer.jobs.get(job.id).status == "COMPLETED"
 
 
 def test_a_template_that_is_given_the_name_of_a_type_takes_it_over(rota, lobby):
-    rota = Rota(rota.url, settings=ALLOWED)
+    rota = Rota(rota.store.url, settings=ALLOWED)
     rota.enqueue(handler="lobby:hello", job_type="greet")
-    with closing(Rota(rota.url, settings=ALLOWED)) as other:
+    with closing(Rota(rota.store.url, settings=ALLOWED)) as other:
         other.job(lambda: "of the template", name="greet")
-        other.templates()
+        other.templates.list()
     # Its job would call the function of the template.
     with pytest.raises(InvalidOption, match="'greet' is a template: enqueue it by its name"):
         rota.enqueue(handler="lobby:hello", job_type="greet")
-    assert len(rota.find()) == 1
+    assert len(rota.jobs.list()) == 1
     rota.close()
 
 
@@ -162,11 +168,11 @@ def test_a_template_that_is_given_the_name_of_a_type_takes_it_over(rota, lobby):
     ],
 )
 def test_a_bad_handler_is_refused_when_it_is_enqueued(rota, lobby, handler, error, words):
-    rota = Rota(rota.url, settings=ALLOWED)
+    rota = Rota(rota.store.url, settings=ALLOWED)
     with pytest.raises(error) as refused:
         rota.enqueue(handler=handler)
     assert words in str(refused.value)
-    assert rota.find() == []
+    assert rota.jobs.list() == []
     assert rota._session.open().store.adhoc_types() == {}
     rota.close()
 
@@ -194,14 +200,14 @@ def test_only_who_may_manage_templates_names_functions(start, lobby):
     rota = start()
     for actor in (Actor("ada", role="admin"), Actor("bob", role="user")):
         for call in (
-            lambda actor=actor: rota.enqueue(handler="lobby:hello", actor=actor),
-            lambda actor=actor: rota.enqueue_many([NewJob(handler="lobby:hello")], actor=actor),
-            lambda actor=actor: rota.group([NewJob(handler="lobby:hello")], actor=actor),
+            lambda actor=actor: rota.acting_as(actor).enqueue(handler="lobby:hello"),
+            lambda actor=actor: rota.acting_as(actor).enqueue_many([NewJob(handler="lobby:hello")]),
+            lambda actor=actor: rota.acting_as(actor).group([NewJob(handler="lobby:hello")]),
         ):
             with pytest.raises(PermissionDenied, match="may not manage templates"):
                 call()
     assert rota._session.open().store.adhoc_types() == {}
-    assert rota.enqueue(handler="lobby:hello", actor=Actor("root", role="system_manager")).owner == "root"
+    assert rota.jobs.get(rota.acting_as(Actor("root", role="system_manager")).enqueue(handler="lobby:hello")).owner == "root"
 
 
 def test_code_that_is_missing_where_it_is_enqueued_is_the_workers_matter(start, lobby):
@@ -210,9 +216,9 @@ def test_code_that_is_missing_where_it_is_enqueued_is_the_workers_matter(start, 
     (lobby / "absent.py").write_text("def other(): ...\n")
     worker = start(handler_modules="absent", max_retries=5)
     worker.turn()
-    (only,) = rota.chain(later.id)
+    (only,) = rota.jobs.attempts(later.id)
     assert only.status == "DEAD_LETTER"
-    assert rota.run_of(later.id).error == "PermanentError: absent:work: module absent has no work"
+    assert run_of(rota, later.id).error == "PermanentError: absent:work: module absent has no work"
 
 
 def test_a_module_that_can_not_be_imported_ends_its_jobs_for_good(start, lobby):
@@ -220,35 +226,35 @@ def test_a_module_that_can_not_be_imported_ends_its_jobs_for_good(start, lobby):
     rota = start(handler_modules="absent", max_retries=5)
     job = rota.enqueue(handler="absent:work", params={"any": 1})
     rota.turn()
-    assert [each.status for each in rota.chain(job.id)] == ["DEAD_LETTER"]
-    assert "No module named 'nothing_of_that_name'" in rota.run_of(job.id).error
+    assert [each.status for each in rota.jobs.attempts(job.id)] == ["DEAD_LETTER"]
+    assert "No module named 'nothing_of_that_name'" in run_of(rota, job.id).error
 
 
 def test_what_every_job_has_it_has_too(start, lobby):
     rota = start()
     one = rota.enqueue(handler="lobby:hello", unique_key="k", priority="high", timeout=5, max_retries=3, meta={"for": "test"})
     assert rota.enqueue(handler="lobby:hello", unique_key="k").id == one.id
-    assert (one.priority, one.timeout, one.max_retries) == (75, 5.0, 3)
+    assert (rota.jobs.get(one).priority, rota.jobs.get(one).timeout, rota.jobs.get(one).max_retries) == (75, 5.0, 3)
     child = rota.enqueue(handler="lobby:tells", depends_on=[one])
     failing = rota.enqueue(handler="lobby:fails")
     group = rota.group([NewJob(handler="lobby:hello"), NewJob(name="named", handler="lobby:tells")])
     many = rota.enqueue_many([NewJob(handler="lobby:hello", params={"name": str(n)}) for n in range(3)])
     for _ in range(5):
         rota.turn()
-    assert {rota.get(each).status for each in (one.id, child.id, *many.ids)} == {"COMPLETED"}
-    assert [each.status for each in rota.chain(failing.id)] == ["FAILED", "DEAD_LETTER"]
-    assert {each.template_id for each in rota.chain(failing.id)} == {None}
-    assert rota.get_group(group.id).status == "COMPLETED"
-    assert [each.job_type for each in rota.get_group(group.id).members] == ["lobby:hello", "named"]
-    assert "told" in str(rota.log(child.id))
-    assert rota.retry(failing.id).template_id is None
-    rota.pause(template="lobby:hello")
+    assert {rota.jobs.get(each).status for each in (one.id, child.id, *many.ids)} == {"COMPLETED"}
+    assert [each.status for each in rota.jobs.attempts(failing.id)] == ["FAILED", "DEAD_LETTER"]
+    assert {each.template_id for each in rota.jobs.attempts(failing.id)} == {None}
+    assert rota.groups.get(group.id).status == "COMPLETED"
+    assert [each.job_type for each in rota.groups.get(group.id).members] == ["lobby:hello", "named"]
+    assert "told" in str(rota.jobs.log(child.id))
+    assert rota.jobs.retry(failing.id).template_id is None
+    rota.templates.pause("lobby:hello")
     held = rota.enqueue(handler="lobby:hello")
     rota.turn()
     assert rota.explain(held.id).summary == "template lobby:hello is paused"
-    rota.resume(template="lobby:hello")
+    rota.templates.resume("lobby:hello")
     rota.turn()
-    assert rota.get(held.id).status == "COMPLETED"
+    assert rota.jobs.get(held.id).status == "COMPLETED"
 
 
 def test_a_template_of_the_same_name_wins_from_then_on(start, lobby):
@@ -257,7 +263,7 @@ def test_a_template_of_the_same_name_wins_from_then_on(start, lobby):
     rota.job(lambda: "the template's", name="greet")
     job = rota.enqueue("greet")
     rota.turn()
-    assert rota.run_of(job.id).result == "the template's"
+    assert run_of(rota, job.id).result == "the template's"
 
 
 def test_a_function_is_refused_under_the_name_of_a_template_that_would_call_another(start, lobby):
@@ -269,7 +275,7 @@ def test_a_function_is_refused_under_the_name_of_a_template_that_would_call_anot
         rota.enqueue(handler="lobby:hello", job_type="greet")
     with rota.transaction() as tx, pytest.raises(InvalidOption, match="'greet' is a template"):
         rota.enqueue(handler="lobby:hello", job_type="greet", transaction=tx)
-    assert len(rota.find()) == 2
+    assert len(rota.jobs.list()) == 2
 
 
 def test_in_a_transaction_the_handler_must_be_known_already(start, lobby):
@@ -280,7 +286,7 @@ def test_in_a_transaction_the_handler_must_be_known_already(start, lobby):
     with rota.transaction() as tx:
         job = rota.enqueue(handler="lobby:hello", params={"name": "tx"}, transaction=tx)
     rota.turn()
-    assert rota.get(job.id).status == "COMPLETED"
+    assert rota.jobs.get(job.id).status == "COMPLETED"
 
 
 def test_a_type_that_no_live_job_has_makes_room_for_another(start, lobby, monkeypatch):
@@ -306,10 +312,10 @@ def test_a_crowd_of_plain_jobs_keeps_no_worker_from_learning(start, lobby):
 def test_a_store_that_is_promoted_takes_it_along(start, lobby, tmp_path):
     rota = start()
     job = rota.enqueue(handler="lobby:hello", job_type="greeting", params={"name": "Ada"})
-    rota.promote(tmp_path / "moved.db", keep=True)
+    rota.store.promote(tmp_path / "moved.db", keep=True)
     moved = Rota(tmp_path / "moved.db", settings=ALLOWED)
     moved.turn()
-    assert (moved.get(job.id).status, moved.run_of(job.id).result) == ("COMPLETED", "Hello, Ada")
+    assert (moved.jobs.get(job.id).status, run_of(moved, job.id).result) == ("COMPLETED", "Hello, Ada")
     moved.close()
 
 
@@ -317,7 +323,7 @@ def test_it_goes_when_its_time_is_over_and_its_figures_stay(start, lobby):
     rota = start(handler_modules="lobby", retention=0.001)
     job = rota.enqueue(handler="lobby:hello")
     rota.turn()
-    eventually(lambda: rota.purge().jobs > 0 or rota.find() == [], within=20, what="its chain is removed")
-    assert rota.find() == []
-    assert {each.job_type: each.completed for each in rota.stats().by_type} == {"lobby:hello": 1}
+    eventually(lambda: rota.store.purge().jobs > 0 or rota.jobs.list() == [], within=20, what="its chain is removed")
+    assert rota.jobs.list() == []
+    assert {each.job_type: each.completed for each in rota.store.stats().by_type} == {"lobby:hello": 1}
     assert rota.enqueue(handler="lobby:hello").id != job.id

@@ -33,6 +33,7 @@ from tests.support.annotated import (
     stamped,
 )
 from tests.support.pace import patient
+from tests.support.runs import run_of
 
 if TYPE_CHECKING:
     from somewhere import Absent
@@ -43,7 +44,7 @@ NEVER = Backoff(base=0, jitter=0)
 
 def producer(rota: Rota) -> Rota:
     """Return a Rota on the same store that has none of the handlers."""
-    return Rota(rota.url, settings=rota.settings)
+    return Rota(rota.store.url, settings=rota.settings)
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -67,7 +68,7 @@ def test_params_that_do_not_fit_are_never_tried_again(live, executor):
         job = other.enqueue("all", forms | {f"p{index}": [{"sku": "a"}, {"sku": "b", "amount": "x"}]})
     with live.running():
         run = live.wait(job.id, timeout=patient(30))
-    assert [each.status for each in live.chain(job.id)] == [Status.DEAD_LETTER]
+    assert [each.status for each in live.jobs.attempts(job.id)] == [Status.DEAD_LETTER]
     assert run.error_type == "permanent"
     assert run.error == f"InvalidParams: params.p{index}[1].amount: expected decimal, got str 'x'"
 
@@ -95,13 +96,13 @@ def test_results_that_json_has_no_word_for_are_stored_and_come_back_by_the_retur
 
 
 def edited_schedule(rota, params):
-    rota.create_schedule("hourly", "f", every="1h")
-    rota.edit_schedule("hourly", params=params)
+    rota.schedules.create("hourly", "f", every="1h")
+    rota.schedules.update("hourly", params=params)
 
 
 def fired(rota, params):
-    rota.create_schedule("hourly", "f", every="1h")
-    rota.fire("hourly", params)
+    rota.schedules.create("hourly", "f", every="1h")
+    rota.schedules.fire("hourly", params)
 
 
 def default_params(rota, params):
@@ -114,12 +115,12 @@ WAYS_IN = {
     "pairs": lambda rota, params: rota.enqueue_many([("f", params)]),
     "new jobs": lambda rota, params: rota.enqueue_many([NewJob(name="f", params=params)]),
     "group": lambda rota, params: rota.group([("f", params)]),
-    "direct": lambda rota, params: rota.direct("f", params),
+    "direct": lambda rota, params: rota.jobs.direct("f", params),
     "schedule": lambda rota, params: rota.schedule("hourly", "f", every="1h", params=params),
-    "create_schedule": lambda rota, params: rota.create_schedule("hourly", "f", every="1h", params=params),
+    "create_schedule": lambda rota, params: rota.schedules.create("hourly", "f", every="1h", params=params),
     "edit_schedule": edited_schedule,
     "fire": fired,
-    "change": lambda rota, params: rota.change(rota.enqueue("f").id, params=params),
+    "change": lambda rota, params: rota.jobs.update(rota.enqueue("f").id, params=params),
     "default_params": default_params,
 }
 
@@ -133,7 +134,7 @@ def test_what_does_not_fit_is_refused_with_its_place_on_every_way_in(rota, way):
     rota.job(name="f")(order)
     with pytest.raises(RotaError, match=r"params\.lines\[2\]\.amount: expected decimal, got str 'x'"):
         way(rota, {"lines": [{"sku": "a"}, {"sku": "b", "amount": "1"}, {"sku": "c", "amount": "x"}]})
-    assert [job.params for job in rota.queue()] in ([], [{}])
+    assert [job.params for job in rota.queues.jobs()] in ([], [{}])
 
 
 @pytest.mark.parametrize("way", WAYS_IN.values(), ids=WAYS_IN.keys())
@@ -146,14 +147,14 @@ def test_a_schedule_keeps_the_json_form_and_its_jobs_get_the_values(rota, clock)
     rota.job(name="f")(order)
     for _ in range(2):
         rota.schedule("hourly", "f", every="1h", params={"lines": [Line("a")], "at": NOON, "folder": Path("in")})
-    assert rota.get_schedule("hourly").params == {
+    assert rota.schedules.get("hourly").params == {
         "lines": [{"sku": "a", "amount": "1"}],
         "at": "2026-03-01T12:30:05.250000Z",
         "folder": "in",
     }
-    job = rota.fire("hourly")
+    job = rota.schedules.fire("hourly")
     rota.turn()
-    assert rota.run_of(job.id).result == ["Line", "datetime", "PosixPath"]
+    assert run_of(rota, job.id).result == ["Line", "datetime", "PosixPath"]
 
 
 def test_default_params_are_checked_where_they_are_written_and_under_their_name(rota):
@@ -162,7 +163,7 @@ def test_default_params_are_checked_where_they_are_written_and_under_their_name(
     rota.job(default_params={"at": NOON, "folder": Path("in")})(order)
     job = rota.enqueue("order")
     rota.turn()
-    assert rota.run_of(job.id).result == ["datetime", "PosixPath"]
+    assert run_of(rota, job.id).result == ["datetime", "PosixPath"]
 
 
 def test_a_duplicate_is_known_by_its_json_form(rota):
@@ -200,8 +201,8 @@ def test_a_handler_that_only_a_job_names_is_checked_where_it_is_imported(tmp_pat
         job = rota.enqueue(handler="annotated_elsewhere:work", params={"a": 1})
         (tmp_path / "annotated_elsewhere.py").write_text("def work(a: 'Absent'): ...\n")
         rota.turn()
-        assert [each.status for each in rota.chain(job.id)] == [Status.DEAD_LETTER]
-        assert "parameter 'a' has the annotation 'Absent', which can't be resolved" in rota.run_of(job.id).error
+        assert [each.status for each in rota.jobs.attempts(job.id)] == [Status.DEAD_LETTER]
+        assert "parameter 'a' has the annotation 'Absent', which can't be resolved" in run_of(rota, job.id).error
 
 
 def test_a_handler_that_takes_what_cant_be_stored_is_refused(rota):
@@ -241,7 +242,7 @@ def test_retry_on_and_fail_on_decide_what_is_tried_again(live, executor):
         jobs.append(live.enqueue(f"raises {number}", {"what": what}))
     with live.running():
         errors = [live.wait(job.id, timeout=patient(60)).error_type for job in jobs]
-    attempts = [len(live.chain(job.id)) for job in jobs]
+    attempts = [len(live.jobs.attempts(job.id)) for job in jobs]
     assert list(zip(attempts, errors, strict=True)) == [(1, "permanent") if rule[-1] else (2, "transient") for rule in RULES]
 
 
@@ -267,7 +268,7 @@ if __name__ == "__main__":
     with rota.running():
         for job in jobs:
             rota.wait(job.id)
-    print([len(rota.chain(job.id)) for job in jobs])
+    print([len(rota.jobs.attempts(job.id)) for job in jobs])
 """
 
 

@@ -11,6 +11,7 @@ from rota.model.findings import State
 from tests.engine.test_engine_recovery import lost_worker, statuses
 from tests.stores.makers import SqliteMaker
 from tests.support.pace import patient
+from tests.support.runs import run_of
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def act(rota):
 
 
 def problems(rota, name="rows"):
-    return [each.text for each in rota.doctor(full=True) if each.name == name and each.state is State.PROBLEM]
+    return [each.text for each in rota.store.doctor(full=True) if each.name == name and each.state is State.PROBLEM]
 
 
 def test_a_worker_runs_the_neighbours_of_a_broken_row_and_says_once_which_it_is(rota, act, damage, caplog):
@@ -47,7 +48,7 @@ def test_a_worker_runs_the_neighbours_of_a_broken_row_and_says_once_which_it_is(
     assert "its row is broken: UNIQUE constraint failed: job_runs.job_number" in said
     assert "rota doctor --repair" in said
     assert len(problems(rota)) == 2
-    states = {each.state for each in rota.doctor(repair=True) if each.name == "rows"}
+    states = {each.state for each in rota.store.doctor(repair=True) if each.name == "rows"}
     assert states == {State.REPAIRED, State.OK}
     assert problems(rota) == []
     rota.turn()
@@ -60,9 +61,9 @@ def test_what_runs_under_a_worker_that_is_not_registered_is_recovered_and_counte
     damage("DELETE FROM workers")
     (problem,) = problems(rota)
     assert problem == f"2 jobs are RUNNING under workers that are not registered: {desk.worker}"
-    assert rota.recover().jobs == 2
+    assert rota.store.recover().jobs == 2
     assert [statuses(rota, job) for job in jobs] == [["FAILED", "QUEUED"], ["FAILED", "QUEUED"], ["QUEUED"]]
-    assert not rota.recover()
+    assert not rota.store.recover()
     assert problems(rota) == []
 
 
@@ -70,17 +71,17 @@ def test_a_worker_that_lives_and_has_lost_its_row_keeps_its_jobs(rota, act, dama
     job = rota.enqueue("act")
     desk = lost_worker(rota, 1, lock="alive")
     damage("DELETE FROM workers")
-    assert not rota.recover()
+    assert not rota.store.recover()
     assert statuses(rota, job) == ["RUNNING"]
     desk.lease.release(clean=False)
-    assert rota.recover().jobs == 1
+    assert rota.store.recover().jobs == 1
 
 
 def test_of_a_dead_workers_jobs_one_that_can_not_be_read_keeps_no_other_from_being_recovered(rota, act, damage):
     jobs = [rota.enqueue("act") for _ in range(3)]
     lost_worker(rota, 3)
     damage("UPDATE jobs SET timeout = 9e999 WHERE number = 2")
-    assert rota.recover().jobs == 3
+    assert rota.store.recover().jobs == 3
     assert [statuses(rota, job)[0] for job in jobs] == ["FAILED", "DEAD_LETTER", "FAILED"]
 
 
@@ -95,11 +96,11 @@ def test_a_job_whose_organization_is_gone_ends_and_its_neighbours_run(rota, act,
 def test_a_job_whose_params_are_not_json_ends_and_its_neighbours_run(rota, act, damage):
     jobs = [rota.enqueue("act") for _ in range(3)]
     damage("UPDATE jobs SET params = 'not JSON', executor = 'unknown' WHERE number = 2")
-    assert len(list(rota.find())) == 3
+    assert len(list(rota.jobs.list())) == 3
     for _ in range(3):
         rota.turn()
     assert [statuses(rota, job)[0] for job in jobs] == ["COMPLETED", "DEAD_LETTER", "COMPLETED"]
-    assert rota.run_of(jobs[1].id) is not None
+    assert run_of(rota, jobs[1].id) is not None
 
 
 def test_a_job_whose_backoff_can_not_be_read_is_tried_again_like_any_other(rota, damage):
@@ -115,8 +116,8 @@ def test_a_job_whose_backoff_can_not_be_read_is_tried_again_like_any_other(rota,
 
 
 def test_a_schedule_that_can_not_be_decoded_is_disabled_and_the_others_fire(rota, act, clock, damage, caplog):
-    rota.create_schedule("good", "act", cron="* * * * *")
-    rota.create_schedule("bad", "act", cron="* * * * *")
+    rota.schedules.create("good", "act", cron="* * * * *")
+    rota.schedules.create("bad", "act", cron="* * * * *")
     rota.turn()
     damage("UPDATE schedules SET param_overrides = 'not JSON' WHERE name = 'bad'")
     assert any("schedule bad of default can't be read" in each for each in problems(rota))
@@ -124,14 +125,14 @@ def test_a_schedule_that_can_not_be_decoded_is_disabled_and_the_others_fire(rota
     with caplog.at_level(logging.ERROR, logger="rota.store"):
         for _ in range(4):
             rota.turn()
-    assert {str(job.status) for job in rota.find()} == {"COMPLETED"}
+    assert {str(job.status) for job in rota.jobs.list()} == {"COMPLETED"}
     (logged,) = [record.getMessage() for record in caplog.records]
     assert logged.startswith("schedule bad of default can't be read and was disabled: ")
     assert problems(rota) == []
     # What can't be read of it is gone, so that it can be shown and put right.
-    assert rota.get_schedule("bad").state == "DISABLED"
-    assert rota.get_schedule("bad").description.startswith("broken row: ")
-    rota.enable_schedule("bad")
+    assert rota.schedules.get("bad").state == "DISABLED"
+    assert rota.schedules.get("bad").description.startswith("broken row: ")
+    rota.schedules.enable("bad")
 
 
 @pytest.mark.parametrize(
@@ -140,18 +141,18 @@ def test_a_schedule_that_can_not_be_decoded_is_disabled_and_the_others_fire(rota
 )
 def test_a_schedule_whose_times_can_not_be_computed_is_named_and_hides_nothing_else(rota, act, clock, damage, column, value, why):
     for name in ("good", "bad"):
-        rota.create_schedule(name, "act", cron="0 * * * *")
+        rota.schedules.create(name, "act", cron="0 * * * *")
     damage(f"UPDATE schedules SET {column} = '{value}' WHERE name = 'bad'")
     (problem,) = problems(rota)
     assert problem.startswith(f"schedule bad of default can't fire: {why}")
-    assert [each.name for each in rota.schedules()] == ["bad", "good"]
+    assert [each.name for each in rota.schedules.list()] == ["bad", "good"]
     assert {each.schedule for each in rota.forecast(24)} == {"good"}
     assert {each.schedule for each in rota.overview().ahead.items} == {"good"}
-    assert rota.get_schedule("bad").state == "ENABLED"
+    assert rota.schedules.get("bad").state == "ENABLED"
     # Another machine may know the time zone, so a repair must not disable the schedule.
-    rota.doctor(repair=True)
-    assert rota.get_schedule("bad").state == "ENABLED"
-    rota.edit_schedule("bad", cron="0 * * * *", timezone="UTC")
+    rota.store.doctor(repair=True)
+    assert rota.schedules.get("bad").state == "ENABLED"
+    rota.schedules.update("bad", cron="0 * * * *", timezone="UTC")
     assert problems(rota) == []
     assert {each.schedule for each in rota.forecast(24)} == {"bad", "good"}
 
@@ -165,13 +166,13 @@ def test_retention_says_once_which_chain_it_can_not_remove(rota, act, clock, dam
         rota.turn()
     clock.advance(days=1)
     with caplog.at_level(logging.ERROR, logger="rota.retention"):
-        assert rota.purge(older_than=60).chains == 2
+        assert rota.store.purge(older_than=60).chains == 2
     (logged,) = [record.getMessage() for record in caplog.records]
     assert "the chain of job 1 is old enough to be removed and can't be" in logged
     assert problems(rota) == ["1 jobs have ended and their runs have not: 1"]
-    rota.doctor(repair=True)
-    assert rota.purge(older_than=60).chains == 1
-    assert not list(rota.find())
+    rota.store.doctor(repair=True)
+    assert rota.store.purge(older_than=60).chains == 1
+    assert not list(rota.jobs.list())
     assert len(jobs) == 3
 
 
@@ -182,11 +183,11 @@ def test_the_caller_of_a_direct_execution_whose_row_is_broken_is_told_so_and_it_
     maker.path = live._session.open().store.path
     take_away = maker.refuse(1, "RUNNING")
     with live.running() if served else nullcontext(), pytest.raises(ResourceBusy, match="its row is broken: not on my watch"):
-        live.direct("act", timeout=patient(100))
-    (job,) = live.find()
+        live.jobs.direct("act", timeout=patient(100))
+    (job,) = live.jobs.list()
     assert (job.status, job.started_at) == ("CANCELLED", None)
     take_away()
-    assert live.direct("act").status == "COMPLETED"
+    assert live.jobs.direct("act").status == "COMPLETED"
 
 
 @pytest.mark.parametrize(
@@ -203,14 +204,14 @@ def test_a_template_that_can_not_be_read_keeps_its_own_jobs_waiting_and_no_other
     for _ in range(3):
         rota.turn()
     assert statuses(rota, whole) == ["COMPLETED"]
-    assert {each.name for each in rota.templates()} == {"act", "other"}
+    assert {each.name for each in rota.templates.list()} == {"act", "other"}
     rota.enqueue("other")
     assert statuses(rota, broken) == ["QUEUED"]
     assert "template act can't be read, so its jobs wait" in rota.explain(broken.id).summary
     with pytest.raises(TemplateUnavailable, match=f"its {column} can't be read"):
         rota.enqueue("act")
     assert problems(rota) == [f"template act can't be used, and its jobs wait: its {column} can't be read"]
-    rota.set_template("act", max_running=3)
+    rota.templates.update("act", max_running=3)
     assert problems(rota) == []
     rota.turn()
     assert statuses(rota, broken) == ["COMPLETED"]

@@ -13,6 +13,7 @@ from tests.engine import calling
 from tests.support.locked import locked
 from tests.support.pace import patient
 from tests.support.proof import size
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 FORMS = {"thread": "", "process": "", "async": "_async", "async, blocking": "_blocking"}
@@ -38,7 +39,7 @@ def ran(rota: Rota, params: dict | None = None, **options):
 def test_a_job_that_a_handler_enqueues_is_on_disk_when_the_call_has_returned(live: Rota, tmp_path, form):
     register(live, "enqueue", form)
     job_id, number, status, types = ran(live, {"database": str(tmp_path / "rota.db")}).result
-    made = live.get(job_id)
+    made = live.jobs.get(job_id)
     assert (made.number, made.status, made.job_type, made.priority, made.params) == (number, status, "other", 75, {"text": "ä"})
     assert types == ["work", "other"]
     assert made.run_at > datetime.now(UTC) + timedelta(minutes=30)
@@ -50,25 +51,25 @@ def test_so_it_is_where_the_worker_itself_runs_the_handler(rota: Rota, tmp_path,
     register(rota, "enqueue", form)
     job = rota.enqueue("work", {"database": str(tmp_path / "rota.db")})
     rota.turn()
-    assert rota.get(rota.run_of(job.id).result[0]).job_type == "other"
+    assert rota.jobs.get(run_of(rota, job.id).result[0]).job_type == "other"
 
 
 @pytest.mark.parametrize("form", ["thread", "process"])
 def test_the_new_job_belongs_to_the_callers_organization_and_owner(live: Rota, tmp_path, form):
     register(live, "enqueue", form)
-    live.create_organization("acme")
-    live.add_user("ada", organization="acme", role="user")
+    live.organizations.create("acme")
+    live.users.create("ada", organization="acme", role="user")
     run = ran(live, {"database": str(tmp_path / "rota.db")}, actor="ada")
-    made = live.get(run.result[0])
+    made = live.jobs.get(run.result[0])
     assert (made.organization, made.owner) == ("acme", "ada")
 
 
 @pytest.mark.parametrize("form", ["thread", "process"])
 def test_a_handler_can_enqueue_a_job_that_waits_for_another(live: Rota, form):
     register(live, "chained", form)
-    child = live.get(ran(live, {"moment": (datetime.now(UTC) + timedelta(days=1)).isoformat()}).result)
+    child = live.jobs.get(ran(live, {"moment": (datetime.now(UTC) + timedelta(days=1)).isoformat()}).result)
     assert (child.status, child.blockers) == ("PENDING", 1)
-    assert [edge.on_failure for edge in live.graph(child).edges] == ["run"]
+    assert [edge.on_failure for edge in live.jobs.graph(child).edges] == ["run"]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -144,7 +145,7 @@ def test_a_job_that_waited_for_nobody_reads_no_results(rota: Rota):
     register(rota, "results", "thread")
     job = rota.enqueue("work")
     rota.turn()
-    assert rota.run_of(job.id).result == []
+    assert run_of(rota, job.id).result == []
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -159,7 +160,7 @@ def test_a_job_without_meta_has_none(rota: Rota):
     register(rota, "meta", "thread")
     job = rota.enqueue("work")
     rota.turn()
-    assert rota.run_of(job.id).result[0] == {}
+    assert run_of(rota, job.id).result[0] == {}
 
 
 @pytest.fixture
@@ -175,7 +176,7 @@ def test_a_large_group_is_followed_and_summed_up(live: Rota):
     with live.running(concurrency=4):
         group = live.group([("gives", {"value": n}) for n in range(members)], mode="parallel", then=("sums", {}))
         assert live.wait(group.then.root_id, timeout=patient(size(60, prove=300))).result == sum(range(members))
-    assert [str(job.status) for job in live.chain(group.then.root_id)] == ["COMPLETED"]
+    assert [str(job.status) for job in live.jobs.attempts(group.then.root_id)] == ["COMPLETED"]
 
 
 @pytest.mark.parametrize("form", ["thread", "process"])
@@ -217,7 +218,7 @@ def test_a_handler_enqueues_a_task_or_a_call_with_its_options(rota: Rota, how):
 
     handle = crawl.enqueue()
     rota.turn()
-    made = rota.get(handle.result())
+    made = rota.jobs.get(handle.result())
     assert (made.job_type, made.params, made.priority, made.timeout) == ("page", {"number": 3}, 75, 300.0)
     assert made.meta == ({"a": 1} if how == "call" else None)
 
@@ -238,5 +239,5 @@ def test_a_task_keeps_its_options_and_one_that_acts_as_somebody_is_refused(rota:
     handle = crawl.enqueue()
     rota.turn()
     made, refused = handle.result()
-    assert (rota.get(made).priority, rota.get(made).unique_key) == (75, "k")
+    assert (rota.jobs.get(made).priority, rota.jobs.get(made).unique_key) == (75, "k")
     assert "leave acting_as out" in refused

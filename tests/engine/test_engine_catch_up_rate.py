@@ -100,7 +100,7 @@ def test_late_firings_keep_to_the_rate_and_those_in_time_take_no_notice(make_fle
     for name, due in [(f"late-{number}", HOURS) for number in range(LATE)] + [("tick-0", int(fleet.seconds // 60))]:
         rows = list(first.occurrences(name, limit=1000))
         assert sum(row.count for row in rows) == due
-    assert all(rota.verify_schedules().ok for rota in fleet.rotas)
+    assert all(rota.schedules.verify().ok for rota in fleet.rotas)
 
 
 def test_the_ledger_says_how_late_a_firing_was_and_when_it_may_run(make_fleet):
@@ -110,9 +110,9 @@ def test_the_ledger_says_how_late_a_firing_was_and_when_it_may_run(make_fleet):
         rota.schedule(f"late-{number}", "work", every=timedelta(hours=1), params={"name": "x"})
     fleet.clock.advance(hours=1, minutes=10)
     rota.turn()
-    reasons = sorted(row.reason for number in range(2) for row in rota.occurrences(f"late-{number}"))
+    reasons = sorted(row.reason for number in range(2) for row in rota.schedules.occurrences(f"late-{number}"))
     assert [reason.partition(" lets it run at ")[0] for reason in reasons] == ["600 s late; catch_up_rate"] * 2
-    pending = list(rota.find(status="PENDING"))
+    pending = list(rota.jobs.list(status="PENDING"))
     assert [(job.run_at - job.due_at) for job in pending] == [timedelta(minutes=11)]
 
 
@@ -123,10 +123,12 @@ def test_a_due_time_in_time_stands_for_a_late_one_whose_turn_would_come_after_it
         rota.schedule(f"every-{number}", "work", every=timedelta(minutes=10), params={"name": f"every-{number}"})
     fleet.clock.advance(hours=1, minutes=5)
     fleet.run(600)
-    fates = Counter(row.fate for number in range(3) for row in rota.occurrences(f"every-{number}") if row.last_due_at == row.due_at)
+    fates = Counter(
+        row.fate for number in range(3) for row in rota.schedules.occurrences(f"every-{number}") if row.last_due_at == row.due_at
+    )
     assert fates["FIRED"] == 1 + 3  # one late, and one in time of each
     assert "SKIPPED_OVERLAP" not in fates
-    reasons = {row.reason for number in range(3) for row in rota.occurrences(f"every-{number}") if row.fate == "COALESCED"}
+    reasons = {row.reason for number in range(3) for row in rota.schedules.occurrences(f"every-{number}") if row.fate == "COALESCED"}
     assert "a later due time stands for it, before catch_up_rate has room for it" in reasons
 
 
@@ -148,7 +150,7 @@ def test_without_the_setting_late_firings_are_ready_at_once(make_fleet):
     fleet.clock.advance(hours=1, minutes=10)
     rota.turn()
     assert len(fleet.starts) == 20
-    assert {row.reason for row in rota.occurrences("late-0")} == {None}
+    assert {row.reason for row in rota.schedules.occurrences("late-0")} == {None}
 
 
 @pytest.mark.parametrize("rate", ["often", "10", "0/60s"])

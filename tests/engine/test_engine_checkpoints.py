@@ -9,6 +9,7 @@ import pytest
 from rota import Backoff, Context, Rota, Settings, Status
 from tests.engine import checkpointing
 from tests.support.pace import patient
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 EXECUTORS = ["thread", "async", "process"]
@@ -34,7 +35,7 @@ def test_a_state_is_given_to_the_attempt_after_a_timeout(live: Rota, executor):
     with live.running(concurrency=4):
         job = live.enqueue("work", {"then": "hang"})
         assert live.wait(job.id, timeout=patient(20)).result == {"page": 3}
-        assert live.get(job.id).status is Status.TIMED_OUT
+        assert live.jobs.get(job.id).status is Status.TIMED_OUT
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -43,7 +44,7 @@ def test_a_state_outlives_an_attempt_that_keeps_none(live: Rota, executor):
     with live.running(concurrency=2):
         job = live.enqueue("work", {"then": "fail twice"})
         assert live.wait(job.id, timeout=patient(20)).result == {"page": 3}
-        assert [each.status for each in live.chain(job.id)] == ["FAILED", "FAILED", "COMPLETED"]
+        assert [each.status for each in live.jobs.attempts(job.id)] == ["FAILED", "FAILED", "COMPLETED"]
 
 
 def test_a_state_outlives_an_attempt_that_never_started(rota: Rota, clock):
@@ -56,11 +57,11 @@ def test_a_state_outlives_an_attempt_that_never_started(rota: Rota, clock):
 
     job = rota.enqueue("work")
     rota.turn()
-    rota.cancel(job.id)
-    rota.retry(job.id)
+    rota.jobs.cancel(job.id)
+    rota.jobs.retry(job.id)
     rota.turn()
-    assert [each.status for each in rota.chain(job.id)] == ["FAILED", "CANCELLED", "COMPLETED"]
-    assert rota.run_of(rota.chain(job.id)[-1].id).result == {"page": 3}
+    assert [each.status for each in rota.jobs.attempts(job.id)] == ["FAILED", "CANCELLED", "COMPLETED"]
+    assert run_of(rota, rota.jobs.attempts(job.id)[-1].id).result == {"page": 3}
 
 
 def test_the_newest_state_wins_and_falsy_ones_are_states_too(rota: Rota, clock):
@@ -88,15 +89,15 @@ def test_progress_and_state_are_in_the_store_while_the_handler_is_still_at_work(
         job = live.enqueue("work", {"go": str(tmp_path / "go")})
 
         def checkpoint():
-            run = live.run_of(job.id)
+            run = run_of(live, job.id)
             return run and run.checkpoint
 
-        eventually(lambda: live.get(job.id).status == "RUNNING", within=20, what="the handler at work")
+        eventually(lambda: live.jobs.get(job.id).status == "RUNNING", within=20, what="the handler at work")
         eventually(checkpoint, within=20, what="the state")
-        run = live.run_of(job.id)
+        run = run_of(live, job.id)
         assert (run.status, run.progress, run.progress_message, run.checkpoint) == (None, 40, "four of ten", 4)
         (tmp_path / "go").touch()
-        assert (live.wait(job.id, timeout=patient(10)).progress, live.run_of(job.id).progress_message) == (100, "done")
+        assert (live.wait(job.id, timeout=patient(10)).progress, run_of(live, job.id).progress_message) == (100, "done")
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -118,7 +119,7 @@ def test_progress_that_is_no_number_fails_the_attempt_and_names_it(rota: Rota):
 
     job = rota.enqueue("work")
     rota.turn()
-    run = rota.run_of(job.id)
+    run = run_of(rota, job.id)
     assert (run.error, run.progress) == ("InvalidProgress: progress 'half' is not a number: give one from 0 to 100", None)
 
 
@@ -130,8 +131,8 @@ def test_progress_out_of_range_is_kept_at_the_edge_and_noted_in_the_log(rota: Ro
 
     job = rota.enqueue("work")
     rota.turn()
-    assert rota.run_of(job.id).progress == 100
-    assert [entry.message for entry in rota.log(job.id) if entry.level == "WARNING"] == ["progress 150 is outside 0..100: kept as 100"]
+    assert run_of(rota, job.id).progress == 100
+    assert [entry.message for entry in rota.jobs.log(job.id) if entry.level == "WARNING"] == ["progress 150 is outside 0..100: kept as 100"]
 
 
 def test_progress_is_written_no_more_often_than_it_may(rota: Rota, clock):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from rota import Rota, Settings
+from rota.admission import Admission
 from rota.engine.clock_trust import LEAP_MAX_S, WAIT_S, ClockTrust
 from rota.engine.delivering import Delivering
 from rota.engine.retention import Retention
@@ -52,11 +53,11 @@ class Shop:
 
     @property
     def left(self) -> int:
-        return len(self.rota.find(limit=1000))
+        return len(self.rota.jobs.list(limit=1000))
 
     @property
     def finding(self):
-        (found,) = [each for each in self.rota.doctor() if each.name == "retention"]
+        (found,) = [each for each in self.rota.store.doctor() if each.name == "retention"]
         return found
 
 
@@ -155,24 +156,24 @@ def test_a_clock_that_is_back_takes_the_mark_back_so_that_the_next_leap_is_seen(
 
 
 def test_messages_sessions_and_figures_stay_as_well_and_go_when_the_clock_is_trusted(shop):
-    shop.rota.create_webhook("https://example.org/x")
+    shop.rota.webhooks.create("https://example.org/x")
     shop.add(1)
     (parcel,) = shop.store.take_mail([], now=shop.clock.now(), until=shop.clock.now() + SECOND, limit=1, each=1).parcels
     sent = Settled(parcel=parcel, sent=Sent(status=200), verdict=Verdict(delivered=True), at=shop.clock.now())
     shop.store.take_mail([sent], now=shop.clock.now(), until=0, limit=0, each=1)
-    shop.rota.open_session(shop.rota.create_token("mine", permits=["manage"]).secret)
+    Admission(shop.rota).open_session(shop.rota.tokens.create("mine", permits=["manage"]).secret)
     delivering = Delivering(shop.store, lambda: None, clock=shop.clock, settings=KEEP, trust=shop.trust)
     shop.tick()
     shop.clock.step(days=500)
     shop.tick()
     delivering.tick(shop.clock.monotonic())
     hours = {figure.hour for figure in shop.store.hourly(since=0)}
-    assert len(shop.rota.deliveries()) == 1
+    assert len(shop.rota.webhooks.deliveries()) == 1
     assert hours
     shop.trust.trust(shop.clock.now())
     shop.tick(seconds=120)
     delivering.tick(shop.clock.monotonic())
-    assert shop.rota.deliveries() == []
+    assert shop.rota.webhooks.deliveries() == []
     assert {figure.hour for figure in shop.store.hourly(since=0)} == set()
     assert shop.store.forget_sessions(before=shop.clock.now(), limit=10) == 0
 
@@ -182,10 +183,10 @@ def test_a_purge_by_hand_is_refused_in_doubt_and_goes_on_if_somebody_vouches_for
     shop.clock.step(days=365)
     for dry_run in (True, False):
         with pytest.raises(ClockInDoubt, match=r"2027-03-01 .* 2026-03-01 .*trust_clock=True"):
-            shop.rota.purge(dry_run=dry_run)
-    assert shop.rota.purge(dry_run=True, trust_clock=True).chains == HISTORY
+            shop.rota.store.purge(dry_run=dry_run)
+    assert shop.rota.store.purge(dry_run=True, trust_clock=True).chains == HISTORY
     assert shop.finding.state is State.ADVICE
-    assert shop.rota.purge(trust_clock=True).chains == HISTORY
+    assert shop.rota.store.purge(trust_clock=True).chains == HISTORY
     # Workers trust it then, too.
     assert shop.finding.state is State.OK
     assert abs(shop.store.retention_clock() - shop.clock.now()) < SECOND

@@ -6,18 +6,19 @@ import pytest
 
 from rota import Context, NewJob, Rota
 from rota.errors import InvalidOption, InvalidParams, RotaError
+from tests.support.runs import run_of
 
 REFUSAL = r"f\(\) receives its Context in the parameter 'ctx', so params can't have that name: rename the param"
 
 
 def edited_schedule(rota, params):
-    rota.create_schedule("hourly", "f", every="1h")
-    rota.edit_schedule("hourly", params=params)
+    rota.schedules.create("hourly", "f", every="1h")
+    rota.schedules.update("hourly", params=params)
 
 
 def fired(rota, params):
-    rota.create_schedule("hourly", "f", every="1h")
-    rota.fire("hourly", params)
+    rota.schedules.create("hourly", "f", every="1h")
+    rota.schedules.fire("hourly", params)
 
 
 WAYS_IN = {
@@ -26,12 +27,12 @@ WAYS_IN = {
     "pairs": lambda rota, params: rota.enqueue_many([("f", params)]),
     "new jobs": lambda rota, params: rota.enqueue_many([NewJob(name="f", params=params)]),
     "group": lambda rota, params: rota.group([("f", params)]),
-    "direct": lambda rota, params: rota.direct("f", params),
+    "direct": lambda rota, params: rota.jobs.direct("f", params),
     "schedule": lambda rota, params: rota.schedule("hourly", "f", every="1h", params=params),
-    "create_schedule": lambda rota, params: rota.create_schedule("hourly", "f", every="1h", params=params),
+    "create_schedule": lambda rota, params: rota.schedules.create("hourly", "f", every="1h", params=params),
     "edit_schedule": edited_schedule,
     "fire": fired,
-    "change": lambda rota, params: rota.change(rota.enqueue("f").id, params=params),
+    "change": lambda rota, params: rota.jobs.update(rota.enqueue("f").id, params=params),
 }
 
 
@@ -66,20 +67,20 @@ def test_it_is_refused_as_a_default_param_of_code(rota):
 
 def test_it_is_refused_as_a_default_param_of_people(rota, anything):
     with pytest.raises(InvalidOption, match=REFUSAL):
-        rota.set_template("f", default_params={"ctx": 1})
+        rota.templates.update("f", default_params={"ctx": 1})
 
 
 def test_every_other_name_is_passed_on(anything):
     job = anything.enqueue("f", {"context": 1, "self": 2})
     anything.turn()
-    assert anything.run_of(job.id).result == {"context": 1, "self": 2}
+    assert run_of(anything, job.id).result == {"context": 1, "self": 2}
 
 
 def test_where_the_handler_takes_no_context_the_name_is_as_good_as_any(rota):
     rota.job(lambda **kw: kw, name="g")
     job = rota.enqueue("g", {"ctx": 1})
     rota.turn()
-    assert rota.run_of(job.id).result == {"ctx": 1}
+    assert run_of(rota, job.id).result == {"ctx": 1}
 
 
 def test_a_job_of_a_process_that_did_not_know_the_handler_fails_for_good_and_says_why(rota, tmp_path):
@@ -89,5 +90,5 @@ def test_a_job_of_a_process_that_did_not_know_the_handler_fails_for_good_and_say
     with closing(Rota(tmp_path / "rota.db", clock=rota._session.clock)) as other:
         other.job(lambda ctx, **kw: kw, name="f")
         other.turn()
-        assert other.get(job.id).status == "DEAD_LETTER"
-        assert "receives its Context in the parameter 'ctx'" in other.run_of(job.id).error
+        assert other.jobs.get(job.id).status == "DEAD_LETTER"
+        assert "receives its Context in the parameter 'ctx'" in run_of(other, job.id).error

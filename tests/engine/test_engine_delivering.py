@@ -52,7 +52,7 @@ def shop(live):
 
 
 def states(rota):
-    return [each.state for each in rota.deliveries(limit=1000)]
+    return [each.state for each in rota.webhooks.deliveries(limit=1000)]
 
 
 def all_over(rota, count):
@@ -60,7 +60,7 @@ def all_over(rota, count):
 
 
 def test_an_end_is_told_once_signed_and_under_the_id_of_its_run(shop, receiver):
-    made = shop.create_webhook(receiver.url())
+    made = shop.webhooks.create(receiver.url())
     with shop.running():
         job = shop.enqueue("greet")
         run = shop.wait(job.id)
@@ -76,7 +76,7 @@ def test_an_end_is_told_once_signed_and_under_the_id_of_its_run(shop, receiver):
 
 
 def test_a_receiver_that_fails_is_asked_three_times_more_under_the_same_key_and_then_given_up(shop, receiver):
-    hook = shop.create_webhook(receiver.url("/500")).webhook
+    hook = shop.webhooks.create(receiver.url("/500")).webhook
     with shop.running():
         shop.enqueue("greet")
         eventually(all_over(shop, 1), what="giving up")
@@ -84,38 +84,38 @@ def test_a_receiver_that_fails_is_asked_three_times_more_under_the_same_key_and_
     assert len({came.key for came in receiver.received}) == 1
     gaps = [after.at - before.at for before, after in zip(receiver.received, receiver.received[1:], strict=False)]
     assert [gap >= least for gap, least in zip(gaps, (0.05, 0.1, 0.15), strict=True)] == [True] * 3
-    (found,) = shop.deliveries()
+    (found,) = shop.webhooks.deliveries()
     assert (found.state, found.attempts, found.last_status) == (DeliveryState.GAVE_UP, 4, 500)
-    assert shop.webhook(hook.id).failing_since is not None
+    assert shop.webhooks.get(hook.id).failing_since is not None
 
 
 def test_one_that_recovers_gets_it_and_is_failing_no_longer(shop, receiver):
     receiver.script = [500, 503]
-    hook = shop.create_webhook(receiver.url("/script")).webhook
+    hook = shop.webhooks.create(receiver.url("/script")).webhook
     with shop.running():
         shop.enqueue("greet")
         eventually(all_over(shop, 1), what="delivery at last")
     assert states(shop) == [DeliveryState.DELIVERED]
-    assert shop.webhook(hook.id).failing_since is None
+    assert shop.webhooks.get(hook.id).failing_since is None
 
 
 def test_redirects_are_not_followed(shop, receiver):
-    shop.create_webhook(receiver.url("/redirect"))
+    shop.webhooks.create(receiver.url("/redirect"))
     with shop.running():
         shop.enqueue("greet")
         eventually(all_over(shop, 1), what="giving up")
     assert {came.path for came in receiver.received} == {"/redirect"}
-    assert "redirects are not followed" in shop.deliveries()[0].last_error
+    assert "redirects are not followed" in shop.webhooks.deliveries()[0].last_error
 
 
 def test_who_answers_gone_is_disabled_at_once(shop, receiver):
-    hook = shop.create_webhook(receiver.url("/410")).webhook
+    hook = shop.webhooks.create(receiver.url("/410")).webhook
     with shop.running():
         shop.enqueue("greet")
         eventually(all_over(shop, 1), what="giving up")
         shop.wait(shop.enqueue("greet").id)
     assert len(receiver.received) == 1
-    assert shop.webhook(hook.id).state is WebhookState.DISABLED
+    assert shop.webhooks.get(hook.id).state is WebhookState.DISABLED
 
 
 @pytest.mark.parametrize("path", ["/hang", "/drip"])
@@ -137,13 +137,13 @@ def test_a_receiver_that_closes_has_not_accepted(receiver):
 
 
 def test_a_receiver_that_hangs_delays_no_job_and_no_other_receiver(shop, receiver):
-    shop.create_webhook(receiver.url("/hang"))
+    shop.webhooks.create(receiver.url("/hang"))
     with receiving() as other:
-        shop.create_webhook(other.url("/200", host="localhost"))
+        shop.webhooks.create(other.url("/200", host="localhost"))
         with shop.running():
             begun = time.monotonic()
             jobs = shop.enqueue_many([("greet", {"name": str(number)}) for number in range(200)])
-            eventually(lambda: shop.stats().by_status["COMPLETED"] == 200, what="the jobs")
+            eventually(lambda: shop.store.stats().by_status["COMPLETED"] == 200, what="the jobs")
             took = time.monotonic() - begun
             eventually(lambda: len(other.received) == 200, what="what the other was told")
         receiver.let_go.set()
@@ -153,7 +153,7 @@ def test_a_receiver_that_hangs_delays_no_job_and_no_other_receiver(shop, receive
 
 
 def test_a_job_has_a_receiver_of_its_own(shop, receiver):
-    secret = shop.rotate_webhook_secret()
+    secret = shop.webhooks.rotate()
     with shop.running():
         shop.enqueue("greet")
         job = shop.enqueue("breaks", webhook=receiver.url())
@@ -166,8 +166,8 @@ def test_a_job_has_a_receiver_of_its_own(shop, receiver):
 
 
 def test_after_a_rotation_both_secrets_open_the_message_for_a_while(shop, receiver):
-    made = shop.create_webhook(receiver.url())
-    new = shop.rotate_webhook_secret(made.webhook.id)
+    made = shop.webhooks.create(receiver.url())
+    new = shop.webhooks.rotate(made.webhook.id)
     with shop.running():
         shop.enqueue("greet")
         eventually(all_over(shop, 1), what="delivery")
@@ -179,44 +179,44 @@ def test_after_a_rotation_both_secrets_open_the_message_for_a_while(shop, receiv
 
 def test_what_was_given_up_is_sent_again_when_somebody_asks(shop, receiver):
     receiver.script = [500] * 4
-    shop.create_webhook(receiver.url("/script"))
+    shop.webhooks.create(receiver.url("/script"))
     with shop.running():
         shop.enqueue("greet")
         eventually(all_over(shop, 1), what="giving up")
-        shop.redeliver(shop.deliveries()[0].id)
+        shop.webhooks.redeliver(shop.webhooks.deliveries()[0].id)
         eventually(lambda: states(shop) == [DeliveryState.DELIVERED], what="delivery")
     assert len({came.key for came in receiver.received}) == 1
 
 
 def test_what_waits_for_a_webhook_that_was_disabled_is_given_up(shop, receiver):
-    hook = shop.create_webhook(receiver.url()).webhook
-    shop.direct("greet")
-    shop.change_webhook(hook.id, enabled=False)
+    hook = shop.webhooks.create(receiver.url()).webhook
+    shop.jobs.direct("greet")
+    shop.webhooks.update(hook.id, enabled=False)
     with shop.running():
         eventually(all_over(shop, 1), what="giving up")
     assert receiver.received == []
-    assert "disabled" in shop.deliveries()[0].last_error
+    assert "disabled" in shop.webhooks.deliveries()[0].last_error
 
 
 def test_where_nothing_can_be_sent_messages_wait_and_doctor_says_so(shop, receiver, monkeypatch, caplog):
     monkeypatch.setattr("rota.compose.make_sender", lambda settings: None)
-    monkeypatch.setattr("rota.surfaces.python.checking.make_sender", lambda settings: None)
-    shop.create_webhook(receiver.url())
+    monkeypatch.setattr("rota.resources.store.make_sender", lambda settings: None)
+    shop.webhooks.create(receiver.url())
     with caplog.at_level(logging.WARNING), shop.running():
         shop.wait(shop.enqueue("greet").id)
         eventually(lambda: "install rota[webhooks]" in caplog.text, what="the warning")
     assert states(shop) == [DeliveryState.WAITING]
-    (found,) = [each for each in shop.doctor() if each.name == "sending"]
+    (found,) = [each for each in shop.store.doctor() if each.name == "sending"]
     assert "install rota[webhooks]" in found.remedy
 
 
 def test_old_messages_are_forgotten_by_a_worker(tmp_path, receiver):
     keeps = Rota(tmp_path / "rota.db", settings=Settings(**OPEN, webhook_retention=0, webhook_interval=0.05, retention_interval=0.05))
     keeps.job(name="greet")(lambda: None)
-    keeps.create_webhook(receiver.url())
+    keeps.webhooks.create(receiver.url())
     with keeps.running():
         keeps.enqueue("greet")
-        eventually(lambda: receiver.received and not keeps.deliveries(), what="forgetting")
+        eventually(lambda: receiver.received and not keeps.webhooks.deliveries(), what="forgetting")
     keeps.close()
 
 

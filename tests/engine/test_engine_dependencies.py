@@ -54,7 +54,7 @@ def ran(rota):
 
 
 def status(rota, job):
-    return str(rota.chain(job.id)[-1].status)
+    return str(rota.jobs.attempts(job.id)[-1].status)
 
 
 # ---- enqueue -----------------------------------------------------------------------------------------------------------
@@ -64,7 +64,12 @@ def test_a_job_runs_after_the_jobs_it_depends_on(rota, ran):
     first = rota.enqueue("act", {"name": "a"})
     second = rota.enqueue("act", {"name": "b"}, priority="high", depends_on=[first])
     third = rota.enqueue("act", {"name": "c"}, priority="critical", depends_on=[first.id, second.number])
-    assert (second.status, second.blockers, third.status, third.blockers) == ("PENDING", 1, "PENDING", 2)
+    assert (rota.jobs.get(second).status, rota.jobs.get(second).blockers, rota.jobs.get(third).status, rota.jobs.get(third).blockers) == (
+        "PENDING",
+        1,
+        "PENDING",
+        2,
+    )
     rota.turn()
     assert ran == ["a", "b", "c"]
 
@@ -80,12 +85,12 @@ def test_what_a_job_depends_on_can_be_given_in_every_form(rota, ran, form):
         "a tuple of ids": (parent.id, parent.id.replace("-", "")),
         "what enqueue_many gave": rota.enqueue_many([NewJob(name="act", run_at=timedelta(minutes=1))]),
     }
-    assert rota.enqueue("act", depends_on=forms[form]).blockers == 1
+    assert rota.jobs.get(rota.enqueue("act", depends_on=forms[form])).blockers == 1
 
 
 @pytest.mark.parametrize("given", [None, [], ()])
 def test_a_job_that_depends_on_nothing_waits_for_nothing(rota, ran, given):
-    assert rota.enqueue("act", depends_on=given).status == "QUEUED"
+    assert rota.jobs.get(rota.enqueue("act", depends_on=given)).status == "QUEUED"
 
 
 def test_a_parent_waiting_for_its_retry_is_not_a_failure(rota, ran, clock):
@@ -106,9 +111,9 @@ def test_a_dead_parent_is_followed_by_the_childs_rule(rota, ran, rule, end, orde
         rota.turn()
     child = rota.enqueue("act", {"name": "c"}, depends_on=parent, on_parent_failure=rule)
     if order == "parent first":
-        assert child.status == end
+        assert rota.jobs.get(child).status == end
     rota.turn()
-    child = rota.get(child.id)
+    child = rota.jobs.get(child.id)
     assert child.status == end
     assert "c" not in ran
     if end != "PENDING":
@@ -128,7 +133,7 @@ def test_after_a_manual_retry_of_the_parent_a_waiting_child_goes_on(rota, ran):
     child = rota.enqueue("act", {"name": "c"}, depends_on=parent)
     rota.turn()
     assert status(rota, child) == "PENDING"
-    rota.retry(parent.id)
+    rota.jobs.retry(parent.id)
     rota.turn()
     assert (status(rota, parent), status(rota, child)) == ("COMPLETED", "COMPLETED")
 
@@ -150,9 +155,9 @@ def test_a_child_in_the_callers_own_transaction_is_seen_with_its_parent_or_not_a
     with suppress(ZeroDivisionError), rota.transaction() as tx:
         parent = rota.enqueue("act", {"name": "p"}, transaction=tx)
         child = rota.enqueue("act", {"name": "c"}, depends_on=parent, transaction=tx)
-        assert child.blockers == 1
+        assert rota.jobs.get(child).blockers == 1
         raise ZeroDivisionError
-    assert rota.find() == []
+    assert rota.jobs.list() == []
     with rota.transaction() as tx:
         parent = rota.enqueue("act", {"name": "p"}, transaction=tx)
         rota.enqueue("act", {"name": "c"}, depends_on=parent, transaction=tx)
@@ -165,14 +170,14 @@ def test_a_refused_parent_can_be_caught_inside_a_transaction_that_goes_on(rota, 
         kept = rota.enqueue("act", {"name": "kept"}, transaction=tx)
         with pytest.raises(UnknownParent):
             rota.enqueue("act", depends_on=rota._session.ids.take(1, rota._session.clock.now()), transaction=tx)
-    assert [job.id for job in rota.find()] == [kept.id]
+    assert [job.id for job in rota.jobs.list()] == [kept.id]
 
 
 def test_a_rule_that_is_none_is_refused_before_anything_is_written(rota, ran):
     parent = rota.enqueue("act")
     with pytest.raises(InvalidOption, match="on_parent_failure='stop' is not one of wait, skip, cancel"):
         rota.enqueue("act", depends_on=parent, on_parent_failure="stop")
-    assert len(rota.find()) == 1
+    assert len(rota.jobs.list()) == 1
 
 
 @pytest.mark.parametrize("settings", [Settings(parents_max=2)])
@@ -181,7 +186,7 @@ def test_more_parents_than_the_setting_allows_are_refused(rota, ran):
     with pytest.raises(InvalidOption, match="3 parents are over the limit of 2"):
         rota.enqueue("act", depends_on=parents)
     with pytest.raises(InvalidOption, match="parents_max"):
-        rota.depend(rota.enqueue("act", run_at=timedelta(1)).id, parents)
+        rota.jobs.depend(rota.enqueue("act", run_at=timedelta(1)).id, parents)
 
 
 def test_a_parent_that_is_not_there_is_refused(rota, ran):
@@ -191,7 +196,7 @@ def test_a_parent_that_is_not_there_is_refused(rota, ran):
         rota.enqueue("act", depends_on="JOB-2026-00042")
     with pytest.raises((UnknownParent, NotFound)):
         rota.enqueue("act", depends_on="nonsense")
-    assert rota.find() == []
+    assert rota.jobs.list() == []
 
 
 # ---- depend and graph ----------------------------------------------------------------------------------------------------
@@ -200,8 +205,8 @@ def test_a_parent_that_is_not_there_is_refused(rota, ran):
 def test_a_job_that_waits_can_be_made_to_wait_for_more(rota, ran, clock):
     child = rota.enqueue("act", {"name": "c"}, run_at=timedelta(seconds=1))
     parent = rota.enqueue("flaky", {"name": "p"})
-    assert rota.depend(child.id, parent).blockers == 1
-    assert rota.depend(child.id, [parent.id]).blockers == 1
+    assert rota.jobs.depend(child.id, parent).blockers == 1
+    assert rota.jobs.depend(child.id, [parent.id]).blockers == 1
     clock.advance(seconds=1)
     rota.turn()
     assert ran == ["p"]
@@ -213,15 +218,15 @@ def test_a_job_that_waits_can_be_made_to_wait_for_more(rota, ran, clock):
 def test_what_can_t_be_made_to_wait_is_refused(rota, ran):
     queued, later = rota.enqueue("act"), rota.enqueue("act", run_at=timedelta(1))
     with pytest.raises(IllegalMove, match=f"{queued.number} is QUEUED: only a PENDING job"):
-        rota.depend(queued.id, later)
+        rota.jobs.depend(queued.id, later)
     with pytest.raises(InvalidOption, match="nothing to wait for"):
-        rota.depend(later.id, [])
+        rota.jobs.depend(later.id, [])
     with pytest.raises(InvalidOption, match="on_failure='stop'"):
-        rota.depend(later.id, queued, on_failure="stop")
+        rota.jobs.depend(later.id, queued, on_failure="stop")
     with pytest.raises(DependencyCycle):
-        rota.depend(later.id, later)
+        rota.jobs.depend(later.id, later)
     with pytest.raises(NotFound):
-        rota.depend("JOB-2026-00099", later)
+        rota.jobs.depend("JOB-2026-00099", later)
 
 
 def test_a_circle_is_refused_with_its_path_in_numbers(rota, ran):
@@ -230,7 +235,7 @@ def test_a_circle_is_refused_with_its_path_in_numbers(rota, ran):
     group = rota.group([second, NewJob(name="act")])
     third = group.members[1]
     with pytest.raises(DependencyCycle) as caught:
-        rota.depend(first.id, third.root_id)
+        rota.jobs.depend(first.id, third.root_id)
     assert caught.value.path == (first.number, third.number, second.number, first.number)
     assert str(caught.value).startswith(f"{first.number} → {third.number} → {second.number} → {first.number}: ")
 
@@ -239,7 +244,7 @@ def test_the_graph_of_a_job_shows_both_directions(rota, ran):
     top = rota.enqueue("act")
     middle = rota.enqueue("dies", depends_on=top)
     bottom = rota.enqueue("act", depends_on=middle, on_parent_failure="skip")
-    graph = rota.graph(middle.number)
+    graph = rota.jobs.graph(middle.number)
     assert graph.root_id == middle.id
     assert [graph.jobs[each.id].job_type for each in (top, middle, bottom)] == ["act", "dies", "act"]
     assert {(edge.child, edge.parent, edge.on_failure) for edge in graph.edges} == {
@@ -247,11 +252,11 @@ def test_the_graph_of_a_job_shows_both_directions(rota, ran):
         (bottom.id, middle.id, "skip"),
     }
     rota.turn()
-    graph = rota.graph(middle.id)
+    graph = rota.jobs.graph(middle.id)
     assert [str(graph.jobs[each.id].status) for each in (top, middle, bottom)] == ["COMPLETED", "DEAD_LETTER", "SKIPPED"]
     assert all(edge.resolved_at is not None for edge in graph.edges)
     with pytest.raises(NotFound):
-        rota.graph("JOB-2026-00099")
+        rota.jobs.graph("JOB-2026-00099")
 
 
 @pytest.mark.parametrize("settings", [Settings(graph_max=3)])
@@ -259,28 +264,28 @@ def test_a_graph_is_cut_at_the_setting(rota, ran):
     top = rota.enqueue("act")
     for _ in range(5):
         rota.enqueue("act", depends_on=top)
-    graph = rota.graph(top.id)
+    graph = rota.jobs.graph(top.id)
     assert (len(graph.jobs), graph.cut) == (3, True)
 
 
 def test_the_gate_keeps_dependencies_inside_an_organization_and_a_users_own_graph_to_itself(rota, ran):
-    rota.create_organization("acme")
+    rota.organizations.create("acme")
     admin, user, other = (Actor(name, "acme", role) for name, role in (("ada", Role.ADMIN), ("uwe", Role.USER), ("ute", Role.USER)))
     foreign = rota.enqueue("act", run_at=timedelta(1))
-    own, others = rota.enqueue("act", run_at=timedelta(1), actor=user), rota.enqueue("act", run_at=timedelta(1), actor=other)
-    rota.depend(own.id, others, actor=admin)
-    assert len(rota.graph(own.id, actor=admin).jobs) == 2
-    assert list(rota.graph(own.id, actor=user).jobs) == [own.id]
+    own, others = rota.acting_as(user).enqueue("act", run_at=timedelta(1)), rota.acting_as(other).enqueue("act", run_at=timedelta(1))
+    rota.acting_as(admin).jobs.depend(own.id, others)
+    assert len(rota.acting_as(admin).jobs.graph(own.id).jobs) == 2
+    assert list(rota.acting_as(user).jobs.graph(own.id).jobs) == [own.id]
     with pytest.raises(NotFound):
-        rota.graph(others.id, actor=user)
+        rota.acting_as(user).jobs.graph(others.id)
     with pytest.raises(PermissionDenied):
-        rota.depend(own.id, others, actor=user)
+        rota.acting_as(user).jobs.depend(own.id, others)
     with pytest.raises(NotFound):
-        rota.depend(foreign.id, own, actor=admin)
+        rota.acting_as(admin).jobs.depend(foreign.id, own)
     with pytest.raises(UnknownParent):
-        rota.depend(own.id, foreign, actor=admin)
+        rota.acting_as(admin).jobs.depend(own.id, foreign)
     with pytest.raises(UnknownParent):
-        rota.enqueue("act", depends_on=foreign, actor=user)
+        rota.acting_as(user).enqueue("act", depends_on=foreign)
 
 
 # ---- explain -------------------------------------------------------------------------------------------------------------
@@ -316,7 +321,7 @@ def test_a_child_that_has_yet_to_be_told_says_that_it_goes_on(rota, ran):
     desk = Desk(rota._session.open().store)
     desk.now = rota._session.clock.now()
     desk.done(desk.claim_one(types=("act",)), limit=100)
-    child = next(job for job in rota.find(status="PENDING", limit=600) if job.blockers)
+    child = next(job for job in rota.jobs.list(status="PENDING", limit=600) if job.blockers)
     assert rota.explain(child.id).summary == f"{parent.number} has completed, and the next turn lets this job go on"
 
 
@@ -360,7 +365,7 @@ def test_a_parent_that_is_cancelled_while_children_come_in_forgets_none(live):
     thread.start()
     for parent in parents:
         with suppress(AlreadyEnded):
-            live.cancel(parent.id)
+            live.jobs.cancel(parent.id)
     thread.join()
     assert {status(live, child) for child in children} == {"SKIPPED"}
 
@@ -386,7 +391,7 @@ def test_any_number_of_children_of_one_parent_does_not_stop_the_wheel(rota):
     desk.advance(1)
     (job,) = desk.claim(1, types=("act",))
 
-    others, took, waiting, path = 0, [], CHILDREN, Path(rota.url.removeprefix("sqlite:///"))
+    others, took, waiting, path = 0, [], CHILDREN, Path(rota.store.url.removeprefix("sqlite:///"))
     turn = desk.request(1, types=("act",), done=[(job.number, desk.now)])
     while waiting or desk.store.peek(types=(), worker_id=desk.worker).next_due is not None:
         desk.add("act")

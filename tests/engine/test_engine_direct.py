@@ -12,6 +12,7 @@ from rota.model.values import moment
 from tests.engine import suspected
 from tests.stores.desk import Desk, inside
 from tests.support.pace import patient
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 
@@ -57,7 +58,7 @@ class Call(threading.Thread):
 
     def run(self):
         try:
-            self.value = self.rota.direct(self.name_, **self.fields)
+            self.value = self.rota.jobs.direct(self.name_, **self.fields)
         except Exception as error:
             self.value = error
 
@@ -71,52 +72,52 @@ class Call(threading.Thread):
 
 
 def test_with_nobody_else_there_it_runs_at_once_in_the_caller(rota, add):
-    run = rota.direct("add", {"a": 2, "b": 3})
+    run = rota.jobs.direct("add", {"a": 2, "b": 3})
     assert (run.status, run.result) == ("COMPLETED", 5)
-    job = rota.get(run.job_id)
+    job = rota.jobs.get(run.job_id)
     assert (job.status, job.origin, job.attempt) == ("COMPLETED", "direct", 1)
-    assert rota.workers() == [worker for worker in rota.workers() if worker.kind == "client"]
+    assert rota.workers.list() == [worker for worker in rota.workers.list() if worker.kind == "client"]
 
 
 def test_it_leaves_the_queue_as_it_was(rota, add):
     waiting = [rota.enqueue("add", {"a": 1, "b": n}).id for n in range(3)]
-    rota.direct("add", {"a": 2, "b": 3})
-    assert [job.id for job in rota.queue()] == waiting
+    rota.jobs.direct("add", {"a": 2, "b": 3})
+    assert [job.id for job in rota.queues.jobs()] == waiting
 
 
 def test_it_runs_nobody_elses_job_in_the_callers_thread(rota):
     ran = []
     rota.job(lambda n: ran.append(n) or n, name="note")
     rota.enqueue("note", {"n": 1})
-    rota.direct("note", {"n": 99})
+    rota.jobs.direct("note", {"n": 99})
     assert ran == [99]
 
 
 def test_one_that_is_paused_is_refused_at_once_and_runs_when_it_is_resumed(rota, add):
-    rota.pause(template="add")
+    rota.templates.pause("add")
     with pytest.raises(ResourceBusy, match=r"^resource busy: template add is paused; try again after `rota resume --template add`"):
-        rota.direct("add", {"a": 1, "b": 1})
-    assert rota.find() == []
-    rota.resume(template="add")
-    assert rota.direct("add", {"a": 1, "b": 1}).result == 2
+        rota.jobs.direct("add", {"a": 1, "b": 1})
+    assert rota.jobs.list() == []
+    rota.templates.resume("add")
+    assert rota.jobs.direct("add", {"a": 1, "b": 1}).result == 2
 
 
 def test_one_after_the_other_is_no_conflict(rota, add):
-    assert [rota.direct("add", {"a": n, "b": 1}).result for n in range(3)] == [1, 2, 3]
+    assert [rota.jobs.direct("add", {"a": n, "b": 1}).result for n in range(3)] == [1, 2, 3]
 
 
 def test_an_idle_worker_runs_it(live, gate):
     with live.running(concurrency=2):
-        run = live.direct("note", {"n": 7})
+        run = live.jobs.direct("note", {"n": 7})
         assert run.result == 7
-        (worker,) = [worker for worker in live.workers() if worker.kind == "worker"]
-        assert inside(live.get(run.job_id).worker_id) == inside(worker.id)
+        (worker,) = [worker for worker in live.workers.list() if worker.kind == "worker"]
+        assert inside(live.jobs.get(run.job_id).worker_id) == inside(worker.id)
 
 
 def test_one_of_a_rate_limited_template_runs_although_its_process_takes_a_while_to_start(live):
     live.job(suspected.quick, name="act", executor="process", rate_limit="5/1s")
     with live.running(concurrency=2):
-        assert live.direct("act", timeout=patient(30)).status == "COMPLETED"
+        assert live.jobs.direct("act", timeout=patient(30)).status == "COMPLETED"
 
 
 def test_one_of_a_rate_limited_template_runs_although_the_reply_to_its_claim_was_lost(rota, monkeypatch):
@@ -132,13 +133,13 @@ def test_one_of_a_rate_limited_template_runs_although_the_reply_to_its_claim_was
         return turned
 
     monkeypatch.setattr(store, "turn", lose)
-    assert rota.direct("act").status == "COMPLETED"
+    assert rota.jobs.direct("act").status == "COMPLETED"
     assert lost
 
 
 def test_after_a_turn_by_hand_it_still_runs_at_once(rota, add):
     rota.turn()
-    assert rota.direct("add", {"a": 1, "b": 1}, timeout=0.3).result == 2
+    assert rota.jobs.direct("add", {"a": 1, "b": 1}, timeout=0.3).result == 2
 
 
 # ---- busy ------------------------------------------------------------------------------------------------------------
@@ -166,9 +167,9 @@ def test_without_a_slot_in_time_it_is_cancelled_and_names_who_holds_them(live, g
         assert gate.entered.wait(patient(10))
         waits = live.enqueue("note", {"n": 1})
         with pytest.raises(ResourceBusy, match=r"no slot became free in time; held by .*\(1 running\)"):
-            live.direct("note", {"n": 99}, timeout=0.2)
+            live.jobs.direct("note", {"n": 99}, timeout=0.2)
         assert live._session.open().store.reservation() is None
-        (cancelled,) = live.find(status="CANCELLED")
+        (cancelled,) = live.jobs.list(status="CANCELLED")
         assert cancelled.origin == "direct"
         gate.open.set()
         live.wait(waits.id, timeout=patient(10))
@@ -181,7 +182,7 @@ def test_a_second_one_waits_and_then_says_whose_is_under_way(live, gate):
         call = Call(live, "block", params={"n": 0}, actor="anna")
         assert gate.entered.wait(patient(10))
         with pytest.raises(ResourceBusy, match=r"resource busy: the direct execution .* by anna@.* is under way"):
-            live.direct("note", {"n": 1}, timeout=0.2)
+            live.jobs.direct("note", {"n": 1}, timeout=0.2)
         assert gate.ran == [0]
         second = Call(live, "note", params={"n": 2}, timeout=10)
         gate.open.set()
@@ -194,7 +195,7 @@ def test_while_it_runs_the_other_slots_are_the_queues(live, gate):
         assert gate.entered.wait(patient(10))
         job = live.enqueue("note", {"n": 1})
         assert live.wait(job.id, timeout=patient(10)).result == 1
-        assert live.find(status="RUNNING")[0].origin == "direct"
+        assert live.jobs.list(status="RUNNING")[0].origin == "direct"
         gate.open.set()
         call.result()
 
@@ -213,17 +214,17 @@ def test_a_failed_direct_run_is_recorded_and_never_retried_not_after_a_restart_e
             raise error
 
     register(rota)
-    run = rota.direct("fails")
+    run = rota.jobs.direct("fails")
     assert run.status == "FAILED"
-    assert rota.get(run.job_id).status == "DEAD_LETTER"
+    assert rota.jobs.get(run.job_id).status == "DEAD_LETTER"
     rota.close()
     again = Rota(tmp_path / "rota.db", clock=clock, seed=8)
     register(again)
     for _ in range(3):
         clock.advance(hours=12)
-        again.recover()
+        again.store.recover()
         again.turn()
-    assert len(again.chain(run.job_id)) == 1
+    assert len(again.jobs.attempts(run.job_id)) == 1
     assert len(ran) == 1
     again.close()
 
@@ -237,10 +238,10 @@ def test_a_direct_call_whose_caller_died_is_not_run_after_a_restart(rota, clock,
     reservation = desk.reserve("add", params='{"a":1,"b":1}')
     lease = rota._session.open().liveness.take(desk.worker)
     lease.release(clean=False)
-    rota.recover()
-    assert (rota.get(reservation.job_id).status, store.reservation()) == ("CANCELLED", None)
+    rota.store.recover()
+    assert (rota.jobs.get(reservation.job_id).status, store.reservation()) == ("CANCELLED", None)
     rota.turn()
-    assert rota.run_of(reservation.job_id) is None
+    assert run_of(rota, reservation.job_id) is None
 
 
 @pytest.mark.serial
@@ -250,7 +251,7 @@ def test_its_expiry_is_enforced_while_it_runs(tmp_path):
     try:
         with rota.running(concurrency=1):
             began = time.monotonic()
-            run = rota.direct("block", {"n": 0}, timeout=patient(10))
+            run = rota.jobs.direct("block", {"n": 0}, timeout=patient(10))
             assert run.status == "FAILED"
             assert 0.9 <= time.monotonic() - began < patient(8)
             assert rota._session.open().store.reservation() is None
@@ -268,25 +269,25 @@ def test_an_expired_reservation_is_given_up_by_whoever_looks(rota, clock, add):
     reservation = desk.reserve("add", ttl=60, params='{"a":1,"b":1}')
     waiting = rota.enqueue("add", {"a": 1, "b": 2})
     clock.advance(seconds=61)
-    assert rota.recover().reservations == 1
-    assert rota.get(reservation.job_id).status == "CANCELLED"
+    assert rota.store.recover().reservations == 1
+    assert rota.jobs.get(reservation.job_id).status == "CANCELLED"
     rota.turn()
-    assert rota.get(waiting.id).status == "COMPLETED"
+    assert rota.jobs.get(waiting.id).status == "COMPLETED"
 
 
 def test_from_inside_a_handler_it_is_refused_and_the_attempt_is_not_repeated(rota, add):
     @rota.job(max_retries=5)
     def nested():
-        rota.direct("add", {"a": 1, "b": 1})
+        rota.jobs.direct("add", {"a": 1, "b": 1})
 
     job = rota.enqueue("nested")
     rota.turn()
-    assert "direct execution from inside a handler" in rota.run_of(job.id).error
-    assert [each.status for each in rota.chain(job.id)] == ["DEAD_LETTER"]
+    assert "direct execution from inside a handler" in run_of(rota, job.id).error
+    assert [each.status for each in rota.jobs.attempts(job.id)] == ["DEAD_LETTER"]
     token = enter_handlers()
     try:
         with pytest.raises(Refused):
-            rota.direct("add", {"a": 1, "b": 1})
+            rota.jobs.direct("add", {"a": 1, "b": 1})
     finally:
         leave_handlers(token)
 
@@ -295,15 +296,15 @@ def test_a_handler_may_catch_the_refusal(rota, add):
     @rota.job
     def nested():
         try:
-            rota.direct("add", {"a": 1, "b": 1})
+            rota.jobs.direct("add", {"a": 1, "b": 1})
         except Refused as refused:
             return refused.code
 
     job = rota.enqueue("nested")
     rota.turn()
-    assert rota.run_of(job.id).result == "refused"
+    assert run_of(rota, job.id).result == "refused"
 
 
 def test_its_run_has_its_times(rota, clock, add):
-    run = rota.direct("add", {"a": 1, "b": 1})
+    run = rota.jobs.direct("add", {"a": 1, "b": 1})
     assert run.started_at == moment(clock.now())

@@ -21,14 +21,14 @@ EVE = Actor("eve", "beta", Role.USER)
 @pytest.fixture
 def shared(rota):
     """Two organizations, a handler that all may use, and templates that cannot run now."""
-    rota.create_organization("acme")
-    rota.create_organization("beta")
+    rota.organizations.create("acme")
+    rota.organizations.create("beta")
     rota.job(lambda: "done", name="good")
     rota.job(lambda: "done", name="limited", max_running=1)
     rota.job(lambda: "done", name="paused")
     rota.job(lambda: "done", name="closed", max_running=0)
-    rota.set_template("ghost", handler="shop.mail:send")
-    rota.pause(template="paused")
+    rota.templates.update("ghost", handler="shop.mail:send")
+    rota.templates.pause("paused")
     return rota
 
 
@@ -55,10 +55,10 @@ def desk_of(rota, *types):
 def test_what_nobody_can_run_is_refused_at_once_with_the_reason_and_the_remedy(shared, name, words):
     began = time.monotonic()
     with pytest.raises(ResourceBusy) as refused:
-        shared.direct(name, timeout=patient(100), actor=BOB)
+        shared.acting_as(BOB).jobs.direct(name, timeout=patient(100))
     assert str(refused.value) == f"resource busy: {words}"
     assert time.monotonic() - began < patient(20)
-    assert (shared.find(), shared._session.open().store.reservation()) == ([], None)
+    assert (shared.jobs.list(), shared._session.open().store.reservation()) == ([], None)
 
 
 @pytest.mark.parametrize(
@@ -71,40 +71,40 @@ def test_what_nobody_can_run_is_refused_at_once_with_the_reason_and_the_remedy(s
 def test_a_pause_of_everything_or_of_its_organization_refuses_it_too(shared, pause, words):
     shared.pause(**pause)
     with pytest.raises(ResourceBusy) as refused:
-        shared.direct("good", timeout=patient(100), actor=BOB)
+        shared.acting_as(BOB).jobs.direct("good", timeout=patient(100))
     assert str(refused.value) == f"resource busy: {words}"
     if pause:
-        assert shared.direct("good", actor=EVE).result == "done"
+        assert shared.acting_as(EVE).jobs.direct("good").result == "done"
 
 
 @pytest.mark.parametrize("actor", [None, BOB])
 def test_one_whose_template_another_process_has_disabled_is_refused(shared, actor):
-    assert shared.direct("good", actor=actor).result == "done"
-    with closing(Rota(shared.url, clock=shared._session.clock)) as other:
-        other.disable_template("good")
+    assert shared.acting_as(actor).jobs.direct("good").result == "done"
+    with closing(Rota(shared.store.url, clock=shared._session.clock)) as other:
+        other.templates.disable("good")
     with pytest.raises(TemplateUnavailable):
-        shared.direct("good", actor=actor)
+        shared.acting_as(actor).jobs.direct("good")
 
 
 def test_a_worker_without_the_handler_leaves_it_to_the_caller_who_has_it(shared):
     desk = desk_of(shared, "other")
     lease = shared._session.open().liveness.take(desk.worker)
-    assert shared.direct("good", timeout=patient(20), actor=BOB).result == "done"
+    assert shared.acting_as(BOB).jobs.direct("good", timeout=patient(20)).result == "done"
     lease.release(clean=True)
 
 
 def test_a_worker_that_shuts_down_or_is_dead_can_run_nothing(shared):
-    shared.set_template("elsewhere", handler="shop.mail:send")
+    shared.templates.update("elsewhere", handler="shop.mail:send")
     desk = desk_of(shared, "elsewhere")
     lease = shared._session.open().liveness.take(desk.worker)
     desk.store.stopping(desk.worker, now=desk.now)
     with pytest.raises(ResourceBusy, match="no live worker has a handler for elsewhere"):
-        shared.direct("elsewhere", timeout=patient(100))
+        shared.jobs.direct("elsewhere", timeout=patient(100))
     lease.release(clean=False)
     dead = desk_of(shared, "elsewhere")
     shared._session.open().liveness.take(dead.worker).release(clean=False)
     with pytest.raises(ResourceBusy, match="no live worker has a handler for elsewhere"):
-        shared.direct("elsewhere", timeout=patient(100))
+        shared.jobs.direct("elsewhere", timeout=patient(100))
 
 
 # ---- while it waits --------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_a_worker_that_shuts_down_or_is_dead_can_run_nothing(shared):
 
 def test_at_a_limit_it_waits_without_a_slot_and_is_the_next_that_has_room(live):
     gate = Gate(live)
-    live.set_template("block", max_running=1)
+    live.templates.update("block", max_running=1)
     try:
         with live.running(concurrency=2):
             live.enqueue("block", {"n": 0})
@@ -132,13 +132,13 @@ def test_at_a_limit_it_waits_without_a_slot_and_is_the_next_that_has_room(live):
 
 def test_at_a_limit_until_its_timeout_it_says_which(live):
     gate = Gate(live)
-    live.set_template("block", max_running=1)
+    live.templates.update("block", max_running=1)
     try:
         with live.running(concurrency=2):
             live.enqueue("block", {"n": 0})
             assert gate.entered.wait(patient(10))
             with pytest.raises(ResourceBusy, match=r"^resource busy: 1 of at most 1 block jobs run; try again$"):
-                live.direct("block", {"n": 1}, timeout=0.2)
+                live.jobs.direct("block", {"n": 1}, timeout=0.2)
             gate.open.set()
     finally:
         gate.open.set()
@@ -159,7 +159,7 @@ def test_paused_while_it_waits_it_is_given_up_soon(tmp_path, pause):
             assert isinstance(refused, ResourceBusy)
             assert "paused" in str(refused)
             assert rota._session.open().store.reservation() is None
-            assert [job.status for job in rota.find() if job.origin == "direct"] == ["CANCELLED"]
+            assert [job.status for job in rota.jobs.list() if job.origin == "direct"] == ["CANCELLED"]
             gate.open.set()
     finally:
         gate.open.set()
@@ -188,7 +188,7 @@ def test_one_that_nobody_answers_for_any_more_is_ended_by_the_next_caller(shared
     desk = desk_of(shared)
     desk.reserve("good")
     shared._session.open().liveness.take(desk.worker).release(clean=False)
-    assert shared.direct("good", timeout=patient(20)).result == "done"
+    assert shared.jobs.direct("good", timeout=patient(20)).result == "done"
 
 
 # ---- claimed ahead ---------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def test_it_does_not_wait_behind_a_deep_queue_of_quick_jobs(tmp_path):
         rota.enqueue_many([("quick", None)] * before)
         with rota.running(concurrency=1):
             eventually(lambda: len(ended) > 500, what="the queue at work")
-            seen = rota.direct("look", timeout=patient(20)).result
+            seen = rota.jobs.direct("look", timeout=patient(20)).result
             assert seen < before
             eventually(lambda: len(ended) == before, within=60, what="the rest of the queue")
 
@@ -216,32 +216,32 @@ def test_whatever_one_organization_reserves_the_jobs_of_another_take_as_many_tur
     """By the store's port: also a reservation that was made just before a pause holds nobody."""
     worker = desk_of(shared, "good", "limited", "closed", "paused")
     if name == "limited":
-        shared.enqueue("limited", actor=BOB)
+        shared.acting_as(BOB).enqueue("limited")
         worker.claim(1, types=("limited",))
     for _ in range(20):
         reservation = worker.reserve(name, organization_id="acme", owner="bob")
-        job = shared.enqueue("good", actor=EVE)
+        job = shared.acting_as(EVE).enqueue("good")
         shared.turn()
-        assert shared.get(job.id).status == "COMPLETED"
+        assert shared.jobs.get(job.id).status == "COMPLETED"
         worker.store.give_up_waiting(reservation.id, now=worker.now)
 
 
 def test_one_organization_that_calls_directly_in_a_loop_leaves_another_its_slots(live):
     """Bob's calls take one slot at the most: with two, eve's jobs are done while bob is at it all the time."""
     for name in ("acme", "beta"):
-        live.create_organization(name)
+        live.organizations.create(name)
     live.job(lambda: time.sleep(0.01), name="slow")
     live.job(lambda: time.sleep(0.01), name="limited", max_running=1)
     live.job(lambda: None, name="paused")
-    live.pause(template="paused")
-    live.set_template("ghost", handler="shop.mail:send")
+    live.templates.pause("paused")
+    live.templates.update("ghost", handler="shop.mail:send")
     live.job(lambda: "done", name="good")
     stop, calls = threading.Event(), {"ghost": 0, "paused": 0, "limited": 0, "slow": 0}
 
     def loop(name):
         while not stop.is_set():
             try:
-                live.direct(name, timeout=patient(5), actor=BOB)
+                live.acting_as(BOB).jobs.direct(name, timeout=patient(5))
             except ResourceBusy:
                 time.sleep(0.001)
             calls[name] += 1
@@ -253,7 +253,7 @@ def test_one_organization_that_calls_directly_in_a_loop_leaves_another_its_slots
                 caller.start()
             eventually(lambda: all(calls.values()), within=30, what="bob's calls")
             for _ in range(20):
-                assert live.wait(live.enqueue("good", actor=EVE).id, timeout=patient(10)).result == "done"
+                assert live.wait(live.acting_as(EVE).enqueue("good").id, timeout=patient(10)).result == "done"
             stop.set()
             for caller in callers:
                 caller.join(patient(20))

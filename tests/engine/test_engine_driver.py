@@ -24,8 +24,8 @@ def test_a_worker_that_could_not_begin_is_seen_to_be_gone(rota, monkeypatch):
         patched.setattr(rota._session.open().store, "recovered", busy)
         with pytest.raises(StoreBusy):
             rota.start()
-    assert rota.recover().workers == 1
-    assert rota.workers() == []
+    assert rota.store.recover().workers == 1
+    assert rota.workers.list() == []
 
 
 def test_a_worker_that_could_not_record_its_end_is_seen_to_be_gone(rota, monkeypatch):
@@ -33,5 +33,5 @@ def test_a_worker_that_could_not_record_its_end_is_seen_to_be_gone(rota, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(rota._session.open().store, "end_worker", busy)
         rota.stop(driver)
-    assert rota.recover().workers == 1
-    assert rota.workers() == []
+    assert rota.store.recover().workers == 1
+    assert rota.workers.list() == []

@@ -95,7 +95,7 @@ def test_a_window_is_the_templates_own(rota, once):
 
 
 def test_organizations_don_t_see_each_others_duplicates(rota, once):
-    rota.create_organization("acme")
+    rota.organizations.create("acme")
     rota.enqueue("once", organization="acme")
     rota.enqueue("once")
     with pytest.raises(DuplicateJob) as caught:
@@ -114,7 +114,7 @@ def test_a_bulk_call_with_a_duplicate_adds_nothing(rota, once):
     rota.enqueue("once", {"x": 3})
     with pytest.raises(DuplicateJob):
         rota.enqueue_many([("once", {"x": each}) for each in range(5)])
-    assert len(rota.find()) == 1
+    assert len(rota.jobs.list()) == 1
 
 
 def test_a_duplicate_can_be_caught_inside_a_transaction_that_goes_on(rota, once):
@@ -123,7 +123,7 @@ def test_a_duplicate_can_be_caught_inside_a_transaction_that_goes_on(rota, once)
         with pytest.raises(DuplicateJob) as caught:
             rota.enqueue("once", transaction=tx)
         assert caught.value.job_id == first.id
-    assert [job.id for job in rota.find()] == [first.id]
+    assert [job.id for job in rota.jobs.list()] == [first.id]
 
 
 def test_retries_and_groups_go_their_way(rota, clock):
@@ -136,7 +136,7 @@ def test_retries_and_groups_go_their_way(rota, clock):
     rota.turn()
     clock.advance(seconds=1)
     rota.turn()
-    assert [str(each.status) for each in rota.chain(job.id)] == ["FAILED", "COMPLETED"]
+    assert [str(each.status) for each in rota.jobs.attempts(job.id)] == ["FAILED", "COMPLETED"]
 
 
 # ---- keys, with a worker ---------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_a_key_is_held_through_backoff_and_freed_by_the_end(rota, clock):
     first = rota.enqueue("fails", unique_key="k")
     rota.turn()
     waiting = rota.enqueue("fails", unique_key="k")
-    assert (waiting.root_id, waiting.status, waiting.existing) == (first.id, "PENDING", True)
+    assert (rota.jobs.get(waiting).root_id, rota.jobs.get(waiting).status, waiting.existing) == (first.id, "PENDING", True)
     clock.advance(seconds=60)
     rota.turn()
     assert not rota.enqueue("fails", unique_key="k").existing
@@ -171,7 +171,7 @@ def test_a_submission_beyond_the_limit_is_refused_until_there_is_room(rota, cloc
         rota.enqueue_many([("few", {})] * 2)
     clock.advance(seconds=40)
     rota.enqueue("few")
-    assert len(rota.find()) == 3
+    assert len(rota.jobs.list()) == 3
 
 
 def test_a_limit_does_not_concern_other_templates(rota):
@@ -181,7 +181,7 @@ def test_a_limit_does_not_concern_other_templates(rota):
     rota.enqueue_many([NewJob(name="many") for _ in range(50)])
     with pytest.raises(RateLimited):
         rota.enqueue_many([("many", {}), ("few", {})])
-    assert len(rota.find()) == 51
+    assert len(rota.jobs.list()) == 51
 
 
 def test_whoever_waits_as_long_as_told_is_accepted(live):

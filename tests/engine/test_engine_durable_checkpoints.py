@@ -15,6 +15,7 @@ from tests.engine import durable
 from tests.stores.desk import Desk
 from tests.support.locked import locked
 from tests.support.pace import patient
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 FORMS = {"thread": "", "process": "", "async": "_async", "async, blocking": "_blocking"}
@@ -44,7 +45,7 @@ def test_so_it_does_where_the_worker_itself_runs_the_handler(rota: Rota, tmp_pat
     register(rota, "read_back", form)
     job = rota.enqueue("work", {"database": str(tmp_path / "rota.db")})
     rota.turn()
-    assert rota.run_of(job.id).result == ['{"page":3}']
+    assert run_of(rota, job.id).result == ['{"page":3}']
 
 
 @pytest.mark.parametrize("form", ["thread", "process"])
@@ -59,7 +60,7 @@ def test_inside_a_transaction_of_the_worker_that_runs_the_handler_it_is_refused_
     register(rota, "inside_a_transaction", "thread")
     job = rota.enqueue("work", {"database": str(tmp_path / "rota.db")})
     rota.turn()
-    assert rota.run_of(job.id).result.startswith(BLOCKED)
+    assert run_of(rota, job.id).result.startswith(BLOCKED)
 
 
 def test_inside_a_transaction_of_another_store_it_is_taken(live: Rota, tmp_path):
@@ -82,7 +83,7 @@ def test_it_waits_through_a_time_in_which_the_store_can_not_be_written(live: Rot
             assert not (tmp_path / "over").exists()
         live.wait(job.id, timeout=patient(30))
         assert (tmp_path / "over").read_text() == "kept"
-        assert live.run_of(job.id).checkpoint == {"page": 3}
+        assert run_of(live, job.id).checkpoint == {"page": 3}
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -241,16 +241,18 @@ def test_what_waits_although_there_is_room_says_which_suspect_is_in_its_way_and_
             executor.finish(job)
             busy.turn()
         else:
-            blocked = [job.id for job in rota.queue() if job.status == "QUEUED" and "no suspect in its way" in unmet(rota.explain(job.id))]
+            blocked = [
+                job.id for job in rota.queues.jobs() if job.status == "QUEUED" and "no suspect in its way" in unmet(rota.explain(job.id))
+            ]
             busy.poke()
             busy.turn()
-            assert {rota.get(each).status for each in blocked} <= {"QUEUED"}
+            assert {rota.jobs.get(each).status for each in blocked} <= {"QUEUED"}
         while busy.turn() == 0:
             pass
-        running = [rota.get(dashed(job.job_id)) for executor in kept for job in executor.jobs]
+        running = [rota.jobs.get(dashed(job.job_id)) for executor in kept for job in executor.jobs]
         suspects = [job for job in running if job.crashes]
         assert len(suspects) <= 1
-        for job in rota.queue():
+        for job in rota.queues.jobs():
             if job.status == "QUEUED":
                 explanation = rota.explain(job.id)
                 assert [each for each in unmet(explanation) if each != "its turn has come"] == ["no suspect in its way"]
@@ -272,7 +274,7 @@ def meddle(rota, desk, held, chance):
     elif act == "direct" and reservation is None:
         desk.reserve(chance.choice(["free", "limited", "ghost"]))
     elif act == "pause":
-        (rota.resume if rota.pauses() else rota.pause)(template="free")
+        (rota.resume if rota.store.pauses() else rota.pause)(template="free")
     elif act == "give up" and reservation is not None:
         rota._session.open().store.give_up_waiting(reservation.id, now=rota._session.clock.now())
     elif act == "finish" and held:
@@ -300,12 +302,12 @@ def test_who_is_told_to_be_next_beside_a_direct_execution_is_next(rota, seed):
     held = []
     for _ in range(25):
         meddle(rota, desk, held, chance)
-        told = {job.id: set(unmet(rota.explain(job.id))) for job in rota.queue()}
+        told = {job.id: set(unmet(rota.explain(job.id))) for job in rota.queues.jobs()}
         held = turned(busy, kept)
         running = {dashed(job.job_id) for _, job in held}
         # A limit may have been freed by what has just finished; a pause and a missing handler are as they were.
         assert not [job_id for job_id in running & told.keys() if told[job_id] & {"a worker has its handler", "not paused"}]
-        waiting = {job.id: rota.explain(job.id) for job in rota.queue()}
+        waiting = {job.id: rota.explain(job.id) for job in rota.queues.jobs()}
         if len(held) < 2:
             # Who waits although there is room is told why, and it is not for a direct execution.
             assert all(set(unmet(each)) - {"its turn has come"} for each in waiting.values())
@@ -316,7 +318,7 @@ def test_who_is_told_to_be_next_beside_a_direct_execution_is_next(rota, seed):
             executor, job = chance.choice(held)
             executor.finish(job)
             held = turned(busy, kept)
-            assert rota.get(direct.job_id).status == "RUNNING"
+            assert rota.jobs.get(direct.job_id).status == "RUNNING"
     busy.inbox.close()
 
 
@@ -325,7 +327,7 @@ def test_a_running_job_says_where_and_who_asked_it_to_stop(rota, act):
     job = rota.enqueue("act")
     desk.claim(1, types=("act",))
     assert "it runs on worker" in rota.explain(job.id).summary
-    rota.cancel(job.id, actor="bob")
+    rota.acting_as("bob").jobs.cancel(job.id)
     assert rota.explain(job.id).summary.endswith("attempt 1; bob asked it to stop")
 
 
@@ -352,7 +354,7 @@ def test_the_live_job_is_explained_whichever_id_is_given(rota, clock):
 
     job = rota.enqueue("fails")
     rota.turn()
-    live = rota.chain(job.id)[-1]
+    live = rota.jobs.attempts(job.id)[-1]
     assert rota.explain(job.id).job.id == rota.explain(live.id).job.id == live.id
 
 

@@ -11,11 +11,13 @@ from rota.engine.feed import Feed
 from rota.engine.gathering import Gatherer, again, holes
 from rota.engine.listening import Batch, Listener, Over, sample
 from rota.errors import InvalidOption, PermissionDenied, StoreBusy, TooManyListeners
+from rota.live import follow_log
 from rota.model.events import Change, Cursor, Event, EventType, View, cursor_of, types_of
-from rota.model.gate import Scope
+from rota.model.gate import Right, Scope
 from rota.model.reports import Phase, ScheduleEvent, ScheduleReport
 from rota.model.schedules import Fate
 from rota.model.values import moment_of
+from rota.operation import Ask
 from rota.ports.events import Span
 from rota.ports.executor import Report
 from tests.stores.desk import Desk
@@ -62,7 +64,7 @@ def test_one_that_was_made_and_ended_between_two_looks_is_told_whole(rota, gathe
 
 
 def test_a_job_that_never_ran_has_an_end_and_no_start(rota, gatherer):
-    rota.cancel(rota.enqueue("echo").id)
+    rota.jobs.cancel(rota.enqueue("echo").id)
     assert [each[0] for each in story(gatherer.gather())] == ["job.created", "job.ended"]
 
 
@@ -167,8 +169,8 @@ def test_ends_are_remembered_no_longer_than_a_look_goes_back(rota, clock, gather
 
 
 def test_definitions_that_people_change_are_told_and_whose_they_are(rota, gatherer):
-    rota.create_organization("acme")
-    rota.pause(template="echo")
+    rota.organizations.create("acme")
+    rota.templates.pause("echo")
     found = [(change.subject, change.name, change.organization) for change in gatherer.gather().changes]
     assert found == [("organization", "acme", "acme"), ("template", "echo", None)]
 
@@ -273,7 +275,7 @@ def test_each_hears_what_is_inside_its_scope_and_filter(rota, feed):
         "all": View(),
     }
     ears = {name: feed.listen(view) for name, view in views.items()}
-    rota.enqueue("echo", actor=Actor("bob"))
+    rota.acting_as(Actor("bob")).enqueue("echo")
     feed.step()
     assert {name for name, ear in ears.items() if heard(ear)} == {"own", "all"}
 
@@ -391,7 +393,7 @@ def test_events_end_when_rota_is_closed(live):
 
 def test_whoever_may_read_nothing_hears_nothing(live):
     with pytest.raises(PermissionDenied):
-        live.events(actor=Actor("x", operations=frozenset()))
+        live.acting_as(Actor("x", operations=frozenset())).events()
     assert live._session.feed is None or live._session.feed.listening == 0
 
 
@@ -440,9 +442,9 @@ def test_a_log_is_followed_to_its_end_in_whole_lines(live):
 
     job = live.enqueue("talks")
     with live.running():
-        pieces = list(live.follow_log(job.id))
+        pieces = list(follow_log(Ask(live._session, None, Right.READ_LOG), job.id))
     assert all(piece.endswith("\n") for piece in pieces)
-    assert "".join(pieces) == live.log(job.id).text
+    assert "".join(pieces) == live.jobs.log(job.id).text
 
 
 # ---- reports of schedules ------------------------------------------------------------------------------------------

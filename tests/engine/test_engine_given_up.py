@@ -16,10 +16,10 @@ def test_nothing_is_claimed_for_the_slots_of_handlers_that_were_given_up(tmp_pat
         rota.job(name="long")(lambda number: started.append(number) or over.wait(patient(20)))
         with rota.running(concurrency=8):
             rota.enqueue_many([("stuck", {})] * 4)
-            eventually(lambda: rota.stats().by_status["DEAD_LETTER"] == 4, what="that four are given up")
+            eventually(lambda: rota.store.stats().by_status["DEAD_LETTER"] == 4, what="that four are given up")
             rota.enqueue_many(("long", {"number": number}) for number in range(8))
             eventually(lambda: len(started) == 4, what="that the others run")
             time.sleep(0.1)
-            by_status = rota.stats().by_status
+            by_status = rota.store.stats().by_status
             over.set()
     assert (by_status["RUNNING"], by_status["QUEUED"]) == (4, 4)

@@ -18,6 +18,7 @@ from tests.engine import cut_off
 from tests.engine.cut_off import notes
 from tests.stores.desk import Desk
 from tests.support.pace import pace, patient
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.serial
@@ -121,7 +122,7 @@ class Rig:
         return next(at for words, at in notes(self.path) if words == what)
 
     def chain(self, job):
-        return [str(each.status) for each in self.rota.chain(job.id)]
+        return [str(each.status) for each in self.rota.jobs.attempts(job.id)]
 
     def close(self):
         self.line.mend()
@@ -163,10 +164,10 @@ def test_a_worker_that_is_cut_off_stops_its_handlers_of_every_kind_in_time_and_g
     rig.until_noted("end thread 2", "end async 2", "end process 2")
     for job in jobs:
         eventually(lambda job=job: rig.chain(job) == ["FAILED", "COMPLETED"], what="the end of the chain")
-        assert (rig.rota.run_of(job.id).error, rig.rota.chain(job.id)[1].crashes) == (CUT_OFF_ERROR, 0)
+        assert (run_of(rig.rota, job.id).error, rig.rota.jobs.attempts(job.id)[1].crashes) == (CUT_OFF_ERROR, 0)
     assert rig.worker.id == before
     assert rig.left == []
-    assert rig.rota.stats().late_results == 0
+    assert rig.rota.store.stats().late_results == 0
 
 
 def test_a_worker_that_nobody_elsewhere_watches_lets_its_handlers_go_on(make_rig):
@@ -241,8 +242,8 @@ def test_one_that_was_given_up_meanwhile_goes_on_under_another_id_and_its_late_r
     rig.line.mend()
     eventually(lambda: rig.worker.id != before, what="another id")
     eventually(lambda: rig.chain(job) == ["FAILED", "COMPLETED"], what="that it goes on")
-    assert rig.rota.run_of(job.id).error == "Scheduler crash recovery"
-    assert rig.worker.id in {worker.id for worker in rig.rota.workers()}
+    assert run_of(rig.rota, job.id).error == "Scheduler crash recovery"
+    assert rig.worker.id in {worker.id for worker in rig.rota.workers.list()}
 
 
 def test_one_that_was_given_up_while_a_handler_runs_learns_it_from_its_beat_and_stops_the_handler(make_rig):

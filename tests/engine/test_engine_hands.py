@@ -130,9 +130,9 @@ def test_a_busy_worker_has_its_completions_written_beside_the_wheel(served):
     served.enqueue_many(("count", {"number": number}) for number in range(total))
     with served.running():
         eventually(lambda: any(thread.name == "rota-ends" for thread in threading.enumerate()), what="another hand")
-        eventually(lambda: served.stats().by_status["COMPLETED"] == total, within=30, what="every job done")
+        eventually(lambda: served.store.stats().by_status["COMPLETED"] == total, within=30, what="every job done")
     assert ran == Counter(range(total))
-    assert served.stats().by_status["RUNNING"] == 0
+    assert served.store.stats().by_status["RUNNING"] == 0
 
 
 def test_completions_that_another_hand_writes_are_logged_too(served, caplog):
@@ -142,7 +142,7 @@ def test_completions_that_another_hand_writes_are_logged_too(served, caplog):
         ids = served.enqueue_many([("act", {})] * total)
         with served.running():
             eventually(lambda: any(thread.name == "rota-ends" for thread in threading.enumerate()), what="another hand")
-            eventually(lambda: served.stats().by_status["COMPLETED"] == total, within=30, what="every job done")
+            eventually(lambda: served.store.stats().by_status["COMPLETED"] == total, within=30, what="every job done")
     assert sorted(record.job for record in caplog.records if record.name == "rota.jobs") == sorted(ids)
 
 
@@ -151,7 +151,7 @@ def test_sessions_that_are_ended_by_an_administrator_cost_no_completion(served):
     served.job(name="count")(lambda number: ran.update([number]))
     total = 60 * MANY
     served.enqueue_many(("count", {"number": number}) for number in range(total))
-    with psycopg.connect(served.url, autocommit=True) as raw, served.running():
+    with psycopg.connect(served.store.url, autocommit=True) as raw, served.running():
         for _ in range(5):
             before = len(ran)
             eventually(lambda before=before: len(ran) > before or len(ran) == total, what="more of them")

@@ -82,7 +82,7 @@ def test_an_organization_runs_no_more_at_once_than_it_may_and_the_others_go_on(f
         rota.job(lambda who: gauge(who, rest), name="act")
 
     rotas = fleet(define, 2, concurrency=4)
-    rotas[0].create_organization("acme", max_running=2)
+    rotas[0].organizations.create("acme", max_running=2)
     rotas[0].enqueue_many((("act", {"who": "acme"}) for _ in range(60)), organization="acme")
     rotas[1].enqueue_many(("act", {"who": "default"}) for _ in range(60))
     eventually(lambda: gauge.done == 120, within=30)
@@ -120,7 +120,7 @@ def test_one_worker_holds_no_more_of_a_template_than_its_concurrency_and_fills_t
     rota.enqueue_many(("few", None) for _ in range(10))
     rota.enqueue_many(("any", None) for _ in range(4))
     eventually(lambda: (gauge.inside["few"], gauge.inside["any"]) == (2, 4))
-    assert rota.find(status="QUEUED", limit=1)[0].held is None
+    assert rota.jobs.list(status="QUEUED", limit=1)[0].held is None
     doors.set()
     eventually(lambda: gauge.done == 14)
     assert gauge.most["few"] == 2
@@ -135,7 +135,7 @@ def test_concurrency_is_for_each_worker_by_itself(fleet, gauge):
     (rota, _) = fleet(define, 2, concurrency=4)
     rota.enqueue_many(("few", None) for _ in range(3))
     eventually(lambda: gauge.inside["few"] == 2)
-    waiting = eventually(rota.queue)
+    waiting = eventually(rota.queues.jobs)
     assert rota.explain(waiting[0].id).summary == "its workers hold 2 of at most 2 few jobs"
     doors.set()
     eventually(lambda: gauge.done == 3)
@@ -145,7 +145,7 @@ def test_a_template_that_may_not_run_at_all_waits_until_people_say_otherwise(fle
     (rota,) = fleet(lambda rota: rota.job(lambda: gauge("act", rest), name="act", max_running=0), 1)
     job = rota.enqueue("act")
     assert rota.explain(job.id).summary == "0 of at most 0 act jobs run"
-    rota.set_template("act", max_running=1)
+    rota.templates.update("act", max_running=1)
     rota.wait(job.id, timeout=patient(10))
 
 
@@ -155,12 +155,12 @@ def test_a_template_that_may_not_run_at_all_waits_until_people_say_otherwise(fle
 def test_a_limit_that_is_raised_or_taken_away_lets_the_waiting_go_on(fleet, gauge):
     doors = threading.Event()
     (rota,) = fleet(lambda rota: rota.job(lambda: gauge("act", lambda: doors.wait(patient(20))), name="act"), 1, concurrency=8)
-    rota.set_template("act", max_running=1)
+    rota.templates.update("act", max_running=1)
     rota.enqueue_many(("act", None) for _ in range(8))
-    eventually(lambda: len([job for job in rota.queue() if job.held]) == 7)
-    rota.set_template("act", max_running=3)
+    eventually(lambda: len([job for job in rota.queues.jobs() if job.held]) == 7)
+    rota.templates.update("act", max_running=3)
     eventually(lambda: gauge.inside["act"] == 3)
-    rota.set_template("act", max_running=None)
+    rota.templates.update("act", max_running=None)
     eventually(lambda: gauge.inside["act"] == 8)
     doors.set()
 
@@ -184,14 +184,14 @@ def test_a_limit_that_is_gone_from_the_code_lets_the_waiting_go_on(tmp_path, clo
 
 
 def test_an_organizations_limit_that_is_raised_lets_the_waiting_go_on(rota):
-    rota.create_organization("acme", max_running=0)
+    rota.organizations.create("acme", max_running=0)
     rota.job(lambda: None, name="act")
     jobs = [rota.enqueue("act", organization="acme") for _ in range(3)]
     rota.turn()
-    assert {rota.get(job.id).held for job in jobs} == {"organization-limit:acme"}
-    rota.change_organization("acme", max_running=1)
+    assert {rota.jobs.get(job.id).held for job in jobs} == {"organization-limit:acme"}
+    rota.organizations.update("acme", max_running=1)
     rota.turn()
-    assert {rota.get(job.id).status for job in jobs} == {"COMPLETED"}
+    assert {rota.jobs.get(job.id).status for job in jobs} == {"COMPLETED"}
 
 
 def test_what_was_parked_and_forgotten_is_found_again(live):
@@ -199,7 +199,7 @@ def test_what_was_parked_and_forgotten_is_found_again(live):
     live.job(ran.set, name="act")
     job = live.enqueue("act", run_at=timedelta(hours=1))
     desk = Desk(live._session.open().store)
-    live.reschedule(job.id, timedelta())
+    live.jobs.update(job.id, run_at=timedelta())
     with live.transaction() as tx:
         tx.execute("UPDATE jobs SET status = 'QUEUED', queued_at = created_at, held = 'organization-limit:default' WHERE number = 1")
     assert desk.store.peek(types=("act",), worker_id=desk.worker).parked
@@ -235,13 +235,13 @@ def test_starts_beyond_the_rate_wait_and_explain_says_until_when(rota, clock):
     clock.advance(seconds=48)
     assert rota.explain(jobs[2].id).summary == "2 started in the last 60 s; the next may start in 12 s (at 2026-03-01T12:01:00Z)"
     rota.turn()
-    assert rota.stats().by_status["COMPLETED"] == 2
+    assert rota.store.stats().by_status["COMPLETED"] == 2
     clock.advance(seconds=12.1)  # a start is counted a little later than its claim
     rota.turn()
-    assert rota.stats().by_status["COMPLETED"] == 4
+    assert rota.store.stats().by_status["COMPLETED"] == 4
     clock.advance(seconds=60.1)
     rota.turn()
-    assert rota.stats().by_status["COMPLETED"] == 5
+    assert rota.store.stats().by_status["COMPLETED"] == 5
 
 
 def test_a_worker_wakes_by_itself_when_the_rate_has_room(live):
@@ -250,7 +250,7 @@ def test_a_worker_wakes_by_itself_when_the_rate_has_room(live):
         jobs = [live.enqueue("mail") for _ in range(7)]
         for job in jobs:
             live.wait(job.id, timeout=patient(20))
-    starts = sorted(instant(live.get(job.id).started_at) for job in jobs)
+    starts = sorted(instant(live.jobs.get(job.id).started_at) for job in jobs)
     assert all(third - first >= 200_000 for first, third in zip(starts, starts[2:], strict=False))
     # it waited for the window, not for a tick of something else
     assert starts[-1] - starts[0] < 3_000_000
@@ -265,11 +265,11 @@ def test_a_retry_is_a_start_too(rota, clock):
     rota.turn()
     clock.advance(minutes=5)
     rota.turn()
-    tail = rota.chain(job.id)[-1]
+    tail = rota.jobs.attempts(job.id)[-1]
     assert (tail.attempt, tail.status, tail.held) == (2, "QUEUED", "rate-limit:mail")
     clock.advance(minutes=55, seconds=1)
     rota.turn()
-    assert rota.chain(job.id)[-1].status == "DEAD_LETTER"
+    assert rota.jobs.attempts(job.id)[-1].status == "DEAD_LETTER"
 
 
 def test_a_job_that_could_not_start_soon_after_its_claim_is_given_back_and_has_used_up_no_start(rota, clock):
@@ -283,8 +283,8 @@ def test_a_job_that_could_not_start_soon_after_its_claim_is_given_back_and_has_u
     jobs = [rota.enqueue("mail") for _ in range(3)]
     rota.turn()  # claims two: the second would start 0.2 s after that
     assert [round(at - starts[0], 1) for at in starts] == [0.0, 0.2]
-    assert [job.held for job in rota.queue()] == ["rate-limit:mail"]
-    assert [job.status for job in rota.chain(jobs[1].id)] == ["SKIPPED", "COMPLETED"]
+    assert [job.held for job in rota.queues.jobs()] == ["rate-limit:mail"]
+    assert [job.status for job in rota.jobs.attempts(jobs[1].id)] == ["SKIPPED", "COMPLETED"]
 
 
 def test_a_start_is_counted_from_the_latest_moment_at_which_it_may_happen(rota, clock):
@@ -293,10 +293,10 @@ def test_a_start_is_counted_from_the_latest_moment_at_which_it_may_happen(rota, 
     rota.turn()
     clock.advance(seconds=1.04)
     rota.turn()
-    assert rota.stats().by_status["COMPLETED"] == 1
+    assert rota.store.stats().by_status["COMPLETED"] == 1
     clock.advance(seconds=0.03)
     rota.turn()
-    assert rota.stats().by_status["COMPLETED"] == 2
+    assert rota.store.stats().by_status["COMPLETED"] == 2
 
 
 # ---- what is told to whom --------------------------------------------------------------------------------------------
@@ -320,39 +320,39 @@ def busy(rota, *types):
     ],
 )
 def test_only_a_manager_learns_how_many_of_a_template_run(rota, who, words):
-    rota.create_organization("acme")
+    rota.organizations.create("acme")
     rota.job(lambda: None, name="act", max_running=2)
     desk = busy(rota, "act")
     rota.enqueue("act")
     rota.enqueue("act")
     desk.claim(2, types=("act",))
-    job = rota.enqueue("act", organization="acme", actor=Actor("bob", "acme", Role.USER))
-    assert rota.explain(job.id, actor=who).summary == words
+    job = rota.acting_as(Actor("bob", "acme", Role.USER)).enqueue("act", organization="acme")
+    assert rota.acting_as(who).explain(job.id).summary == words
 
 
 def test_an_organization_learns_its_own_figures(rota):
-    rota.create_organization("acme", max_running=1)
+    rota.organizations.create("acme", max_running=1)
     rota.job(lambda: None, name="act")
     desk = busy(rota, "act")
     rota.enqueue("act", organization="acme")
     desk.claim(1, types=("act",))
     ann = Actor("ann", "acme", Role.ADMIN)
-    job = rota.enqueue("act", actor=ann)
-    assert rota.explain(job.id, actor=ann).summary == "organization acme runs 1 of at most 1"
+    job = rota.acting_as(ann).enqueue("act")
+    assert rota.acting_as(ann).explain(job.id).summary == "organization acme runs 1 of at most 1"
 
 
 def test_an_explanation_names_nobody_of_another_organization(rota):
-    rota.create_organization("acme")
-    rota.create_organization("secret")
+    rota.organizations.create("acme")
+    rota.organizations.create("secret")
     rota.job(lambda: None, name="act", rate_limit="5/60s")
     desk = busy(rota, "act")
     for _ in range(7):
-        rota.enqueue("act", organization="secret", actor=Actor("spy", "secret"))
+        rota.acting_as(Actor("spy", "secret")).enqueue("act", organization="secret")
     desk.claim(2, types=("act",))
     ann = Actor("ann", "acme", Role.ADMIN)
-    job = rota.enqueue("act", actor=ann)
+    job = rota.acting_as(ann).enqueue("act")
     desk.reserve("act", organization_id="secret")
-    told = str(rota.explain(job.id, actor=ann))
+    told = str(rota.acting_as(ann).explain(job.id))
     for word in ("secret", "spy", "anna@here", desk.worker[:8]):
         assert word not in told
     assert "others are ahead of it" in told
@@ -365,15 +365,15 @@ def test_an_explanation_names_nobody_of_another_organization(rota):
 
 def test_a_great_many_blocked_jobs_at_the_head_do_not_stop_the_rest(live):
     ran = []
-    live.create_organization("loud")
-    live.create_organization("quiet")
+    live.organizations.create("loud")
+    live.organizations.create("quiet")
 
     @live.job
     def act(n):
         ran.append(n)
 
     live.enqueue_many((("act", {"n": n}) for n in range(30_000)), organization="loud")
-    live.suspend_organization("loud")
+    live.organizations.suspend("loud")
     job = live.enqueue("act", {"n": "quiet"}, organization="quiet", priority="low")
     with live.running():
         live.wait(job.id, timeout=patient(30))

@@ -8,8 +8,12 @@ from datetime import timedelta
 import pytest
 
 from rota import Context, Rota
+from rota.live import follow_log
+from rota.model.gate import Right
+from rota.operation import Ask
 from tests.engine.suspected import kills_its_process
 from tests.support.pace import patient
+from tests.support.runs import run_of
 
 
 @pytest.fixture
@@ -37,11 +41,11 @@ def test_writing_reading_and_removing_a_log_keeps_no_id_of_its_run(rota: Rota, c
 
     jobs = [rota.enqueue("talk") for _ in range(3)]
     rota.turn()
-    runs = [rota.run_of(job.id).id.replace("-", "") for job in jobs]
-    assert all("a line" in rota.log(job.id).text for job in jobs)
-    assert list(rota.follow_log(jobs[0].id))
+    runs = [run_of(rota, job.id).id.replace("-", "") for job in jobs]
+    assert all("a line" in rota.jobs.log(job.id).text for job in jobs)
+    assert list(follow_log(Ask(rota._session, None, Right.READ_LOG), jobs[0].id))
     clock.advance(days=31)
-    assert rota.purge(older_than=timedelta(days=30)).jobs == 3
+    assert rota.store.purge(older_than=timedelta(days=30)).jobs == 3
     assert ids_in(interned, runs) == []
 
 
@@ -51,7 +55,7 @@ def test_looking_for_the_log_of_a_crashed_handler_process_keeps_no_id_of_its_run
     running = live.start()
     assert live.wait(job.id, timeout=patient(20)) is not None
     running.stop()
-    assert ids_in(interned, [live.run_of(job.id).id.replace("-", "")]) == []
+    assert ids_in(interned, [run_of(live, job.id).id.replace("-", "")]) == []
 
 
 def test_locking_and_trying_the_lock_of_a_worker_keeps_nothing_of_its_id(rota: Rota, interned):

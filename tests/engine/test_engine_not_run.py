@@ -37,7 +37,7 @@ def kit(app):
 @pytest.fixture
 def told(app):
     news: list[NotRun] = []
-    app.on_not_run(news.append)
+    app.on.not_run(news.append)
     return news
 
 
@@ -71,20 +71,20 @@ def test_missed_due_times_are_told_as_one_span(app, told, kit):
 
 
 def test_what_somebody_asked_for_is_no_news(app, told, kit):
-    app.set_calendar("holidays", ["2026-03-02"])
+    app.calendars.update("holidays", ["2026-03-02"])
     app.schedule("off", "good", every="1h", calendar="holidays")
     app.schedule("still", "good", every="1h")
-    app.pause_schedule("still")
+    app.schedules.pause("still")
     kit.clock.advance(hours=3)
     kit.drain()
     assert told == []
-    assert {each.fate for each in app.occurrences()} == {Fate.SKIPPED_CALENDAR, Fate.SKIPPED_PAUSED}
+    assert {each.fate for each in app.schedules.occurrences()} == {Fate.SKIPPED_CALENDAR, Fate.SKIPPED_PAUSED}
 
 
 def test_a_hook_that_fails_keeps_nobody_else_from_hearing(app, kit, caplog):
     heard = []
-    app.on_not_run(lambda _news: 1 / 0)
-    app.on_not_run(heard.append)
+    app.on.not_run(lambda _news: 1 / 0)
+    app.on.not_run(heard.append)
     app.schedule("hourly", "good", every="1h", catch_up="none")
     kit.clock.advance(hours=2, minutes=30)
     with caplog.at_level(logging.WARNING):
@@ -97,32 +97,32 @@ def test_a_hook_that_fails_keeps_nobody_else_from_hearing(app, kit, caplog):
 def test_what_an_edit_closes_is_told_too(app, told, kit):
     app.schedule("hourly", "good", every="1h", catch_up="none")
     kit.clock.advance(hours=3, minutes=30)
-    app.edit_schedule("hourly", every="2h")
+    app.schedules.update("hourly", every="2h")
     assert [(news.fate, news.count) for news in told] == [(Fate.MISSED, 3)]
 
 
 def test_an_at_that_is_over_stays_over_when_something_else_of_it_is_edited(app, kit):
-    app.create_schedule("once", "good", at=START + timedelta(hours=1))
+    app.schedules.create("once", "good", at=START + timedelta(hours=1))
     kit.clock.advance(hours=2)
-    edited = app.edit_schedule("once", description="it was due before this edit")
+    edited = app.schedules.update("once", description="it was due before this edit")
     assert (edited.state, edited.next_at) == (ScheduleState.DISABLED, None)
-    assert [each.fate for each in app.occurrences("once")] == [Fate.FIRED]
+    assert [each.fate for each in app.schedules.occurrences("once")] == [Fate.FIRED]
 
 
 def test_an_at_that_is_moved_when_it_was_just_due_fires_at_both_times(app, kit):
-    app.create_schedule("once", "good", at=START + timedelta(hours=1))
+    app.schedules.create("once", "good", at=START + timedelta(hours=1))
     kit.clock.advance(hours=2)
-    edited = app.edit_schedule("once", at=START + timedelta(hours=5))
+    edited = app.schedules.update("once", at=START + timedelta(hours=5))
     assert (edited.state, edited.next_at) == (ScheduleState.ENABLED, START + timedelta(hours=5))
     kit.drain(until=timedelta(hours=4))
-    assert [each.fate for each in app.occurrences("once")] == [Fate.FIRED, Fate.FIRED]
+    assert [each.fate for each in app.schedules.occurrences("once")] == [Fate.FIRED, Fate.FIRED]
 
 
 def test_enabling_what_has_no_due_time_left_is_refused(app, kit):
-    app.create_schedule("once", "good", at=START + timedelta(hours=1))
+    app.schedules.create("once", "good", at=START + timedelta(hours=1))
     kit.drain(until=timedelta(hours=2))
     with pytest.raises(InvalidSchedule, match="no due time left"):
-        app.enable_schedule("once")
+        app.schedules.enable("once")
 
 
 def test_due_times_follow_the_rules_of_zones_when_those_are_updated(app, kit, monkeypatch):
@@ -146,23 +146,23 @@ def test_a_due_time_that_the_clock_jumps_over_is_told_in_its_own_night(app, told
     kit.drain(until=datetime(2026, 3, 29, 2, 0, tzinfo=UTC))
     [news] = told
     assert (news.fate, news.due_at) == (Fate.SKIPPED_DST_GAP, datetime(2026, 3, 29, 1, 30, tzinfo=UTC))
-    assert app.get_schedule("yearly").next_at == datetime(2027, 3, 29, 0, 30, tzinfo=UTC)
+    assert app.schedules.get("yearly").next_at == datetime(2027, 3, 29, 0, 30, tzinfo=UTC)
 
 
 def test_a_moment_that_has_passed_is_no_edit(app, kit):
-    app.create_schedule("once", "good", at=START + timedelta(hours=1))
+    app.schedules.create("once", "good", at=START + timedelta(hours=1))
     with pytest.raises(InvalidSchedule, match="has passed"):
-        app.edit_schedule("once", at=START)
+        app.schedules.update("once", at=START)
 
 
 def test_an_at_that_fired_and_was_dropped_is_not_made_anew_when_the_program_starts_again(app, kit):
     said = {"at": START + timedelta(hours=1), "on_completion": "DROP"}
     first = app.schedule("once", "good", **said)
     assert len(kit.drain(until=timedelta(days=3))) == 1
-    assert app.schedules() == []
+    assert app.schedules.list() == []
     again = app.schedule("once", "good", **said)
     assert again.id == first.id
-    assert app.schedules() == []
+    assert app.schedules.list() == []
     with pytest.raises(InvalidSchedule, match="has passed"):
         app.schedule("once", "good", at=START + timedelta(hours=2), on_completion="DROP")
 
@@ -185,5 +185,5 @@ def test_a_retry_made_when_the_clock_was_ahead_does_not_keep_its_schedule_silent
     well.append(True)
     kit.clock.set(START + timedelta(minutes=30))
     kit.drain(until=timedelta(hours=3))
-    assert [each.ran for each in app.occurrences("hourly", until=START + timedelta(days=1))] == [True] * 3
+    assert [each.ran for each in app.schedules.occurrences("hourly", until=START + timedelta(days=1))] == [True] * 3
     assert all(job.status == "COMPLETED" for job in kit.jobs("flaky"))

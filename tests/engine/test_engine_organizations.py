@@ -8,6 +8,7 @@ from rota import Actor
 from rota.model.decide import Crashed, Interrupted, Released
 from rota.model.gate import Role
 from tests.stores.desk import ANNA, Desk, inside
+from tests.support.runs import run_of
 
 ACME = Actor("ann", "acme", Role.ADMIN)
 
@@ -21,7 +22,7 @@ def ran(rota):
     def act(n):
         entered.append(n)
 
-    rota.create_organization("acme")
+    rota.organizations.create("acme")
     return entered
 
 
@@ -30,8 +31,8 @@ def act(rota, name, **options):
 
 
 def end_of(rota, job):
-    tail = rota.chain(job.id)[-1]
-    run = rota.run_of(tail.id)
+    tail = rota.jobs.attempts(job.id)[-1]
+    run = run_of(rota, tail.id)
     return str(tail.status), tail.error_type, run.error if run else None
 
 
@@ -40,13 +41,13 @@ def end_of(rota, job):
 
 def test_the_jobs_of_a_suspended_organization_wait_and_go_on_in_their_order(rota, ran):
     jobs = [act(rota, name) for name in "abc"]
-    rota.suspend_organization("acme")
+    rota.organizations.suspend("acme")
     rota.enqueue("act", {"n": "other"})
     rota.turn()
     assert ran == ["other"]
-    assert {rota.get(job.id).held for job in jobs} == {"suspended:acme"}
+    assert {rota.jobs.get(job.id).held for job in jobs} == {"suspended:acme"}
     assert rota.explain(jobs[0].id).reasons[4].detail == "organization acme is suspended"
-    rota.resume_organization("acme")
+    rota.organizations.restore("acme")
     rota.turn()
     assert ran == ["other", "a", "b", "c"]
 
@@ -54,30 +55,30 @@ def test_the_jobs_of_a_suspended_organization_wait_and_go_on_in_their_order(rota
 def test_what_runs_when_its_organization_is_suspended_finishes_and_its_retry_waits(rota, clock):
     def once(ctx):
         if ctx.attempt == 1:
-            rota.suspend_organization("acme")
+            rota.organizations.suspend("acme")
             raise ValueError("x")
 
-    rota.create_organization("acme")
+    rota.organizations.create("acme")
     rota.job(once, name="once")
     job = rota.enqueue("once", organization="acme")
     rota.turn()
-    assert [str(each.status) for each in rota.chain(job.id)] == ["FAILED", "PENDING"]
+    assert [str(each.status) for each in rota.jobs.attempts(job.id)] == ["FAILED", "PENDING"]
     clock.advance(hours=1)
     rota.turn()
-    assert rota.chain(job.id)[-1].held == "suspended:acme"
-    rota.resume_organization("acme")
+    assert rota.jobs.attempts(job.id)[-1].held == "suspended:acme"
+    rota.organizations.restore("acme")
     rota.turn()
     assert end_of(rota, job)[0] == "COMPLETED"
 
 
 def test_the_jobs_of_a_removed_organization_fail_without_entering_their_handler(rota, ran):
     jobs = [act(rota, name) for name in "ab"]
-    rota.remove_organization("acme")
+    rota.organizations.delete("acme")
     rota.turn()
     assert ran == []
     assert [end_of(rota, job) for job in jobs] == [("DEAD_LETTER", "permanent", "Organization not found")] * 2
     # nothing is cascaded away
-    assert rota.get(jobs[0].id).params == {"n": "a"}
+    assert rota.jobs.get(jobs[0].id).params == {"n": "a"}
 
 
 @pytest.mark.parametrize("first", ["suspend", "pause", "limit", "due later"])
@@ -86,13 +87,13 @@ def test_jobs_that_wait_for_any_reason_fail_when_their_organization_is_removed(r
 
     job = act(rota, "a", run_at=timedelta(hours=1) if first == "due later" else None)
     if first == "suspend":
-        rota.suspend_organization("acme")
+        rota.organizations.suspend("acme")
     elif first == "pause":
-        rota.pause(organization="acme")
+        rota.organizations.pause("acme")
     elif first == "limit":
-        rota.change_organization("acme", max_running=0)
+        rota.organizations.update("acme", max_running=0)
     rota.turn()
-    rota.remove_organization("acme")
+    rota.organizations.delete("acme")
     clock.advance(hours=1)
     rota.turn()
     assert end_of(rota, job) == ("DEAD_LETTER", "permanent", "Organization not found")
@@ -101,10 +102,10 @@ def test_jobs_that_wait_for_any_reason_fail_when_their_organization_is_removed(r
 
 def test_a_removed_organization_that_is_brought_back_can_retry_what_failed(rota, ran):
     job = act(rota, "a")
-    rota.remove_organization("acme")
+    rota.organizations.delete("acme")
     rota.turn()
-    rota.resume_organization("acme")
-    rota.retry(job.id)
+    rota.organizations.restore("acme")
+    rota.jobs.retry(job.id)
     rota.turn()
     assert ran == ["a"]
 
@@ -118,9 +119,9 @@ def guarded(rota, ran):
     def pay(n):
         ran.append(n)
 
-    rota.add_user("root", role="system_manager")
-    rota.add_user("bob", organization="acme", permissions=["payments"])
-    return rota.enqueue("pay", {"n": "bob's"}, actor="bob")
+    rota.users.create("root", role="system_manager")
+    rota.users.create("bob", organization="acme", permissions=["payments"])
+    return rota.acting_as("bob").enqueue("pay", {"n": "bob's"})
 
 
 LACKS = ("DEAD_LETTER", "permanent", "owner 'bob' lacks the permission 'payments' that template 'pay' requires")
@@ -132,40 +133,40 @@ def test_an_owner_who_still_has_the_permission_has_the_job_run(rota, ran, guarde
 
 
 def test_an_owner_who_lost_the_permission_meanwhile_has_the_job_fail_without_being_run(rota, ran, guarded):
-    rota.change_user("bob", permissions=[])
+    rota.users.update("bob", permissions=[])
     rota.turn()
     assert end_of(rota, guarded) == LACKS
     assert ran == []
 
 
 def test_an_owner_who_was_removed_meanwhile_has_the_job_fail_without_being_run(rota, ran, guarded):
-    rota.remove_user("bob")
+    rota.users.delete("bob")
     rota.turn()
     assert end_of(rota, guarded) == LACKS
     assert ran == []
 
 
 def test_a_permission_that_is_required_only_since_is_asked_for_too(rota, ran):
-    rota.add_user("root", role="system_manager")
-    rota.add_user("bob", organization="acme")
-    job = rota.enqueue("act", {"n": "a"}, actor="bob")
-    rota.set_template("act", requires_permission="payments")
+    rota.users.create("root", role="system_manager")
+    rota.users.create("bob", organization="acme")
+    job = rota.acting_as("bob").enqueue("act", {"n": "a"})
+    rota.templates.update("act", requires_permission="payments")
     rota.turn()
     assert end_of(rota, job) == ("DEAD_LETTER", "permanent", LACKS[2].replace("'pay'", "'act'"))
 
 
 def test_who_got_the_permission_back_can_retry_what_failed(rota, ran, guarded):
-    rota.change_user("bob", permissions=[])
+    rota.users.update("bob", permissions=[])
     rota.turn()
-    rota.change_user("bob", permissions=["payments"])
-    rota.retry(guarded.id)
+    rota.users.update("bob", permissions=["payments"])
+    rota.jobs.retry(guarded.id)
     rota.turn()
     assert ran == ["bob's"]
 
 
 def test_a_manager_needs_no_permission_and_an_owner_the_store_does_not_know_was_vouched_for(rota, ran, guarded):
-    rota.enqueue("pay", {"n": "root's"}, actor="root")
-    rota.enqueue("pay", {"n": "somebody's"}, actor=Actor("somebody", "acme", Role.USER, frozenset({"payments"})))
+    rota.acting_as("root").enqueue("pay", {"n": "root's"})
+    rota.acting_as(Actor("somebody", "acme", Role.USER, frozenset({"payments"}))).enqueue("pay", {"n": "somebody's"})
     rota.turn()
     assert set(ran) == {"bob's", "root's", "somebody's"}
 

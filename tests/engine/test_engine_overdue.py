@@ -26,7 +26,7 @@ def rota(request, tmp_path):
     made = Rota(url, clock=ManualClock(NOON), settings=Settings(synchronous="NORMAL", retention=0), seed=7)
     made.job(name="work")(lambda: None)
     made.job(name="held")(lambda: None)
-    made.pause(template="held")
+    made.templates.pause("held")
     yield made
     made.close()
     maker.close()
@@ -67,7 +67,7 @@ def test_one_schedule_is_worked_out_in_line_with_the_others_that_share_the_rate_
         (alone,) = look(rota, schedule_id=second).schedules
         (in_scope,) = [each for each in look(rota, scope=Scope("default")).schedules if each.schedule_id == second]
         rota.turn()
-        recorded = sum(row.count for row in rota.occurrences(schedule="second") if row.fate is Fate.COALESCED)
+        recorded = sum(row.count for row in rota.schedules.occurrences(schedule="second") if row.fate is Fate.COALESCED)
     assert [each.outcomes for each in (among_all, alone, in_scope)] == [{Fate.COALESCED: recorded}] * 3
 
 
@@ -102,26 +102,26 @@ def test_where_nothing_is_due_nothing_is_worked_out(rota, clock, monkeypatch):
 def test_a_look_writes_nothing(rota, clock):
     rota.schedule("s", "work", every="5s")
     clock.advance(seconds=92)
-    before = rota.get_schedule("s")
+    before = rota.schedules.get("s")
     assert look(rota) == look(rota)
-    assert rota.get_schedule("s") == before
-    assert rota.find() == []
+    assert rota.schedules.get("s") == before
+    assert rota.jobs.list() == []
 
 
 def test_a_disabled_and_a_deleted_schedule_are_never_overdue(rota, clock):
     for name in ("off", "gone", "there"):
         rota.schedule(name, "work", every="5s")
-    rota.disable_schedule("off")
-    rota.delete_schedule("gone")
+    rota.schedules.disable("off")
+    rota.schedules.delete("gone")
     clock.advance(seconds=92)
     assert found(rota) == [("there", 18)]
 
 
 def test_due_times_that_nobody_expects_to_run_are_counted_and_not_expected(rota, clock):
-    rota.set_calendar("off", ["2026-03-01"])
+    rota.calendars.update("off", ["2026-03-01"])
     rota.schedule("excluded", "work", every="1h", calendar="off")
     rota.schedule("paused", "work", every="1h")
-    rota.pause_schedule("paused")
+    rota.schedules.pause("paused")
     clock.advance(hours=14)
     by_name = {each.schedule: each for each in look(rota).schedules}
     assert (by_name["paused"].count, by_name["paused"].expected) == (14, 0)
@@ -135,7 +135,7 @@ def test_what_stands_in_the_way_of_a_firing_is_told_as_the_trigger_would_decide_
     rota.schedule("refused", "work", every="1m")
     clock.advance(minutes=1)
     rota.turn()
-    rota.disable_template("work")
+    rota.templates.disable("work")
     clock.advance(minutes=2)
     assert {each.schedule: each.outcomes for each in look(rota).schedules} == {
         "busy": {Fate.COALESCED: 1, Fate.SKIPPED_OVERLAP: 1},
@@ -155,13 +155,13 @@ def test_what_fired_already_when_the_clock_was_ahead_is_not_overdue_again(rota, 
 
 
 def test_an_organization_sees_what_is_its_own_and_an_owner_what_it_made(rota, clock):
-    rota.create_organization("shop")
+    rota.organizations.create("shop")
     rota.schedule("theirs", "work", every="5s", organization="shop")
     rota.schedule("ours", "work", every="5s")
     clock.advance(seconds=92)
     assert sorted(found(rota)) == [("ours", 18), ("theirs", 18)]
     assert found(rota, scope=Scope("shop")) == [("theirs", 18)]
-    owner = rota.get_schedule("ours").created_by
+    owner = rota.schedules.get("ours").created_by
     assert found(rota, scope=Scope("default", owner)) == [("ours", 18)]
     assert found(rota, scope=Scope("default", "nobody")) == []
 

@@ -66,7 +66,7 @@ def test_a_due_time_that_is_late_by_no_more_than_the_tolerance_is_not_reported(s
 
 def test_a_paused_schedule_is_not_overdue(shop, clock):
     shop.schedule("often", "work", every=60)
-    shop.pause_schedule("often")
+    shop.schedules.pause("often")
     clock.advance(minutes=5)
     watch(shop, clock).look()
     assert reports(shop) == []
@@ -86,12 +86,12 @@ def test_a_process_without_a_worker_reports_and_sends_and_rests_while_it_has_one
         one, two = (stack.enter_context(closing(Rota(tmp_path / "rota.db", settings=Settings(**OPEN)))) for _ in range(2))
         for each in (one, two):
             each.job(name="work")(lambda: None)
-        one.create_webhook(receiver.url(), events=["schedule.overdue"])
+        one.webhooks.create(receiver.url(), events=["schedule.overdue"])
         one.schedule("often", "work", every=1)
-        with one.minder(), two.minder():
+        with one.store.minder(), two.store.minder():
             eventually(lambda: receiver.received, within=30, what="the report of the gap")
             with one.running():
-                eventually(lambda: one.occurrences("often"), within=30, what="outcomes")
+                eventually(lambda: one.schedules.occurrences("often"), within=30, what="outcomes")
     keys = [each.key for each in receiver.received]
     assert receiver.received[0].json["outcome"] == "OVERDUE"
     assert len(set(keys)) == len(keys)

@@ -10,6 +10,10 @@ import pytest
 from rota import Context, Settings
 from rota.engine.patience import Patience
 from rota.errors import AnswerLost, StoreBusy, StoreUnavailable, WaitTimeout
+from rota.live import follow_log
+from rota.model.gate import Right
+from rota.operation import Ask
+from rota.waits import wait_async
 from tests.stores.desk import inside
 from tests.support.pace import patient
 
@@ -70,7 +74,7 @@ def wait(rota, *args, **options):
 
 
 def await_end(rota, *args, **options):
-    return asyncio.run(rota.await_end(*args, **options))
+    return asyncio.run(wait_async(rota._session, None, *args, **options))
 
 
 either = pytest.mark.parametrize("way", [wait, await_end])
@@ -133,61 +137,61 @@ def test_who_was_kept_waiting_by_the_store_itself_does_not_wait_as_long_again():
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("verb", ["reserve", "job", "workers", "run", "register", "recovered", "turn", "stopping", "end_worker"])
 def test_a_direct_execution_goes_on_through_a_short_outage_and_runs_once(rota, away, ran, verb, when):
-    rota.direct("note", {"n": 0})
+    rota.jobs.direct("note", {"n": 0})
     away.when = {verb: when}
-    run = rota.direct("note", {"n": 1}, timeout=patient(10))
+    run = rota.jobs.direct("note", {"n": 1}, timeout=patient(10))
     assert (run.status, run.result, ran) == ("COMPLETED", 1, [0, 1])
     assert away.calls[verb]
     away.when = {}
-    assert len(rota.find()) == 2
+    assert len(rota.jobs.list()) == 2
     assert rota._session.open().store.reservation() is None
 
 
 def test_while_it_waits_for_a_slot_an_outage_delays_its_giving_up_and_leaves_nothing_behind(rota, away, ran):
-    rota.set_template("note", rate_limit="1/1h")
-    rota.direct("note", {"n": 0})
+    rota.templates.update("note", rate_limit="1/1h")
+    rota.jobs.direct("note", {"n": 0})
     away.when = dict.fromkeys(("give_up_waiting", "job", "usage"), "before")
     with pytest.raises(Exception, match="resource busy"):
-        rota.direct("note", {"n": 1}, timeout=0.1)
+        rota.jobs.direct("note", {"n": 1}, timeout=0.1)
     away.when = {}
     assert rota._session.open().store.reservation() is None
-    assert [str(job.status) for job in rota.find(limit=1)] == ["CANCELLED"]
+    assert [str(job.status) for job in rota.jobs.list(limit=1)] == ["CANCELLED"]
 
 
 def test_where_the_store_stays_away_it_is_told_that_the_job_is_made(rota, away, ran):
-    rota.direct("note", {"n": 0})
+    rota.jobs.direct("note", {"n": 0})
     away.times, away.when = 1000, {"job": "before"}
     with pytest.raises(AnswerLost, match=r"is made, and the store was lost.*Look at it then") as told:
-        rota.direct("note", {"n": 1}, timeout=0.01)
+        rota.jobs.direct("note", {"n": 1}, timeout=0.01)
     away.when = {}
-    (job,) = rota.find(limit=1)
+    (job,) = rota.jobs.list(limit=1)
     assert job.id in str(told.value)
     assert ran == [0]
 
 
 @pytest.mark.parametrize("settings", [Settings(busy_timeout=50)])
 def test_before_it_is_made_an_outage_is_borne_as_long_as_a_slot_is_waited_for(rota, away, ran):
-    rota.direct("note", {"n": 0})
+    rota.jobs.direct("note", {"n": 0})
     away.times, away.when = 1000, {"reserve": "before"}
     begun = time.monotonic()
     with pytest.raises((StoreBusy, StoreUnavailable)) as told:
-        rota.direct("note", {"n": 1}, timeout=0.1)
+        rota.jobs.direct("note", {"n": 1}, timeout=0.1)
     assert not isinstance(told.value, AnswerLost)
     assert 0.1 <= time.monotonic() - begun < rota.settings.busy_timeout
     away.when = {}
-    assert len(rota.find()) == 1
+    assert len(rota.jobs.list()) == 1
 
 
 def test_a_worker_that_could_not_come_or_go_in_an_outage_does_not_look_alive(rota, away, ran):
-    rota.direct("note", {"n": 0})
+    rota.jobs.direct("note", {"n": 0})
     away.times, away.when = 1000, {"recovered": "before", "end_worker": "before"}
     with pytest.raises((StoreBusy, StoreUnavailable)), rota._session.inline_worker():
         pass
     away.when = {}
-    (left,) = [worker for worker in rota.workers() if worker.kind == "worker"]
-    assert rota.recover().workers == 1
-    assert inside(left.id) not in {inside(worker.id) for worker in rota.workers()}
-    assert rota.direct("note", {"n": 1}, timeout=1).result == 1
+    (left,) = [worker for worker in rota.workers.list() if worker.kind == "worker"]
+    assert rota.store.recover().workers == 1
+    assert inside(left.id) not in {inside(worker.id) for worker in rota.workers.list()}
+    assert rota.jobs.direct("note", {"n": 1}, timeout=1).result == 1
 
 
 # ---- a log -----------------------------------------------------------------------------------------------------------
@@ -200,7 +204,7 @@ def test_a_log_that_is_followed_goes_on_through_a_short_outage(rota, away):
 
     job = rota.enqueue("greet")
     rota.turn()
-    tail = rota.follow_log(job.id)
+    tail = follow_log(Ask(rota._session, None, Right.READ_LOG), job.id)
     away.when = {"job": "before"}
     (piece,) = tail
     assert piece.endswith("hello\n")

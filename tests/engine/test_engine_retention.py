@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from rota import Backoff, Context, Rota, Settings
+from rota.admission import Admission
 from rota.engine.retention import SHARE, Retention
 from rota.errors import StoreUnavailable, Unauthenticated
 from rota.model.values import Purged
 from tests.support.clock import ManualClock
+from tests.support.runs import run_of
 
 DAYS = 86_400
 
@@ -37,7 +39,7 @@ def tick(retention: Retention, clock: ManualClock, *, seconds: float = 60) -> No
 
 
 def left(rota: Rota) -> int:
-    return len(rota.find(limit=10_000))
+    return len(rota.jobs.list(limit=10_000))
 
 
 def finish(rota: Rota, count: int) -> None:
@@ -120,12 +122,12 @@ def test_the_logs_of_removed_runs_go_with_them_and_others_stay(rota, clock):
     clock.advance(days=31)
     young = rota.enqueue("talk", {"word": "young"})
     rota.turn()
-    paths = [Path(rota.run_of(job.id).log_path) for job in (old, young)]
+    paths = [Path(run_of(rota, job.id).log_path) for job in (old, young)]
     files = [Path(rota._session.open().log_dir) / path.parent.name / path.name for path in paths]
     assert [file.exists() for file in files] == [True, True]
     tick(retention_of(rota), clock)
     assert [file.exists() for file in files] == [False, True]
-    assert "young" in rota.log(young.id).text
+    assert "young" in rota.jobs.log(young.id).text
 
 
 def test_a_store_in_trouble_is_not_asked_again_at_once(rota, clock):
@@ -160,7 +162,7 @@ def test_old_figures_go_and_young_ones_stay(rota, clock):
     retention = retention_of(rota)
     for _ in range(3):
         tick(retention, clock)
-    assert sum(each.completed for each in rota.stats(hours=9600).by_type) == 2
+    assert sum(each.completed for each in rota.store.stats(hours=9600).by_type) == 2
 
 
 def test_what_is_needed_stays_and_the_wheel_goes_on_with_it(rota, clock):
@@ -176,8 +178,8 @@ def test_what_is_needed_stays_and_the_wheel_goes_on_with_it(rota, clock):
     rota.turn()
     clock.advance(days=100)
     tick(retention_of(rota), clock)
-    assert rota.get(dead.id).status == "DEAD_LETTER"
-    assert rota.get(waiting.id).status == "PENDING"
+    assert rota.jobs.get(dead.id).status == "DEAD_LETTER"
+    assert rota.jobs.get(waiting.id).status == "PENDING"
 
 
 def test_recovery_finds_nothing_to_revive_after_a_purge(rota, clock):
@@ -190,9 +192,9 @@ def test_recovery_finds_nothing_to_revive_after_a_purge(rota, clock):
         rota.turn()
         clock.advance(seconds=60)
     clock.advance(days=31)
-    rota.purge(older_than=timedelta(days=30))
+    rota.store.purge(older_than=timedelta(days=30))
     assert left(rota) == 0
-    assert not rota.recover()
+    assert not rota.store.recover()
     rota.turn()
     assert left(rota) == 0
 
@@ -202,8 +204,8 @@ def test_a_purge_by_hand_tells_how_far_it_is(rota, clock):
     clock.advance(days=3)
     finish(rota, 5)
     told = []
-    would = rota.purge(older_than=timedelta(days=2), dry_run=True)
-    done = rota.purge(older_than=timedelta(days=2), progress=lambda so_far: told.append(so_far.chains))
+    would = rota.store.purge(older_than=timedelta(days=2), dry_run=True)
+    done = rota.store.purge(older_than=timedelta(days=2), progress=lambda so_far: told.append(so_far.chains))
     assert (would.chains, done.chains, left(rota)) == (25, 25, 5)
     assert told == [10, 20, 25]
 
@@ -223,13 +225,13 @@ def test_a_worker_removes_what_is_old_beside_its_work(tmp_path, clock):
 @pytest.mark.parametrize("retention_s", [0.0, 86_400.0])
 def test_sessions_whose_time_is_over_go_whether_chains_are_kept_or_not(tmp_path, clock, retention_s):
     rota = Rota(tmp_path / "sessions.db", clock=clock, settings=Settings(retention=retention_s, session_ttl=60), seed=7)
-    secret = rota.create_token("mine", permits=["manage"]).secret
-    old = rota.open_session(secret)
+    secret = rota.tokens.create("mine", permits=["manage"]).secret
+    old = Admission(rota).open_session(secret)
     clock.advance(seconds=30)
-    young = rota.open_session(secret)
+    young = Admission(rota).open_session(secret)
     tick(retention_of(rota, rota.settings), clock, seconds=31)
     assert rota._session.open().store.forget_sessions(before=clock.now(), limit=10) == 0
     with pytest.raises(Unauthenticated):
-        rota.session(old.secret)
-    assert rota.session(young.secret).name == "local"
+        Admission(rota).session(old.secret)
+    assert Admission(rota).session(young.secret).name == "local"
     rota.close()

@@ -11,6 +11,7 @@ from rota import Rota, Status
 from rota.errors import AlreadyEnded, JobCancelled
 from tests.engine import checkpointing, stopping
 from tests.support.pace import patient
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 HANDLERS = {"thread": stopping.on_a_thread, "async": stopping.on_the_loop, "process": stopping.in_a_process}
@@ -27,15 +28,15 @@ def test_a_job_over_its_timeout_is_timed_out_within_a_second_and_waits_for_its_r
     marker = tmp_path / "marker"
     with live.running(concurrency=2):
         job = live.enqueue("slow", {"marker": str(marker)})
-        eventually(lambda: len(live.chain(job.id)) == 2, what="the retry")
-        first, second = live.chain(job.id)
+        eventually(lambda: len(live.jobs.attempts(job.id)) == 2, what="the retry")
+        first, second = live.jobs.attempts(job.id)
         assert (first.status, second.status, second.failures) == (Status.TIMED_OUT, Status.PENDING, 1)
         # A process is started before the clock of its handler runs: its start is not in the limit.
         started = marker.stat().st_mtime if executor == "process" else first.started_at.timestamp()
         assert 0.4 < first.finished_at.timestamp() - started < 1.5
         if executor == "process":
             eventually(lambda: gone(int(marker.read_text())), what="the end of the program that the handler started")
-        live.cancel(job.id)
+        live.jobs.cancel(job.id)
 
 
 @pytest.mark.serial
@@ -46,13 +47,13 @@ def test_a_running_job_that_is_cancelled_is_stopped_within_two_seconds_and_never
     with live.running(concurrency=2):
         job = live.enqueue("slow", {"marker": str(marker)})
         eventually(marker.exists, within=20, what="the handler at work")
-        live.cancel(job.id)
+        live.jobs.cancel(job.id)
         with pytest.raises(JobCancelled):
             live.wait(job.id, timeout=patient(4))
-        ended = live.get(job.id)
+        ended = live.jobs.get(job.id)
         assert ended.status is Status.CANCELLED
         assert (ended.finished_at - ended.cancel_requested_at).total_seconds() < 2
-        assert len(live.chain(job.id)) == 1
+        assert len(live.jobs.attempts(job.id)) == 1
         if executor == "process":
             eventually(lambda: gone(int(marker.read_text())), what="the end of the program that the handler started")
 
@@ -64,7 +65,7 @@ def test_a_handler_that_looks_is_stopped_within_two_seconds_of_the_cancel(live: 
     ended = _cancelled_at_work(live, tmp_path)
     assert ended.status is Status.CANCELLED
     assert (ended.finished_at - ended.cancel_requested_at).total_seconds() < 2
-    assert len(live.chain(ended.id)) == 1
+    assert len(live.jobs.attempts(ended.id)) == 1
 
 
 @pytest.mark.serial
@@ -72,8 +73,8 @@ def test_a_handler_that_looks_is_stopped_within_two_seconds_of_the_cancel(live: 
 def test_a_handler_that_fails_in_the_instant_of_the_cancel_is_not_retried(live: Rota, tmp_path, executor):
     live.job(_handler("fail_when_asked", executor), name="slow", executor=executor, max_retries=5)
     ended = _cancelled_at_work(live, tmp_path)
-    assert (ended.status, ended.ended_by, len(live.chain(ended.id))) == (Status.CANCELLED, "ada", 1)
-    assert live.run_of(ended.id).error == "RuntimeError: in that very instant"
+    assert (ended.status, ended.ended_by, len(live.jobs.attempts(ended.id))) == (Status.CANCELLED, "ada", 1)
+    assert run_of(live, ended.id).error == "RuntimeError: in that very instant"
 
 
 @pytest.mark.serial
@@ -81,9 +82,9 @@ def test_a_handler_that_fails_in_the_instant_of_the_cancel_is_not_retried(live: 
 def test_a_handler_that_finishes_before_it_is_stopped_keeps_its_result(live: Rota, tmp_path, executor):
     live.job(_handler("finish_when_asked", executor), name="slow", executor=executor)
     ended = _cancelled_at_work(live, tmp_path)
-    assert (ended.status, live.run_of(ended.id).result) == (Status.COMPLETED, "finished first")
+    assert (ended.status, run_of(live, ended.id).result) == (Status.COMPLETED, "finished first")
     with pytest.raises(AlreadyEnded, match="COMPLETED"):
-        live.cancel(ended.id)
+        live.jobs.cancel(ended.id)
 
 
 def _handler(name: str, executor: str):
@@ -95,7 +96,7 @@ def _cancelled_at_work(live: Rota, tmp_path):
     with live.running(concurrency=2):
         job = live.enqueue("slow", {"marker": str(marker)})
         eventually(marker.exists, within=20, what="the handler at work")
-        live.cancel(job.id, actor="ada")
+        live.acting_as("ada").jobs.cancel(job.id)
         with suppress(JobCancelled):
             live.wait(job.id, timeout=patient(10))
-    return live.get(job.id)
+    return live.jobs.get(job.id)

@@ -60,7 +60,7 @@ def test_a_refusal_says_what_and_writes_nothing(rota, send, name, params, option
     with pytest.raises(refusal) as refused:
         rota.enqueue(name, params, **options)
     assert words in str(refused.value)
-    assert rota.find() == []
+    assert rota.jobs.list() == []
 
 
 @pytest.mark.parametrize("state", ["DISABLED", "ARCHIVED"])
@@ -71,10 +71,10 @@ def test_a_disabled_or_archived_template_takes_no_new_jobs_also_when_another_pro
     maker._sql("UPDATE meta SET value = value + 1 WHERE key = 'definitions_version'")
     with pytest.raises(TemplateUnavailable, match=f"'send' is {state.lower()}"):
         rota.enqueue("send", {"to": 2})
-    assert [job.id for job in rota.find()] == [kept.id]
+    assert [job.id for job in rota.jobs.list()] == [kept.id]
     maker._sql("UPDATE templates SET state = 'ENABLED'")
     maker._sql("UPDATE meta SET value = value + 1 WHERE key = 'definitions_version'")
-    assert rota.enqueue("send", {"to": 3}).status == "QUEUED"
+    assert rota.jobs.get(rota.enqueue("send", {"to": 3})).status == "QUEUED"
 
 
 def test_a_template_another_process_registered_can_be_enqueued_by_name_with_its_policy(rota, tmp_path, clock):
@@ -82,22 +82,32 @@ def test_a_template_another_process_registered_can_be_enqueued_by_name_with_its_
     rota._session.registry.sync(rota._session.open().store, clock.now())
     client = Rota(tmp_path / "rota.db", clock=clock, seed=9)
     job = client.enqueue("far", {"anything": 1})
-    assert (job.priority, job.max_retries, job.timeout) == (75, 7, 9.0)
-    assert job.expires_at == job.created_at + timedelta(seconds=60)
+    assert (client.jobs.get(job).priority, client.jobs.get(job).max_retries, client.jobs.get(job).timeout) == (75, 7, 9.0)
+    assert client.jobs.get(job).expires_at == client.jobs.get(job).created_at + timedelta(seconds=60)
     client.close()
 
 
 def test_one_jobs_own_options_win_over_its_template(rota):
     rota.job(lambda: None, name="act", priority="low", max_retries=1, timeout=5, backoff=Backoff(base=1))
     job = rota.enqueue("act", priority="high", max_retries=9, timeout=50)
-    assert (job.priority, job.max_retries, job.timeout, job.backoff["base"]) == (75, 9, 50.0, 1)
+    assert (
+        rota.jobs.get(job).priority,
+        rota.jobs.get(job).max_retries,
+        rota.jobs.get(job).timeout,
+        rota.jobs.get(job).backoff["base"],
+    ) == (75, 9, 50.0, 1)
 
 
 def test_settings_are_the_last_word_where_nobody_said_anything(tmp_path, clock):
     made = Rota(tmp_path / "s.db", clock=clock, settings=Settings(priority=10, max_retries=2, timeout=7, backoff_base=3), seed=1)
     made.job(lambda: None, name="act")
     job = made.enqueue("act")
-    assert (job.priority, job.max_retries, job.timeout, job.backoff["base"]) == (10, 2, 7.0, 3.0)
+    assert (
+        made.jobs.get(job).priority,
+        made.jobs.get(job).max_retries,
+        made.jobs.get(job).timeout,
+        made.jobs.get(job).backoff["base"],
+    ) == (10, 2, 7.0, 3.0)
     made.close()
 
 
@@ -115,7 +125,7 @@ def test_a_bulk_keeps_its_order_and_says_how_many_were_accepted_before_a_bad_one
     items = [("send", {"to": n}) for n in range(5)] + [("send", {"cc": 1}), ("send", {"to": 9})]
     with pytest.raises(InvalidParams, match=r"item 5: .*5 jobs before it were accepted"):
         rota.enqueue_many(items)
-    assert [job.params["to"] for job in rota.queue()] == list(range(5))
+    assert [job.params["to"] for job in rota.queues.jobs()] == list(range(5))
 
 
 def test_a_bulk_takes_new_jobs_with_their_own_options(rota, send):
@@ -123,7 +133,7 @@ def test_a_bulk_takes_new_jobs_with_their_own_options(rota, send):
         [NewJob(name="send", params={"to": 1}, priority="low"), ("send", {"to": 2}), NewJob(name="send", params={"to": 3}, priority="high")]
     )
     assert (bulk.accepted, bulk.existing) == (3, 0)
-    assert [job.params["to"] for job in rota.queue()] == [3, 2, 1]
+    assert [job.params["to"] for job in rota.queues.jobs()] == [3, 2, 1]
 
 
 def test_two_handlers_of_one_name_are_refused_and_one_twice_is_not(rota):
@@ -139,7 +149,7 @@ def test_a_moment_in_another_zone_is_the_same_moment(rota, send):
     from datetime import timezone
 
     at = datetime(2026, 3, 1, 15, 0, tzinfo=timezone(timedelta(hours=2)))
-    assert rota.enqueue("send", {"to": 1}, run_at=at).run_at == at.astimezone(UTC)
+    assert rota.jobs.get(rota.enqueue("send", {"to": 1}, run_at=at)).run_at == at.astimezone(UTC)
 
 
 def test_a_chunk_the_store_refuses_says_which_items_it_is_about_and_keeps_what_the_error_knows(rota):
@@ -151,4 +161,4 @@ def test_a_chunk_the_store_refuses_says_which_items_it_is_about_and_keeps_what_t
     with pytest.raises(RateLimited, match=r"items 2 to 3: .*the 2 jobs before it were accepted") as caught:
         rota.enqueue_many([("limited", {"n": n}) for n in range(5)])
     assert 0 < caught.value.retry_after_s <= 60
-    assert rota.stats().by_status["QUEUED"] == 2
+    assert rota.store.stats().by_status["QUEUED"] == 2

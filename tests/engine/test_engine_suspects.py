@@ -21,6 +21,7 @@ from tests.engine import suspected
 from tests.engine.test_engine_dispatch import candidate, slots
 from tests.stores.desk import Desk
 from tests.support.pace import patient
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 KINDS = sorted(suspected.HANDLERS)
@@ -51,7 +52,7 @@ def test_a_suspect_has_all_that_a_handler_has_in_a_process_of_its_own(live: Rota
     crash(live, "act", checkpoint='{"from": 1}')
     with live.running(concurrency=2):
         run = live.wait(job.id, timeout=patient(30))
-    tail = live.chain(job.id)[-1]
+    tail = live.jobs.attempts(job.id)[-1]
     assert (run.status, tail.executor, tail.crashes) == ("COMPLETED", "process", 1)
     assert run.result["pid"] != os.getpid()
     assert run.result == {"pid": run.result["pid"], "attempt": 2, "state": {"from": 1}, "folder": str(tmp_path)}
@@ -67,8 +68,8 @@ def test_a_suspect_can_be_cancelled(live: Rota, tmp_path: Path, kind: str):
     crash(live, "act")
     with live.running(concurrency=2):
         eventually((tmp_path / "entered").exists, within=30, what="its handler at work")
-        live.cancel(job.id)
-        eventually(lambda: live.chain(job.id)[-1].status == "CANCELLED", within=30, what="its end")
+        live.jobs.cancel(job.id)
+        eventually(lambda: live.jobs.attempts(job.id)[-1].status == "CANCELLED", within=30, what="its end")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,8 +78,8 @@ def test_a_suspect_is_stopped_at_its_timeout(live: Rota, tmp_path: Path, kind: s
     job = live.enqueue("act", {"folder": str(tmp_path)})
     crash(live, "act")
     with live.running(concurrency=2):
-        eventually(lambda: len(live.chain(job.id)) == 3, within=30, what="its end")
-    assert [each.status for each in live.chain(job.id)[:2]] == ["FAILED", "TIMED_OUT"]
+        eventually(lambda: len(live.jobs.attempts(job.id)) == 3, within=30, what="its end")
+    assert [each.status for each in live.jobs.attempts(job.id)[:2]] == ["FAILED", "TIMED_OUT"]
 
 
 def test_a_suspect_that_kills_its_process_is_dead_lettered_by_its_own_crashes_and_the_worker_lives(live: Rota, tmp_path: Path):
@@ -88,12 +89,12 @@ def test_a_suspect_that_kills_its_process_is_dead_lettered_by_its_own_crashes_an
     crash(live, "act")
     with live.running(concurrency=2):
         others = [live.enqueue("quick") for _ in range(20)]
-        eventually(lambda: live.chain(job.id)[-1].status == "DEAD_LETTER", within=30, what="its end")
+        eventually(lambda: live.jobs.attempts(job.id)[-1].status == "DEAD_LETTER", within=30, what="its end")
         assert {live.wait(each.id, timeout=patient(20)).result for each in others} == {os.getpid()}
-    chain = live.chain(job.id)
+    chain = live.jobs.attempts(job.id)
     assert [each.crashes for each in chain] == [0, 1, 2]
-    assert [live.run_of(each.id).error for each in chain[1:]] == ["handler process died: exited with code 7"] * 2
-    assert {each.crashes for other in others for each in live.chain(other.id)} == {0}
+    assert [run_of(live, each.id).error for each in chain[1:]] == ["handler process died: exited with code 7"] * 2
+    assert {each.crashes for other in others for each in live.jobs.attempts(other.id)} == {0}
 
 
 def test_a_handler_that_a_process_fails_to_import_runs_in_the_worker(live: Rota, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -108,7 +109,7 @@ def test_a_handler_that_a_process_fails_to_import_runs_in_the_worker(live: Rota,
     crash(live, "act")
     with live.running(concurrency=2):
         assert live.wait(job.id, timeout=patient(30)).result == os.getpid()
-    assert live.chain(job.id)[-1].executor == "thread"
+    assert live.jobs.attempts(job.id)[-1].executor == "thread"
 
 
 def test_no_process_is_started_as_long_as_no_worker_has_crashed(live: Rota):

@@ -29,24 +29,24 @@ def rota(rota):
     def dies():
         raise PermanentError("x")
 
-    rota.pause(template="held")
+    rota.templates.pause("held")
     return rota
 
 
 def told(rota, name=None, **filters):
     """The ledger, oldest first: fate and how many."""
-    return [(row.fate, row.count) for row in rota.occurrences(name, limit=1000, **filters)[::-1]]
+    return [(row.fate, row.count) for row in rota.schedules.occurrences(name, limit=1000, **filters)[::-1]]
 
 
 def due(rota, name="s"):
     """When jobs of a schedule were due, in minutes since noon."""
-    return [(row.due_at - NOON) / timedelta(minutes=1) for row in rota.occurrences(name, fate="FIRED", limit=1000)[::-1]]
+    return [(row.due_at - NOON) / timedelta(minutes=1) for row in rota.schedules.occurrences(name, fate="FIRED", limit=1000)[::-1]]
 
 
 def jobs(rota, name="s"):
     """The jobs of a schedule, oldest first."""
-    schedule_id = rota.get_schedule(name).id
-    return [job for job in rota.find(limit=1000)[::-1] if job.schedule_id == schedule_id]
+    schedule_id = rota.schedules.get(name).id
+    return [job for job in rota.jobs.list(limit=1000)[::-1] if job.schedule_id == schedule_id]
 
 
 def minutes(rota, clock, count):
@@ -70,14 +70,14 @@ def test_every_is_anchored_at_its_start_where_one_is_given(rota, clock):
     rota.schedule("s", "work", every="10m", starts=NOON + timedelta(minutes=3), ends=NOON + timedelta(minutes=23))
     minutes(rota, clock, 40)
     assert due(rota) == [3, 13, 23]
-    assert rota.get_schedule("s").next_at is None
+    assert rota.schedules.get("s").next_at is None
 
 
 def test_an_at_fires_once_late_if_nobody_was_there_and_is_then_disabled(rota, clock):
     rota.schedule("s", "work", at=NOON + timedelta(minutes=5))
     clock.advance(days=2)
     rota.turn()
-    view = rota.get_schedule("s")
+    view = rota.schedules.get("s")
     assert (due(rota), view.state, view.next_at, view.last_at) == ([5], "DISABLED", None, NOON + timedelta(minutes=5))
     clock.advance(days=2)
     rota.turn()
@@ -89,68 +89,68 @@ def test_an_at_that_is_over_and_is_given_another_time_fires_again(rota, clock, v
     rota.schedule("s", "work", at=NOON + timedelta(minutes=5))
     minutes(rota, clock, 6)
     getattr(rota, verb)("s", *(["work"] if verb == "schedule" else []), at=NOON + timedelta(minutes=9))
-    assert (rota.get_schedule("s").state, rota.get_schedule("s").next_at) == ("ENABLED", NOON + timedelta(minutes=9))
+    assert (rota.schedules.get("s").state, rota.schedules.get("s").next_at) == ("ENABLED", NOON + timedelta(minutes=9))
     minutes(rota, clock, 6)
-    assert (due(rota), rota.get_schedule("s").state) == ([5, 9], "DISABLED")
-    rota.edit_schedule("s", every="1m")
-    assert rota.get_schedule("s").state == "ENABLED"
+    assert (due(rota), rota.schedules.get("s").state) == ([5, 9], "DISABLED")
+    rota.schedules.update("s", every="1m")
+    assert rota.schedules.get("s").state == "ENABLED"
 
 
 def test_an_at_that_somebody_disabled_stays_so_when_it_is_given_another_time(rota, clock):
     rota.schedule("s", "work", at=NOON + timedelta(minutes=5))
-    rota.disable_schedule("s")
+    rota.schedules.disable("s")
     minutes(rota, clock, 6)
-    rota.edit_schedule("s", at=NOON + timedelta(minutes=9))
-    assert rota.get_schedule("s").state == "DISABLED"
-    rota.edit_schedule("s", description="as it was")
+    rota.schedules.update("s", at=NOON + timedelta(minutes=9))
+    assert rota.schedules.get("s").state == "DISABLED"
+    rota.schedules.update("s", description="as it was")
     minutes(rota, clock, 6)
     assert due(rota) == []
 
 
 def test_an_at_that_is_not_to_be_kept_is_gone_once_it_fired(rota, clock):
-    rota.create_schedule("s", "work", at=NOON + timedelta(minutes=5), on_completion="DROP")
+    rota.schedules.create("s", "work", at=NOON + timedelta(minutes=5), on_completion="DROP")
     minutes(rota, clock, 6)
-    assert rota.schedules() == []
-    assert [(row.schedule, row.fate, row.status) for row in rota.occurrences()] == [("s", "FIRED", "COMPLETED")]
+    assert rota.schedules.list() == []
+    assert [(row.schedule, row.fate, row.status) for row in rota.schedules.occurrences()] == [("s", "FIRED", "COMPLETED")]
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda rota: rota.disable_schedule("s"),
-        lambda rota: rota.pause_schedule("s"),
-        lambda rota: rota.edit_schedule("s", description="new"),
-        lambda rota: rota.edit_schedule("s", at=NOON + timedelta(days=1)),
+        lambda rota: rota.schedules.disable("s"),
+        lambda rota: rota.schedules.pause("s"),
+        lambda rota: rota.schedules.update("s", description="new"),
+        lambda rota: rota.schedules.update("s", at=NOON + timedelta(days=1)),
     ],
     ids=["disable", "pause", "edit", "another time"],
 )
 def test_an_at_that_is_not_to_be_kept_and_was_due_can_not_be_changed_any_more(rota, clock, change):
-    rota.create_schedule("s", "work", at=NOON + timedelta(minutes=5), on_completion="DROP")
+    rota.schedules.create("s", "work", at=NOON + timedelta(minutes=5), on_completion="DROP")
     clock.advance(minutes=6)
-    before = rota.get_schedule("s")
+    before = rota.schedules.get("s")
     with pytest.raises(NotFound, match="schedule 's' is over: it was due, and its on_completion is DROP"):
         change(rota)
     # Nothing was written: it fires by the definition that held when it was due.
-    assert (rota.get_schedule("s"), rota.find()) == (before, [])
+    assert (rota.schedules.get("s"), rota.jobs.list()) == (before, [])
     rota.turn()
-    assert (rota.schedules(), [(row.schedule, row.fate) for row in rota.occurrences()]) == ([], [("s", "FIRED")])
+    assert (rota.schedules.list(), [(row.schedule, row.fate) for row in rota.schedules.occurrences()]) == ([], [("s", "FIRED")])
 
 
 def test_an_at_that_is_not_to_be_kept_and_was_due_fires_when_it_is_deleted(rota, clock):
-    rota.create_schedule("s", "work", at=NOON + timedelta(minutes=5), on_completion="DROP")
+    rota.schedules.create("s", "work", at=NOON + timedelta(minutes=5), on_completion="DROP")
     clock.advance(minutes=6)
-    rota.delete_schedule("s")
-    assert (rota.schedules(), [(row.schedule, row.fate) for row in rota.occurrences()]) == ([], [("s", "FIRED")])
+    rota.schedules.delete("s")
+    assert (rota.schedules.list(), [(row.schedule, row.fate) for row in rota.schedules.occurrences()]) == ([], [("s", "FIRED")])
 
 
 def test_an_at_that_is_kept_and_was_due_fires_and_then_is_what_it_is_set_to(rota, clock):
-    rota.create_schedule("s", "work", at=NOON + timedelta(minutes=5))
+    rota.schedules.create("s", "work", at=NOON + timedelta(minutes=5))
     clock.advance(minutes=6)
-    assert (rota.disable_schedule("s").state, due(rota)) == ("DISABLED", [5])
+    assert (rota.schedules.disable("s").state, due(rota)) == ("DISABLED", [5])
 
 
 def test_an_at_of_this_very_moment_fires_at_once(rota, clock):
-    rota.create_schedule("s", "work", at=NOON)
+    rota.schedules.create("s", "work", at=NOON)
     rota.turn()
     assert due(rota) == [0]
 
@@ -186,7 +186,7 @@ def test_catching_up_all_is_paced_one_after_the_other(rota, clock, overlap):
     clock.advance(minutes=20)
     rota.turn()
     assert [job.status for job in jobs(rota)] == ["QUEUED", "PENDING", "PENDING", "PENDING"]
-    rota.resume(template="held")
+    rota.templates.resume("held")
     rota.turn()
     assert [job.status for job in jobs(rota)] == ["COMPLETED"] * 4
     starts = [job.number for job in sorted(jobs(rota), key=lambda job: job.queued_at)]
@@ -211,8 +211,8 @@ def test_overlap_skip_leaves_out_due_times_while_an_earlier_job_is_not_over(rota
     minutes(rota, clock, 17)
     assert told(rota) == [("FIRED", 1), ("SKIPPED_OVERLAP", 2)]
     (job,) = jobs(rota)
-    assert rota.occurrences("s")[0].reason == f"job {job.id} of an earlier due time is not over"
-    rota.resume(template="held")
+    assert rota.schedules.occurrences("s")[0].reason == f"job {job.id} of an earlier due time is not over"
+    rota.templates.resume("held")
     minutes(rota, clock, 5)
     assert told(rota) == [("FIRED", 1), ("SKIPPED_OVERLAP", 2), ("FIRED", 1)]
 
@@ -225,7 +225,7 @@ def test_a_job_that_waits_for_its_retry_is_not_over(rota, clock):
         attempts.append(ctx.attempt)
         raise ValueError("x")
 
-    rota.set_template("flaky", backoff={"base": 600, "jitter": 0})
+    rota.templates.update("flaky", backoff={"base": 600, "jitter": 0})
     rota.schedule("s", "flaky", every="5m")
     minutes(rota, clock, 11)
     assert (told(rota), attempts) == ([("FIRED", 1), ("SKIPPED_OVERLAP", 1)], [1])
@@ -236,8 +236,8 @@ def test_overlap_queue_waits_for_the_job_before_whatever_its_end(rota, clock):
     minutes(rota, clock, 17)
     first, second, third = jobs(rota)
     assert [job.status for job in (first, second, third)] == ["QUEUED", "PENDING", "PENDING"]
-    rota.cancel(first.id)
-    rota.resume(template="held")
+    rota.jobs.cancel(first.id)
+    rota.templates.resume("held")
     rota.turn()
     assert [job.status for job in jobs(rota)] == ["CANCELLED", "COMPLETED", "COMPLETED"]
 
@@ -246,12 +246,12 @@ def test_overlap_queue_lets_nobody_overtake_where_one_in_between_is_cancelled(ro
     rota.schedule("s", "held", every="5m", overlap="queue")
     minutes(rota, clock, 17)
     first, second, third = jobs(rota)
-    rota.cancel(second.id)
+    rota.jobs.cancel(second.id)
     rota.turn()
     assert [job.status for job in jobs(rota)] == ["QUEUED", "CANCELLED", "PENDING"]
-    rota.cancel(first.id)
+    rota.jobs.cancel(first.id)
     rota.turn()
-    assert rota.get(third.id).status == "QUEUED"
+    assert rota.jobs.get(third.id).status == "QUEUED"
 
 
 def test_overlap_queue_is_one_line_also_behind_a_job_that_is_retried(rota, clock):
@@ -263,33 +263,33 @@ def test_overlap_queue_is_one_line_also_behind_a_job_that_is_retried(rota, clock
         if len(attempts) == 1:
             raise ValueError("x")
 
-    rota.set_template("flaky", backoff={"base": 60, "jitter": 0})
-    rota.pause(template="flaky")
+    rota.templates.update("flaky", backoff={"base": 60, "jitter": 0})
+    rota.templates.pause("flaky")
     rota.schedule("s", "flaky", every="5m", overlap="queue")
     minutes(rota, clock, 10)
-    rota.resume(template="flaky")
+    rota.templates.resume("flaky")
     rota.turn()
-    rota.pause(template="flaky")
+    rota.templates.pause("flaky")
     minutes(rota, clock, 5)
     first, second, third = (job for job in jobs(rota) if job.attempt == 1)
-    assert [rota.get(job.id).status for job in (first, second, third)] == ["FAILED", "PENDING", "PENDING"]
-    rota.cancel(first.id)
+    assert [rota.jobs.get(job.id).status for job in (first, second, third)] == ["FAILED", "PENDING", "PENDING"]
+    rota.jobs.cancel(first.id)
     rota.turn()
-    assert [rota.get(job.id).status for job in (second, third)] == ["QUEUED", "PENDING"]
+    assert [rota.jobs.get(job.id).status for job in (second, third)] == ["QUEUED", "PENDING"]
 
 
 def test_overlap_queue_waits_for_all_that_are_not_over_those_fired_by_hand_among_them(rota, clock):
     rota.schedule("s", "held", every="5m", overlap="queue")
     minutes(rota, clock, 5)
-    by_hand = rota.fire("s")
+    by_hand = rota.schedules.fire("s")
     minutes(rota, clock, 5)
     first, third = (job for job in jobs(rota) if job.due_at)
-    rota.cancel(by_hand.id)
+    rota.jobs.cancel(by_hand.id)
     rota.turn()
-    assert rota.get(third.id).status == "PENDING"
-    rota.cancel(first.id)
+    assert rota.jobs.get(third.id).status == "PENDING"
+    rota.jobs.cancel(first.id)
     rota.turn()
-    assert rota.get(third.id).status == "QUEUED"
+    assert rota.jobs.get(third.id).status == "QUEUED"
 
 
 def test_overlap_allow_looks_at_nobody(rota, clock):
@@ -301,8 +301,8 @@ def test_overlap_allow_looks_at_nobody(rota, clock):
 def test_a_dead_chain_never_stops_its_schedule(rota, clock):
     rota.schedule("s", "dies", every="5m")
     minutes(rota, clock, 16)
-    assert [(row.fate, row.status, row.ran) for row in rota.occurrences("s")] == [("FIRED", "DEAD_LETTER", False)] * 3
-    assert len(rota.occurrences(not_ran=True)) == 3
+    assert [(row.fate, row.status, row.ran) for row in rota.schedules.occurrences("s")] == [("FIRED", "DEAD_LETTER", False)] * 3
+    assert len(rota.schedules.occurrences(not_ran=True)) == 3
 
 
 # ---- what a job gets ---------------------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def test_params_are_the_templates_under_the_schedules_own_and_those_given_by_han
     rota.schedule("s", "work", every="5m", params={"b": 2})
     rota.schedule("plain", "work", every="5m")
     minutes(rota, clock, 5)
-    rota.fire("s", {"c": 3})
+    rota.schedules.fire("s", {"c": 3})
     rota.turn()
     assert sorted(rota.ran) == [(1, 1, 0), (1, 2, 0), (1, 2, 3)]
 
@@ -334,16 +334,16 @@ def test_jitter_spreads_jobs_inside_its_bound_and_leaves_due_times_alone(rota, c
 
 
 def test_a_job_says_which_schedule_it_is_of_when_it_was_due_and_whose_it_is(rota, clock):
-    rota.add_user("ada", role="admin")
-    rota.create_schedule("s", "work", every="5m", actor="ada")
+    rota.users.create("ada", role="admin")
+    rota.acting_as("ada").schedules.create("s", "work", every="5m")
     minutes(rota, clock, 5)
     (job,) = jobs(rota)
     assert (job.origin, job.due_at, job.owner, job.organization) == ("schedule", NOON + timedelta(minutes=5), "ada", "default")
-    assert job.schedule_id == rota.get_schedule("s").id
+    assert job.schedule_id == rota.schedules.get("s").id
 
 
 def test_queue_ttl_counts_from_the_run_and_not_from_the_due_time(rota, clock):
-    rota.set_template("held", queue_ttl=60)
+    rota.templates.update("held", queue_ttl=60)
     rota.schedule("s", "held", every="5m", overlap="allow")
     clock.advance(minutes=9)
     rota.turn()
@@ -358,30 +358,30 @@ def test_queue_ttl_counts_from_the_run_and_not_from_the_due_time(rota, clock):
 def refusals(rota):
     """Each: how a due time comes to be refused, how that is mended, and what the ledger says."""
     return {
-        "template disabled": (lambda: rota.disable_template("work"), lambda: rota.enable_template("work"), "template 'work' is disabled"),
+        "template disabled": (lambda: rota.templates.disable("work"), lambda: rota.templates.enable("work"), "template 'work' is disabled"),
         "organization suspended": (
-            lambda: rota.suspend_organization("acme"),
-            lambda: rota.resume_organization("acme"),
+            lambda: rota.organizations.suspend("acme"),
+            lambda: rota.organizations.restore("acme"),
             "organization 'acme' is suspended and takes no new jobs",
         ),
         "queue full": (
-            lambda: rota.change_organization("acme", max_queued=0),
-            lambda: rota.change_organization("acme", max_queued=None),
+            lambda: rota.organizations.update("acme", max_queued=0),
+            lambda: rota.organizations.update("acme", max_queued=None),
             "organization 'acme' has as many jobs queued as its max_queued allows",
         ),
         "permission": (
-            lambda: rota.set_template("work", requires_permission="payroll"),
-            lambda: rota.change_user("ada", permissions=["payroll"]),
+            lambda: rota.templates.update("work", requires_permission="payroll"),
+            lambda: rota.users.update("ada", permissions=["payroll"]),
             "'ada' lacks the permission 'payroll'",
         ),
         "params": (
-            lambda: rota.edit_schedule("s", params={"nonsense": 1}, organization="acme"),
-            lambda: rota.edit_schedule("s", params=None, organization="acme"),
+            lambda: rota.schedules.update("s", params={"nonsense": 1}, organization="acme"),
+            lambda: rota.schedules.update("s", params=None, organization="acme"),
             "nonsense",
         ),
         "payload": (
-            lambda: (rota.set_template("work", payload_max=14), rota.edit_schedule("s", params={"c": 1}, organization="acme")),
-            lambda: rota.set_template("work", payload_max=1000),
+            lambda: (rota.templates.update("work", payload_max=14), rota.schedules.update("s", params={"c": 1}, organization="acme")),
+            lambda: rota.templates.update("work", payload_max=1000),
             "params take 19 bytes; the limit is 14",
         ),
     }
@@ -393,9 +393,9 @@ def refusals(rota):
     ids=lambda why: why.replace(" ", "-"),
 )
 def test_a_due_time_that_is_refused_says_why_and_later_ones_fire_again(rota, clock, why):
-    rota.create_organization("acme")
-    rota.add_user("ada", role="admin", organization="acme")
-    rota.create_schedule("s", "work", every="5m", organization="acme", actor="ada")
+    rota.organizations.create("acme")
+    rota.users.create("ada", role="admin", organization="acme")
+    rota.acting_as("ada").schedules.create("s", "work", every="5m", organization="acme")
     refuse, mend, reason = refusals(rota)[why]
     minutes(rota, clock, 5)
     refuse()
@@ -403,7 +403,7 @@ def test_a_due_time_that_is_refused_says_why_and_later_ones_fire_again(rota, clo
     mend()
     minutes(rota, clock, 5)
     assert told(rota, "s", organization="acme") == [("FIRED", 1), ("REFUSED", 2), ("FIRED", 1)]
-    (row,) = rota.occurrences("s", fate="REFUSED", organization="acme")
+    (row,) = rota.schedules.occurrences("s", fate="REFUSED", organization="acme")
     assert reason in row.reason
     assert len(rota.ran) == 2
 
@@ -411,57 +411,57 @@ def test_a_due_time_that_is_refused_says_why_and_later_ones_fire_again(rota, clo
 def test_the_reason_of_a_refusal_has_a_bound(rota, clock):
     rota.schedule("s", "work", every="5m", params={"x" * 100_000: 1})
     minutes(rota, clock, 5)
-    (row,) = rota.occurrences()
+    (row,) = rota.schedules.occurrences()
     assert (row.fate, len(row.reason)) == ("REFUSED", 1000)
 
 
 def test_what_is_refused_for_another_reason_takes_no_room_in_the_queue(rota, clock):
-    rota.create_organization("acme", max_queued=1)
-    rota.create_schedule("a", "dies", every="5m", organization="acme")
-    rota.create_schedule("b", "work", every="5m", organization="acme")
-    rota.disable_template("dies")
+    rota.organizations.create("acme", max_queued=1)
+    rota.schedules.create("a", "dies", every="5m", organization="acme")
+    rota.schedules.create("b", "work", every="5m", organization="acme")
+    rota.templates.disable("dies")
     minutes(rota, clock, 5)
-    assert {row.schedule: row.fate for row in rota.occurrences()} == {"a": "REFUSED", "b": "FIRED"}
+    assert {row.schedule: row.fate for row in rota.schedules.occurrences()} == {"a": "REFUSED", "b": "FIRED"}
 
 
 def test_room_in_the_queue_is_shared_by_all_that_fire_at_once(rota, clock):
-    rota.create_organization("acme", max_queued=3)
+    rota.organizations.create("acme", max_queued=3)
     for index in range(5):
-        rota.create_schedule(f"s{index}", "held", every="5m", organization="acme")
+        rota.schedules.create(f"s{index}", "held", every="5m", organization="acme")
     minutes(rota, clock, 5)
     assert sorted(fate for fate, _ in told(rota)) == ["FIRED"] * 3 + ["REFUSED"] * 2
 
 
 def test_room_that_some_have_taken_is_not_taken_again_by_those_who_depend_on_them(rota, clock):
-    rota.create_organization("acme", max_queued=5)
+    rota.organizations.create("acme", max_queued=5)
     for name in ("a", "b"):
-        rota.create_schedule(name, "held", every="5m", organization="acme")
+        rota.schedules.create(name, "held", every="5m", organization="acme")
     for name in ("c", "d"):
-        rota.create_schedule(name, "held", every="5m", organization="acme", depends_on="a")
+        rota.schedules.create(name, "held", every="5m", organization="acme", depends_on="a")
     minutes(rota, clock, 5)
     assert told(rota) == [("FIRED", 1)] * 4
 
 
 def test_a_removed_user_fires_nothing_any_more(rota, clock):
-    rota.add_user("ada", role="admin", permissions=["payroll"])
-    rota.set_template("work", requires_permission="payroll")
-    rota.create_schedule("s", "work", every="5m", actor="ada")
+    rota.users.create("ada", role="admin", permissions=["payroll"])
+    rota.templates.update("work", requires_permission="payroll")
+    rota.acting_as("ada").schedules.create("s", "work", every="5m")
     minutes(rota, clock, 5)
-    rota.remove_user("ada")
+    rota.users.delete("ada")
     minutes(rota, clock, 5)
     assert told(rota) == [("FIRED", 1), ("REFUSED", 1)]
 
 
 def test_an_organizations_highest_priority_bounds_its_schedules(rota, clock):
-    rota.create_organization("acme", max_priority=30)
-    rota.create_schedule("s", "work", every="5m", priority=90, organization="acme")
+    rota.organizations.create("acme", max_priority=30)
+    rota.schedules.create("s", "work", every="5m", priority=90, organization="acme")
     minutes(rota, clock, 5)
     assert jobs(rota)[0].priority == 30
 
 
 def test_a_template_that_was_archived_refuses_until_it_is_back(rota, clock):
     rota.schedule("s", "work", every="5m")
-    rota.archive_template("work")
+    rota.templates.archive("work")
     minutes(rota, clock, 5)
     assert rota.ran == []
     assert "FIRED" not in {fate for fate, _ in told(rota)}
@@ -473,9 +473,9 @@ def test_a_template_that_was_archived_refuses_until_it_is_back(rota, clock):
 def test_firing_by_hand_neither_shifts_nor_uses_up_the_next_due_time(rota, clock):
     rota.schedule("s", "work", every="5m")
     minutes(rota, clock, 3)
-    before = rota.get_schedule("s")
-    job = rota.fire("s")
-    assert (job.due_at, job.schedule_id, rota.get_schedule("s")) == (None, before.id, before)
+    before = rota.schedules.get("s")
+    job = rota.schedules.fire("s")
+    assert (job.due_at, job.schedule_id, rota.schedules.get("s")) == (None, before.id, before)
     assert told(rota) == []
     minutes(rota, clock, 9)
     assert due(rota) == [5, 10]
@@ -486,14 +486,14 @@ def test_firing_by_hand_neither_shifts_nor_uses_up_the_next_due_time(rota, clock
 def test_firing_by_hand_works_whatever_the_state(rota, clock, verb):
     rota.schedule("s", "work", every="5m")
     getattr(rota, verb)("s")
-    rota.fire("s")
+    rota.schedules.fire("s")
     rota.turn()
     assert len(rota.ran) == 1
 
 
 def test_what_is_not_there_can_not_be_fired(rota):
     with pytest.raises(NotFound, match="no schedule 'nothing'"):
-        rota.fire("nothing")
+        rota.schedules.fire("nothing")
 
 
 # ---- edits -------------------------------------------------------------------------------------------------------------
@@ -502,26 +502,26 @@ def test_what_is_not_there_can_not_be_fired(rota):
 @pytest.mark.parametrize("verb", ["edit", "pause", "disable", "delete", "declare"])
 def test_whatever_changes_a_schedule_closes_its_ledger_by_what_held_before(rota, clock, verb):
     rota.schedule("s", "work", every="5m")
-    ledger_id = rota.get_schedule("s").id
+    ledger_id = rota.schedules.get("s").id
     clock.advance(minutes=12)
     {
-        "edit": lambda: rota.edit_schedule("s", every="1h"),
-        "pause": lambda: rota.pause_schedule("s"),
-        "disable": lambda: rota.disable_schedule("s"),
-        "delete": lambda: rota.delete_schedule("s"),
+        "edit": lambda: rota.schedules.update("s", every="1h"),
+        "pause": lambda: rota.schedules.pause("s"),
+        "disable": lambda: rota.schedules.disable("s"),
+        "delete": lambda: rota.schedules.delete("s"),
         "declare": lambda: rota.schedule("s", "work", every="1h"),
     }[verb]()
     assert told(rota) == [("COALESCED", 1), ("FIRED", 1)]
     rota.turn()
     assert len(rota.ran) == 1
-    assert [job.schedule_id for job in rota.find()] == [ledger_id]
+    assert [job.schedule_id for job in rota.jobs.list()] == [ledger_id]
 
 
 def test_enabling_does_not_replay(rota, clock):
     rota.schedule("s", "work", every="5m")
-    rota.disable_schedule("s")
+    rota.schedules.disable("s")
     minutes(rota, clock, 22)
-    rota.enable_schedule("s")
+    rota.schedules.enable("s")
     assert told(rota) == []
     minutes(rota, clock, 10)
     assert due(rota) == [25, 30]
@@ -529,7 +529,7 @@ def test_enabling_does_not_replay(rota, clock):
 
 def test_code_that_says_the_same_again_changes_nothing_that_people_have_set(rota, clock):
     rota.schedule("s", "work", every="5m", priority=60)
-    rota.edit_schedule("s", every="1h", description="people's word")
+    rota.schedules.update("s", every="1h", description="people's word")
     again = rota.schedule("s", "work", every="5m", priority=60)
     assert (again.every, again.description, again.version) == (3600, "people's word", 2)
     news = rota.schedule("s", "work", every="5m", priority=70)
@@ -541,7 +541,7 @@ def test_code_that_says_the_same_again_changes_nothing_that_people_have_set(rota
 
 def whole(rota, name, first, last, step=5):
     """Every due time from one to another, in minutes since noon, has one fate, and those that fired one job each."""
-    rows = rota.occurrences(name, limit=10_000)
+    rows = rota.schedules.occurrences(name, limit=10_000)
     inside = [row for row in rows if NOON < row.due_at <= NOON + timedelta(minutes=last)]
     assert sum(row.count for row in inside) == (last - first) // step + 1
     fired = [row for row in rows if row.fate is Fate.FIRED]
@@ -557,7 +557,7 @@ def test_a_clock_that_goes_to_2030_and_back_fires_nothing_twice_and_loses_nothin
     ahead = len(rota.ran)
     clock.step(days=-4 * 365)
     minutes(rota, clock, 28)
-    assert rota.get_schedule("s").next_at == NOON + timedelta(minutes=65)
+    assert rota.schedules.get("s").next_at == NOON + timedelta(minutes=65)
     whole(rota, "s", 5, 60)
     whole(rota, "none", 5, 60)
     assert len(rota.ran) > ahead
@@ -579,19 +579,19 @@ def test_a_clock_set_back_behind_a_change_and_on_again_leaves_each_due_time_one_
     clock.advance(minutes=300)
     rota.turn()
     if verb == "edit":
-        rota.edit_schedule("s", catch_up="none")
+        rota.schedules.update("s", catch_up="none")
     else:
-        rota.pause_schedule("s")
+        rota.schedules.pause("s")
     if verb == "pause and enable":
         clock.advance(minutes=30)
-        rota.enable_schedule("s")
+        rota.schedules.enable("s")
     clock.step(minutes=-120)
     minutes(rota, clock, 1)
     whole(rota, "s", 5, 180 if verb != "pause and enable" else 210)
     clock.advance(minutes=1000)
     rota.turn()
     whole(rota, "s", 5, 1180 if verb != "pause and enable" else 1210)
-    assert rota.verify_schedules().ok
+    assert rota.schedules.verify().ok
 
 
 def test_a_day_asleep_is_one_fate_for_each_due_time_and_firing_goes_on(rota, clock):
@@ -611,7 +611,7 @@ def test_a_clock_stepped_back_and_forth_a_little_fires_each_once(rota, clock):
         clock.advance(seconds=11)
         rota.turn()
         furthest = max(furthest, clock.now())
-    rows = rota.occurrences("s", limit=1000)
+    rows = rota.schedules.occurrences("s", limit=1000)
     assert sum(row.count for row in rows) == (furthest - instant(NOON)) // (30 * SECOND)
     assert len({row.due_at for row in rows}) == len(rows)
 
@@ -625,7 +625,7 @@ def test_a_schedule_waits_for_the_one_it_depends_on(rota, clock):
     clock.advance(hours=1)
     rota.turn()
     assert jobs(rota, "child")[0].status == "PENDING"
-    rota.resume(template="held")
+    rota.templates.resume("held")
     rota.turn()
     assert rota.ran == ["held", (1, 1, 0)]
 
@@ -651,7 +651,7 @@ def test_due_times_caught_up_wait_each_for_its_own_window(rota, clock):
     rota.schedule("child", "work", every="1h", depends_on="parent", catch_up="all", overlap="queue")
     clock.advance(hours=4)
     rota.turn()
-    assert {(row.schedule, row.status) for row in rota.occurrences()} == {("parent", "COMPLETED"), ("child", "COMPLETED")}
+    assert {(row.schedule, row.status) for row in rota.schedules.occurrences()} == {("parent", "COMPLETED"), ("child", "COMPLETED")}
     assert len(rota.ran) == 8
 
 
@@ -660,8 +660,8 @@ def test_due_times_caught_up_wait_each_for_its_own_window(rota, clock):
 
 def test_who_wants_to_know_is_told_of_due_times_that_did_not_run(rota, clock):
     heard = []
-    rota.on_not_run(heard.append)
-    rota.on_not_run(lambda _: 1 / 0)
+    rota.on.not_run(heard.append)
+    rota.on.not_run(lambda _: 1 / 0)
     rota.schedule("s", "held", every="5m")
     rota.schedule("fine", "work", every="5m")
     minutes(rota, clock, 10)
@@ -671,11 +671,11 @@ def test_who_wants_to_know_is_told_of_due_times_that_did_not_run(rota, clock):
 
 def test_what_somebody_asked_for_is_no_cause_for_alarm(rota, clock):
     heard = []
-    rota.on_not_run(heard.append)
+    rota.on.not_run(heard.append)
     rota.schedule("s", "work", every="5m")
-    rota.pause_schedule("s")
+    rota.schedules.pause("s")
     minutes(rota, clock, 10)
-    rota.enable_schedule("s")
+    rota.schedules.enable("s")
     clock.advance(minutes=40)
     rota.turn()
     assert (heard, told(rota)) == ([], [("SKIPPED_PAUSED", 2), ("COALESCED", 7), ("FIRED", 1)])
@@ -703,9 +703,9 @@ def test_a_schedule_that_can_not_be_read_can_be_mended_disabled_and_deleted(rota
         rota.schedule(name, "work", cron="*/5 * * * *", timezone="Europe/Berlin")
     _sql(rota, "UPDATE schedules SET timezone = 'Mars/Olympus'")
     clock.advance(minutes=7)
-    rota.delete_schedule("a")
-    assert rota.disable_schedule("b").state == "DISABLED"
-    assert rota.edit_schedule("c", timezone="UTC").next_at == NOON + timedelta(minutes=10)
+    rota.schedules.delete("a")
+    assert rota.schedules.disable("b").state == "DISABLED"
+    assert rota.schedules.update("c", timezone="UTC").next_at == NOON + timedelta(minutes=10)
 
 
 def test_a_trigger_that_fails_does_not_stop_the_wheel(rota, clock, monkeypatch, caplog):
@@ -741,7 +741,7 @@ def test_definitions_that_change_between_the_reading_and_the_writing_are_read_ag
 
     def fire(store, decide, **options):
         if not versions:
-            rota.set_template("work", priority=77)
+            rota.templates.update("work", priority=77)
         versions.append(options["definitions"])
         return real(store, decide, **options)
 
@@ -757,13 +757,13 @@ def test_definitions_that_change_while_a_schedule_is_edited_are_read_again(rota,
 
     def change_schedule(store, *args, **options):
         if not versions:
-            rota.set_template("work", priority=77)
+            rota.templates.update("work", priority=77)
         versions.append(options["definitions"])
         return real(store, *args, **options)
 
     monkeypatch.setattr(SqliteStore, "change_schedule", change_schedule)
     clock.advance(minutes=5)
-    assert rota.edit_schedule("s", every="1h").version == 2
+    assert rota.schedules.update("s", every="1h").version == 2
     assert versions[1] > versions[0]
     assert [job.priority for job in jobs(rota)] == [77]
 
@@ -775,10 +775,10 @@ def test_the_ledger_grows_no_longer_than_jobs_are_kept(tmp_path, clock):
     rota = Rota(tmp_path / "r.db", clock=clock, settings=Settings(synchronous="NORMAL", retention=3600, retention_interval=30))
     rota.job(name="work")(lambda: None)
     rota.schedule("s", "work", every=60)
-    rota.create_schedule("gone", "work", at=NOON + timedelta(minutes=5), on_completion="DROP")
+    rota.schedules.create("gone", "work", at=NOON + timedelta(minutes=5), on_completion="DROP")
     gone = rota._session.open().store.schedules(name="gone")[0].id
     minutes(rota, clock, 200)
-    rows = rota.occurrences(limit=1000)
+    rows = rota.schedules.occurrences(limit=1000)
     assert {row.schedule for row in rows} == {"s"}
     assert 60 <= len(rows) <= 63
     assert all(row.ran for row in rows)

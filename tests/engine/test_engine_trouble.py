@@ -9,6 +9,7 @@ from rota import Backoff, PermanentError, Rota, Settings, Snooze
 from rota.compose import Opened
 from rota.errors import StoreBusy, StoreUnavailable
 from tests.stores.desk import ANNA
+from tests.support.runs import run_of
 
 WORKER_VERBS = (
     "turn",
@@ -92,7 +93,7 @@ class Rig:
             self.worker.poke()
             self.worker.turn()
             self.clock.advance(seconds=2)
-        raise AssertionError(f"not everything ended: {self.rota.stats().by_status}")
+        raise AssertionError(f"not everything ended: {self.rota.store.stats().by_status}")
 
     def _alive(self):
         counts = self.real.store.stats(now=0).by_status
@@ -124,14 +125,14 @@ EXPECTED = {0: ["COMPLETED"], 1: ["FAILED", "COMPLETED"], 2: ["DEAD_LETTER"], 3:
 def check(rig, jobs):
     """Every chain ended as it must, each attempt was executed once, each artifact is there once."""
     for n, job in enumerate(jobs):
-        chain = rig.rota.chain(job.id)
+        chain = rig.rota.jobs.attempts(job.id)
         assert [str(each.status) for each in chain] == EXPECTED[n % 5], n
         assert rig.attempts[n] == len(chain)
         for each in chain:
-            assert rig.rota.run_of(each.id).artifacts == [f"file-{n}-{each.attempt}"]
+            assert run_of(rig.rota, each.id).artifacts == [f"file-{n}-{each.attempt}"]
     assert len(rig.runs) == len(set(rig.runs))
-    assert rig.rota.stats().late_results == 0
-    assert [worker.running for worker in rig.rota.workers()] == [0]
+    assert rig.rota.store.stats().late_results == 0
+    assert [worker.running for worker in rig.rota.workers.list()] == [0]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -178,7 +179,7 @@ def test_a_store_away_for_long_keeps_the_outcomes_and_claims_nothing(make_rig):
     assert delays[-1] == 1.0
     away[0] = False
     rig.drive()
-    assert {str(rig.rota.get(job.id).status) for job in jobs} == {"COMPLETED"}
+    assert {str(rig.rota.jobs.get(job.id).status) for job in jobs} == {"COMPLETED"}
     assert len(rig.runs) == 9
 
 
@@ -191,7 +192,7 @@ def test_a_claim_whose_reply_was_lost_is_found_again_and_run_once(make_rig):
     assert rig.real.store.stats(now=0).by_status["RUNNING"] == 3
     rig.drive()
     assert len(rig.runs) == 3
-    assert {str(rig.rota.get(job.id).status) for job in jobs} == {"COMPLETED"}
+    assert {str(rig.rota.jobs.get(job.id).status) for job in jobs} == {"COMPLETED"}
 
 
 def test_a_cancel_during_the_trouble_is_still_obeyed(make_rig):
@@ -201,7 +202,7 @@ def test_a_cancel_during_the_trouble_is_still_obeyed(make_rig):
     rig.worker.turn()
     rig.real.store.cancel(job.id.replace("-", ""), actor=ANNA, now=rig.clock.now())
     rig.drive()
-    assert [str(each.status) for each in rig.rota.chain(job.id)] in (["CANCELLED"], ["COMPLETED"])
+    assert [str(each.status) for each in rig.rota.jobs.attempts(job.id)] in (["CANCELLED"], ["COMPLETED"])
 
 
 CALLER_VERBS = ("enqueue", "cancel", "change", "move", "retry", "add_group", "cancel_group", "reserve", "pause", "resume", "put_templates")

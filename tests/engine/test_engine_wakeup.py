@@ -24,7 +24,7 @@ def stranger(live: Rota, tmp_path):
 @pytest.mark.parametrize("settings", [Settings(poll=50, poll_hinted=50, beat=1000, recovery_interval=1000)])
 def test_a_hint_alone_wakes_an_idle_worker(live: Rota, stranger: Rota):
     with live.running(concurrency=1):
-        eventually(live.workers, what="the worker")
+        eventually(live.workers.list, what="the worker")
         for _ in range(20):
             assert stranger.wait(stranger.enqueue("echo").id, timeout=patient(20)).result == "seen"
 

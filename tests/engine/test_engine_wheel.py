@@ -8,16 +8,17 @@ from rota import Backoff, NewJob, PermanentError, Retry, Skip, Snooze, Status, T
 from rota.errors import AlreadyEnded, JobSkipped, StillLive
 from rota.model.settings import Settings
 from rota.model.values import instant
+from tests.support.runs import run_of
 
 EXACT = Backoff(base=60, factor=2, jitter=0)
 
 
 def statuses(rota, job):
-    return [str(each.status) for each in rota.chain(job.id)]
+    return [str(each.status) for each in rota.jobs.attempts(job.id)]
 
 
 def tail(rota, job):
-    return rota.chain(job.id)[-1]
+    return rota.jobs.attempts(job.id)[-1]
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_max_retries_3_is_at_most_4_executions_then_dead_letter(rota, clock, scr
         clock.advance(hours=1)
     assert len(ran) == 4
     assert statuses(rota, job) == ["FAILED", "FAILED", "FAILED", "DEAD_LETTER"]
-    assert rota.stats().by_status["DEAD_LETTER"] == 1
+    assert rota.store.stats().by_status["DEAD_LETTER"] == 1
     assert rota.wait(job.id, timeout=0).error == "ValueError: x"
 
 
@@ -132,7 +133,7 @@ def test_an_http_error_that_may_pass_is_retried(rota, script, status):
     job = rota.enqueue("act")
     rota.turn()
     assert statuses(rota, job) == ["FAILED", "PENDING"]
-    assert rota.run_of(job.id).error_code == str(status)
+    assert run_of(rota, job.id).error_code == str(status)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
@@ -149,7 +150,7 @@ def test_retry_after_is_obeyed_and_uses_the_budget(rota, clock, script):
     plan[:] = [Retry(after=7), Retry(after=timedelta(minutes=10)), Retry(after=1), Retry(after=1), None]
     job = rota.enqueue("act")
     rota.turn()
-    assert tail(rota, job).run_at == rota.get(job.id).finished_at + timedelta(seconds=7)
+    assert tail(rota, job).run_at == rota.jobs.get(job.id).finished_at + timedelta(seconds=7)
     clock.advance(seconds=7)
     rota.turn()
     clock.advance(minutes=9, seconds=59)
@@ -197,17 +198,17 @@ def test_a_dead_letter_can_be_retried_by_hand_with_a_fresh_budget(rota, clock, s
     plan[:] = [PermanentError("no"), ValueError("x"), "done"]
     job = rota.enqueue("act")
     rota.turn()
-    new = rota.retry(job.id)
+    new = rota.jobs.retry(job.id)
     assert (new.attempt, new.failures) == (2, 0)
     with pytest.raises(StillLive, match=new.id):
-        rota.retry(job.id)
+        rota.jobs.retry(job.id)
     rota.turn()
     clock.advance(minutes=1)
     rota.turn()
     assert statuses(rota, job) == ["DEAD_LETTER", "FAILED", "COMPLETED"]
     assert [attempt for attempt, _ in ran] == [1, 2, 3]
     with pytest.raises(AlreadyEnded, match="COMPLETED"):
-        rota.retry(job.id)
+        rota.jobs.retry(job.id)
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------
@@ -218,7 +219,7 @@ def test_a_job_runs_at_its_time_and_not_before(rota, clock, script, form):
     _, ran = script
     when = timedelta(hours=2) if form == "timedelta" else datetime(2026, 3, 1, 14, 0, tzinfo=UTC)
     job = rota.enqueue("act", run_at=when)
-    assert job.status is Status.PENDING
+    assert rota.jobs.get(job).status is Status.PENDING
     clock.advance(hours=1, minutes=59, seconds=59)
     rota.turn()
     assert ran == []
@@ -229,14 +230,14 @@ def test_a_job_runs_at_its_time_and_not_before(rota, clock, script, form):
 
 def test_a_past_run_at_means_now(rota, script):
     job = rota.enqueue("act", run_at=datetime(2020, 1, 1, tzinfo=UTC))
-    assert job.status is Status.QUEUED
+    assert rota.jobs.get(job).status is Status.QUEUED
     rota.turn()
     assert statuses(rota, job) == ["COMPLETED"]
 
 
 def test_a_rescheduled_job_runs_at_its_new_time(rota, clock, script):
     job = rota.enqueue("act", run_at=timedelta(hours=5))
-    rota.reschedule(job.id, timedelta(minutes=1))
+    rota.jobs.update(job.id, run_at=timedelta(minutes=1))
     clock.advance(minutes=1)
     rota.turn()
     assert statuses(rota, job) == ["COMPLETED"]
@@ -257,18 +258,18 @@ def test_a_clock_that_steps_back_delays_and_loses_nothing(rota, clock, script):
 
 def test_a_job_not_started_within_its_queue_ttl_ends_skipped(rota, clock, script):
     _, ran = script
-    rota.pause(template="act")
+    rota.templates.pause("act")
     job = rota.enqueue("act", queue_ttl=30)
     fresh = rota.enqueue("act", queue_ttl=90)
     rota.turn()
     clock.advance(seconds=31)
     rota.turn()
     assert statuses(rota, job) == ["SKIPPED"]
-    assert "queue_ttl" in rota.get(job.id).reason
+    assert "queue_ttl" in rota.jobs.get(job.id).reason
     with pytest.raises(JobSkipped, match="queue_ttl") as skipped:
         rota.wait(job.id, timeout=0)
     assert skipped.value.run is None
-    rota.resume(template="act")
+    rota.templates.resume("act")
     rota.turn()
     assert len(ran) == 1
     rota.turn()
@@ -290,7 +291,7 @@ def test_a_handler_over_its_timeout_is_timed_out_and_retried_by_budget(rota, clo
     job = rota.enqueue("slow")
     rota.turn()
     assert statuses(rota, job) == ["TIMED_OUT", "PENDING"]
-    assert (rota.run_of(job.id).status, rota.run_of(job.id).error_type) == ("FAILED", "timeout")
+    assert (run_of(rota, job.id).status, run_of(rota, job.id).error_type) == ("FAILED", "timeout")
     clock.advance(minutes=1)
     rota.turn()
     assert statuses(rota, job) == ["TIMED_OUT", "DEAD_LETTER"]
@@ -331,7 +332,7 @@ def test_a_unique_key_is_held_while_the_chain_lives_and_free_afterwards(rota, cl
     assert rota.enqueue("act", unique_key="invoice-7").existing
     rota.turn()
     again = rota.enqueue("act", unique_key="invoice-7")
-    assert (again.existing, again.root_id) == (True, first.id)
+    assert (again.existing, rota.jobs.get(again).root_id) == (True, first.id)
     clock.advance(minutes=1)
     rota.turn()
     assert not rota.enqueue("act", unique_key="invoice-7").existing
@@ -349,11 +350,11 @@ def test_a_sequential_group_runs_one_after_the_other_through_a_retry(rota, clock
     group = rota.group([("step", {"n": n}) for n in (1, 2, 3)])
     rota.turn()
     assert ran == [(1, 1), (2, 1)]
-    assert rota.get_group(group.id).status == "RUNNING"
+    assert rota.groups.get(group.id).status == "RUNNING"
     clock.advance(minutes=1)
     rota.turn()
     assert ran == [(1, 1), (2, 1), (2, 2), (3, 1)]
-    assert rota.get_group(group.id).status == "COMPLETED"
+    assert rota.groups.get(group.id).status == "COMPLETED"
 
 
 def test_a_stopped_group_is_partial_and_never_starts_its_rest(rota):
@@ -367,7 +368,7 @@ def test_a_stopped_group_is_partial_and_never_starts_its_rest(rota):
     group = rota.group([NewJob(name="step", params={"n": n}) for n in (1, 2, 3)], on_failure="stop")
     rota.turn()
     assert ran == [1]
-    found = rota.get_group(group.id)
+    found = rota.groups.get(group.id)
     assert (found.status, [str(member.status) for member in found.members]) == ("PARTIAL", ["DEAD_LETTER", "CANCELLED", "CANCELLED"])
 
 
@@ -381,7 +382,7 @@ def test_a_parallel_group_continues_after_a_failure_unless_told_otherwise(rota):
     usual, stopped = rota.group(jobs, mode="parallel"), rota.group(jobs, mode="parallel", on_failure="stop")
     assert (usual.on_failure, stopped.on_failure, rota.group(jobs).on_failure) == ("continue", "stop", "stop")
     rota.turn()
-    ends = [[str(member.status) for member in rota.get_group(group.id).members] for group in (usual, stopped)]
+    ends = [[str(member.status) for member in rota.groups.get(group.id).members] for group in (usual, stopped)]
     assert ends == [["DEAD_LETTER", "COMPLETED", "COMPLETED"], ["DEAD_LETTER", "CANCELLED", "CANCELLED"]]
 
 
@@ -394,7 +395,7 @@ def test_a_chain_waiting_for_its_backoff_is_cancelled_by_any_of_its_ids(rota, cl
     plan[:] = [ValueError("x")] * 5
     job = rota.enqueue("act")
     rota.turn()
-    rota.cancel(rota.chain(job.id)[pick].id)
+    rota.jobs.cancel(rota.jobs.attempts(job.id)[pick].id)
     clock.advance(hours=1)
     rota.turn()
     assert statuses(rota, job) == ["FAILED", "CANCELLED"]
@@ -404,7 +405,7 @@ def test_a_chain_waiting_for_its_backoff_is_cancelled_by_any_of_its_ids(rota, cl
 def test_a_handler_that_cancels_its_own_job_and_fails_is_not_retried(rota, clock):
     @rota.job(max_retries=5)
     def suicidal(ctx):
-        rota.cancel(ctx.job.id if hasattr(ctx.job, "id") else ctx.root_id)
+        rota.jobs.cancel(ctx.job.id if hasattr(ctx.job, "id") else ctx.root_id)
         raise ValueError("in that very instant")
 
     job = rota.enqueue("suicidal")
@@ -412,18 +413,18 @@ def test_a_handler_that_cancels_its_own_job_and_fails_is_not_retried(rota, clock
     clock.advance(days=1)
     rota.turn()
     assert statuses(rota, job) == ["CANCELLED"]
-    assert rota.run_of(job.id).error == "ValueError: in that very instant"
+    assert run_of(rota, job.id).error == "ValueError: in that very instant"
 
 
 def test_a_handler_that_is_asked_to_stop_and_finishes_keeps_its_result(rota):
     @rota.job
     def finishes(ctx):
-        rota.cancel(ctx.root_id)
+        rota.jobs.cancel(ctx.root_id)
         return "done"
 
     job = rota.enqueue("finishes")
     rota.turn()
-    assert (statuses(rota, job), rota.run_of(job.id).result) == (["COMPLETED"], "done")
+    assert (statuses(rota, job), run_of(rota, job.id).result) == (["COMPLETED"], "done")
 
 
 # ---- pauses ----------------------------------------------------------------------------------------------------------
@@ -436,19 +437,19 @@ def test_what_is_paused_waits_and_goes_on_in_its_order_when_resumed(rota, script
     jobs = [rota.enqueue("act") for _ in range(3)]
     rota.turn()
     assert ran == []
-    assert [job.id for job in rota.queue()] == [job.id for job in jobs]
+    assert [job.id for job in rota.queues.jobs()] == [job.id for job in jobs]
     rota.resume(**pause)
     rota.turn()
     assert len(ran) == 3
-    started = [rota.get(job.id).started_at for job in jobs]
+    started = [rota.jobs.get(job.id).started_at for job in jobs]
     assert started == sorted(started)
 
 
 def test_a_turn_after_a_resume_also_writes_the_ends_of_what_it_ran(rota, script):
-    rota.pause(template="act")
+    rota.templates.pause("act")
     job = rota.enqueue("act")
     rota.turn()
-    rota.resume(template="act")
+    rota.templates.resume("act")
     rota.turn()
     assert statuses(rota, job) == ["COMPLETED"]
 
@@ -456,12 +457,12 @@ def test_a_turn_after_a_resume_also_writes_the_ends_of_what_it_ran(rota, script)
 def test_a_pause_of_one_template_lets_the_others_run(rota, script):
     _, ran = script
     rota.job(lambda: None, name="other")
-    rota.pause(template="other")
+    rota.templates.pause("other")
     waits = rota.enqueue("other")
     rota.enqueue("act")
     rota.turn()
     assert len(ran) == 1
-    assert rota.get(waits.id).status is Status.QUEUED
+    assert rota.jobs.get(waits.id).status is Status.QUEUED
 
 
 # ---- progress, artifacts, results ------------------------------------------------------------------------------------
@@ -478,7 +479,7 @@ def test_what_a_handler_reports_is_kept_with_its_run(rota):
 
     job = rota.enqueue("work")
     rota.turn()
-    run = rota.run_of(job.id)
+    run = run_of(rota, job.id)
     assert (run.progress, run.progress_message, run.artifacts, run.result) == (100, "there", ["report.csv", "report.pdf"], {"rows": 7})
 
 
@@ -507,7 +508,7 @@ def test_a_result_that_can_not_be_stored_spoils_only_its_own_job(rota):
     jobs = [rota.enqueue("odd", {"n": n}) for n in range(4)]
     rota.turn()
     assert [statuses(rota, job)[-1] for job in jobs] == ["COMPLETED", "DEAD_LETTER", "DEAD_LETTER", "COMPLETED"]
-    assert rota.run_of(jobs[1].id).error.startswith("result could not be stored")
+    assert run_of(rota, jobs[1].id).error.startswith("result could not be stored")
 
 
 def test_a_result_over_its_limit_spoils_only_its_own_job(tmp_path, clock):
@@ -517,7 +518,7 @@ def test_a_result_over_its_limit_spoils_only_its_own_job(tmp_path, clock):
     small.job(lambda n: "x" * n, name="big")
     jobs = [small.enqueue("big", {"n": n}) for n in (5, 500, 50)]
     small.turn()
-    assert [str(small.get(job.id).status) for job in jobs] == ["COMPLETED", "DEAD_LETTER", "COMPLETED"]
+    assert [str(small.jobs.get(job.id).status) for job in jobs] == ["COMPLETED", "DEAD_LETTER", "COMPLETED"]
     small.close()
 
 
@@ -526,11 +527,11 @@ def test_the_order_is_the_same_after_a_restart(rota, tmp_path, clock, script):
 
     for priority in ("low", "high", "normal", "high", "low"):
         rota.enqueue("act", priority=priority)
-    rota.move(rota.queue()[-1].id, front=True)
-    before = [job.id for job in rota.queue()]
+    rota.jobs.move(rota.queues.jobs()[-1].id, front=True)
+    before = [job.id for job in rota.queues.jobs()]
     rota.close()
     again = Rota(tmp_path / "rota.db", clock=clock, seed=8)
-    assert [job.id for job in again.queue()] == before
+    assert [job.id for job in again.queues.jobs()] == before
     again.close()
 
 
@@ -538,6 +539,6 @@ def test_times_of_a_job_tell_its_story_in_order(rota, clock, script):
     job = rota.enqueue("act", run_at=timedelta(seconds=10))
     clock.advance(seconds=15)
     rota.turn()
-    done = rota.get(job.id)
+    done = rota.jobs.get(job.id)
     assert done.created_at < done.queued_at <= done.started_at <= done.finished_at
     assert instant(done.queued_at) == clock.now()

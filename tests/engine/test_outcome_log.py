@@ -23,6 +23,7 @@ from tests.engine.outcome_jobs import OutOfStock
 from tests.engine.test_engine_recovery import lost_worker
 from tests.stores.desk import Desk
 from tests.support.pace import patient
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 PLACES = ("inline", "thread", "process", "async")
@@ -72,7 +73,7 @@ def run_one(rota: Rota, place: str, **options: object) -> str:
 def test_a_dead_letter_is_one_error_with_its_exception(live, records, place):
     job_id = run_one(live, place)
     (record,) = records.all
-    job, run = live.get(job_id), live.run_of(job_id)
+    job, run = live.jobs.get(job_id), run_of(live, job_id)
     assert (record.name, *at(record)) == ("rota.jobs", "ERROR", "DEAD_LETTER")
     assert (record.job, record.number, record.template, record.attempt) == (job.id, job.number, "restock", 1)
     assert (record.worker, record.organization, record.retry_at) == (job.worker_id, job.organization, None)
@@ -111,7 +112,7 @@ def test_a_failed_attempt_is_a_warning_that_says_when_it_is_retried(rota, record
     rota.turn()
     (record,) = records.all
     assert at(record) == ("WARNING", "FAILED")
-    assert record.retry_at == f"{rota.chain(job.id)[-1].run_at:%Y-%m-%dT%H:%M:%SZ}" == "2026-03-01T12:01:30Z"
+    assert record.retry_at == f"{rota.jobs.attempts(job.id)[-1].run_at:%Y-%m-%dT%H:%M:%SZ}" == "2026-03-01T12:01:30Z"
     assert record.getMessage().endswith("; retrying at 2026-03-01T12:01:30Z")
 
 
@@ -120,11 +121,11 @@ def test_it_is_logged_when_it_is_written_and_before_the_retry_starts(rota, recor
     rota.job(lambda: seen.append(len(records.all)) or 1 / 0, name="act", max_retries=1, backoff=Backoff(base=0, jitter=0))
     job = rota.enqueue("act")
     written = []
-    records.emit = lambda record: (records.all.append(record), written.append(str(rota.get(record.job).status)))
+    records.emit = lambda record: (records.all.append(record), written.append(str(rota.jobs.get(record.job).status)))
     rota.turn()
     rota.turn()
     assert (seen, written) == ([0, 1], ["FAILED", "DEAD_LETTER"])
-    assert [str(each.status) for each in rota.chain(job.id)] == written
+    assert [str(each.status) for each in rota.jobs.attempts(job.id)] == written
 
 
 def test_completions_are_logged_at_debug_only(rota, records):
@@ -149,8 +150,8 @@ def test_a_skip_and_a_cancellation_are_information_and_a_snooze_is_a_detail(live
     live.enqueue("snoozes")
     held = live.enqueue("holds")
     with live.running():
-        eventually(lambda: live.run_of(held.id) and live.run_of(held.id).progress == 1, what="it runs")
-        live.cancel(held.id)
+        eventually(lambda: run_of(live, held.id) and run_of(live, held.id).progress == 1, what="it runs")
+        live.jobs.cancel(held.id)
         eventually(lambda: len(records.all) == 3, what="three outcomes are logged")
     found = {record.template: (*at(record), record.exc_info) for record in records.all}
     assert found == {
@@ -187,7 +188,7 @@ def test_a_lost_workers_attempt_is_logged_by_the_worker_that_recovers_it(rota, r
         ("WARNING", "FAILED", job.id, desk.worker, None) for job in jobs
     ]
     assert records.all[0].getMessage() == f"{jobs[0].number} act failed: Scheduler crash recovery; retrying now"
-    assert not rota.recover()
+    assert not rota.store.recover()
     assert len(records.all) == 2
 
 
@@ -196,8 +197,8 @@ def test_what_a_lost_worker_was_asked_to_stop_is_logged_as_cancelled(rota, recor
     rota.job(lambda: None, name="act", max_retries=2)
     job = rota.enqueue("act")
     lost_worker(rota, 1)
-    rota.cancel(job.id)
-    rota.recover()
+    rota.jobs.cancel(job.id)
+    rota.store.recover()
     assert [at(record) for record in records.all] == [("INFO", "CANCELLED")]
 
 
@@ -213,20 +214,20 @@ def test_a_result_that_came_too_late_is_no_outcome(rota, clock, records):
     rota.job(act, max_retries=0)
     job = rota.enqueue("act")
     rota.turn()
-    assert (str(rota.get(job.id).status), rota.stats().late_results) == ("DEAD_LETTER", 1)
+    assert (str(rota.jobs.get(job.id).status), rota.store.stats().late_results) == ("DEAD_LETTER", 1)
     assert records.all == []
 
 
 def test_a_direct_execution_that_fails_or_outlives_its_reservation_is_logged(rota, clock, records):
     rota.job(outcome_jobs.out_of_stock, name="restock")
-    assert rota.direct("restock").status == "FAILED"
+    assert rota.jobs.direct("restock").status == "FAILED"
     desk = Desk(rota._session.open().store)
     desk.ids, desk.now, desk.worker = rota._session.ids, clock.now(), rota._session.ids.take(1, clock.now())[0]
     desk.store.register(desk.worker, host="here", kind="worker", job_types=["restock"], now=desk.now)
     reservation = desk.reserve("restock", ttl=60)
     desk.claim_one(types=("restock",))
     clock.advance(seconds=61)
-    rota.recover()
+    rota.store.recover()
     failed, expired = records.all
     assert [at(failed), at(expired)] == [("ERROR", "DEAD_LETTER")] * 2
     assert isinstance(failed.exc_info[1], OutOfStock)
@@ -260,7 +261,7 @@ def test_a_result_that_the_store_refuses_is_an_error(rota, records, monkeypatch)
     rota.job(outcome_jobs.fine)
     job = rota.enqueue("fine")
     rota.turn()
-    assert str(rota.get(job.id).status) == "DEAD_LETTER"
+    assert str(rota.jobs.get(job.id).status) == "DEAD_LETTER"
     (record,) = records.all
     assert (*at(record), record.exc_info) == ("ERROR", "DEAD_LETTER", None)
     assert "result could not be stored" in record.getMessage()
@@ -298,7 +299,7 @@ def test_a_logging_handler_that_raises_breaks_no_turn(rota, records, capsys):
     rota.job(outcome_jobs.out_of_stock, name="restock", max_retries=0)
     jobs = [rota.enqueue("restock") for _ in range(3)]
     rota.turn()
-    assert [str(rota.get(job.id).status) for job in jobs] == ["DEAD_LETTER"] * 3
+    assert [str(rota.jobs.get(job.id).status) for job in jobs] == ["DEAD_LETTER"] * 3
     assert capsys.readouterr().err.count("OSError: the disk of the log is full") == 3
 
 

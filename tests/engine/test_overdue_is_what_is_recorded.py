@@ -89,10 +89,10 @@ def build(rota: Rota, schedules) -> list[str]:
     """Make templates, calendar and schedules; return the ids of the schedules."""
     for name in ("quick", "slow", "disabled"):
         rota.job(name=name)(lambda: None)
-    rota.pause(template="slow")
-    rota.set_calendar("off", DAYS_OFF)
-    made = [rota.create_schedule(f"s{index}", template, **options).id for index, (template, options) in enumerate(schedules)]
-    rota.disable_template("disabled")
+    rota.templates.pause("slow")
+    rota.calendars.update("off", DAYS_OFF)
+    made = [rota.schedules.create(f"s{index}", template, **options).id for index, (template, options) in enumerate(schedules)]
+    rota.templates.disable("disabled")
     return [undashed(each) for each in made]
 
 
@@ -130,19 +130,19 @@ def holds(maker_of, world) -> None:
             clock.advance(seconds=length)
             rota.turn()
         if room is not None:
-            rota.change_organization("default", max_queued=room)
-        there = {each.name for each in rota.schedules()}
+            rota.organizations.update("default", max_queued=room)
+        there = {each.name for each in rota.schedules.list()}
         for index, verb in states:
             if f"s{index}" in there and schedules[index][1].get("at") is None:
-                getattr(rota, f"{verb}_schedule")(f"s{index}")
+                getattr(rota.schedules, verb)(f"s{index}")
         clock.advance(seconds=gap)
         before = {each: ledger(rota, each) for each in ids}
         timings = {each: store.schedule(each).timing for each in ids}
 
         at_once = overdue(store, rota._session.registry, rota.settings, now=clock.now(), tolerance=0)
         shown = {each.schedule_id: each for each in at_once.schedules}
-        listed = {row.schedule: row for row in rota.occurrences(fate="OVERDUE", limit=ROWS_MAX)}
-        late = {each.schedule: each for each in rota.overdue()}
+        listed = {row.schedule: row for row in rota.schedules.occurrences(fate="OVERDUE", limit=ROWS_MAX)}
+        late = {each.schedule: each for each in rota.schedules.overdue()}
         rota.turn()
 
         for schedule_id in ids:
@@ -163,7 +163,7 @@ def holds(maker_of, world) -> None:
                 assert (row.due_at, row.last_due_at, row.count) == (view.due_at, view.last_due_at, view.count)
                 assert (view.count, view.expected, row.reason) == (each.count, each.expected, each.reason)
         assert overdue(store, rota._session.registry, rota.settings, now=clock.now(), tolerance=0).schedules == ()
-        assert rota.occurrences(fate="OVERDUE") == []
+        assert rota.schedules.occurrences(fate="OVERDUE") == []
 
 
 def _told(rows, each) -> set[tuple]:

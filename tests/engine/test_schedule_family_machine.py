@@ -40,7 +40,7 @@ class Family(RuleBasedStateMachine):
         for each in DEPENDS:
             self.rota.job(name=each, max_retries=0)(self._handler(each))
         for each, parents in DEPENDS.items():
-            self.rota.create_schedule(each, each, every=EVERY_M[each] * 60, overlap="allow", depends_on=list(parents))
+            self.rota.schedules.create(each, each, every=EVERY_M[each] * 60, overlap="allow", depends_on=list(parents))
 
     def _handler(self, each):
         def run():
@@ -64,11 +64,11 @@ class Family(RuleBasedStateMachine):
 
     @rule(name=name)
     def hold_its_jobs(self, name):
-        self.rota.pause(template=name)
+        self.rota.templates.pause(name)
 
     @rule(name=name)
     def let_its_jobs_run(self, name):
-        self.rota.resume(template=name)
+        self.rota.templates.resume(name)
         self.rota.turn()
 
     @rule(name=name, verb=st.sampled_from(["enable_schedule", "pause_schedule", "disable_schedule"]))
@@ -77,11 +77,11 @@ class Family(RuleBasedStateMachine):
 
     @rule(name=name)
     def fire_by_hand(self, name):
-        self.rota.fire(name)
+        self.rota.schedules.fire(name)
 
     @rule(name=name, verb=st.sampled_from(["cancel", "retry"]), newest=st.integers(0, 3))
     def steer(self, name, verb, newest):
-        jobs = [job for job in self.rota.find(limit=500) if job.job_type == name]
+        jobs = [job for job in self.rota.jobs.list(limit=500) if job.job_type == name]
         if len(jobs) > newest:
             # It may have ended, or may live, already.
             with suppress(RotaError):
@@ -141,10 +141,10 @@ class Family(RuleBasedStateMachine):
     @rule()
     def wait_a_day(self):
         """After a day without new due times, everything that waited is over."""
-        states = {view.name: view.state for view in self.rota.schedules()}
+        states = {view.name: view.state for view in self.rota.schedules.list()}
         for each in DEPENDS:
-            self.rota.disable_schedule(each)
-            self.rota.resume(template=each)
+            self.rota.schedules.disable(each)
+            self.rota.templates.resume(each)
         self.rota.turn()
         self.clock.advance(days=1, minutes=1)
         self.rota.turn()
@@ -152,7 +152,7 @@ class Family(RuleBasedStateMachine):
             assert list(db.execute("SELECT job_type, status FROM jobs WHERE finished_at IS NULL")) == []
         for each, state in states.items():
             if state != "DISABLED":
-                self.rota.enable_schedule(each)
+                self.rota.schedules.enable(each)
 
 
 Family.TestCase.settings = settings(

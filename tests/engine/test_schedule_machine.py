@@ -175,8 +175,8 @@ class Machine(RuleBasedStateMachine):
         self.rota.job(name="quick")(lambda: None)
         self.rota.job(name="broken", max_retries=0)(lambda: 1 / 0)
         self.rota.job(name="slow")(lambda: None)
-        self.rota.pause(template="slow")
-        self.rota.set_calendar("off", DAYS_OFF)
+        self.rota.templates.pause("slow")
+        self.rota.calendars.update("off", DAYS_OFF)
         self.models: dict[str, Model] = {}
         self.gone: list[Model] = []
         self.by_hand = 0
@@ -198,7 +198,7 @@ class Machine(RuleBasedStateMachine):
     )
     def create(self, name, when, rules, template, calendar):
         if name not in self.models:
-            view = self.rota.create_schedule(name, template, calendar=calendar, **when, **rules)
+            view = self.rota.schedules.create(name, template, calendar=calendar, **when, **rules)
             self._made(view, slow=template == "slow")
 
     @rule(
@@ -211,7 +211,7 @@ class Machine(RuleBasedStateMachine):
     def create_at(self, name, rules, minutes, end, template):
         if name not in self.models:
             at = moment(self.now) + timedelta(minutes=minutes)
-            view = self.rota.create_schedule(name, template, at=at, on_completion=end, **rules)
+            view = self.rota.schedules.create(name, template, at=at, on_completion=end, **rules)
             self._made(view, slow=template == "slow")
             if minutes == 0:
                 self.models[name].cursor -= 1
@@ -225,7 +225,7 @@ class Machine(RuleBasedStateMachine):
         model = self.models.get(name)
         if model is not None:
             when = {} if model.view.kind == "AT" else when
-            self._change(name, lambda: self.rota.edit_schedule(name, calendar=calendar, **when, **{"catch_up_count": None, **rules}))
+            self._change(name, lambda: self.rota.schedules.update(name, calendar=calendar, **when, **{"catch_up_count": None, **rules}))
 
     @rule(name=name, verb=st.sampled_from(["enable", "disable", "pause"]))
     def set_state(self, name, verb):
@@ -233,7 +233,7 @@ class Machine(RuleBasedStateMachine):
         if model is None:
             return
         wanted = {"enable": "ENABLED", "disable": "DISABLED", "pause": "PAUSED"}[verb]
-        call = {"enable": self.rota.enable_schedule, "disable": self.rota.disable_schedule, "pause": self.rota.pause_schedule}[verb]
+        call = {"enable": self.rota.schedules.enable, "disable": self.rota.schedules.disable, "pause": self.rota.schedules.pause}[verb]
         if (wanted, model.state, model.view.kind) == ("ENABLED", "DISABLED", "AT") and instant(model.view.at) <= self.now:
             with pytest.raises(InvalidSchedule, match="no due time left"):
                 call(name)
@@ -244,7 +244,7 @@ class Machine(RuleBasedStateMachine):
 
     def _change(self, name, call, wanted=None):
         model = self.models[name]
-        before = self.rota.get_schedule(name).version
+        before = self.rota.schedules.get(name).version
         try:
             view = call()
         except NotFound:
@@ -269,7 +269,7 @@ class Machine(RuleBasedStateMachine):
     def delete(self, name):
         model = self.models.pop(name, None)
         if model is not None:
-            self.rota.delete_schedule(name)
+            self.rota.schedules.delete(name)
             if model.cursor > self.now:
                 model.take_back(self.now)
             model.settle(self.now)
@@ -279,9 +279,9 @@ class Machine(RuleBasedStateMachine):
     @rule(name=name)
     def fire_by_hand(self, name):
         if name in self.models:
-            before = self.rota.get_schedule(name)
-            self.rota.fire(name)
-            after = self.rota.get_schedule(name)
+            before = self.rota.schedules.get(name)
+            self.rota.schedules.fire(name)
+            after = self.rota.schedules.get(name)
             assert (before.next_at, before.cursor_at, before.last_at) == (after.next_at, after.cursor_at, after.last_at)
             self.models[name].live += 1
             self.by_hand += 1
@@ -329,10 +329,10 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: any(model.slow and model.live for model in [*self.models.values(), *self.gone]))
     @rule()
     def let_the_slow_ones_run(self):
-        self.rota.resume(template="slow")
+        self.rota.templates.resume("slow")
         self.turn()
         self.rota.turn()
-        self.rota.pause(template="slow")
+        self.rota.templates.pause("slow")
         for model in [*self.models.values(), *self.gone]:
             model.live = 0
 
@@ -363,13 +363,13 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def who_verifies_ledgers_finds_nothing_wrong(self):
-        found = self.rota.verify_schedules().problems
+        found = self.rota.schedules.verify().problems
         # That the clock was ahead is seen by jobs that were made later: where there are none, a job that fired ahead looks astray.
         assert [problem for problem in found if problem.due_at not in self.astray or "is no due time" not in problem.what] == []
 
     @invariant()
     def states_and_next_due_times_are_right(self):
-        views = {view.name: view for view in self.rota.schedules()}
+        views = {view.name: view for view in self.rota.schedules.list()}
         assert {name: view.state for name, view in views.items()} == {name: model.state for name, model in self.models.items()}
         for name, model in self.models.items():
             next_at = views[name].next_at

@@ -8,12 +8,15 @@ import msgspec
 import pytest
 
 from rota import Actor, Backoff, Context, PermanentError, Retry, Rota, Skip, Snooze, TransientError
+from rota.compat.faces import background_job as background_job_of
+from rota.compat.faces import background_job_log
 from rota.errors import NotFound, PermissionDenied
 from rota.faces.background_job import BackgroundJob, background_job, document
 from rota.model.definitions import Organization
-from rota.model.gate import SYSTEM, Role
+from rota.model.gate import SYSTEM, Right, Role
 from rota.model.states import Status
 from rota.model.values import Job
+from rota.operation import Ask
 from tests.support.clock import ManualClock
 
 ORGANIZATION = "ORG-2025-00001"
@@ -77,18 +80,18 @@ def engine(rota: Rota, clock: ManualClock) -> Rota:
 
 
 def shown(rota: Rota, job: Job) -> dict[str, object]:
-    return document(rota.background_job(job.id))
+    return document(background_job_of(Ask(rota._session, None, Right.READ), job.id))
 
 
 @pytest.fixture
 def samples(engine: Rota, clock: ManualClock) -> list[Job]:
     """Live through the day of the three samples, until the third has failed twice."""
-    first = engine.enqueue("pdf_generation", actor=OWNER)
+    first = engine.acting_as(OWNER).enqueue("pdf_generation")
     clock.advance(seconds=1)
     engine.turn()
     clock.advance(minutes=59, seconds=55)
-    second = engine.enqueue("fax_send", {"number": "+1-INVALID"}, actor=OWNER)
-    third = engine.enqueue("ocr_processing", actor=OWNER)
+    second = engine.acting_as(OWNER).enqueue("fax_send", {"number": "+1-INVALID"})
+    third = engine.acting_as(OWNER).enqueue("ocr_processing")
     clock.advance(seconds=1)
     engine.turn()
     clock.advance(minutes=1)
@@ -160,7 +163,7 @@ def test_sample_three_a_job_with_retries(engine: Rota, samples: list[Job]):
 
 
 def test_what_the_samples_leave_out_has_its_default(engine: Rota):
-    job = engine.enqueue("fax_send", {"number": "1"}, actor=OWNER)
+    job = engine.acting_as(OWNER).enqueue("fax_send", {"number": "1"})
     found = shown(engine, job)
     assert (
         found.items()
@@ -185,13 +188,13 @@ def test_what_the_samples_leave_out_has_its_default(engine: Rota):
 )
 def test_a_priority_between_two_words_has_the_lower(rota: Rota, number, word):
     rota.job(name="work")(lambda: None)
-    assert rota.background_job(rota.enqueue("work", priority=number).id).priority == word
-    assert rota.background_job(rota.enqueue("work", priority="critical").id).priority == "Critical"
+    assert background_job_of(Ask(rota._session, None, Right.READ), rota.enqueue("work", priority=number).id).priority == word
+    assert background_job_of(Ask(rota._session, None, Right.READ), rota.enqueue("work", priority="critical").id).priority == "Critical"
 
 
 def test_a_job_that_waits_for_its_time_is_pending_and_has_no_retry_time(rota: Rota):
     rota.job(name="work")(lambda: None)
-    found = rota.background_job(rota.enqueue("work", run_at=datetime(2030, 1, 1, tzinfo=UTC)).id)
+    found = background_job_of(Ask(rota._session, None, Right.READ), rota.enqueue("work", run_at=datetime(2030, 1, 1, tzinfo=UTC)).id)
     assert (found.status, found.next_retry_at) == ("Pending", None)
 
 
@@ -201,7 +204,7 @@ def test_a_job_at_work_is_running_with_its_progress(rota: Rota):
     @rota.job
     def work(ctx: Context):
         ctx.progress(40, "halfway, nearly")
-        seen.append(rota.background_job(ctx.root_id))
+        seen.append(background_job_of(Ask(rota._session, None, Right.READ), ctx.root_id))
 
     rota.enqueue("work")
     rota.turn()
@@ -229,7 +232,7 @@ def test_the_output_is_what_the_result_names_or_the_first_artifact(rota: Rota, r
 
     job = rota.enqueue("work")
     rota.turn()
-    assert rota.background_job(job.id).output_reference == reference
+    assert background_job_of(Ask(rota._session, None, Right.READ), job.id).output_reference == reference
 
 
 def test_a_completed_job_is_at_a_hundred_and_has_no_error_left(rota: Rota, clock: ManualClock):
@@ -240,10 +243,10 @@ def test_a_completed_job_is_at_a_hundred_and_has_no_error_left(rota: Rota, clock
 
     job = rota.enqueue("work")
     rota.turn()
-    assert rota.background_job(job.id).error_message == "ValueError: once"
+    assert background_job_of(Ask(rota._session, None, Right.READ), job.id).error_message == "ValueError: once"
     clock.advance(minutes=2)
     rota.turn()
-    found = rota.background_job(job.id)
+    found = background_job_of(Ask(rota._session, None, Right.READ), job.id)
     assert (found.status, found.progress, found.retry_count, found.error_message, found.error_type) == ("Completed", 100, 1, None, None)
 
 
@@ -263,7 +266,7 @@ def test_an_exhausted_job_tells_its_last_error_and_of_which_type_it_was(rota: Ro
 
     job = rota.enqueue("work")
     rota.turn()
-    found = rota.background_job(job.id)
+    found = background_job_of(Ask(rota._session, None, Right.READ), job.id)
     assert (found.status, found.error_type, found.error_message) == ("Dead Letter", error_type, message)
     assert found.completed_at is not None
 
@@ -275,7 +278,7 @@ def test_a_timeout_is_transient(rota: Rota, clock: ManualClock):
 
     job = rota.enqueue("work")
     rota.turn()
-    found = rota.background_job(job.id)
+    found = background_job_of(Ask(rota._session, None, Right.READ), job.id)
     assert (found.status, found.error_type, found.error_message) == ("Dead Letter", "Transient", "timed out after 10 s")
 
 
@@ -283,7 +286,7 @@ def test_a_canceled_job_says_when_and_by_whom(rota: Rota, clock: ManualClock):
     rota.job(name="work")(lambda: None)
     job = rota.enqueue("work")
     clock.advance(seconds=3)
-    rota.cancel(job.id, actor="bob")
+    rota.acting_as("bob").jobs.cancel(job.id)
     found = shown(rota, job)
     assert (found["status"], found["canceled_by"], found["canceled_at"]) == ("Canceled", "bob", "2025-12-15 10:00:03")
     assert (found["completed_at"], found["error_message"]) == (None, None)
@@ -296,7 +299,7 @@ def test_a_job_that_its_handler_skipped_is_completed_with_the_reason_as_its_mess
 
     job = rota.enqueue("work")
     rota.turn()
-    found = rota.background_job(job.id)
+    found = background_job_of(Ask(rota._session, None, Right.READ), job.id)
     assert (found.status, found.progress, found.progress_message) == ("Completed", 100, "nothing to do today")
 
 
@@ -305,7 +308,7 @@ def test_a_job_that_was_skipped_before_it_could_start_is_canceled_by_nobody(rota
     job = rota.enqueue("work", queue_ttl=5)
     clock.advance(seconds=6)
     rota.turn()
-    found = rota.background_job(job.id)
+    found = background_job_of(Ask(rota._session, None, Right.READ), job.id)
     assert (found.status, found.canceled_by, found.error_message) == ("Canceled", None, "expired: not started within its queue_ttl")
     assert found.canceled_at is not None
 
@@ -317,7 +320,7 @@ def test_a_snoozed_job_is_queued_again_and_has_used_no_retry(rota: Rota, clock: 
 
     job = rota.enqueue("work")
     rota.turn()
-    found = rota.background_job(job.id)
+    found = background_job_of(Ask(rota._session, None, Right.READ), job.id)
     assert (found.status, found.retry_count, found.error_message) == ("Queued", 0, None)
     assert found.next_retry_at == datetime(2025, 12, 15, 10, 1, tzinfo=UTC)
 
@@ -326,10 +329,10 @@ def test_the_parent_is_named_by_its_own_number(rota: Rota):
     rota.job(name="work")(lambda: None)
     parent = rota.enqueue("work")
     child = rota.enqueue("work", depends_on=[parent])
-    assert rota.background_job(child.id).depends_on == parent.number
-    assert rota.background_job(parent.id).depends_on is None
+    assert background_job_of(Ask(rota._session, None, Right.READ), child.id).depends_on == parent.number
+    assert background_job_of(Ask(rota._session, None, Right.READ), parent.id).depends_on is None
     rota.turn()
-    assert rota.background_job(child.id).depends_on == parent.number
+    assert background_job_of(Ask(rota._session, None, Right.READ), child.id).depends_on == parent.number
 
 
 def test_of_several_parents_the_one_that_is_waited_for_is_named(rota: Rota):
@@ -338,21 +341,26 @@ def test_of_several_parents_the_one_that_is_waited_for_is_named(rota: Rota):
     rota.turn()
     waiting = rota.enqueue("work", run_at=datetime(2030, 1, 1, tzinfo=UTC))
     child = rota.enqueue("work", depends_on=[done, waiting])
-    assert rota.background_job(child.id).depends_on == waiting.number
+    assert background_job_of(Ask(rota._session, None, Right.READ), child.id).depends_on == waiting.number
 
 
 def test_the_hash_is_the_same_for_the_same_work_and_another_for_other(rota: Rota):
     rota.job(name="work")(lambda a=0, b=0: None)
-    hashes = [rota.background_job(rota.enqueue("work", params).id).job_hash for params in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2})]
+    hashes = [
+        background_job_of(Ask(rota._session, None, Right.READ), rota.enqueue("work", params).id).job_hash
+        for params in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2})
+    ]
     assert hashes[0] == hashes[1] != hashes[2]
 
 
 def test_any_id_of_the_chain_shows_the_same_record(engine: Rota):
-    job = engine.enqueue("ocr_processing", actor=OWNER)
+    job = engine.acting_as(OWNER).enqueue("ocr_processing")
     engine.turn()
-    _, second = engine.chain(job.id)
-    assert engine.background_job(second.id) == engine.background_job(job.id)
-    assert engine.background_job(job.number).name == job.number
+    _, second = engine.jobs.attempts(job.id)
+    assert background_job_of(Ask(engine._session, None, Right.READ), second.id) == background_job_of(
+        Ask(engine._session, None, Right.READ), job.id
+    )
+    assert background_job_of(Ask(engine._session, None, Right.READ), job.number).name == job.number
 
 
 def test_a_torn_chain_says_failed_or_timed_out_until_it_is_mended():
@@ -374,19 +382,19 @@ def test_a_torn_chain_says_failed_or_timed_out_until_it_is_mended():
 
 
 def test_nobody_sees_the_record_of_another(engine: Rota):
-    job = engine.enqueue("fax_send", {"number": "1"}, actor=OWNER)
+    job = engine.acting_as(OWNER).enqueue("fax_send", {"number": "1"})
     stranger = Actor("eve", ORGANIZATION, Role.USER)
     with pytest.raises(NotFound):
-        engine.background_job(job.id, actor=stranger)
+        background_job_of(Ask(engine._session, stranger, Right.READ), job.id)
     with pytest.raises(PermissionDenied):
-        engine.background_job_log(job.id, actor=OWNER)
+        background_job_log(Ask(engine._session, OWNER, Right.READ_LOG), job.id)
 
 
 # ---- its execution log ---------------------------------------------------------------------------------------------------
 
 
 def moves(rota: Rota, job: Job) -> list[tuple[object, ...]]:
-    log = rota.background_job_log(job.id)
+    log = background_job_log(Ask(rota._session, None, Right.READ_LOG), job.id)
     assert {entry.background_job for entry in log} == {job.number}
     assert [entry.timestamp for entry in log] == sorted(entry.timestamp for entry in log)
     assert [entry.from_status for entry in log] == [None, *(entry.to_status for entry in log[:-1])]
@@ -394,7 +402,7 @@ def moves(rota: Rota, job: Job) -> list[tuple[object, ...]]:
 
 
 def test_the_log_of_a_successful_job_passes_every_state(engine: Rota):
-    job = engine.enqueue("pdf_generation", actor=OWNER)
+    job = engine.acting_as(OWNER).enqueue("pdf_generation")
     engine.turn()
     assert moves(engine, job) == [("Pending", "ada", None), ("Queued", "ada", None), ("Running", None, None), ("Completed", None, None)]
 
@@ -412,7 +420,7 @@ def test_the_log_of_retries_goes_from_failed_back_to_the_queue(rota: Rota, clock
         *("Pending", "Queued", "Running", "Failed"),
         *("Queued", "Running", "Failed", "Dead Letter"),
     ]
-    log = rota.background_job_log(job.id)
+    log = background_job_log(Ask(rota._session, None, Right.READ_LOG), job.id)
     assert [entry.retry_attempt for entry in log] == [None] * 4 + [1] * 4
     assert (log[3].message, log[7].message) == ("no line", "no line")
     assert all(entry.actor is None for entry in log[2:])
@@ -420,7 +428,7 @@ def test_the_log_of_retries_goes_from_failed_back_to_the_queue(rota: Rota, clock
 
 
 def test_the_log_of_a_permanent_error_goes_straight_to_the_dead_letters(engine: Rota):
-    job = engine.enqueue("fax_send", {"number": "x"}, actor=OWNER)
+    job = engine.acting_as(OWNER).enqueue("fax_send", {"number": "x"})
     engine.turn()
     assert [to for to, _, _ in moves(engine, job)] == ["Pending", "Queued", "Running", "Dead Letter"]
 
@@ -441,9 +449,9 @@ def test_the_log_of_a_timeout_says_so(rota: Rota, clock: ManualClock):
 def test_the_log_of_a_cancel_names_who_asked(rota: Rota):
     rota.job(name="work")(lambda: None)
     job = rota.enqueue("work", run_at=datetime(2030, 1, 1, tzinfo=UTC))
-    rota.cancel(job.id, actor="bob", reason="not any more")
+    rota.acting_as("bob").jobs.cancel(job.id, reason="not any more")
     assert moves(rota, job) == [("Pending", "local", None), ("Canceled", "bob", None)]
-    assert rota.background_job_log(job.id)[-1].message == "not any more"
+    assert background_job_log(Ask(rota._session, None, Right.READ_LOG), job.id)[-1].message == "not any more"
 
 
 def test_the_log_of_a_snooze_and_of_a_retry_by_hand_goes_back_to_the_queue(rota: Rota, clock: ManualClock):
@@ -457,6 +465,6 @@ def test_the_log_of_a_snooze_and_of_a_retry_by_hand_goes_back_to_the_queue(rota:
     rota.turn()
     clock.advance(minutes=2)
     rota.turn()
-    rota.retry(job.id, actor="bob")
+    rota.acting_as("bob").jobs.retry(job.id)
     words = [to for to, _, _ in moves(rota, job)]
     assert words == ["Pending", "Queued", "Running", "Queued", "Running", "Completed", "Queued"]

@@ -64,7 +64,7 @@ def opened(path: Path, *, vfs: str | None = None) -> Iterator[Rota]:
 
 def purge(rota: Rota) -> None:
     # Ten days have passed since the last job, and nobody has seen them pass.
-    rota.purge(older_than=timedelta(days=DAYS + 5), trust_clock=True)
+    rota.store.purge(older_than=timedelta(days=DAYS + 5), trust_clock=True)
 
 
 def roots(path: Path) -> set[str]:
@@ -77,7 +77,7 @@ def look(path: Path, *, before: set[str], after: set[str]) -> None:
     assert after <= roots(path) <= before
     with opened(path) as rota:
         rota._session.open().store.migrate(now=0)
-        assert not rota.recover(), "recovery found something to do"
+        assert not rota.store.recover(), "recovery found something to do"
         assert after <= roots(path) <= before
         purge(rota)
     assert roots(path) == after

@@ -49,17 +49,17 @@ class Scenario:
         yield "turn", self.turn
         yield "cancel", lambda: self._cancel(20)
         yield "key", lambda: self._enqueue(21, "good", unique_key="k")
-        yield "change", lambda: rota.change(job_id(21), priority="low")
+        yield "change", lambda: rota.jobs.update(job_id(21), priority="low")
         yield "enqueue more", lambda: self._enqueue(22, "good", priority="low")
-        yield "move", lambda: rota.move(job_id(22), front=True)
+        yield "move", lambda: rota.jobs.move(job_id(22), front=True)
         yield "group", self._group
         yield "transaction", self._transaction
         yield "turn of groups", self.turn
         yield "retry", self._retry
         yield "time passes", lambda: self.clock.advance(seconds=30)
         yield "last turn", self.turn
-        yield "pause", lambda: rota.pause(template="good")
-        yield "resume", lambda: rota.resume(template="good")
+        yield "pause", lambda: rota.templates.pause("good")
+        yield "resume", lambda: rota.templates.resume("good")
         yield "checkpoint", self._checkpoint
 
     def turn(self) -> None:
@@ -93,7 +93,7 @@ class Scenario:
             self.ack(job_id(number))
 
     def _cancel(self, number: int) -> None:
-        self.rota.cancel(job_id(number))
+        self.rota.jobs.cancel(job_id(number))
         self.ack(f"{job_id(number)} CANCELLED")
 
     def _group(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 from rota import Backoff, Rota
 from tests.support.pace import patient
 from tests.support.proof import size
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.paired
@@ -24,16 +25,16 @@ def test_a_state_is_given_to_the_attempt_after_the_worker_was_killed(stage, exec
     worker.says("started")
     with closing(Rota(stage.database)) as rota:
         rota.job(name=executor)(lambda marker: None)
-        eventually(rota.workers, what="the worker")
+        eventually(rota.workers.list, what="the worker")
         job = rota.enqueue(executor, {"marker": str(marker)})
         eventually(marker.exists, within=20, what="the handler past its checkpoint")
-        eventually(lambda: rota.run_of(job.id).checkpoint, what="the state on disk")
+        eventually(lambda: run_of(rota, job.id).checkpoint, what="the state on disk")
         worker.kill()
 
         stage.start("keeping_worker")
 
         assert rota.wait(job.id, timeout=patient(30)).result == {"page": 3}
-        first, second = rota.chain(job.id)
+        first, second = rota.jobs.attempts(job.id)
         assert (first.status, first.error_type, second.crashes) == ("FAILED", "crash", 1)
 
 
@@ -46,4 +47,4 @@ def test_a_checkpoint_that_has_returned_is_there_after_the_worker_was_killed_in_
         for attempt in range(1, ROUNDS + 1):
             stage.start("keeping_worker").ends(within=30)
             before = None if attempt == 1 else attempt - 1
-            assert rota.run_of(rota.chain(job.id)[-1].id).checkpoint == {"attempt": attempt, "before": before}
+            assert run_of(rota, rota.jobs.attempts(job.id)[-1].id).checkpoint == {"attempt": attempt, "before": before}

@@ -76,7 +76,7 @@ class Shop:
 
     def start_worker(self) -> None:
         self.start("worker", "--app", "shop:rota")
-        eventually(lambda: "noop" in {name for each in self.rota.workers() for name in each.job_types}, within=20, what="a worker")
+        eventually(lambda: "noop" in {name for each in self.rota.workers.list() for name in each.job_types}, within=20, what="a worker")
 
     def run(self, *arguments: str) -> int:
         """Run a command to its end."""
@@ -87,7 +87,7 @@ class Shop:
         return self.output.read_text(errors="replace")
 
     def chains(self) -> int:
-        return len(self.rota.find(job_type="noop", limit=1000))
+        return len(self.rota.jobs.list(job_type="noop", limit=1000))
 
     def runs_a_job(self) -> None:
         """See that the worker turns, under whatever clock it has."""
@@ -158,9 +158,9 @@ def test_a_job_put_off_for_a_second_by_a_clock_ahead_runs_when_the_clock_is_righ
     # A job that the right clock put off for longer hides neither.
     shop.rota.enqueue("noop", run_at=timedelta(days=800))
     shop.start_worker()
-    put_off, absolute, _ = shop.rota.find(job_type="noop", limit=10)[::-1]
+    put_off, absolute, _ = shop.rota.jobs.list(job_type="noop", limit=10)[::-1]
     shop.rota.wait(put_off.id, timeout=patient(20))
-    found = shop.rota.get(absolute.id)
+    found = shop.rota.jobs.get(absolute.id)
     assert (found.status, found.run_at) == (Status.PENDING, later)
 
 
@@ -176,11 +176,11 @@ def test_a_window_against_duplicates_that_a_clock_ahead_opened_refuses_nothing_w
 def test_a_message_that_waits_for_its_next_attempt_is_sent_soon_after_the_clock_is_right(shop):
     with receiving() as receiver:
         receiver.script[:] = [500]
-        shop.rota.create_webhook(receiver.url("/script"))
+        shop.rota.webhooks.create(receiver.url("/script"))
         shop.clock.set(YEAR)
         shop.start_worker()
         job = shop.rota.enqueue("noop")
-        eventually(lambda: any(each.attempts == 1 for each in shop.rota.deliveries()), within=20, what="the first attempt")
+        eventually(lambda: any(each.attempts == 1 for each in shop.rota.webhooks.deliveries()), within=20, what="the first attempt")
         shop.clock.set("+0")
         eventually(lambda: len(receiver.received) >= 2, within=20, what="the second attempt")
         assert {json.loads(each.body)["job"]["id"] for each in receiver.received} == {job.id}

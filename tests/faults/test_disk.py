@@ -195,12 +195,12 @@ def test_while_the_disk_stays_broken_every_verb_says_so_and_nothing_changes(tmp_
         verbs = {
             "enqueue": lambda: rota.enqueue("good", {"n": 1}),
             "enqueue_many": lambda: rota.enqueue_many([("good", {"n": 1})] * 20),
-            "cancel": lambda: rota.cancel(job_id(21)),
-            "change": lambda: rota.change(job_id(21), priority="high"),
-            "move": lambda: rota.move(job_id(21), front=True),
-            "retry": lambda: rota.retry(job_id(4)),
+            "cancel": lambda: rota.jobs.cancel(job_id(21)),
+            "change": lambda: rota.jobs.update(job_id(21), priority="high"),
+            "move": lambda: rota.jobs.move(job_id(21), front=True),
+            "retry": lambda: rota.jobs.retry(job_id(4)),
             "group": lambda: rota.group([("good", {"n": 1}), ("good", {"n": 2})]),
-            "pause": lambda: rota.pause(template="good"),
+            "pause": lambda: rota.templates.pause("good"),
         }
         for verb in verbs.values():
             with pytest.raises(StoreUnavailable):
@@ -208,8 +208,8 @@ def test_while_the_disk_stays_broken_every_verb_says_so_and_nothing_changes(tmp_
         with pytest.raises(StoreUnavailable), rota.transaction() as tx:
             rota.enqueue("good", {"n": 1}, transaction=tx)
         # What is there can still be read.
-        assert rota.get(job_id(21)).status == "QUEUED"
-        assert len(rota.queue()) == 2
+        assert rota.jobs.get(job_id(21)).status == "QUEUED"
+        assert len(rota.queues.jobs()) == 2
         assert dump(path) == before
         disk.fault = None
         for verb in (*list(verbs.values())[:3], verbs["retry"], verbs["group"]):
@@ -234,13 +234,13 @@ def test_a_worker_keeps_its_outcomes_while_the_disk_is_full_and_writes_them_when
         worker = a_worker(story)
         worker.turn()
         worker.turn()
-        assert rota.get(job.id).status == "RUNNING"
+        assert rota.jobs.get(job.id).status == "RUNNING"
         for _ in range(5):
             assert worker.turn() > 0
         assert worker.holding == 1
         disk.fault = None
         worker.turn()
-        assert rota.get(job.id).status == "COMPLETED"
+        assert rota.jobs.get(job.id).status == "COMPLETED"
         assert worker.holding == 0
         worker.begin_stop()
         worker.finish()
@@ -259,7 +259,7 @@ def test_a_job_whose_first_turn_failed_is_claimed_by_the_next_without_another_hi
         for _ in range(10):
             worker.turn()
         assert disk.fired
-        assert story.rota.get(job.id).status == "COMPLETED"
+        assert story.rota.jobs.get(job.id).status == "COMPLETED"
         worker.begin_stop()
         worker.finish()
 

@@ -15,6 +15,7 @@ from rota import Rota
 from tests.faults import invariants
 from tests.support.pace import patient
 from tests.support.proof import size
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.paired
@@ -76,12 +77,12 @@ def test_all_workers_killed_at_once_leave_the_line_as_it_was(stage):
         # The lock is gone when the last handler process is, which the kernel tells of the death of its worker.
         for worker in workers:
             eventually(lambda gone=worker: not invariants.lock_is_held(stage.database, gone.worker_id), what="release of its lock")
-        rota.recover()
+        rota.store.recover()
         assert invariants.held_by_the_dead(stage.database) == 0
-        assert not rota.recover()
+        assert not rota.store.recover()
 
         assert invariants.line(stage.database) == standing
-        assert [job.root_id.replace("-", "") for job in rota.queue(limit=100)] == standing
+        assert [job.root_id.replace("-", "") for job in rota.queues.jobs(limit=100)] == standing
     assert invariants.errors(stage.database) == {CRASH: 6}
     gate.touch()
     stage.worker(4)
@@ -102,12 +103,12 @@ def test_a_killed_handler_process_is_the_crash_of_its_own_job_only(stage):
         for job in jobs:
             rota.wait(job.id, timeout=patient(30))
         for job in jobs:
-            chain = rota.chain(job.id)
+            chain = rota.jobs.attempts(job.id)
             wanted = ["FAILED", "COMPLETED"] if job.id.replace("-", "") == victim_id else ["COMPLETED"]
             assert [each.status for each in chain] == wanted
-        first, second = rota.chain(victim_id)
+        first, second = rota.jobs.attempts(victim_id)
         assert (second.crashes, second.failures, second.position) == (1, 0, first.position)
-        run = rota.run_of(first.id)
+        run = run_of(rota, first.id)
         assert run.error == "handler process died: signal 9 (SIGKILL)"
         assert run.exit_code == -signal.SIGKILL
     assert worker.alive
@@ -149,18 +150,18 @@ def test_a_worker_killed_while_it_shuts_down_was_interrupted_and_uses_no_budget(
         eventually(lambda: len(stage.entries) >= 2, what="handlers at work")
         running = set(stage.executed)
         worker.send(signal.SIGTERM)
-        eventually(lambda: rota.workers()[0].stopping_at, what="the beginning of the shutdown in the record")
+        eventually(lambda: rota.workers.list()[0].stopping_at, what="the beginning of the shutdown in the record")
         worker.kill()
         gate.touch()
         stage.worker(3)
         stage.drained()
         for job in jobs:
-            chain = rota.chain(job.id)
+            chain = rota.jobs.attempts(job.id)
             assert chain[-1].status == "COMPLETED"
             assert (chain[-1].crashes, chain[-1].failures) == (0, 0)
             if chain[0].id.replace("-", "") in running:
-                assert (chain[0].status, rota.run_of(chain[0].id).error) == ("FAILED", "Interrupted by shutdown")
-        ended = rota.chain(never_again.id)
+                assert (chain[0].status, run_of(rota, chain[0].id).error) == ("FAILED", "Interrupted by shutdown")
+        ended = rota.jobs.attempts(never_again.id)
         assert [each.status for each in ended] == (["DEAD_LETTER"] if never_again.id.replace("-", "") in running else ["COMPLETED"])
     assert not any(kind == "crash" for kind, _ in invariants.errors(stage.database))
     stage.check()

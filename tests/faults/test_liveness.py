@@ -18,6 +18,7 @@ from rota import Rota
 from rota.errors import ResourceBusy
 from tests.faults import invariants
 from tests.support.pace import patient
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 ON_A_FILE = pytest.mark.parametrize("stage", ["file"], indirect=True)
@@ -46,24 +47,24 @@ def sweeps(rota):
     """Look around several times, as the workers do by themselves in that time (recovery_interval is 0.1 s here)."""
     seen = time.monotonic() + 0.5
     while time.monotonic() < seen:
-        rota.recover()
+        rota.store.recover()
         time.sleep(0.05)
 
 
 def beats(rota):
     """The beat of each worker that is not recorded as ended, by its id as lock files have it."""
-    return {worker.id.replace("-", ""): worker.beat for worker in rota.workers()}
+    return {worker.id.replace("-", ""): worker.beat for worker in rota.workers.list()}
 
 
 def worker_of(rota, job):
-    return rota.get(job.id).worker_id.replace("-", "")
+    return rota.jobs.get(job.id).worker_id.replace("-", "")
 
 
 def untouched(rota, jobs):
     for job in jobs:
-        [only] = rota.chain(job.id)
+        [only] = rota.jobs.attempts(job.id)
         assert only.status == "RUNNING"
-        assert rota.run_of(job.id).status is None
+        assert run_of(rota, job.id).status is None
 
 
 # ---- the lock ------------------------------------------------------------------------------------------------------
@@ -88,14 +89,14 @@ def test_a_worker_that_is_started_again_is_a_new_worker(stage, rota, gate):
     [job] = hold(stage, rota, gate)
     first.kill()
     second = stage.worker(2)
-    eventually(lambda: len(rota.chain(job.id)) == 2, what="recovery by the new one")
+    eventually(lambda: len(rota.jobs.attempts(job.id)) == 2, what="recovery by the new one")
 
     assert second.worker_id != first.worker_id
     eventually(lambda: list(beats(rota)) == [second.worker_id], what="the end of the first in the record")
-    assert rota.run_of(job.id).error == "Scheduler crash recovery"
+    assert run_of(rota, job.id).error == "Scheduler crash recovery"
     gate.touch()
     stage.drained()
-    assert worker_of(rota, rota.chain(job.id)[1]) == second.worker_id
+    assert worker_of(rota, rota.jobs.attempts(job.id)[1]) == second.worker_id
     stage.check()
 
 
@@ -111,7 +112,7 @@ def test_a_stopped_worker_is_not_given_up_however_long_its_beat_stands_still(sta
     stopped.send(signal.SIGCONT)
     gate.touch()
     rota.wait(job.id, timeout=patient(20))
-    assert [each.status for each in rota.chain(job.id)] == ["COMPLETED"]
+    assert [each.status for each in rota.jobs.attempts(job.id)] == ["COMPLETED"]
     assert len(stage.entries) == 1
     stage.check()
 
@@ -124,7 +125,7 @@ def test_a_stopped_worker_that_is_killed_is_given_up(stage, rota, gate):
     gate.touch()
     stage.worker(1)
     assert rota.wait(job.id, timeout=patient(20)).status == "COMPLETED"
-    assert [each.status for each in rota.chain(job.id)] == ["FAILED", "COMPLETED"]
+    assert [each.status for each in rota.jobs.attempts(job.id)] == ["FAILED", "COMPLETED"]
 
 
 @ON_A_FILE
@@ -142,7 +143,7 @@ def test_a_worker_in_another_pid_namespace_is_judged_by_its_lock_although_its_pi
     victim = next(job for job in jobs if worker_of(rota, job) == one.worker_id)
     [process] = [child for child in one.children() if "worker.py" in " ".join(child.cmdline())]
     process.kill()
-    eventually(lambda: len(rota.chain(victim.id)) == 2, what="the other one to see that it is gone")
+    eventually(lambda: len(rota.jobs.attempts(victim.id)) == 2, what="the other one to see that it is gone")
     eventually(lambda: list(beats(rota)) == [two.worker_id], what="its end in the record")
     gate.touch()
     assert set(stage.drained().values()) == {"COMPLETED"}
@@ -178,7 +179,7 @@ def test_a_handler_process_that_outlives_its_worker_for_a_moment_keeps_it_alive(
     finally:
         handler.resume()
     stage.worker(1)
-    eventually(lambda: len(rota.chain(job.id)) == 2, what="recovery once the handler is gone too")
+    eventually(lambda: len(rota.jobs.attempts(job.id)) == 2, what="recovery once the handler is gone too")
     gate.touch()
     assert set(stage.drained().values()) == {"COMPLETED"}
     stage.check()
@@ -191,7 +192,7 @@ def test_a_copy_of_the_process_that_a_handler_forked_does_not_keep_its_dead_work
         copy = psutil.Process(int(eventually(lambda: "".join(invariants.lines(stage.folder / "gate.copy")), what="the copy")))
         worker.kill()
         stage.worker(1)
-        eventually(lambda: len(rota.chain(job.id)) == 2, within=4, what="recovery although the copy lives")
+        eventually(lambda: len(rota.jobs.attempts(job.id)) == 2, within=4, what="recovery although the copy lives")
         assert copy.is_running()
     finally:
         (stage.folder / "gate.end").touch()
@@ -214,7 +215,7 @@ def test_a_worker_whose_lock_file_was_deleted_lives_by_its_beat_and_is_given_up_
 
     nameless.kill()
     died = time.monotonic()
-    eventually(lambda: len(rota.chain(job.id)) == 2, what="the end of its lease")
+    eventually(lambda: len(rota.jobs.attempts(job.id)) == 2, what="the end of its lease")
     assert time.monotonic() - died > 0.7
     gate.touch()
     assert set(stage.drained().values()) == {"COMPLETED"}
@@ -227,7 +228,7 @@ def test_a_worker_that_was_given_up_and_comes_back_holds_nothing_that_nobody_wou
     (stage.locks / f"{lost.worker_id}.lock").unlink()
     stage.freeze(lost)
     other = stage.worker(1, lease_ttl=1)
-    eventually(lambda: len(rota.chain(first.id)) == 2, within=30, what="the end of its lease")
+    eventually(lambda: len(rota.jobs.attempts(first.id)) == 2, within=30, what="the end of its lease")
     gate.touch()
     assert rota.wait(first.id, timeout=patient(20)).status == "COMPLETED"
     other.send(signal.SIGTERM)
@@ -238,8 +239,8 @@ def test_a_worker_that_was_given_up_and_comes_back_holds_nothing_that_nobody_wou
     second = rota.enqueue("hold", {"gate": str(second_gate)})
     lost.send(signal.SIGCONT)
     eventually(lambda: len(stage.entries) == 3 or not lost.alive, within=10, what="a claim by the one that came back, or its end")
-    assert rota.stats().late_results == 1
-    assert [each.status for each in rota.chain(first.id)] == ["FAILED", "COMPLETED"]
+    assert rota.store.stats().late_results == 1
+    assert [each.status for each in rota.jobs.attempts(first.id)] == ["FAILED", "COMPLETED"]
     lost.kill()
     second_gate.touch()
     stage.worker(1, lease_ttl=1)
@@ -257,13 +258,13 @@ def test_a_copied_database_is_recovered_when_the_lease_is_over_and_the_original_
         source.execute("VACUUM INTO ?", (str(copy),))
     stage.worker(1, database=copy, lease_ttl=1)
     with closing(Rota(copy)) as other:
-        eventually(lambda: len(other.chain(job.id)) == 2, what="recovery in the copy")
+        eventually(lambda: len(other.jobs.attempts(job.id)) == 2, what="recovery in the copy")
         untouched(rota, [job])
         gate.touch()
         assert other.wait(job.id, timeout=patient(20)).status == "COMPLETED"
-        assert [each.status for each in other.chain(job.id)] == ["FAILED", "COMPLETED"]
+        assert [each.status for each in other.jobs.attempts(job.id)] == ["FAILED", "COMPLETED"]
     rota.wait(job.id, timeout=patient(20))
-    assert [each.status for each in rota.chain(job.id)] == ["COMPLETED"]
+    assert [each.status for each in rota.jobs.attempts(job.id)] == ["COMPLETED"]
     invariants.check(copy)
     invariants.check(stage.database)
 
@@ -277,7 +278,7 @@ def test_a_worker_recorded_on_a_folder_that_was_restored_without_its_locks_is_re
     stage.worker(1, lease_ttl=1)
     gate.touch()
     assert rota.wait(job.id, timeout=patient(20)).status == "COMPLETED"
-    assert [each.status for each in rota.chain(job.id)] == ["FAILED", "COMPLETED"]
+    assert [each.status for each in rota.jobs.attempts(job.id)] == ["FAILED", "COMPLETED"]
 
 
 # ---- direct executions ---------------------------------------------------------------------------------------------
@@ -295,7 +296,7 @@ def test_the_reservation_of_a_caller_killed_while_it_waits_is_expired_and_the_qu
     eventually(lambda: reservations(stage) == ["ACTIVE"], what="its reservation")
     caller.kill()
     eventually(lambda: reservations(stage) == ["EXPIRED"], what="the end of its reservation")
-    [direct] = rota.find(status="CANCELLED")
+    [direct] = rota.jobs.list(status="CANCELLED")
     assert direct.origin == "direct"
     after = rota.enqueue("work", {})
     gate.touch()
@@ -312,9 +313,9 @@ def test_a_caller_killed_while_its_direct_job_runs_on_a_worker_does_not_block_th
     after = rota.enqueue("work", {})
     assert rota.wait(after.id, timeout=patient(20)).status == "COMPLETED"
     gate.touch()
-    [direct] = [job for job in rota.find(job_type="hold") if job.origin == "direct"]
-    eventually(lambda: rota.get(direct.id).status.ended, what="the end of the direct job")
-    assert len(rota.chain(direct.id)) == 1
+    [direct] = [job for job in rota.jobs.list(job_type="hold") if job.origin == "direct"]
+    eventually(lambda: rota.jobs.get(direct.id).status.ended, what="the end of the direct job")
+    assert len(rota.jobs.attempts(direct.id)) == 1
     stage.check()
 
 
@@ -325,8 +326,8 @@ def test_a_caller_that_ran_its_direct_job_itself_and_was_killed_is_recovered_and
     gate.touch()
     recovered_once(rota)
     stage.worker(1)
-    [direct] = rota.find()
-    assert (direct.status, rota.run_of(direct.id).error) == ("DEAD_LETTER", "Scheduler crash recovery")
+    [direct] = rota.jobs.list()
+    assert (direct.status, run_of(rota, direct.id).error) == ("DEAD_LETTER", "Scheduler crash recovery")
     assert reservations(stage) == ["EXPIRED"]
     after = rota.enqueue("work", {})
     assert rota.wait(after.id, timeout=patient(20)).status == "COMPLETED"
@@ -344,8 +345,8 @@ def test_worker_and_caller_killed_while_a_direct_job_runs_expire_its_reservation
     worker.kill()
     gate.touch()
     recovered_once(rota)
-    [direct] = rota.find(status="DEAD_LETTER")
-    assert (direct.origin, rota.run_of(direct.id).error) == ("direct", "Scheduler crash recovery")
+    [direct] = rota.jobs.list(status="DEAD_LETTER")
+    assert (direct.origin, run_of(rota, direct.id).error) == ("direct", "Scheduler crash recovery")
     assert reservations(stage) == ["EXPIRED"]
     stage.worker(1)
     assert rota.wait(after.id, timeout=patient(20)).status == "COMPLETED"
@@ -358,7 +359,7 @@ def recovered_once(rota):
     done = Counter()
 
     def all_done():
-        found = rota.recover()
+        found = rota.store.recover()
         done.update(jobs=found.jobs, reservations=found.reservations, successors=found.successors)
         return done["jobs"] and not found
 
@@ -370,23 +371,23 @@ def test_a_direct_execution_that_waits_is_given_up_when_the_last_worker_that_cou
     worker = stage.worker(1)
     hold(stage, rota, gate)
     with ThreadPoolExecutor() as pool:
-        call = pool.submit(rota.direct, "work", timeout=patient(50))
+        call = pool.submit(rota.jobs.direct, "work", timeout=patient(50))
         eventually(lambda: reservations(stage) == ["ACTIVE"], what="its reservation")
         worker.kill()
         with pytest.raises(ResourceBusy, match="no live worker has a handler for work"):
             call.result(patient(20))
     assert reservations(stage) == ["EXPIRED"]
-    [direct] = rota.find(status="CANCELLED")
-    assert (direct.origin, rota.run_of(direct.id)) == ("direct", None)
+    [direct] = rota.jobs.list(status="CANCELLED")
+    assert (direct.origin, run_of(rota, direct.id)) == ("direct", None)
 
 
 def test_whatever_one_organization_calls_directly_in_a_loop_the_jobs_of_another_run(stage, rota, gate):
     stage.worker(2)
     for name in ("acme", "beta"):
-        rota.create_organization(name)
-    rota.set_template("ghost", handler="shop.mail:send")
-    rota.set_template("once", max_running=1)
-    rota.pause(template="flaky")
+        rota.organizations.create(name)
+    rota.templates.update("ghost", handler="shop.mail:send")
+    rota.templates.update("once", max_running=1)
+    rota.templates.pause("flaky")
     hold(stage, rota, gate, name="once", organization="acme")
     for name, args in {"ghost": "", "flaky": "", "once": gate, "work": ""}.items():
         loop = stage.start("direct_loop", name, args, patient(50))
@@ -399,7 +400,7 @@ def test_whatever_one_organization_calls_directly_in_a_loop_the_jobs_of_another_
             job = rota.enqueue("work", {}, organization="beta")
             assert rota.wait(job.id, timeout=patient(20)).status == "COMPLETED"
         loop.kill()
-        rota.recover()
+        rota.store.recover()
     gate.touch()
     stage.drained()
 

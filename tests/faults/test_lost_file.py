@@ -61,7 +61,7 @@ def test_a_worker_claims_and_ends_nothing_while_its_file_is_lost_and_goes_on_whe
     eventually(lambda: "the store is unavailable" in worker.text and "put the file back" in worker.text, what="a line in the log")
     path.with_name("away.db").replace(path)
     assert rota.wait(held.id, timeout=patient(20)).status == "COMPLETED"
-    assert [job.status for job in rota.chain(held.id)] == ["COMPLETED"]
+    assert [job.status for job in rota.jobs.attempts(held.id)] == ["COMPLETED"]
     assert rota.wait(rota.enqueue("work").id, timeout=patient(20)).status == "COMPLETED"
     assert worker.alive
     assert len(file_stage.entries) == 2
@@ -85,7 +85,7 @@ def test_a_worker_does_not_serve_the_store_that_took_the_place_of_its_own(file_s
     eventually(lambda: "another file is at its path now" in worker.text, what="a line in the log")
     worker.kill()
     with closing(Rota(path)) as theirs:
-        assert theirs.get(job.id).status == "QUEUED"
-        assert [each for each in theirs.workers() if each.id == worker.worker_id] == []
+        assert theirs.jobs.get(job.id).status == "QUEUED"
+        assert [each for each in theirs.workers.list() if each.id == worker.worker_id] == []
     assert len(file_stage.entries) == 1
     invariants.check(path.with_name("away.db"))

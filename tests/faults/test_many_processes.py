@@ -146,11 +146,11 @@ def test_a_caller_that_can_wait_no_longer_is_told_so_and_nothing_is_written(stag
         with pytest.raises(StoreBusy):
             rota.enqueue_many([("work", {})] * 3)
         with pytest.raises(StoreBusy):
-            rota.cancel(kept.id)
-        assert [job.id for job in rota.find()] == [kept.id]
-        assert rota.get(kept.id).status == "QUEUED"
+            rota.jobs.cancel(kept.id)
+        assert [job.id for job in rota.jobs.list()] == [kept.id]
+        assert rota.jobs.get(kept.id).status == "QUEUED"
         key.touch()
         assert locker.ends() == 0
         rota.enqueue("work", {})
-        assert len(rota.find()) == 2
+        assert len(rota.jobs.list()) == 2
     invariants.check(stage.database)

@@ -84,7 +84,7 @@ def sizes_of_a_worker(stage: Stage, count: int, *, leak_bytes: int = 0) -> list[
     sizes: list[int] = []
     try:
         with closing(Rota(stage.database)) as rota:
-            eventually(lambda: len(rota.templates()) == len(MIXTURE), within=20, what="the worker's templates")
+            eventually(lambda: len(rota.templates.list()) == len(MIXTURE), within=20, what="the worker's templates")
             process, jobs, done = psutil.Process(worker.pid), mixed(), 0
             while done < count:
                 rota.enqueue_many(islice(jobs, BATCH))

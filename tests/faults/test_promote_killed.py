@@ -85,7 +85,7 @@ def leave_lock(source):
 
 def promoted(source, target):
     leave_lock(source)
-    return Rota(source, settings=SETTINGS).promote(target)
+    return Rota(source, settings=SETTINGS).store.promote(target)
 
 
 @pytest.mark.parametrize("step", BEFORE, ids=" ".join)
@@ -138,5 +138,5 @@ def test_killed_between_its_two_names_the_file_is_whole(file, database, tmp_path
     killed_at(database, back, "linked")
     assert promoted(database, back).already
     other = tmp_path / "other.db"
-    assert not Rota(back, settings=SETTINGS).promote(other).already
+    assert not Rota(back, settings=SETTINGS).store.promote(other).already
     assert neutral(back, SETTINGS) == neutral(other, SETTINGS)

@@ -26,7 +26,7 @@ def test_never_more_handlers_start_in_a_second_than_the_rate_says(stage, executo
         worker.says("started")
     with closing(Rota(stage.database)) as rota:
         rota.job(name=executor, rate_limit="5/1s")(lambda: None)
-        eventually(lambda: len(rota.workers()) == 2, within=30, what="both workers")
+        eventually(lambda: len(rota.workers.list()) == 2, within=30, what="both workers")
         rota.enqueue_many([(executor, {})] * JOBS)
 
         def enough():
@@ -35,7 +35,7 @@ def test_never_more_handlers_start_in_a_second_than_the_rate_says(stage, executo
 
         eventually(enough, within=50 if not PROVES else 3 * PROVED_S, what="the jobs started")
         if not PROVES:
-            eventually(lambda: rota.stats().by_status["COMPLETED"] == JOBS, within=30, what="all jobs completed, each once")
+            eventually(lambda: rota.store.stats().by_status["COMPLETED"] == JOBS, within=30, what="all jobs completed, each once")
     at = starts(stage)
     close = [six[-1] - six[0] for six in zip(*(at[offset:] for offset in range(6)), strict=False)]
     assert min(close) >= 1.0
@@ -49,9 +49,9 @@ def test_a_rate_of_one_keeps_starts_apart_over_two_workers(stage):
         worker.says("started")
     with closing(Rota(stage.database)) as rota:
         rota.job(name="thread", rate_limit="1/200ms")(lambda: None)
-        eventually(lambda: len(rota.workers()) == 2, within=30, what="both workers")
+        eventually(lambda: len(rota.workers.list()) == 2, within=30, what="both workers")
         rota.enqueue_many([("thread", {})] * 12)
-        eventually(lambda: rota.stats().by_status["COMPLETED"] == 12, within=50, what="all jobs completed")
+        eventually(lambda: rota.store.stats().by_status["COMPLETED"] == 12, within=50, what="all jobs completed")
     at = starts(stage)
     assert len(at) == 12
     assert min(later - earlier for earlier, later in pairwise(at)) >= 0.2

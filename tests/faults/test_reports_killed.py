@@ -42,10 +42,10 @@ def test_a_worker_killed_between_outcome_and_delivery_loses_no_report_and_repeat
     chance = random.Random(23)
     with receiving() as receiver, closing(Rota(stage.database, settings=Settings(**OPEN))) as rota:
         rota.job(name="work")(lambda ctx, ms=0: None)
-        rota.create_webhook(receiver.url("/script"), events=["schedule.missed", "schedule.skipped"])
+        rota.webhooks.create(receiver.url("/script"), events=["schedule.missed", "schedule.skipped"])
         names = [f"s{index}" for index in range(4)]
         for name in names:
-            rota.create_schedule(name, "work", params={"ms": 1200}, every=1, overlap="skip", catch_up="none")
+            rota.schedules.create(name, "work", params={"ms": 1200}, every=1, overlap="skip", catch_up="none")
         for _ in range(KILLS):
             before = written(stage)
             worker = stage.worker(4, **OPEN)
@@ -55,9 +55,9 @@ def test_a_worker_killed_between_outcome_and_delivery_loses_no_report_and_repeat
             # Some of what is sent next is refused, so that it has to be sent again.
             receiver.script += chance.choices((200, 500), k=3)
         for name in names:
-            rota.disable_schedule(name)
+            rota.schedules.disable(name)
         stage.worker(4, **OPEN)
-        eventually(lambda: not rota.deliveries(state=DeliveryState.WAITING, limit=1), within=60, what="every message delivered")
+        eventually(lambda: not rota.webhooks.deliveries(state=DeliveryState.WAITING, limit=1), within=60, what="every message delivered")
         store = rota._session.open().store
         reports = {each.report.key: each.report for each in store.reports_after(0, limit=100_000)}
         rows = store.occurrences(Ledger(), limit=100_000)

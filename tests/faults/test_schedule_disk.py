@@ -34,10 +34,10 @@ class Timetable(Scenario):
         yield "a minute", lambda: self.clock.advance(seconds=60)
         yield "fire", self.turn
         yield "two minutes", lambda: self.clock.advance(seconds=125)
-        yield "edit", lambda: rota.edit_schedule("s", every=90, catch_up="all", overlap="queue")
+        yield "edit", lambda: rota.schedules.update("s", every=90, catch_up="all", overlap="queue")
         yield "fire child", self.turn
         yield "some minutes", lambda: self.clock.advance(seconds=400)
-        yield "pause", lambda: rota.pause_schedule("child")
+        yield "pause", lambda: rota.schedules.pause("child")
         yield "fire many", self.turn
         yield "more minutes", lambda: self.clock.advance(seconds=200)
         yield "delete", self._delete
@@ -53,10 +53,10 @@ class Timetable(Scenario):
 
     def _delete(self) -> None:
         try:
-            self.rota.delete_schedule("child")
+            self.rota.schedules.delete("child")
         except NotFound:
             # It was deleted, and its caller did not hear of it.
-            assert [view.name for view in self.rota.schedules()] == ["s"]
+            assert [view.name for view in self.rota.schedules.list()] == ["s"]
 
 
 @pytest.fixture

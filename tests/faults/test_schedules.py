@@ -83,14 +83,14 @@ def check_all(stage, names) -> Counter[str]:
 def every_second(rota, count, **options):
     names = [f"s{index}" for index in range(count)]
     for name in names:
-        rota.create_schedule(name, "work", every=1, overlap="allow", **options)
+        rota.schedules.create(name, "work", every=1, overlap="allow", **options)
     return names
 
 
 def test_a_schedule_made_in_another_process_fires_within_a_poll(stage, rota):
     worker = stage.worker(2)
-    eventually(rota.templates, what="the worker's templates")
-    view = rota.create_schedule("soon", "work", every=1)
+    eventually(rota.templates.list, what="the worker's templates")
+    view = rota.schedules.create("soon", "work", every=1)
     due = instant(view.next_at)
     eventually(lambda: stage.entries, within=10, what="the first execution")
     with invariants.reading(stage.database) as db:
@@ -130,19 +130,19 @@ def test_workers_killed_again_and_again_while_they_fire_lose_and_double_no_due_t
         stage.introduced(worker)
     some_fired(stage, 10)
     for name in names:
-        rota.disable_schedule(name)
+        rota.schedules.disable(name)
     for worker in workers:
         worker.send(signal.SIGTERM)
         worker.ends()
     check_all(stage, names)
-    assert rota.verify_schedules().problems == ()
+    assert rota.schedules.verify().problems == ()
     # Nobody was there for a moment at most: what is caught up in full has fired in full.
     assert set(check_all(stage, ["all"])) == {"FIRED"}
     stage.check()
 
 
 def every_second_caught_up(rota):
-    rota.create_schedule("all", "work", every=1, catch_up="all", overlap="queue")
+    rota.schedules.create("all", "work", every=1, catch_up="all", overlap="queue")
     return ["all"]
 
 
@@ -153,19 +153,19 @@ def test_when_the_last_worker_is_killed_what_is_due_is_overdue_until_the_next_on
     some_fired(stage, 3)
     worker.kill()
     with closing(Rota(stage.database, settings=Settings(lease_ttl=1))) as watch:
-        eventually(lambda: {each.schedule for each in watch.overdue()} == set(names), within=20, what="all of them are overdue")
-        seen, listed = watch.overview(), watch.occurrences(fate="OVERDUE")
+        eventually(lambda: {each.schedule for each in watch.schedules.overdue()} == set(names), within=20, what="all of them are overdue")
+        seen, listed = watch.overview(), watch.schedules.occurrences(fate="OVERDUE")
         assert {row.name for row in seen.not_run if row.fate == "OVERDUE"} == {row.schedule for row in listed} == set(names)
         assert seen.health.level == "trouble"
-        assert not watch.verify_schedules().ok
-        assert [each.state for each in watch.doctor() if each.name == "schedules"] == ["problem"]
+        assert not watch.schedules.verify().ok
+        assert [each.state for each in watch.store.doctor() if each.name == "schedules"] == ["problem"]
         stage.worker(2)
-        eventually(lambda: watch.overdue() == [], within=20, what="a worker has recorded them")
+        eventually(lambda: watch.schedules.overdue() == [], within=20, what="a worker has recorded them")
         for row in listed:
             # The ledger goes on where it was silent.
-            assert row.due_at in {each.due_at for each in watch.occurrences(row.schedule, limit=1000)}
+            assert row.due_at in {each.due_at for each in watch.schedules.occurrences(row.schedule, limit=1000)}
     for name in names:
-        rota.disable_schedule(name)
+        rota.schedules.disable(name)
     check_all(stage, names)
 
 
@@ -187,24 +187,24 @@ def test_a_worker_that_is_stopped_leaves_the_firing_to_others_and_repeats_nothin
 def test_in_a_storm_of_edits_every_due_time_follows_one_definition_or_the_other(stage, rota):
     """Each edit closes the ledger up to its own moment by the definition before it: so what is expected can be told exactly."""
     workers = [stage.worker(2), stage.worker(2)]
-    first = rota.create_schedule("s", "work", every=1, overlap="allow")
+    first = rota.schedules.create("s", "work", every=1, overlap="allow")
     spans = [(instant(first.cursor_at), first)]
     rng, end = random.Random(3), time.monotonic() + 3.5
     while time.monotonic() < end:
         time.sleep(rng.random() * 0.2)
         change = rng.choice(
             [
-                lambda: rota.edit_schedule("s", every=rng.choice([1, 2, 1.5])),
-                lambda: rota.edit_schedule("s", description=f"{rng.random()}"),
-                lambda: rota.pause_schedule("s"),
-                lambda: rota.disable_schedule("s"),
-                lambda: rota.enable_schedule("s"),
+                lambda: rota.schedules.update("s", every=rng.choice([1, 2, 1.5])),
+                lambda: rota.schedules.update("s", description=f"{rng.random()}"),
+                lambda: rota.schedules.pause("s"),
+                lambda: rota.schedules.disable("s"),
+                lambda: rota.schedules.enable("s"),
             ]
         )
         view = change()
         if view.version != spans[-1][1].version:
             spans.append((instant(view.cursor_at), view))
-    rota.disable_schedule("s")
+    rota.schedules.disable("s")
     for worker in workers:
         worker.send(signal.SIGTERM)
         worker.ends()
@@ -217,7 +217,7 @@ def test_in_a_storm_of_edits_every_due_time_follows_one_definition_or_the_other(
             expected += [at for at in ledger.points(since, until) if at > since]
     assert len(spans) > 8
     ledger.check(expected)
-    assert rota.verify_schedules().problems == ()
+    assert rota.schedules.verify().problems == ()
     stage.check()
 
 
@@ -242,7 +242,7 @@ def test_processes_that_declare_the_same_schedule_at_once_make_one(stage):
     for thread in threads:
         thread.join()
     assert errors == []
-    assert [(view.name, view.version) for view in rotas[0].schedules()] == [("s", 1)]
+    assert [(view.name, view.version) for view in rotas[0].schedules.list()] == [("s", 1)]
     for each in rotas:
         each.close()
 
@@ -254,7 +254,7 @@ def test_a_locked_database_delays_a_firing_and_loses_none(stage, rota):
     locker = stage.start("locker", 1.5)
     locker.says("locked")
     with closing(Rota(stage.database, settings=Settings(busy_timeout=0.1))) as impatient, pytest.raises(StoreBusy):
-        impatient.pause_schedule("s0")
+        impatient.schedules.pause("s0")
     assert locker.ends() == 0
     some_fired(stage, 3)
     worker.send(signal.SIGTERM)

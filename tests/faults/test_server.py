@@ -71,7 +71,7 @@ def comes_out_even(stage, producer, workers):
     assert Counter(stage.executed) == Counter(stage.accepted)
     assert invariants.errors(stage.database) == {}
     with closing(Rota(stage.database)) as rota:
-        assert sorted(worker.id for worker in rota.workers()) == sorted(worker.worker_id for worker in workers)
+        assert sorted(worker.id for worker in rota.workers.list()) == sorted(worker.worker_id for worker in workers)
     for worker in workers:
         worker.send(signal.SIGTERM)
     assert [worker.ends() for worker in workers] == [0] * len(workers)
@@ -132,7 +132,7 @@ def test_who_waits_for_an_end_or_a_direct_execution_waits_through_a_restart(stag
     with closing(Rota(stage.database)) as rota, ThreadPoolExecutor(2) as pool:
         rota.job(name="hold")(lambda gate: None)
         job = rota.enqueue("hold", {"gate": str(gate)})
-        waits = [pool.submit(rota.wait, job.id), pool.submit(rota.direct, "hold", {"gate": str(gate)})]
+        waits = [pool.submit(rota.wait, job.id), pool.submit(rota.jobs.direct, "hold", {"gate": str(gate)})]
         eventually(lambda: len(stage.entries) == 2, what="handlers at work")
         server.stop("immediate")
         server.start()
@@ -200,7 +200,7 @@ def test_when_the_server_is_gone_and_its_replica_takes_over_nothing_acknowledged
         assert len(stage.accepted) > before
         comes_out_even(stage, producer, workers)
         quiet(workers, warnings=2)
-        assert Rota(url).url == places
+        assert Rota(url).store.url == places
 
 
 # ---- an impatient administrator --------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def test_when_the_server_is_gone_and_its_replica_takes_over_nothing_acknowledged
 
 def test_statements_that_an_administrator_lets_be_broken_off_are_made_again_and_nothing_is_lost(stage, server):
     with closing(Rota(stage.database)) as rota:
-        rota.stats()
+        rota.store.stats()
     limits = {"statement_timeout": "100ms", "lock_timeout": "1ms", "idle_session_timeout": "500ms"}
     with server.connect() as raw:
         if raw.info.server_version < 140000:

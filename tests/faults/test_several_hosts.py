@@ -22,6 +22,7 @@ from rota.stores.postgres.address import DOOR
 from tests.faults.hosts import SMALL, TIMES, WATCHFUL, Hosts, Network
 from tests.support.pace import patient
 from tests.support.postgres import TUNED, make_server
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.paired
@@ -68,7 +69,7 @@ def enqueue(rota, hosts, *names):
 
 
 def beats(rota):
-    return {worker.id: worker.beat for worker in rota.workers()}
+    return {worker.id: worker.beat for worker in rota.workers.list()}
 
 
 def seen(rota, program):
@@ -78,7 +79,7 @@ def seen(rota, program):
 
 
 def ends(rota, job):
-    return [str(each.status) for each in rota.chain(job.id)]
+    return [str(each.status) for each in rota.jobs.attempts(job.id)]
 
 
 # ---- cut off -------------------------------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ def test_a_machine_that_is_cut_off_has_stopped_its_handlers_of_every_kind_when_a
     cut = time.monotonic()
     for job in jobs:
         eventually(lambda job=job: ends(rota, job) == ["FAILED", "COMPLETED"], what=f"the chain's end\n{hosts.said()}")
-        assert rota.run_of(job.id).error == "Scheduler crash recovery"
+        assert run_of(rota, job.id).error == "Scheduler crash recovery"
     for name in KINDS:
         second = hosts.begun(name, 2)
         assert second.host == "other"
@@ -136,11 +137,11 @@ def test_a_machine_that_is_back_before_others_take_over_goes_on_under_its_id_and
     network.mend()
     for job in jobs:
         eventually(lambda job=job: ends(rota, job) == ["FAILED", "COMPLETED"], within=20, what=f"the chain's end\n{hosts.said()}")
-        first, second = rota.chain(job.id)
-        assert (rota.run_of(first.id).error, second.crashes, second.failures) == (CUT_OFF_ERROR, 0, 0)
+        first, second = rota.jobs.attempts(job.id)
+        assert (run_of(rota, first.id).error, second.crashes, second.failures) == (CUT_OFF_ERROR, 0, 0)
     eventually(lambda: "the worker claims jobs again" in lost.text, what="that it goes on")
     assert lost.worker_id in beats(rota)
-    assert rota.stats().late_results == 0
+    assert rota.store.stats().late_results == 0
 
 
 def test_a_process_whose_threads_do_not_stop_ends_itself_before_others_take_over(hosts, rota, network):
@@ -197,7 +198,7 @@ def test_of_a_process_that_is_stopped_the_handler_processes_end_themselves_and_i
 
     stopped.send(signal.SIGCONT)
     eventually(lambda: "continuing under a new id" in stopped.text, what=f"its awakening\n{hosts.said()}")
-    eventually(lambda: rota.stats().late_results >= 1, what="its late result")
+    eventually(lambda: rota.store.stats().late_results >= 1, what="its late result")
     eventually(lambda: len(beats(rota)) == 2 and stopped.worker_id not in beats(rota), what="its new id")
     assert [ends(rota, job) for job in jobs] == [["FAILED", "COMPLETED"]] * 2
     assert [line.host for line in hosts.lines if line.what == "end"] == ["other"] * 2
@@ -260,17 +261,17 @@ def test_machines_whose_clocks_are_an_hour_apart_fire_every_due_time_once_and_gi
     assert 2.5 < line.at - began < patient(6)
     eventually(lambda: len([line for line in hosts.lines if line.name == "quick"]) >= 8, within=20, what="eight ticks")
 
-    found = rota.occurrences("tick", limit=100)
+    found = rota.schedules.occurrences("tick", limit=100)
     assert {str(each.fate) for each in found} == {"FIRED"}
     at = sorted(each.due_at for each in found)
     assert len(at) == len(set(at))
     assert {later - sooner for sooner, later in pairwise(at)} == {timedelta(seconds=TICK_S)}
-    assert rota.verify_schedules().problems == ()
+    assert rota.schedules.verify().problems == ()
     assert set(beats(rota)) == {early.worker_id, late.worker_id}
     assert "is gone" not in early.text + late.text
-    run = rota.run_of(delayed.id)
-    assert abs((run.started_at - rota.get(delayed.id).run_at).total_seconds()) < patient(2)
-    assert {str(job.status) for job in rota.find(limit=100)} <= {"COMPLETED", "RUNNING", "QUEUED"}
+    run = run_of(rota, delayed.id)
+    assert abs((run.started_at - rota.jobs.get(delayed.id).run_at).total_seconds()) < patient(2)
+    assert {str(job.status) for job in rota.jobs.list(limit=100)} <= {"COMPLETED", "RUNNING", "QUEUED"}
 
 
 def test_times_of_a_handler_process_are_the_stores_whatever_its_machine_says(hosts, rota):
@@ -278,9 +279,9 @@ def test_times_of_a_handler_process_are_the_stores_whatever_its_machine_says(hos
     hosts.gate.touch()
     [job] = enqueue(rota, hosts, "apart")
     rota.wait(job.id, timeout=patient(20))
-    run = rota.run_of(job.id)
+    run = run_of(rota, job.id)
     assert abs((run.finished_at - run.started_at).total_seconds()) < 10
-    assert abs((run.started_at - rota.get(job.id).created_at).total_seconds()) < 10
+    assert abs((run.started_at - rota.jobs.get(job.id).created_at).total_seconds()) < 10
 
 
 def test_an_edit_from_a_machine_whose_clock_is_an_hour_ahead_leaves_the_ledger_where_it_is(hosts, rota):
@@ -293,8 +294,8 @@ def test_an_edit_from_a_machine_whose_clock_is_an_hour_ahead_leaves_the_ledger_w
     hosts.begun("quick")
     with closing(Rota(hosts.url, settings=Settings(**SMALL))) as wrong:
         wrong._session.follows._own = Wrong()
-        wrong.edit_schedule("often", every=2 * TICK_S)
+        wrong.schedules.update("often", every=2 * TICK_S)
     before = len(hosts.lines)
     eventually(lambda: len(hosts.lines) > before, within=6, what="that it goes on")
-    assert {str(each.fate) for each in rota.occurrences("often", limit=100)} == {"FIRED"}
-    assert rota.verify_schedules().problems == ()
+    assert {str(each.fate) for each in rota.schedules.occurrences("often", limit=100)} == {"FIRED"}
+    assert rota.schedules.verify().problems == ()

@@ -11,6 +11,7 @@ import pytest
 from rota import Rota
 from tests.faults import invariants
 from tests.support.pace import patient
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 
@@ -34,7 +35,7 @@ def hold(stage, rota, gate, count, name="hold", **options):
 
 
 def has_begun_to_stop(rota):
-    eventually(lambda: all(worker.stopping_at for worker in rota.workers()), what="the beginning of the shutdown in the record")
+    eventually(lambda: all(worker.stopping_at for worker in rota.workers.list()), what="the beginning of the shutdown in the record")
 
 
 def test_sigterm_stops_claiming_lets_running_jobs_finish_and_exits_0(stage, rota, gate):
@@ -49,9 +50,9 @@ def test_sigterm_stops_claiming_lets_running_jobs_finish_and_exits_0(stage, rota
     assert worker.ends() == 0
 
     assert worker.says("home") == ""
-    assert [rota.get(job.id).status for job in running] == ["COMPLETED"] * 2
-    assert [rota.get(job.id).status for job in [*waiting, late]] == ["QUEUED"] * 4
-    assert rota.workers() == []
+    assert [rota.jobs.get(job.id).status for job in running] == ["COMPLETED"] * 2
+    assert [rota.jobs.get(job.id).status for job in [*waiting, late]] == ["QUEUED"] * 4
+    assert rota.workers.list() == []
     assert not list(stage.locks.iterdir())
     stage.check()
 
@@ -67,11 +68,11 @@ def test_a_sigterm_that_comes_while_the_worker_starts_is_obeyed_all_the_same(sta
     rota.enqueue_many([("work", {"ms": 5})] * 50)
     for _ in range(3):
         worker = stage.start("worker", 2)
-        while not rota.workers():
+        while not rota.workers.list():
             assert worker.alive, worker.text
         worker.send(signal.SIGTERM)
         assert worker.ends() == 0
-        assert rota.workers() == []
+        assert rota.workers.list() == []
     stage.check()
 
 
@@ -81,15 +82,15 @@ def test_jobs_claimed_ahead_are_given_back_to_their_own_places(stage, rota):
     eventually(lambda: not invariants.any_live(stage.database), what="a first few, so that the type's mean is known")
     ids = [each.replace("-", "") for each in rota.enqueue_many([("work", {"ms": 40})] * 300).ids]
     order = [each for each in invariants.line(stage.database) if each in set(ids)]
-    eventually(lambda: rota.stats().by_status.get("RUNNING", 0) > 20, what="jobs claimed ahead")
+    eventually(lambda: rota.store.stats().by_status.get("RUNNING", 0) > 20, what="jobs claimed ahead")
     worker.send(signal.SIGTERM)
     assert worker.ends() == 0
 
     entered = {root for _, root, _ in stage.entries}
-    released = [job for job in rota.find(status="SKIPPED", limit=400) if job.reason == "released"]
+    released = [job for job in rota.jobs.list(status="SKIPPED", limit=400) if job.reason == "released"]
     assert len(released) > 10
     for job in released:
-        tail = rota.chain(job.id)[-1]
+        tail = rota.jobs.attempts(job.id)[-1]
         assert (tail.status, tail.position, tail.priority) == ("QUEUED", job.position, job.priority)
         assert (tail.failures, tail.crashes) == (0, 0)
     assert invariants.line(stage.database) == [root for root in order if root not in entered]
@@ -106,8 +107,8 @@ def test_what_still_runs_when_the_grace_is_over_is_interrupted_and_keeps_its_pla
     assert worker.ends() == 0
 
     for job in jobs:
-        first, second = rota.chain(job.id)
-        run = rota.run_of(first.id)
+        first, second = rota.jobs.attempts(job.id)
+        run = run_of(rota, first.id)
         assert (first.status, run.error, run.error_type) == ("FAILED", "Interrupted by shutdown", "interrupted")
         assert (second.status, second.position, second.failures, second.crashes) == ("QUEUED", first.position, 0, 0)
     gate.touch()
@@ -127,7 +128,7 @@ def test_a_second_sigterm_interrupts_at_once(stage, rota, gate, name):
 
     assert worker.ends() == 0
 
-    assert {rota.run_of(job.id).error for job in jobs} == {"Interrupted by shutdown"}
+    assert {run_of(rota, job.id).error for job in jobs} == {"Interrupted by shutdown"}
     stage.check()
 
 
@@ -141,8 +142,8 @@ def test_a_job_without_retries_that_is_interrupted_is_never_entered_again(stage,
     probe = rota.enqueue("work", {})
     rota.wait(probe.id, timeout=patient(20))
 
-    assert [each.status for each in rota.chain(job.id)] == ["DEAD_LETTER"]
-    assert rota.run_of(job.id).error == "Interrupted by shutdown"
+    assert [each.status for each in rota.jobs.attempts(job.id)] == ["DEAD_LETTER"]
+    assert run_of(rota, job.id).error == "Interrupted by shutdown"
     assert len(stage.entries) == 2
 
 
@@ -154,7 +155,7 @@ def test_a_job_without_retries_whose_worker_is_killed_is_never_entered_again(sta
     stage.worker(2)
     assert rota.wait(job.id, timeout=patient(20)).error == "Scheduler crash recovery"
 
-    assert [each.status for each in rota.chain(job.id)] == ["DEAD_LETTER"]
+    assert [each.status for each in rota.jobs.attempts(job.id)] == ["DEAD_LETTER"]
     assert len(stage.entries) == 1
 
 
@@ -170,8 +171,8 @@ def test_a_worker_inside_a_program_is_brought_home_at_the_end_of_its_block(stage
         job = rota.enqueue("slow")
         started.wait(patient(10))
         threading.Timer(0.1, gate.set).start()
-    assert rota.get(job.id).status == "COMPLETED"
-    assert rota.workers() == []
+    assert rota.jobs.get(job.id).status == "COMPLETED"
+    assert rota.workers.list() == []
 
 
 def test_a_sigterm_that_meets_a_locked_database_waits_for_it_and_loses_nothing(stage, rota, gate):
@@ -217,4 +218,4 @@ def test_a_shutdown_that_began_while_the_store_was_busy_is_recorded_when_it_is_n
     locker.says("locked")
     worker.send(signal.SIGTERM)
     assert locker.ends() == 0
-    eventually(lambda: rota.workers()[0].stopping_at, within=3, what="the beginning of the shutdown in the record")
+    eventually(lambda: rota.workers.list()[0].stopping_at, within=3, what="the beginning of the shutdown in the record")

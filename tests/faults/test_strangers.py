@@ -70,7 +70,7 @@ def test_a_stranger_can_open_no_file_of_a_store_and_can_not_keep_a_dead_worker_a
         gate = stage.folder / "gate"
         victim = stage.worker(1)
         job = rota.enqueue("hold", {"gate": str(gate)})
-        eventually(lambda: rota.get(job.id).status == "RUNNING", what="the claim")
+        eventually(lambda: rota.jobs.get(job.id).status == "RUNNING", what="the claim")
         talks = rota.enqueue("talk")
         other = stage.worker(2)
         assert rota.wait(talks.id, timeout=patient(20)).status == "COMPLETED"
@@ -89,7 +89,7 @@ def test_a_stranger_can_open_no_file_of_a_store_and_can_not_keep_a_dead_worker_a
             rota.enqueue("hold", {"gate": str(gate)})
             end.touch()
             assert said() == "nothing"
-        assert [each.status for each in rota.chain(job.id)] == ["FAILED", "COMPLETED"]
+        assert [each.status for each in rota.jobs.attempts(job.id)] == ["FAILED", "COMPLETED"]
         assert other.alive
     stage.drained()
     stage.check()

@@ -26,7 +26,7 @@ def crashed(stage, rota, count, program="worker"):
     gate = stage.folder / "gate"
     worker = stage.introduced(stage.start(program, 8))
     # All at once: they keep their order when they are tried again, also if the worker takes the first before the last is there.
-    jobs = [rota.get(job_id) for job_id in rota.enqueue_many([("hold", {"gate": str(gate)})] * count)]
+    jobs = [rota.jobs.get(job_id) for job_id in rota.enqueue_many([("hold", {"gate": str(gate)})] * count)]
     eventually(lambda: len(stage.entries) == count, within=30, what="long jobs at work")
     worker.kill()
     worker = stage.introduced(stage.start(program, 8))
@@ -51,7 +51,7 @@ def test_a_long_job_that_is_tried_again_after_a_crash_delays_no_other_and_runs_i
         for job in others:
             assert rota.wait(job.id, timeout=patient(20)).status == "COMPLETED"
         # all of them while it runs
-        assert rota.chain(suspect.id)[-1].status == "RUNNING"
+        assert rota.jobs.attempts(suspect.id)[-1].status == "RUNNING"
         assert "so it runs in a process of its own" in rota.explain(suspect.id).summary
         second = pids(stage)[1]
         assert second != worker.pid
@@ -59,14 +59,14 @@ def test_a_long_job_that_is_tried_again_after_a_crash_delays_no_other_and_runs_i
         assert set(pids(stage)[2:]) == {worker.pid}
         gate.touch()
         assert rota.wait(suspect.id, timeout=patient(20)).status == "COMPLETED"
-        assert [(job.status, job.crashes) for job in rota.chain(suspect.id)] == [("FAILED", 0), ("COMPLETED", 1)]
+        assert [(job.status, job.crashes) for job in rota.jobs.attempts(suspect.id)] == [("FAILED", 0), ("COMPLETED", 1)]
     stage.check()
 
 
 def test_of_several_suspects_one_runs_at_a_time_and_is_named_by_those_that_wait(stage):
     with closing(registered(Rota(stage.database))) as rota:
         jobs, _, gate = crashed(stage, rota, 4)
-        first, *waiting = [rota.chain(job.id)[-1] for job in jobs]
+        first, *waiting = [rota.jobs.attempts(job.id)[-1] for job in jobs]
         assert [first.status, *(job.status for job in waiting)] == ["RUNNING", "QUEUED", "QUEUED", "QUEUED"]
         words = f"{first.number} is running: of jobs that a worker crashed under, a worker runs one at a time"
         for job in waiting:
@@ -88,13 +88,13 @@ def test_a_suspect_that_no_process_can_import_runs_alone_in_its_worker_and_is_na
         [suspect], worker, gate = crashed(stage, rota, 1, program="embedded")
         assert pids(stage)[1] == worker.pid
         other = rota.enqueue("work")
-        number = rota.chain(suspect.id)[-1].number
+        number = rota.jobs.attempts(suspect.id)[-1].number
         words = f"{number} runs alone: a worker crashed under it before, and nothing else starts on its worker until it finishes"
         assert rota.explain(other.id).summary == words
         assert rota.overview().health.concerns[0].what == f"1 job waits: {words}"
         assert "so it runs alone: its worker starts nothing else until it finishes" in rota.explain(suspect.id).summary
         time.sleep(0.3)
-        assert rota.get(other.id).status == "QUEUED"
+        assert rota.jobs.get(other.id).status == "QUEUED"
         gate.touch()
         assert rota.wait(other.id, timeout=patient(20)).status == "COMPLETED"
         assert rota.wait(suspect.id, timeout=patient(20)).status == "COMPLETED"

@@ -28,7 +28,7 @@ def test_a_group_that_ends_under_kills_is_followed_once(stage, seed):
         group = rota.group(jobs, mode="parallel", then=("work", {"ms": 1}), on_parent_failure="run")
         then = undashed(group.then.root_id)
         kills = 0
-        while not rota.get(group.then.root_id).status.ended:
+        while not rota.jobs.get(group.then.root_id).status.ended:
             time.sleep(rng.random() * 0.3)
             if kills < size(4, prove=40):
                 # Both, or the other would end the group while the next worker starts.
@@ -37,8 +37,8 @@ def test_a_group_that_ends_under_kills_is_followed_once(stage, seed):
                 workers = [stage.introduced(each) for each in [stage.start("worker", 3), stage.start("worker", 3)]]
                 kills += 2
         assert kills >= 4
-        assert rota.get_group(group.id).status == "COMPLETED"
-        chain = rota.chain(group.then.root_id)
+        assert rota.groups.get(group.id).status == "COMPLETED"
+        chain = rota.jobs.attempts(group.then.root_id)
         assert [str(job.status) for job in chain][-1] == "COMPLETED"
         stage.drained()
     entered = Counter(root for _, root, _ in stage.entries)

@@ -21,13 +21,13 @@ def test_what_ended_before_its_worker_was_killed_is_told_by_the_next_and_the_cra
     with receiving() as receiver, closing(Rota(stage.database, settings=Settings(**OPEN))) as rota:
         rota.job(name="work")(lambda ctx, ms=0: None)
         rota.job(name="hold")(lambda ctx, gate: None)
-        hook = rota.create_webhook(receiver.url("/hang")).webhook
+        hook = rota.webhooks.create(receiver.url("/hang")).webhook
         done = rota.enqueue("work")
         lost = rota.enqueue("hold", {"gate": str(gate)}, max_retries=0)
         worker = stage.worker(2, **OPEN)
         eventually(lambda: receiver.received and len(stage.entries) == 2, what="a message under way, and a job that runs")
         worker.kill()
-        rota.change_webhook(hook.id, url=receiver.url("/200"))
+        rota.webhooks.update(hook.id, url=receiver.url("/200"))
         receiver.let_go.set()
         stage.worker(2, **OPEN)
         eventually(lambda: len(receiver.to("/200")) >= 2, within=20, what="both ends")

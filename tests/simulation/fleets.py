@@ -131,14 +131,14 @@ def program(drawn: Fleet) -> Iterator[tuple[Kit, Sleepers, list[Worker]]]:
             app.enqueue(name)
         kit.drain()
         if drawn.organization is not None:
-            app.change_organization("default", max_running=drawn.organization)
+            app.organizations.update("default", max_running=drawn.organization)
         kit.clock.set(START)
         sleepers.clock = kit.clock
         known.set()
         for said in drawn.schedules:
             options = {key: value for key, value in said.items() if key != "name"}
             with suppress(InvalidSchedule):
-                app.create_schedule(said["name"], options.pop("template"), **options)
+                app.schedules.create(said["name"], options.pop("template"), **options)
         workers = [app._session.make_worker(app._session.open(), drawn.concurrency) for _ in range(drawn.workers)]
         try:
             for worker in workers:

@@ -30,31 +30,32 @@ def at(kit, day, hour, minute=30):
 
 def rows(kit):
     return [
-        (row.fate, row.due_at.day, row.due_at.hour, row.last_due_at.day, row.last_due_at.hour, row.count) for row in kit.app.occurrences()
+        (row.fate, row.due_at.day, row.due_at.hour, row.last_due_at.day, row.last_due_at.hour, row.count)
+        for row in kit.app.schedules.occurrences()
     ]
 
 
 def test_a_span_that_is_cut_does_not_end_with_a_due_time_that_fired_inside_it(kit):
-    kit.app.create_schedule("hourly", "work", cron="0 * * * *")
+    kit.app.schedules.create("hourly", "work", cron="0 * * * *")
     for hour in range(13, 17):
         at(kit, 1, hour)
     at(kit, -1, 16)
     # An edit rests on the clock as it is: what was due since has its fates anew when the clock is right again.
-    kit.app.edit_schedule("hourly", description="edited")
+    kit.app.schedules.update("hourly", description="edited")
     at(kit, 1, 18)
     assert ("COALESCED", 27, 17, 1, 17, 45) in rows(kit)
     at(kit, 1, 15)
     assert ("COALESCED", 27, 17, 1, 12, 44) in rows(kit)
-    assert kit.app.verify_schedules().ok
+    assert kit.app.schedules.verify().ok
 
 
 def test_a_clock_that_was_wrong_for_a_while_changes_nothing_of_what_was_told(kit):
-    kit.app.create_schedule("hourly", "work", cron="0 * * * *")
+    kit.app.schedules.create("hourly", "work", cron="0 * * * *")
     at(kit, 1, 13)
     at(kit, 1, 18)
-    kit.app.pause_schedule("hourly")
+    kit.app.schedules.pause("hourly")
     at(kit, 1, 21)
-    kit.app.enable_schedule("hourly")
+    kit.app.schedules.enable("hourly")
     at(kit, 1, 22)
     before = rows(kit)
     assert [row[0] for row in before] == ["FIRED", "SKIPPED_PAUSED", "FIRED", "COALESCED", "FIRED"]
@@ -62,7 +63,7 @@ def test_a_clock_that_was_wrong_for_a_while_changes_nothing_of_what_was_told(kit
         at(kit, *wrong, minute=5)
         at(kit, 1, 22)
         assert rows(kit) == before
-        assert kit.app.verify_schedules().ok
+        assert kit.app.schedules.verify().ok
     at(kit, -5, 3)
     at(kit, -25, 3)
     at(kit, 1, 23)
@@ -71,7 +72,7 @@ def test_a_clock_that_was_wrong_for_a_while_changes_nothing_of_what_was_told(kit
 
 
 def test_an_hour_on_the_wrong_clock_is_told_as_it_was_and_the_rest_comes_back(kit):
-    kit.app.create_schedule("hourly", "work", cron="0 * * * *", catch_up="none")
+    kit.app.schedules.create("hourly", "work", cron="0 * * * *", catch_up="none")
     at(kit, 1, 20)
     assert rows(kit) == [("MISSED", 1, 13, 1, 20, 8)]
     at(kit, 1, 16)
@@ -79,38 +80,38 @@ def test_an_hour_on_the_wrong_clock_is_told_as_it_was_and_the_rest_comes_back(ki
     assert rows(kit) == [("FIRED", 1, 17, 1, 17, 1), ("MISSED", 1, 13, 1, 16, 4)]
     at(kit, 1, 20, minute=40)
     assert rows(kit) == [("MISSED", 1, 18, 1, 20, 3), ("FIRED", 1, 17, 1, 17, 1), ("MISSED", 1, 13, 1, 16, 4)]
-    assert kit.app.verify_schedules().ok
+    assert kit.app.schedules.verify().ok
 
 
 def test_a_row_does_not_go_on_over_a_due_time_that_is_another_rows(kit):
-    kit.app.set_calendar("off", ["2026-03-03", "2026-03-05"])
-    kit.app.create_schedule("daily", "work", cron="0 12 * * *", calendar="off", catch_up="none")
+    kit.app.calendars.update("off", ["2026-03-03", "2026-03-05"])
+    kit.app.schedules.create("daily", "work", cron="0 12 * * *", calendar="off", catch_up="none")
     at(kit, 4, 13)
     assert sorted(rows(kit)) == [("MISSED", 2, 12, 4, 12, 2), ("SKIPPED_CALENDAR", 3, 12, 3, 12, 1)]
     at(kit, 5, 13)
     assert ("SKIPPED_CALENDAR", 5, 12, 5, 12, 1) in rows(kit)
     at(kit, 4, 14)
     assert sorted(rows(kit)) == [("MISSED", 2, 12, 4, 12, 2), ("SKIPPED_CALENDAR", 3, 12, 3, 12, 1)]
-    assert kit.app.verify_schedules().ok
+    assert kit.app.schedules.verify().ok
 
 
 def test_a_pause_is_one_row_however_often_it_is_looked_at(kit):
-    kit.app.create_schedule("hourly", "work", cron="0 * * * *")
-    kit.app.pause_schedule("hourly")
+    kit.app.schedules.create("hourly", "work", cron="0 * * * *")
+    kit.app.schedules.pause("hourly")
     for hour in range(13, 20):
         at(kit, 1, hour)
     assert rows(kit) == [("SKIPPED_PAUSED", 1, 13, 1, 19, 7)]
 
 
 def test_what_has_fired_is_not_excluded_by_a_calendar_that_came_later(kit):
-    kit.app.set_calendar("off", ["2026-03-09"])
-    kit.app.create_schedule("hourly", "work", cron="0 * * * *", calendar="off")
+    kit.app.calendars.update("off", ["2026-03-09"])
+    kit.app.schedules.create("hourly", "work", cron="0 * * * *", calendar="off")
     at(kit, 2, 9)
     at(kit, 2, 10)
-    kit.app.set_calendar("off", ["2026-03-02"])
+    kit.app.calendars.update("off", ["2026-03-02"])
     at(kit, 1, 12)
-    kit.app.edit_schedule("hourly", description="edited")
+    kit.app.schedules.update("hourly", description="edited")
     at(kit, 2, 12)
     assert ("FIRED", 2, 10, 2, 10, 1) in rows(kit)
     assert ("SKIPPED_CALENDAR", 2, 0, 2, 12, 11) in rows(kit)
-    assert kit.app.verify_schedules().ok
+    assert kit.app.schedules.verify().ok

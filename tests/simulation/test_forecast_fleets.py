@@ -43,7 +43,7 @@ def test_a_forecast_is_what_real_workers_do(seed):
         foretold = kit.app.forecast(start=START, end=end, skipped=True)
         starts = {(item.schedule, item.due_at): item.starts_at for item in foretold if item.fate is Fate.FIRED}
         live_through(kit, sleepers, workers, end + TAIL)
-        rows = [(row.schedule, row.fate, row.due_at, row.last_due_at, row.count) for row in kit.app.occurrences(limit=100_000)]
+        rows = [(row.schedule, row.fate, row.due_at, row.last_due_at, row.count) for row in kit.app.schedules.occurrences(limit=100_000)]
         assert said(foretold) == each_due(kit.app, rows, end)
         if drawn.workers == 1:
             # Which of several workers is the first to see a free place, and so which job has it, is theirs to find out.

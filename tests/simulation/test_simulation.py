@@ -35,11 +35,11 @@ def shop(tmp_path, clock):
     def sync(seconds=1, fails=False):
         return report(seconds, fails)
 
-    made.create_schedule("daily", "report", cron="30 2 * * *", timezone="Europe/Berlin")
-    made.create_schedule("often", "sync", every="10m")
-    made.create_schedule("after", "report", cron="0 4 * * *", depends_on=["daily"])
-    made.create_schedule("quiet", "sync", cron="0 * * * *")
-    made.pause_schedule("quiet")
+    made.schedules.create("daily", "report", cron="30 2 * * *", timezone="Europe/Berlin")
+    made.schedules.create("often", "sync", every="10m")
+    made.schedules.create("after", "report", cron="0 4 * * *", depends_on=["daily"])
+    made.schedules.create("quiet", "sync", cron="0 * * * *")
+    made.schedules.pause("quiet")
     yield made
     made.close()
 
@@ -70,7 +70,7 @@ def test_a_simulated_day_fires_what_is_due_and_tells_of_each_schedule(shop):
 
 def test_a_job_that_lasts_longer_than_its_interval_shows_as_overlap(shop):
     lasting(shop, "sync", seconds=500)
-    shop.create_schedule("tight", "sync", every="5m")
+    shop.schedules.create("tight", "sync", every="5m")
     day = told(shop)
     assert of(day, "tight").fired == 144
     assert of(day, "tight").not_run == {"SKIPPED_OVERLAP": 144}
@@ -79,10 +79,10 @@ def test_a_job_that_lasts_longer_than_its_interval_shows_as_overlap(shop):
 @pytest.mark.parametrize(("seconds", "every", "due", "fired"), [(1.2, "1s", 8, 4), (3.3, "2s", 30, 15)])
 def test_work_that_is_a_little_longer_than_its_interval_skips_every_other_due_time(shop, seconds, every, due, fired):
     lasting(shop, "sync", seconds=seconds)
-    shop.set_template("sync", max_running=1)
+    shop.templates.update("sync", max_running=1)
     for other in ("daily", "often", "after", "quiet"):
-        shop.disable_schedule(other)
-    shop.create_schedule("tight", "sync", every=every)
+        shop.schedules.disable(other)
+    shop.schedules.create("tight", "sync", every=every)
     shown = told(shop, due * int(every[0]) / 86_400, start=shop.now)
     assert (of(shown, "tight").due, of(shown, "tight").fired) == (due, fired)
     assert of(shown, "tight").not_run == {"SKIPPED_OVERLAP": due - fired}
@@ -97,8 +97,8 @@ def test_failures_are_simulated_only_if_they_are_asked_for(shop):
 
 def test_jobs_of_a_template_wait_for_its_limit(shop):
     lasting(shop, "sync", seconds=500)
-    shop.set_template("sync", max_running=1)
-    shop.create_schedule("too", "sync", every="10m")
+    shop.templates.update("sync", max_running=1)
+    shop.schedules.create("too", "sync", every="10m")
     day = told(shop, 0.2)
     assert of(day, "often").not_run or of(day, "too").not_run
 
@@ -175,7 +175,7 @@ def test_the_same_seed_gives_the_same_bytes_in_processes_that_hash_otherwise(sho
     )
 
     def story(hash_seed):
-        environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(package.__file__).parents[1]), "ROTA_STORE": shop.url}
+        environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(package.__file__).parents[1]), "ROTA_STORE": shop.store.url}
         done = subprocess.run(
             [sys.executable, "-m", "rota", *command], env=environment, capture_output=True, timeout=patient(50), check=False
         )
@@ -202,15 +202,15 @@ def test_the_store_is_not_touched(shop, tmp_path):
 
 
 def test_a_store_that_others_have_open_is_read_as_it_is(shop):
-    shop.create_schedule("latest", "sync", every="1h")
+    shop.schedules.create("latest", "sync", every="1h")
     assert of(told(shop), "latest").fired == 24
-    shop.create_schedule("still-later", "sync", every="1h")
+    shop.schedules.create("still-later", "sync", every="1h")
     assert of(told(shop), "still-later").fired == 24
 
 
 def test_what_is_opened_for_reading_can_not_be_written(shop):
     shop.close()
-    store = open_for_reading(shop.url, Settings())
+    store = open_for_reading(shop.store.url, Settings())
     with pytest.raises(StoreUnavailable):
         store.pause("all", "", actor=SYSTEM, now=0)
     store.close()
@@ -233,18 +233,18 @@ def test_who_may_not_read_statistics_can_not_simulate(shop):
 
 
 def test_an_administrator_sees_the_schedules_of_its_own_organization_only(shop):
-    shop.create_organization("acme")
-    shop.create_schedule("theirs", "sync", every="1h", organization="acme")
+    shop.organizations.create("acme")
+    shop.schedules.create("theirs", "sync", every="1h", organization="acme")
     seen = told(shop, actor=Actor("ada", "acme", role="admin"))
     assert [each.schedule for each in seen.schedules] == ["theirs"]
     assert len(told(shop).schedules) == 5
 
 
 def test_a_user_is_known_by_name_without_the_store_being_opened_for_writing(shop):
-    shop.create_organization("acme")
-    shop.add_user("root", role="system_manager")
-    shop.add_user("ada", organization="acme", role="admin")
-    shop.create_schedule("theirs", "sync", every="1h", organization="acme")
+    shop.organizations.create("acme")
+    shop.users.create("root", role="system_manager")
+    shop.users.create("ada", organization="acme", role="admin")
+    shop.schedules.create("theirs", "sync", every="1h", organization="acme")
     assert [each.schedule for each in told(shop, actor="ada").schedules] == ["theirs"]
     with pytest.raises(PermissionDenied, match="'nobody' is no user"):
         told(shop, actor="nobody")
@@ -271,4 +271,4 @@ def test_what_can_not_be_is_refused_by_name(shop, wrong, says):
 def lasting(rota, template, *, seconds, failing=0):
     """Let ten jobs of a template run here and now, so that the store knows how long they last, and how many of ten fail."""
     for number in range(10):
-        rota.direct(template, {"seconds": seconds, "fails": number < failing})
+        rota.jobs.direct(template, {"seconds": seconds, "fails": number < failing})

@@ -18,9 +18,9 @@ def cli(tmp_path):
     @rota.job
     def greet(): ...
 
-    rota.create_schedule("hourly", "greet", cron="0 * * * *")
-    rota.create_schedule("resting", "greet", cron="30 * * * *")
-    rota.pause_schedule("resting")
+    rota.schedules.create("hourly", "greet", cron="0 * * * *")
+    rota.schedules.create("resting", "greet", cron="30 * * * *")
+    rota.schedules.pause("resting")
     rota.close()
     yield made
     made.close()

@@ -37,15 +37,15 @@ def filled(store: str | Path, clock: ManualClock) -> Rota:
     @made.job
     def report() -> None: ...
 
-    made.set_calendar("feasts", ["2026-03-02"])
-    made.create_schedule("often", "sync", every="5m")
-    made.create_schedule("too", "sync", every="15m")
-    made.create_schedule("daily", "report", cron="30 2 * * *", timezone="Europe/Berlin", calendar="feasts")
-    made.create_schedule("after", "report", cron="0 4 * * *", depends_on=["often"])
-    made.create_schedule("quiet", "report", cron="0 * * * *")
-    made.pause_schedule("quiet")
+    made.calendars.update("feasts", ["2026-03-02"])
+    made.schedules.create("often", "sync", every="5m")
+    made.schedules.create("too", "sync", every="15m")
+    made.schedules.create("daily", "report", cron="30 2 * * *", timezone="Europe/Berlin", calendar="feasts")
+    made.schedules.create("after", "report", cron="0 4 * * *", depends_on=["often"])
+    made.schedules.create("quiet", "report", cron="0 * * * *")
+    made.schedules.pause("quiet")
     for _ in range(5):
-        made.direct("sync", {"seconds": 400.25})
+        made.jobs.direct("sync", {"seconds": 400.25})
     made.close()
     return made
 

@@ -154,7 +154,7 @@ class Meddler:
         self.done[verb] += 1
 
     def _was_ahead(self, name: str) -> bool:
-        return bool(self.rota.occurrences(name, since=timedelta(0), limit=1))
+        return bool(self.rota.schedules.occurrences(name, since=timedelta(0), limit=1))
 
     def _do(self, verb: str, name: str) -> None:
         rota, chance = self.rota, self._chance
@@ -163,16 +163,16 @@ class Meddler:
                 return  # what fired ahead of its time stays, and is no due time of another rule
             case "edit":
                 times = chance.choice([_cron, _every])(chance, self._made.clock)
-                rota.edit_schedule(name, **times)
+                rota.schedules.update(name, **times)
             case "rule":
-                rota.edit_schedule(name, overlap=chance.choice(["queue", "allow"]), catch_up=chance.choice(["none", "last", "all"]))
+                rota.schedules.update(name, overlap=chance.choice(["queue", "allow"]), catch_up=chance.choice(["none", "last", "all"]))
             case "pause":
-                rota.pause_schedule(name)
+                rota.schedules.pause(name)
             case "enable":
-                rota.enable_schedule(name)
+                rota.schedules.enable(name)
             case "disable":
-                rota.disable_schedule(name)
+                rota.schedules.disable(name)
             case "fire":
-                rota.fire(name)
+                rota.schedules.fire(name)
             case _:
-                rota.delete_schedule(name)
+                rota.schedules.delete(name)

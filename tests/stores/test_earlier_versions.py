@@ -19,6 +19,7 @@ from rota.stores.postgres import expected
 from rota.stores.sqlite import migrate
 from tests.support.clock import ManualClock
 from tests.support.postgres import fresh_database, shared_server
+from tests.support.runs import run_of
 from tests.support.schema import STORES, migrated
 
 ROWS = Path(__file__).with_name("versions")
@@ -136,23 +137,23 @@ def test_a_store_of_any_version_is_brought_up_to_date_by_opening_and_runs_on(rot
     assert ran.index("job 2") < ran.index("job 6")
     # The worker is gone: nobody holds its lock.
     rota._session.open().liveness.take(WORKER).release(clean=False)
-    assert rota.recover().jobs == 1
+    assert rota.store.recover().jobs == 1
     clock.advance(hours=1)
     for _ in range(4):
         rota.turn()
     assert sorted(ran[5:]) == ["job 5", "job 9", "schedule"]
-    ends = {job.number: job.status for job in rota.find()}
+    ends = {job.number: job.status for job in rota.jobs.list()}
     unhappy = {"JOB-2026-00002": "FAILED", "JOB-2026-00005": "FAILED"}
     assert ends == dict.fromkeys(ends, "COMPLETED") | unhappy
-    assert [row.fate for row in rota.occurrences("hourly")] == ["FIRED", "MISSED"]
+    assert [row.fate for row in rota.schedules.occurrences("hourly")] == ["FIRED", "MISSED"]
     # Earlier versions left their files open to others.
-    assert {finding.name for finding in rota.doctor(repair=True) if finding.state is State.REPAIRED} <= {"permissions"}
-    assert not [finding for finding in rota.doctor(full=True) if finding.state is not State.OK and finding.name not in SERVER]
+    assert {finding.name for finding in rota.store.doctor(repair=True) if finding.state is State.REPAIRED} <= {"permissions"}
+    assert not [finding for finding in rota.store.doctor(full=True) if finding.state is not State.OK and finding.name not in SERVER]
 
 
 def test_a_store_of_any_version_keeps_what_was_said_in_it(rota):
-    assert rota.get(f"{JOB}1").status == "COMPLETED"
-    assert rota.run_of(f"{JOB}1").result == "job 1"
+    assert rota.jobs.get(f"{JOB}1").status == "COMPLETED"
+    assert run_of(rota, f"{JOB}1").result == "job 1"
 
 
 EARLIER = [each for each in VERSIONS if each[1] < CLEARED[each[0]]]
@@ -163,10 +164,10 @@ def test_a_role_of_any_earlier_version_is_cleared_and_each_is_in_the_audit_trail
     _give_roles(left)
     rota = Rota(left, clock=clock, seed=7, settings=Settings(beat=0.2))
     try:
-        assert rota.get_schedule("hourly").run_as is None
-        jobs = rota.find(limit=100)
+        assert rota.schedules.get("hourly").run_as is None
+        jobs = rota.jobs.list(limit=100)
         assert {job.run_as for job in jobs} == {None}
-        told = [entry for entry in rota.audit(limit=100) if entry.actor == "system" and entry.before == {"run_as": "root"}]
+        told = [entry for entry in rota.audit.list(limit=100) if entry.actor == "system" and entry.before == {"run_as": "root"}]
         assert {(entry.action, entry.subject) for entry in told} <= {
             ("schedule.edit", "schedule"),
             ("job.change", "job"),
@@ -201,11 +202,11 @@ def _give_roles(left):
 def test_a_message_of_any_version_is_kept_with_all_that_is_known_of_it(rota):
     kept = [
         (each.id, each.webhook, each.event, each.key, each.job, each.schedule, each.state, each.attempts, each.last_status, each.last_error)
-        for each in rota.deliveries()
+        for each in rota.webhooks.deliveries()
     ]
     run, webhook = "019ca945-0a00-7000-800b-000000000001", "019ca945-0a00-7000-800a-000000000001"
-    message = (1, webhook, "run.completed", run, rota.get(f"{JOB}1").id, None, "gave up", 3, 503, "no answer")
-    assert kept == [message] * len(rota.webhooks())
-    for each in rota.deliveries():
+    message = (1, webhook, "run.completed", run, rota.jobs.get(f"{JOB}1").id, None, "gave up", 3, 503, "no answer")
+    assert kept == [message] * len(rota.webhooks.list())
+    for each in rota.webhooks.deliveries():
         moments = (each.created_at, each.last_attempt_at, each.gave_up_at)
         assert [moment.microsecond for moment in moments if moment is not None] == [2, 3, 4]

@@ -85,7 +85,7 @@ class PsycopgAsync(Psycopg):
         return await done.fetchall() if done.description else []
 
     def enqueue(self, rota: Rota, *arguments: Any, **options: Any) -> Any:
-        return self.run(rota.aenqueue(*arguments, transaction=self.handle, **options))
+        return self.run(rota.enqueue_async(*arguments, transaction=self.handle, **options))
 
     def commit(self) -> None:
         self.run(self.handle.commit())
@@ -253,7 +253,7 @@ CALLERS = [
 
 def shipped(shop):
     """Return the orders that there are jobs of."""
-    return sorted(job.params["order"] for job in shop.find() if job.params["order"])
+    return sorted(job.params["order"] for job in shop.jobs.list() if job.params["order"])
 
 
 def orders(database):

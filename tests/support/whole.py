@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 
 from rota import Backoff, PermanentError, Rota, Settings, Skip
+from rota.admission import Admission
 from rota.compose import open_place
 from rota.model.decide import Completed, Failed, TimedOut
 from rota.ports.executor import Report
@@ -63,27 +64,27 @@ def _define(rota: Rota) -> None:
 
 
 def _share(rota: Rota) -> None:
-    rota.create_organization("acme ☂", display_name=ODD, max_queued=1000)
-    rota.add_user("root", role="system_manager")
-    rota.add_user("bob", organization="acme ☂", permissions=["reports"])
-    rota.set_template("works", timeout=12.5, description=ODD)
-    rota.set_calendar("holidays", ["2026-12-25"], description=ODD)
-    made = rota.create_token(ODD, user="bob", permits=["read", "submit"], expires_in=timedelta(days=30))
-    rota.close_session(rota.open_session(made.secret).secret)
-    rota.open_session(rota.create_token("operator").secret)
-    rota.revoke_token(made.token.id)
-    hook = rota.create_webhook("https://example.org/x?y=%20", job_types=["works", ODD], description=ODD, organization="acme ☂").webhook
-    rota.rotate_webhook_secret(hook.id)
-    rota.rotate_webhook_secret(organization="acme ☂")
-    rota.change_webhook(hook.id, enabled=False)
-    rota.pause(template="paused")
+    rota.organizations.create("acme ☂", display_name=ODD, max_queued=1000)
+    rota.users.create("root", role="system_manager")
+    rota.users.create("bob", organization="acme ☂", permissions=["reports"])
+    rota.templates.update("works", timeout=12.5, description=ODD)
+    rota.calendars.update("holidays", ["2026-12-25"], description=ODD)
+    made = rota.tokens.create(ODD, user="bob", permits=["read", "submit"], expires_in=timedelta(days=30))
+    Admission(rota).close_session(Admission(rota).open_session(made.secret).secret)
+    Admission(rota).open_session(rota.tokens.create("operator").secret)
+    rota.tokens.revoke(made.token.id)
+    hook = rota.webhooks.create("https://example.org/x?y=%20", job_types=["works", ODD], description=ODD, organization="acme ☂").webhook
+    rota.webhooks.rotate(hook.id)
+    rota.webhooks.rotate(organization="acme ☂")
+    rota.webhooks.update(hook.id, enabled=False)
+    rota.templates.pause("paused")
     rota.schedule("often", "works", every=60, catch_up="all", overlap="queue", params={"text": ODD})
     rota.schedule("nightly 🌙", "works", cron="0 3 * * *", timezone="Europe/Berlin", calendar="holidays")
     rota.schedule("after", "works", cron="0 4 * * *", depends_on=["nightly 🌙"])
-    rota.create_webhook("https://example.org/reports", events=["schedule.missed", "schedule.skipped_planned"])
+    rota.webhooks.create("https://example.org/reports", events=["schedule.missed", "schedule.skipped_planned"])
     rota.schedule("missed ☂", "works", every=60, catch_up="none")
     rota.schedule("still", "works", every=60)
-    rota.pause_schedule("still")
+    rota.schedules.pause("still")
 
 
 def _let_run(rota: Rota, clock: ManualClock) -> None:
@@ -92,7 +93,7 @@ def _let_run(rota: Rota, clock: ManualClock) -> None:
         rota.enqueue(name)
     rota.enqueue("works", {"text": LONG}, priority="high")
     rota.enqueue("rated", {"n": 2})
-    rota.direct("works", {"n": 7})
+    rota.jobs.direct("works", {"n": 7})
     rota.turn()
     clock.advance(seconds=61)
     rota.turn()
@@ -109,12 +110,12 @@ def _leave_waiting(rota: Rota) -> None:
     rota.enqueue("works", {"n": 1}, depends_on=[first])
     rota.enqueue("works", {"n": 2}, run_at=timedelta(hours=5))
     rota.group(["works", "paused", "works"], name=ODD)
-    rota.cancel(rota.enqueue("works").id, reason=ODD)
+    rota.jobs.cancel(rota.enqueue("works").id, reason=ODD)
     for number in range(5):
         rota.enqueue("works", {"n": number, "text": ODD}, organization="acme ☂", priority=40 + number % 2 * 20)
     last = rota.enqueue("works", {"n": 99})
-    rota.move(last.id, front=True)
-    rota.change(last.id, params={"n": 98})
+    rota.jobs.move(last.id, front=True)
+    rota.jobs.update(last.id, params={"n": 98})
 
 
 def _break_off(path: Path, clock: ManualClock) -> None:

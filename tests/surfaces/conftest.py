@@ -24,9 +24,9 @@ def shared(rota: Rota) -> Rota:
     def echo(text: str = "hi") -> str:
         return text
 
-    rota.create_organization("acme")
-    rota.create_organization("beta")
-    rota.add_user("root", role="system_manager")
+    rota.organizations.create("acme")
+    rota.organizations.create("beta")
+    rota.users.create("root", role="system_manager")
     for name, organization, role in [
         ("ada", "acme", "admin"),
         ("bob", "acme", "user"),
@@ -34,7 +34,7 @@ def shared(rota: Rota) -> Rota:
         ("eve", "beta", "admin"),
         ("fay", "beta", "user"),
     ]:
-        rota.add_user(name, organization=organization, role=role)
+        rota.users.create(name, organization=organization, role=role)
     return rota
 
 

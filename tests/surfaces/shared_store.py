@@ -165,12 +165,12 @@ def register(rota: Rota) -> None:
 def fill(store: SharedStore) -> None:
     """Make the organizations, their people and, for each, jobs of every state, groups, dependencies, pauses and a trail."""
     rota = store.rota
-    rota.add_user("chief", role="system_manager")
+    rota.users.create("chief", role="system_manager")
     rota.enqueue("work", {"text": "nobody's"})
     for name in ORGANIZATIONS:
-        rota.create_organization(name, display_name=f"The {name}", max_queued=5000)
+        rota.organizations.create(name, display_name=f"The {name}", max_queued=5000)
     for each in PEOPLE:
-        rota.add_user(each.name, organization=each.organization, role=each.role, permissions=[f"right-{each.organization}", "payroll"])
+        rota.users.create(each.name, organization=each.organization, role=each.role, permissions=[f"right-{each.organization}", "payroll"])
     for name in ORGANIZATIONS:
         _ended(rota, name)
     for name in ORGANIZATIONS:
@@ -184,8 +184,8 @@ def fill(store: SharedStore) -> None:
         _waiting(rota, name)
         _steered(rota, name)
     for name in ORGANIZATIONS:
-        rota.create_webhook(f"https://{name}.example/hooks", organization=name)
-        rota.cancel(rota.enqueue("work", _params(name), actor=f"user1-{name}").id)
+        rota.webhooks.create(f"https://{name}.example/hooks", organization=name)
+        rota.jobs.cancel(rota.acting_as(f"user1-{name}").enqueue("work", _params(name)).id)
     desk = desk_of(store)
     desk.reserve("work", ttl=10**6, organization_id=ORGANIZATIONS[-1], owner=f"user1-{ORGANIZATIONS[-1]}", params='{"text": "direct"}')
     rota.close()
@@ -207,10 +207,10 @@ def _ended(rota: Rota, name: str) -> None:
     first, second = person("user", name), person("user", name, 2)
     for who in (first, second):
         for template in TEMPLATES:
-            rota.enqueue(template, _params(name, who.name), actor=who.actor.name)
-    rota.group([("work", _params(name)), ("dies", _params(name)), ("work", _params(name))], name=f"ended-{name}", actor=first.name)
-    gone = rota.enqueue("work", _params(name), actor=second.name)
-    rota.cancel(gone.id, reason=f"reason of {name}", actor=second.name)
+            rota.acting_as(who.actor.name).enqueue(template, _params(name, who.name))
+    rota.acting_as(first.name).group([("work", _params(name)), ("dies", _params(name)), ("work", _params(name))], name=f"ended-{name}")
+    gone = rota.acting_as(second.name).enqueue("work", _params(name))
+    rota.acting_as(second.name).jobs.cancel(gone.id, reason=f"reason of {name}")
     rota.turn()
 
 
@@ -222,22 +222,22 @@ def schedule_names(name: str) -> list[str]:
 def _scheduled(rota: Rota, name: str) -> None:
     """Make schedules that fire, wait for each other, are paused, are refused, are over, and calendars."""
     admin = f"admin1-{name}"
-    rota.set_calendar(f"days-{name}", ["2026-03-02"], description=f"holidays of {name}", actor=admin)
-    rota.set_calendar("common", ["2026-03-01"], description=f"shared holidays of {name}", actor=admin)
+    rota.acting_as(admin).calendars.update(f"days-{name}", ["2026-03-02"], description=f"holidays of {name}")
+    rota.acting_as(admin).calendars.update("common", ["2026-03-01"], description=f"shared holidays of {name}")
     plain = {"params": _params(name, "scheduled"), "description": f"schedule of {name}", "actor": admin}
-    rota.create_schedule(f"nightly-{name}", "dies", every=1800, **plain)
-    rota.create_schedule("common", "work", every=1800, overlap="allow", **plain)
-    rota.create_schedule("shared", "work", cron="0 * * * *", calendar="common", **plain)
-    rota.create_schedule(f"child-{name}", "work", every=1800, depends_on=[f"nightly-{name}"], **plain)
-    rota.create_schedule(f"paused-{name}", "work", every=1800, calendar=f"days-{name}", **plain)
-    rota.pause_schedule(f"paused-{name}", actor=admin)
-    rota.create_schedule(f"broken-{name}", "work", every=1800, **(plain | {"params": {f"nonsense-{name}": 1}}))
-    rota.create_schedule(f"once-{name}", "work", at=timedelta_from(rota, minutes=30), **plain)
-    rota.create_schedule(f"gone-{name}", "work", every=1800, **plain)
-    rota.delete_schedule(f"gone-{name}", organization=name, actor="chief")
-    rota.create_schedule(f"own-{name}", "work", every=7200, organization=name, actor="chief")
-    rota.edit_schedule(f"own-{name}", description=f"edited for {name}", organization=name, actor="chief")
-    rota.fire(f"own-{name}", actor=admin)
+    rota.schedules.create(f"nightly-{name}", "dies", every=1800, **plain)
+    rota.schedules.create("common", "work", every=1800, overlap="allow", **plain)
+    rota.schedules.create("shared", "work", cron="0 * * * *", calendar="common", **plain)
+    rota.schedules.create(f"child-{name}", "work", every=1800, depends_on=[f"nightly-{name}"], **plain)
+    rota.schedules.create(f"paused-{name}", "work", every=1800, calendar=f"days-{name}", **plain)
+    rota.acting_as(admin).schedules.pause(f"paused-{name}")
+    rota.schedules.create(f"broken-{name}", "work", every=1800, **(plain | {"params": {f"nonsense-{name}": 1}}))
+    rota.schedules.create(f"once-{name}", "work", at=timedelta_from(rota, minutes=30), **plain)
+    rota.schedules.create(f"gone-{name}", "work", every=1800, **plain)
+    rota.acting_as("chief").schedules.delete(f"gone-{name}", organization=name)
+    rota.acting_as("chief").schedules.create(f"own-{name}", "work", every=7200, organization=name)
+    rota.acting_as("chief").schedules.update(f"own-{name}", description=f"edited for {name}", organization=name)
+    rota.acting_as(admin).schedules.fire(f"own-{name}")
 
 
 def timedelta_from(rota: Rota, **duration: float) -> datetime:
@@ -248,50 +248,50 @@ def timedelta_from(rota: Rota, **duration: float) -> datetime:
 
 def _running(store: SharedStore, name: str) -> None:
     desk = desk_of(store)
-    store.rota.enqueue("work", _params(name, "running"), actor=f"user1-{name}")
-    store.rota.enqueue("work", _params(name, "stopping"), actor=f"user2-{name}")
+    store.rota.acting_as(f"user1-{name}").enqueue("work", _params(name, "running"))
+    store.rota.acting_as(f"user2-{name}").enqueue("work", _params(name, "stopping"))
     desk.store.register(desk.worker, host=f"host-of-{name}", kind="worker", job_types=TEMPLATES, now=desk.now)
     held = desk.claim(2, types=TEMPLATES)
-    store.rota.cancel(_dashed(held[-1].job_id), reason=f"stop {name}", actor=f"admin1-{name}")
+    store.rota.acting_as(f"admin1-{name}").jobs.cancel(_dashed(held[-1].job_id), reason=f"stop {name}")
 
 
 def _waiting(rota: Rota, name: str) -> None:
     for number in (1, 2):
         user = f"user{number}-{name}"
-        queued = rota.enqueue("work", _params(name, "queued"), unique_key=f"key-{name}-{number}", actor=user)
-        child = rota.enqueue("work", _params(name, "child"), depends_on=[queued.id], actor=user)
-        rota.enqueue("work", _params(name, "grandchild"), depends_on=[child.id], actor=user)
-        rota.enqueue("work", _params(name, "later"), run_at=timedelta(hours=5), actor=user)
-    rota.group([("work", _params(name)), ("fails", _params(name))], name=f"waiting-{name}", actor=f"user1-{name}")
-    rota.group([("work", _params(name)), ("work", _params(name))], mode="parallel", name=f"parallel-{name}", actor=f"admin1-{name}")
+        queued = rota.acting_as(user).enqueue("work", _params(name, "queued"), unique_key=f"key-{name}-{number}")
+        child = rota.acting_as(user).enqueue("work", _params(name, "child"), depends_on=[queued.id])
+        rota.acting_as(user).enqueue("work", _params(name, "grandchild"), depends_on=[child.id])
+        rota.acting_as(user).enqueue("work", _params(name, "later"), run_at=timedelta(hours=5))
+    rota.acting_as(f"user1-{name}").group([("work", _params(name)), ("fails", _params(name))], name=f"waiting-{name}")
+    rota.acting_as(f"admin1-{name}").group([("work", _params(name)), ("work", _params(name))], mode="parallel", name=f"parallel-{name}")
 
 
 def _steered(rota: Rota, name: str) -> None:
     admin = f"admin1-{name}"
-    job = rota.enqueue("work", _params(name, "steered"), actor=f"user1-{name}")
-    rota.change(job.id, params=_params(name, "changed"), priority=61, actor=admin)
+    job = rota.acting_as(f"user1-{name}").enqueue("work", _params(name, "steered"))
+    rota.acting_as(admin).jobs.update(job.id, params=_params(name, "changed"), priority=61)
     _steered_by_the_chief(rota, name, job)
-    dead = rota.enqueue("work", _params(name, "cancelled"), actor=f"user2-{name}")
-    rota.cancel(dead.id, reason=f"again {name}", actor=admin)
-    rota.retry(dead.id, actor=admin)
-    rota.pause(organization=name, actor=admin)
+    dead = rota.acting_as(f"user2-{name}").enqueue("work", _params(name, "cancelled"))
+    rota.acting_as(admin).jobs.cancel(dead.id, reason=f"again {name}")
+    rota.acting_as(admin).jobs.retry(dead.id)
+    rota.acting_as(admin).organizations.pause(name)
 
 
 def _steered_by_the_chief(rota: Rota, name: str, job: Job) -> None:
     """Do everything that is audited, as a system manager does it to others: their trail must not lead to its own organization."""
     user = f"user1-{name}"
-    rota.change(job.id, params=_params(name, "changed by the chief"), actor="chief")
-    rota.move(job.id, front=True, actor="chief")
-    later = rota.enqueue("work", _params(name, "waits"), run_at=timedelta(hours=9), actor=user)
-    rota.depend(later.id, [job.id], actor="chief")
-    rota.cancel(later.id, actor="chief")
-    rota.retry(later.id, actor="chief")
-    rota.cancel_group(rota.group([("work", _params(name))], name=f"gone-{name}", actor=user).id, actor="chief")
-    gone = rota.enqueue("work", _params(name, "discarded"), actor=user)
-    rota.cancel(gone.id, actor="chief")
-    rota.discard(gone.id, actor="chief")
-    rota.change_organization(name, max_running=9, actor="chief")
-    rota.change_user(user, permissions=[f"right-{name}", "payroll", "new"], actor="chief")
+    rota.acting_as("chief").jobs.update(job.id, params=_params(name, "changed by the chief"))
+    rota.acting_as("chief").jobs.move(job.id, front=True)
+    later = rota.acting_as(user).enqueue("work", _params(name, "waits"), run_at=timedelta(hours=9))
+    rota.acting_as("chief").jobs.depend(later.id, [job.id])
+    rota.acting_as("chief").jobs.cancel(later.id)
+    rota.acting_as("chief").jobs.retry(later.id)
+    rota.acting_as("chief").groups.cancel(rota.acting_as(user).group([("work", _params(name))], name=f"gone-{name}").id)
+    gone = rota.acting_as(user).enqueue("work", _params(name, "discarded"))
+    rota.acting_as("chief").jobs.cancel(gone.id)
+    rota.acting_as("chief").jobs.delete(gone.id)
+    rota.acting_as("chief").organizations.update(name, max_running=9)
+    rota.acting_as("chief").users.update(user, permissions=[f"right-{name}", "payroll", "new"])
 
 
 def _dashed(hexed: str) -> str:

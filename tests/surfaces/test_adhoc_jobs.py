@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from rota import Rota, Settings
 from rota.surfaces.http import make_app
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 from tests.surfaces.cli_support import Cli
 from tests.surfaces.http.api_support import Callers, code_of
@@ -83,11 +84,11 @@ def test_a_worker_that_is_killed_leaves_it_to_another_that_may_import_it(cli, lo
     culprit.wait()
     cli.start("worker", "--app", "shop:rota")
     with closing(Rota(cli.store)) as rota:
-        eventually(lambda: rota.chain(job["id"])[-1].status == "COMPLETED", within=60, what="another worker has run it")
-        chain = rota.chain(job["id"])
+        eventually(lambda: rota.jobs.attempts(job["id"])[-1].status == "COMPLETED", within=60, what="another worker has run it")
+        chain = rota.jobs.attempts(job["id"])
         assert [str(each.status) for each in chain] == ["FAILED", "COMPLETED"]
         assert {each.template_id for each in chain} == {None}
-        assert rota.run_of(chain[-1].id).result == "the second time"
+        assert run_of(rota, chain[-1].id).result == "the second time"
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def test_http_makes_one_once_for_a_key(callers):
 def test_the_dashboard_lists_and_shows_it(callers):
     callers.rota.job(lambda: None, name="plain")
     job, plain = callers.rota.enqueue(handler="lobby:hello"), callers.rota.enqueue("plain")
-    secret = callers.rota.create_token("page", user="root", permits=("read", "submit", "operate", "manage")).secret
+    secret = callers.rota.tokens.create("page", user="root", permits=("read", "submit", "operate", "manage")).secret
     root = Browser(callers.client, secret)
     for path in ("/jobs", "/queue", "/"):
         assert "lobby:hello" in root.get(path).text

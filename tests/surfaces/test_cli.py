@@ -31,7 +31,7 @@ class handlers:  # noqa: N801 - reads as a word in the tests
         exec(compile((cli.folder / "shop.py").read_text(), "shop", "exec"), names)
         self.rota = names["rota"]
         assert isinstance(self.rota, Rota)
-        self.rota.url = str(cli.store)
+        self.rota._session.name_store(str(cli.store))
 
     def __enter__(self) -> Rota:
         assert isinstance(self.rota, Rota)

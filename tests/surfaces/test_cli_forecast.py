@@ -202,8 +202,8 @@ def test_a_long_plan_is_cut_for_people(cli):
 def history(cli):
     """A schedule that was paused for two days, and so has a ledger."""
     earlier = Rota(cli.store, clock=Clock(datetime.now(UTC) - timedelta(days=2)))
-    earlier.create_schedule("beat", "greet", every="1h")
-    earlier.pause_schedule("beat")
+    earlier.schedules.create("beat", "greet", every="1h")
+    earlier.schedules.pause("beat")
     earlier.close()
     cli.ok("schedule", "edit", "beat", "--priority", "high")
     return cli

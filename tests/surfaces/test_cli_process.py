@@ -134,13 +134,13 @@ def test_two_hundred_failures_under_two_workers_are_two_hundred_records_each_by_
     with ThreadPoolExecutor(2) as readers:
         # Read all along: a worker whose log nobody reads waits as soon as the pipe is full.
         outputs = [readers.submit(process.stdout.read) for process in workers]
-        eventually(lambda: len(rota.workers()) == 2, within=50, what="both are up")
+        eventually(lambda: len(rota.workers.list()) == 2, within=50, what="both are up")
         jobs = rota.enqueue_many([("gives_up", {})] * FAILURES)
-        eventually(lambda: rota.stats().by_status.get("DEAD_LETTER") == FAILURES, within=50, what="all failed")
+        eventually(lambda: rota.store.stats().by_status.get("DEAD_LETTER") == FAILURES, within=50, what="all failed")
         for process in workers:
             process.send_signal(signal.SIGTERM)
         logged = [_failures(output.result(timeout=patient(50))) for output in outputs]
-    ran = {job.id: job.worker_id for job in rota.find(status="DEAD_LETTER", limit=FAILURES)}
+    ran = {job.id: job.worker_id for job in rota.jobs.list(status="DEAD_LETTER", limit=FAILURES)}
     assert sorted(line["job"] for lines in logged for line in lines) == sorted(jobs) == sorted(ran)
     for lines in logged:
         assert len({line["worker"] for line in lines}) <= 1

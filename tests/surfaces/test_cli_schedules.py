@@ -265,10 +265,10 @@ def test_list_says_when_in_words_and_when_next(cli, earlier):
     cli.ok("schedule", "create", "paused", "skips", "--every", "2h")
     cli.ok("schedule", "pause", "paused")
     cli.ok("schedule", "create", "off", "greet", "--every", "1h", "--disabled")
-    earlier.create_schedule("over", "greet", every="1h", ends=datetime.now(UTC) - timedelta(days=1))
-    earlier.pause_schedule("over")
+    earlier.schedules.create("over", "greet", every="1h", ends=datetime.now(UTC) - timedelta(days=1))
+    earlier.schedules.pause("over")
     cli.ok("schedule", "enable", "over")
-    earlier.create_schedule("overdue", "greet", every="1h")
+    earlier.schedules.create("overdue", "greet", every="1h")
     lines = {line.split("  ")[0]: line for line in cli.ok("schedule", "list").splitlines()}
     assert "every weekday at 09:00 Europe/Berlin" in lines["daily [1]"]
     assert " in " in lines["daily [1]"]
@@ -342,8 +342,8 @@ def test_show_tells_what_it_depends_on_and_what_depends_on_it(cli):
 
 
 def test_a_pause_is_one_line_with_its_number(cli, earlier):
-    earlier.create_schedule("beat", "greet", every="1m")
-    earlier.pause_schedule("beat")
+    earlier.schedules.create("beat", "greet", every="1m")
+    earlier.schedules.pause("beat")
     cli.ok("schedule", "enable", "beat")
     (line,) = [line for line in cli.ok("schedule", "occurrences").splitlines() if "SKIPPED" in line]
     assert "SKIPPED_PAUSED ×2,880" in line
@@ -354,11 +354,11 @@ def test_a_pause_is_one_line_with_its_number(cli, earlier):
 
 
 def test_occurrences_tell_which_job_and_what_it_died_of(cli, earlier):
-    earlier.create_schedule("good", "greet", every="1h")
-    earlier.create_schedule("bad", "gives_up", every="1h")
+    earlier.schedules.create("good", "greet", every="1h")
+    earlier.schedules.create("bad", "gives_up", every="1h")
 
     def over(rota):
-        found = rota.occurrences(fate="FIRED")
+        found = rota.schedules.occurrences(fate="FIRED")
         return len(found) == 2 and all(each.ran is not None for each in found)
 
     fire_what_is_due(cli, until=over)
@@ -373,8 +373,8 @@ def test_occurrences_tell_which_job_and_what_it_died_of(cli, earlier):
 
 def test_a_long_list_goes_on_where_it_ended(cli, earlier):
     for name in ("one", "two", "three"):
-        earlier.create_schedule(name, "greet", every="1h")
-        earlier.pause_schedule(name)
+        earlier.schedules.create(name, "greet", every="1h")
+        earlier.schedules.pause(name)
         cli.ok("schedule", "enable", name)
     first = cli("schedule", "occurrences", "--limit", "2", "--json")
     assert (first.exit_code, len(first.stdout.splitlines())) == (0, 2)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import typer
 
+from rota.app import Rota
 from rota.surfaces.cli import main
 from rota.surfaces.cli.journal import Lines
 from rota.surfaces.cli.options import point_in_time
 from rota.surfaces.cli.output import escaped, plain, show_error, show_pairs, status
-from rota.surfaces.python import Rota
 from tests.support.pace import patient
 from tests.surfaces.cli_support import Cli
 

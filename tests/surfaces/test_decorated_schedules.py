@@ -17,7 +17,7 @@ from rota.model.schedules import ScheduleState
 def another(rota: Rota) -> Rota:
     """A program that starts anew on the same store."""
     rota.close()
-    return Rota(rota.url, clock=rota._session.clock, settings=rota.settings, seed=8)
+    return Rota(rota.store.url, clock=rota._session.clock, settings=rota.settings, seed=8)
 
 
 def nothing() -> None:
@@ -26,7 +26,7 @@ def nothing() -> None:
 
 def test_a_decorator_declares_a_schedule_named_like_the_template(rota):
     rota.job(nothing, cron="0 9 * * mon-fri", timezone="Europe/Berlin", catch_up="none", overlap="queue", jitter="30s")
-    (view,) = rota.schedules()
+    (view,) = rota.schedules.list()
     assert (view.name, view.template, view.organization, view.created_by) == ("nothing", "nothing", "default", "system")
     assert (view.cron, view.timezone, view.catch_up, view.overlap, view.jitter) == ("0 9 * * mon-fri", "Europe/Berlin", "none", "queue", 30)
     assert view.declared
@@ -35,7 +35,7 @@ def test_a_decorator_declares_a_schedule_named_like_the_template(rota):
 
 def test_the_template_may_have_another_name_than_its_function(rota):
     rota.job(nothing, name="tidy", every=timedelta(minutes=5))
-    assert [(each.name, each.template, each.every) for each in rota.schedules()] == [("tidy", "tidy", 300.0)]
+    assert [(each.name, each.template, each.every) for each in rota.schedules.list()] == [("tidy", "tidy", 300.0)]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_template_may_have_another_name_than_its_function(rota):
         lambda rota: rota.turn(),
         lambda rota: rota.enqueue("nothing"),
         lambda rota: rota.enqueue_many([("nothing", {})]),
-        lambda rota: rota.get_schedule("nothing"),
+        lambda rota: rota.schedules.get("nothing"),
         lambda rota: rota.schedule("after", "nothing", every=60, depends_on="nothing"),
     ],
     ids=["worker", "enqueue", "enqueue_many", "look", "schedule"],
@@ -60,7 +60,7 @@ def test_it_fires_and_its_jobs_run(rota, clock):
     rota.turn()
     clock.advance(minutes=10)
     rota.turn()
-    assert [job.status for job in rota.find(job_type="nothing")] == [Status.COMPLETED]
+    assert [job.status for job in rota.jobs.list(job_type="nothing")] == [Status.COMPLETED]
 
 
 def test_nothing_is_declared_inside_somebodys_transaction_and_the_next_call_makes_up_for_it(rota):
@@ -87,38 +87,38 @@ def test_a_transaction_of_a_program_whose_templates_are_known_enqueues_without_d
 
 def test_a_program_that_says_the_same_at_its_next_start_changes_nothing(rota, clock):
     rota.job(nothing, every="1h")
-    before = rota.get_schedule("nothing")
+    before = rota.schedules.get("nothing")
     again = another(rota)
     clock.advance(minutes=7)
     again.job(nothing, every="1h")
-    assert again.get_schedule("nothing") == before
+    assert again.schedules.get("nothing") == before
     again.close()
 
 
 def test_what_people_changed_stays_until_the_code_has_a_new_word(rota):
     rota.job(nothing, cron="0 9 * * *", timezone="Europe/Berlin")
-    rota.edit_schedule("nothing", cron="0 7 * * *", overlap="queue")
+    rota.schedules.update("nothing", cron="0 7 * * *", overlap="queue")
     again = another(rota)
     again.job(nothing, cron="0 9 * * *", timezone="Europe/Paris")
-    view = again.get_schedule("nothing")
+    view = again.schedules.get("nothing")
     assert (view.cron, view.timezone, view.overlap) == ("0 7 * * *", "Europe/Paris", "queue")
     once_more = another(again)
     once_more.job(nothing, cron="30 9 * * *", timezone="Europe/Paris")
-    assert once_more.get_schedule("nothing").cron == "30 9 * * *"
+    assert once_more.schedules.get("nothing").cron == "30 9 * * *"
     once_more.close()
 
 
 def test_a_disabled_one_stays_disabled_and_a_deleted_one_comes_back_at_the_next_start(rota):
     rota.job(nothing, every="1h")
-    rota.disable_schedule("nothing")
+    rota.schedules.disable("nothing")
     again = another(rota)
     again.job(nothing, every="1h")
-    assert again.get_schedule("nothing").state is ScheduleState.DISABLED
-    again.delete_schedule("nothing")
-    assert again.schedules() == []
+    assert again.schedules.get("nothing").state is ScheduleState.DISABLED
+    again.schedules.delete("nothing")
+    assert again.schedules.list() == []
     once_more = another(again)
     once_more.job(nothing, every="1h")
-    assert once_more.get_schedule("nothing").state is ScheduleState.ENABLED
+    assert once_more.schedules.get("nothing").state is ScheduleState.ENABLED
     once_more.close()
 
 
@@ -128,17 +128,17 @@ def test_a_decorator_that_says_no_time_any_more_leaves_the_schedule_to_people(ro
     again = another(rota)
     again.job(nothing)
     again.turn()
-    assert [each.name for each in again.schedules()] == ["nothing"]
+    assert [each.name for each in again.schedules.list()] == ["nothing"]
     again.close()
 
 
 def test_a_template_that_is_archived_gets_no_schedule(rota):
     rota.job(nothing)
-    rota.archive_template("nothing")
+    rota.templates.archive("nothing")
     again = another(rota)
     again.job(nothing, every="1h")
     again.turn()
-    assert again.schedules() == []
+    assert again.schedules.list() == []
     again.close()
 
 
@@ -148,7 +148,7 @@ def test_a_program_that_says_again_what_has_passed_since_comes_up(rota, clock, w
     rota.schedule("once", "nothing", **when)
     clock.advance(hours=3)
     rota.turn()
-    before = rota.get_schedule("once")
+    before = rota.schedules.get("once")
     assert rota.schedule("once", "nothing", **when) == before
     with pytest.raises(InvalidSchedule):
         rota.schedule("other", "nothing", **when)
@@ -190,14 +190,14 @@ def test_what_the_store_refuses_is_told_and_keeps_nothing_else_from_working(rota
     with caplog.at_level(logging.ERROR, "rota.schedules"):
         rota.enqueue("nothing")
         rota.turn()
-    assert [each.name for each in rota.schedules()] == ["other"]
+    assert [each.name for each in rota.schedules.list()] == ["other"]
     assert len(caplog.records) == 1
     assert "nothing" in caplog.text
     assert "calendar='holidays' is not there" in caplog.text
-    rota.set_calendar("holidays", ["2026-12-25"])
+    rota.calendars.update("holidays", ["2026-12-25"])
     again = another(rota)
     again.job(nothing, cron="@daily", calendar="holidays")
-    assert again.get_schedule("nothing").calendar == "holidays"
+    assert again.schedules.get("nothing").calendar == "holidays"
     again.close()
 
 
@@ -205,14 +205,14 @@ def test_schedules_that_wait_for_each_other_may_be_decorated_in_any_order(rota):
     rota.job(nothing, name="a", cron="@daily", depends_on=["b", "c"])
     rota.job(nothing, name="b", cron="@daily", depends_on="c")
     rota.job(nothing, name="c", cron="@daily")
-    assert {each.name: each.depends_on for each in rota.schedules()} == {"a": ("b", "c"), "b": ("c",), "c": ()}
+    assert {each.name: each.depends_on for each in rota.schedules.list()} == {"a": ("b", "c"), "b": ("c",), "c": ()}
 
 
 def test_a_circle_of_decorators_is_told_and_the_others_are_declared(rota, caplog):
     rota.job(nothing, name="a", cron="@daily", depends_on="b")
     rota.job(nothing, name="b", cron="@daily", depends_on="a")
     rota.job(nothing, name="c", cron="@daily")
-    assert [each.name for each in rota.schedules()] == ["c"]
+    assert [each.name for each in rota.schedules.list()] == ["c"]
     assert "in a circle" in caplog.text
 
 
@@ -220,7 +220,7 @@ def test_a_circle_of_decorators_is_told_and_the_others_are_declared(rota, caplog
 
 
 def test_a_process_that_finds_the_schedule_made_in_the_same_moment_comes_up(rota, monkeypatch):
-    other = Rota(rota.url, clock=rota._session.clock, settings=rota.settings)
+    other = Rota(rota.store.url, clock=rota._session.clock, settings=rota.settings)
     other.job(nothing, every="1h", overlap="queue")
     rota.job(nothing, every="1h")
     store = rota._session.open().store
@@ -229,12 +229,12 @@ def test_a_process_that_finds_the_schedule_made_in_the_same_moment_comes_up(rota
     def late(**which):
         monkeypatch.undo()
         found = look(**which)
-        other.schedules()
+        other.schedules.list()
         return found
 
     monkeypatch.setattr(store, "schedules", late)
     rota.turn()
-    (view,) = rota.schedules()
+    (view,) = rota.schedules.list()
     assert (view.overlap, view.version) == ("skip", 2)
     other.close()
 
@@ -247,7 +247,7 @@ def test_many_that_start_at_once_make_one_schedule(tmp_path):
         rota.job(nothing, every="1h")
         at_once.wait()
         rota.turn()
-        names = [each.id for each in rota.schedules()]
+        names = [each.id for each in rota.schedules.list()]
         rota.close()
         return names
 

@@ -42,7 +42,7 @@ def doctor(maker, desk):
 
     def look(name, **options):
         clock._now = desk.now
-        return [each for each in rota.doctor(**options) if each.name == name]
+        return [each for each in rota.store.doctor(**options) if each.name == name]
 
     look.rota = rota
     yield look
@@ -60,18 +60,18 @@ def one(found, state, *words):
 
 
 def test_a_store_at_rest_has_nothing_but_no_worker(doctor):
-    found = {each.name: each for each in doctor.rota.doctor(full=True) if each.name not in {"durability", "clock"}}
+    found = {each.name: each for each in doctor.rota.store.doctor(full=True) if each.name not in {"durability", "clock"}}
     assert {each.name for each in found.values() if each.state is not State.OK} == {"workers"}
     one([found["workers"]], State.ADVICE, "none is running", "rota worker")
 
 
 def test_only_a_system_manager_may_ask(doctor):
-    doctor.rota.create_organization("acme")
-    doctor.rota.add_user("ada", organization="acme", role="admin")
-    doctor.rota.add_user("root", role="system_manager")
+    doctor.rota.organizations.create("acme")
+    doctor.rota.users.create("ada", organization="acme", role="admin")
+    doctor.rota.users.create("root", role="system_manager")
     with pytest.raises(PermissionDenied):
-        doctor.rota.doctor(actor="ada")
-    assert doctor.rota.doctor(actor="root")
+        doctor.rota.acting_as("ada").store.doctor()
+    assert doctor.rota.acting_as("root").store.doctor()
 
 
 def test_a_worker_that_runs_here_is_alive(doctor):
@@ -272,8 +272,8 @@ def test_a_schedule_in_use_whose_template_takes_no_jobs_is_named(doctor):
     rota = doctor.rota
     for name in ("gone", "off", "fine"):
         rota.job(lambda: None, name=name)
-        rota.create_schedule(f"of {name}", name, every="1h")
-    rota.disable_template("off")
+        rota.schedules.create(f"of {name}", name, every="1h")
+    rota.templates.disable("off")
     # As an earlier version left it: archived, with a schedule that is enabled.
     rota._session.open().store.set_template_state("gone", "ARCHIVED", actor=ANNA, now=START)
     found = doctor("schedules")

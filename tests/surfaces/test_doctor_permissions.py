@@ -50,7 +50,7 @@ def mode(path):
 
 
 def found(rota, **options):
-    return [each for each in rota.doctor(**options) if each.name == "permissions"]
+    return [each for each in rota.store.doctor(**options) if each.name == "permissions"]
 
 
 def everything(tmp_path):
@@ -149,7 +149,7 @@ def test_a_symbolic_link_among_the_logs_is_not_followed(url, tmp_path):
 def test_many_open_logs_are_counted_and_the_first_are_named(tmp_path):
     url = str(tmp_path / "rota.db")
     with closing(Rota(url)) as rota:
-        rota.stats()
+        rota.store.stats()
         folder = tmp_path / "rota.db.logs" / "ab"
         folder.mkdir(parents=True, mode=0o700)
         folder.parent.chmod(0o700)
@@ -164,7 +164,7 @@ def test_who_may_not_close_a_file_is_told_to_ask_its_owner(tmp_path):
     with public_folder() as folder:
         url = folder / "rota.db"
         with closing(Rota(url)) as rota:
-            rota.stats()
+            rota.store.stats()
         folder.chmod(0o777)
         url.chmod(0o666)
 
@@ -181,7 +181,7 @@ def test_who_may_not_close_a_file_is_told_to_ask_its_owner(tmp_path):
 def test_the_command_names_the_file_and_repairs_it(tmp_path):
     cli = Cli(tmp_path)
     with closing(Rota(cli.store)) as rota:
-        rota.stats()
+        rota.store.stats()
     cli.store.chmod(0o644)
     refused = cli("doctor", "--json")
     assert refused.exit_code == 1

@@ -17,7 +17,7 @@ def tour(tmp_path, monkeypatch):
 
 def test_the_tour_has_schedules_that_make_jobs_by_themselves(tour):
     with testing.use(tour.rota, at=datetime(2026, 3, 1, 12, 0, 5, tzinfo=UTC)) as kit:
-        assert {each.name: each.words for each in tour.rota.schedules()} == {
+        assert {each.name: each.words for each in tour.rota.schedules.list()} == {
             "check_disk": "every 10 seconds",
             "minute_report": "every minute Europe/Berlin",
         }

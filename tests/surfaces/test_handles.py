@@ -43,7 +43,7 @@ def fail(rota, clock, handle):
 
 def test_a_handle_says_what_it_is_of(rota, flaky):
     handle = flaky.options(unique_key="k").enqueue()
-    job = rota.get(handle.id)
+    job = rota.jobs.get(handle.id)
     assert (handle.number, handle.existing, handle.status(), handle.run()) == (job.number, False, Status.QUEUED, None)
     again = flaky.options(unique_key="k").enqueue()
     assert again.existing
@@ -115,7 +115,7 @@ def test_a_result_is_found_after_a_retry_by_hand(rota, clock, flaky):
     with pytest.raises(JobFailed):
         handle.result(timeout=0)
     flaky.works.set()
-    rota.retry(handle)
+    rota.jobs.retry(handle)
     with pytest.raises(WaitTimeout, match="is still QUEUED after 0 s"):
         handle.result(timeout=0)
     rota.turn()
@@ -127,7 +127,7 @@ def test_a_cancelled_chain_that_is_retried_has_a_result(rota, flaky):
     flaky.works.set()
     handle = flaky.enqueue("late")
     handle.cancel()
-    rota.retry(handle.id)
+    rota.jobs.retry(handle.id)
     rota.turn()
     assert handle.result(timeout=0) == "late"
 

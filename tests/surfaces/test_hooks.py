@@ -27,6 +27,7 @@ from tests.stores.desk import Desk
 from tests.support.app_module import HEAD
 from tests.support.pace import patient
 from tests.support.prepared import prepare
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 OUTCOMES = ("completed", "failed", "dead_letter", "cancelled", "skipped")
@@ -59,7 +60,7 @@ def test_a_failure_is_reported_once_with_what_is_known_of_it(live, place):
     assert heard.names == ["failed", "dead_letter"]
     (_, event), (_, again) = heard.all
     assert event is again
-    job, run = live.get(job.id), live.run_of(job.id)
+    job, run = live.jobs.get(job.id), run_of(live, job.id)
     assert (event.job, event.number, event.template, event.attempt) == (job.id, job.number, "restock", 1)
     assert (event.organization, event.worker, str(event.status), event.retry_at) == ("default", job.worker_id, "DEAD_LETTER", None)
     assert (event.error, event.traceback, event.exception_type) == (run.error, run.traceback, "tests.engine.outcome_jobs.OutOfStock")
@@ -73,7 +74,7 @@ def test_each_failed_attempt_is_reported_and_the_last_one_as_a_dead_letter_too(r
     job = rota.enqueue("restock")
     rota.turn()
     (_, first), *_ = heard.all
-    assert (str(first.status), first.retry_at) == ("FAILED", rota.chain(job.id)[-1].run_at)
+    assert (str(first.status), first.retry_at) == ("FAILED", rota.jobs.attempts(job.id)[-1].run_at)
     clock.advance(minutes=2)
     rota.turn()
     assert [(name, event.attempt) for name, event in heard.all] == [("failed", 1), ("failed", 2), ("dead_letter", 2)]
@@ -88,8 +89,8 @@ def test_completions_skips_and_cancellations_have_their_hooks_and_snoozes_none(l
         live.enqueue(name)
     held = live.enqueue("holds")
     with live.running():
-        eventually(lambda: live.run_of(held.id) and live.run_of(held.id).progress == 1, what="it runs")
-        live.cancel(held.id)
+        eventually(lambda: run_of(live, held.id) and run_of(live, held.id).progress == 1, what="it runs")
+        live.jobs.cancel(held.id)
         eventually(lambda: len(heard.all) == 4, what="four outcomes are reported")
     assert sorted((name, event.template) for name, event in heard.all) == [
         ("cancelled", "holds"),
@@ -123,8 +124,8 @@ def test_a_lost_workers_attempt_is_reported_by_the_one_that_recovers_it(rota, by
     rota.job(lambda: None, name="act", max_retries=2)
     job = rota.enqueue("act")
     desk = lost_worker(rota, 1)
-    rota.recover() if by_hand else rota.turn()
-    rota.recover()
+    rota.store.recover() if by_hand else rota.turn()
+    rota.store.recover()
     (name, event) = heard.all[0]
     assert (name, event.job, event.worker, event.duration, event.error) == ("failed", job.id, desk.worker, None, "Scheduler crash recovery")
     assert heard.names.count("failed") == 1
@@ -157,7 +158,7 @@ if __name__ == "__main__":
         job = rota.enqueue("holds")
         first = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
         assert first.stdout.readline() == "holds\n"
-        worker = rota.get(job.id).worker_id
+        worker = rota.jobs.get(job.id).worker_id
         first.send_signal(signal.SIGKILL)
         first.wait()
         first.stdout.close()
@@ -193,14 +194,14 @@ def test_a_turn_whose_reply_was_lost_is_reported_once(rota, monkeypatch):
 def test_a_direct_execution_that_outlives_its_reservation_is_reported(rota, clock):
     heard = Heard(rota)
     rota.job(outcome_jobs.out_of_stock, name="restock")
-    assert rota.direct("restock").status == "FAILED"
+    assert rota.jobs.direct("restock").status == "FAILED"
     desk = Desk(rota._session.open().store)
     desk.ids, desk.now, desk.worker = rota._session.ids, clock.now(), rota._session.ids.take(1, clock.now())[0]
     desk.store.register(desk.worker, host="here", kind="worker", job_types=["restock"], now=desk.now)
     desk.reserve("restock", ttl=60)
     desk.claim_one(types=("restock",))
     clock.advance(seconds=61)
-    rota.recover()
+    rota.store.recover()
     assert heard.names == ["failed", "dead_letter"] * 2
     assert heard.all[-1][1].error == "its reservation expired while it ran"
 
@@ -220,7 +221,7 @@ def test_a_hook_that_raises_is_logged_and_hurts_nobody(rota, caplog):
     rota.job(outcome_jobs.out_of_stock, name="restock", max_retries=0)
     job = rota.enqueue("restock")
     rota.turn()
-    assert str(rota.get(job.id).status) == "DEAD_LETTER"
+    assert str(rota.jobs.get(job.id).status) == "DEAD_LETTER"
     assert len(told) == 1
     records = [record for record in caplog.records if record.name == "rota.hooks"]
     assert [record.levelname for record in records] == ["ERROR", "ERROR"]
@@ -246,7 +247,7 @@ def test_a_hook_that_hangs_does_not_hold_up_the_worker(live, monkeypatch, caplog
             assert entered.wait(patient(20))
             for _ in range(20):
                 assert live.wait(live.enqueue("act").id, timeout=patient(20))
-        assert live.get(first.id).status == "COMPLETED"
+        assert live.jobs.get(first.id).status == "COMPLETED"
         messages = [record.getMessage() for record in caplog.records if record.name == "rota.hooks"]
         assert any(text.startswith("hooks are slower than the worker: 5 events wait") for text in messages)
         assert any("a hook has not returned within 0.1 s" in text for text in messages)
@@ -295,7 +296,7 @@ def test_turn_and_direct_start_no_worker_in_the_eyes_of_hooks(rota):
     rota.on.worker_start(trail.append)
     rota.on.worker_stop(trail.append)
     rota.job(lambda: None, name="act")
-    rota.direct("act")
+    rota.jobs.direct("act")
     rota.turn()
     rota.close()
     assert trail == []

@@ -334,7 +334,7 @@ def without_turn(answer: object) -> str:
 
 
 def mine(store: SharedStore, owner: str) -> list[Any]:
-    return [job for job_id, _, _ in store.jobs() if (job := store.rota.get(job_id)).owner == owner]
+    return [job for job_id, _, _ in store.jobs() if (job := store.rota.jobs.get(job_id)).owner == owner]
 
 
 @pytest.mark.parametrize("role", ["admin", "user"])
@@ -345,19 +345,19 @@ def test_what_others_do_changes_nothing_that_one_is_told(shared, tmp_path, role)
     assert len(before) > 100
     for name in ("qqbeta", "qqcorp"):
         user, admin = person("user", name).name, person("admin", name).name
-        jobs = [rota.enqueue(template, {"text": str(n)}, actor=user) for n in range(7) for template in ("work", "fails", "dies")]
-        rota.enqueue_many([("work", {})] * 50, actor=user)
-        rota.cancel(jobs[0].id, actor=admin)
-        rota.retry(jobs[0].id, actor=admin)
-        rota.change(jobs[3].id, priority=99, actor=admin)
-        rota.group([("work", {}), ("dies", {})], actor=user)
-        rota.resume(organization=name, actor=admin)
-        rota.add_user(f"new-{name}", organization=name, actor="chief")
-        rota.create_schedule("new", "work", every=60, actor=admin)
-        rota.edit_schedule("common", every=60, params={"text": "x"}, actor=admin)
-        rota.delete_schedule(f"child-{name}", organization=name, actor="chief")
-        rota.fire("common", actor=admin)
-        rota.set_calendar("common", ["2026-12-24"], actor=admin)
+        jobs = [rota.acting_as(user).enqueue(template, {"text": str(n)}) for n in range(7) for template in ("work", "fails", "dies")]
+        rota.acting_as(user).enqueue_many([("work", {})] * 50)
+        rota.acting_as(admin).jobs.cancel(jobs[0].id)
+        rota.acting_as(admin).jobs.retry(jobs[0].id)
+        rota.acting_as(admin).jobs.update(jobs[3].id, priority=99)
+        rota.acting_as(user).group([("work", {}), ("dies", {})])
+        rota.acting_as(admin).organizations.resume(name)
+        rota.acting_as("chief").users.create(f"new-{name}", organization=name)
+        rota.acting_as(admin).schedules.create("new", "work", every=60)
+        rota.acting_as(admin).schedules.update("common", every=60, params={"text": "x"})
+        rota.acting_as("chief").schedules.delete(f"child-{name}", organization=name)
+        rota.acting_as(admin).schedules.fire("common")
+        rota.acting_as(admin).calendars.update("common", ["2026-12-24"])
     after = look(store, who)
     for name, text in before.items():
         assert after[name] == text, name
@@ -367,7 +367,7 @@ def test_what_others_do_changes_nothing_that_one_is_told(shared, tmp_path, role)
 def test_the_store_that_is_shared_has_due_times_of_every_kind_in_every_organization(shared, tmp_path):
     store = shared.copy(tmp_path / "kinds.db", 5)
     for name in ORGANIZATIONS:
-        found = store.rota.occurrences(organization=name, limit=1000)
+        found = store.rota.schedules.occurrences(organization=name, limit=1000)
         kinds = {row.fate for row in found}
         assert kinds >= {"FIRED", "REFUSED", "SKIPPED_PAUSED", "SKIPPED_CALENDAR", "SKIPPED_DEPENDENCY"}
         assert all(name in (row.reason or name) for row in found if row.fate in {"REFUSED", "SKIPPED_DEPENDENCY"})

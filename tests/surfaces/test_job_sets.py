@@ -29,17 +29,17 @@ def jobs():
 def test_the_tasks_of_a_set_are_registered_under_the_prefix(rota, jobs):
     rota.include(jobs, prefix="mail.")
     handle = jobs.send.enqueue("ada")
-    assert (jobs.send.name, rota.get(handle.id).job_type, rota.get(handle.id).max_retries) == ("mail.send", "mail.send", 7)
-    assert [each.name for each in rota.schedules()] == ["mail.tidy"]
+    assert (jobs.send.name, rota.jobs.get(handle.id).job_type, rota.jobs.get(handle.id).max_retries) == ("mail.send", "mail.send", 7)
+    assert [each.name for each in rota.schedules.list()] == ["mail.tidy"]
     rota.turn()
     assert handle.result(timeout=0) == "sent to ada"
-    assert rota.enqueue("mail.send", {"to": "bob"}).job_type == "mail.send"
+    assert rota.jobs.get(rota.enqueue("mail.send", {"to": "bob"})).job_type == "mail.send"
     assert repr(jobs.send.bind("ada")) == "mail.send.bind(to='ada')"
 
 
 def test_without_a_prefix_they_have_their_own_names(rota, jobs):
     rota.include(jobs)
-    assert rota.get(jobs.send.enqueue("ada").id).job_type == "send"
+    assert rota.jobs.get(jobs.send.enqueue("ada").id).job_type == "send"
 
 
 def test_a_task_of_a_set_that_is_in_no_rota_says_so_and_is_still_a_function(jobs):
@@ -52,8 +52,8 @@ def test_a_task_of_a_set_that_is_in_no_rota_says_so_and_is_still_a_function(jobs
 def test_what_was_derived_from_a_task_before_it_was_included_is_included_with_it(rota, jobs):
     urgent, call = jobs.send.options(priority="high"), jobs.send.bind("ada")
     rota.include(jobs, prefix="mail.")
-    assert rota.get(urgent.enqueue("ada").id).job_type == "mail.send"
-    assert rota.get(rota.enqueue(call).id).job_type == "mail.send"
+    assert rota.jobs.get(urgent.enqueue("ada").id).job_type == "mail.send"
+    assert rota.jobs.get(rota.enqueue(call).id).job_type == "mail.send"
 
 
 def test_a_task_that_is_declared_later_is_registered_at_once(rota, jobs):
@@ -63,7 +63,7 @@ def test_a_task_that_is_declared_later_is_registered_at_once(rota, jobs):
     def later() -> int:
         return 1
 
-    assert rota.get(later.enqueue().id).job_type == "mail.later"
+    assert rota.jobs.get(later.enqueue().id).job_type == "mail.later"
 
 
 def test_a_set_is_included_once(rota, live, jobs):
@@ -132,7 +132,7 @@ def test_a_call_of_a_set_that_is_in_no_rota_is_refused_although_a_template_has_i
     for enqueue in (lambda: rota.enqueue(send), lambda: rota.enqueue(send.bind()), lambda: rota.enqueue_many([send.bind()])):
         with pytest.raises(InvalidOption, match="its JobSet is in no Rota yet"):
             enqueue()
-    assert not rota.find()
+    assert not rota.jobs.list()
 
 
 def test_an_include_that_fails_registers_nothing(rota):
@@ -151,4 +151,4 @@ def test_an_include_that_fails_registers_nothing(rota):
         rota.enqueue("tick")
     rota.include(jobs, prefix="mail.")
     tick.enqueue()
-    assert [schedule.name for schedule in rota.schedules()] == ["mail.tick"]
+    assert [schedule.name for schedule in rota.schedules.list()] == ["mail.tick"]

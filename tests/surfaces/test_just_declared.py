@@ -9,6 +9,6 @@ def test_a_schedule_that_was_just_declared_has_no_due_time_without_a_fate(tmp_pa
     app = Rota(tmp_path / "rota.db")
     app.job(name="tidy")(lambda: None)
     app.schedule("declared", "tidy", every="15m")
-    app.create_schedule("created", "tidy", every="15m")
-    assert app.verify_schedules().problems == ()
+    app.schedules.create("created", "tidy", every="15m")
+    assert app.schedules.verify().problems == ()
     app.close()

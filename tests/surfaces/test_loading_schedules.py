@@ -8,7 +8,7 @@ import pytest
 
 from rota.definitions_file import KINDS
 from rota.errors import InvalidDefinition, PermissionDenied
-from rota.surfaces.python.loading import Loaded
+from rota.resources.definitions import Loaded
 from tests.docs.pages import page
 
 FILE = """
@@ -47,57 +47,57 @@ def shop(rota):
 def load(shop, tmp_path):
     def load(text, **options):
         (tmp_path / "jobs.toml").write_text(text)
-        return shop.load_definitions(tmp_path / "jobs.toml", **options)
+        return shop.store.load(tmp_path / "jobs.toml", **options)
 
     return load
 
 
 def test_a_file_makes_calendars_and_schedules_whatever_their_order(shop, load):
     assert load(FILE).added == ("calendar holidays", "schedule load", "schedule report")
-    report, loaded = shop.get_schedule("report"), shop.get_schedule("load")
+    report, loaded = shop.schedules.get("report"), shop.schedules.get("load")
     assert (report.template, report.cron, report.timezone, report.calendar) == ("report", "0 9 * * mon-fri", "Europe/Berlin", "holidays")
     assert (report.depends_on, report.params, report.priority) == (("load",), {"to": "ada", "since": "2026-01-01"}, 75)
     assert (report.catch_up, report.jitter, report.state, report.declared) == ("none", 300, "ENABLED", False)
     assert (loaded.every, loaded.starts, loaded.overlap, loaded.state) == (21600, datetime(2026, 1, 1, tzinfo=UTC), "queue", "DISABLED")
-    (holidays,) = shop.calendars()
+    (holidays,) = shop.calendars.list()
     assert (holidays.days, holidays.description) == ({date(2026, 12, 25), date(2026, 12, 26)}, "Christmas")
 
 
 def test_loading_it_again_changes_nothing(shop, load, clock):
     load(FILE)
-    before = shop.schedules()
+    before = shop.schedules.list()
     clock.advance(minutes=10)
     again = load(FILE)
     assert (again.added, again.changed) == ((), ())
     assert again.unchanged == ("calendar holidays", "schedule load", "schedule report")
-    assert shop.schedules() == before
+    assert shop.schedules.list() == before
 
 
 def test_a_rehearsal_says_what_would_happen_and_writes_nothing(shop, load):
     assert load(FILE, dry_run=True) == Loaded(
         added=("calendar holidays", "schedule load", "schedule report"), changed=(), unchanged=(), dry_run=True
     )
-    assert (shop.schedules(), shop.calendars()) == ([], [])
+    assert (shop.schedules.list(), shop.calendars.list()) == ([], [])
 
 
 def test_what_the_file_does_not_name_stays_and_none_takes_an_option_back(shop, load):
     load(FILE)
-    shop.edit_schedule("report", catch_up="all", overlap="queue")
+    shop.schedules.update("report", catch_up="all", overlap="queue")
     loaded = load(
         '[schedules.report]\ncron = "0 7 * * *"\ncalendar = "none"\ndepends_on = []\n[calendars.holidays]\ndescription = "none"\n'
     )
     assert loaded.changed == ("calendar holidays", "schedule report")
-    report = shop.get_schedule("report")
+    report = shop.schedules.get("report")
     assert (report.cron, report.calendar, report.depends_on) == ("0 7 * * *", None, ())
     assert (report.catch_up, report.overlap, report.timezone) == ("all", "queue", "Europe/Berlin")
-    assert (shop.calendars()[0].description, len(shop.calendars()[0].days)) == (None, 2)
+    assert (shop.calendars.list()[0].description, len(shop.calendars.list()[0].days)) == (None, 2)
 
 
 def test_an_edit_by_a_file_closes_the_ledger_by_what_held_before(shop, load, clock):
     load('[schedules.report]\nevery = "1h"\ncatch_up = "none"\n')
     clock.advance(hours=5, minutes=30)
     load('[schedules.report]\nevery = "2h"\n')
-    assert [(each.fate, each.count) for each in shop.occurrences("report")] == [("MISSED", 5)]
+    assert [(each.fate, each.count) for each in shop.schedules.occurrences("report")] == [("MISSED", 5)]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_an_edit_by_a_file_closes_the_ledger_by_what_held_before(shop, load, clo
 def test_a_file_says_the_state_in_one_of_two_ways(shop, load, word, state):
     load('[schedules.report]\nevery = "1h"\n')
     load(f"[schedules.report]\n{word}\n")
-    assert shop.get_schedule("report").state == state
+    assert shop.schedules.get("report").state == state
     assert load(f"[schedules.report]\n{word}\n").changed == ()
 
 
@@ -116,7 +116,7 @@ def test_a_moment_is_written_as_toml_has_it_and_may_have_passed_when_the_file_is
     load(text)
     clock.advance(hours=2)
     shop.turn()
-    assert shop.get_schedule("once").state == "DISABLED"
+    assert shop.schedules.get("once").state == "DISABLED"
     assert load(text).unchanged == ("schedule once",)
 
 
@@ -124,11 +124,11 @@ def test_dependencies_may_turn_round_from_one_file_to_the_next(shop, load):
     one = '[schedules.a]\ntemplate = "report"\ncron = "@daily"\ndepends_on = ["b"]\n[schedules.b]\ntemplate = "report"\ncron = "@daily"\n'
     load(one)
     load('[schedules.b]\ndepends_on = ["a"]\n[schedules.a]\ndepends_on = []\n')
-    assert {each.name: each.depends_on for each in shop.schedules()} == {"a": (), "b": ("a",)}
+    assert {each.name: each.depends_on for each in shop.schedules.list()} == {"a": (), "b": ("a",)}
 
 
 def test_everything_a_file_has_may_stand_in_it_for_the_first_time(shop, load):
-    shop.add_user("root", role="system_manager")
+    shop.users.create("root", role="system_manager")
     text = """
         [schedules.nightly]
         organization = "acme"
@@ -147,7 +147,7 @@ def test_everything_a_file_has_may_stand_in_it_for_the_first_time(shop, load):
     """
     load(text, dry_run=True, actor="root")
     load(text, actor="root")
-    (view,) = shop.schedules()
+    (view,) = shop.schedules.list()
     assert (view.organization, view.template, view.created_by) == ("acme", "fresh", "root")
     assert load(text, actor="root").changed == ()
 
@@ -157,9 +157,9 @@ def test_json_has_the_same_tables(shop, tmp_path):
     file.write_text(
         json.dumps({"schedules": {"report": {"every": 3600, "params": {"a": [1, None]}}}, "calendars": {"c": {"days": ["2026-12-25"]}}})
     )
-    assert shop.load_definitions(file).added == ("calendar c", "schedule report")
-    assert shop.load_definitions(file).unchanged == ("calendar c", "schedule report")
-    assert shop.get_schedule("report").params == {"a": [1, None]}
+    assert shop.store.load(file).added == ("calendar c", "schedule report")
+    assert shop.store.load(file).unchanged == ("calendar c", "schedule report")
+    assert shop.schedules.get("report").params == {"a": [1, None]}
 
 
 GOOD = '[schedules.good]\ntemplate = "report"\nevery = "1h"\n'
@@ -200,23 +200,23 @@ def test_a_file_with_one_bad_thing_is_refused_whole_naming_the_place(shop, load,
         load(GOOD + text)
     assert "jobs.toml, [" in str(refused.value) or "jobs.toml: " in str(refused.value)
     assert words in str(refused.value)
-    assert (shop.schedules(), shop.calendars()) == ([], [])
+    assert (shop.schedules.list(), shop.calendars.list()) == ([], [])
 
 
 def test_a_circle_is_found_before_anything_is_written_also_through_what_is_there(shop, load):
-    shop.create_schedule("b", "report", cron="@daily")
-    shop.create_schedule("a", "report", cron="@daily", depends_on="b")
+    shop.schedules.create("b", "report", cron="@daily")
+    shop.schedules.create("a", "report", cron="@daily", depends_on="b")
     with pytest.raises(InvalidDefinition, match=r"\[schedules.b\]: schedules can't depend on each other in a circle: . → . → ."):
         load(GOOD + '[schedules.b]\ndepends_on = ["a"]\n')
-    assert [each.name for each in shop.schedules()] == ["a", "b"]
+    assert [each.name for each in shop.schedules.list()] == ["a", "b"]
 
 
 def test_only_a_manager_loads_a_file(shared, tmp_path):
     (tmp_path / "jobs.toml").write_text('[schedules.echo]\nevery = "1h"\norganization = "acme"\n')
     with pytest.raises(PermissionDenied):
-        shared.load_definitions(tmp_path / "jobs.toml", actor="ada")
-    shared.load_definitions(tmp_path / "jobs.toml", actor="root")
-    assert [each.name for each in shared.schedules(actor="ada")] == ["echo"]
+        shared.acting_as("ada").store.load(tmp_path / "jobs.toml")
+    shared.acting_as("root").store.load(tmp_path / "jobs.toml")
+    assert [each.name for each in shared.acting_as("ada").schedules.list()] == ["echo"]
 
 
 def test_what_a_file_changes_stays_though_the_code_says_it_again(shop, load):
@@ -230,4 +230,4 @@ def test_the_file_in_the_reference_can_be_loaded_and_has_every_kind_of_table(rot
     assert all(f"[{kind}." in text for kind in KINDS)
     assert len(load(text).added) == 6
     assert len(load(text).unchanged) == 6
-    assert rota.get_schedule("reminder").state == "PAUSED"
+    assert rota.schedules.get("reminder").state == "PAUSED"

@@ -21,6 +21,7 @@ from tests.engine import outcome_jobs
 from tests.support.app_module import HEAD, import_app, write_app
 from tests.support.pace import patient
 from tests.support.prepared import prepare
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 HANDLERS = """
@@ -104,7 +105,7 @@ def run_all(app, place: str, **params) -> dict[str, object]:
     jobs = {name: app.rota.enqueue(name, params) for name in names}
     if place == "inline":
         app.rota.turn()
-        return {name: app.rota.run_of(job.id) for name, job in jobs.items()}
+        return {name: run_of(app.rota, job.id) for name, job in jobs.items()}
     with app.rota.running(concurrency=2):
         return {name: app.rota.wait(job.id, timeout=patient(30)) for name, job in jobs.items()}
 
@@ -195,10 +196,10 @@ def test_what_it_raises_counts_as_the_handlers_own(rota: Rota, raised, status):
     rota.job(lambda: entered.append("handler"), name="act", max_retries=1 if status == "FAILED" else 0)
     job = rota.enqueue("act")
     rota.turn()
-    assert str(rota.get(job.id).status) == status
+    assert str(rota.jobs.get(job.id).status) == status
     assert entered == ["outer left"]
     if status == "DEAD_LETTER":
-        run = rota.run_of(job.id)
+        run = run_of(rota, job.id)
         assert run.error == "ValueError: no tenant"
         assert "in refuses" in run.traceback
         assert "rota/executors" not in run.traceback
@@ -225,8 +226,8 @@ def test_it_may_turn_an_exception_into_another_or_suppress_it(rota: Rota):
 
     jobs = [rota.enqueue("fails", {"kind": "key"}), rota.enqueue("fails", {"kind": "os"}), rota.enqueue("fails_late")]
     rota.turn()
-    assert [str(rota.get(job.id).status) for job in jobs] == ["SKIPPED", "COMPLETED", "COMPLETED"]
-    assert rota.run_of(jobs[2].id).result is None
+    assert [str(rota.jobs.get(job.id).status) for job in jobs] == ["SKIPPED", "COMPLETED", "COMPLETED"]
+    assert run_of(rota, jobs[2].id).result is None
 
 
 def test_a_generator_that_yields_no_progress_fails_inside_its_middleware(rota: Rota):
@@ -257,13 +258,13 @@ def test_params_that_do_not_fit_never_reach_it(rota: Rota, clock):
         seen.append(ctx.params)
         yield
 
-    with closing(Rota(rota.url, clock=clock)) as producer:
+    with closing(Rota(rota.store.url, clock=clock)) as producer:
         producer.job(lambda size: None, name="act")
         jobs = [producer.enqueue("act", {"size": 3})]
     rota.job(lambda: None, name="act", max_retries=0)
     jobs.append(rota.enqueue("act"))
     rota.turn()
-    assert [str(rota.get(job.id).status) for job in jobs] == ["DEAD_LETTER", "COMPLETED"]
+    assert [str(rota.jobs.get(job.id).status) for job in jobs] == ["DEAD_LETTER", "COMPLETED"]
     assert seen == [{}]
 
 
@@ -279,7 +280,7 @@ def test_what_is_no_middleware_is_refused_with_the_remedy(rota: Rota):
     rota.job(lambda: None, name="act", max_retries=0)
     job = rota.enqueue("act")
     rota.turn()
-    assert "returned None: yield once, or return a context manager" in rota.run_of(job.id).error
+    assert "returned None: yield once, or return a context manager" in run_of(rota, job.id).error
 
 
 def test_a_cancelled_task_is_seen_as_cancelled_and_middleware_is_left(live: Rota):
@@ -301,11 +302,11 @@ def test_a_cancelled_task_is_seen_as_cancelled_and_middleware_is_left(live: Rota
     job = live.enqueue("sleeps")
     with live.running():
         assert waiting.wait(patient(20))
-        live.cancel(job.id)
+        live.jobs.cancel(job.id)
         with pytest.raises(JobCancelled):
             live.wait(job.id, timeout=patient(20))
     assert seen == [asyncio.CancelledError]
-    assert str(live.get(job.id).status) == "CANCELLED"
+    assert str(live.jobs.get(job.id).status) == "CANCELLED"
 
 
 def test_without_middleware_a_plain_handler_takes_not_one_step_more(live: Rota):
@@ -466,7 +467,7 @@ def asks():
     worker = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)})
     try:
         with closing(Rota(tmp_path / "rota.db")) as rota:
-            eventually(lambda: "asks" in {template.name for template in rota.templates()}, within=30, what="the app is registered")
+            eventually(lambda: "asks" in {template.name for template in rota.templates.list()}, within=30, what="the app is registered")
             assert rota.wait(rota.enqueue("asks").id, timeout=patient(30)).result == "asks"
     finally:
         worker.terminate()

@@ -35,7 +35,7 @@ def late(shared: Rota, clock: ManualClock) -> Rota:
 
 
 def doctor(rota: Rota):
-    return next(each for each in rota.doctor() if each.name == "schedules")
+    return next(each for each in rota.store.doctor() if each.name == "schedules")
 
 
 # ---- python ------------------------------------------------------------------------------------------------------------
@@ -52,18 +52,18 @@ def test_the_first_screen_says_what_is_overdue_since_when_and_what_to_do(late: R
 
 
 def test_the_ledger_shows_what_is_overdue_as_a_row_that_is_not_recorded(late: Rota):
-    (row,) = late.occurrences(not_ran=True)
+    (row,) = late.schedules.occurrences(not_ran=True)
     assert (row.schedule, row.fate, row.count, row.ran, row.recorded_at, row.reason) == ("beat", "OVERDUE", 18, False, None, WORDS)
-    assert late.occurrences("beat", organization="acme") == late.occurrences(fate="overdue") == [row]
-    assert late.occurrences(fate=["OVERDUE", "FIRED"]) == [row]
-    assert late.occurrences(fate="FIRED") == []
+    assert late.schedules.occurrences("beat", organization="acme") == late.schedules.occurrences(fate="overdue") == [row]
+    assert late.schedules.occurrences(fate=["OVERDUE", "FIRED"]) == [row]
+    assert late.schedules.occurrences(fate="FIRED") == []
 
 
 def test_nothing_of_it_is_stored(late: Rota):
-    late.overview(), late.occurrences(), late.doctor(), late.verify_schedules()
+    late.overview(), late.schedules.occurrences(), late.store.doctor(), late.schedules.verify()
     late.turn()
-    assert [(row.fate, row.count) for row in late.occurrences("beat", organization="acme")] == [("FIRED", 1), ("COALESCED", 17)]
-    assert (late.overdue(), late.occurrences(fate="OVERDUE"), late.verify_schedules().ok) == ([], [], True)
+    assert [(row.fate, row.count) for row in late.schedules.occurrences("beat", organization="acme")] == [("FIRED", 1), ("COALESCED", 17)]
+    assert (late.schedules.overdue(), late.schedules.occurrences(fate="OVERDUE"), late.schedules.verify().ok) == ([], [], True)
     assert [row.fate for row in late.overview().not_run] == ["COALESCED"]
 
 
@@ -72,11 +72,11 @@ def test_pages_of_the_ledger_have_what_is_overdue_in_its_place(late: Rota, clock
     late.schedule("other", "echo", every="20s", organization="acme")
     clock.advance(seconds=50)
     found, before = [], None
-    while page := late.occurrences(limit=1, before=before):
+    while page := late.schedules.occurrences(limit=1, before=before):
         found += [(row.schedule, row.fate, row.count) for row in page]
         before = page[-1].cursor
     assert found == [("other", "OVERDUE", 2), ("beat", "OVERDUE", 10), ("beat", "FIRED", 1), ("beat", "COALESCED", 17)]
-    assert found == [(row.schedule, row.fate, row.count) for row in late.occurrences()]
+    assert found == [(row.schedule, row.fate, row.count) for row in late.schedules.occurrences()]
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ def test_pages_of_the_ledger_have_what_is_overdue_in_its_place(late: Rota, clock
 )
 def test_the_ledger_shows_what_is_overdue_if_any_of_it_is_in_the_time_asked_for(late: Rota, since, until, shown):
     window = {"since": NOON + timedelta(seconds=since), "until": NOON + timedelta(seconds=until)}
-    assert bool(late.occurrences(**window)) is shown
+    assert bool(late.schedules.occurrences(**window)) is shown
 
 
 def test_verify_does_not_say_that_all_is_well(late: Rota):
-    found = late.verify_schedules()
+    found = late.schedules.verify()
     assert (found.ok, found.problems, found.due, found.matched) == (False, (), 18, 0)
     assert [(each.schedule, each.count) for each in found.overdue] == [("beat", 18)]
-    assert late.verify_schedules(until=NOON).ok
+    assert late.schedules.verify(until=NOON).ok
 
 
 def test_the_doctor_has_a_problem_with_it(late: Rota):
@@ -110,20 +110,25 @@ def test_the_doctor_is_content_with_a_store_on_which_a_worker_keeps_time(late: R
 def test_what_is_late_by_no_more_than_the_bound_is_no_alarm(shared: Rota, clock: ManualClock):
     shared.schedule("beat", "echo", every="5s", organization="acme")
     clock.advance(seconds=34.9)
-    assert (shared.overview().not_run, shared.occurrences(), shared.overdue(), shared.verify_schedules().ok) == ((), [], [], True)
+    assert (shared.overview().not_run, shared.schedules.occurrences(), shared.schedules.overdue(), shared.schedules.verify().ok) == (
+        (),
+        [],
+        [],
+        True,
+    )
     assert doctor(shared).state is State.OK
     assert [each.what for each in shared.overview().health.concerns] == ["no worker is running"]
 
 
 def test_a_schedule_that_is_paused_is_shown_as_planned_and_alarms_nobody(shared: Rota, clock: ManualClock):
     shared.schedule("beat", "echo", every="5s", organization="acme")
-    shared.pause_schedule("beat", organization="acme")
+    shared.schedules.pause("beat", organization="acme")
     clock.advance(seconds=92)
     (row,) = shared.overview().not_run
     assert (row.fate, row.count, row.planned) == ("OVERDUE", 18, True)
     assert row.reason == "no outcome is recorded: start a worker, which records 18 SKIPPED_PAUSED"
     assert [each.what for each in shared.overview().health.concerns] == ["no worker is running"]
-    assert (doctor(shared).state, shared.verify_schedules().ok) == (State.OK, True)
+    assert (doctor(shared).state, shared.schedules.verify().ok) == (State.OK, True)
 
 
 def test_each_sees_what_is_overdue_of_its_own_organization(late: Rota):
@@ -132,23 +137,27 @@ def test_each_sees_what_is_overdue_of_its_own_organization(late: Rota):
 
     def names(actor):
         found = [
-            {row.name for row in late.overview(actor=actor).not_run},
-            {row.schedule for row in late.occurrences(actor=actor)},
-            {each.schedule for each in late.overdue(actor=actor)},
-            {each.schedule for each in late.verify_schedules(actor=actor).overdue},
+            {row.name for row in late.acting_as(actor).overview().not_run},
+            {row.schedule for row in late.acting_as(actor).schedules.occurrences()},
+            {each.schedule for each in late.acting_as(actor).schedules.overdue()},
+            {each.schedule for each in late.acting_as(actor).schedules.verify().overdue},
         ]
         assert all(each == found[0] for each in found)
         return found[0]
 
     assert names(None) == {"beat", "mine"}
     assert (names(ADA), names(EVE)) == ({"beat"}, {"mine"})
-    assert late.occurrences(actor=ADA, organization="beta") == late.overdue(actor=ADA, organization="beta") == []
+    assert (
+        late.acting_as(ADA).schedules.occurrences(organization="beta") == late.acting_as(ADA).schedules.overdue(organization="beta") == []
+    )
     with pytest.raises(NotFound):
-        late.overdue("mine", actor=ADA)
+        late.acting_as(ADA).schedules.overdue("mine")
 
 
 def test_a_user_sees_what_is_overdue_of_the_schedules_that_it_may_read(late: Rota):
-    assert {each.schedule for each in late.overdue(actor=BOB)} == {view.name for view in late.schedules(actor=BOB)}
+    assert {each.schedule for each in late.acting_as(BOB).schedules.overdue()} == {
+        view.name for view in late.acting_as(BOB).schedules.list()
+    }
 
 
 def test_of_many_schedules_the_longest_overdue_are_worked_out_and_more_is_said(shared: Rota, clock: ManualClock, monkeypatch):
@@ -179,7 +188,7 @@ def client(late: Rota):
 
 
 def bearer(rota: Rota, user: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {rota.create_token(user, user=user, permits=('read',)).secret}"}
+    return {"Authorization": f"Bearer {rota.tokens.create(user, user=user, permits=('read',)).secret}"}
 
 
 def test_ready_counts_what_is_overdue_and_answers_503_if_asked_about_schedules(client: TestClient, late: Rota):

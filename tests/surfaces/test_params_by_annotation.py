@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from rota import Rota
 from rota.surfaces.http import make_app
 from tests.support.annotated import Line
+from tests.support.runs import run_of
 from tests.surfaces.cli_support import Cli
 from tests.surfaces.http.api_support import API
 
@@ -42,7 +43,7 @@ def client(live: Rota) -> Iterator[TestClient]:
     def order(lines: list[Line]) -> str:
         return str(sum(line.amount for line in lines))
 
-    secret = live.create_token("test", permits=["read", "submit", "operate", "manage"]).secret
+    secret = live.tokens.create("test", permits=["read", "submit", "operate", "manage"]).secret
     with TestClient(make_app(live), headers={"Authorization": f"Bearer {secret}"}) as made:
         yield made
 
@@ -68,7 +69,7 @@ def test_http_takes_the_json_form(client, live):
     job = client.post(f"{API}/jobs", json={"name": "order", "params": {"lines": [{"sku": "a", "amount": "2.5"}, {"sku": "b"}]}})
     assert job.status_code == 201, job.text
     live.turn()
-    assert live.run_of(job.json()["id"]).result == "3.5"
+    assert run_of(live, job.json()["id"]).result == "3.5"
 
 
 def test_the_command_line_names_the_place(tmp_path):

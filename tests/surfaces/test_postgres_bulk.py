@@ -141,15 +141,15 @@ def test_a_chunk_whose_session_was_ended_is_written_once_and_in_its_place(shop, 
 
 def test_so_is_one_that_has_to_be_built_anew(shop, database, pool, nothing_left):
     with closing(Rota(database.server.url())) as other:
-        assert first_written_last(shop, database, pool, lambda: other.set_template("ship", max_retries=7)).accepted == 30
+        assert first_written_last(shop, database, pool, lambda: other.templates.update("ship", max_retries=7)).accepted == 30
     assert queued(database) == list(range(30))
-    assert [job.max_retries for job in shop.queue(limit=30)] == [7] * 10 + [5] * 20
+    assert [job.max_retries for job in shop.queues.jobs(limit=30)] == [7] * 10 + [5] * 20
 
 
 def test_one_that_is_of_another_priority_by_then_can_not_stay_where_it_was(shop, database, pool, nothing_left):
     with closing(Rota(database.server.url())) as other:
-        assert first_written_last(shop, database, pool, lambda: other.set_template("ship", priority="low")).accepted == 30
-    assert [job.params["order"] for job in shop.queue(limit=30)] == [*range(10, 30), *range(10)]
+        assert first_written_last(shop, database, pool, lambda: other.templates.update("ship", priority="low")).accepted == 30
+    assert [job.params["order"] for job in shop.queues.jobs(limit=30)] == [*range(10, 30), *range(10)]
 
 
 def test_whatever_sessions_are_ended_what_is_counted_is_there_and_nothing_is_there_twice(shop, database, pool, nothing_left):
@@ -250,7 +250,7 @@ def test_what_failed_before_an_iterable_raised_is_what_is_told(shop, database, p
 
 
 def test_a_bound_of_the_queue_is_counted_chunk_by_chunk(shop, database, nothing_left):
-    shop.create_organization("acme", max_queued=25)
+    shop.organizations.create("acme", max_queued=25)
     with pytest.raises(QueueFull, match=r"^items 20 to 29: .*\(the 20 jobs before it were accepted\)$"):
         shop.enqueue_many(ships(31), organization="acme")
     assert queued(database) == list(range(20))
@@ -264,7 +264,7 @@ def test_keys_priorities_and_later_times_among_the_items_change_nothing_of_their
     items[150:170] = [NewJob(name="ship", params={"order": number}, priority="low") for number in range(150, 170)]
     done = shop.enqueue_many(items)
     assert (done.accepted, done.existing, done.ids[55]) == (199, 1, done.ids[57])
-    orders = [job.params["order"] for job in shop.queue(limit=300)]
+    orders = [job.params["order"] for job in shop.queues.jobs(limit=300)]
     rest = [number for number in range(200) if number not in {57, 101, 120} and not 150 <= number < 170]
     assert orders == [101, *rest, *range(150, 170)]
 
@@ -287,7 +287,7 @@ def test_of_the_smallest_pool_one_connection_is_left_to_others(shop, database, p
     with writing_stopped(database):
         call = pool.submit(shop.enqueue_many, (taken.append(item) or item for item in ships(200)))
         eventually(lambda: len(taken) == 20 and waiting(database, 1))
-        assert [shop.stats().by_status["QUEUED"] for _ in range(10)] == [0] * 10
+        assert [shop.store.stats().by_status["QUEUED"] for _ in range(10)] == [0] * 10
     assert call.result().accepted == 200
     assert queued(database) == list(range(200))
 
@@ -314,7 +314,7 @@ def test_a_handler_may_call_while_its_worker_turns_on_the_same_pool(shop, databa
     shop.start(concurrency=4)
     jobs = [shop.enqueue("plan", {"orders": 100}) for _ in range(4)]
     assert [shop.wait(job.id, timeout=patient(20)).result for job in jobs] == [100] * 4
-    eventually(lambda: shop.stats().by_status["COMPLETED"] == 405, what="all are done")
+    eventually(lambda: shop.store.stats().by_status["COMPLETED"] == 405, what="all are done")
 
 
 def test_inside_the_threads_own_transaction_it_is_refused(shop, database, nothing_left):
@@ -330,12 +330,12 @@ def test_a_chunk_whose_template_has_changed_since_it_was_built_is_built_anew(sho
         seen.append(len(rows))
         if len(seen) == 4:
             with closing(Rota(database.server.url())) as other:
-                other.set_template("ship", priority="high")
+                other.templates.update("ship", priority="high")
         return side_by_side(rows, now=now)
 
     monkeypatch.setattr(store, "side_by_side", changing)
     assert shop.enqueue_many(list(ships(100))).accepted == 100
-    assert [job.params["order"] for job in shop.queue(limit=200)] == [*range(30, 100), *range(30)]
+    assert [job.params["order"] for job in shop.queues.jobs(limit=200)] == [*range(30, 100), *range(30)]
 
 
 def test_where_no_thread_can_be_had_the_caller_writes_by_itself(shop, database, monkeypatch, nothing_left):

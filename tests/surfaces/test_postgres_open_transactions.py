@@ -56,7 +56,7 @@ def test_a_worker_sees_the_job_after_the_commit_and_not_before(kind, shop):
         other = shop.enqueue("ship", {"order": 2})
         assert shop.wait(other.id, timeout=patient(20)).result == 2
         with pytest.raises(NotFound):
-            shop.get(job.id)
+            shop.jobs.get(job.id)
         caller.commit()
         assert shop.wait(job.id, timeout=patient(20)).result == 1
 
@@ -76,14 +76,14 @@ def use(shop):
     shop.schedule("often", "ship", every="1s", params={"order": 11})
     for number in range(20, 25):
         shop.enqueue("ship", {"order": number}, unique_key=f"n{number}", priority="high" if number % 2 else "normal")
-    shop.cancel(later.id)
+    shop.jobs.cancel(later.id)
     child = shop.enqueue("ship", {"order": 30}, depends_on=[shop.enqueue("ship", {"order": 29})])
-    shop.pause(template="once")
-    shop.set_template("once", max_running=3)
-    shop.recover()
-    eventually(lambda: shop.find(schedule="often", status="COMPLETED"), what="a due time has run")
+    shop.templates.pause("once")
+    shop.templates.update("once", max_running=3)
+    shop.store.recover()
+    eventually(lambda: shop.jobs.list(schedule="often", status="COMPLETED"), what="a due time has run")
     result = shop.wait(child.id, timeout=patient(20)).result
-    shop.purge(older_than=0)
+    shop.store.purge(older_than=0)
     return result
 
 
@@ -124,7 +124,7 @@ def test_of_two_guests_with_one_key_the_second_waits_for_the_first(caller, shop,
         found = asked.result(patient(20))
         other.commit()
     assert (found.id == first.id, found.existing) == ((True, True) if end == "commit" else (False, False))
-    assert len(shop.find(status="QUEUED")) == 1
+    assert len(shop.jobs.list(status="QUEUED")) == 1
 
 
 @pytest.mark.parametrize("settings", [Settings(busy_timeout=0.2)])
@@ -165,7 +165,7 @@ def test_of_two_callers_who_wait_for_each_other_one_is_told_and_keeps_its_transa
         caller.rollback()
         theirs.result(patient(20))
         other.commit()
-    assert len(shop.find(status="PENDING")) == 1
+    assert len(shop.jobs.list(status="PENDING")) == 1
 
 
 def test_what_a_refused_job_with_parents_locked_is_free_again(caller, shop):
@@ -176,7 +176,7 @@ def test_what_a_refused_job_with_parents_locked_is_free_again(caller, shop):
 
 def test_a_template_is_not_deleted_while_a_guest_may_have_jobs_of_it(caller, shop, pool, database):
     caller.enqueue(shop, "once", {"order": 1})
-    asked = pool.submit(shop.delete_template, "once")
+    asked = pool.submit(shop.templates.delete, "once")
     eventually(lambda: waits(database, "advisory"), what="the other waits")
     caller.commit()
     with pytest.raises(TemplateInUse):

@@ -31,7 +31,7 @@ def test_order_and_job_are_there_after_the_commit_and_not_before(caller, shop, d
     assert (str(job.status), shipped(shop), orders(database)) == ("QUEUED", [], [])
     caller.commit()
     assert (shipped(shop), orders(database)) == ([1], [1])
-    assert shop.get(job.id).number == job.number
+    assert shop.jobs.get(job.id).number == job.number
 
 
 def test_neither_is_there_after_a_rollback(caller, shop, database):
@@ -48,7 +48,7 @@ def test_a_job_may_be_the_first_thing_in_a_transaction(caller, shop):
 
 
 def test_a_refusal_leaves_the_transaction_as_it_was(caller, shop, database):
-    shop.set_template("once", dedup_window="1h")
+    shop.templates.update("once", dedup_window="1h")
     caller.execute("INSERT INTO orders VALUES (1)")
     caller.enqueue(shop, "once", {"order": 1})
     with pytest.raises(InvalidParams):
@@ -88,7 +88,7 @@ def test_a_child_waits_for_a_parent_of_the_same_transaction(caller, shop):
     child = caller.enqueue(shop, "ship", {"order": 2}, depends_on=[parent])
     assert (str(child.status), child.blockers) == ("PENDING", 1)
     caller.commit()
-    assert [str(shop.get(job.id).status) for job in (parent, child)] == ["QUEUED", "PENDING"]
+    assert [str(shop.jobs.get(job.id).status) for job in (parent, child)] == ["QUEUED", "PENDING"]
 
 
 @pytest.mark.parametrize("local", ["", "LOCAL"])
@@ -191,7 +191,7 @@ def test_an_asynchronous_connection_is_for_aenqueue(shop):
 
 def test_a_plain_connection_may_be_given_to_aenqueue(shop):
     with closing(Psycopg()) as caller:
-        asyncio.run(shop.aenqueue("ship", {"order": 1}, transaction=caller.handle))
+        asyncio.run(shop.enqueue_async("ship", {"order": 1}, transaction=caller.handle))
         assert shipped(shop) == []
         caller.commit()
     assert shipped(shop) == [1]
@@ -201,7 +201,7 @@ def test_djangos_connection_belongs_to_its_thread(shop):
     with closing(Django()) as caller:
         caller.begin()
         with pytest.raises(TransactionMisuse, match="sync_to_async"):
-            asyncio.run(shop.aenqueue("ship", {"order": 1}, transaction=caller.handle))
+            asyncio.run(shop.enqueue_async("ship", {"order": 1}, transaction=caller.handle))
 
 
 def test_a_session_that_each_thread_has_for_itself_will_do(shop):
@@ -223,7 +223,7 @@ def shut(shop, database):
 
 async def waiting(shop, database, handle):
     """Ask for a job that needs the whole store; return the task when it waits for that."""
-    asked = asyncio.create_task(shop.aenqueue("ship", {"order": 1}, depends_on=shop.find()[:1], transaction=handle))
+    asked = asyncio.create_task(shop.enqueue_async("ship", {"order": 1}, depends_on=shop.jobs.list()[:1], transaction=handle))
     await asyncio.to_thread(eventually, lambda: database._raw.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone())
     return asked
 

@@ -19,7 +19,7 @@ from tests.support.waiting import eventually
 
 
 def test_a_limit_refuses_and_the_transaction_goes_on(shop, database):
-    shop.create_organization("acme", max_queued=1)
+    shop.organizations.create("acme", max_queued=1)
     with closing(Psycopg()) as caller:
         caller.enqueue(shop, "ship", {"order": 1}, organization="acme")
         with pytest.raises(QueueFull):
@@ -120,7 +120,7 @@ def test_a_role_without_rights_is_told_which_and_has_enough_with_a_submitters(sh
         with pytest.raises(StoreUnusable, match=r"role 'clerk'.*`rota grants clerk --kind submitter`"):
             shop.enqueue("ship", {"order": 1}, transaction=theirs)
         theirs.rollback()
-        for grant in shop.grants("clerk", kind="submitter"):
+        for grant in shop.store.grants("clerk", kind="submitter"):
             database._raw.execute(grant)
         parent = shop.enqueue("ship", {"order": 1}, transaction=theirs, unique_key="k")
         shop.enqueue_many([("ship", {"order": 2}), ("ship", {"order": 3})], transaction=theirs)
@@ -159,7 +159,7 @@ def test_a_transaction_that_sees_one_moment_takes_plain_jobs_and_no_others(shop,
         with pytest.raises(TransactionMisuse, match="READ COMMITTED"):
             caller.enqueue(shop, "ship", {"order": 2}, unique_key="k")
         with pytest.raises(TransactionMisuse, match="READ COMMITTED"):
-            caller.enqueue(shop, "ship", {"order": 2}, depends_on=[shop.find()[0]])
+            caller.enqueue(shop, "ship", {"order": 2}, depends_on=[shop.jobs.list()[0]])
         caller.commit()
     assert shipped(shop) == [1]
 
@@ -168,7 +168,7 @@ def test_templates_that_changed_after_that_moment_are_an_error_and_not_an_endles
     with closing(Psycopg()) as caller:
         caller.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         caller.execute("SELECT 1")
-        shop.set_template("ship", max_retries=1)
+        shop.templates.update("ship", max_retries=1)
         with pytest.raises(StoreBusy, match="begin it again"):
             caller.enqueue(shop, "ship", {"order": 1})
         caller.rollback()

@@ -104,7 +104,7 @@ def opened(url, **options):
 
 
 def promoted(source, target, **options):
-    return plain(source).promote(target, **options)
+    return plain(source).store.promote(target, **options)
 
 
 # ---- the same on both sides ---------------------------------------------------------------------------------------
@@ -164,9 +164,9 @@ def test_rows_are_digested_alike_however_they_are_batched(small, tmp_path, monke
 def test_workers_go_on_in_the_order_of_the_queue(tmp_path, database):
     rota = opened(tmp_path / "rota.db")
     ids = [rota.enqueue("note", {"n": number}, priority=50 + number % 3 * 10) for number in range(9)]
-    rota.move(ids[8].id, front=True)
-    expected = [job.params["n"] for job in rota.queue()]
-    rota.promote(database)
+    rota.jobs.move(ids[8].id, front=True)
+    expected = [job.params["n"] for job in rota.queues.jobs()]
+    rota.store.promote(database)
     with opened(database).running(concurrency=1) as moved:
         eventually(lambda: len(moved.noted) == 9, what="nine jobs at the target")
     moved.close()
@@ -187,9 +187,9 @@ def test_numbers_go_on_after_the_highest_that_was_ever_given(file, database, tmp
 def test_what_people_change_goes_on_being_audited(file, database):
     promoted(file, database)
     rota = opened(database)
-    before = len(rota.audit(limit=100))
-    rota.set_template("note", timeout=5)
-    assert len(rota.audit(limit=100)) > before
+    before = len(rota.audit.list(limit=100))
+    rota.templates.update("note", timeout=5)
+    assert len(rota.audit.list(limit=100)) > before
     rota.close()
 
 
@@ -198,10 +198,10 @@ def test_a_job_of_a_dead_worker_is_recovered_where_it_arrived(file, database):
     promoted(file, database)
     # Long enough that a busy machine does not hold our own beats up: a worker that can't show that it lives ends its process, this one.
     rota = opened(database, settings=Settings(schema=SCHEMA, lease_ttl=4, beat=0.1, recovery_interval=0.1))
-    (held,) = rota.find(status="RUNNING")
+    (held,) = rota.jobs.list(status="RUNNING")
     with rota.running():
-        eventually(lambda: rota.get(held.id).status is Status.FAILED, what="the end of what a dead worker held")
-    assert [job.attempt for job in rota.chain(held.id)] == [1, 2]
+        eventually(lambda: rota.jobs.get(held.id).status is Status.FAILED, what="the end of what a dead worker held")
+    assert [job.attempt for job in rota.jobs.attempts(held.id)] == [1, 2]
 
 
 def test_rules_are_in_force_at_the_target(small, database, tmp_path):
@@ -226,7 +226,7 @@ def test_a_store_that_was_moved_says_where_it_went(small, database, tmp_path, th
     if there == "database":
         promoted(source, target)
     with pytest.raises(StoreMoved, match=rf"was moved to .*{'postgresql' if there == 'file' else 'back.db'}.*give that as the store"):
-        plain(source).stats()
+        plain(source).store.stats()
 
 
 def test_who_has_the_store_open_is_told_as_well_and_no_job_is_lost(small, database):
@@ -238,7 +238,7 @@ def test_who_has_the_store_open_is_told_as_well_and_no_job_is_lost(small, databa
     with pytest.raises(StoreMoved):
         program.enqueue_many([("note", {"n": 5}), ("note", {"n": 6})])
     with pytest.raises(StoreMoved):
-        program.pause()
+        program.store.pause()
     program.close()
     moved = opened(database)
     moved.turn()
@@ -264,12 +264,12 @@ def test_who_wants_to_remove_history_from_a_store_that_was_moved_is_told_so(smal
     source, target = (small, database) if there == "file" else (database, tmp_path / "back.db")
     program = opened(source)
     program.turn()
-    ended = program.find()[0]
+    ended = program.jobs.list()[0]
     program.close()
     program = opened(source)
-    program.find()
+    program.jobs.list()
     promoted(source, target)
-    for work in (lambda: program.discard(ended.id), lambda: program.purge(older_than=0)):
+    for work in (lambda: program.jobs.delete(ended.id), lambda: program.store.purge(older_than=0)):
         with pytest.raises(StoreMoved, match="this store was moved to"):
             work()
     program.close()
@@ -309,7 +309,7 @@ def test_a_store_that_comes_back_takes_the_place_of_what_it_left(small, database
     assert back.noted == [4]
     assert len(content(small)["jobs"]) == 5
     with pytest.raises(StoreMoved):
-        plain(database).stats()
+        plain(database).store.stats()
 
 
 def test_a_store_that_comes_straight_back_is_opened_again(small, database):
@@ -336,19 +336,19 @@ def test_with_keep_the_source_stays_open(small, database):
 def test_a_store_whose_new_place_is_lost_can_be_reopened(small, database):
     promoted(small, database)
     rota = opened(small)
-    rota.reopen()
+    rota.store.reopen()
     rota.turn()
     rota.close()
     assert rota.noted == [0, 1, 2]
     with pytest.raises(CopyRefused, match="was not moved anywhere"):
-        rota.reopen()
+        rota.store.reopen()
 
 
 def test_a_database_can_be_reopened(small, database, tmp_path):
     promoted(small, database)
     promoted(database, tmp_path / "back.db")
     rota = opened(database)
-    rota.reopen()
+    rota.store.reopen()
     rota.turn()
     rota.close()
     assert rota.noted == [0, 1, 2]
@@ -400,13 +400,13 @@ def test_a_target_that_holds_other_jobs_is_refused(small, tmp_path):
     with pytest.raises(CopyRefused, match=r"other\.db holds 1 templates, 1 jobs that are not those of .*small\.db"):
         promoted(small, tmp_path / "other.db")
     assert content(tmp_path / "other.db") == before
-    plain(small).stats()
+    plain(small).store.stats()
 
 
 def test_an_empty_store_that_is_there_is_written_to(small, database, tmp_path):
     for place in (database, tmp_path / "empty.db"):
         rota = plain(place)
-        rota.stats()
+        rota.store.stats()
         rota.close()
         assert not promoted(small, place, keep=True).already
         assert neutral(place, SETTINGS) == neutral(small, SETTINGS)
@@ -415,7 +415,7 @@ def test_an_empty_store_that_is_there_is_written_to(small, database, tmp_path):
 def test_a_store_with_a_live_worker_is_refused(small, database):
     rota = opened(small)
     with rota.running():
-        worker = rota.workers()[0]
+        worker = rota.workers.list()[0]
         with pytest.raises(CopyRefused, match=rf"worker {worker.id} on {worker.host} is alive on .*small\.db: stop it first"):
             promoted(small, database)
     rota.close()
@@ -442,7 +442,7 @@ def test_a_worker_elsewhere_is_seen_by_its_beat(small, database):
             store.beat(worker, job_types=())
 
     with pytest.raises(CopyRefused, match=rf"worker {worker} on far\.example is alive"):
-        plain(small).promote(database, progress=beat)
+        plain(small).store.promote(database, progress=beat)
     assert set(seen) == {"watching"}
     rota.close()
 
@@ -450,7 +450,7 @@ def test_a_worker_elsewhere_is_seen_by_its_beat(small, database):
 def test_a_worker_of_this_rota_that_only_turns_when_told_is_ended(small, database):
     rota = opened(small)
     rota.turn()
-    rota.promote(database)
+    rota.store.promote(database)
     assert rota.noted == [0, 1, 2]
 
 
@@ -491,8 +491,8 @@ def test_a_text_that_postgresql_can_not_hold_is_named_before_anything_is_written
     done = promoted(small, database, mend=True)
     assert done.mended == 1
     moved = plain(database)
-    assert moved.get(job.id).reason == "not \N{REPLACEMENT CHARACTER} this"
-    assert moved.get(job.id).params == {"text": "\0 in params is JSON's matter"}
+    assert moved.jobs.get(job.id).reason == "not \N{REPLACEMENT CHARACTER} this"
+    assert moved.jobs.get(job.id).params == {"text": "\0 in params is JSON's matter"}
     moved.close()
 
 
@@ -529,7 +529,7 @@ def test_a_copy_that_is_not_the_same_is_not_kept(small, database, monkeypatch):
     with pytest.raises(Exception, match=r"the copy is not the same in jobs: 3 rows, .* but 2 rows"):
         promoted(small, database)
     assert neutral(database, SETTINGS)["jobs"] == []
-    plain(small).stats()
+    plain(small).store.stats()
 
 
 def test_tables_of_others_stay_where_they_are_and_are_named(small, tmp_path):
@@ -562,7 +562,7 @@ def test_who_enqueues_while_a_store_is_moved_waits_and_is_told(small, database):
             late.join(0.3)
             assert late.is_alive()
 
-    done = plain(small).promote(database, progress=begin)
+    done = plain(small).store.promote(database, progress=begin)
     late.join(patient(20))
     assert isinstance(outcome[0], StoreMoved)
     assert done.tables["jobs"].rows == 4
@@ -577,7 +577,7 @@ def test_who_enqueues_while_a_store_is_only_copied_does_not_wait(small, database
         if step.what in {"copying", "verifying"}:
             program.enqueue("note", {"n": 4})
 
-    done = plain(small).promote(database, keep=True, progress=enqueue)
+    done = plain(small).store.promote(database, keep=True, progress=enqueue)
     assert done.tables["jobs"].rows == 4
     assert len(neutral(database, SETTINGS)["jobs"]) == 4
     assert len(content(small)["jobs"]) > 4
@@ -590,7 +590,7 @@ def test_who_has_the_store_in_a_transaction_is_waited_for(small, database):
     with program.transaction() as tx:
         program.enqueue("note", transaction=tx)
         with pytest.raises(StoreBusy):
-            Rota(small, settings=impatient).promote(database)
+            Rota(small, settings=impatient).store.promote(database)
     program.close()
     assert promoted(small, database).tables["jobs"].rows == 4
 
@@ -650,14 +650,14 @@ def test_a_worker_that_wakes_up_after_the_move_can_not_renew_its_lease(small, da
 
 def test_only_a_system_manager_may(small, database):
     rota = opened(small)
-    rota.add_user("root", role="system_manager")
-    rota.add_user("ada", role="admin")
+    rota.users.create("root", role="system_manager")
+    rota.users.create("ada", role="admin")
     rota.close()
     with pytest.raises(PermissionDenied, match="'ada'"):
         promoted(small, database, actor="ada")
     promoted(small, database, actor="root")
     with pytest.raises(PermissionDenied, match="'ada'"):
-        plain(small).reopen(actor="ada")
+        plain(small).acting_as("ada").store.reopen()
     with pytest.raises(PermissionDenied, match="'ada'"):
         promoted(small, database, actor="ada")
     assert promoted(small, database, actor="root").already
@@ -665,7 +665,7 @@ def test_only_a_system_manager_may(small, database):
 
 def test_the_target_asks_its_own_gate_before_it_is_replaced(small, tmp_path):
     other = opened(tmp_path / "other.db")
-    other.add_user("owner", role="system_manager")
+    other.users.create("owner", role="system_manager")
     other.close()
     with pytest.raises(PermissionDenied, match="'root' is no user of this store"):
         promoted(small, tmp_path / "other.db", replace=True, actor="root")

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rota import Rota, Settings
-from rota.admission import FIRST, NOTED_S, is_same
+from rota.admission import FIRST, NOTED_S, Admission, is_same
 from rota.errors import InvalidName, InvalidOption, NotFound, OrganizationUnavailable, PermissionDenied, Refused, StoreBusy, Unauthenticated
 from rota.model.access import PERMITS, Permit, csrf_of, digest, is_token, permits_of, token_text
 from rota.model.gate import RIGHTS, Actor, Reach, Right, Role, scope_of
@@ -18,7 +18,7 @@ EVERY = tuple(Permit)
 
 def admitted(rota, **options):
     """Return who comes with a token that is made for this."""
-    return rota.authenticate(rota.create_token("a token", **options).secret)
+    return Admission(rota).authenticate(rota.tokens.create("a token", **options).secret)
 
 
 # ---- the values -----------------------------------------------------------------------------------------------------
@@ -91,15 +91,15 @@ def test_a_narrow_token_is_asked_by_the_gate_of_every_verb(rota):
         pass
 
     reads, submits = admitted(rota), admitted(rota, permits=["submit"])
-    job = rota.enqueue("echo", actor=submits)
-    assert rota.get(job.id, actor=reads).id == job.id
+    job = rota.acting_as(submits).enqueue("echo")
+    assert rota.acting_as(reads).jobs.get(job.id).id == job.id
     for forbidden in (
-        lambda: rota.enqueue("echo", actor=reads),
-        lambda: rota.cancel(job.id, actor=reads),
-        lambda: rota.get(job.id, actor=submits),
-        lambda: rota.create_token("wider", permits=EVERY, actor=reads),
-        lambda: rota.tokens(actor=submits),
-        lambda: rota.start(actor=submits),
+        lambda: rota.acting_as(reads).enqueue("echo"),
+        lambda: rota.acting_as(reads).jobs.cancel(job.id),
+        lambda: rota.acting_as(submits).jobs.get(job.id),
+        lambda: rota.acting_as(reads).tokens.create("wider", permits=EVERY),
+        lambda: rota.acting_as(submits).tokens.list(),
+        lambda: rota.acting_as(submits).start(),
     ):
         with pytest.raises(PermissionDenied):
             forbidden()
@@ -114,52 +114,52 @@ def test_a_token_without_a_user_is_the_operators(rota):
 
 
 def test_a_token_of_a_user_acts_as_that_user_with_what_it_is_now(shared):
-    secret = shared.create_token("bobs", user="bob", permits=EVERY).secret
-    assert shared.authenticate(secret) == Actor("bob", "acme", Role.USER)
-    shared.change_user("bob", role="admin", permissions=["reports"])
-    assert shared.authenticate(secret) == Actor("bob", "acme", Role.ADMIN, frozenset({"reports"}))
+    secret = shared.tokens.create("bobs", user="bob", permits=EVERY).secret
+    assert Admission(shared).authenticate(secret) == Actor("bob", "acme", Role.USER)
+    shared.users.update("bob", role="admin", permissions=["reports"])
+    assert Admission(shared).authenticate(secret) == Actor("bob", "acme", Role.ADMIN, frozenset({"reports"}))
 
 
 def test_a_token_needs_a_user_that_is_there(shared):
     for name in ("nobody", "eve"):
         if name == "eve":
-            shared.remove_user("eve")
+            shared.users.delete("eve")
         with pytest.raises((NotFound, PermissionDenied), match=name):
-            shared.create_token("x", user=name)
-    assert shared.tokens() == []
+            shared.tokens.create("x", user=name)
+    assert shared.tokens.list() == []
 
 
 def test_before_there_are_users_a_token_is_nobodys_but_the_operators(rota):
     with pytest.raises(NotFound, match="rota user add"):
-        rota.create_token("x", user="bob")
+        rota.tokens.create("x", user="bob")
 
 
 @pytest.mark.parametrize("name", ["ada", "bob"])
 def test_only_a_system_manager_makes_lists_and_revokes_tokens(shared, name):
-    made = shared.create_token("roots", user="root", permits=EVERY, actor="root").token
+    made = shared.acting_as("root").tokens.create("roots", user="root", permits=EVERY).token
     for forbidden in (
-        lambda: shared.create_token("mine", user=name, actor=name),
-        lambda: shared.tokens(actor=name),
-        lambda: shared.revoke_token(made.id, actor=name),
+        lambda: shared.acting_as(name).tokens.create("mine", user=name),
+        lambda: shared.acting_as(name).tokens.list(),
+        lambda: shared.acting_as(name).tokens.revoke(made.id),
     ):
         with pytest.raises(PermissionDenied):
             forbidden()
-    assert shared.tokens(actor="root") == [made]
+    assert shared.acting_as("root").tokens.list() == [made]
 
 
 def test_a_token_has_a_name_permits_and_a_time_to_come(rota):
     with pytest.raises(InvalidName):
-        rota.create_token("")
+        rota.tokens.create("")
     with pytest.raises(InvalidOption, match="time to come"):
-        rota.create_token("x", expires_in=timedelta(0))
+        rota.tokens.create("x", expires_in=timedelta(0))
     with pytest.raises(InvalidOption, match="read, submit"):
-        rota.create_token("x", permits=["fly"])
-    assert rota.tokens(revoked=True) == []
+        rota.tokens.create("x", permits=["fly"])
+    assert rota.tokens.list(revoked=True) == []
 
 
 def test_the_secret_is_kept_nowhere(rota, tmp_path):
-    secret = rota.create_token("x").secret
-    session = rota.open_session(secret).secret
+    secret = rota.tokens.create("x").secret
+    session = Admission(rota).open_session(secret).secret
     rota.close()
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
     assert digest(secret) in kept
@@ -177,21 +177,21 @@ def ways(shared, clock):
     """A token of bob's and a session that was opened with it; both are tried by `closed`."""
 
     class Ways:
-        made = shared.create_token("bobs", user="bob", permits=EVERY, expires_in=timedelta(hours=1))
-        session = shared.open_session(made.secret)
+        made = shared.tokens.create("bobs", user="bob", permits=EVERY, expires_in=timedelta(hours=1))
+        session = Admission(shared).open_session(made.secret)
 
         def open(self):
-            return shared.authenticate(self.made.secret) == shared.session(self.session.secret)
+            return Admission(shared).authenticate(self.made.secret) == Admission(shared).session(self.session.secret)
 
         def closed(self):
             said = set()
             for way in (
-                lambda: shared.authenticate(self.made.secret),
-                lambda: shared.open_session(self.made.secret),
-                lambda: shared.session(self.session.secret),
-                lambda: shared.authenticate("rota_" + "0" * 64),
-                lambda: shared.authenticate("nonsense"),
-                lambda: shared.session("nonsense"),
+                lambda: Admission(shared).authenticate(self.made.secret),
+                lambda: Admission(shared).open_session(self.made.secret),
+                lambda: Admission(shared).session(self.session.secret),
+                lambda: Admission(shared).authenticate("rota_" + "0" * 64),
+                lambda: Admission(shared).authenticate("nonsense"),
+                lambda: Admission(shared).session("nonsense"),
             ):
                 with pytest.raises(Unauthenticated) as refused:
                     way()
@@ -212,73 +212,73 @@ def test_a_token_that_has_expired_opens_nothing(ways, clock):
 
 def test_a_token_that_was_revoked_opens_nothing(shared, ways):
     assert ways.open()
-    revoked = shared.revoke_token(ways.made.token.id, actor="root")
+    revoked = shared.acting_as("root").tokens.revoke(ways.made.token.id)
     assert revoked.revoked_at is not None
     assert ways.closed()
-    assert shared.tokens() == []
-    assert shared.tokens(revoked=True) == [revoked]
-    assert shared.revoke_token(ways.made.token.id) == revoked
+    assert shared.tokens.list() == []
+    assert shared.tokens.list(revoked=True) == [revoked]
+    assert shared.tokens.revoke(ways.made.token.id) == revoked
 
 
 def test_a_token_of_a_user_that_was_removed_opens_nothing_until_the_user_is_back(shared, ways):
-    shared.remove_user("bob")
+    shared.users.delete("bob")
     assert ways.closed()
-    shared.add_user("bob", organization="acme")
+    shared.users.create("bob", organization="acme")
     assert ways.open()
 
 
 def test_another_process_closes_a_door_for_this_one(shared, ways, clock):
-    other = Rota(shared.url, clock=clock)
+    other = Rota(shared.store.url, clock=clock)
     assert ways.open()
-    other.remove_user("bob")
+    other.users.delete("bob")
     assert ways.closed()
     other.close()
 
 
 def test_people_of_a_suspended_organization_come_in_and_may_read_and_cancel(shared, ways):
-    job = shared.enqueue("echo", actor="bob", run_at=timedelta(hours=1))
-    shared.suspend_organization("acme")
-    who = shared.authenticate(ways.made.secret)
-    assert shared.get(job.id, actor=who).id == job.id
+    job = shared.acting_as("bob").enqueue("echo", run_at=timedelta(hours=1))
+    shared.organizations.suspend("acme")
+    who = Admission(shared).authenticate(ways.made.secret)
+    assert shared.acting_as(who).jobs.get(job.id).id == job.id
     with pytest.raises(OrganizationUnavailable):
-        shared.enqueue("echo", actor=who)
-    shared.cancel(job.id, actor=who)
+        shared.acting_as(who).enqueue("echo")
+    shared.acting_as(who).jobs.cancel(job.id)
 
 
 def test_people_of_a_removed_organization_may_do_nothing(shared, ways):
-    shared.remove_organization("acme")
+    shared.organizations.delete("acme")
     with pytest.raises(PermissionDenied, match="removed"):
-        shared.find(actor=shared.authenticate(ways.made.secret))
+        shared.acting_as(Admission(shared).authenticate(ways.made.secret)).jobs.list()
 
 
 def test_what_is_no_id_of_a_token_can_not_be_revoked(rota):
     for name in ("", "x", "01997c3e-5f0a-7cc3-98c4-dc0c0c07398f"):
         with pytest.raises(NotFound):
-            rota.revoke_token(name)
+            rota.tokens.revoke(name)
 
 
 def test_the_last_use_is_written_to_the_minute(rota, clock):
-    secret = rota.create_token("x").secret
-    assert rota.tokens()[0].last_used_at is None
-    rota.authenticate(secret)
-    first = rota.tokens()[0].last_used_at
+    secret = rota.tokens.create("x").secret
+    assert rota.tokens.list()[0].last_used_at is None
+    Admission(rota).authenticate(secret)
+    first = rota.tokens.list()[0].last_used_at
     clock.advance(seconds=NOTED_S - 1)
-    rota.authenticate(secret)
-    assert rota.tokens()[0].last_used_at == first
+    Admission(rota).authenticate(secret)
+    assert rota.tokens.list()[0].last_used_at == first
     clock.advance(seconds=1)
-    rota.authenticate(secret)
-    assert rota.tokens()[0].last_used_at == first + timedelta(seconds=NOTED_S)
+    Admission(rota).authenticate(secret)
+    assert rota.tokens.list()[0].last_used_at == first + timedelta(seconds=NOTED_S)
 
 
 def test_a_store_that_can_not_be_written_now_still_lets_people_in(rota, monkeypatch, caplog):
-    secret = rota.create_token("x").secret
+    secret = rota.tokens.create("x").secret
 
     def busy(*_, **__):
         raise StoreBusy("somebody else writes")
 
     monkeypatch.setattr(rota._session.open().store, "note_use", busy)
     with caplog.at_level(logging.WARNING, "rota.access"):
-        assert rota.authenticate(secret).name == "local"
+        assert Admission(rota).authenticate(secret).name == "local"
     assert secret not in caplog.text
 
 
@@ -287,55 +287,55 @@ def test_a_store_that_can_not_be_written_now_still_lets_people_in(rota, monkeypa
 
 @pytest.mark.parametrize("settings", [Settings(session_ttl=60)])
 def test_a_session_lasts_as_long_as_the_setting_says(rota, clock):
-    session = rota.open_session(rota.create_token("x").secret)
+    session = Admission(rota).open_session(rota.tokens.create("x").secret)
     assert session.max_age_s == 60
     clock.advance(seconds=59.9)
-    assert rota.session(session.secret).name == "local"
+    assert Admission(rota).session(session.secret).name == "local"
     clock.advance(seconds=0.1)
     with pytest.raises(Unauthenticated):
-        rota.session(session.secret)
+        Admission(rota).session(session.secret)
 
 
 def test_each_session_is_another_one_and_ends_alone(rota):
-    secret = rota.create_token("x").secret
-    one, two = rota.open_session(secret), rota.open_session(secret)
+    secret = rota.tokens.create("x").secret
+    one, two = Admission(rota).open_session(secret), Admission(rota).open_session(secret)
     assert one.secret != two.secret
     assert one.csrf != two.csrf
-    rota.close_session(one.secret)
-    rota.close_session(one.secret)
-    rota.close_session("never there")
+    Admission(rota).close_session(one.secret)
+    Admission(rota).close_session(one.secret)
+    Admission(rota).close_session("never there")
     with pytest.raises(Unauthenticated):
-        rota.session(one.secret)
-    assert rota.session(two.secret).name == "local"
+        Admission(rota).session(one.secret)
+    assert Admission(rota).session(two.secret).name == "local"
 
 
 def test_a_session_is_as_narrow_as_its_token(rota):
-    session = rota.open_session(rota.create_token("x").secret)
+    session = Admission(rota).open_session(rota.tokens.create("x").secret)
     with pytest.raises(PermissionDenied):
-        rota.pause(actor=rota.session(session.secret))
+        rota.acting_as(Admission(rota).session(session.secret)).store.pause()
 
 
 # ---- the first start ------------------------------------------------------------------------------------------------
 
 
 def test_the_first_local_start_makes_one_token_for_the_operator_and_never_again(rota):
-    first = rota.welcome(local=True)
+    first = Admission(rota).welcome(local=True)
     assert (first.token.name, first.token.user, first.token.permits) == (FIRST, None, EVERY)
-    assert rota.authenticate(first.secret).role is Role.MANAGER
-    assert rota.welcome(local=True) is None
-    rota.revoke_token(first.token.id)
-    assert rota.welcome(local=True) is None
+    assert Admission(rota).authenticate(first.secret).role is Role.MANAGER
+    assert Admission(rota).welcome(local=True) is None
+    rota.tokens.revoke(first.token.id)
+    assert Admission(rota).welcome(local=True) is None
 
 
 def test_an_address_that_others_can_reach_needs_users(rota):
     with pytest.raises(Refused, match=r"rota user add .* .rota token create .* 127\.0\.0\.1"):
-        rota.welcome(local=False)
-    rota.add_user("root", role="system_manager")
-    assert rota.welcome(local=False) is None
-    assert rota.tokens() == []
+        Admission(rota).welcome(local=False)
+    rota.users.create("root", role="system_manager")
+    assert Admission(rota).welcome(local=False) is None
+    assert rota.tokens.list() == []
 
 
 def test_only_who_may_operate_the_store_may_serve_it(shared):
     with pytest.raises(PermissionDenied):
-        shared.welcome(local=True, actor="ada")
-    assert shared.welcome(local=True, actor="root").token.created_by == "root"
+        Admission(shared.acting_as("ada")).welcome(local=True)
+    assert Admission(shared.acting_as("root")).welcome(local=True).token.created_by == "root"

@@ -20,6 +20,7 @@ from rota.ports.clock import UuidV7
 from rota.session import Session
 from rota.stores.postgres.connection import Db as PostgresDb
 from rota.stores.sqlite.connection import Db as SqliteDb
+from rota.waits import wait_async
 from tests.stores.makers import PostgresMaker
 from tests.support.pace import patient
 from tests.support.postgres import fresh_database, make_server
@@ -76,7 +77,7 @@ def no_watcher():
 
 async def pending(rota, ids, within=None):
     """Await the ends of jobs, as tasks that have all been looked at once."""
-    tasks = [asyncio.create_task(rota.await_end(job_id, within)) for job_id in ids]
+    tasks = [asyncio.create_task(wait_async(rota._session, None, job_id, within)) for job_id in ids]
     await until(lambda: rota._session.watcher is not None and watched(rota) == len(ids) and all(waiter.looked for waiter in waiters(rota)))
     return tasks
 
@@ -115,11 +116,11 @@ def test_a_thousand_waits_hold_one_thread_and_nothing_of_the_programs_pool(rota)
         tasks = await pending(rota, ids)
         assert threading.active_count() <= idle + 2
         assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), patient(5)) == 1
-        more = await asyncio.wait_for(rota.aenqueue("double", {"n": MANY}), patient(5))
+        more = await asyncio.wait_for(rota.enqueue_async("double", {"n": MANY}), patient(5))
         assert threading.active_count() <= idle + 2
         assert not any(task.done() for task in tasks)
         with rota.running(concurrency=4):
-            runs = await asyncio.wait_for(asyncio.gather(*tasks, rota.await_end(more.id)), patient(50))
+            runs = await asyncio.wait_for(asyncio.gather(*tasks, wait_async(rota._session, None, more.id)), patient(50))
         assert [run.result for run in runs] == [2 * n for n in range(MANY + 1)]
         assert len({run.id for run in runs}) == MANY + 1
 
@@ -199,11 +200,11 @@ def test_many_callers_of_one_job_get_its_run_each(rota):
 def test_a_chain_is_followed_through_its_retries_to_its_last_run(rota):
     async def story():
         flaky, dead, gone = rota.enqueue("flaky"), rota.enqueue("dies"), rota.enqueue("double", {"n": 1})
-        rota.cancel(gone.id)
+        rota.jobs.cancel(gone.id)
         with rota.running():
-            runs = await asyncio.gather(*(rota.await_end(job.id, patient(20)) for job in (flaky, dead)))
+            runs = await asyncio.gather(*(wait_async(rota._session, None, job.id, patient(20)) for job in (flaky, dead)))
             with pytest.raises(JobCancelled, match=f"{gone.number} .* was cancelled"):
-                await rota.await_end(gone.id, patient(20))
+                await wait_async(rota._session, None, gone.id, patient(20))
         assert (runs[0].status, runs[0].result) == ("COMPLETED", 3)
         assert (runs[1].status, runs[1].error_type) == ("FAILED", "permanent")
         assert [rota.wait(job.id) for job in (flaky, dead)] == runs
@@ -216,10 +217,10 @@ def test_a_job_may_be_named_as_for_wait_and_one_that_is_not_there_is_not_found(r
         job = rota.enqueue("double", {"n": 5})
         rota.turn()
         for name in (job, job.id, job.number, job.id.replace("-", "")):
-            assert (await rota.await_end(name, 0)).result == 10
+            assert (await wait_async(rota._session, None, name, 0)).result == 10
         for unknown in (UuidV7().take(1, 0)[0], "JOB-2026-99999", "nonsense"):
             with pytest.raises(NotFound, match=unknown):
-                await rota.await_end(unknown)
+                await wait_async(rota._session, None, unknown)
 
     asyncio.run(story())
 
@@ -230,8 +231,8 @@ def test_a_job_that_is_removed_while_it_is_awaited_is_not_found(rota):
         (task,) = await pending(rota, [job.id])
         # Both at once for the watcher, which is kept from looking meanwhile.
         with rota._session.watcher._lock:
-            rota.cancel(job.id)
-            rota.discard(job.id)
+            rota.jobs.cancel(job.id)
+            rota.jobs.delete(job.id)
         with pytest.raises(NotFound, match=job.id):
             await task
 
@@ -244,11 +245,11 @@ def test_a_timeout_is_the_loops_own_and_says_how_the_job_stands(rota):
         loop = asyncio.get_running_loop()
         begun = loop.time()
         with pytest.raises(WaitTimeout, match=rf"{job.number} is still QUEUED after 0.3 s; the job is not affected, wait again"):
-            await rota.await_end(job.id, 0.3)
+            await wait_async(rota._session, None, job.id, 0.3)
         assert loop.time() - begun >= 0.3
         for shortest in (0, -1, 0.000_001):
             with pytest.raises(WaitTimeout, match=job.number):
-                await rota.await_end(job.number, shortest)
+                await wait_async(rota._session, None, job.number, shortest)
 
     asyncio.run(story())
     no_watcher()
@@ -278,7 +279,7 @@ def test_a_timeout_is_met_although_the_store_has_never_answered(rota, monkeypatc
         monkeypatch.setattr(store, "tails", lambda _: held.wait(patient(20)) and {})
         for timeout in (0.01, 0.3):
             with pytest.raises(WaitTimeout, match="has not answered after"):
-                await rota.await_end(job.id, timeout)
+                await wait_async(rota._session, None, job.id, timeout)
         held.set()
 
     asyncio.run(story())
@@ -321,13 +322,13 @@ def test_a_wait_that_is_cancelled_takes_nothing_from_the_others(rota):
 def test_a_loop_that_is_closed_with_waits_open_harms_nobody(rota):
     job = rota.enqueue("double", {"n": 1})
     left = asyncio.new_event_loop()
-    task = left.create_task(rota.await_end(job.id))
+    task = left.create_task(wait_async(rota._session, None, job.id))
     left.run_until_complete(asyncio.sleep(0.05))
     task._log_destroy_pending = False
     left.close()
 
     async def story():
-        (other,) = [asyncio.create_task(rota.await_end(job.id))]
+        (other,) = [asyncio.create_task(wait_async(rota._session, None, job.id))]
         await until(lambda: watched(rota) == 1)
         rota.turn()
         assert (await other).result == 2
@@ -343,7 +344,7 @@ def test_loops_of_several_threads_wait_at_the_same_time(rota):
 
     def one(place):
         async def story():
-            runs = await asyncio.gather(*(rota.await_end(job_id, patient(30)) for job_id in ids[place::4]))
+            runs = await asyncio.gather(*(wait_async(rota._session, None, job_id, patient(30)) for job_id in ids[place::4]))
             found[place] = [run.result for run in runs]
 
         asyncio.run(story())
@@ -362,7 +363,7 @@ def test_loops_of_several_threads_wait_at_the_same_time(rota):
 def test_closing_ends_the_waits_and_the_threads_and_a_later_wait_opens_the_store_again(rota):
     async def story():
         job = rota.enqueue("double", {"n": 1})
-        await rota.aenqueue("double", {"n": 2})
+        await rota.enqueue_async("double", {"n": 2})
         tasks = await pending(rota, [job.id] * 2)
         rota.close()
         assert not watchers()
@@ -371,7 +372,7 @@ def test_closing_ends_the_waits_and_the_threads_and_a_later_wait_opens_the_store
                 await task
         await until(lambda: not callers())
         rota.turn()
-        assert (await rota.await_end(job.id, patient(20))).result == 2
+        assert (await wait_async(rota._session, None, job.id, patient(20))).result == 2
 
     asyncio.run(story())
 
@@ -382,10 +383,10 @@ def test_a_watcher_that_fails_leaves_nobody_waiting_and_the_next_wait_has_anothe
         with monkeypatch.context() as broken:
             broken.setattr(Watcher, "_rest", lambda *_, **__: 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                await rota.await_end(job.id)
+                await wait_async(rota._session, None, job.id)
         assert "awaiting jobs failed" in caplog.text
         rota.turn()
-        assert (await rota.await_end(job.id, patient(20))).result == 2
+        assert (await wait_async(rota._session, None, job.id, patient(20))).result == 2
 
     asyncio.run(story())
     no_watcher()
@@ -397,15 +398,15 @@ def test_callers_that_come_time_out_and_are_cancelled_at_random_get_their_own_an
     wrong = []
 
     async def one(chance, number):
-        job = await rota.aenqueue("double", {"n": number})
-        wait = asyncio.create_task(rota.await_end(job.id, chance.choice([None, 0, 0.01, 0.05, patient(20)])))
+        job = await rota.enqueue_async("double", {"n": number})
+        wait = asyncio.create_task(wait_async(rota._session, None, job.id, chance.choice([None, 0, 0.01, 0.05, patient(20)])))
         if chance.random() < 0.3:
             await asyncio.sleep(chance.random() / 20)
             wait.cancel()
         try:
             run = await wait
         except (WaitTimeout, asyncio.CancelledError):
-            run = await rota.await_end(job.id, patient(30))
+            run = await wait_async(rota._session, None, job.id, patient(30))
         if run.result != 2 * number:
             wrong.append((number, run))
 
@@ -437,11 +438,11 @@ def callers():
 
 def test_aenqueue_uses_a_few_threads_of_its_own_and_none_of_the_programs(rota):
     async def story():
-        jobs = await asyncio.gather(*(rota.aenqueue("double", {"n": n}) for n in range(100)))
+        jobs = await asyncio.gather(*(rota.enqueue_async("double", {"n": n}) for n in range(100)))
         assert 1 <= len(callers()) <= call_pool.THREADS
         assert asyncio.get_running_loop()._default_executor is None
         rota.turn()
-        runs = await asyncio.gather(*(rota.await_end(job.id, patient(20)) for job in jobs))
+        runs = await asyncio.gather(*(wait_async(rota._session, None, job.id, patient(20)) for job in jobs))
         assert [run.result for run in runs] == [2 * n for n in range(100)]
         assert asyncio.get_running_loop()._default_executor is None
 
@@ -453,9 +454,9 @@ def test_aenqueue_is_not_held_up_by_a_pool_of_the_programs_that_is_full(rota):
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         busy = threading.Event()
         blocked = asyncio.create_task(asyncio.to_thread(busy.wait, patient(50)))
-        job = await asyncio.wait_for(rota.aenqueue("double", {"n": 1}), patient(10))
+        job = await asyncio.wait_for(rota.enqueue_async("double", {"n": 1}), patient(10))
         with pytest.raises(WaitTimeout):
-            await asyncio.wait_for(rota.await_end(job.id, 0), patient(10))
+            await asyncio.wait_for(wait_async(rota._session, None, job.id, 0), patient(10))
         assert not blocked.done()
         busy.set()
         await blocked
@@ -476,7 +477,7 @@ def test_aenqueue_carries_the_callers_context_along(url):
 
         async def story(word):
             said.set(word)
-            await rota.aenqueue("double", {"n": 1})
+            await rota.enqueue_async("double", {"n": 1})
 
         async def both():
             await asyncio.gather(story("one"), story("two"))
@@ -489,7 +490,7 @@ def test_the_store_is_opened_on_a_thread_and_not_on_the_event_loop(url, monkeypa
     opened_on = []
     plain = Session.open_on_time
     monkeypatch.setattr(Session, "open_on_time", lambda rota: opened_on.append(threading.current_thread().name[:9]) or plain(rota))
-    for call in (lambda rota: rota.aenqueue("double", {"n": 1}), lambda rota: rota.await_end("JOB-2026-00001", 0)):
+    for call in (lambda rota: rota.enqueue_async("double", {"n": 1}), lambda rota: wait_async(rota._session, None, "JOB-2026-00001", 0)):
         with closing(registered(Rota(url))) as rota, suppress(WaitTimeout):
             asyncio.run(call(rota))
     assert opened_on == ["rota-call"] * 2
@@ -508,7 +509,10 @@ def test_waits_continue_while_the_server_is_away(tmp_path, monkeypatch):
 
             async def story():
                 ids = rota.enqueue_many([("double", {"n": n}) for n in range(30)]).ids
-                tasks = [*await pending(rota, ids), *(asyncio.create_task(rota.await_end(job_id, patient(50))) for job_id in ids)]
+                tasks = [
+                    *await pending(rota, ids),
+                    *(asyncio.create_task(wait_async(rota._session, None, job_id, patient(50))) for job_id in ids),
+                ]
                 server.stop("immediate")
                 await until(lambda: all(waiter.error for waiter in waiters(rota)))
                 assert not any(task.done() for task in tasks)

@@ -108,14 +108,14 @@ def test_changes_of_zones_are_told_with_whom_they_concern(kit: Kit):
 
 def test_what_will_not_run_says_why(kit: Kit):
     app = kit.app
-    app.set_calendar("feasts", ["2026-03-29"])
+    app.calendars.update("feasts", ["2026-03-29"])
     app.schedule("off", "work", cron="0 1 * * *", calendar="feasts")
     app.schedule("paused", "work", cron="0 2 * * *")
-    app.pause_schedule("paused")
+    app.schedules.pause("paused")
     app.schedule("yearly", "work", cron="0 0 1 1 *")
     app.schedule("waits", "work", cron="0 3 * * *", depends_on=["yearly"])
     app.schedule("refused", "narrow", cron="0 4 * * *")
-    app.disable_template("narrow")
+    app.templates.disable("narrow")
     assert app.forecast() == []
     assert [(item.schedule, str(item.fate), item.note, item.starts_at) for item in app.forecast(skipped=True)] == [
         ("off", "SKIPPED_CALENDAR", "excluded by calendar 'feasts'", None),
@@ -149,11 +149,11 @@ def test_limits_make_jobs_wait_by_how_long_they_took_lately():
         app.enqueue("narrow")
         kit.drain()
         assert waits() == [0.0, 90.0, 180.0]
-        app.set_template("narrow", max_running=2)
+        app.templates.update("narrow", max_running=2)
         assert waits() == [0.0, 0.0, 90.0]
-        app.change_organization("default", max_running=1)
+        app.organizations.update("default", max_running=1)
         assert waits() == [0.0, 90.0, 180.0]
-        app.change_organization("default", max_running=0)
+        app.organizations.update("default", max_running=0)
         assert [item.starts_at for item in app.forecast(2)] == [None, None, None]
 
 
@@ -206,7 +206,7 @@ def test_a_job_that_runs_now_is_in_the_way_of_the_next_due_time(tmp_path, clock)
     def slow(seconds: float = 0.0) -> None:
         clock.advance(seconds=seconds)
 
-    rota.direct("slow", {"seconds": 90.0})
+    rota.jobs.direct("slow", {"seconds": 90.0})
     rota.schedule("often", "slow", every="60s", overlap="skip")
     clock.advance(seconds=60)
     worker = rota._session.make_worker(rota._session.open(), 1)
@@ -226,7 +226,7 @@ def test_a_simulated_forecast_is_bounded_and_says_up_to_where():
         found = kit.app.forecast(1)
         assert found.exact_until == NIGHT + timedelta(minutes=6) - timedelta(microseconds=1)
         assert [item.wait_s for item in found] == [0.0, 0.999] * 5 + [0.0] * 110
-        kit.app.delete_schedule("b")
+        kit.app.schedules.delete("b")
         assert kit.app.forecast(1).exact_until is None
 
 
@@ -234,7 +234,7 @@ def test_a_forecast_is_cut_at_the_setting_and_fast():
     few = Settings(forecast_max=5000, forecast_simulated_max=300)
     with testing.use(program(), at=NIGHT, settings=few) as kit:
         for number in range(100):
-            kit.app.create_schedule(f"m{number}", "work", cron="* * * * *", timezone="Europe/Berlin")
+            kit.app.schedules.create(f"m{number}", "work", cron="* * * * *", timezone="Europe/Berlin")
         began = time.monotonic()
         found = kit.app.forecast(24 * 365 * 20)
         took = time.monotonic() - began
@@ -284,7 +284,7 @@ def test_what_fired_while_the_clock_was_ahead_is_not_forecast_again(kit: Kit):
     before = {item.id for item in kit.jobs()}
     kit.drain(until=timedelta(hours=4))
     assert [f"hourly {job.due_at:%d %H:%M} FIRED" for job in kit.jobs() if job.id not in before] == ahead
-    assert kit.app.verify_schedules().ok
+    assert kit.app.schedules.verify().ok
 
 
 # ---- a forecast is what happens -------------------------------------------------------------------------------------
@@ -351,12 +351,12 @@ def test_a_forecast_is_what_a_clock_that_goes_on_really_fires(world):
         app.job(name="brief")(lambda: kit.clock.advance(milliseconds=1))
         app.enqueue("brief")
         kit.drain()
-        app.set_calendar("off", days)
+        app.calendars.update("off", days)
         for said in schedules:
             options = {name: value for name, value in said.items() if name not in {"name", "paused"}}
-            app.create_schedule(said["name"], "brief", **options)
+            app.schedules.create(said["name"], "brief", **options)
             if said["paused"]:
-                app.pause_schedule(said["name"])
+                app.schedules.pause(said["name"])
         kit.drain(until=before)
         start = kit.clock.at + begins
         end = start + length
@@ -368,14 +368,14 @@ def test_a_forecast_is_what_a_clock_that_goes_on_really_fires(world):
         known = _known(app, defined, kit.clock.at)
         foretold = [(item.due_at, item.schedule, item.fate) for item in forecast]
         assert sorted(each for each in foretold if known(*each)) == sorted(each for each in happened if known(*each))
-        assert app.verify_schedules().problems == ()
+        assert app.schedules.verify().problems == ()
 
 
 def _happened(app: Rota, defined: dict[str, Any], start: datetime, end: datetime) -> list[tuple[datetime, str, Fate]]:
     """Return what the ledger says of a window, each due time for itself."""
-    calendars = {calendar.name: calendar for calendar in app.calendars()}
+    calendars = {calendar.name: calendar for calendar in app.calendars.list()}
     found = []
-    for row in app.occurrences(limit=10_000, since=start, until=end + timedelta(seconds=1)):
+    for row in app.schedules.occurrences(limit=10_000, since=start, until=end + timedelta(seconds=1)):
         schedule = defined[row.schedule]
         if row.count == 1:
             found.append((row.due_at, row.schedule, row.fate))
@@ -412,17 +412,17 @@ def test_all_that_was_due_is_verified(kit: Kit):
     app.schedule("hourly", "work", cron="0 * * * *")
     app.schedule("night", "work", cron="30 2 * * *", timezone="Europe/Berlin")
     kit.drain(until=timedelta(hours=30))
-    app.pause_schedule("hourly")
+    app.schedules.pause("hourly")
     kit.clock.advance(days=30)
     kit.drain()
-    app.edit_schedule("hourly", cron="15 * * * *")
-    app.enable_schedule("hourly")
+    app.schedules.update("hourly", cron="15 * * * *")
+    app.schedules.enable("hourly")
     kit.clock.advance(days=1)
     kit.drain()
-    found = app.verify_schedules()
+    found = app.schedules.verify()
     assert (found.ok, found.schedules, found.due, found.matched) == (True, 2, 32 * 24 + 6 + 32, 32 * 24 + 6 + 32)
     assert (found.since, found.until) == (None, kit.clock.at)
-    one = app.verify_schedules("night", since=NIGHT + timedelta(days=1))
+    one = app.schedules.verify("night", since=NIGHT + timedelta(days=1))
     assert (one.ok, one.schedules, one.due) == (True, 1, 31)
 
 
@@ -431,8 +431,8 @@ def test_a_job_that_was_lost_is_found(kit: Kit):
     app.schedule("hourly", "work", cron="0 * * * *")
     kit.drain(until=timedelta(hours=5))
     lost = kit.jobs()[2]
-    app.discard(lost.id)
-    found = app.verify_schedules()
+    app.jobs.delete(lost.id)
+    found = app.schedules.verify()
     assert (found.ok, found.due, found.matched) == (False, 5, 4)
     assert [(each.schedule, each.due_at, each.what) for each in found.problems] == [
         ("hourly", lost.due_at, f"it fired, and its job {lost.id} is not there")
@@ -445,10 +445,10 @@ def test_jobs_that_a_clock_ahead_fired_by_an_older_definition_are_accounted_for(
     kit.drain(until=timedelta(hours=20))
     kit.clock.set(NIGHT)
     kit.drain()
-    app.edit_schedule("often", every="40m")
+    app.schedules.update("often", every="40m")
     app.enqueue("work")
     kit.drain(until=timedelta(hours=30))
-    assert app.verify_schedules().problems == ()
+    assert app.schedules.verify().problems == ()
 
 
 # ---- plan -----------------------------------------------------------------------------------------------------------
@@ -456,27 +456,27 @@ def test_jobs_that_a_clock_ahead_fired_by_an_older_definition_are_accounted_for(
 
 def test_a_plan_says_what_a_change_would_change_and_changes_nothing(kit: Kit):
     app = kit.app
-    app.set_calendar("feasts", ["2026-03-29"])
+    app.calendars.update("feasts", ["2026-03-29"])
     before = app.schedule("daily", "work", cron="0 9 * * *", calendar="feasts")
-    found = app.plan_schedule("daily", days=3, cron="0 9,18 * * MON-FRI")
+    found = app.plan("daily", days=3, cron="0 9,18 * * MON-FRI")
     assert [f"{at:%d %H}" for at in found.added] == ["30 18"]
     assert found.removed == ()
     assert (found.kept, found.start, found.end) == (2, NIGHT, NIGHT + timedelta(days=3))
     assert (found.words_before, found.words_after) == ("every day at 09:00 UTC", "every weekday at 09:00 and 18:00 UTC")
-    assert [f"{at:%d %H}" for at in app.plan_schedule("daily", days=3, calendar=None).added] == ["29 09"]
-    assert app.get_schedule("daily") == before
+    assert [f"{at:%d %H}" for at in app.plan("daily", days=3, calendar=None).added] == ["29 09"]
+    assert app.schedules.get("daily") == before
 
 
 def test_a_plan_of_a_paused_schedule_is_told_as_if_it_were_enabled(kit: Kit):
     kit.app.schedule("daily", "work", cron="0 9 * * *")
-    kit.app.disable_schedule("daily")
-    assert len(kit.app.plan_schedule("daily", days=2, cron="0 10 * * *").added) == 2
+    kit.app.schedules.disable("daily")
+    assert len(kit.app.plan("daily", days=2, cron="0 10 * * *").added) == 2
 
 
 def test_a_plan_of_more_than_can_be_told_says_how_far_it_reaches():
     with testing.use(program(), at=NIGHT, settings=Settings(forecast_max=100)) as kit:
         kit.app.schedule("often", "work", cron="0 * * * *")
-        found = kit.app.plan_schedule("often", cron="* * * * *")
+        found = kit.app.plan("often", cron="* * * * *")
         assert NIGHT + timedelta(minutes=100) <= found.end < NIGHT + timedelta(minutes=101)
 
 
@@ -495,22 +495,22 @@ def test_a_plan_of_more_than_can_be_told_says_how_far_it_reaches():
 def test_a_plan_refuses_what_the_change_would_be_refused_for(kit: Kit, options, error, words):
     kit.app.schedule("daily", "work", cron="0 9 * * *")
     with pytest.raises(error, match=words):
-        kit.app.plan_schedule("daily", **options)
+        kit.app.plan("daily", **options)
 
 
 # ---- who may ask ----------------------------------------------------------------------------------------------------
 
 
 def test_nothing_of_another_organization_shows(shared: Rota):
-    shared.schedule("ours", "echo", cron="0 9 * * *", organization="acme", actor="ada")
-    shared.schedule("theirs", "echo", cron="0 9 * * *", timezone="Europe/Berlin", organization="beta", actor="eve")
+    shared.acting_as("ada").schedule("ours", "echo", cron="0 9 * * *", organization="acme")
+    shared.acting_as("eve").schedule("theirs", "echo", cron="0 9 * * *", timezone="Europe/Berlin", organization="beta")
     for actor, names in (("ada", {"ours"}), ("eve", {"theirs"}), ("bob", set()), ("root", {"ours", "theirs"}), (LOCAL, {"ours", "theirs"})):
-        assert {item.schedule for item in shared.forecast(48, actor=actor)} == names
-        assert shared.verify_schedules(actor=actor).schedules == len(names)
-    assert shared.forecast(48, organization="beta", actor="ada") == []
+        assert {item.schedule for item in shared.acting_as(actor).forecast(48)} == names
+        assert shared.acting_as(actor).schedules.verify().schedules == len(names)
+    assert shared.acting_as("ada").forecast(48, organization="beta") == []
     assert {item.schedule for item in shared.forecast(48, organization="beta")} == {"theirs"}
-    for ask in (shared.forecast, shared.verify_schedules):
+    for ask in (shared.forecast, shared.schedules.verify):
         with pytest.raises(NotFound, match="no schedule 'theirs'"):
             ask(schedule="theirs", actor="ada")
     with pytest.raises(NotFound, match="no schedule 'theirs'"):
-        shared.plan_schedule("theirs", cron="0 1 * * *", actor="ada")
+        shared.acting_as("ada").plan("theirs", cron="0 1 * * *")

@@ -58,7 +58,7 @@ def test_what_waits_is_grouped_by_the_reason_that_explain_gives(live: Rota):
     def mail() -> None:
         pass
 
-    live.pause()
+    live.store.pause()
     live.start()
     first = live.enqueue("mail")
     for _ in range(3):
@@ -71,7 +71,7 @@ def test_what_waits_is_grouped_by_the_reason_that_explain_gives(live: Rota):
     assert found[Why.LATER][0] == 1
     (waits,) = [each for each in live.overview().stuck if each.why is Why.LATER]
     assert waits.example.id == later.id
-    assert waits.next_at == later.run_at
+    assert waits.next_at == live.jobs.get(later).run_at
     assert live.overview().health.sentence.startswith("Everything is paused since")
 
 
@@ -108,7 +108,7 @@ def test_dead_letters_of_the_last_day_did_not_run_and_say_what_of(shop: Rota, cl
     assert "2 jobs were dead-lettered in the last hour" in [each.what for each in found.health.concerns]
     clock.advance(seconds=2 * 3600)
     assert "dead-lettered" not in str(shop.overview().health.concerns)
-    shop.retry(job.id)
+    shop.jobs.retry(job.id)
     assert shop.overview().not_run[0].count == 1
     clock.advance(seconds=86_400)
     assert shop.overview().not_run == ()
@@ -116,7 +116,7 @@ def test_dead_letters_of_the_last_day_did_not_run_and_say_what_of(shop: Rota, cl
 
 def test_due_times_that_did_not_fire_are_told_by_schedule_and_fate(shop: Rota, clock: ManualClock):
     shop.schedule("daily", "mail", every=timedelta(hours=1))
-    shop.pause_schedule("daily")
+    shop.schedules.pause("daily")
     clock.advance(seconds=3 * 3600 + 60)
     shop.turn()
     (row,) = shop.overview().not_run
@@ -127,7 +127,7 @@ def test_due_times_that_did_not_fire_are_told_by_schedule_and_fate(shop: Rota, c
 
 def test_of_a_long_pause_only_the_last_day_is_counted(shop: Rota, clock: ManualClock):
     shop.schedule("hourly", "mail", every=timedelta(hours=1))
-    shop.pause_schedule("hourly")
+    shop.schedules.pause("hourly")
     clock.advance(days=10, minutes=1)
     shop.turn()
     (row,) = shop.overview().not_run
@@ -136,7 +136,7 @@ def test_of_a_long_pause_only_the_last_day_is_counted(shop: Rota, clock: ManualC
 
 def test_what_is_planned_not_to_run_is_no_concern(shop: Rota, clock: ManualClock):
     today = datetime.fromtimestamp(clock.now() / 1e6, UTC)
-    shop.set_calendar("off", [today.date() + timedelta(days=n) for n in range(3)])
+    shop.calendars.update("off", [today.date() + timedelta(days=n) for n in range(3)])
     shop.schedule("daily", "mail", every=timedelta(hours=1), calendar="off")
     clock.advance(seconds=3700)
     shop.turn()
@@ -196,9 +196,9 @@ def test_every_hour_of_a_busy_day_is_counted_to_its_end(shop: Rota):
 
 
 def test_what_comes_next_counts_nothing_that_is_paused_or_excluded(shop: Rota, clock: ManualClock):
-    shop.set_calendar("off", [clock.now() // 86_400_000_000 * timedelta(days=1) + date(1970, 1, 1)])
+    shop.calendars.update("off", [clock.now() // 86_400_000_000 * timedelta(days=1) + date(1970, 1, 1)])
     shop.schedule("paused", "mail", every=timedelta(minutes=1))
-    shop.pause_schedule("paused")
+    shop.schedules.pause("paused")
     shop.schedule("off", "mail", cron="0 * * * *", calendar="off")
     ahead = shop.overview().ahead
     assert {item.schedule for item in ahead.items} == {"off"}
@@ -206,7 +206,7 @@ def test_what_comes_next_counts_nothing_that_is_paused_or_excluded(shop: Rota, c
 
 
 def test_more_schedules_than_are_counted_are_said_to_be_more(shop: Rota, monkeypatch):
-    monkeypatch.setattr("rota.surfaces.python.overseeing.AHEAD_SCHEDULES", 2)
+    monkeypatch.setattr("rota.resources.overview.AHEAD_SCHEDULES", 2)
     for index in range(3):
         shop.schedule(f"busy {index}", "mail", every=timedelta(minutes=1))
     ahead = shop.overview().ahead
@@ -229,15 +229,15 @@ def test_a_worker_that_died_is_told_of(shop: Rota, clock: ManualClock):
 def two(shared: Rota) -> Rota:
     for name, count in (("ada", 2), ("bob", 1), ("eve", 4)):
         for _ in range(count):
-            shared.enqueue("echo", actor=name)
-            shared.enqueue("echo", run_at=timedelta(hours=1), actor=name)
+            shared.acting_as(name).enqueue("echo")
+            shared.acting_as(name).enqueue("echo", run_at=timedelta(hours=1))
     shared.schedule("theirs", "echo", every=timedelta(hours=1), organization="beta")
     return shared
 
 
 @pytest.mark.parametrize(("actor", "count"), [(None, 7), (ADA, 3), (BOB, 1), (EVE, 4)])
 def test_each_reader_is_told_of_what_it_may_read(two: Rota, actor: Actor | None, count: int):
-    found = two.overview(actor=actor)
+    found = two.acting_as(actor).overview()
     assert {each.why: each.count for each in found.stuck} == {Why.NO_WORKER: count, Why.LATER: count}
     assert found.organization == (None if actor is None else actor.organization)
     assert bool(found.ahead.items) == (actor in {None, EVE})
@@ -245,22 +245,22 @@ def test_each_reader_is_told_of_what_it_may_read(two: Rota, actor: Actor | None,
 
 
 def test_workers_are_counted_for_nobody_of_one_organization(two: Rota):
-    found = two.overview(actor=ADA)
+    found = two.acting_as(ADA).overview()
     assert found.counts is not None
     assert found.counts.workers is None
     assert two.overview().counts.workers == 0
 
 
 def test_nothing_of_one_organization_is_named_to_another(two: Rota):
-    two.pause(organization="beta")
-    text = msgspec.json.encode(two.overview(actor=ADA)).decode()
+    two.organizations.pause("beta")
+    text = msgspec.json.encode(two.acting_as(ADA).overview()).decode()
     for word in ("beta", '"eve"', '"fay"', "theirs"):
         assert word not in text
 
 
 def test_a_token_that_may_only_submit_is_shown_nothing_and_refused_nothing(two: Rota):
     who = msgspec.structs.replace(ADA, operations=frozenset())
-    found = two.overview(actor=who)
+    found = two.acting_as(who).overview()
     assert (found.health.sentence, found.stuck, found.counts) == ("There is nothing here that you may read.", (), None)
 
 

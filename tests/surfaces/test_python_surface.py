@@ -22,7 +22,9 @@ from rota.errors import (
     UnknownTemplate,
     WaitTimeout,
 )
+from rota.waits import wait_async
 from tests.support.pace import patient
+from tests.support.runs import run_of
 
 
 @pytest.fixture
@@ -35,13 +37,19 @@ def echo(rota: Rota) -> Rota:
 
 
 def count(rota: Rota) -> int:
-    return sum(rota.stats().by_status.values())
+    return sum(rota.store.stats().by_status.values())
 
 
 def test_an_enqueued_job_says_who_it_is(echo: Rota):
-    job = echo.enqueue("echo", {"text": "a"}, priority="high", unique_key="k", actor="ada")
-    assert (job.status, job.priority, job.position, job.attempt, job.existing) == (Status.QUEUED, 75, 100, 1, False)
-    stored = echo.get(job.id)
+    job = echo.acting_as("ada").enqueue("echo", {"text": "a"}, priority="high", unique_key="k")
+    assert (
+        echo.jobs.get(job).status,
+        echo.jobs.get(job).priority,
+        echo.jobs.get(job).position,
+        echo.jobs.get(job).attempt,
+        job.existing,
+    ) == (Status.QUEUED, 75, 100, 1, False)
+    stored = echo.jobs.get(job.id)
     assert stored == job
     assert (stored.owner, stored.params, stored.number) == ("ada", {"text": "a"}, "JOB-2026-00001")
 
@@ -49,14 +57,14 @@ def test_an_enqueued_job_says_who_it_is(echo: Rota):
 @pytest.mark.parametrize("text", ["JOB-2026-00001", "job-2026-1", "1", 1])
 def test_a_job_is_found_by_its_number_too(echo: Rota, text):
     job = echo.enqueue("echo")
-    assert echo.get(text).id == job.id
+    assert echo.jobs.get(text).id == job.id
 
 
 @pytest.mark.parametrize("text", ["", "JOB-", "JOB-2026-00001.9", "99", "not-an-id", "-1"])
 def test_what_names_no_job_is_not_found(echo: Rota, text):
     echo.enqueue("echo")
     with pytest.raises(NotFound):
-        echo.get(text)
+        echo.jobs.get(text)
 
 
 @pytest.mark.parametrize(
@@ -91,14 +99,14 @@ def test_bad_input_is_refused_before_anything_is_written(echo: Rota, arguments, 
 
 
 def test_a_run_at_in_the_past_means_now(echo: Rota):
-    assert echo.enqueue("echo", run_at=datetime(1999, 1, 1, tzinfo=UTC)).status is Status.QUEUED
-    assert echo.enqueue("echo", run_at=timedelta(seconds=-5)).status is Status.QUEUED
+    assert echo.jobs.get(echo.enqueue("echo", run_at=datetime(1999, 1, 1, tzinfo=UTC))).status is Status.QUEUED
+    assert echo.jobs.get(echo.enqueue("echo", run_at=timedelta(seconds=-5))).status is Status.QUEUED
 
 
 def test_a_job_far_in_the_future_can_be_read_and_cancelled(echo: Rota):
     job = echo.enqueue("echo", run_at=datetime(9999, 12, 31, tzinfo=UTC))
-    assert echo.find()[0].run_at.year == 9999
-    assert echo.cancel(job.id).status is Status.CANCELLED
+    assert echo.jobs.list()[0].run_at.year == 9999
+    assert echo.jobs.cancel(job.id).status is Status.CANCELLED
 
 
 @pytest.mark.parametrize(
@@ -132,8 +140,8 @@ def test_two_functions_of_one_name_are_refused(rota: Rota):
 def test_bulk_takes_pairs_names_and_new_jobs_in_their_order(echo: Rota):
     bulk = echo.enqueue_many([("echo", {"text": "a"}), "echo", NewJob(name="echo", params={"text": "c"}, priority=50)])
     assert (bulk.accepted, bulk.existing, len(bulk)) == (3, 0, 3)
-    assert [job.params.get("text") for job in echo.queue()] == ["a", None, "c"]
-    assert list(bulk) == [job.id for job in echo.queue()]
+    assert [job.params.get("text") for job in echo.queues.jobs()] == ["a", None, "c"]
+    assert list(bulk) == [job.id for job in echo.queues.jobs()]
 
 
 def test_bulk_keeps_no_ids_of_a_generator(echo: Rota):
@@ -198,7 +206,7 @@ def test_a_plain_enqueue_inside_a_transaction_is_an_error_and_not_a_deadlock(ech
     with echo.transaction(), pytest.raises(TransactionMisuse, match="pass transaction=tx"):
         echo.enqueue("echo")
     with echo.transaction(), pytest.raises(TransactionMisuse, match="pass transaction=tx"):
-        asyncio.run(echo.aenqueue("echo"))
+        asyncio.run(echo.enqueue_async("echo"))
 
 
 def test_a_transaction_is_over_with_its_block(echo: Rota):
@@ -215,8 +223,8 @@ def test_asyncio_programs_enqueue_and_wait_without_blocking(live: Rota):
         return a + b
 
     async def program() -> list[object]:
-        jobs = await asyncio.gather(*(live.aenqueue("add", {"a": n, "b": 1}) for n in range(5)))
-        runs = [await live.await_end(job.id, timeout=patient(20)) for job in jobs]
+        jobs = await asyncio.gather(*(live.enqueue_async("add", {"a": n, "b": 1}) for n in range(5)))
+        runs = [await wait_async(live._session, None, job.id, timeout=patient(20)) for job in jobs]
         return [run.result for run in runs if run]
 
     with live.running():
@@ -237,8 +245,8 @@ def test_threads_enqueue_at_once_and_nothing_is_lost(live: Rota):
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(job.params["n"] for job in live.find(limit=1000)) == list(range(400))
-    assert len({job.position for job in live.find(limit=1000)}) == 400
+    assert sorted(job.params["n"] for job in live.jobs.list(limit=1000)) == list(range(400))
+    assert len({job.position for job in live.jobs.list(limit=1000)}) == 400
 
 
 def test_waiting_for_a_chain_that_goes_on_says_so(echo: Rota):
@@ -249,7 +257,7 @@ def test_waiting_for_a_chain_that_goes_on_says_so(echo: Rota):
 
 def test_the_wait_for_a_chain_that_is_cancelled_says_so(echo: Rota):
     job = echo.enqueue("echo")
-    echo.cancel(job.id)
+    echo.jobs.cancel(job.id)
     with pytest.raises(JobCancelled):
         echo.wait(job.id, timeout=1)
 
@@ -257,8 +265,8 @@ def test_the_wait_for_a_chain_that_is_cancelled_says_so(echo: Rota):
 def test_changed_params_must_fit_the_handler(echo: Rota):
     job = echo.enqueue("echo")
     with pytest.raises(InvalidParams, match="no parameter 'nope'"):
-        echo.change(job.id, params={"nope": 1})
-    assert echo.change(job.id, params={"text": "b"}, priority="low").params == {"text": "b"}
+        echo.jobs.update(job.id, params={"nope": 1})
+    assert echo.jobs.update(job.id, params={"text": "b"}, priority="low").params == {"text": "b"}
 
 
 def test_the_reason_of_a_cancel_is_kept_also_for_a_running_job(live: Rota):
@@ -273,31 +281,31 @@ def test_the_reason_of_a_cancel_is_kept_also_for_a_running_job(live: Rota):
     with live.running():
         job = live.enqueue("endless")
         assert started.wait(patient(10))
-        live.cancel(job.id, reason="wrong month", actor="ada")
+        live.acting_as("ada").jobs.cancel(job.id, reason="wrong month")
         with pytest.raises(JobCancelled, match="wrong month"):
             live.wait(job.id, timeout=patient(20))
-    ended = live.get(job.id)
+    ended = live.jobs.get(job.id)
     assert (ended.status, ended.reason, ended.ended_by) == (Status.CANCELLED, "wrong month", "ada")
-    assert "asked to stop" in live.log(job.id)
+    assert "asked to stop" in live.jobs.log(job.id)
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5])
 def test_lists_refuse_a_limit_that_is_none(echo: Rota, limit):
     with pytest.raises(InvalidOption, match="limit="):
-        echo.find(limit=limit)
+        echo.jobs.list(limit=limit)
 
 
 def test_a_group_of_another_organization_is_made_like_its_jobs(echo: Rota):
-    echo.create_organization("acme")
-    group = echo.group([("echo", {})], actor=Actor("ada", "acme"))
-    assert echo.get(group.members[0].root_id).organization == "acme"
+    echo.organizations.create("acme")
+    group = echo.acting_as(Actor("ada", "acme")).group([("echo", {})])
+    assert echo.jobs.get(group.members[0].root_id).organization == "acme"
 
 
 def test_direct_execution_without_worker_and_handler_is_refused_at_once(echo: Rota, tmp_path):
     echo.enqueue("echo")
     stranger = Rota(tmp_path / "rota.db")
     with pytest.raises(ResourceBusy, match="no live worker has a handler for echo"):
-        stranger.direct("echo", timeout=patient(30))
+        stranger.jobs.direct("echo", timeout=patient(30))
     stranger.close()
 
 
@@ -307,8 +315,8 @@ def test_direct_execution_without_a_worker_gives_up_after_its_timeout(tmp_path):
     rota.enqueue("echo")
     rota.turn()
     with pytest.raises(ResourceBusy, match=r"1 started in the last 3600 s; the next may start in 3[56]\d\d s"):
-        rota.direct("echo", timeout=0.2)
-    assert [job.origin for job in rota.find(status="CANCELLED")] == ["direct"]
+        rota.jobs.direct("echo", timeout=0.2)
+    assert [job.origin for job in rota.jobs.list(status="CANCELLED")] == ["direct"]
     rota.close()
 
 
@@ -319,20 +327,20 @@ def test_a_worker_cannot_be_started_inside_a_handler(rota: Rota):
 
     job = rota.enqueue("nested")
     rota.turn()
-    assert "can't be started inside a handler" in str(rota.run_of(job.id).error)
+    assert "can't be started inside a handler" in str(run_of(rota, job.id).error)
 
 
 @pytest.mark.parametrize("given", [{}, {"before": "x", "front": True}, {"before": "x", "after": "y"}])
 def test_a_move_says_exactly_one_place(echo: Rota, given):
     job = echo.enqueue("echo")
     with pytest.raises(InvalidOption, match="exactly one"):
-        echo.move(job.id, **given)
+        echo.jobs.move(job.id, **given)
 
 
 @pytest.mark.parametrize("url", ["mysql://localhost/x", "mongodb://localhost/x", "redis://x"])
 def test_a_store_that_is_not_there_yet_is_refused_by_name(url):
     with pytest.raises(InvalidOption, match=url.partition(":")[0]):
-        Rota(url).stats()
+        Rota(url).store.stats()
 
 
 def test_every_dead_letter_that_matches_is_retried_once(rota: Rota):
@@ -351,21 +359,21 @@ def test_every_dead_letter_that_matches_is_retried_once(rota: Rota):
     jobs = [rota.enqueue("fragile", {"n": n}) for n in range(5)]
     untouched = rota.enqueue("other")
     rota.turn()
-    rota.retry(jobs[0].id)
+    rota.jobs.retry(jobs[0].id)
     broken["value"] = False
-    assert len(rota.retry_dead(job_type="fragile", limit=3)) == 3
-    assert len(rota.retry_dead(job_type="fragile")) == 1
-    assert rota.retry_dead(job_type="fragile") == []
+    assert len(rota.dead_letters.retry(job_type="fragile", limit=3)) == 3
+    assert len(rota.dead_letters.retry(job_type="fragile")) == 1
+    assert rota.dead_letters.retry(job_type="fragile") == []
     rota.turn()
-    assert {rota.chain(job.id)[-1].status for job in jobs} == {Status.COMPLETED}
-    assert rota.retry_dead(job_type="fragile") == []
-    assert len(rota.chain(untouched.id)) == 1
+    assert {rota.jobs.attempts(job.id)[-1].status for job in jobs} == {Status.COMPLETED}
+    assert rota.dead_letters.retry(job_type="fragile") == []
+    assert len(rota.jobs.attempts(untouched.id)) == 1
 
 
 @pytest.mark.parametrize("reason", ["x" * 10_001, "a\0b", "a\ud800", 5])
 def test_a_reason_that_no_store_could_keep_is_refused_and_nothing_is_cancelled(echo, reason):
     job = echo.enqueue("echo", {"text": "a"})
-    for cancel in (lambda: echo.cancel(job.id, reason=reason), lambda: echo.cancel_all(job_type="echo", reason=reason)):
+    for cancel in (lambda: echo.jobs.cancel(job.id, reason=reason), lambda: echo.jobs.cancel_all(job_type="echo", reason=reason)):
         with pytest.raises(InvalidOption, match="reason="):
             cancel()
-    assert echo.get(job.id).status == "QUEUED"
+    assert echo.jobs.get(job.id).status == "QUEUED"

@@ -18,7 +18,7 @@ from rota.errors import (
 
 
 def test_an_organization_is_made_changed_and_read(rota: Rota):
-    made = rota.create_organization("acme", max_running=3, max_queued=10, max_priority="high")
+    made = rota.organizations.create("acme", max_running=3, max_queued=10, max_priority="high")
     assert (made.name, made.display_name, made.state, made.max_running, made.max_queued, made.max_priority) == (
         "acme",
         "acme",
@@ -27,17 +27,17 @@ def test_an_organization_is_made_changed_and_read(rota: Rota):
         10,
         75,
     )
-    changed = rota.change_organization("acme", display_name="Acme Ltd", max_running=None)
+    changed = rota.organizations.update("acme", display_name="Acme Ltd", max_running=None)
     assert (changed.display_name, changed.max_running, changed.max_queued) == ("Acme Ltd", None, 10)
-    assert rota.organization("acme") == changed
-    assert [each.name for each in rota.organizations()] == ["acme", "default"]
+    assert rota.organizations.get("acme") == changed
+    assert [each.name for each in rota.organizations.list()] == ["acme", "default"]
 
 
 def test_making_the_same_organization_again_is_harmless_and_another_one_of_its_name_refused(rota: Rota):
-    made = rota.create_organization("acme", max_running=3)
-    assert rota.create_organization("acme", max_running=3) == made
+    made = rota.organizations.create("acme", max_running=3)
+    assert rota.organizations.create("acme", max_running=3) == made
     with pytest.raises(Refused, match=r"there already: change it with change_organization\('acme'"):
-        rota.create_organization("acme", max_running=4)
+        rota.organizations.create("acme", max_running=4)
 
 
 @pytest.mark.parametrize(
@@ -55,18 +55,18 @@ def test_making_the_same_organization_again_is_harmless_and_another_one_of_its_n
 )
 def test_an_organization_that_cannot_be_is_refused(rota: Rota, given, error, words):
     with pytest.raises(error, match=words):
-        rota.create_organization(**given)
-    assert [each.name for each in rota.organizations()] == ["default"]
+        rota.organizations.create(**given)
+    assert [each.name for each in rota.organizations.list()] == ["default"]
 
 
 def test_a_removed_organization_keeps_its_name_and_comes_back_when_it_is_resumed(rota: Rota):
-    rota.create_organization("acme")
-    assert rota.remove_organization("acme").state == "REMOVED"
-    assert [each.name for each in rota.organizations()] == ["default"]
-    assert [each.name for each in rota.organizations(removed=True)] == ["acme", "default"]
+    rota.organizations.create("acme")
+    assert rota.organizations.delete("acme").state == "REMOVED"
+    assert [each.name for each in rota.organizations.list()] == ["default"]
+    assert [each.name for each in rota.organizations.list(removed=True)] == ["acme", "default"]
     with pytest.raises(Refused, match="resume_organization"):
-        rota.create_organization("acme")
-    assert rota.resume_organization("acme").state == "ACTIVE"
+        rota.organizations.create("acme")
+    assert rota.organizations.restore("acme").state == "ACTIVE"
 
 
 @pytest.mark.parametrize(
@@ -81,19 +81,19 @@ def test_jobs_of_an_organization_that_is_not_there_are_refused(shared: Rota):
     with pytest.raises(UnknownOrganization, match="'nope'"):
         shared.enqueue("echo", organization="nope")
     with pytest.raises(UnknownOrganization, match="'nope'"):
-        shared.pause(organization="nope")
+        shared.organizations.pause("nope")
 
 
 def test_nobody_but_a_system_manager_manages_organizations_and_users(shared: Rota):
     acts = [
-        lambda actor: shared.create_organization("new", actor=actor),
-        lambda actor: shared.change_organization("acme", max_running=1, actor=actor),
-        lambda actor: shared.suspend_organization("acme", actor=actor),
-        lambda actor: shared.resume_organization("acme", actor=actor),
-        lambda actor: shared.remove_organization("beta", actor=actor),
-        lambda actor: shared.add_user("new", organization="acme", actor=actor),
-        lambda actor: shared.change_user("bob", role="admin", actor=actor),
-        lambda actor: shared.remove_user("bob", actor=actor),
+        lambda actor: shared.acting_as(actor).organizations.create("new"),
+        lambda actor: shared.acting_as(actor).organizations.update("acme", max_running=1),
+        lambda actor: shared.acting_as(actor).organizations.suspend("acme"),
+        lambda actor: shared.acting_as(actor).organizations.restore("acme"),
+        lambda actor: shared.acting_as(actor).organizations.delete("beta"),
+        lambda actor: shared.acting_as(actor).users.create("new", organization="acme"),
+        lambda actor: shared.acting_as(actor).users.update("bob", role="admin"),
+        lambda actor: shared.acting_as(actor).users.delete("bob"),
     ]
     for act in acts:
         for actor in ("ada", "bob"):
@@ -103,16 +103,16 @@ def test_nobody_but_a_system_manager_manages_organizations_and_users(shared: Rot
 
 
 def test_an_admin_reads_its_own_organization_and_its_users(shared: Rota):
-    assert [each.name for each in shared.organizations(actor="ada")] == ["acme"]
-    assert [each.name for each in shared.users(actor="ada")] == ["ada", "ben", "bob"]
-    assert shared.organization("acme", actor="ada").name == "acme"
+    assert [each.name for each in shared.acting_as("ada").organizations.list()] == ["acme"]
+    assert [each.name for each in shared.acting_as("ada").users.list()] == ["ada", "ben", "bob"]
+    assert shared.acting_as("ada").organizations.get("acme").name == "acme"
     with pytest.raises(UnknownOrganization) as there:
-        shared.organization("beta", actor="ada")
+        shared.acting_as("ada").organizations.get("beta")
     with pytest.raises(UnknownOrganization) as nowhere:
-        shared.organization("nope", actor="ada")
+        shared.acting_as("ada").organizations.get("nope")
     assert str(there.value).replace("beta", "nope") == str(nowhere.value)
     with pytest.raises(PermissionDenied, match="may not read organizations"):
-        shared.organizations(actor="bob")
+        shared.acting_as("bob").organizations.list()
 
 
 # ---- users ----------------------------------------------------------------------------------------------------------
@@ -120,41 +120,41 @@ def test_an_admin_reads_its_own_organization_and_its_users(shared: Rota):
 
 def test_before_the_first_user_a_name_is_only_recorded(rota: Rota):
     rota.job(name="echo")(lambda: None)
-    job = rota.enqueue("echo", actor="anybody")
-    assert (job.owner, job.organization) == ("anybody", "default")
-    rota.cancel(job.id, actor="somebody else")
-    assert rota.get(job.id).ended_by == "somebody else"
+    job = rota.acting_as("anybody").enqueue("echo")
+    assert (rota.jobs.get(job).owner, rota.jobs.get(job).organization) == ("anybody", "default")
+    rota.acting_as("somebody else").jobs.cancel(job.id)
+    assert rota.jobs.get(job.id).ended_by == "somebody else"
 
 
 def test_from_the_first_user_on_other_names_may_do_nothing(shared: Rota):
     job = shared.enqueue("echo")
-    for act in (shared.get, shared.cancel, shared.explain):
+    for act in (shared.jobs.get, shared.jobs.cancel, shared.explain):
         with pytest.raises(PermissionDenied, match="'anybody' is no user"):
             act(job.id, actor="anybody")
     with pytest.raises(PermissionDenied, match="'anybody' is no user"):
-        shared.enqueue("echo", actor="anybody")
+        shared.acting_as("anybody").enqueue("echo")
 
 
 def test_a_user_is_made_changed_and_removed(shared: Rota):
-    made = shared.add_user("kim", organization="acme", permissions=["b", "a", "b"])
+    made = shared.users.create("kim", organization="acme", permissions=["b", "a", "b"])
     assert (made.organization, made.role, made.permissions) == ("acme", "user", ("a", "b"))
-    changed = shared.change_user("kim", role="admin", permissions=[])
+    changed = shared.users.update("kim", role="admin", permissions=[])
     assert (changed.organization, changed.role, changed.permissions) == ("acme", "admin", ())
-    assert shared.change_user("kim", organization="beta").role == "admin"
-    assert shared.remove_user("kim").removed
-    assert "kim" not in [each.name for each in shared.users()]
-    assert "kim" in [each.name for each in shared.users(removed=True)]
+    assert shared.users.update("kim", organization="beta").role == "admin"
+    assert shared.users.delete("kim").removed
+    assert "kim" not in [each.name for each in shared.users.list()]
+    assert "kim" in [each.name for each in shared.users.list(removed=True)]
     with pytest.raises(PermissionDenied, match="'kim' is no user"):
-        shared.groups(actor="kim")
+        shared.acting_as("kim").groups.list()
     with pytest.raises(NotFound, match="'kim'"):
-        shared.change_user("kim", role="user")
-    assert not shared.add_user("kim", organization="beta").removed
+        shared.users.update("kim", role="user")
+    assert not shared.users.create("kim", organization="beta").removed
 
 
 def test_adding_the_same_user_again_is_harmless_and_another_one_of_its_name_refused(shared: Rota):
-    assert shared.add_user("bob", organization="acme") == shared.add_user("bob", organization="acme")
+    assert shared.users.create("bob", organization="acme") == shared.users.create("bob", organization="acme")
     with pytest.raises(Refused, match=r"there already: change it with change_user\('bob'"):
-        shared.add_user("bob", organization="beta")
+        shared.users.create("bob", organization="beta")
 
 
 @pytest.mark.parametrize(
@@ -169,27 +169,27 @@ def test_adding_the_same_user_again_is_harmless_and_another_one_of_its_name_refu
 )
 def test_a_user_that_cannot_be_is_refused(rota: Rota, given, error, words):
     with pytest.raises(error, match=words):
-        rota.add_user(**given)
-    assert rota.users(removed=True) == []
+        rota.users.create(**given)
+    assert rota.users.list(removed=True) == []
 
 
 def test_the_last_system_manager_cannot_remove_itself(shared: Rota):
     with pytest.raises(Refused, match="'root' is the last system manager of this store: make another one first"):
-        shared.remove_user("root", actor="root")
+        shared.acting_as("root").users.delete("root")
     with pytest.raises(Refused, match="'root' is the last system manager"):
-        shared.change_user("root", role="user", actor="root")
-    shared.add_user("deputy", role="system_manager", actor="root")
-    assert shared.remove_user("root", actor="root").removed
+        shared.acting_as("root").users.update("root", role="user")
+    shared.acting_as("root").users.create("deputy", role="system_manager")
+    assert shared.acting_as("root").users.delete("root").removed
 
 
 def test_a_changed_right_holds_at_once_also_for_another_program(shared: Rota, tmp_path, clock):
     other = Rota(tmp_path / "rota.db", clock=clock)
-    job = shared.enqueue("echo", actor="ben")
+    job = shared.acting_as("ben").enqueue("echo")
     with pytest.raises(NotFound):
-        other.get(job.id, actor="bob")
-    shared.change_user("bob", role="admin")
-    assert other.get(job.id, actor="bob").id == job.id
-    shared.remove_user("bob")
+        other.acting_as("bob").jobs.get(job.id)
+    shared.users.update("bob", role="admin")
+    assert other.acting_as("bob").jobs.get(job.id).id == job.id
+    shared.users.delete("bob")
     with pytest.raises(PermissionDenied):
-        other.get(job.id, actor="bob")
+        other.acting_as("bob").jobs.get(job.id)
     other.close()

@@ -35,76 +35,76 @@ def receiver():
 
 
 def test_an_admin_makes_and_changes_webhooks_of_the_own_organization_and_deletes_none(shared):
-    made = shared.create_webhook(URL, actor="ada").webhook
+    made = shared.acting_as("ada").webhooks.create(URL).webhook
     assert made.organization == "acme"
-    assert shared.change_webhook(made.id, events=["run.failed"], actor="ada").events == (Event.FAILED,)
+    assert shared.acting_as("ada").webhooks.update(made.id, events=["run.failed"]).events == (Event.FAILED,)
     with pytest.raises(PermissionDenied):
-        shared.delete_webhook(made.id, actor="ada")
-    shared.delete_webhook(made.id, actor="root")
-    assert shared.webhooks(actor="root") == []
+        shared.acting_as("ada").webhooks.delete(made.id)
+    shared.acting_as("root").webhooks.delete(made.id)
+    assert shared.acting_as("root").webhooks.list() == []
 
 
 @pytest.mark.parametrize("who", ["bob", "ben"])
 def test_a_user_neither_sees_nor_makes_webhooks(shared, who):
-    made = shared.create_webhook(URL, actor="ada").webhook
+    made = shared.acting_as("ada").webhooks.create(URL).webhook
     for attempt in (
-        lambda: shared.create_webhook(URL, actor=who),
-        lambda: shared.webhooks(actor=who),
-        lambda: shared.webhook(made.id, actor=who),
-        lambda: shared.change_webhook(made.id, url=URL, actor=who),
-        lambda: shared.rotate_webhook_secret(made.id, actor=who),
-        lambda: shared.test_webhook(made.id, actor=who),
-        lambda: shared.deliveries(actor=who),
-        lambda: shared.redeliver(1, actor=who),
-        lambda: shared.delete_webhook(made.id, actor=who),
+        lambda: shared.acting_as(who).webhooks.create(URL),
+        lambda: shared.acting_as(who).webhooks.list(),
+        lambda: shared.acting_as(who).webhooks.get(made.id),
+        lambda: shared.acting_as(who).webhooks.update(made.id, url=URL),
+        lambda: shared.acting_as(who).webhooks.rotate(made.id),
+        lambda: shared.acting_as(who).webhooks.test(made.id),
+        lambda: shared.acting_as(who).webhooks.deliveries(),
+        lambda: shared.acting_as(who).webhooks.redeliver(1),
+        lambda: shared.acting_as(who).webhooks.delete(made.id),
     ):
         with pytest.raises(PermissionDenied):
             attempt()
 
 
 def test_for_another_organization_a_webhook_and_its_deliveries_are_not_there(shared):
-    made = shared.create_webhook(URL, actor="ada").webhook
-    shared.enqueue("echo", actor="bob")
+    made = shared.acting_as("ada").webhooks.create(URL).webhook
+    shared.acting_as("bob").enqueue("echo")
     shared.turn()
-    (delivery,) = shared.deliveries(actor="ada")
-    assert shared.webhooks(actor="eve") == []
-    assert shared.deliveries(actor="eve") == []
-    assert shared.deliveries(webhook=made.id, actor="eve") == []
+    (delivery,) = shared.acting_as("ada").webhooks.deliveries()
+    assert shared.acting_as("eve").webhooks.list() == []
+    assert shared.acting_as("eve").webhooks.deliveries() == []
+    assert shared.acting_as("eve").webhooks.deliveries(webhook=made.id) == []
     nobody = "there is no webhook"
     for attempt in (
-        lambda: shared.webhook(made.id, actor="eve"),
-        lambda: shared.change_webhook(made.id, url=URL, actor="eve"),
-        lambda: shared.rotate_webhook_secret(made.id, actor="eve"),
-        lambda: shared.test_webhook(made.id, actor="eve"),
+        lambda: shared.acting_as("eve").webhooks.get(made.id),
+        lambda: shared.acting_as("eve").webhooks.update(made.id, url=URL),
+        lambda: shared.acting_as("eve").webhooks.rotate(made.id),
+        lambda: shared.acting_as("eve").webhooks.test(made.id),
     ):
         with pytest.raises(NotFound, match=nobody):
             attempt()
     with pytest.raises(NotFound, match="there is no delivery"):
-        shared.redeliver(delivery.id, actor="eve")
+        shared.acting_as("eve").webhooks.redeliver(delivery.id)
     with pytest.raises(PermissionDenied):
-        shared.create_webhook(URL, organization="acme", actor="eve")
+        shared.acting_as("eve").webhooks.create(URL, organization="acme")
 
 
 def test_ends_of_another_organization_are_not_told(shared):
-    shared.create_webhook(URL, actor="ada")
-    shared.enqueue("echo", actor="fay")
+    shared.acting_as("ada").webhooks.create(URL)
+    shared.acting_as("fay").enqueue("echo")
     shared.turn()
-    assert shared.deliveries() == []
+    assert shared.webhooks.deliveries() == []
 
 
 def test_while_an_organization_is_suspended_its_webhooks_are_only_read(shared):
-    made = shared.create_webhook(URL, actor="ada").webhook
-    shared.suspend_organization("acme")
-    assert [each.id for each in shared.webhooks(actor="ada")] == [made.id]
+    made = shared.acting_as("ada").webhooks.create(URL).webhook
+    shared.organizations.suspend("acme")
+    assert [each.id for each in shared.acting_as("ada").webhooks.list()] == [made.id]
     with pytest.raises(OrganizationUnavailable):
-        shared.change_webhook(made.id, url=URL, actor="ada")
+        shared.acting_as("ada").webhooks.update(made.id, url=URL)
 
 
 def test_an_edit_that_means_another_version_is_refused(rota):
-    made = rota.create_webhook(URL).webhook
-    assert rota.change_webhook(made.id, description="x", version=1).version == 2
+    made = rota.webhooks.create(URL).webhook
+    assert rota.webhooks.if_match(1).update(made.id, description="x").version == 2
     with pytest.raises(ChangedMeanwhile):
-        rota.change_webhook(made.id, description="y", version=1)
+        rota.webhooks.if_match(1).update(made.id, description="y")
 
 
 @pytest.mark.parametrize(
@@ -120,19 +120,19 @@ def test_an_edit_that_means_another_version_is_refused(rota):
 )
 def test_what_can_not_be_is_refused_and_nothing_is_made(rota, options):
     with pytest.raises(InvalidOption):
-        rota.create_webhook(**({"url": URL} | options))
-    assert rota.webhooks() == []
+        rota.webhooks.create(**({"url": URL} | options))
+    assert rota.webhooks.list() == []
 
 
 def test_ids_that_are_none_are_not_found(rota):
     for wrong in ("x", "", "01980c5e-7a10-7000-8000-000000000001"):
         with pytest.raises(NotFound):
-            rota.webhook(wrong)
+            rota.webhooks.get(wrong)
     with pytest.raises(NotFound):
-        rota.deliveries(webhook="x")
+        rota.webhooks.deliveries(webhook="x")
     for state, limit in (("lost", 5), (None, 0)):
         with pytest.raises(InvalidOption):
-            rota.deliveries(state=state, limit=limit)
+            rota.webhooks.deliveries(state=state, limit=limit)
 
 
 # ---- one job's own ---------------------------------------------------------------------------------------------------
@@ -140,27 +140,27 @@ def test_ids_that_are_none_are_not_found(rota):
 
 def test_a_job_with_a_webhook_needs_a_secret_of_its_organization(shared):
     with pytest.raises(InvalidOption, match="rota webhook rotate"):
-        shared.enqueue("echo", webhook=URL, actor="bob")
-    shared.rotate_webhook_secret(actor="ada")
-    job = shared.enqueue("echo", webhook=URL, actor="bob")
-    shared.enqueue("echo", actor="bob")
+        shared.acting_as("bob").enqueue("echo", webhook=URL)
+    shared.acting_as("ada").webhooks.rotate()
+    job = shared.acting_as("bob").enqueue("echo", webhook=URL)
+    shared.acting_as("bob").enqueue("echo")
     shared.turn()
-    (told,) = shared.deliveries()
+    (told,) = shared.webhooks.deliveries()
     assert (told.job, told.url, told.organization) == (job.id, URL, "acme")
-    assert shared.webhooks() == []
+    assert shared.webhooks.list() == []
 
 
 def test_of_many_jobs_each_may_have_its_own(shared):
-    shared.rotate_webhook_secret()
+    shared.webhooks.rotate()
     shared.enqueue_many([NewJob(name="echo", webhook=f"https://{name}.example/") for name in "ab"] + [("echo", {})])
     shared.turn()
-    assert {each.url for each in shared.deliveries()} == {"https://a.example/", "https://b.example/"}
+    assert {each.url for each in shared.webhooks.deliveries()} == {"https://a.example/", "https://b.example/"}
 
 
 def test_a_bad_url_of_a_job_is_refused_before_anything_is_written(shared):
     with pytest.raises(InvalidOption, match="webhook_http"):
         shared.enqueue("echo", webhook="http://example.com/")
-    assert shared.queue() == []
+    assert shared.queues.jobs() == []
 
 
 # ---- secrets ---------------------------------------------------------------------------------------------------------
@@ -171,15 +171,24 @@ def test_a_secret_is_shown_when_it_is_made_and_nowhere_else(tmp_path, receiver, 
     caplog.set_level(logging.DEBUG)
     with closing(Rota(tmp_path / "rota.db", settings=settings)) as rota:
         rota.job(name="echo")(lambda: None)
-        made = rota.create_webhook(receiver.url("/500"), secret=SECRET)
+        made = rota.webhooks.create(receiver.url("/500"), secret=SECRET)
         assert made.secret == SECRET
-        rotated = rota.rotate_webhook_secret(made.webhook.id)
-        own = rota.rotate_webhook_secret()
-        rota.test_webhook(made.webhook.id)
+        rotated = rota.webhooks.rotate(made.webhook.id)
+        own = rota.webhooks.rotate()
+        rota.webhooks.test(made.webhook.id)
         with rota.running():
             rota.wait(rota.enqueue("echo", webhook=receiver.url()).id)
-            eventually(lambda: all(each.state != "waiting" for each in rota.deliveries()) and rota.deliveries(), what="delivery")
-        seen = [rota.webhooks(), rota.deliveries(), rota.audit(limit=100), rota.doctor(), rota.webhook(made.webhook.id), caplog.text]
+            eventually(
+                lambda: all(each.state != "waiting" for each in rota.webhooks.deliveries()) and rota.webhooks.deliveries(), what="delivery"
+            )
+        seen = [
+            rota.webhooks.list(),
+            rota.webhooks.deliveries(),
+            rota.audit.list(limit=100),
+            rota.store.doctor(),
+            rota.webhooks.get(made.webhook.id),
+            caplog.text,
+        ]
         seen += [came.body + str(came.headers).encode() for came in receiver.received]
     for secret in (SECRET, rotated, own):
         assert secret not in repr(seen)
@@ -194,7 +203,7 @@ def store(tmp_path, monkeypatch):
     path = tmp_path / "rota.db"
     monkeypatch.setenv("ROTA_STORE", str(path))
     with closing(Rota(path)) as made:
-        made.pauses()
+        made.store.pauses()
     return path
 
 
@@ -227,7 +236,7 @@ def test_the_commands_make_show_change_and_delete_a_webhook(store):
 def test_the_commands_show_deliveries_and_send_one_again(store):
     with closing(Rota(store)) as rota:
         rota.job(name="echo")(lambda: None)
-        rota.create_webhook(URL)
+        rota.webhooks.create(URL)
         rota.enqueue("echo")
         rota.turn()
     (line,) = said("webhook", "deliveries", "--json").stdout.splitlines()

@@ -11,24 +11,24 @@ REFUSED = "run_as='root' is not available.*leave it out"
 
 @pytest.fixture
 def scheduled(shared):
-    shared.create_schedule("daily", "echo", cron="0 9 * * *", actor="root")
+    shared.acting_as("root").schedules.create("daily", "echo", cron="0 9 * * *")
     return shared
 
 
 @pytest.mark.parametrize("actor", ["root", None])
 def test_python_takes_no_role(scheduled, actor):
     for act in (
-        lambda: scheduled.create_schedule("s", "echo", cron="0 9 * * *", run_as="root", actor=actor),
-        lambda: scheduled.schedule("s", "echo", cron="0 9 * * *", run_as="root", actor=actor),
-        lambda: scheduled.edit_schedule("daily", run_as="root", actor=actor),
-        lambda: scheduled.plan_schedule("daily", run_as="root", actor=actor),
+        lambda: scheduled.acting_as(actor).schedules.create("s", "echo", cron="0 9 * * *", run_as="root"),
+        lambda: scheduled.acting_as(actor).schedule("s", "echo", cron="0 9 * * *", run_as="root"),
+        lambda: scheduled.acting_as(actor).schedules.update("daily", run_as="root"),
+        lambda: scheduled.acting_as(actor).plan("daily", run_as="root"),
     ):
         with pytest.raises(InvalidSchedule, match=REFUSED):
             act()
-    assert [each.name for each in scheduled.schedules()] == ["daily"]
-    assert scheduled.edit_schedule("daily", run_as=None).run_as is None
+    assert [each.name for each in scheduled.schedules.list()] == ["daily"]
+    assert scheduled.schedules.update("daily", run_as=None).run_as is None
     with pytest.raises((RotaError, TypeError)):
-        scheduled.set_template("echo", run_as="root")
+        scheduled.templates.update("echo", run_as="root")
     with pytest.raises((RotaError, TypeError)):
         scheduled.enqueue("echo", run_as="root")
 
@@ -37,15 +37,15 @@ def test_a_definitions_file_takes_no_role(scheduled, tmp_path):
     file = tmp_path / "definitions.toml"
     file.write_text('[schedules.nightly]\ntemplate = "echo"\ncron = "0 1 * * *"\nrun_as = "root"\n')
     with pytest.raises(InvalidDefinition, match=REFUSED):
-        scheduled.load_definitions(file)
+        scheduled.store.load(file)
     file.write_text('[templates.echo]\nrun_as = "root"\n')
     with pytest.raises(InvalidDefinition, match="run_as"):
-        scheduled.load_definitions(file)
-    assert [each.name for each in scheduled.schedules()] == ["daily"]
+        scheduled.store.load(file)
+    assert [each.name for each in scheduled.schedules.list()] == ["daily"]
 
 
 def test_http_takes_no_role(scheduled):
-    headers = {"Authorization": f"Bearer {scheduled.create_token('all', permits=['manage']).secret}"}
+    headers = {"Authorization": f"Bearer {scheduled.tokens.create('all', permits=['manage']).secret}"}
     new = {"name": "s", "template": "echo", "cron": "0 9 * * *", "run_as": "root"}
     with TestClient(make_app(scheduled)) as client:
         answers = [

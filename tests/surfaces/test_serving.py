@@ -157,7 +157,7 @@ def test_a_client_that_does_not_finish_its_request_is_cut_off(live, begun):
 
 @pytest.mark.parametrize("settings", [Settings(http_patience=1)])
 def test_a_body_that_trickles_is_answered_before_it_is_whole(live):
-    secret = live.create_token("x", permits=["manage"]).secret
+    secret = live.tokens.create("x", permits=["manage"]).secret
     with serving(live) as server, raw(server) as slow:
         slow.sendall(
             f"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secret}\r\n"

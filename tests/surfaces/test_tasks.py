@@ -39,7 +39,7 @@ def greet(rota: Rota):
 @pytest.fixture
 def shop(tmp_path):
     """The module's own Rota, on a store that is thrown away."""
-    task_shop.rota.url = prepare(tmp_path / "shop.db")
+    task_shop.rota._session.name_store(prepare(tmp_path / "shop.db"))
     yield task_shop.rota
     task_shop.rota.close()
 
@@ -126,7 +126,7 @@ def test_each_kind_has_its_own_class_and_calls_its_function(name, args):
 )
 def test_arguments_by_place_or_by_name_are_stored_by_name_and_defaults_are_not_stored(rota, greet, args, kwargs, params):
     handle = greet.enqueue(*args, **kwargs)
-    assert rota.get(handle.id).params == params
+    assert rota.jobs.get(handle.id).params == params
     assert greet.bind(*args, **kwargs).params == params
     rota.turn()
     assert handle.result(timeout=0) == ["Ada"] * params.get("times", 1)
@@ -146,7 +146,7 @@ def test_arguments_by_place_or_by_name_are_stored_by_name_and_defaults_are_not_s
 def test_arguments_that_do_not_fit_are_refused_with_the_parameter(rota, greet, args, kwargs, words):
     with pytest.raises(InvalidParams, match=words):
         greet.enqueue(*args, **kwargs)
-    assert rota.find() == []
+    assert rota.jobs.list() == []
 
 
 def test_a_handler_may_have_parameters_with_the_names_of_options_and_any_others(shop):
@@ -300,7 +300,7 @@ def test_a_partial_and_an_object_that_can_be_called_are_tasks_too(rota):
 def test_a_task_is_registered_with_another_rota_as_its_function(rota, tmp_path, greet):
     other = Rota(prepare(tmp_path / "other.db"))
     assert other.job(greet).enqueue("Ada").status() is Status.QUEUED
-    assert rota.find() == []
+    assert rota.jobs.list() == []
     other.close()
 
 
@@ -309,11 +309,11 @@ def test_a_task_is_registered_with_another_rota_as_its_function(rota, tmp_path, 
 
 def test_options_are_of_the_job_and_leave_the_task_as_it_was(rota, greet):
     urgent = greet.options(priority="high", max_retries=7).options(run_at=timedelta(minutes=5), priority="critical", unique_key="ada")
-    job = rota.get(urgent.enqueue("Ada").id)
+    job = rota.jobs.get(urgent.enqueue("Ada").id)
     assert (job.priority, job.max_retries, job.status, job.unique_key) == (100, 7, Status.PENDING, "ada")
     assert urgent.enqueue("Bob").existing
     assert type(urgent) is type(greet)
-    plain = rota.get(greet.enqueue("Ada").id)
+    plain = rota.jobs.get(greet.enqueue("Ada").id)
     assert (plain.priority, plain.unique_key) == (50, None)
 
 
@@ -325,7 +325,7 @@ def test_spans_are_taken_as_text_number_or_timedelta_wherever_a_job_is_enqueued(
         *rota.enqueue_many([NewJob(name="greet", params={"name": "a"}, timeout=span, queue_ttl=span)]),
         *rota.enqueue_many([greet.options(timeout=span, queue_ttl=span).bind("a")]),
     ]
-    for job in map(rota.get, ids):
+    for job in map(rota.jobs.get, ids):
         assert (job.timeout, job.expires_at - job.run_at) == (seconds, timedelta(seconds=seconds))
 
 
@@ -342,11 +342,11 @@ def test_a_call_is_a_value_and_nothing_is_written_before_it_is_enqueued(rota, gr
     call = greet.options(priority="high").bind("Ada", times=2)
     assert isinstance(call, Call)
     assert repr(call) == "greet.bind(name='Ada', times=2)"
-    assert rota.find() == []
+    assert rota.jobs.list() == []
     handle = rota.enqueue(call)
     assert isinstance(handle, Handle)
-    assert rota.get(handle.id).priority == 75
-    assert rota.get(rota.enqueue(call, priority="low", unique_key="k").id).priority == 25
+    assert rota.jobs.get(handle.id).priority == 75
+    assert rota.jobs.get(rota.enqueue(call, priority="low", unique_key="k").id).priority == 25
 
 
 def test_a_task_is_enqueued_like_a_name_and_a_name_still_gives_a_job(rota, greet):
@@ -368,8 +368,8 @@ def test_many_calls_are_enqueued_beside_pairs_and_new_jobs_in_their_order(rota, 
         NewJob(name="greet", params={"name": "d"}),
     ]
     bulk = rota.enqueue_many(calls)
-    assert [rota.get(each).params["name"] for each in bulk] == ["a", "b", "c", "d"]
-    assert rota.get(bulk.ids[2]).priority == 75
+    assert [rota.jobs.get(each).params["name"] for each in bulk] == ["a", "b", "c", "d"]
+    assert rota.jobs.get(bulk.ids[2]).priority == 75
     assert len(rota.enqueue_many(greet.bind(name) for name in "xyz")) == 3
 
 
@@ -385,7 +385,7 @@ def test_a_group_takes_calls_and_handles(rota, greet):
     group = rota.group(
         [greet.bind("a"), greet.options(priority="high").bind("b"), greet.enqueue("c"), ("greet", {"name": "d"})], mode="parallel"
     )
-    assert [rota.get(member.root_id).params["name"] for member in group.members] == ["a", "b", "c", "d"]
+    assert [rota.jobs.get(member.root_id).params["name"] for member in group.members] == ["a", "b", "c", "d"]
 
 
 def test_a_job_can_wait_for_handles(rota, greet):
@@ -401,7 +401,7 @@ def test_a_schedule_takes_a_call_or_a_task(rota, greet):
     made = rota.schedule("daily", greet.options(priority="high").bind("Ada", times=2), cron="0 9 * * *", timezone="Europe/Berlin")
     assert (made.template, made.params, made.priority) == ("greet", {"name": "Ada", "times": 2}, 75)
     assert rota.schedule("hourly", greet, every="1h", params={"name": "Bob"}).params == {"name": "Bob"}
-    assert rota.create_schedule("weekly", greet.bind("Ada"), cron="0 9 * * MON").params == {"name": "Ada"}
+    assert rota.schedules.create("weekly", greet.bind("Ada"), cron="0 9 * * MON").params == {"name": "Ada"}
     with pytest.raises(InvalidOption, match=r"params is in greet\.bind\(name='Ada'\) and beside it: say it once"):
         rota.schedule("twice", greet.bind("Ada"), every="1h", params={"name": "Bob"})
     with pytest.raises(InvalidOption, match="greet: a schedule's jobs can't have unique_key="):
@@ -414,7 +414,7 @@ def test_a_task_acts_as_somebody_and_so_do_its_handles(shared):
         return 1
 
     handle = work.acting_as("bob").enqueue()
-    assert (shared.get(handle.id).owner, shared.get(handle.id).organization) == ("bob", "acme")
+    assert (shared.jobs.get(handle.id).owner, shared.jobs.get(handle.id).organization) == ("bob", "acme")
     assert work.acting_as("bob").handle(handle.id).cancel().ended_by == "bob"
     with pytest.raises(PermissionDenied, match="'nobody'"):
         work.acting_as("nobody").enqueue()
@@ -431,7 +431,7 @@ def test_a_transaction_is_an_option(rota, greet):
 
     with pytest.raises(ZeroDivisionError):
         takes_it_back()
-    assert rota.find() == []
+    assert rota.jobs.list() == []
     with rota.transaction() as tx:
         handle = greet.options(transaction=tx).enqueue("Ada")
     assert handle.status() is Status.QUEUED
@@ -497,7 +497,7 @@ def test_tasks_of_every_kind_run_in_all_four_executors(shop):
 
 
 def test_tasks_of_every_kind_run_in_all_four_executors_on_postgresql(database):
-    task_shop.rota.url = database.server.url()
+    task_shop.rota._session.name_store(database.server.url())
     try:
         assert run_all(task_shop.rota) == RESULTS
         bulk = task_shop.rota.enqueue_many(task_shop.plain.bind(str(number)) for number in range(5))
@@ -513,7 +513,7 @@ def test_a_handler_that_only_a_template_names_may_be_a_task(tmp_path):
     rota = Rota(prepare(tmp_path / "named.db"), settings=Settings(handler_modules="tests.surfaces.task_shop"))
     try:
         job = rota.enqueue(handler="tests.surfaces.task_shop:plain", params={"name": "a"})
-        rota.set_template("named", handler="tests.surfaces.task_shop:with_ctx")
+        rota.templates.update("named", handler="tests.surfaces.task_shop:with_ctx")
         other = rota.enqueue("named", {"name": "b"})
         rota.turn()
         assert rota.wait(job, timeout=0).result == ["a"]
@@ -539,7 +539,7 @@ def test_a_task_pickles_by_its_name_with_its_options(shop):
     assert pickle.loads(pickle.dumps(task_shop.Box.boxed)) is task_shop.Box.boxed
     urgent = pickle.loads(pickle.dumps(task_shop.plain.options(priority="high").acting_as("ada")))
     assert type(urgent) is type(task_shop.plain)
-    assert shop.get(urgent.enqueue("a").id).priority == 75
+    assert shop.jobs.get(urgent.enqueue("a").id).priority == 75
     assert pickle.loads(pickle.dumps(task_shop.under_a_decorator.__wrapped__)) is task_shop.under_a_decorator.__wrapped__
 
 
@@ -569,7 +569,7 @@ def test_a_task_and_a_handle_are_used_in_another_process(shop, tmp_path):
         "print(handle.result(timeout=0), handle.number, handle.existing, task.enqueue('b').status())\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, shop.url, tmp_path / "pickled"],
+        [sys.executable, "-c", program, shop.store.url, tmp_path / "pickled"],
         capture_output=True,
         text=True,
         check=True,

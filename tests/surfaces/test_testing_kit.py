@@ -65,13 +65,13 @@ def test_what_the_program_enqueues_is_found_and_run_and_its_own_store_is_not_tou
 
 def test_a_store_that_was_open_before_is_as_it_was_afterwards(shop):
     shop.sign_up("ada")
-    before = shop.rota.find()
+    before = shop.rota.jobs.list()
     with testing.use(shop.rota) as kit:
-        assert shop.rota.find() == []
+        assert shop.rota.jobs.list() == []
         shop.sign_up("bob")
         kit.drain()
         shop.rota.job(name="only_here")(lambda: None)
-    assert shop.rota.find() == before
+    assert shop.rota.jobs.list() == before
     assert shop.sent == ["bob", "report about bob"]
     shop.rota.turn()
     assert shop.sent[2:] == ["ada", "report about ada"]
@@ -85,14 +85,14 @@ def test_the_temporary_store_is_gone_afterwards_also_after_a_failure(shop):
     def fails() -> None:
         with testing.use(shop.rota) as kit:
             shop.sign_up("ada")
-            folders.append(Path(kit.app.url).parent)
+            folders.append(Path(kit.app.store.url).parent)
             assert folders[0].exists()
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fails()
     assert not folders[0].exists()
-    assert shop.rota.url.endswith("real.db")
+    assert shop.rota.store.url.endswith("real.db")
 
 
 def test_handlers_keep_what_the_code_says_of_them(shop, kit):
@@ -237,7 +237,7 @@ def test_the_clock_goes_to_the_next_due_time(shop, kit):
 
 
 def test_the_clock_goes_to_the_due_time_of_a_schedule_and_its_job_runs(shop, kit):
-    shop.rota.create_schedule("hourly", "report", every="1h", params={"about": "the hour"})
+    shop.rota.schedules.create("hourly", "report", every="1h", params={"about": "the hour"})
     shop.rota.enqueue("report", {"about": "x"}, run_at=timedelta(minutes=90))
     assert kit.advance_to_next() == START + timedelta(hours=1) == kit.clock.at
     assert kit.run_next().params == {"about": "the hour"}
@@ -245,8 +245,8 @@ def test_the_clock_goes_to_the_due_time_of_a_schedule_and_its_job_runs(shop, kit
 
 
 def test_schedules_fire_on_the_way_and_what_they_make_runs_in_its_time(shop, kit):
-    shop.rota.create_schedule("daily", "report", cron="0 6 * * *", params={"about": "the day"})
-    shop.rota.create_schedule("once", "welcome", at=START + timedelta(days=1), params={"to": "down"})
+    shop.rota.schedules.create("daily", "report", cron="0 6 * * *", params={"about": "the day"})
+    shop.rota.schedules.create("once", "welcome", at=START + timedelta(days=1), params={"to": "down"})
     ran = kit.drain(until=timedelta(days=2))
     day = START.replace(hour=6)
     assert [(job.job_type, job.attempt, job.started_at) for job in ran] == [
@@ -261,10 +261,10 @@ def test_schedules_fire_on_the_way_and_what_they_make_runs_in_its_time(shop, kit
 
 
 def test_a_schedule_that_makes_no_jobs_keeps_nobody_waiting(shop, kit):
-    shop.rota.create_schedule("hourly", "report", every="1h")
-    shop.rota.pause_schedule("hourly")
+    shop.rota.schedules.create("hourly", "report", every="1h")
+    shop.rota.schedules.pause("hourly")
     assert kit.drain(until=timedelta(days=1)) == []
-    assert [(each.fate, each.count) for each in shop.rota.occurrences()] == [("SKIPPED_PAUSED", 24)]
+    assert [(each.fate, each.count) for each in shop.rota.schedules.occurrences()] == [("SKIPPED_PAUSED", 24)]
 
 
 def test_schedules_of_decorators_are_due_from_the_beginning_of_the_block_and_the_programs_own_store_has_none(tmp_path):
@@ -277,7 +277,7 @@ def test_schedules_of_decorators_are_due_from_the_beginning_of_the_block_and_the
         kit.drain(until=timedelta(minutes=5))
         assert [job.due_at for job in kit.jobs("tick")] == [START + timedelta(minutes=20), START + timedelta(minutes=30)]
     assert not (tmp_path / "real.db").exists()
-    assert [each.name for each in app.schedules()] == ["tick"]
+    assert [each.name for each in app.schedules.list()] == ["tick"]
     app.close()
 
 
@@ -377,7 +377,7 @@ def test_retention_that_is_passed_is_kept_and_the_applications_is_off(tmp_path):
         app.enqueue("work")
         kit.drain()
         kit.clock.advance(days=60)
-        assert app.purge().jobs == 1
+        assert app.store.purge().jobs == 1
         assert kit.jobs() == []
 
 
@@ -388,19 +388,19 @@ def test_a_purge_trusts_a_clock_that_the_test_has_moved_by_months(tmp_path):
         for _ in range(3):
             app.enqueue("act")
             kit.drain()
-            assert app.purge(older_than=timedelta(days=30)).jobs == 0
+            assert app.store.purge(older_than=timedelta(days=30)).jobs == 0
             kit.clock.advance(days=20)
             app.enqueue("act")
             kit.drain()
             kit.clock.advance(days=60)
-            assert app.purge(older_than=timedelta(days=30)).jobs == 2
+            assert app.store.purge(older_than=timedelta(days=30)).jobs == 2
 
 
 def test_the_program_has_its_own_store_again_although_the_temporary_one_could_not_be_closed(tmp_path, monkeypatch):
     with closing(Rota(tmp_path / "own.db")) as rota:
         with pytest.raises(ZeroDivisionError), testing.use(rota) as kit:
             monkeypatch.setattr(kit.app._session.open().store, "close", lambda: 1 / 0)
-        assert rota.url.endswith("own.db")
+        assert rota.store.url.endswith("own.db")
 
 
 def test_a_program_whose_worker_is_running_is_refused(tmp_path):

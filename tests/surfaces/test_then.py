@@ -32,8 +32,8 @@ def test_what_follows_a_group_runs_after_its_last_member(rota: Rota, ran: list[s
     assert (group.then.status, group.then.job_type, group.then.on_parent_failure) == ("PENDING", "step", "wait")
     rota.turn()
     assert ran == ["a", "b", "then"]
-    assert rota.get_group(group.id).then.status == "COMPLETED"
-    assert rota.get(group.then.root_id).number == group.then.number
+    assert rota.groups.get(group.id).then.status == "COMPLETED"
+    assert rota.jobs.get(group.then.root_id).number == group.then.number
 
 
 @pytest.mark.parametrize(("rule", "status"), [(None, "PENDING"), ("skip", "SKIPPED"), ("cancel", "CANCELLED"), ("run", "COMPLETED")])
@@ -41,7 +41,7 @@ def test_the_rule_of_dependencies_says_what_becomes_of_it_if_a_member_failed(rot
     group = rota.group([("dies", {}), ("step", {})], then=("step", {"name": "then"}), on_parent_failure=rule, mode="parallel")
     same = rota.group([("dies", {}), ("step", {})], then=NewJob(name="step", on_parent_failure=rule), mode="parallel")
     rota.turn()
-    assert [rota.get_group(each.id).then.status for each in (group, same)] == [status] * 2
+    assert [rota.groups.get(each.id).then.status for each in (group, same)] == [status] * 2
     assert ("then" in ran) == (rule == "run")
 
 
@@ -55,7 +55,7 @@ def test_an_empty_group_runs_what_follows_it_at_once(rota: Rota, ran: list[str])
 def test_explain_says_which_group_it_waits_for_and_how_many_are_open(rota: Rota, ran: list[str]):
     group = rota.group([("step", {}), ("dies", {}), ("step", {})], then=("step", {}), mode="parallel", name="nightly")
     assert rota.explain(group.then.root_id).summary == "waits for group nightly: 3 of 3 members have not ended"
-    rota.cancel(group.members[0].root_id)
+    rota.jobs.cancel(group.members[0].root_id)
     assert "waits for group nightly: 2 of 3 members have not ended" in str(rota.explain(group.then.root_id))
     rota.turn()
     assert rota.explain(group.then.root_id).summary == "group nightly ended PARTIAL: retry the members that failed, or cancel this job"
@@ -65,7 +65,7 @@ def test_explain_says_of_a_job_that_runs_however_its_parents_end_whom_it_waits_f
     parent = rota.enqueue("step", run_at=None, priority="low")
     child = rota.enqueue("step", depends_on=parent, on_parent_failure="run")
     assert rota.explain(child).summary == f"waits for {parent.number} (step, QUEUED)"
-    assert [(edge.needs, edge.on_failure) for edge in rota.graph(child).edges] == [("end", "run")]
+    assert [(edge.needs, edge.on_failure) for edge in rota.jobs.graph(child).edges] == [("end", "run")]
 
 
 @pytest.mark.parametrize(("rule", "words"), [("run", "releases this job"), ("skip", "ends this job")])
@@ -73,14 +73,14 @@ def test_explain_knows_the_rule_of_a_job_that_has_not_been_told_of_its_parents_e
     parent = rota.enqueue("step", run_at=timedelta(hours=1))
     # More than are told in the transaction that ends the parent.
     ids = rota.enqueue_many([NewJob(name="step", depends_on=parent, on_parent_failure=rule)] * 501).ids
-    rota.cancel(parent)
-    waiting = [job for job in map(rota.get, ids) if job.blockers]
+    rota.jobs.cancel(parent)
+    waiting = [job for job in map(rota.jobs.get, ids) if job.blockers]
     assert rota.explain(waiting[0]).summary == f"{parent.number} ended CANCELLED, and the next turn {words}"
 
 
 def test_cancelling_the_group_cancels_what_waits_for_it(rota: Rota, ran: list[str]):
     group = rota.group([("step", {})], then=("step", {}), on_parent_failure="run")
-    assert rota.cancel_group(group.id).then.status == "CANCELLED"
+    assert rota.groups.cancel(group.id).then.status == "CANCELLED"
     rota.turn()
     assert ran == []
 
@@ -99,7 +99,7 @@ def test_cancelling_the_group_cancels_what_waits_for_it(rota: Rota, ran: list[st
 def test_what_can_not_follow_a_group_is_refused_and_nothing_is_made(rota: Rota, ran: list[str], options, error, words: str):
     with pytest.raises(error, match=words):
         rota.group([("step", {})] if options.get("then") else [], **options)
-    assert rota.groups() == []
+    assert rota.groups.list() == []
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_a_run_is_a_child_of_its_enqueue_and_linked_to_it(rota: Rota, spans):
     assert run.attributes["messaging.message.id"] == job.id
     assert (run.attributes["rota.job.number"], run.attributes["rota.job.attempt"]) == (job.number, 1)
     assert run.attributes["rota.outcome"] == "completed"
-    assert rota.get(job.id).meta["traceparent"].split("-")[1] == f"{enqueue.context.trace_id:032x}"
+    assert rota.jobs.get(job.id).meta["traceparent"].split("-")[1] == f"{enqueue.context.trace_id:032x}"
 
 
 def test_each_attempt_is_a_run_of_the_same_trace_and_a_failure_is_an_error(rota: Rota, clock, spans):
@@ -127,7 +127,7 @@ def test_so_does_what_it_enqueues_through_its_context(live: Rota, spans, executo
     with live.running(concurrency=2):
         outer, inner = live.wait(live.enqueue("outer").id, timeout=patient(30)).result
         assert live.wait(inner, timeout=patient(30)).result == outer
-    assert live.get(inner).meta["own"] == 1
+    assert live.jobs.get(inner).meta["own"] == 1
     # In a handler process the span is that process's own.
     assert len([span for span in spans.get_finished_spans() if span.name == "enqueue ask"]) == (executor != "process")
 
@@ -146,7 +146,7 @@ def test_what_somebody_has_put_into_meta_stays_and_harms_nobody(rota: Rota, span
     rota.job(name="ask")(which_trace)
     job = rota.enqueue("ask", meta=meta)
     rota.turn()
-    assert rota.get(job.id).meta | meta == rota.get(job.id).meta
+    assert rota.jobs.get(job.id).meta | meta == rota.jobs.get(job.id).meta
     assert len(run_spans(spans, 1)) == 1
 
 
@@ -181,7 +181,7 @@ def test_off_nothing_is_carried_and_nothing_recorded(tmp_path, spans):
         with trace.get_tracer("test").start_as_current_span("request"):
             job = rota.enqueue("ask")
         rota.turn()
-        assert rota.get(job.id).meta is None
+        assert rota.jobs.get(job.id).meta is None
         assert [span.name for span in spans.get_finished_spans()] == ["request"]
     finally:
         rota.close()

@@ -170,7 +170,7 @@ assert_type(handle.cancel(reason="no longer needed"), Job)
 assert_type(rota.wait(handle, timeout=3), Run)
 assert_type(rota.wait(handle.id), Run)
 assert_type(rota.wait(rota.enqueue("greet", {"name": "Ada"})), Run)
-rota.cancel(handle)
+rota.jobs.cancel(handle)
 pickle.dumps(handle)
 pickle.dumps(greet)
 try:

@@ -19,10 +19,10 @@ try:
 except ImportError as error:
     raise ImportError("rota.contrib.sentry needs sentry-sdk: install rota[sentry]") from error
 
+from rota.app import Rota
 from rota.engine.outcome_log import JOBS
 from rota.executors.context import Context
 from rota.hooks import AttemptEvent
-from rota.surfaces.python import Rota
 
 if TYPE_CHECKING:
     from sentry_sdk.types import Event

@@ -11,7 +11,7 @@ if __name__ == "__main__":
     name, gate, timeout = sys.argv[1:4]
     print("calling", flush=True)
     try:
-        run = rota.direct(name, {"gate": gate} if gate else {}, timeout=float(timeout))
+        run = rota.jobs.direct(name, {"gate": gate} if gate else {}, timeout=float(timeout))
     except RotaError as error:
         print("refused", type(error).__name__, error, flush=True)
     else:

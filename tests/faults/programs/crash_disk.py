@@ -46,8 +46,8 @@ def look(path: Path, facts: list[str]) -> None:
     clock.advance(hours=1)
     with closing(Rota(path, clock=clock, settings=SETTINGS)) as rota:
         register(rota)
-        rota.recover()
-        assert not rota.recover(), "a second recovery found something to do"
+        rota.store.recover()
+        assert not rota.store.recover(), "a second recovery found something to do"
         assert invariants.held_by_the_dead(path) == 0
         known = invariants.tails(path)
         with invariants.reading(path) as db:

@@ -14,7 +14,7 @@ if __name__ == "__main__":
     print("calling", flush=True)
     while True:
         try:
-            rota.direct(name, {"gate": gate} if gate else {}, timeout=float(timeout), actor=Actor("bob", "acme", Role.USER))
+            rota.acting_as(Actor("bob", "acme", Role.USER)).jobs.direct(name, {"gate": gate} if gate else {}, timeout=float(timeout))
         except RotaError as error:
             print("refused", type(error).__name__, error, flush=True)
             time.sleep(0.001)

@@ -10,6 +10,8 @@ from pathlib import Path
 import limits  # noqa: F401 - ends this program after a while, whatever happens
 from jobs import rota
 
+from rota.waits import wait_async
+
 LOCKS = Path(os.environ["FAULTS_LOCKS"])
 
 
@@ -71,9 +73,9 @@ def awaited_on_both_sides() -> None:
     """Fork while the parent's watcher and its pool of calls have threads, which the child does not have."""
 
     async def one(name: str, turn: bool) -> None:
-        job = await rota.aenqueue("work")
+        job = await rota.enqueue_async("work")
         say("accepted", job.id)
-        waits = asyncio.gather(*(rota.await_end(job.id, 20) for _ in range(5)))
+        waits = asyncio.gather(*(wait_async(rota._session, None, job.id, 20) for _ in range(5)))
         await asyncio.sleep(0.1)
         if turn:
             rota.turn()
@@ -100,36 +102,36 @@ def worker_in_parent() -> None:
         rota.wait(rota.enqueue("work").id, timeout=20)
         join(in_child(story))
         rota.wait(rota.enqueue("work").id, timeout=20)
-        while rota.stats().by_status.get("COMPLETED") != 3:
+        while rota.store.stats().by_status.get("COMPLETED") != 3:
             time.sleep(0.01)
-        say("workers", len(rota.workers()))
+        say("workers", len(rota.workers.list()))
 
 
 def worker_in_child() -> None:
     def story():
         with rota.running(concurrency=2):
             rota.wait(rota.enqueue("work").id, timeout=20)
-            say("workers", len(rota.workers()))
+            say("workers", len(rota.workers.list()))
 
     rota.enqueue("work")
     join(in_child(story))
-    say("left", len(rota.workers()))
+    say("left", len(rota.workers.list()))
 
 
 def turn_on_both_sides() -> None:
     def story():
         rota.turn()  # before anything else: this is where a parent's worker would be used by mistake
-        say("child", rota.get(second.id).status, rota.get(second.id).worker_id)
+        say("child", rota.jobs.get(second.id).status, rota.jobs.get(second.id).worker_id)
         rota.close()
 
     first = rota.enqueue("work")
     rota.turn()
-    say("parent", rota.get(first.id).status, rota.get(first.id).worker_id)
+    say("parent", rota.jobs.get(first.id).status, rota.jobs.get(first.id).worker_id)
     second = rota.enqueue("work")
     join(in_child(story))
     third = rota.enqueue("work")
     rota.turn()
-    say("after", rota.get(third.id).status, rota.get(third.id).worker_id)
+    say("after", rota.jobs.get(third.id).status, rota.jobs.get(third.id).worker_id)
     rota.close()
 
 
@@ -138,9 +140,9 @@ def child_closes_at_once() -> None:
         rota.close()
 
     with rota.running(concurrency=2) as running:
-        [before] = running.workers()
+        [before] = running.workers.list()
         join(in_child(story))
-        say("same", [each.id for each in rota.workers()] == [before.id])
+        say("same", [each.id for each in rota.workers.list()] == [before.id])
         say("ended", rota.wait(rota.enqueue("work").id, timeout=20).status)
 
 
@@ -150,12 +152,12 @@ def child_closes_the_callers_sign() -> None:
     def story():
         rota.close()
 
-    rota.direct("work", timeout=10)
-    [mine] = [each.id for each in rota.workers() if each.kind == "client"]
+    rota.jobs.direct("work", timeout=10)
+    [mine] = [each.id for each in rota.workers.list() if each.kind == "client"]
     join(in_child(story))
     say(
         "same",
-        mine in [each.id for each in rota.workers()],
+        mine in [each.id for each in rota.workers.list()],
         (LOCKS / f"{mine.replace('-', '')}.lock").exists(),
     )
     rota.close()
@@ -166,12 +168,12 @@ def child_leaves_the_block_of_its_parent() -> None:
     pid = 0
     try:
         with rota.running(concurrency=2):
-            [before] = rota.workers()
+            [before] = rota.workers.list()
             pid = os.fork()
             if not pid:
                 raise KeyboardInterrupt
             join(pid)
-            say("same", [each.id for each in rota.workers()] == [before.id])
+            say("same", [each.id for each in rota.workers.list()] == [before.id])
             say("ended", rota.wait(rota.enqueue("work").id, timeout=20).status)
     except KeyboardInterrupt:
         sys.exit(0)
@@ -181,14 +183,14 @@ def client_of_direct() -> None:
     """The parent has shown a sign of life as a caller of direct(); the child is another caller."""
 
     def story():
-        say("child", rota.direct("work", timeout=10).status)
+        say("child", rota.jobs.direct("work", timeout=10).status)
         rota.close()
 
-    say("parent", rota.direct("work", timeout=10).status)
-    [mine] = [each.id for each in rota.workers() if each.kind == "client"]
+    say("parent", rota.jobs.direct("work", timeout=10).status)
+    [mine] = [each.id for each in rota.workers.list() if each.kind == "client"]
     join(in_child(story))
-    say("same", mine in [each.id for each in rota.workers()], (LOCKS / f"{mine.replace('-', '')}.lock").exists())
-    say("after", rota.direct("work", timeout=10).status)
+    say("same", mine in [each.id for each in rota.workers.list()], (LOCKS / f"{mine.replace('-', '')}.lock").exists())
+    say("after", rota.jobs.direct("work", timeout=10).status)
     rota.close()
 
 

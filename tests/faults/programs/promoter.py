@@ -23,7 +23,7 @@ def main() -> None:
 
     if step == "linked":
         os.link = link_and_die
-    Rota(source).promote(target, progress=lambda now: die() if (now.what, now.table) == (step, table) else None)
+    Rota(source).store.promote(target, progress=lambda now: die() if (now.what, now.table) == (step, table) else None)
     print("done", flush=True)
 
 

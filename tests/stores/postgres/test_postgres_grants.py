@@ -7,11 +7,13 @@ import pytest
 from psycopg import sql
 
 from rota import NewJob, Rota, Settings, Status
+from rota.admission import Admission
 from rota.errors import DuplicateJob, InvalidOption, RateLimited, StoreUnusable
 from rota.stores.postgres.expected import expected
 from rota.stores.postgres.grants import KINDS, PRIVATE, statements, wanted
 from tests.support.pace import patient
 from tests.support.postgres import shared_server
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 SETTINGS = Settings(backoff_base=0.01, backoff_jitter=0, recovery_interval=0.05, retention=0, beat=0.1)
@@ -97,13 +99,13 @@ def test_a_worker_works_with_its_rights_alone(as_role):
         assert rota.wait(plain.id, timeout=patient(20)).result == "a"
         bad = rota.enqueue("fails")
         rota.wait(bad.id, timeout=patient(20))
-        assert [job.status for job in rota.chain(bad.id)] == [Status.FAILED, Status.DEAD_LETTER]
+        assert [job.status for job in rota.jobs.attempts(bad.id)] == [Status.FAILED, Status.DEAD_LETTER]
         child = rota.enqueue("echo", {"text": "c"}, depends_on=[rota.enqueue("limited").id])
         assert rota.wait(child.id, timeout=patient(20)).result == "c"
         group = rota.group([("echo", {}), ("echo", {})])
-        eventually(lambda: rota.get_group(group.id).status == "COMPLETED")
-        assert rota.direct("echo", {"text": "d"}).result == "d"
-    assert rota.stats().by_status["COMPLETED"] >= 6
+        eventually(lambda: rota.groups.get(group.id).status == "COMPLETED")
+        assert rota.jobs.direct("echo", {"text": "d"}).result == "d"
+    assert rota.store.stats().by_status["COMPLETED"] >= 6
 
 
 def test_a_worker_keeps_the_time_of_schedules(as_role):
@@ -111,33 +113,33 @@ def test_a_worker_keeps_the_time_of_schedules(as_role):
     register(rota)
     rota.schedule("often", "echo", every=1, params={"text": "tick"})
     with rota.running():
-        eventually(lambda: len(rota.occurrences(schedule="often", fate="FIRED")) >= 2)
-    rota.pause_schedule("often")
-    rota.delete_schedule("often")
+        eventually(lambda: len(rota.schedules.occurrences(schedule="often", fate="FIRED")) >= 2)
+    rota.schedules.pause("often")
+    rota.schedules.delete("often")
 
 
 def test_a_worker_steers_jobs_and_clears_up(as_role):
     rota = as_role("worker", Settings(retention=0))
     register(rota)
     first, second, third = (rota.enqueue("echo") for _ in range(3))
-    rota.move(third.id, front=True)
-    rota.change(second.id, priority=80, params={"text": "x"})
-    rota.cancel(first.id)
-    rota.retry(first.id)
+    rota.jobs.move(third.id, front=True)
+    rota.jobs.update(second.id, priority=80, params={"text": "x"})
+    rota.jobs.cancel(first.id)
+    rota.jobs.retry(first.id)
     rota.turn()
-    assert rota.chain(first.id)[-1].status is Status.COMPLETED
-    rota.discard(second.id)
-    assert rota.purge(older_than=0).chains >= 1
-    rota.recover()
+    assert rota.jobs.attempts(first.id)[-1].status is Status.COMPLETED
+    rota.jobs.delete(second.id)
+    assert rota.store.purge(older_than=0).chains >= 1
+    rota.store.recover()
 
 
 def test_a_worker_manages_nobody(as_role):
     rota = as_role("worker")
     for forbidden in (
-        lambda: rota.create_organization("acme"),
-        lambda: rota.add_user("root", role="system_manager"),
+        lambda: rota.organizations.create("acme"),
+        lambda: rota.users.create("root", role="system_manager"),
         rota.pause,
-        lambda: rota.set_calendar("days", ["2026-12-25"]),
+        lambda: rota.calendars.update("days", ["2026-12-25"]),
     ):
         with pytest.raises(StoreUnusable, match=r"permission denied.*rota grants"):
             forbidden()
@@ -163,9 +165,9 @@ def test_a_worker_can_not_rewrite_what_was_audited_or_how_a_job_ended(raw_as):
 def test_a_submitter_enqueues_in_every_way(as_role):
     rota = as_role("submitter")
     job = rota.enqueue("echo", {"text": "mine"}, priority="high")
-    assert job.status is Status.QUEUED
-    assert rota.enqueue("echo", run_at=job.created_at.replace(year=2099)).status is Status.PENDING
-    assert rota.enqueue("echo", depends_on=[job.id]).status is Status.PENDING
+    assert rota.jobs.get(job).status is Status.QUEUED
+    assert rota.jobs.get(rota.enqueue("echo", run_at=rota.jobs.get(job).created_at.replace(year=2099))).status is Status.PENDING
+    assert rota.jobs.get(rota.enqueue("echo", depends_on=[job.id])).status is Status.PENDING
     kept = rota.enqueue("echo", {"text": "k"}, unique_key="k")
     assert rota.enqueue("echo", {"text": "again"}, unique_key="k").id == kept.id
     assert rota.enqueue_many([("echo", {"text": str(n)}) for n in range(50)] + [NewJob(name="echo", unique_key="k")]).accepted == 50
@@ -182,7 +184,7 @@ def test_a_submitter_enqueues_in_every_way(as_role):
 def test_a_submitter_whose_code_is_what_the_store_knows_changes_nothing(as_role):
     rota = as_role("submitter")
     register(rota)
-    assert rota.enqueue("echo").status is Status.QUEUED
+    assert rota.jobs.get(rota.enqueue("echo")).status is Status.QUEUED
 
 
 def test_a_submitter_can_not_bring_a_new_template(as_role):
@@ -200,9 +202,9 @@ def test_a_submitter_sees_jobs_without_their_params(as_role, raw_as):
     worker, submitter = as_role("worker"), as_role("submitter")
     register(worker)
     job = worker.enqueue("echo", {"text": "the worker's secret"})
-    assert worker.get(job.id).params == {"text": "the worker's secret"}
-    assert submitter.get(job.id).params == {}
-    assert submitter.get(job.id).status is Status.QUEUED
+    assert worker.jobs.get(job.id).params == {"text": "the worker's secret"}
+    assert submitter.jobs.get(job.id).params == {}
+    assert submitter.jobs.get(job.id).status is Status.QUEUED
     with raw_as("submitter") as raw:
         for statement in (
             "SELECT params FROM job_facts",
@@ -221,11 +223,11 @@ def test_a_submitter_ends_and_changes_nothing(as_role, raw_as):
     register(worker)
     job = worker.enqueue("echo")
     for forbidden in (
-        lambda: submitter.cancel(job.id),
-        lambda: submitter.change(job.id, priority=1),
+        lambda: submitter.jobs.cancel(job.id),
+        lambda: submitter.jobs.update(job.id, priority=1),
         submitter.turn,
         submitter.pause,
-        lambda: submitter.purge(older_than=0),
+        lambda: submitter.store.purge(older_than=0),
     ):
         with pytest.raises(StoreUnusable, match="permission denied"):
             forbidden()
@@ -242,7 +244,7 @@ def test_a_submitter_ends_and_changes_nothing(as_role, raw_as):
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 raw.execute(statement)
-    assert worker.get(job.id).status is Status.QUEUED
+    assert worker.jobs.get(job.id).status is Status.QUEUED
 
 
 # ---- a reader -------------------------------------------------------------------------------------------------------
@@ -253,10 +255,10 @@ def test_a_reader_reads_everything_and_writes_nothing(as_role, raw_as):
     register(worker)
     done = worker.enqueue("echo", {"text": "the worker's secret"})
     worker.turn()
-    assert rota.get(done.id).params == {"text": "the worker's secret"}
-    assert rota.run_of(done.id) is not None
-    assert rota.stats().by_status
-    assert rota.workers() is not None
+    assert rota.jobs.get(done.id).params == {"text": "the worker's secret"}
+    assert run_of(rota, done.id) is not None
+    assert rota.store.stats().by_status
+    assert rota.workers.list() is not None
     with pytest.raises(StoreUnusable, match="permission denied"):
         rota.enqueue("echo")
     with raw_as("reader") as raw:
@@ -293,21 +295,21 @@ def test_what_is_private_is_not_even_counted_by_those_who_do_not_need_it(raw_as,
 def test_a_server_lets_people_in_and_does_what_they_ask(as_role):
     rota = as_role("server", Settings(retention=0, session_ttl=60))
     register(rota)
-    rota.create_organization("acme")
-    rota.add_user("root", role="system_manager")
-    made = rota.create_token("shop", user="root", permits=["manage"], actor="root")
-    who = rota.authenticate(made.secret)
-    session = rota.open_session(made.secret)
-    assert rota.session(session.secret) == who
-    job = rota.enqueue("echo", {"text": "over HTTP"}, actor=who)
-    rota.pause(organization="acme", actor=who)
-    rota.resume(organization="acme", actor=who)
-    rota.set_calendar("days", ["2026-12-25"], actor=who)
-    rota.delete_calendar("days", actor=who)
+    rota.organizations.create("acme")
+    rota.users.create("root", role="system_manager")
+    made = rota.acting_as("root").tokens.create("shop", user="root", permits=["manage"])
+    who = Admission(rota).authenticate(made.secret)
+    session = Admission(rota).open_session(made.secret)
+    assert Admission(rota).session(session.secret) == who
+    job = rota.acting_as(who).enqueue("echo", {"text": "over HTTP"})
+    rota.acting_as(who).organizations.pause("acme")
+    rota.acting_as(who).organizations.resume("acme")
+    rota.acting_as(who).calendars.update("days", ["2026-12-25"])
+    rota.acting_as(who).calendars.delete("days")
     rota.turn()
-    assert rota.get(job.id, actor=who).status is Status.COMPLETED
-    rota.revoke_token(made.token.id, actor=who)
-    rota.remove_organization("acme", actor=who)
+    assert rota.acting_as(who).jobs.get(job.id).status is Status.COMPLETED
+    rota.acting_as(who).tokens.revoke(made.token.id)
+    rota.acting_as(who).organizations.delete("acme")
 
 
 def test_a_server_can_not_rewrite_the_audit_or_forget_a_token(raw_as):
@@ -320,12 +322,12 @@ def test_a_server_can_not_rewrite_the_audit_or_forget_a_token(raw_as):
 def test_a_worker_forgets_sessions_that_are_over(as_role):
     rota = as_role("worker", Settings(retention=0, retention_interval=0.05))
     with rota.running():
-        eventually(rota.workers)
+        eventually(rota.workers.list)
     assert rota._session.open().store.forget_sessions(before=0, limit=10) == 0
 
 
 def test_the_doctor_knows_what_each_is_for(as_role):
-    said = {kind: next(each for each in as_role(kind).doctor() if each.name == "rights") for kind in KINDS}
+    said = {kind: next(each for each in as_role(kind).store.doctor() if each.name == "rights") for kind in KINDS}
     assert said["worker"].state == "ok"
     assert "can submit;" in said["submitter"].text
     assert "can read;" in said["reader"].text

@@ -146,5 +146,5 @@ def test_a_session_that_is_ended_before_it_has_begun_is_opened_again():
     with fresh_database() as url, hanging_up(shared_server(), times=2) as (port, came):
         moved = url.replace(str(shared_server().port), str(port)) + "?sslmode=disable&gssencmode=disable"
         with closing(Rota(moved)) as rota:
-            assert rota.stats().workers == 0
+            assert rota.store.stats().workers == 0
         assert len(came) > 2

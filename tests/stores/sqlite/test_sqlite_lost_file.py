@@ -88,7 +88,7 @@ def enqueue_many(rota):
 
 
 def pause(rota):
-    rota.pause()
+    rota.store.pause()
 
 
 def transaction(rota):
@@ -102,13 +102,13 @@ def transaction_of_ones_own(rota):
 
 
 def read(rota):
-    rota.stats()
+    rota.store.stats()
 
 
 def read_with_another_connection(rota):
     store = rota._session.open().store
     with store._readers.take():
-        rota.stats()
+        rota.store.stats()
 
 
 CALLS = pytest.mark.parametrize(
@@ -149,10 +149,10 @@ def test_when_the_same_file_is_back_everything_goes_on_and_nothing_refused_is_in
         with pytest.raises(StoreFileLost):
             call(rota)
     path.with_name("away.db").replace(path)
-    assert [job.params["n"] for job in rota.queue()] == [0]
+    assert [job.params["n"] for job in rota.queues.jobs()] == [0]
     for call in (enqueue_alone, enqueue_with_a_key, transaction):
         call(rota)
-    assert [job.params["n"] for job in rota.queue()] == [0, 1, 1, 1]
+    assert [job.params["n"] for job in rota.queues.jobs()] == [0, 1, 1, 1]
 
 
 def test_a_connection_that_is_opened_later_does_not_read_the_other_file(rota, path):
@@ -161,7 +161,7 @@ def test_a_connection_that_is_opened_later_does_not_read_the_other_file(rota, pa
     with store._readers.take():
         replace_by_a_store(path)
         with pytest.raises(StoreFileLost):
-            rota.stats()
+            rota.store.stats()
         with pytest.raises(StoreFileLost):
             store.changed()
     assert not path.with_name("rota.db-journal").exists()
@@ -221,8 +221,8 @@ def test_callers_that_share_a_commit_are_all_told(rota, path):
         thread.join()
     assert sorted(told) == list(range(20))
     path.with_name("away.db").rename(path)
-    assert rota.enqueue("work").status == "QUEUED"
-    assert len(rota.queue()) == 2
+    assert rota.jobs.get(rota.enqueue("work")).status == "QUEUED"
+    assert len(rota.queues.jobs()) == 2
 
 
 # ---- in the moment of the commit -------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def test_a_second_name_of_the_same_file_is_no_loss(rota, path):
     path.unlink()
     path.with_name("second.db").rename(path)
     rota.enqueue("work")
-    assert len(rota.queue()) == 3
+    assert len(rota.queues.jobs()) == 3
 
 
 @pytest.mark.parametrize("kind", ["garbage", "nothing", "another store"])

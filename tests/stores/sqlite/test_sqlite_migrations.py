@@ -261,9 +261,9 @@ def test_a_rota_whose_store_was_refused_can_be_used_once_it_is_mended(path):
     path.mkdir()
     rota = Rota(path)
     with pytest.raises(StoreUnusable):
-        rota.stats()
+        rota.store.stats()
     path.rmdir()
-    assert rota.stats().by_status["QUEUED"] == 0
+    assert rota.store.stats().by_status["QUEUED"] == 0
     rota.close()
 
 

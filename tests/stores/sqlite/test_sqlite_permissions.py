@@ -128,7 +128,7 @@ def test_a_copy_that_promote_writes_is_closed_to_others(tmp_path, umask):
     # What a copy that was killed left behind is not written into.
     (tmp_path / "copy.db.promoting").touch(0o644)
     with masked(umask), closing(Rota(source)) as rota:
-        rota.promote(str(target))
+        rota.store.promote(str(target))
     assert mode(target) == 0o600
     assert mode(source) == 0o644
     assert not (tmp_path / "copy.db.promoting").exists()

@@ -52,14 +52,14 @@ class Callers:
         self.other = self.of("eve")
 
     def of(self, name: str, *permits: str) -> Caller:
-        made = self.rota.create_token(f"{name}'s", user=name, permits=permits or ("read", "submit", "operate", "manage"))
+        made = self.rota.tokens.create(f"{name}'s", user=name, permits=permits or ("read", "submit", "operate", "manage"))
         return Caller(self.client, made.secret)
 
 
 @pytest.fixture
 def callers(shared: Rota) -> Iterator[Callers]:
     """The store that organizations share, behind its door."""
-    shared.enqueue("echo", actor="root", organization="acme")
+    shared.acting_as("root").enqueue("echo", organization="acme")
     with TestClient(make_app(shared), raise_server_exceptions=False) as client:
         yield Callers(shared, client)
 

@@ -59,7 +59,7 @@ def browsing(rota: Rota) -> Iterator:
     app = make_app(rota)
 
     def browser(user: str | None, *permits: str) -> Browser:
-        made = rota.create_token(f"of {user}", user=user, permits=permits or ("read", "submit", "operate", "manage"))
+        made = rota.tokens.create(f"of {user}", user=user, permits=permits or ("read", "submit", "operate", "manage"))
         return Browser(TestClient(app, base_url="http://localhost"), made.secret)
 
     yield browser
@@ -149,7 +149,7 @@ class Day:
         rota.schedule("nightly books", "close_books", cron="30 2 * * *", timezone="Europe/Berlin")
         rota.schedule("weekly clean-up", "clean_up", cron="0 5 * * 0", timezone="America/New_York")
         rota.schedule("tidy", "clean_up", cron="15 */4 * * *")
-        rota.pause_schedule("tidy")
+        rota.schedules.pause("tidy")
         end, order = datetime.now(UTC) - timedelta(seconds=40), 1
         while self.clock.now() < end.timestamp() * 1e6:
             rota.enqueue_many([("send_invoice", {"order": order + place}) for place in range(self.chance.randint(4, 16))])
@@ -167,13 +167,13 @@ class Day:
         rota.enqueue("resize_images", {"album": "harbour", "count": 900})
         self.parent = rota.enqueue("load_warehouse", {"table": "orders"}, run_at=timedelta(hours=2))
         rota.enqueue("load_warehouse", {"table": "margins"}, depends_on=[self.parent])
-        rota.pause(template="sync_partner")
+        rota.templates.pause("sync_partner")
         for partner in ("Initech", "Hooli", "Umbrella", "Stark"):
             rota.enqueue("sync_partner", {"partner": partner})
         self.group = rota.group(
             [NewJob(name="clean_up"), NewJob(name="load_warehouse", params={"table": "stock"})], name="evening", mode="sequential"
         )
-        rota.set_template("send_invoice", rate_limit="100/60s")
+        rota.templates.update("send_invoice", rate_limit="100/60s")
 
     def close(self) -> None:
         self.release.set()

@@ -93,7 +93,7 @@ class Served:
             for each in address.sockets:
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
         self.server = Server(rota, address)
-        self.secret = rota.create_token("all", permits=("read", "submit", "operate", "manage")).secret
+        self.secret = rota.tokens.create("all", permits=("read", "submit", "operate", "manage")).secret
         self._ears: list[Ear] = []
 
     @property

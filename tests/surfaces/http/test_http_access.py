@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.testclient import TestClient
 
 from rota import Rota, Settings
+from rota.admission import Admission
 from rota.errors import TooManyAttempts, Unauthenticated
 from rota.surfaces.http import access, bounds, make_app, shield
 from rota.surfaces.http.access import COOKIE, CSRF_HEADER, Throttle, Who
@@ -56,7 +57,7 @@ def client(rota):
 
 @pytest.fixture
 def secret(rota):
-    return rota.create_token("x").secret
+    return rota.tokens.create("x").secret
 
 
 def bearer(secret, scheme="Bearer"):
@@ -89,12 +90,12 @@ def test_without_a_token_that_is_open_nobody_comes_in(client, headers):
 
 
 def test_a_session_lets_a_browser_look(client, rota, secret):
-    client.cookies.set(COOKIE, rota.open_session(secret).secret)
+    client.cookies.set(COOKIE, Admission(rota).open_session(secret).secret)
     assert client.get(ASK).json() == {"name": "local"}
 
 
 def test_a_session_changes_something_only_from_a_page_of_ours(client, rota, secret):
-    session, other = rota.open_session(secret), rota.open_session(secret)
+    session, other = Admission(rota).open_session(secret), Admission(rota).open_session(secret)
     client.cookies.set(COOKIE, session.secret)
     for wrong in ({}, {CSRF_HEADER: ""}, {CSRF_HEADER: "x"}, {CSRF_HEADER: other.csrf}):
         assert client.post(ASK, headers=wrong).status_code == 403
@@ -112,7 +113,7 @@ def test_an_old_cookie_does_not_stand_in_the_way_of_a_token(client, secret):
 
 
 def test_a_session_is_not_asked_where_a_token_should_be(client, rota, secret):
-    session = rota.open_session(secret).secret
+    session = Admission(rota).open_session(secret).secret
     client.cookies.set(COOKIE, session)
     assert client.get(ASK, headers={"Authorization": " "}).status_code == 200
     for header in ("Bearer", "Bearer ", "Basic", "x"):
@@ -120,7 +121,7 @@ def test_a_session_is_not_asked_where_a_token_should_be(client, rota, secret):
 
 
 def test_of_requests_that_go_together_each_is_its_senders_own(rota, secret):
-    session, app = rota.open_session(secret), make_app(rota)
+    session, app = Admission(rota).open_session(secret), make_app(rota)
     own = [(b"cookie", f"{COOKIE}={session.secret}".encode()), (CSRF_HEADER.encode(), session.csrf.encode())]
     asked = [
         (Request({"type": "http", "app": app, "method": "POST", "headers": [(b"authorization", b"Bearer"), *more]}), b'{"name": "x"}')
@@ -146,8 +147,8 @@ def test_who_comes_with_wrong_tokens_has_to_wait(client, secret):
 
 @pytest.mark.parametrize("asked_by", ["bearer", "login"])
 def test_a_right_token_logs_in_although_others_at_its_address_guess_wrong(client, rota, secret, asked_by):
-    revoked = rota.create_token("gone")
-    rota.revoke_token(revoked.token.id)
+    revoked = rota.tokens.create("gone")
+    rota.tokens.revoke(revoked.token.id)
     guesses = ["rota_" + "0" * 64, "nonsense", revoked.secret]
 
     def attempt(guess):
@@ -360,5 +361,5 @@ def test_one_app_serves_a_rota_that_somebody_else_closes(tmp_path):
     rota = Rota(tmp_path / "rota.db")
     with TestClient(make_app(rota)) as client:
         assert client.get("/api/v1/ready").status_code == 200
-    assert rota.tokens() == []
+    assert rota.tokens.list() == []
     rota.close()

@@ -8,6 +8,9 @@ import msgspec
 import pytest
 
 from rota import Rota, Settings
+from rota.compat.faces import background_job, background_job_log
+from rota.model.gate import Right
+from rota.operation import Ask
 from tests.support.pace import patient
 from tests.surfaces.http.api_support import API, callers, code_of  # noqa: F401 - a fixture
 from tests.surfaces.http.sse_support import served
@@ -29,24 +32,30 @@ def reporting(callers):  # noqa: F811
 def test_a_job_is_given_as_a_background_job_with_its_log(reporting):
     rota = reporting.rota
     jobs = [
-        rota.enqueue("report", {"month": "May"}, actor="bob", priority="high"),
-        rota.enqueue("fail", actor="bob"),
+        rota.acting_as("bob").enqueue("report", {"month": "May"}, priority="high"),
+        rota.acting_as("bob").enqueue("fail"),
     ]
     rota.turn()
-    waiting = rota.enqueue("report", {"month": "June"}, actor="bob")
+    waiting = rota.acting_as("bob").enqueue("report", {"month": "June"})
     for job in [*jobs, waiting]:
         for name in (job.id, job.number):
             told = reporting.user.get(f"/jobs/{name}/background-job")
-            assert (told.status_code, told.json()) == (200, msgspec.to_builtins(rota.background_job(job.id)))
+            assert (told.status_code, told.json()) == (
+                200,
+                msgspec.to_builtins(background_job(Ask(rota._session, None, Right.READ), job.id)),
+            )
             log = reporting.admin.get(f"/jobs/{name}/background-job/log")
-            assert (log.status_code, log.json()["items"]) == (200, msgspec.to_builtins(rota.background_job_log(job.id)))
+            assert (log.status_code, log.json()["items"]) == (
+                200,
+                msgspec.to_builtins(background_job_log(Ask(rota._session, None, Right.READ_LOG), job.id)),
+            )
     done = reporting.user.get(f"/jobs/{jobs[0].id}/background-job").json()
     assert (done["status"], done["priority"], done["output_reference"]) == ("Completed", "High", "/files/May.pdf")
     assert done["input_parameters"] == {"month": "May"}
 
 
 def test_only_who_may_read_a_job_reads_it_as_a_background_job(reporting):
-    job = reporting.rota.enqueue("report", {"month": "May"}, actor="bob")
+    job = reporting.rota.acting_as("bob").enqueue("report", {"month": "May"})
     for path in (f"/jobs/{job.id}/background-job", f"/jobs/{job.id}/background-job/log"):
         assert reporting.other.get(path).status_code == 404
         assert reporting.of("ada", "operate").get(path).status_code == 403
@@ -59,7 +68,7 @@ def test_only_who_may_read_a_job_reads_it_as_a_background_job(reporting):
 
 def test_a_run_names_the_output_that_its_result_names(reporting):
     rota = reporting.rota
-    named, plain = rota.enqueue("report", {"month": "May"}, actor="bob"), rota.enqueue("echo", actor="bob")
+    named, plain = rota.acting_as("bob").enqueue("report", {"month": "May"}), rota.acting_as("bob").enqueue("echo")
     rota.turn()
     assert reporting.user.get(f"/jobs/{named.id}/run").json()["output_reference"] == "/files/May.pdf"
     assert reporting.user.get(f"/jobs/{named.id}/runs").json()["items"][0]["output_reference"] == "/files/May.pdf"

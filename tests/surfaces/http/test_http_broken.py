@@ -48,9 +48,9 @@ PAGES = (
 def test_lists_and_pages_answer_beside_damaged_rows(callers, damages):
     rota = callers.rota
     for _ in range(2):
-        rota.enqueue("echo", actor="root", organization="acme")
+        rota.acting_as("root").enqueue("echo", organization="acme")
     for name in ("bad", "good"):
-        rota.create_schedule(name, "echo", cron="* * * * *", actor="root", organization="acme")
+        rota.acting_as("root").schedules.create(name, "echo", cron="* * * * *", organization="acme")
     callers.admin.post("/webhooks", {"url": "https://example.com/hooks"})
     store = rota._session.open().store
     maker = SqliteMaker.__new__(SqliteMaker)

@@ -42,7 +42,7 @@ LINES = {"content-type": "application/x-ndjson"}
 
 @pytest.fixture
 def admin(callers: Callers) -> Caller:
-    callers.rota.cancel_all()
+    callers.rota.jobs.cancel_all()
     return callers.admin
 
 
@@ -51,7 +51,7 @@ def lines(callers: Callers, text: bytes, **headers: str):
 
 
 def texts(callers: Callers) -> list[object]:
-    return [job.params.get("text") for job in callers.rota.queue(actor="ada", limit=10_000)]
+    return [job.params.get("text") for job in callers.rota.acting_as("ada").queues.jobs(limit=10_000)]
 
 
 # ---- bulk ----------------------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def texts(callers: Callers) -> list[object]:
 def test_an_array_becomes_jobs_in_its_order(callers, admin):
     answer = admin.post("/jobs/bulk", [{"name": "echo", "params": {"text": str(n)}} for n in range(5)])
     assert (answer.status_code, answer.json()["accepted"], answer.json()["existing"]) == (200, 5, 0)
-    assert [job.id for job in callers.rota.queue(actor="ada")] == answer.json()["ids"]
+    assert [job.id for job in callers.rota.acting_as("ada").queues.jobs()] == answer.json()["ids"]
     assert texts(callers) == list("01234")
 
 
@@ -99,7 +99,7 @@ def test_what_is_no_json_ends_the_lines_before_it(callers, admin):
 
 def test_a_manager_says_for_whom_all_are(callers):
     answer = callers.manager.post("/jobs/bulk", [{"name": "echo"}], organization="beta")
-    assert callers.rota.get(answer.json()["ids"][0]).organization == "beta"
+    assert callers.rota.jobs.get(answer.json()["ids"][0]).organization == "beta"
     assert callers.admin.post("/jobs/bulk", [{"name": "echo"}], organization="beta").status_code == 403
 
 
@@ -107,7 +107,7 @@ def test_a_long_stream_is_taken_in_as_it_comes(tmp_path):
     """By a real server: while the client has not sent the end, what it sent before is in the queue already."""
     rota = Rota(tmp_path / "rota.db", settings=Settings(bulk_chunk=500, synchronous="NORMAL"))
     rota.job(lambda text="": None, name="noop")
-    token = rota.create_token("t", permits=["submit"]).secret
+    token = rota.tokens.create("t", permits=["submit"]).secret
     line = b'{"name": "noop", "params": {"text": "x"}}\n'
     with serving(rota) as port:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patient(20))
@@ -132,7 +132,7 @@ def test_a_long_stream_is_taken_in_as_it_comes(tmp_path):
 
 def wait_for(rota: Rota, count: int) -> None:
     end = time.monotonic() + patient(10)
-    while sum(rota.stats().by_status.values()) < count:
+    while sum(rota.store.stats().by_status.values()) < count:
         assert time.monotonic() < end, f"{count} jobs did not come"
         time.sleep(0.01)
 
@@ -149,7 +149,7 @@ def test_lines_are_not_waited_for_when_the_server_has_gone(monkeypatch):
 def test_a_client_that_goes_in_the_middle_leaves_whole_lines_only(tmp_path):
     rota = Rota(tmp_path / "rota.db", settings=Settings(bulk_chunk=500, synchronous="NORMAL", http_patience=5))
     rota.job(lambda text="": None, name="noop")
-    token = rota.create_token("t", permits=["submit"]).secret
+    token = rota.tokens.create("t", permits=["submit"]).secret
     with serving(rota) as port:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patient(20))
         connection.putrequest("POST", f"{API}/jobs/bulk")
@@ -160,7 +160,7 @@ def test_a_client_that_goes_in_the_middle_leaves_whole_lines_only(tmp_path):
         wait_for(rota, 10_000)
         connection.close()
         wait_for(rota, 10_500)
-        assert sum(rota.stats().by_status.values()) == 10_500
+        assert sum(rota.store.stats().by_status.values()) == 10_500
     rota.close()
 
 
@@ -204,8 +204,8 @@ def test_a_token_that_may_only_submit_gets_its_answer_again(callers):
 def test_a_repeat_finds_the_job_also_when_it_could_not_be_made_any_more(callers, admin):
     body = {"name": "echo"}
     first = keyed(admin, "/jobs", body)
-    callers.rota.change(first.json()["id"], params={"text": "changed"})
-    callers.rota.disable_template("echo")
+    callers.rota.jobs.update(first.json()["id"], params={"text": "changed"})
+    callers.rota.templates.disable("echo")
     again = keyed(admin, "/jobs", body)
     assert (again.status_code, again.json()["params"]) == (200, {"text": "changed"})
 
@@ -284,7 +284,7 @@ def test_a_group_that_comes_again_is_the_same(callers, admin):
     assert (first.status_code, again.status_code, first.json()) == (201, 200, again.json())
     assert keyed(admin, "/groups", {"jobs": [{"name": "echo", "params": {"text": "b"}}, {"name": "echo"}]}).status_code == 422
     assert keyed(admin, "/groups", {**body, "mode": "parallel"}).status_code == 422
-    assert len(callers.rota.groups()) == 1
+    assert len(callers.rota.groups.list()) == 1
 
 
 def test_a_key_of_a_group_goes_with_its_members_also_where_all_are_there_already(callers, admin):
@@ -293,7 +293,7 @@ def test_a_key_of_a_group_goes_with_its_members_also_where_all_are_there_already
     assert (first.status_code, again.status_code, first.json()) == (201, 200, again.json())
     for other in (two["id"], two["number"], "JOB-2026-99999"):
         assert keyed(admin, "/groups", {"jobs": [other]}).status_code == 422, other
-    assert len(callers.rota.groups()) == 1
+    assert len(callers.rota.groups.list()) == 1
 
 
 def test_a_member_is_named_by_its_number_and_never_taken_for_a_template(callers, admin):
@@ -301,13 +301,13 @@ def test_a_member_is_named_by_its_number_and_never_taken_for_a_template(callers,
     group = admin.post("/groups", {"jobs": [waiting["number"]]})
     assert (group.status_code, group.json()["members"][0]["root_id"]) == (201, waiting["id"])
     assert admin.post("/groups", {"jobs": ["echo"]}).status_code == 422
-    assert len(callers.rota.groups()) == 1
+    assert len(callers.rota.groups.list()) == 1
 
 
 def test_a_group_of_another_is_not_told_by_its_id(callers, admin):
-    theirs = callers.rota.group([("echo", {})], actor="eve", group_id="01900000-0000-7000-8000-000000000001")
+    theirs = callers.rota.acting_as("eve").group([("echo", {})], group_id="01900000-0000-7000-8000-000000000001")
     with pytest.raises(ValueError, match="taken already"):
-        callers.rota.group([("echo", {})], actor="ada", group_id=theirs.id)
+        callers.rota.acting_as("ada").group([("echo", {})], group_id=theirs.id)
 
 
 # ---- direct --------------------------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ def test_a_direct_execution_that_takes_long_goes_on_under_its_id(tmp_path):
             late = keyed(caller, "/direct", {"name": "slow"})
             assert (late.status_code, code_of(late)) == (504, "wait_timeout")
             job_id = late.json()["job_id"]
-            assert rota.get(job_id).status == "RUNNING"
+            assert rota.jobs.get(job_id).status == "RUNNING"
             assert keyed(caller, "/direct", {"name": "slow"}).json()["job_id"] == job_id
             go.set()
             assert rota.wait(job_id, 10).result == "at last"
@@ -359,9 +359,9 @@ def test_a_direct_execution_that_takes_long_goes_on_under_its_id(tmp_path):
 
 
 def test_a_direct_execution_that_nobody_can_run_is_refused_at_once(live):
-    live.set_template("elsewhere", handler="shop.mail:send")
+    live.templates.update("elsewhere", handler="shop.mail:send")
     live.job(lambda: None, name="paused")
-    live.pause(template="paused")
+    live.templates.pause("paused")
     caller = direct_caller(live)
     for name, words in {"elsewhere": "no live worker has a handler for elsewhere", "paused": "template paused is paused"}.items():
         busy = caller.post("/direct", {"name": name, "timeout": 3600})
@@ -375,4 +375,4 @@ def direct_caller(rota: Rota) -> Caller:
 
     from rota.surfaces.http import make_app
 
-    return Caller(TestClient(make_app(rota), raise_server_exceptions=False), rota.create_token("t", permits=["manage"]).secret)
+    return Caller(TestClient(make_app(rota), raise_server_exceptions=False), rota.tokens.create("t", permits=["manage"]).secret)

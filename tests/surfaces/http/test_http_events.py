@@ -15,6 +15,7 @@ from rota import Rota, Settings
 from rota.model.gate import Role
 from tests.support.pace import patient
 from tests.support.postgres import fresh_database
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 from tests.surfaces.http.api_support import API
 from tests.surfaces.http.sse_support import served
@@ -194,28 +195,28 @@ def _read_line(ear):
 
 
 def test_a_token_that_is_revoked_ends_its_streams(door):
-    made = door.rota.create_token("short")
+    made = door.rota.tokens.create("short")
     ear = door.listen(secret=made.secret)
     ear.until("counts")
-    door.rota.revoke_token(made.token.id)
+    door.rota.tokens.revoke(made.token.id)
     ear.rest()
     assert ear.ended
     assert "this token opens nothing here" in ear.comments[-1]
 
 
 def test_a_user_whose_organization_is_removed_hears_nothing_more(door):
-    door.rota.create_organization("acme")
-    door.rota.add_user("root", role=Role.MANAGER)
-    door.rota.add_user("ada", organization="acme", role=Role.ADMIN)
-    ear = door.listen(secret=door.rota.create_token("ada's", user="ada").secret)
+    door.rota.organizations.create("acme")
+    door.rota.users.create("root", role=Role.MANAGER)
+    door.rota.users.create("ada", organization="acme", role=Role.ADMIN)
+    ear = door.listen(secret=door.rota.tokens.create("ada's", user="ada").secret)
     ear.until("counts")
-    door.rota.remove_organization("acme", actor="root")
+    door.rota.acting_as("root").organizations.delete("acme")
     ear.rest()
     assert ear.ended
 
 
 def test_a_token_that_may_not_read_hears_nothing(door):
-    made = door.rota.create_token("submits", permits=("submit",))
+    made = door.rota.tokens.create("submits", permits=("submit",))
     assert door.listen(secret=made.secret).answer.status == 403
     assert door.listen(secret="rota_" + "0" * 64).answer.status == 401
 
@@ -223,19 +224,19 @@ def test_a_token_that_may_not_read_hears_nothing(door):
 def test_nobody_hears_of_jobs_of_others(door):
     rota = door.rota
     for name in ("acme", "beta"):
-        rota.create_organization(name)
-    rota.add_user("root", role=Role.MANAGER)
+        rota.organizations.create(name)
+    rota.users.create("root", role=Role.MANAGER)
     for name, organization, role in (("ada", "acme", "admin"), ("bob", "acme", "user"), ("eve", "beta", "admin")):
-        rota.add_user(name, organization=organization, role=role)
-    ears = {name: door.listen(secret=rota.create_token(name, user=name).secret) for name in ("root", "ada", "bob", "eve")}
-    mine = {name: rota.enqueue("echo", actor=name).id for name in ("ada", "bob", "eve")}
-    rota.pause(organization="beta", actor="root")
+        rota.users.create(name, organization=organization, role=role)
+    ears = {name: door.listen(secret=rota.tokens.create(name, user=name).secret) for name in ("root", "ada", "bob", "eve")}
+    mine = {name: rota.acting_as(name).enqueue("echo").id for name in ("ada", "bob", "eve")}
+    rota.acting_as("root").organizations.pause("beta")
     with rota.running():
         rota.wait(mine["bob"])
         rota.wait(mine["ada"])
-    last = rota.schedule("acme's own", "echo", every=60, actor="ada")
+    last = rota.acting_as("ada").schedule("acme's own", "echo", every=60)
     heard = {"root": {"ada", "bob", "eve"}, "ada": {"ada", "bob"}, "bob": {"bob"}, "eve": {"eve"}}
-    marks = {name: rota.enqueue("echo", actor=name).id for name in ("ada", "bob", "eve")}
+    marks = {name: rota.acting_as(name).enqueue("echo").id for name in ("ada", "bob", "eve")}
     for name, ear in ears.items():
         wanted = {marks[each] for each in heard[name]}
         told = []
@@ -289,7 +290,7 @@ def test_a_client_who_does_not_read_is_cut_off_and_holds_nobody_up(tmp_path):
         listener = next(each for view, channel in rota._session.feed._channels.items() if not view.types for each in channel.listeners)
         while listener.over is None:
             rota.enqueue_many([("n" * 200, {})] * 1000)
-        rota.pause()
+        rota.store.pause()
         while other.until("definitions").data.get("action") != "pause":
             pass
         deaf.rest()
@@ -337,13 +338,13 @@ def test_what_other_processes_commit_is_told_within_a_second(url):
         rota.job(name=name)(lambda: None)
     with subprocess.Popen([sys.executable, "-c", WORKER, url]) as worker, served(rota) as door:
         ear = door.listen("/events?type=job.created&type=job.ended")
-        eventually(rota.workers, within=20)
+        eventually(rota.workers.list, within=20)
         for _ in range(3):
             job = rota.enqueue("another")
             told = [ear.until("job.ended") for _ in range(2)]
             seen_at = rota.now
-            ids = {job.id, rota.run_of(job.id).result}
+            ids = {job.id, run_of(rota, job.id).result}
             assert {each.data["job"]["id"] for each in told} == ids
-            assert all((seen_at - rota.get(each).finished_at).total_seconds() < 1.0 for each in ids)
+            assert all((seen_at - rota.jobs.get(each).finished_at).total_seconds() < 1.0 for each in ids)
         worker.terminate()
     rota.close()

@@ -51,7 +51,7 @@ def test_a_request_with_two_lengths_is_refused_and_what_is_behind_it_is_not_proc
     assert answer.startswith(b"HTTP/1.1 400")
     assert answer.count(b"HTTP/1.1") == 1
     assert b"connection: close" in answer.lower()
-    assert door.rota.find() == []
+    assert door.rota.jobs.list() == []
 
 
 def test_a_request_with_two_lengths_behind_a_good_one_is_refused_too(door):
@@ -59,7 +59,7 @@ def test_a_request_with_two_lengths_behind_a_good_one_is_refused_too(door):
     bad = request(door, b"Content-Length: 5", b"Transfer-Encoding: chunked", body=b"0\r\n\r\n")
     answer = spoken(door, good + bad + good)
     assert re.findall(rb"HTTP/1\.1 (\d+)", answer) == [b"201", b"400"]
-    assert len(door.rota.find()) == 1
+    assert len(door.rota.jobs.list()) == 1
 
 
 @pytest.mark.parametrize("header", [b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked"])
@@ -76,7 +76,7 @@ MALFORMED = "[::1].evil.example|[::1]evil|[::1|::1|[evil.example]|a b|localhost:
 def test_a_host_that_is_none_is_refused(door, host):
     answer = spoken(door, request(door, b"Content-Length: %d" % len(BODY), body=BODY, host=host))
     assert answer.startswith(b"HTTP/1.1 400"), answer
-    assert door.rota.find() == []
+    assert door.rota.jobs.list() == []
 
 
 @pytest.mark.parametrize("host", [b"[::1]", b"[::1]:8420", b"127.0.0.1:8420", b"LOCALHOST", b"localhost.:80"])

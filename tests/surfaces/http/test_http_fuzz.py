@@ -35,7 +35,7 @@ class Fuzzed:
         rota.turn()
         self.ids += [rota.enqueue("echo", {"text": n}).id for n in range(3)]
         self.ids += [rota.group([("echo", {})]).id]
-        secret = rota.create_token("fuzz", permits=["manage"]).secret
+        secret = rota.tokens.create("fuzz", permits=["manage"]).secret
         self.client = TestClient(make_app(rota), headers={"Authorization": f"Bearer {secret}"}, raise_server_exceptions=False)
 
     def send(self, method: str, path: str, **given: object) -> None:

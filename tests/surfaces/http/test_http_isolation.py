@@ -15,6 +15,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from fastapi.testclient import TestClient
 
+from rota.admission import Admission
 from rota.surfaces.http import make_app
 from rota.surfaces.http.access import COOKIE
 from tests.surfaces.shared_store import ORGANIZATIONS, TEMPLATES, Person, SharedStore, fill, person, schedule_names
@@ -37,8 +38,8 @@ class Visitor:
         self.store = store
         self.who = who
         self._client = client
-        self._secret = store.rota.create_token(f"of {who.name}", user=who.name, permits=["manage"]).secret
-        self._session = store.rota.open_session(self._secret).secret
+        self._secret = store.rota.tokens.create(f"of {who.name}", user=who.name, permits=["manage"]).secret
+        self._session = Admission(store.rota).open_session(self._secret).secret
         self._marks = {mark for mark in store.marks(who.organization) if mark != store.rota.settings.http_host}
 
     def ask(self, method: str, path: str, given: object, **more: Any):
@@ -90,12 +91,12 @@ def routes(client: TestClient, *methods: str) -> list[tuple[str, str]]:
 
 def others(store: SharedStore) -> dict[str, list[str]]:
     """Return what stands for a parameter of a path: everything of others that has a name or an id."""
-    ids = {job.id: job.number for name in ORGANIZATIONS[1:] for job in store.rota.find(organization=name, limit=1000)}
+    ids = {job.id: job.number for name in ORGANIZATIONS[1:] for job in store.rota.jobs.list(organization=name, limit=1000)}
     names = [*ORGANIZATIONS[1:], *TEMPLATES, *schedule_names(THEIRS), f"days-{THEIRS}", f"user1-{THEIRS}", f"admin1-{THEIRS}", "chief"]
     return {
         "job_id": [*ids, *list(ids.values())[:20]],
-        "group_id": [group.id for group in store.rota.groups(limit=1000) if group.organization != MINE],
-        "token_id": [token.id for token in store.rota.tokens()],
+        "group_id": [group.id for group in store.rota.groups.list(limit=1000) if group.organization != MINE],
+        "token_id": [token.id for token in store.rota.tokens.list()],
         "webhook_id": [hook.id for hook in getattr(store.rota, "webhooks", list)() if hook.organization != MINE],
         "name": names,
     }
@@ -126,8 +127,8 @@ def test_nothing_of_others_is_shown_by_any_page_or_answer(store, client, visitor
 
 
 def test_nothing_of_others_is_shown_by_any_filter(store, client, visitor):
-    group = next(group.id for group in store.rota.groups(limit=1000) if group.organization == THEIRS)
-    job = next(iter(store.rota.find(organization=THEIRS, limit=1)))
+    group = next(group.id for group in store.rota.groups.list(limit=1000) if group.organization == THEIRS)
+    job = next(iter(store.rota.jobs.list(organization=THEIRS, limit=1)))
     filters = {
         "organization": THEIRS,
         "owner": f"user1-{THEIRS}",
@@ -168,9 +169,9 @@ def test_nothing_of_others_is_touched_or_shown_by_any_act(store, client, visitor
 
 
 def test_nothing_of_others_can_be_named_in_a_body(store, client, visitor):
-    job = next(iter(store.rota.find(organization=THEIRS, status="QUEUED", limit=1)))
-    group = next(group.id for group in store.rota.groups(limit=1000) if group.organization == THEIRS)
-    mine = next(iter(store.rota.find(organization=MINE, status="QUEUED", limit=1)))
+    job = next(iter(store.rota.jobs.list(organization=THEIRS, status="QUEUED", limit=1)))
+    group = next(group.id for group in store.rota.groups.list(limit=1000) if group.organization == THEIRS)
+    mine = next(iter(store.rota.jobs.list(organization=MINE, status="QUEUED", limit=1)))
     before = store.rows(MINE)
     for path, body in (
         ("/jobs", {"name": "work", "depends_on": [job.id]}),
@@ -195,7 +196,7 @@ def test_nothing_of_others_can_be_named_in_a_body(store, client, visitor):
 
 def test_what_is_ones_own_is_shown(store, client, visitor):
     """Otherwise the others would prove nothing."""
-    mine = store.rota.find(organization=MINE, owner=visitor.who.name, limit=1) or store.rota.find(organization=MINE, limit=1)
+    mine = store.rota.jobs.list(organization=MINE, owner=visitor.who.name, limit=1) or store.rota.jobs.list(organization=MINE, limit=1)
     assert visitor.ask("GET", f"{API}/jobs/{mine[0].id}", "").status_code == 200
     assert visitor.ask("GET", f"{API}/jobs", "").json()["items"]
     assert MINE in visitor.ask("GET", f"{API}/jobs", "").text

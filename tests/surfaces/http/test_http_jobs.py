@@ -15,7 +15,7 @@ NOWHERE = "01a00000-0000-7000-8000-000000000000"
 
 @pytest.fixture
 def admin(callers: Callers) -> Caller:
-    callers.rota.cancel_all()
+    callers.rota.jobs.cancel_all()
     return callers.admin
 
 
@@ -35,7 +35,7 @@ def ids(answer) -> list[str]:
 
 def test_a_job_is_there_when_it_is_answered_for(callers, admin):
     job = made(admin, params={"text": "hello"}, priority="high")
-    found = callers.rota.get(job["id"])
+    found = callers.rota.jobs.get(job["id"])
     assert (found.params, found.priority, found.organization, found.owner) == ({"text": "hello"}, 75, "acme", "ada")
 
 
@@ -49,7 +49,7 @@ def test_many_who_ask_at_once_each_get_their_own(callers):
     jobs = [answer.json() for answer in answers]
     assert [job["params"]["text"] for job in jobs] == [str(n) for n in range(60)]
     assert [job["owner"] for job in jobs] == ["ada", "bob", "eve"] * 20
-    assert [callers.rota.get(job["id"]).params for job in jobs] == [job["params"] for job in jobs]
+    assert [callers.rota.jobs.get(job["id"]).params for job in jobs] == [job["params"] for job in jobs]
 
 
 def test_one_that_is_refused_leaves_those_that_came_with_it(callers):
@@ -322,12 +322,12 @@ def test_a_job_is_cancelled_once_and_can_be_retried(admin):
 def test_all_that_match_are_cancelled_in_parts(callers, admin):
     for n in range(7):
         made(admin, params={"text": f"take {n}" if n < 5 else "leave"})
-    other = callers.rota.enqueue("echo", {"text": "take"}, organization="beta", actor="root")
+    other = callers.rota.acting_as("root").enqueue("echo", {"text": "take"}, organization="beta")
     assert admin.post("/jobs/cancel", {"text": "take", "limit": 3}).json() == {"done": 3, "left": 2, "more": False}
     assert admin.post("/jobs/cancel", {"text": "take", "status": ["COMPLETED"]}).json() == {"done": 0, "left": 0, "more": False}
     assert admin.post("/jobs/cancel", {"text": "take"}).json() == {"done": 2, "left": 0, "more": False}
-    assert callers.rota.get(other.id).status == "QUEUED"
-    assert len(callers.rota.queue(actor="ada")) == 2
+    assert callers.rota.jobs.get(other.id).status == "QUEUED"
+    assert len(callers.rota.acting_as("ada").queues.jobs()) == 2
 
 
 def test_a_job_can_be_made_to_wait_for_more(admin):
@@ -441,7 +441,7 @@ def test_of_two_edits_of_one_state_one_is_refused(callers, admin):
     job = made(admin)
     for _ in range(3):
         seen = admin.get(f"/jobs/{job['id']}").headers["etag"]
-        now = callers.rota.get(job["id"]).priority
+        now = callers.rota.jobs.get(job["id"]).priority
 
         def edit(step, seen=seen, now=now):
             return admin("PATCH", f"/jobs/{job['id']}", {"priority": (now + step) % 100}, headers={"If-Match": seen}).status_code
@@ -460,7 +460,7 @@ def test_a_group_is_made_with_a_job_that_follows_it(callers, admin):
     then = answer.json()["then"]
     assert (then["job_type"], then["status"], then["on_parent_failure"]) == ("echo", "PENDING", "run")
     assert admin.get(f"/groups/{answer.json()['id']}").json()["then"] == then
-    assert callers.rota.get(then["root_id"]).params == {"text": "then"}
+    assert callers.rota.jobs.get(then["root_id"]).params == {"text": "then"}
 
 
 def test_an_empty_group_needs_a_job_that_follows_it(admin):

@@ -14,6 +14,7 @@ from datetime import timedelta
 import pytest
 
 from rota import Context, Rota, Settings
+from rota.admission import Admission
 from rota.stores.postgres.connection import Db as PostgresDb
 from rota.stores.sqlite.connection import Db as SqliteDb
 from rota.surfaces.http import streams
@@ -58,8 +59,8 @@ def door(url):
             while not ctx.cancelled:
                 time.sleep(0.05)
 
-        rota.add_user("root", role="system_manager")
-        rota.add_user("bob", role="admin")
+        rota.users.create("root", role="system_manager")
+        rota.users.create("bob", role="admin")
         with served(rota) as made:
             yield made
 
@@ -92,12 +93,12 @@ def test_a_check_and_the_last_words_of_a_stream_fit_into_a_second():
 def test_a_stream_ends_with_its_key_in_whichever_process_that_ended(door, url, ending, caplog):
     rota = door.rota
     expires_in = timedelta(seconds=patient(3)) if ending == "token expired" else None
-    key = rota.create_token("short", user="bob", expires_in=expires_in)
+    key = rota.tokens.create("short", user="bob", expires_in=expires_in)
     headers = {}
     if ending == "session closed":
-        session = rota.open_session(key.secret).secret
+        session = Admission(rota).open_session(key.secret).secret
         headers = {"Authorization": "", "Cookie": f"{COOKIE}={session}"}
-    job = rota.enqueue("echo", actor="bob")
+    job = rota.acting_as("bob").enqueue("echo")
     ears = [door.listen(path, key.secret, **headers) for path in ("/events", f"/jobs/{job.id}/events", f"/jobs/{job.id}/log?follow=true")]
     stays = door.listen()
     assert {ear.answer.status for ear in ears} == {200}
@@ -125,12 +126,12 @@ def test_a_stream_whose_client_does_not_read_ends_with_its_key_all_the_same(tmp_
     with closing(Rota(tmp_path / "rota.db", settings=Settings(synchronous="NORMAL"))) as rota:
         rota.job(name="echo")(lambda text="": text)
         with served(rota, room=4096) as door:
-            key = rota.create_token("short")
+            key = rota.tokens.create("short")
             door.listen(secret=key.secret, room=4096)
             (held,) = eventually(lambda: held_by(door))
             for _ in range(20):
                 rota.enqueue_many([("echo", {}) for _ in range(50)])
-            rota.revoke_token(key.token.id)
+            rota.tokens.revoke(key.token.id)
             eventually(lambda: not held_by(door), within=3 * WITHIN_S)
             assert held.refused is not None
 
@@ -142,7 +143,7 @@ def test_keys_of_many_streams_are_checked_with_as_many_statements_as_one(door, u
     for verb in ("rows", "row", "value", "change"):
         monkeypatch.setattr(kind, verb, _counted(getattr(kind, verb), statements))
     checks = Counter()
-    still_admitted = door.rota.still_admitted
+    still_admitted = Admission(door.rota).still_admitted
 
     def counted(keys):
         before = statements.total()
@@ -151,7 +152,7 @@ def test_keys_of_many_streams_are_checked_with_as_many_statements_as_one(door, u
         return found
 
     monkeypatch.setattr(door.rota, "still_admitted", counted)
-    keys = [door.rota.create_token(f"key {place}", user="bob") for place in range(4)]
+    keys = [door.rota.tokens.create(f"key {place}", user="bob") for place in range(4)]
     ears = [door.listen("/events?type=job.ended", keys[0].secret)]
     eventually(lambda: sum(checks.values()) >= 2)
     secrets = [keys[place % len(keys)].secret for place in range(size(200, prove=900))]
@@ -163,7 +164,7 @@ def test_keys_of_many_streams_are_checked_with_as_many_statements_as_one(door, u
     eventually(lambda: sum(checks.values()) >= before + 3, within=20)
     # Never more often than the interval says, however many are open.
     assert sum(checks.values()) - before <= (time.monotonic() - since) / streams.CHECK_S + 1
-    door.rota.revoke_token(keys[1].token.id)
+    door.rota.tokens.revoke(keys[1].token.id)
     for place, ear in enumerate(ears[1:]):
         if place % len(keys) == 1:
             ear.rest()
@@ -181,7 +182,7 @@ def _counted(method, statements):
 
 @pytest.mark.paired
 def test_a_direct_execution_is_waited_for_no_longer_than_its_key_is_open(door, url):
-    key = door.rota.create_token("short", permits=["submit", "read"])
+    key = door.rota.tokens.create("short", permits=["submit", "read"])
     connection = http.client.HTTPConnection("127.0.0.1", door.port, timeout=patient(20))
     with door.rota.running():
         connection.request(
@@ -190,19 +191,19 @@ def test_a_direct_execution_is_waited_for_no_longer_than_its_key_is_open(door, u
             json.dumps({"name": "slow"}),
             {"Authorization": f"Bearer {key.secret}", "Content-Type": "application/json"},
         )
-        eventually(lambda: [job for job in door.rota.find() if job.started_at], within=20)
+        eventually(lambda: [job for job in door.rota.jobs.list() if job.started_at], within=20)
         elsewhere(url, "revoke_token", key.token.id)
         answer = connection.getresponse()
         assert (answer.status, json.loads(answer.read())["code"]) == (401, "unauthenticated")
-        job = door.rota.find()[0]
+        job = door.rota.jobs.list()[0]
         assert not job.status.ended
-        door.rota.cancel(job.id)
+        door.rota.jobs.cancel(job.id)
     connection.close()
 
 
 @pytest.mark.paired
 def test_of_many_jobs_no_more_are_accepted_when_their_key_has_ended(door, url):
-    key = door.rota.create_token("short", permits=["submit"])
+    key = door.rota.tokens.create("short", permits=["submit"])
     connection = http.client.HTTPConnection("127.0.0.1", door.port, timeout=patient(20))
     connection.putrequest("POST", f"{API}/jobs/bulk")
     for name, value in {

@@ -31,7 +31,7 @@ class Scraper:
         self.client = client
 
     def token(self, user: str | None = None, *permits: str) -> dict[str, str]:
-        made = self.rota.create_token("scraper", user=user, permits=permits or ("read",))
+        made = self.rota.tokens.create("scraper", user=user, permits=permits or ("read",))
         return {"Authorization": f"Bearer {made.secret}"}
 
     def __call__(self, headers: dict[str, str] | None = None) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -134,7 +134,7 @@ def test_counters_stay_when_retention_removes_what_they_counted(scrape: Scraper,
     scrape.rota.turn()
     assert of(scrape(headers), "jobs_failed_total", job_type="boom") == 1
     clock.advance(days=500)
-    scrape.rota.purge(older_than=timedelta(days=1))
+    scrape.rota.store.purge(older_than=timedelta(days=1))
     found = scrape(headers)
     assert of(found, "jobs_failed_total", job_type="boom") == 1
     assert of(found, "rota_dead_letters", job_type="boom") is None
@@ -143,7 +143,7 @@ def test_counters_stay_when_retention_removes_what_they_counted(scrape: Scraper,
 def test_due_times_that_did_not_fire_are_counted_by_fate(scrape: Scraper, clock: ManualClock):
     headers = scrape.token()
     scrape.rota.schedule("hourly", "echo", every=timedelta(hours=1))
-    scrape.rota.pause_schedule("hourly")
+    scrape.rota.schedules.pause("hourly")
     clock.advance(hours=2, minutes=1)
     scrape.rota.turn()
     scrape(headers)
@@ -155,8 +155,8 @@ def test_due_times_that_did_not_fire_are_counted_by_fate(scrape: Scraper, clock:
 
 
 def test_an_admin_reads_of_its_organization_and_nothing_of_the_process(scrape: Scraper):
-    scrape.rota.enqueue("echo", actor="ada")
-    scrape.rota.enqueue("boom", actor="eve")
+    scrape.rota.acting_as("ada").enqueue("echo")
+    scrape.rota.acting_as("eve").enqueue("boom")
     ada = scrape(scrape.token("ada"))
     assert of(ada, "scheduler_queue_depth", job_type="echo", state="ready") == 1
     assert of(ada, "scheduler_queue_depth", job_type="boom", state="ready") is None

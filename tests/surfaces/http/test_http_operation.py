@@ -38,7 +38,7 @@ def test_workers_are_listed_while_they_run(callers: Callers):
 
 def test_statistics_are_of_what_the_caller_may_see(callers: Callers):
     callers.rota.turn()
-    callers.rota.enqueue("echo", actor="eve")
+    callers.rota.acting_as("eve").enqueue("echo")
     assert counts(callers.manager) == {"COMPLETED": 1, "QUEUED": 1}
     assert counts(callers.admin) == {"COMPLETED": 1}
     assert callers.other.get("/stats").json()["waiting_by_type"] == {"echo": 1}
@@ -88,7 +88,7 @@ def test_the_worker_of_the_process_that_serves_is_stopped_and_started(live: Rota
     def echo() -> str:
         return "hi"
 
-    manager = live.create_token("tests", permits=("manage",)).secret
+    manager = live.tokens.create("tests", permits=("manage",)).secret
     with (
         Stopper(live.start, 5.0, stop=live.stop) as worker,
         TestClient(make_app(live), raise_server_exceptions=False) as client,
@@ -100,11 +100,11 @@ def test_the_worker_of_the_process_that_serves_is_stopped_and_started(live: Rota
         assert [call.post("/scheduler/stop").json()["here"] for _ in range(2)] == [False, False]
         assert (worker.done, call.get("/workers").json()["items"]) == (False, [])
         job = live.enqueue("echo")
-        assert live.get(job.id).status is Status.QUEUED
+        assert live.jobs.get(job.id).status is Status.QUEUED
         assert [call.post("/scheduler/start").json()["here"] for _ in range(2)] == [True, True]
         assert live.wait(job.id, timeout=patient(20)).result == "hi"
-        live.add_user("ada")
-        assert Caller(client, live.create_token("hers", user="ada").secret).get("/scheduler").json()["here"] is None
+        live.users.create("ada")
+        assert Caller(client, live.tokens.create("hers", user="ada").secret).get("/scheduler").json()["here"] is None
 
 
 def test_recovery_is_asked_for_by_a_manager(callers: Callers):
@@ -167,4 +167,4 @@ def test_a_body_is_json_as_its_rfc_has_it(callers: Callers):
 
 def test_what_the_gate_refuses_is_one_error(callers: Callers):
     with pytest.raises(PermissionDenied):
-        callers.rota.doctor(actor="ada")
+        callers.rota.acting_as("ada").store.doctor()

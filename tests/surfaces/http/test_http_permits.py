@@ -27,9 +27,9 @@ def served(rota):
     def fail(text: str = "hi") -> None:
         raise PermanentError(MARK)
 
-    rota.set_template("echo", default_params={"text": MARK})
-    rota.set_template("fail", default_params={"text": MARK})
-    rota.create_schedule("daily", "echo", cron="0 9 * * *", params={"text": MARK}, description=MARK)
+    rota.templates.update("echo", default_params={"text": MARK})
+    rota.templates.update("fail", default_params={"text": MARK})
+    rota.schedules.create("daily", "echo", cron="0 9 * * *", params={"text": MARK}, description=MARK)
     with TestClient(make_app(rota), raise_server_exceptions=False) as client:
         yield client
 
@@ -64,7 +64,7 @@ class Requests:
             return self._rota.enqueue("echo", depends_on=[self._rota.enqueue("echo").id]).id
         job = self._rota.enqueue("echo", {"text": MARK}, meta={"why": MARK}, unique_key=None)
         if operation.endswith("retry"):
-            self._rota.cancel(job.id, reason=MARK)
+            self._rota.jobs.cancel(job.id, reason=MARK)
         return job.id
 
 
@@ -95,7 +95,7 @@ def operations(document):
 
 @pytest.mark.parametrize("permit", ["operate", "submit", "read", "read operate"])
 def test_only_a_token_that_may_read_is_shown_what_jobs_are_called_with(rota, served, permit):
-    caller = Caller(served, rota.create_token("some", permits=permit.split()).secret)
+    caller = Caller(served, rota.tokens.create("some", permits=permit.split()).secret)
     requests, answered = Requests(rota), {}
     for operation, kinds in operations(served.get(f"{API}/openapi.json").json()):
         path = requests.path(operation)
@@ -125,7 +125,7 @@ def test_only_a_token_that_may_read_is_shown_what_jobs_are_called_with(rota, ser
 
 
 def test_jobs_that_are_made_together_show_a_token_that_only_submits_no_more(rota, served):
-    caller = Caller(served, rota.create_token("some", permits=["submit"]).secret)
+    caller = Caller(served, rota.tokens.create("some", permits=["submit"]).secret)
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(lambda _: caller.post("/jobs", {"name": "echo"}), range(40)))
     assert {answer.status_code for answer in answers} == {201}
@@ -134,7 +134,7 @@ def test_jobs_that_are_made_together_show_a_token_that_only_submits_no_more(rota
 
 def test_a_token_that_only_submits_is_told_of_duplicates_of_its_own_jobs(rota, served):
     rota.job(lambda to=0: None, name="once", dedup_window=3600)
-    caller = Caller(served, rota.create_token("some", permits=["submit"]).secret)
+    caller = Caller(served, rota.tokens.create("some", permits=["submit"]).secret)
     first, again = (caller.post("/jobs", {"name": "echo", "unique_key": "nightly"}) for _ in range(2))
     assert (first.status_code, again.status_code) == (201, 200)
     assert (again.json()["id"], again.json()["existing"], set(again.json())) == (first.json()["id"], True, SHOWN["Job"])

@@ -52,7 +52,7 @@ def test_every_body_that_takes_a_priority_is_known_here(callers):  # noqa: F811
 @pytest.mark.parametrize("operation", BODIES)
 def test_a_priority_is_a_word_in_any_letter_case(callers, operation):  # noqa: F811
     rota, manager = callers.rota, callers.manager
-    rota.create_schedule("daily", "echo", cron="0 9 * * *")
+    rota.schedules.create("daily", "echo", cron="0 9 * * *")
     job = rota.enqueue("echo")
     method, path = operation.split()
     name = "acme" if "organizations" in path else "daily" if "schedules" in path else "echo"

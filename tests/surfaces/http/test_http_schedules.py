@@ -53,7 +53,7 @@ def test_a_schedule_of_a_template_that_takes_no_jobs_is_refused_with_a_code(dail
     daily.rota.job(lambda: None, name="other")
     daily.admin.post("/schedules", DAILY | {"name": "off", "enabled": False})
     daily.admin.post("/schedules", DAILY | {"name": "mine", "template": "other"})
-    getattr(daily.rota, f"{verb}_template")("echo")
+    getattr(daily.rota.templates, verb)("echo")
     for answer in (
         daily.admin.post("/schedules", DAILY | {"name": "new"}),
         daily.admin.post("/schedules/off/enable"),

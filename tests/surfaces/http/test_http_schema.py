@@ -62,23 +62,23 @@ def fill(rota: Rota) -> None:
             raise ValueError("no such address")
         return {"sent": to}
 
-    rota.create_organization("acme")
-    rota.add_user("ada", organization="acme", role="admin")
+    rota.organizations.create("acme")
+    rota.users.create("ada", organization="acme", role="admin")
     for params in ({"to": "a@b.c"}, {"fail": True}, {}):
-        rota.enqueue("send_email", params, organization="acme", actor="ada")
+        rota.acting_as("ada").enqueue("send_email", params, organization="acme")
     rota.turn()
     rota.enqueue("send_email")
     rota.group([("send_email", {}), ("send_email", {})])
-    rota.set_calendar("holidays", ["2026-12-25"])
-    rota.create_schedule("daily", "send_email", cron="0 9 * * *", timezone="Europe/Berlin")
-    rota.fire("daily")
+    rota.calendars.update("holidays", ["2026-12-25"])
+    rota.schedules.create("daily", "send_email", cron="0 9 * * *", timezone="Europe/Berlin")
+    rota.schedules.fire("daily")
 
 
 @pytest.mark.prove
 @pytest.mark.parametrize("phase", PHASES)
 def test_every_operation_does_what_the_document_says(served, phase):
     rota, client = served
-    secret = rota.create_token("tests", permits=("manage",)).secret
+    secret = rota.tokens.create("tests", permits=("manage",)).secret
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", client.app, config=config(phase, secret))
     # The streams don't end.
     schema = schema.exclude(path_regex="/events$").include(path_regex=ONLY)

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from rota import Settings
-from rota.surfaces.python import hooking
+from rota.resources import webhooks as hooking
 from tests.support.receiver import receiving
 from tests.surfaces.http.api_support import callers, code_of
 
@@ -82,7 +82,7 @@ def test_a_job_made_over_http_may_have_a_webhook_of_its_own(callers):
 
 def test_deliveries_are_listed_in_pages_and_sent_again_by_who_may(callers, hook):
     for _ in range(2):
-        callers.rota.enqueue("echo", actor="bob")
+        callers.rota.acting_as("bob").enqueue("echo")
     callers.rota.turn()  # and the one that was there
     first = callers.admin.get("/deliveries", limit=2).json()
     rest = callers.admin.get("/deliveries", limit=2, cursor=first["next"]).json()

@@ -56,7 +56,7 @@ def store(shared: Rota) -> Rota:
     options = {"actor": "ada", "organization": "acme"}
     shared.enqueue("breaks", {"why": HOSTILE}, **options)
     shared.enqueue("logs", {"line": HOSTILE}, **options)
-    shared.enqueue("echo", {"text": "eve's own secret"}, actor="eve")
+    shared.acting_as("eve").enqueue("echo", {"text": "eve's own secret"})
     shared.turn()
     shared.schedule("nightly <b>", "echo", cron="0 3 * * *", timezone="Europe/Berlin", description=HOSTILE, **options)
     shared.enqueue("echo", {"text": HOSTILE}, run_at=timedelta(hours=1), unique_key=HOSTILE, **options)
@@ -180,7 +180,7 @@ def full() -> Overview:
 
 def test_who_has_not_come_in_is_led_to_the_door_and_then_to_where_they_wanted(store: Rota):
     client = TestClient(make_app(store), base_url="http://localhost")
-    secret = store.create_token("mine", permits=["read"]).secret
+    secret = store.tokens.create("mine", permits=["read"]).secret
     asked = client.get("/jobs?status=QUEUED", headers=ACCEPT, follow_redirects=False)
     assert (asked.status_code, asked.headers["location"]) == (303, "/login?next=/jobs%3Fstatus%3DQUEUED")
     assert 'value="/jobs?status=QUEUED"' in client.get(asked.headers["location"], headers=ACCEPT).text
@@ -190,7 +190,7 @@ def test_who_has_not_come_in_is_led_to_the_door_and_then_to_where_they_wanted(st
 
 
 def test_the_cookie_of_a_session_is_kept_from_scripts_and_other_sites(store: Rota):
-    secret, app = store.create_token("mine", permits=["read"]).secret, make_app(store)
+    secret, app = store.tokens.create("mine", permits=["read"]).secret, make_app(store)
     for base, secure in (("http://localhost", False), ("https://localhost", True)):
         client = TestClient(app, base_url=base)
         cookie = client.post("/login", data={"token": secret}, headers=ACCEPT, follow_redirects=False).headers["set-cookie"]
@@ -214,14 +214,14 @@ def test_a_wrong_token_is_told_so_and_many_have_to_wait(store: Rota):
 
 def test_another_sites_form_lets_nobody_in(store: Rota):
     client = TestClient(make_app(store), base_url="http://localhost")
-    secret = store.create_token("mine", permits=["read"]).secret
+    secret = store.tokens.create("mine", permits=["read"]).secret
     answer = client.post("/login", data={"token": secret}, headers=ACCEPT | {"sec-fetch-site": "cross-site"})
     assert answer.status_code == 403
     assert not client.cookies
 
 
 def test_nobody_is_led_to_another_site(store: Rota):
-    secret, app = store.create_token("mine", permits=["read"]).secret, make_app(store)
+    secret, app = store.tokens.create("mine", permits=["read"]).secret, make_app(store)
     for next_ in ("https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)"):
         client = TestClient(app, base_url="http://localhost")
         answer = client.post("/login", data={"token": secret, "next": next_}, headers=ACCEPT, follow_redirects=False)
@@ -229,12 +229,12 @@ def test_nobody_is_led_to_another_site(store: Rota):
 
 
 def test_a_form_without_its_word_changes_nothing(store: Rota, root: Browser):
-    job = store.queue()[0]
+    job = store.queues.jobs()[0]
     for word in ("", "0" * 64):
         answer = root.post(f"/jobs/{job.id}/cancel", csrf=word, sure="yes")
         assert answer.status_code == 403
         assert "did not come from a page" in unescape(answer.text)
-    assert not store.get(job.id).status.ended
+    assert not store.jobs.get(job.id).status.ended
 
 
 def test_who_logs_out_is_out(root: Browser):
@@ -389,7 +389,7 @@ def test_every_page_works_on_postgresql_too(shop: Rota):
     with browsing(shop) as browser:
         manager = browser(None)
         assert len(links_of(manager, "/")) > 20
-        job = shop.queue()[0]
+        job = shop.queues.jobs()[0]
         assert said(manager.act(f"/jobs/{job.id}/cancel")) == f"{job.number} is cancelled."
         assert manager.get("/jobs?text=%00").status_code == 422
 

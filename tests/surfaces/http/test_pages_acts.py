@@ -8,6 +8,7 @@ from html import unescape
 import pytest
 
 from rota import PermanentError, Rota
+from rota.admission import Admission
 from rota.model.states import Status
 from tests.surfaces.http.pages_support import ACCEPT, Browser, browsing, said
 
@@ -33,7 +34,7 @@ def root(people) -> Browser:
 
 
 def queued(store: Rota, count: int = 1, **options) -> list:
-    return [store.enqueue("echo", {"text": str(place)}, organization="acme", actor="root", **options) for place in range(count)]
+    return [store.acting_as("root").enqueue("echo", {"text": str(place)}, organization="acme", **options) for place in range(count)]
 
 
 # ---- jobs ------------------------------------------------------------------------------------------------------------
@@ -41,7 +42,7 @@ def queued(store: Rota, count: int = 1, **options) -> list:
 
 def test_a_job_is_enqueued_by_a_form(store: Rota, people):
     done = people("bob").act("/jobs", name="echo", params='{"text": "hello"}', priority="high")
-    job = store.find(owner="bob")[0]
+    job = store.jobs.list(owner="bob")[0]
     assert (job.params, job.priority, job.organization) == ({"text": "hello"}, 75, "acme")
     assert said(done) == f"{job.number} is enqueued."
     assert done.url.path == f"/jobs/{job.id}"
@@ -65,37 +66,37 @@ def test_cancelling_asks_once(store: Rota, root: Browser):
     asked = root.post(f"/jobs/{job.id}/cancel", csrf=root.csrf)
     assert asked.headers["x-rota-ask"] == "1"
     assert f"Cancel {job.number}" in asked.text
-    assert not store.get(job.id).status.ended
+    assert not store.jobs.get(job.id).status.ended
     done = root.post(f"/jobs/{job.id}/cancel", csrf=root.csrf, sure="yes")
     assert said(done) == f"{job.number} is cancelled."
-    assert store.get(job.id).status is Status.CANCELLED
+    assert store.jobs.get(job.id).status is Status.CANCELLED
 
 
 def test_a_job_that_ended_badly_is_retried_and_removed(store: Rota, root: Browser):
     job = store.enqueue("breaks")
     store.turn()
     done = root.act(f"/jobs/{job.id}/retry")
-    assert len(store.chain(job.id)) == 2
+    assert len(store.jobs.attempts(job.id)) == 2
     assert "is its next attempt" in said(done)
     store.turn()
     assert "is removed" in said(root.act(f"/jobs/{job.id}/discard"))
-    assert store.find(job_type="breaks") == []
+    assert store.jobs.list(job_type="breaks") == []
 
 
 def test_a_waiting_job_is_changed_only_where_the_form_says_otherwise(store: Rota, root: Browser):
     first, second = queued(store, 2)
     root.act(f"/jobs/{first.id}/change", priority="50", params='{"text": "changed"}')
-    assert store.get(first.id).params == {"text": "changed"}
-    assert [job.id for job in store.queue()] == [first.id, second.id], "it keeps its place"
+    assert store.jobs.get(first.id).params == {"text": "changed"}
+    assert [job.id for job in store.queues.jobs()] == [first.id, second.id], "it keeps its place"
     root.act(f"/jobs/{second.id}/change", priority="high", params='{"text": "1"}')
-    assert store.get(second.id).priority == 75
+    assert store.jobs.get(second.id).priority == 75
     assert said(root.act(f"/jobs/{first.id}/change", priority="50")) == "Nothing is changed."
 
 
 def test_a_pending_job_is_given_another_time(store: Rota, root: Browser):
     (job,) = queued(store, run_at=timedelta(hours=1))
     root.act(f"/jobs/{job.id}/change", run_at="2026-12-24T18:00:00")
-    assert f"{store.get(job.id).run_at:%Y-%m-%d %H:%M}" == "2026-12-24 18:00"
+    assert f"{store.jobs.get(job.id).run_at:%Y-%m-%d %H:%M}" == "2026-12-24 18:00"
 
 
 def test_jobs_change_places(store: Rota, root: Browser):
@@ -104,11 +105,11 @@ def test_jobs_change_places(store: Rota, root: Browser):
     assert text.index(first.number) < text.index(third.number)
     root.act("/queue/move", move=f"{third.id} before {second.id}")
     root.act("/queue/move", move=f"{first.id} after {second.id}")
-    assert [job.id for job in store.queue()] == [third.id, second.id, first.id]
+    assert [job.id for job in store.queues.jobs()] == [third.id, second.id, first.id]
     root.act("/queue/move", move=f"{first.id} front")
-    assert store.queue()[0].id == first.id
+    assert store.queues.jobs()[0].id == first.id
     root.act(f"/jobs/{second.id}/front")
-    assert store.queue()[0].id == second.id
+    assert store.queues.jobs()[0].id == second.id
     assert root.act("/queue/move", move=f"{first.id} sideways").status_code == 422
 
 
@@ -118,8 +119,8 @@ def test_all_that_match_are_acted_on_after_one_question_with_their_count(store: 
     asked = root.post("/jobs/act", csrf=root.csrf, what="cancel", job_type="echo")
     assert "Cancel 3 jobs (job_type echo)?" in asked.text
     assert said(root.act("/jobs/act", what="cancel", job_type="echo")) == "Cancelled 3 jobs."
-    assert {job.status for job in store.find(job_type="echo")} == {Status.CANCELLED}
-    assert store.find(job_type="breaks")[0].status is Status.PENDING
+    assert {job.status for job in store.jobs.list(job_type="echo")} == {Status.CANCELLED}
+    assert store.jobs.list(job_type="breaks")[0].status is Status.PENDING
     assert said(root.act("/jobs/act", what="retry", status="CANCELLED")) == "Retried 3 jobs."
     assert "Nothing to retry" in said(root.act("/jobs/act", what="retry", job_type="breaks"))
     assert root.act("/jobs/act", what="explode").status_code == 422
@@ -169,14 +170,14 @@ def test_dead_letters_are_retried_and_removed_all_that_match(store: Rota, root: 
     store.turn()
     assert said(root.act("/dead/discard", text="no such text")) == "0 dead letters removed."
     assert said(root.act("/dead/discard")) == "3 dead letters removed."
-    assert store.dead_letters() == []
+    assert store.dead_letters.list() == []
 
 
 def test_a_group_is_cancelled(store: Rota, root: Browser):
     group = store.group([("echo", {}), ("echo", {})], name="two")
     assert "Cancel the 2 jobs of two" in root.post(f"/groups/{group.id}/cancel", csrf=root.csrf).text
     root.act(f"/groups/{group.id}/cancel")
-    assert store.get_group(group.id).status == "CANCELLED"
+    assert store.groups.get(group.id).status == "CANCELLED"
 
 
 def test_a_group_names_what_follows_it(store: Rota, root: Browser):
@@ -194,35 +195,35 @@ def test_a_schedule_is_made_changed_fired_paused_and_removed(store: Rota, root: 
     about = {"name": "nightly", "organization": "acme"}
     made = root.act("/schedules", template="echo", cron="0 3 * * *", timezone="Europe/Berlin", params='{"text": "x"}', **about)
     assert "Schedule nightly is made" in said(made)
-    assert store.get_schedule("nightly").timezone == "Europe/Berlin"
+    assert store.schedules.get("nightly").timezone == "Europe/Berlin"
     root.act("/schedules/one/change", cron="0 4 * * *", timezone="Europe/Berlin", params='{"text": "x"}', **about)
-    assert store.get_schedule("nightly").cron == "0 4 * * *"
+    assert store.schedules.get("nightly").cron == "0 4 * * *"
     assert said(root.act("/schedules/one/change", cron="0 4 * * *", **about)) == "Nothing is changed."
     fired = root.act("/schedules/one/fire", **about)
-    assert store.find(schedule="nightly")[0].number in said(fired)
+    assert store.jobs.list(schedule="nightly")[0].number in said(fired)
     for verb, state in (("pause", "PAUSED"), ("enable", "ENABLED"), ("disable", "DISABLED"), ("enable", "ENABLED")):
         root.act(f"/schedules/one/{verb}", **about)
-        assert store.get_schedule("nightly").state == state
+        assert store.schedules.get("nightly").state == state
     assert "Remove the schedule nightly" in root.post("/schedules/one/delete", csrf=root.csrf, **about).text
     root.act("/schedules/one/delete", **about)
-    assert store.schedules() == []
+    assert store.schedules.list() == []
     assert root.act("/schedules/one/explode", **about).status_code == 422
 
 
 def test_a_schedule_is_renamed_by_its_form(store: Rota, root: Browser):
-    store.create_schedule("nightly", "echo", cron="0 3 * * *")
-    store.create_schedule("taken", "echo", cron="0 3 * * *")
+    store.schedules.create("nightly", "echo", cron="0 3 * * *")
+    store.schedules.create("taken", "echo", cron="0 3 * * *")
     assert 'name="new_name"' in root.get("/schedules/one?name=nightly").text
     assert root.act("/schedules/one/change", name="nightly", new_name="taken").status_code == 409
     done = root.act("/schedules/one/change", name="nightly", new_name="at night")
     assert "at night is changed" in said(done)
-    assert {each.name for each in store.schedules()} == {"at night", "taken"}
+    assert {each.name for each in store.schedules.list()} == {"at night", "taken"}
 
 
 def test_a_form_says_why_a_template_that_takes_no_jobs_gets_no_schedule(store: Rota, root: Browser):
-    store.create_schedule("off", "echo", cron="0 3 * * *", enabled=False)
+    store.schedules.create("off", "echo", cron="0 3 * * *", enabled=False)
     assert '<option value="echo">' in root.get("/schedules").text
-    store.disable_template("echo")
+    store.templates.disable("echo")
     assert '<option value="echo">' not in root.get("/schedules").text
     for answer in (
         root.act("/schedules", name="new", template="echo", cron="0 3 * * *"),
@@ -230,22 +231,22 @@ def test_a_form_says_why_a_template_that_takes_no_jobs_gets_no_schedule(store: R
     ):
         assert answer.status_code == 422
         assert "rota template enable echo" in answer.text
-    assert [each.name for each in store.schedules()] == ["off"]
+    assert [each.name for each in store.schedules.list()] == ["off"]
 
 
 def test_a_form_that_was_opened_before_somebodys_change_takes_nothing_back(store: Rota, root: Browser):
     store.schedule("nightly", "echo", cron="0 3 * * *")
-    about = {"name": "nightly", "version": str(store.get_schedule("nightly").version)}
-    store.edit_schedule("nightly", cron="0 5 * * *")
+    about = {"name": "nightly", "version": str(store.schedules.get("nightly").version)}
+    store.schedules.update("nightly", cron="0 5 * * *")
     stale = root.act("/schedules/one/change", cron="0 3 * * *", description="mine", **about)
     assert stale.status_code == 412
     assert "read it again" in stale.text
-    assert store.get_schedule("nightly").cron == "0 5 * * *"
-    version = str(store.template("echo").version)
+    assert store.schedules.get("nightly").cron == "0 5 * * *"
+    version = str(store.templates.get("echo").version)
     assert f'name="version" value="{version}"' in root.get("/templates/one?name=echo").text
-    store.set_template("echo", max_running=3)
+    store.templates.update("echo", max_running=3)
     assert root.act("/templates/one/set", name="echo", version=version, max_running="").status_code == 412
-    assert store.template("echo").max_running == 3
+    assert store.templates.get("echo").max_running == 3
 
 
 def test_the_ledger_goes_on_page_by_page_and_is_narrowed(store: Rota, root: Browser, clock):
@@ -266,18 +267,18 @@ def test_the_ledger_goes_on_page_by_page_and_is_narrowed(store: Rota, root: Brow
 def test_a_templates_limits_are_set_and_taken_back(store: Rota, root: Browser):
     done = root.act("/templates/one/set", name="echo", max_running="3", rate_limit="10/60s", timeout="5m", priority="50")
     assert said(done) == "echo: timeout, max_running, rate_limit set."
-    view = store.template("echo")
+    view = store.templates.get("echo")
     assert (view.max_running, str(view.rate_limit), view.timeout) == (3, "10/60s", 300.0)
     root.act("/templates/one/set", name="echo", max_running="")
-    assert store.template("echo").max_running is None
+    assert store.templates.get("echo").max_running is None
     assert root.act("/templates/one/set", name="echo", max_retries="").status_code == 422
     root.act("/templates/one/reset", name="echo", field="rate_limit")
-    assert store.template("echo").rate_limit is None
+    assert store.templates.get("echo").rate_limit is None
 
 
 def test_a_template_is_disabled_archived_and_removed(store: Rota, root: Browser):
     root.act("/templates/one/disable", name="echo")
-    assert store.template("echo").state == "DISABLED"
+    assert store.templates.get("echo").state == "DISABLED"
     root.act("/templates/one/enable", name="echo")
     root.act("/templates/one/archive", name="echo")
     assert "echo" not in root.get("/templates").text.split("<main")[1]
@@ -289,18 +290,18 @@ def test_pauses_begin_and_end(store: Rota, root: Browser):
     assert "Pause everything?" in root.post("/pauses", csrf=root.csrf, what="pause", kind="all").text
     root.act("/pauses", what="pause", kind="all")
     root.act("/pauses", what="pause", kind="template", name="echo")
-    assert set(store.pauses()) == {("all", ""), ("template", "echo")}
+    assert set(store.store.pauses()) == {("all", ""), ("template", "echo")}
     assert "Everything is paused" in root.get("/queue").text
     root.act("/pauses", what="resume", kind="all")
     root.act("/pauses", what="resume", kind="template", name="echo")
-    assert store.pauses() == []
+    assert store.store.pauses() == []
     assert root.act("/pauses", what="pause", kind="weather").status_code == 422
 
 
 def test_an_admin_pauses_its_own_organization_and_no_other(store: Rota, people):
     ada = people("ada")
     ada.act("/pauses", what="pause", kind="organization", name="acme")
-    assert store.pauses() == [("organization", "acme")]
+    assert store.store.pauses() == [("organization", "acme")]
     assert ada.act("/pauses", what="pause", kind="organization", name="beta").status_code in {403, 404}
     assert ada.act("/pauses", what="pause", kind="all").status_code == 403
 
@@ -308,34 +309,34 @@ def test_an_admin_pauses_its_own_organization_and_no_other(store: Rota, people):
 def test_organizations_and_users_are_managed(store: Rota, root: Browser):
     root.act("/organizations/create", name="gamma", max_running="5")
     root.act("/organizations/change", name="gamma", display_name="Gamma Ltd", max_queued="10")
-    found = store.organization("gamma")
+    found = store.organizations.get("gamma")
     assert (found.display_name, found.max_running, found.max_queued) == ("Gamma Ltd", None, 10)
     form = root.get("/organizations?name=gamma").text.split('id="edit"')[1]
     assert 'value="Gamma Ltd"' in form
     assert 'value="10"' in form
     for verb, state in (("suspend", "SUSPENDED"), ("resume", "ACTIVE"), ("remove", "REMOVED"), ("resume", "ACTIVE")):
         root.act(f"/organizations/{verb}", name="gamma")
-        assert store.organization("gamma").state == state
+        assert store.organizations.get("gamma").state == state
     root.act("/users/add", name="gil", organization="gamma", role="admin", permissions="mail, print")
     assert 'value="mail, print"' in root.get("/users?name=gil").text
     root.act("/users/change", name="gil", organization="gamma", role="user", permissions="print")
-    found = next(user for user in store.users() if user.name == "gil")
+    found = next(user for user in store.users.list() if user.name == "gil")
     assert (found.role, found.permissions) == ("user", ("print",))
     assert "Remove the user gil" in root.post("/users/remove", csrf=root.csrf, name="gil").text
     root.act("/users/remove", name="gil")
-    assert "gil" not in {user.name for user in store.users()}
+    assert "gil" not in {user.name for user in store.users.list()}
 
 
 def test_a_tokens_secret_is_shown_once(store: Rota, root: Browser):
     fields = {"csrf": root.csrf, "name": "ci", "user": "ada", "permit": ["read", "submit"], "expires_in": "30d"}
     made = root.client.post("/tokens", data=fields, headers=ACCEPT)
     secret = made.text.split('class="secret" tabindex="0">')[1].split("<")[0]
-    assert store.authenticate(secret).name == "ada"
+    assert Admission(store).authenticate(secret).name == "ada"
     assert secret not in root.get("/tokens").text
-    token = next(each for each in store.tokens() if each.name == "ci")
+    token = next(each for each in store.tokens.list() if each.name == "ci")
     assert "Revoke ci?" in root.post("/tokens/revoke", csrf=root.csrf, id=token.id, name="ci").text
     root.act("/tokens/revoke", id=token.id, name="ci")
-    assert "ci" not in {each.name for each in store.tokens()}
+    assert "ci" not in {each.name for each in store.tokens.list()}
 
 
 def test_a_webhook_is_made_disabled_and_deleted_and_its_secret_shown_once(store: Rota, root: Browser):
@@ -343,13 +344,13 @@ def test_a_webhook_is_made_disabled_and_deleted_and_its_secret_shown_once(store:
     secret = made.text.split('class="secret" tabindex="0">')[1].split("<")[0]
     assert secret.startswith("whsec_")
     assert secret not in root.get("/webhooks").text
-    hook = store.webhooks()[0]
+    hook = store.webhooks.list()[0]
     assert "another secret" in root.act(f"/webhooks/{hook.id}/rotate").text
     for verb, state in (("disable", "DISABLED"), ("enable", "ENABLED")):
         root.act(f"/webhooks/{hook.id}/{verb}")
-        assert store.webhooks()[0].state == state
+        assert store.webhooks.list()[0].state == state
     root.act(f"/webhooks/{hook.id}/delete")
-    assert store.webhooks() == []
+    assert store.webhooks.list() == []
     assert root.act("/webhooks/redeliver/1").status_code == 404
 
 
@@ -388,8 +389,8 @@ def test_what_one_may_not_do_is_refused_in_the_gates_words_without_a_question(pe
 
 
 def test_a_user_cancels_its_own_job_and_does_not_see_a_colleagues(store: Rota, people):
-    own = store.enqueue("echo", actor="bob")
-    colleagues = store.enqueue("echo", actor="ben")
+    own = store.acting_as("bob").enqueue("echo")
+    colleagues = store.acting_as("ben").enqueue("echo")
     bob = people("bob")
     assert colleagues.number not in bob.get("/jobs").text
     assert bob.act(f"/jobs/{colleagues.id}/cancel").status_code == 404

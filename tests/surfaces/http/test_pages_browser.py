@@ -19,6 +19,7 @@ import pytest
 import uvicorn
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
+from rota.admission import Admission
 from rota.surfaces.http import make_app
 from rota.surfaces.http.pages.rendering import NAV
 from tests.support.pace import patient
@@ -51,7 +52,7 @@ class Served:
         self.day = Day(folder)
         self.rota = self.day.rota
         self.rota.start(concurrency=4)
-        self.secret = self.rota.create_token("picture", permits=["manage"]).secret
+        self.secret = self.rota.tokens.create("picture", permits=["manage"]).secret
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
         self.base = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -68,7 +69,7 @@ class Served:
 
     def pages(self) -> dict[str, str]:
         """Return every page, with one of each thing."""
-        dead, running = self.rota.dead_letters()[0], self.rota.under_way()[0]
+        dead, running = self.rota.dead_letters.list()[0], self.rota.workers.jobs()[0]
         return {href: href for href, _, _ in NAV} | {
             "dead job": f"/jobs/{dead.id}",
             "running job": f"/jobs/{running.id}",
@@ -254,7 +255,7 @@ def test_a_question_is_asked_in_a_dialog_and_yes_does_it(window: Window, served:
     expect(page.get_by_role("status")).to_have_text(f"{job.number} is cancelled.")
     page.get_by_role("button", name="Retry").click()
     expect(page.get_by_role("status")).to_contain_text("is its next attempt")
-    served.rota.cancel(job.id)
+    served.rota.jobs.cancel(job.id)
 
 
 def test_a_page_changes_by_itself_when_something_happens(window: Window, served: Served):
@@ -267,7 +268,7 @@ def test_a_page_changes_by_itself_when_something_happens(window: Window, served:
 
 
 def test_a_log_is_followed_while_its_job_runs(window: Window, served: Served):
-    running = next(job for job in served.rota.under_way() if job.params["album"] == "harbour")
+    running = next(job for job in served.rota.workers.jobs() if job.params["album"] == "harbour")
     page = window.go(f"/jobs/{running.id}")
     first = page.locator("#top progress").get_attribute("value")
     expect(page.locator("#top progress")).not_to_have_attribute("value", first, timeout=patient(20_000))
@@ -290,14 +291,14 @@ def test_times_are_the_readers_own(chromium: Browser, served: Served, session: d
 
 def test_a_queued_job_is_dragged_to_another_place(window: Window, served: Served):
     page = window.go("/queue")
-    line = [job for job in served.rota.queue() if job.job_type == "sync_partner"]
+    line = [job for job in served.rota.queues.jobs() if job.job_type == "sync_partner"]
     rows = page.locator("tr[draggable]")
     rows.filter(has_text=line[-1].number).drag_to(rows.filter(has_text=line[0].number), target_position={"x": 200, "y": 3})
     expect(page.get_by_role("status")).to_have_text(f"{line[-1].number} is moved.")
-    assert served.rota.queue()[0].id == line[-1].id
+    assert served.rota.queues.jobs()[0].id == line[-1].id
     page.get_by_role("button", name=f"Move {line[-1].number} down").click()
     expect(page.get_by_role("status")).to_have_text(f"{line[-1].number} is moved.")
-    assert served.rota.queue()[0].id == line[0].id
+    assert served.rota.queues.jobs()[0].id == line[0].id
 
 
 def test_forms_do_what_they_say(window: Window, served: Served):
@@ -308,7 +309,7 @@ def test_forms_do_what_they_say(window: Window, served: Served):
     page.get_by_role("button", name="Enqueue").click()
     expect(page.get_by_role("status")).to_contain_text("is enqueued")
     expect(page.locator("pre").first).to_contain_text("<b>Wayne</b>")
-    served.rota.cancel(urlsplit(page.url).path.rpartition("/")[2])
+    served.rota.jobs.cancel(urlsplit(page.url).path.rpartition("/")[2])
     page = window.go("/templates/one?name=clean_up")
     page.get_by_label("Run at once, over all workers").fill("3")
     page.get_by_role("button", name="Save").click()
@@ -329,7 +330,7 @@ def sure(page: Page, button: str, answer: str) -> None:
 
 
 def test_dead_letters_and_groups_are_acted_on(window: Window, served: Served):
-    before = len(served.rota.dead_letters(job_type="close_books"))
+    before = len(served.rota.dead_letters.list(job_type="close_books"))
     assert before
     page = window.go("/dead?job_type=close_books")
     sure(page, "Retry all matching", "Retry")
@@ -357,7 +358,7 @@ def test_organizations_users_and_tokens_are_managed(window: Window, served: Serv
     page.get_by_label("Queued, at most").fill("10")
     page.get_by_role("button", name="Change it").click()
     expect(page.get_by_role("status")).to_have_text("Organization gamma is changed.")
-    assert (served.rota.organization("gamma").max_running, served.rota.organization("gamma").max_queued) == (5, 10)
+    assert (served.rota.organizations.get("gamma").max_running, served.rota.organizations.get("gamma").max_queued) == (5, 10)
     sure(page, "Suspend gamma", "Suspend it")
     expect(page.get_by_role("row", name="gamma").locator(".chip")).to_have_text("suspended")
     sure(page, "Remove gamma", "Remove it")
@@ -367,7 +368,7 @@ def test_organizations_users_and_tokens_are_managed(window: Window, served: Serv
     page.get_by_label("Name", exact=True).fill("ci")
     page.get_by_label("submit", exact=True).check()
     page.get_by_role("button", name="Make it").click()
-    assert served.rota.authenticate(page.locator("pre.secret").inner_text()).operations
+    assert Admission(served.rota).authenticate(page.locator("pre.secret").inner_text()).operations
     window.go("/tokens")
     expect(page.locator("pre.secret")).to_have_count(0)
     sure(page, "Revoke ci", "Revoke it")
@@ -385,7 +386,7 @@ def test_webhooks_are_managed(window: Window, served: Served):
     expect(page.get_by_role("row", name="example.org").locator(".chip")).to_have_text("disabled")
     sure(page, "Delete https://example.org/hook", "Delete it")
     expect(page.get_by_text("Nobody is told.")).to_be_visible()
-    assert served.rota.webhooks() == []
+    assert served.rota.webhooks.list() == []
 
 
 # ---- pictures --------------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def test_a_busy_day_has_a_bar_for_every_hour_and_its_count_on_the_first_page(rot
 
     for number in range(3):
         rota.schedule(f"busy {number}", "work", every="1s")
-    rota.add_user("root", role="system_manager")
+    rota.users.create("root", role="system_manager")
     with browsing(rota) as browser:
         page = browser("root").get("/").text
     assert "259,200 due times in the next 24 hours" in page
@@ -75,7 +75,7 @@ def test_a_month_says_up_to_when_overlaps_are_worked_out(rota: Rota):
     @rota.job
     def work() -> None: ...
 
-    rota.add_user("root", role="system_manager")
+    rota.users.create("root", role="system_manager")
     rota.schedule("first", "work", cron="0 9 * * *")
     rota.schedule("second", "work", cron="30 9 * * *", depends_on=["first"])
     address, words = "/schedules/month?month=2099-05", "Overlaps, dependencies and waits are worked out up to"
@@ -124,15 +124,15 @@ def test_the_trend_counts_by_the_hour_and_only_ones_own(rota: Rota, clock):
     def takes(seconds: float) -> None:
         clock.advance(seconds=seconds)
 
-    rota.create_organization("acme")
-    rota.add_user("ada", organization="acme", role="admin")
+    rota.organizations.create("acme")
+    rota.users.create("ada", organization="acme", role="admin")
     rota.enqueue("takes", {"seconds": 2})
     rota.turn()
     clock.advance(hours=1)
-    rota.enqueue("takes", {"seconds": 8}, actor="ada")
+    rota.acting_as("ada").enqueue("takes", {"seconds": 8})
     rota.turn()
-    everybody = rota.trend(hours=3)
+    everybody = rota.store.trend(hours=3)
     assert [(each.completed, each.failed) for each in everybody] == [(0, 0), (1, 0), (1, 0)]
     assert 1.9 < everybody[1].p50_s < 2.2
     assert everybody[2].p95_s > 7
-    assert [each.completed for each in rota.trend(hours=3, actor="ada")] == [0, 0, 1]
+    assert [each.completed for each in rota.acting_as("ada").store.trend(hours=3)] == [0, 0, 1]

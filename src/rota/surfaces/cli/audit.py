@@ -32,7 +32,7 @@ def audit(
 ) -> None:
     """List what people changed, newest first: who, what, and from what to what."""
     with session(store) as rota:
-        found = rota.audit(subject=subject, limit=limit, before=before, actor=actor())
+        found = rota.acting_as(actor()).audit.list(subject=subject, limit=limit, before=before)
     if as_json:
         show_json_lines(found)
     else:

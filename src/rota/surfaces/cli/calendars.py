@@ -21,7 +21,7 @@ from rota.surfaces.cli.session import actor, session
 from rota.surfaces.cli.timetable import counted
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
+    from rota.app import Rota
 
 CalendarArgument = Annotated[str, typer.Argument(metavar="NAME", help="The calendar's name.")]
 OfOption = Annotated[
@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
 def list_calendars(*, organization: OfOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List calendars: how many days, and the next one to come."""
     with session(store) as rota:
-        found = rota.calendars(organization=organization, actor=actor())
+        found = rota.acting_as(actor()).calendars.list(organization=organization)
     if as_json:
         return show_json_lines(map(_fields, found))
     made = table("name", "days", "next day", "what for", right=("days",))
@@ -64,10 +64,10 @@ def list_calendars(*, organization: OfOption = None, store: StoreOption = None, 
 def show(name: CalendarArgument, *, organization: OfOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show a calendar: its days, and the schedules that are not due on them."""
     with session(store) as rota:
-        calendar = next((each for each in rota.calendars(organization=organization, actor=actor()) if each.name == name), None)
+        calendar = next((each for each in rota.acting_as(actor()).calendars.list(organization=organization) if each.name == name), None)
         if calendar is None:
             raise NotFound(f"there is no calendar {name!r}: `rota calendar list` shows them")
-        there = rota.schedules(organization=organization or _own(rota), actor=actor())
+        there = rota.acting_as(actor()).schedules.list(organization=organization or _own(rota))
         users = [each.name for each in there if each.calendar == name]
     if as_json:
         return show_json(_fields(calendar) | {"schedules": users})
@@ -109,9 +109,9 @@ def set_days(
     given = days or _read(source or "")
     with bad_values(), session(store) as rota:
         if description is None:
-            there = rota.calendars(organization=organization, actor=actor())
+            there = rota.acting_as(actor()).calendars.list(organization=organization)
             description = next((each.description for each in there if each.name == name), None)
-        calendar = rota.set_calendar(name, given, description=description, organization=organization, actor=actor())
+        calendar = rota.acting_as(actor()).calendars.update(name, given, description=description, organization=organization)
     if as_json:
         return show_json(_fields(calendar))
     return typer.echo(f"calendar {calendar.name} has {counted(len(calendar.days), 'day')}")
@@ -129,7 +129,7 @@ def delete(
     with session(store) as rota:
         if not yes:
             typer.confirm(f"Delete calendar {name}?", abort=True, err=True)
-        rota.delete_calendar(name, organization=organization, actor=actor())
+        rota.acting_as(actor()).calendars.delete(name, organization=organization)
     if as_json:
         return show_json({"deleted": name})
     return typer.echo(f"calendar {name} is deleted")
@@ -141,7 +141,7 @@ def _own(rota: Rota) -> str | None:
     if isinstance(who, Actor):
         return who.organization
     try:
-        return next((user.organization for user in rota.users(actor=actor()) if user.name == who), LOCAL.organization)
+        return next((user.organization for user in rota.acting_as(actor()).users.list() if user.name == who), LOCAL.organization)
     except PermissionDenied:
         return None
 

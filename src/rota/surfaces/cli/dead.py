@@ -29,7 +29,7 @@ from rota.surfaces.cli.output import (
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
+    from rota.app import Rota
 
 TRACE_LINES = 30
 """Lines of a traceback that are shown: the last ones say most."""
@@ -71,7 +71,7 @@ def list_dead(
     """List chains that ended DEAD_LETTER, newest first, with what they died of."""
     filters = {"job_type": job_type, "error_type": error_type, "text": text, "organization": organization}
     with session(store) as rota:
-        found = rota.dead_letters(**filters, limit=limit, before=before, actor=actor())
+        found = rota.acting_as(actor()).dead_letters.list(**filters, limit=limit, before=before)
         both = [(job, rota.run_of(job.id, actor=actor())) for job in found]
     if as_json:
         show_json_lines(with_run(job, run) for job, run in both)
@@ -92,7 +92,7 @@ def show(
 ) -> None:
     """Show one dead letter: what it was asked to do, and what it died of."""
     with session(store) as rota:
-        job = rota.chain(job_id, actor=actor())[-1]
+        job = rota.acting_as(actor()).jobs.attempts(job_id)[-1]
         run = rota.run_of(job.id, actor=actor())
     if as_json:
         return show_json(with_run(job, run))
@@ -134,10 +134,12 @@ def retry(
     _check(ids, filters, everything=everything)
     with session(store) as rota:
         if not everything:
-            return _each(ids or (), lambda job_id: _show_retried(rota.retry(_dead(rota, job_id).id, actor=actor()), as_json=as_json))
+            return _each(
+                ids or (), lambda job_id: _show_retried(rota.acting_as(actor()).jobs.retry(_dead(rota, job_id).id), as_json=as_json)
+            )
         if not yes:
             _ask(rota, "Retry", filters)
-        retried = rota.retry_dead(**filters, limit=MANY, actor=actor())
+        retried = rota.acting_as(actor()).dead_letters.retry(**filters, limit=MANY)
     for job in retried if as_json else ():
         show_json(job)
     return None if as_json else typer.echo(f"{len(retried):,} retried" if retried else "No dead letter matches.")
@@ -163,7 +165,7 @@ def discard(
             return _each(ids or (), lambda job_id: _show_discarded(rota, job_id, as_json=as_json))
         if not yes:
             _ask(rota, "Discard", filters)
-        done = rota.discard_dead(**filters, limit=MANY, actor=actor())
+        done = rota.acting_as(actor()).dead_letters.delete(**filters, limit=MANY)
     if as_json:
         return show_json(done)
     kept = f"; {done.kept:,} are needed by others and stay" if done.kept else ""
@@ -179,7 +181,7 @@ def _check(ids: list[str] | None, filters: dict[str, Any], *, everything: bool) 
 
 def _ask(rota: Rota, verb: str, filters: dict[str, Any]) -> None:
     """Ask once before acting on all that match, if any does."""
-    found = rota.dead_letters(**filters, limit=COUNT_MAX, actor=actor())
+    found = rota.acting_as(actor()).dead_letters.list(**filters, limit=COUNT_MAX)
     if found:
         count = f"more than {COUNT_MAX:,}" if found.next else f"{len(found):,}"
         typer.confirm(f"{verb} {count} dead {'letter' if len(found) == 1 else 'letters'}?", abort=True, err=True)
@@ -199,7 +201,7 @@ def _each(ids: Iterable[str], one: Callable[[str], None]) -> None:
 
 def _dead(rota: Rota, job_id: str) -> Job:
     """Return the tail of a chain that is dead; refuse others, for which there are other commands."""
-    tail = rota.chain(job_id, actor=actor())[-1]
+    tail = rota.acting_as(actor()).jobs.attempts(job_id)[-1]
     if tail.status is not Status.DEAD_LETTER:
         raise IllegalMove(f"{tail.number} is no dead letter, it is {tail.status}: `rota job retry` and `rota purge` are for other ends")
     return tail
@@ -213,7 +215,7 @@ def _show_retried(job: Job, *, as_json: bool) -> None:
 
 def _show_discarded(rota: Rota, job_id: str, *, as_json: bool) -> None:
     number = _dead(rota, job_id).number
-    gone = rota.discard(job_id, actor=actor())
+    gone = rota.acting_as(actor()).jobs.delete(job_id)
     if as_json:
         return show_json({"number": number, "jobs": gone.jobs})
     return typer.echo(f"{number}  discarded ({gone.jobs} {'job' if gone.jobs == 1 else 'jobs'})")

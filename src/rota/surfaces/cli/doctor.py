@@ -44,7 +44,7 @@ def doctor(
     Changes nothing without --repair. Exit code 1 if there is a problem; advice alone is no reason for it.
     """
     with session(store) as rota:
-        found = rota.doctor(full=full, repair=repair, actor=actor())
+        found = rota.acting_as(actor()).store.doctor(full=full, repair=repair)
     if as_json:
         show_json_lines(found)
     else:
@@ -65,7 +65,7 @@ def grants(
     as_json: JsonOption = False,
 ) -> None:
     """Print the GRANT statements that a role of PostgreSQL needs, for the setting schema. Nothing is asked of the server."""
-    statements = rota_of(store).grants(role, kind=kind)
+    statements = rota_of(store).store.grants(role, kind=kind)
     if as_json:
         return show_json({"role": role, "kind": kind, "statements": statements})
     return typer.echo("\n".join(statements))

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from rota.admission import Admission
 from rota.errors import Refused
 from rota.surfaces.cli.output import show_json
 from rota.surfaces.cli.session import actor
 
 if TYPE_CHECKING:
+    from rota.app import Rota
     from rota.resources.tokens import NewToken
     from rota.surfaces.http.serving import Server
-    from rota.surfaces.python import Rota
 
 HostOption = Annotated[
     str | None, typer.Option("--host", metavar="ADDRESS", help="Listen on this address. Else $ROTA_HTTP_HOST, else 127.0.0.1.")
@@ -48,7 +49,7 @@ def opened(rota: Rota, where: Where | None, *, as_json: bool, needed: bool) -> I
     port = rota.settings.http_port if where.port is None else where.port
     address = Address(host, port)
     try:
-        first = rota.welcome(local=address.local, actor=actor())
+        first = Admission(rota.acting_as(actor())).welcome(local=address.local)
         server = Server(rota, address)
         server.start()
     except BaseException:
@@ -57,7 +58,7 @@ def opened(rota: Rota, where: Where | None, *, as_json: bool, needed: bool) -> I
     try:
         if first is not None:
             _show_first(address.url, first, as_json=as_json)
-        with rota.minder(actor=actor()):
+        with rota.acting_as(actor()).store.minder():
             yield server
     finally:
         server.stop()

@@ -32,7 +32,7 @@ from rota.surfaces.cli.output import clock_time, compact, console, one_line, sho
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
+    from rota.app import Rota
 
 
 def register(app: typer.Typer) -> None:
@@ -104,7 +104,7 @@ def enqueue(
         raise typer.BadParameter("pass the name of a template, or --handler: one of the two", param_hint="NAME")
     given, moment = params_of(params, pairs), when(run_at, delay)
     with session(store, app=app) as rota:
-        job = rota.enqueue(
+        job = rota.acting_as(actor()).enqueue(
             name,
             given,
             handler=handler,
@@ -118,7 +118,6 @@ def enqueue(
             timeout=None if timeout is None else timeout.total_seconds(),
             webhook=webhook,
             organization=organization,
-            actor=actor(),
         )
         waits = wait or wait_timeout is not None
         if not (waits and as_json):
@@ -126,7 +125,7 @@ def enqueue(
         if not waits:
             return
         run = _wait(rota, job, wait_timeout)
-        _end(rota.chain(job.id, actor=actor())[-1], run, as_json=as_json)
+        _end(rota.acting_as(actor()).jobs.attempts(job.id)[-1], run, as_json=as_json)
 
 
 def _show(job: Job, *, as_json: bool) -> None:
@@ -145,13 +144,13 @@ def _until(job: Job) -> str:
 
 
 def _wait(rota: Rota, job: Job, timeout: timedelta | None) -> Run | None:
-    if not any(worker.kind == "worker" for worker in rota.workers()):
+    if not any(worker.kind == "worker" for worker in rota.workers.list()):
         typer.echo("note: no worker is running; the job waits until one is started with `rota up` or `rota worker`", err=True)
     screen = console(stderr=True)
     busy: Any = screen.status(f"waiting for {job.number}") if screen.is_terminal else nullcontext()
     with busy:
         try:
-            return rota.wait(job.id, None if timeout is None else timeout.total_seconds(), actor=actor())
+            return rota.acting_as(actor()).wait(job.id, None if timeout is None else timeout.total_seconds())
         except (JobCancelled, JobSkipped) as error:
             run: Run | None = error.run
             return run

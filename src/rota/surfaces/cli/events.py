@@ -32,7 +32,10 @@ def events(
     as_json: JsonOption = False,
 ) -> None:
     """Show what happens to jobs and definitions, as it happens, until Ctrl-C."""
-    with session(store) as rota, rota.events(types=types, status=status, job_type=job_type, job=job, after=after, actor=actor()) as told:
+    with (
+        session(store) as rota,
+        rota.acting_as(actor()).events(types=types, status=status, job_type=job_type, job=job, after=after) as told,
+    ):
         for place, event in enumerate(told, 1):
             if as_json:
                 show_json(event)

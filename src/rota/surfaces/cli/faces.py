@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rota.compat.faces import background_job, monque_document
+from rota.model.gate import Right
+from rota.operation import Ask
 from rota.surfaces.cli.output import compact, show_json, show_pairs
 from rota.surfaces.cli.session import actor
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
+    from rota.app import Rota
 
 
 class Face(StrEnum):
@@ -29,9 +32,9 @@ def show_face(rota: Rota, job_id: str, face: Face, *, as_json: bool) -> None:
     if face is Face.BACKGROUND_JOB:
         from rota.faces.background_job import document  # noqa: PLC0415 - few calls need it
 
-        fields = document(rota.background_job(job_id, actor=actor()))
+        fields = document(background_job(Ask(rota._session, actor(), Right.READ), job_id))
     else:
-        fields = rota.monque_document(job_id, actor=actor())
+        fields = monque_document(Ask(rota._session, actor(), Right.READ), job_id)
     if as_json:
         show_json(fields)
     else:

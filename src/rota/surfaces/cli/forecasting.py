@@ -75,7 +75,7 @@ def forecast(
     wait for a limit are simulated with the usual durations of their types.
     """
     with bad_values(), session(store) as rota:
-        found = rota.forecast(hours, start=start, end=end, schedule=schedule, skipped=skipped, organization=organization, actor=actor())
+        found = rota.acting_as(actor()).forecast(hours, start=start, end=end, schedule=schedule, skipped=skipped, organization=organization)
         if as_json:
             return show_json(
                 {
@@ -87,9 +87,11 @@ def forecast(
         beside = (
             None
             if skipped
-            else rota.forecast(start=found.start, end=found.end, schedule=schedule, skipped=True, organization=organization, actor=actor())
+            else rota.acting_as(actor()).forecast(
+                start=found.start, end=found.end, schedule=schedule, skipped=True, organization=organization
+            )
         )
-        views = {(each.organization, each.name): each for each in rota.schedules(organization=organization, actor=actor())}
+        views = {(each.organization, each.name): each for each in rota.acting_as(actor()).schedules.list(organization=organization)}
     return show_timetable(found, beside, views, apart=schedule is not None, limit=limit)
 
 
@@ -104,7 +106,7 @@ def verify(
 ) -> None:
     """Match every due time with its outcome; exit with 1 if one is overdue, has two outcomes, or fired twice."""
     with bad_values(), session(store) as rota:
-        found = rota.verify_schedules(name, since=since, until=until, organization=organization, actor=actor())
+        found = rota.acting_as(actor()).schedules.verify(name, since=since, until=until, organization=organization)
     if as_json:
         show_json(msgspec.to_builtins(found) | {"ok": found.ok})
     else:
@@ -141,8 +143,8 @@ def plan(
     """
     with session(store) as rota:
         options = changes(rota, name, organization, given=given, template=template, back=back)
-        found = rota.plan_schedule(name, days=days, organization=organization, actor=actor(), **options)
-        zone = rota.get_schedule(name, organization=organization, actor=actor()).timezone
+        found = rota.acting_as(actor()).plan(name, days=days, organization=organization, **options)
+        zone = rota.acting_as(actor()).schedules.get(name, organization=organization).timezone
     if as_json:
         return show_json(found)
     after = zone if "timezone" not in options else options["timezone"] or "UTC"

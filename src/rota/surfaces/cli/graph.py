@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 def graph(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show what a job waits for, above it, and what waits for it, below it, near and far."""
     with session(store) as rota:
-        found = rota.graph(job_id, actor=actor())
+        found = rota.acting_as(actor()).jobs.graph(job_id)
     if as_json:
         return show_json(found)
     screen = console()

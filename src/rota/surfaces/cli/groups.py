@@ -22,7 +22,7 @@ from rota.surfaces.cli.output import age, console, escaped, show_json, show_json
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
+    from rota.app import Rota
 
 
 def register(app: typer.Typer) -> None:
@@ -76,7 +76,7 @@ def create(
     """Make a group of new jobs and of jobs that wait already."""
     with session(store, app=app) as rota:
         items = [_member(rota, text) for text in members]
-        group = rota.group(
+        group = rota.acting_as(actor()).group(
             items,
             then=None if then is None else _new(then),
             on_parent_failure=on_parent_failure,
@@ -84,7 +84,6 @@ def create(
             on_failure=on_failure,
             name=name,
             organization=organization,
-            actor=actor(),
         )
     _show(group, as_json=as_json)
 
@@ -92,7 +91,7 @@ def create(
 def list_groups(*, limit: LimitOption = 20, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List groups, newest first."""
     with session(store) as rota:
-        found = rota.groups(limit=limit, actor=actor())
+        found = rota.acting_as(actor()).groups.list(limit=limit)
     if as_json:
         return show_json_lines(found)
     made = table("id", "status", "mode", "on failure", "ended", "created", "name", right=("ended",))
@@ -113,20 +112,20 @@ def list_groups(*, limit: LimitOption = 20, store: StoreOption = None, as_json: 
 def show(group_id: GroupArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show a group and where its members stand."""
     with session(store) as rota:
-        group = rota.get_group(group_id, actor=actor())
+        group = rota.acting_as(actor()).groups.get(group_id)
     _show(group, as_json=as_json)
 
 
 def cancel(group_id: GroupArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Cancel every member that has not ended."""
     with session(store) as rota:
-        group = rota.cancel_group(group_id, actor=actor())
+        group = rota.acting_as(actor()).groups.cancel(group_id)
     _show(group, as_json=as_json)
 
 
 def _member(rota: Rota, text: str) -> Any:
     if undashed(text) is not None or text.isdecimal() or text.upper().startswith("JOB-"):
-        return rota.get(text, actor=actor())
+        return rota.acting_as(actor()).jobs.get(text)
     return _new(text)
 
 

@@ -59,7 +59,7 @@ def monque(
     and what recurs becomes a schedule.
     """
     with session(store, app=app, make=make_templates) as rota, _readable(file) as path, _progress() as progress:
-        report = rota.import_monque(
+        report = rota.acting_as(actor()).store.import_monque(
             path,
             max_retries=max_retries,
             timezone=timezone,
@@ -67,7 +67,6 @@ def monque(
             make_templates=make_templates,
             with_completed=with_completed,
             dry_run=dry_run,
-            actor=actor(),
             progress=progress,
         )
     if as_json:

@@ -63,7 +63,7 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first. Each attempt is a job of its own."""
     with session(store) as rota:
-        found = rota.find(
+        found = rota.acting_as(actor()).jobs.list(
             status=statuses,
             job_type=job_type,
             organization=organization,
@@ -76,7 +76,6 @@ def list_jobs(
             until=until,
             limit=limit,
             before=before,
-            actor=actor(),
         )
     _show_list(found, as_json=as_json)
     show_next(found.next)
@@ -99,8 +98,8 @@ def show(job_id: IdArgument, *, face: FaceOption = None, store: StoreOption = No
     with session(store) as rota:
         if face is not None:
             return show_face(rota, job_id, face, as_json=as_json)
-        job = rota.get(job_id, actor=actor())
-        run, chain = rota.run_of(job.id, actor=actor()), rota.chain(job.id, actor=actor())
+        job = rota.acting_as(actor()).jobs.get(job_id)
+        run, chain = rota.run_of(job.id, actor=actor()), rota.acting_as(actor()).jobs.attempts(job.id)
     if as_json:
         return show_json(with_run(job, run) | {"attempts": [each.number for each in chain]})
     show_pairs([*_about(job, chain), *_about_run(run)])
@@ -110,7 +109,7 @@ def show(job_id: IdArgument, *, face: FaceOption = None, store: StoreOption = No
 def explain(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Say why the live job of a chain does not run yet, or how the chain ended."""
     with session(store) as rota:
-        explanation = rota.explain(job_id, actor=actor())
+        explanation = rota.acting_as(actor()).explain(job_id)
     if as_json:
         return show_json(explanation)
     screen = console()
@@ -124,7 +123,7 @@ def explain(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOptio
 def runs(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show every attempt of a chain and what became of it."""
     with session(store) as rota:
-        both = [(job, rota.run_of(job.id, actor=actor())) for job in rota.chain(job_id, actor=actor())]
+        both = [(job, rota.run_of(job.id, actor=actor())) for job in rota.acting_as(actor()).jobs.attempts(job_id)]
     if as_json:
         return show_json_lines(with_run(job, run) for job, run in both)
     made = table("number", "status", "started", "ran for", "error or result", right=("ran for",))
@@ -143,7 +142,7 @@ def log(
 ) -> None:
     """Print the log of one job, or of its chain: its moves and its handler's lines."""
     with session(store) as rota:
-        found = rota.timeline(job_id, actor=actor()) if chain else rota.log(job_id, actor=actor())
+        found = rota.acting_as(actor()).jobs.log(job_id, chain=True) if chain else rota.acting_as(actor()).jobs.log(job_id)
     if raw:
         return show_json({"text": found.text}) if as_json else typer.echo(found.text.encode(), nl=False)
     if as_json:

@@ -19,7 +19,7 @@ from rota.surfaces.asked import request_id
 from rota.surfaces.cli.output import plain
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
+    from rota.app import Rota
 
 log = logging.getLogger("rota.cli")
 
@@ -46,7 +46,7 @@ class Summary:
             return
         self._next = now + SUMMARY_S
         try:
-            stats = self._rota.stats()
+            stats = self._rota.store.stats()
         except RotaError:
             return  # the worker logs it when its store is in trouble
         done, before = stats.by_status.get(Status.COMPLETED, 0), self._done

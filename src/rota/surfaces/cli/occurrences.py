@@ -21,7 +21,7 @@ from rota.surfaces.cli.schedule_flags import bad_values
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
+    from rota.app import Rota
     from rota.schedule_views import OccurrenceView
 
 COLOURS = {Fate.FIRED: "green", Fate.COALESCED: "bright_black", Fate.MISSED: "red", Fate.REFUSED: "red", Fate.OVERDUE: "red"}
@@ -69,10 +69,10 @@ def occurrences(
 
     OVERDUE are due times without a recorded outcome: no worker has been there.
     """
-    from rota.surfaces.python.scheduling import LIST_MAX  # noqa: PLC0415 - as in `session.rota_of`
+    from rota.resources.filters import LIST_MAX  # noqa: PLC0415 - as in `session.rota_of`
 
     with bad_values(), session(store) as rota:
-        found = rota.occurrences(
+        found = rota.acting_as(actor()).schedules.occurrences(
             name,
             fate=fates,
             not_ran=not_ran,
@@ -82,7 +82,6 @@ def occurrences(
             limit=min(limit + 1, LIST_MAX),
             before=None if before is None else _cursor(before),
             organization=organization,
-            actor=actor(),
         )
         shown, jobs = found[:limit], {} if as_json else jobs_of(rota, found[:limit])
     if as_json:
@@ -99,7 +98,7 @@ def jobs_of(rota: Rota, found: Sequence[OccurrenceView]) -> dict[str, str]:
     for each in found:
         if each.job_id is not None and each.status is not None:
             with suppress(NotFound):
-                words[each.job_id] = _told(rota, rota.chain(each.job_id, actor=actor())[-1])
+                words[each.job_id] = _told(rota, rota.acting_as(actor()).jobs.attempts(each.job_id)[-1])
     return words
 
 

@@ -49,8 +49,8 @@ def stats(
 ) -> None:
     """Count jobs by state, say how long the oldest waits and what is paused, and how each type fared lately."""
     with session(store) as rota:
-        found = rota.stats(hours=hours, actor=actor())
-        paused = [pause_text(*pause) for pause in rota.pauses(actor=actor())]
+        found = rota.acting_as(actor()).store.stats(hours=hours)
+        paused = [pause_text(*pause) for pause in rota.acting_as(actor()).store.pauses()]
     if as_json:
         return show_json(msgspec.to_builtins(found, str_keys=True) | {"paused": paused})
     show_pairs(
@@ -96,7 +96,7 @@ def _pace(fared: Stats | TypeStats) -> tuple[str, str, str]:
 def queue(*, limit: LimitOption = 20, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List QUEUED jobs in the order in which they will be claimed."""
     with session(store) as rota:
-        found = rota.queue(limit=limit, actor=actor())
+        found = rota.acting_as(actor()).queues.jobs(limit=limit)
     if as_json:
         return show_json_lines(found)
     columns = ("place", "number", "type", "priority", "position", "queued", "held by", "params")
@@ -118,7 +118,7 @@ def queue(*, limit: LimitOption = 20, store: StoreOption = None, as_json: JsonOp
 def workers(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the workers that are registered and not ended."""
     with session(store) as rota:
-        found = rota.workers(actor=actor())
+        found = rota.acting_as(actor()).workers.list()
     if as_json:
         return show_json_lines(found)
     made = table("worker", "kind", "host", "running", "started", "state", "types", right=("running",), gives=("host", "types"))
@@ -150,10 +150,10 @@ def settings(*, app: AppOption = None, store: StoreOption = None, as_json: JsonO
     ]
     if as_json:
         return show_json_lines(
-            [{"name": "store", "value": rota.url, "default": "rota.db", "variable": "ROTA_STORE", "what": _STORE}, *rows]
+            [{"name": "store", "value": rota.store.url, "default": "rota.db", "variable": "ROTA_STORE", "what": _STORE}, *rows]
         )
     made = table("setting", "value", "what it is for", right=("value",), soft=("what it is for",))
-    made.add_row("store", escaped(rota.url), _STORE)
+    made.add_row("store", escaped(rota.store.url), _STORE)
     for row in rows:
         value = escaped(f"{row['value']:.15g}" if isinstance(row["value"], float) else row["value"])
         changed = row["value"] != row["default"]
@@ -168,7 +168,7 @@ def version(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
 
     from rota import __version__  # noqa: PLC0415 - the package is complete by now
 
-    url = rota_of(store).url
+    url = rota_of(store).store.url
     path = path_of(url)
     found = {
         "rota": __version__,

@@ -63,7 +63,7 @@ def promote(
     refuse_missing(rota)
     try:
         with _progress() as tell:
-            done = rota.promote(target, keep=keep, replace=replace, mend=mend, progress=tell, actor=actor())
+            done = rota.acting_as(actor()).store.promote(target, keep=keep, replace=replace, mend=mend, progress=tell)
     finally:
         rota.close()
     if as_json:
@@ -80,13 +80,13 @@ def reopen(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
     rota = rota_of(store)
     refuse_missing(rota)
     try:
-        rota.reopen(actor=actor())
+        rota.acting_as(actor()).store.reopen()
     finally:
         rota.close()
     if as_json:
-        show_json({"store": str(rota.url), "open": True})
+        show_json({"store": str(rota.store.url), "open": True})
     else:
-        typer.echo(f"{rota.url} is open again, as it was when it was moved.")
+        typer.echo(f"{rota.store.url} is open again, as it was when it was moved.")
 
 
 def _both(stores: list[str], store: str | None) -> tuple[str | None, str]:

@@ -15,7 +15,7 @@ from rota.surfaces.cli.output import console, show_json
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
+    from rota.app import Rota
 
 
 def register(app: typer.Typer) -> None:
@@ -43,10 +43,10 @@ def purge(
     """
     with session(store) as rota:
         if dry_run:
-            done = rota.purge(older_than=older_than, dry_run=True, trust_clock=trust_clock, actor=actor())
+            done = rota.acting_as(actor()).store.purge(older_than=older_than, dry_run=True, trust_clock=trust_clock)
         else:
             with _bar(rota, older_than, trust_clock=trust_clock) as progress:
-                done = rota.purge(older_than=older_than, trust_clock=trust_clock, progress=progress, actor=actor())
+                done = rota.acting_as(actor()).store.purge(older_than=older_than, trust_clock=trust_clock, progress=progress)
     if as_json:
         return show_json({"chains": done.chains, "jobs": done.jobs, "kept": done.kept, "dry_run": dry_run})
     words = "would go" if dry_run else "removed"
@@ -68,7 +68,7 @@ def _bar(rota: Rota, older_than: timedelta | None, *, trust_clock: bool) -> Iter
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - see console
 
-    total = rota.purge(older_than=older_than, dry_run=True, trust_clock=trust_clock, actor=actor()).chains
+    total = rota.acting_as(actor()).store.purge(older_than=older_than, dry_run=True, trust_clock=trust_clock).chains
     columns = (TextColumn("removing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen, transient=True) as progress:
         task = progress.add_task("removing", total=total)

@@ -32,9 +32,9 @@ from rota.surfaces.cli.session import actor, session
 from rota.surfaces.cli.timetable import local_time
 
 if TYPE_CHECKING:
+    from rota.app import Rota
     from rota.lab.forecasts import ForecastItem
     from rota.schedule_views import OccurrenceView, ScheduleView
-    from rota.surfaces.python import Rota
 
 NEXT_SHOWN = 5
 LAST_SHOWN = 10
@@ -93,7 +93,7 @@ def list_schedules(
 ) -> None:
     """List schedules: when they are due, in words, and when next."""
     with session(store, app=app) as rota:
-        found = rota.schedules(template=template, organization=organization, actor=actor())
+        found = rota.acting_as(actor()).schedules.list(template=template, organization=organization)
     if as_json:
         return show_json_lines(found)
     several = len({view.organization for view in found}) > 1
@@ -114,12 +114,14 @@ def show(
 ) -> None:
     """Show a schedule: what it says, its next due times, what became of the last ones, and what it depends on."""
     with bad_values(), session(store, app=app) as rota:
-        view = rota.get_schedule(name, organization=organization, actor=actor())
+        view = rota.acting_as(actor()).schedules.get(name, organization=organization)
         coming = _coming(rota, view)
-        ledger = rota.occurrences(name, organization=view.organization, limit=LAST_SHOWN, actor=actor())
+        ledger = rota.acting_as(actor()).schedules.occurrences(name, organization=view.organization, limit=LAST_SHOWN)
         jobs = {} if as_json else jobs_of(rota, ledger)
         before = {each: _latest(rota, each, view.organization) for each in view.depends_on}
-        after = [each.name for each in rota.schedules(organization=view.organization, actor=actor()) if view.name in each.depends_on]
+        after = [
+            each.name for each in rota.acting_as(actor()).schedules.list(organization=view.organization) if view.name in each.depends_on
+        ]
     if as_json:
         return show_json(msgspec.to_builtins(view) | {"coming": coming, "occurrences": ledger, "needed_by": after})
     show_pairs([*_about(view), ("depends on", ", ".join(_after(*each) for each in before.items())), ("needed by", ", ".join(after))])
@@ -145,7 +147,7 @@ def create(
 ) -> None:
     """Make a schedule: give --cron, --at or --every."""
     with session(store, app=app) as rota:
-        view = rota.create_schedule(name, template, enabled=not disabled, organization=organization, actor=actor(), **given.options())
+        view = rota.acting_as(actor()).schedules.create(name, template, enabled=not disabled, organization=organization, **given.options())
     _tell(view, as_json=as_json)
 
 
@@ -170,7 +172,7 @@ def edit(
         options = changes(rota, name, organization, given=given, template=template, back=back)
         if new_name is not None:
             options["new_name"] = new_name
-        view = rota.edit_schedule(name, organization=organization, actor=actor(), **options)
+        view = rota.acting_as(actor()).schedules.update(name, organization=organization, **options)
     _tell(view, as_json=as_json)
 
 
@@ -178,7 +180,7 @@ def changes(
     rota: Rota, name: str, organization: str | None, *, given: Given, template: str | None, back: list[str] | None
 ) -> dict[str, Any]:
     """Return the options that a command line changes of a schedule."""
-    present = rota.get_schedule(name, organization=organization, actor=actor()).params if given.adds_params else None
+    present = rota.acting_as(actor()).schedules.get(name, organization=organization).params if given.adds_params else None
     options = given.options(present)
     if template is not None:
         options = {**options, "template": template}
@@ -190,7 +192,7 @@ def enable(name: ScheduleArgument, *, organization: WithinOption = None, store: 
 
     What was due while it was disabled is not made up for; what was due in a pause was skipped.
     """
-    _turn(lambda rota: rota.enable_schedule(name, organization=organization, actor=actor()), store, as_json=as_json)
+    _turn(lambda rota: rota.acting_as(actor()).schedules.enable(name, organization=organization), store, as_json=as_json)
 
 
 def disable(name: ScheduleArgument, *, organization: WithinOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
@@ -198,12 +200,12 @@ def disable(name: ScheduleArgument, *, organization: WithinOption = None, store:
 
     Its jobs go on.
     """
-    _turn(lambda rota: rota.disable_schedule(name, organization=organization, actor=actor()), store, as_json=as_json)
+    _turn(lambda rota: rota.acting_as(actor()).schedules.disable(name, organization=organization), store, as_json=as_json)
 
 
 def pause(name: ScheduleArgument, *, organization: WithinOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Let a schedule skip its due times, each written down as skipped, until it is enabled again."""
-    _turn(lambda rota: rota.pause_schedule(name, organization=organization, actor=actor()), store, as_json=as_json)
+    _turn(lambda rota: rota.acting_as(actor()).schedules.pause(name, organization=organization), store, as_json=as_json)
 
 
 def fire(
@@ -222,7 +224,7 @@ def fire(
     """
     given = params_of(params, pairs)
     with bad_values(), session(store, app=app) as rota:
-        job = rota.fire(name, given, organization=organization, actor=actor())
+        job = rota.acting_as(actor()).schedules.fire(name, given, organization=organization)
     if as_json:
         return show_json(job)
     return typer.echo(f"{job.number}  {job.status}  {job.id}")
@@ -241,10 +243,10 @@ def delete(
     Its jobs and its ledger stay. Code that still declares it makes it anew.
     """
     with bad_values(), session(store) as rota:
-        view = rota.get_schedule(name, organization=organization, actor=actor())
+        view = rota.acting_as(actor()).schedules.get(name, organization=organization)
         if not yes:
             typer.confirm(f"Delete schedule {view.name} ({view.words})? Its jobs and its ledger stay.", abort=True, err=True)
-        rota.delete_schedule(name, organization=view.organization, actor=actor())
+        rota.acting_as(actor()).schedules.delete(name, organization=view.organization)
     if as_json:
         return show_json({"deleted": name})
     return typer.echo(f"schedule {name} is deleted")
@@ -334,14 +336,13 @@ def _coming(rota: Rota, view: ScheduleView) -> list[Coming]:
     start = view.next_at - timedelta(microseconds=1)
     found: Sequence[ForecastItem] = ()
     for reach in REACHES:
-        found = rota.forecast(
+        found = rota.acting_as(actor()).forecast(
             start=start,
             end=start + reach,
             schedule=view.name,
             skipped=True,
             organization=view.organization,
             limit=min(NEXT_SHOWN, rota.settings.forecast_max),
-            actor=actor(),
         )
         if len(found) >= NEXT_SHOWN or (view.ends is not None and start + reach > view.ends) or view.kind is Kind.AT:
             break
@@ -362,7 +363,7 @@ def _show_coming(view: ScheduleView, coming: Sequence[Coming]) -> None:
 def _latest(rota: Rota, name: str, organization: str) -> OccurrenceView | None:
     """Return what became of the latest due time of a schedule, if there is one within reach."""
     try:
-        found = rota.occurrences(name, organization=organization, limit=1, actor=actor())
+        found = rota.acting_as(actor()).schedules.occurrences(name, organization=organization, limit=1)
     except NotFound:
         return None
     return found[0] if found else None

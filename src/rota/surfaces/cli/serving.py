@@ -24,7 +24,7 @@ from rota.surfaces.cli.session import actor, path_of
 from rota.surfaces.cli.watch import LOOK_S, Watch
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
+    from rota.app import Rota
 
 log = logging.getLogger("rota.cli")
 
@@ -159,8 +159,8 @@ class LiveView:
         self._live = live
         self._watch = Watch(rota)
         self._url = url
-        path = path_of(rota.url)
-        self._store = rota.url if path is None else str(path.absolute())
+        path = path_of(rota.store.url)
+        self._store = rota.store.url if path is None else str(path.absolute())
         self._slots = slots
         self._start = time.monotonic()
 
@@ -190,8 +190,8 @@ def work(
         url = "" if server is None else server.address.url
         with _screen(rota, slots, url, live=live, as_json=as_json) as screen:
             screen.update("starting")
-            start = partial(rota.start, concurrency=concurrency, actor=actor())
-            stop = partial(rota.stop, actor=actor())
+            start = partial(rota.acting_as(actor()).start, concurrency=concurrency)
+            stop = partial(rota.acting_as(actor()).stop)
             with Stopper(start, rota.settings.shutdown_grace, stop=stop) as stopper, _feeding(rota, demo):
                 if server is not None:
                     server.show(stopper)
@@ -256,7 +256,7 @@ def _feeding(rota: Rota, demo: Callable[[Rota], object] | None) -> Iterator[None
     def feed() -> None:
         try:
             while not over.is_set():
-                if len(rota.queue(limit=DEMO_WAITING_MAX)) < DEMO_WAITING_MAX:
+                if len(rota.queues.jobs(limit=DEMO_WAITING_MAX)) < DEMO_WAITING_MAX:
                     demo(rota)
                 over.wait(DEMO_S)
         except Exception:
@@ -279,7 +279,9 @@ def _announce(rota: Rota, driver: Driver, url: str) -> None:
     if url:
         _announce_door(url)
     worker = driver.worker
-    types = next((each.job_types for each in rota.workers() if each.id == worker.id), ())
-    log.info("worker %s is up on %s with %d slots for %s", worker.id, rota.url, worker.concurrency, ", ".join(types) or "no job types")
+    types = next((each.job_types for each in rota.workers.list() if each.id == worker.id), ())
+    log.info(
+        "worker %s is up on %s with %d slots for %s", worker.id, rota.store.url, worker.concurrency, ", ".join(types) or "no job types"
+    )
     if not types:
         log.warning("no handlers are loaded, so this worker cannot run any job; pass --app MODULE:ATTR")

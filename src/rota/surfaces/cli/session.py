@@ -18,7 +18,7 @@ from rota.model.gate import LOCAL, Actor, Role
 from rota.surfaces.cli.acting import named
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
+    from rota.app import Rota
 
 DEFAULT_ATTRIBUTE = "rota"
 
@@ -37,14 +37,14 @@ def session(store: str | None, *, app: str | None = None, make: bool = False) ->
 
 def rota_of(store: str | None) -> Rota:
     """Return the Rota of a store. It is imported here, because a page of help needs none."""
-    from rota.surfaces.python import Rota  # noqa: PLC0415 - the engine takes as long to import as all of the command line
+    from rota.app import Rota  # noqa: PLC0415 - the engine takes as long to import as all of the command line
 
     return Rota(store)
 
 
 def load(app: str, store: str | None) -> Rota:
     """Import the application `module:attr` and return its Rota, on another store if one is given."""
-    from rota.surfaces.python import Rota  # noqa: PLC0415 - as in `rota_of`
+    from rota.app import Rota  # noqa: PLC0415 - as in `rota_of`
 
     module, attribute = import_app(app)
     found = getattr(module, attribute, None)
@@ -54,7 +54,7 @@ def load(app: str, store: str | None) -> Rota:
         raise InvalidOption(f"--app {app}: {attribute!r} is {_kind(found)}, not a Rota{_candidates(module)}")
     if store is not None:
         found.close()
-        found.url = store
+        found._session.name_store(store)
     return found
 
 
@@ -89,7 +89,7 @@ def import_app(app: str) -> tuple[ModuleType, str]:
 
 def refuse_missing(rota: Rota) -> None:
     """Refuse a store whose file is not there: a question must not make an empty one."""
-    path = path_of(rota.url)
+    path = path_of(rota.store.url)
     if path is not None and not path.exists():
         raise NotFound(f"there is no store at {path.absolute()}: `rota up` makes one; --store or $ROTA_STORE names another")
 
@@ -125,7 +125,7 @@ def _why(error: BaseException) -> str:
 
 
 def _candidates(module: ModuleType) -> str:
-    from rota.surfaces.python import Rota  # noqa: PLC0415 - as in `rota_of`
+    from rota.app import Rota  # noqa: PLC0415 - as in `rota_of`
 
     names = [name for name, value in vars(module).items() if isinstance(value, Rota)]
     return f"; its Rota is {module.__name__}:{names[0]}" if names else ""

@@ -69,7 +69,7 @@ def simulate(
     their type did lately. Exit with 1 if a due time is found without its one fate.
     """
     with session(store, app=app) as rota, _bar(days) as progress:
-        told = rota.simulate(
+        told = rota.acting_as(actor()).simulate(
             days,
             seed=seed,
             start=start,
@@ -80,7 +80,6 @@ def simulate(
             failures=failures,
             limit=limit,
             progress=progress,
-            actor=actor(),
         )
     if as_json:
         show_json(told)

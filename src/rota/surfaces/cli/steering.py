@@ -37,7 +37,7 @@ def pause(
     _not_both(template, organization)
     with session(store) as rota:
         rota.pause(template=template, organization=organization, actor=actor())
-        _show(rota.pauses(actor=actor()), as_json=as_json)
+        _show(rota.acting_as(actor()).store.pauses(), as_json=as_json)
 
 
 def resume(
@@ -50,7 +50,7 @@ def resume(
     _not_both(template, organization)
     with session(store) as rota:
         rota.resume(template=template, organization=organization, actor=actor())
-        _show(rota.pauses(actor=actor()), as_json=as_json)
+        _show(rota.acting_as(actor()).store.pauses(), as_json=as_json)
 
 
 def recover(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
@@ -59,7 +59,7 @@ def recover(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
     Workers do this by themselves; twice has the effect of once.
     """
     with session(store) as rota:
-        done = rota.recover(actor=actor())
+        done = rota.acting_as(actor()).store.recover()
     if as_json:
         return show_json(done)
     if not done:

@@ -10,13 +10,14 @@ import msgspec
 import typer
 
 from rota.model.templates import FIELDS, from_text
+from rota.samples import load_samples
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, examples
 from rota.surfaces.cli.output import age, coloured, escaped, one_line, show_json, show_json_lines, show_pairs, show_table, span, table
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
-    from rota.surfaces.python.loading import Loaded
+    from rota.app import Rota
+    from rota.resources.definitions import Loaded
     from rota.template_views import TemplateView
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The template's name.")]
@@ -54,7 +55,7 @@ def list_templates(
 ) -> None:
     """List templates: what is in force, with their limits."""
     with session(store, app=app) as rota:
-        found = rota.templates(archived=archived, actor=actor())
+        found = rota.acting_as(actor()).templates.list(archived=archived)
     if as_json:
         return show_json_lines(found)
     columns = ("name", "state", "priority", "timeout", "retries", "limits", "handler", "what for")
@@ -76,7 +77,7 @@ def list_templates(
 def show(name: NameArgument, *, app: AppOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show what is in force for a template, and whose word it is: a setting's, the code's, or people's."""
     with session(store, app=app) as rota:
-        view = rota.template(name, actor=actor())
+        view = rota.acting_as(actor()).templates.get(name)
     _show(view, as_json=as_json)
 
 
@@ -103,7 +104,7 @@ def set_fields(
             raise typer.BadParameter(f"{pair!r} is not FIELD=VALUE", param_hint="FIELD=VALUE")
         options[field] = from_text(field, text)
     with session(store, app=app) as rota:
-        view = rota.set_template(name, actor=actor(), **options)
+        view = rota.acting_as(actor()).templates.update(name, **options)
     _show(view, as_json=as_json)
 
 
@@ -120,13 +121,13 @@ def reset(
     What the code or the settings say holds again.
     """
     with session(store, app=app) as rota:
-        view = rota.reset_template(name, *(fields or ()), actor=actor())
+        view = rota.acting_as(actor()).templates.reset(name, *(fields or ()))
     _show(view, as_json=as_json)
 
 
 def enable(name: NameArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Let a template take new jobs again."""
-    _state(lambda rota: rota.enable_template(name, actor=actor()), store, as_json=as_json)
+    _state(lambda rota: rota.acting_as(actor()).templates.enable(name), store, as_json=as_json)
 
 
 def disable(name: NameArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
@@ -134,7 +135,7 @@ def disable(name: NameArgument, *, store: StoreOption = None, as_json: JsonOptio
 
     Those that wait or run go on.
     """
-    _state(lambda rota: rota.disable_template(name, actor=actor()), store, as_json=as_json)
+    _state(lambda rota: rota.acting_as(actor()).templates.disable(name), store, as_json=as_json)
 
 
 def archive(name: NameArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
@@ -143,8 +144,8 @@ def archive(name: NameArgument, *, store: StoreOption = None, as_json: JsonOptio
     Those that wait or run go on. Its schedules are disabled. `enable` brings it back, but not its schedules.
     """
     with session(store) as rota:
-        scheduled = [each for each in rota.schedules(template=name, actor=actor()) if each.state != "DISABLED"]
-        view = rota.archive_template(name, actor=actor())
+        scheduled = [each for each in rota.acting_as(actor()).schedules.list(template=name) if each.state != "DISABLED"]
+        view = rota.acting_as(actor()).templates.archive(name)
     if as_json:
         return show_json(view)
     typer.echo(f"template {view.name} is {view.state}")
@@ -159,7 +160,7 @@ def delete(name: NameArgument, *, store: StoreOption = None, as_json: JsonOption
     One that has can be archived. Code that still registers it makes it anew.
     """
     with session(store) as rota:
-        rota.delete_template(name, actor=actor())
+        rota.acting_as(actor()).templates.delete(name)
     if as_json:
         return show_json({"deleted": name})
     return typer.echo(f"template {name} is deleted")
@@ -184,9 +185,9 @@ def load(
         raise typer.BadParameter("give a file, or --samples")
     with session(store, app=app, make=not dry_run) as rota:
         loaded = (
-            rota.load_samples(dry_run=dry_run, actor=actor())
+            load_samples(rota.acting_as(actor()), dry_run=dry_run)
             if file is None
-            else rota.load_definitions(file, dry_run=dry_run, actor=actor())
+            else rota.acting_as(actor()).store.load(file, dry_run=dry_run)
         )
     _tell(loaded, as_json=as_json)
     if samples and not as_json:

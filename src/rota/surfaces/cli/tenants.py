@@ -65,7 +65,7 @@ def register_users(app: typer.Typer) -> None:
 def list_organizations(*, removed: RemovedOption = False, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List organizations and their limits."""
     with session(store) as rota:
-        found = rota.organizations(removed=removed, actor=actor())
+        found = rota.acting_as(actor()).organizations.list(removed=removed)
     if as_json:
         return show_json_lines(found)
     made = table(
@@ -80,8 +80,8 @@ def list_organizations(*, removed: RemovedOption = False, store: StoreOption = N
 def show(name: OrganizationArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show an organization, its limits and its users."""
     with session(store) as rota:
-        found = rota.organization(name, actor=actor())
-        users = [user for user in rota.users(actor=actor()) if user.organization == name]
+        found = rota.acting_as(actor()).organizations.get(name)
+        users = [user for user in rota.acting_as(actor()).users.list() if user.organization == name]
     if as_json:
         return show_json({**_fields(found), "users": [_fields(user) for user in users]})
     show_pairs(
@@ -112,7 +112,7 @@ def create(
     """Make an organization."""
     limits = _limits(max_running, max_queued, max_priority)
     with session(store, make=True) as rota:
-        made = rota.create_organization(name, display_name=display_name, **limits, actor=actor())
+        made = rota.acting_as(actor()).organizations.create(name, display_name=display_name, **limits)
     _show(made, as_json=as_json)
 
 
@@ -133,7 +133,7 @@ def change(
     if not given:
         raise typer.BadParameter("nothing to change: give --display-name, --max-running, --max-queued or --max-priority")
     with session(store) as rota:
-        changed = rota.change_organization(name, **given, actor=actor())
+        changed = rota.acting_as(actor()).organizations.update(name, **given)
     _show(changed, as_json=as_json)
 
 
@@ -143,14 +143,14 @@ def suspend(name: OrganizationArgument, *, store: StoreOption = None, as_json: J
     What runs goes on, what waits keeps its place; its people may still read and cancel.
     """
     with session(store) as rota:
-        found = rota.suspend_organization(name, actor=actor())
+        found = rota.acting_as(actor()).organizations.suspend(name)
     _show(found, as_json=as_json)
 
 
 def resume(name: OrganizationArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Let a suspended organization go on, or bring a removed one back."""
     with session(store) as rota:
-        found = rota.resume_organization(name, actor=actor())
+        found = rota.acting_as(actor()).organizations.restore(name)
     _show(found, as_json=as_json)
 
 
@@ -160,9 +160,9 @@ def remove(name: OrganizationArgument, *, yes: YesOption = False, store: StoreOp
     Its waiting jobs end as dead letters ("Organization not found"), its people may do nothing any more. Nothing is deleted.
     """
     with session(store) as rota:
-        found = rota.organization(name, actor=actor())
+        found = rota.acting_as(actor()).organizations.get(name)
         _confirm(f"Remove organization {found.name}? Its waiting jobs will fail.", yes=yes)
-        found = rota.remove_organization(name, actor=actor())
+        found = rota.acting_as(actor()).organizations.delete(name)
     _show(found, as_json=as_json)
 
 
@@ -172,7 +172,7 @@ def remove(name: OrganizationArgument, *, yes: YesOption = False, store: StoreOp
 def list_users(*, removed: RemovedOption = False, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List users, their organizations and roles."""
     with session(store) as rota:
-        found = rota.users(removed=removed, actor=actor())
+        found = rota.acting_as(actor()).users.list(removed=removed)
     if as_json:
         return show_json_lines(found)
     made = table("name", "organization", "role", "permissions", "since", "state", gives=("permissions",))
@@ -198,8 +198,8 @@ def add_user(
     From the first one on, names that are no users may do nothing.
     """
     with session(store, make=True) as rota:
-        user = rota.add_user(
-            name, organization=organization or "default", role=role or Role.USER, permissions=permissions or (), actor=actor()
+        user = rota.acting_as(actor()).users.create(
+            name, organization=organization or "default", role=role or Role.USER, permissions=permissions or ()
         )
     _show_user(user, as_json=as_json)
 
@@ -222,7 +222,7 @@ def change_user(
     if not given:
         raise typer.BadParameter("nothing to change: give --organization, --role, --permission or --no-permissions")
     with session(store) as rota:
-        user = rota.change_user(name, **given, actor=actor())
+        user = rota.acting_as(actor()).users.update(name, **given)
     _show_user(user, as_json=as_json)
 
 
@@ -230,7 +230,7 @@ def remove_user(name: UserArgument, *, yes: YesOption = False, store: StoreOptio
     """Let a user do nothing any more. Its jobs stay."""
     with session(store) as rota:
         _confirm(f"Remove user {name}?", yes=yes)
-        user = rota.remove_user(name, actor=actor())
+        user = rota.acting_as(actor()).users.delete(name)
     _show_user(user, as_json=as_json)
 
 

@@ -56,7 +56,7 @@ def create(
     Only a digest is kept: a secret that is lost can't be shown again. Revoke the token and make another.
     """
     with session(store, make=True) as rota:
-        made = rota.create_token(name, user=user, permits=permits or (Permit.READ,), expires_in=expires, actor=actor())
+        made = rota.acting_as(actor()).tokens.create(name, user=user, permits=permits or (Permit.READ,), expires_in=expires)
     if as_json:
         show_json(msgspec.to_builtins(made.token) | {"secret": made.secret})
         return
@@ -73,7 +73,7 @@ def list_tokens(
 ) -> None:
     """List tokens, newest first. Their secrets are known to nobody but their holders."""
     with session(store) as rota:
-        found = rota.tokens(revoked=everything, actor=actor())
+        found = rota.acting_as(actor()).tokens.list(revoked=everything)
     if as_json:
         return show_json_lines(found)
     made = table("id", "name", "user", "permits", "made", "by", "used", "expires", "state", gives=("permits", "by"))
@@ -95,7 +95,7 @@ def list_tokens(
 def revoke(token_id: TokenArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Let a token open nothing any more, and log out the browsers that came with it. At once, and for good."""
     with session(store) as rota:
-        token = rota.revoke_token(token_id, actor=actor())
+        token = rota.acting_as(actor()).tokens.revoke(token_id)
     if as_json:
         return show_json(token)
     return typer.echo(_line(token))

@@ -19,7 +19,7 @@ from rota.surfaces.cli.output import console, show_json
 from rota.surfaces.cli.session import actor, path_of, session
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
+    from rota.app import Rota
 
 SHARE = 10
 """A look that takes a second is taken again after ten: none costs more than a tenth of one core."""
@@ -48,7 +48,7 @@ def top(
     """
     with session(store) as rota:
         if as_json:
-            return show_json(rota.overview(actor=actor()))
+            return show_json(rota.acting_as(actor()).overview())
         if once or not (sys.stdin.isatty() and sys.stdout.isatty()):
             return _print(rota)
         return _live(rota, every)
@@ -58,7 +58,7 @@ def _print(rota: Rota) -> None:
     from rota.surfaces.cli.topview import Shown, frame  # noqa: PLC0415 - rich, which --json does not need
 
     screen = console()
-    screen.print(frame(rota.overview(actor=actor()), Shown(store=_name(rota)), width=screen.width, height=None))
+    screen.print(frame(rota.acting_as(actor()).overview(), Shown(store=_name(rota)), width=screen.width, height=None))
 
 
 def _live(rota: Rota, every_s: float) -> None:
@@ -67,7 +67,7 @@ def _live(rota: Rota, every_s: float) -> None:
     from rota.surfaces.cli.topview import Shown, frame  # noqa: PLC0415
 
     screen = console()
-    looks = Looks(lambda: rota.overview(actor=actor()), every_s)
+    looks = Looks(lambda: rota.acting_as(actor()).overview(), every_s)
     desk = Desk(rota)
     with keys() as pressed, Live(console=screen, screen=True, auto_refresh=False, vertical_overflow="crop") as drawing:
         while not desk.over:
@@ -134,14 +134,14 @@ class Desk:
         """Do what a key stands for; say whether to look again at once."""
         if self._asked:
             self._asked = False
-            return key in {"y", "Y"} and self._do(lambda: self._rota.pause(actor=actor()), "Everything is paused: r resumes")
+            return key in {"y", "Y"} and self._do(lambda: self._rota.acting_as(actor()).store.pause(), "Everything is paused: r resumes")
         match key:
             case "q" | "Q" | "\x03":
                 self.over = True
             case "p":
                 self._asked = True
             case "r":
-                return self._do(lambda: self._rota.resume(actor=actor()), "Nothing is paused as a whole any more")
+                return self._do(lambda: self._rota.acting_as(actor()).store.resume(), "Nothing is paused as a whole any more")
             case " ":
                 return True
             case _:
@@ -185,5 +185,5 @@ def keys() -> Iterator[Callable[[float], str]]:
 
 
 def _name(rota: Rota) -> str:
-    path = path_of(rota.url)
-    return rota.url if path is None else str(path.absolute())
+    path = path_of(rota.store.url)
+    return rota.store.url if path is None else str(path.absolute())

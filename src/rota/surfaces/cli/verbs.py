@@ -30,7 +30,7 @@ from rota.surfaces.cli.output import clock_time, show_json
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
+    from rota.app import Rota
 
 
 def register(app: typer.Typer) -> None:
@@ -61,7 +61,7 @@ def cancel(
     """
 
     def one(rota: Rota, job_id: str) -> Job:
-        return rota.cancel(job_id, reason=reason, actor=actor())
+        return rota.acting_as(actor()).jobs.cancel(job_id, reason=reason)
 
     _each(ids, one, store, as_json=as_json)
 
@@ -73,7 +73,7 @@ def retry(ids: IdsArgument, *, store: StoreOption = None, as_json: JsonOption = 
     """
 
     def one(rota: Rota, job_id: str) -> Job:
-        return rota.retry(job_id, actor=actor())
+        return rota.acting_as(actor()).jobs.retry(job_id)
 
     _each(ids, one, store, as_json=as_json)
 
@@ -88,7 +88,7 @@ def retry_dead(
 ) -> None:
     """Retry every dead letter that matches, newest first."""
     with session(store) as rota:
-        retried = rota.retry_dead(job_type=job_type, text=text, limit=limit, actor=actor())
+        retried = rota.acting_as(actor()).dead_letters.retry(job_type=job_type, text=text, limit=limit)
         for job in retried:
             _show(job, as_json=as_json)
         if not as_json:
@@ -114,8 +114,8 @@ def change(
     if priority is None and params is None and not pairs and moment is None:
         raise typer.BadParameter("nothing to change: give --priority, --params, -p, --run-at or --in")
     with session(store) as rota:
-        given = params_of(params, pairs, present=rota.chain(job_id, actor=actor())[-1].params)
-        job = rota.change(job_id, priority=priority, params=given, run_at=moment, actor=actor())
+        given = params_of(params, pairs, present=rota.acting_as(actor()).jobs.attempts(job_id)[-1].params)
+        job = rota.acting_as(actor()).jobs.update(job_id, priority=priority, params=given, run_at=moment)
     _show(job, as_json=as_json)
 
 
@@ -132,7 +132,7 @@ def move(
     if (before is not None) + (after is not None) + front != 1:
         raise typer.BadParameter("give exactly one of --before, --after and --front")
     with session(store) as rota:
-        job = rota.move(job_id, before=before, after=after, front=front, actor=actor())
+        job = rota.acting_as(actor()).jobs.move(job_id, before=before, after=after, front=front)
     _show(job, as_json=as_json)
 
 

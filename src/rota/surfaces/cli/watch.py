@@ -15,7 +15,7 @@ from rota.model.states import TERMINAL, Status
 from rota.model.values import Job, Run, Stats, WorkerInfo
 
 if TYPE_CHECKING:
-    from rota.surfaces.python import Rota
+    from rota.app import Rota
 
 T = TypeVar("T")
 
@@ -101,9 +101,9 @@ class Watch:
         """Take the Rota and how many rows of a list are shown at most."""
         self._rota = rota
         self._rows = rows
-        self._stats: Gauge[Stats | None] = Gauge(rota.stats, None, LOOK_S)
-        self._workers: Gauge[list[WorkerInfo]] = Gauge(rota.workers, [], WHY_S)
-        self._pauses: Gauge[list[tuple[str, str]]] = Gauge(rota.pauses, [], WHY_S)
+        self._stats: Gauge[Stats | None] = Gauge(rota.store.stats, None, LOOK_S)
+        self._workers: Gauge[list[WorkerInfo]] = Gauge(rota.workers.list, [], WHY_S)
+        self._pauses: Gauge[list[tuple[str, str]]] = Gauge(rota.store.pauses, [], WHY_S)
         self._running: Gauge[list[Current]] = Gauge(self._read_running, [], LOOK_S)
         self._waiting: Gauge[list[Waiter]] = Gauge(self._read_waiting, [], WHY_S)
         self._ended: Gauge[list[Ended]] = Gauge(self._read_ended, [], LOOK_S)
@@ -137,7 +137,7 @@ class Watch:
         )
 
     def _read_running(self) -> list[Current]:
-        jobs = self._rota.under_way(limit=200)
+        jobs = self._rota.workers.jobs(limit=200)
         now = {job.id: job for job in jobs}
         self._gone = [*self._gone, *(job_id for job_id in self._ran if job_id not in now)][-RECENT_MAX:]
         self._ran = now
@@ -148,10 +148,10 @@ class Watch:
         return found
 
     def _read_waiting(self) -> list[Waiter]:
-        jobs = self._rota.queue(limit=self._rows)
+        jobs = self._rota.queues.jobs(limit=self._rows)
         stats = self._stats.value()
         if len(jobs) < self._rows and (stats is None or stats.by_status.get(Status.PENDING)):
-            pending = self._rota.find(status=Status.PENDING, limit=RECENT_MAX)
+            pending = self._rota.jobs.list(status=Status.PENDING, limit=RECENT_MAX)
             pending.sort(key=lambda job: (job.blockers > 0, job.run_at or job.created_at, job.sequence_number or 0))
             jobs += pending[: self._rows - len(jobs)]
         explained = [self._rota.explain(job.id) for job in jobs]
@@ -160,9 +160,9 @@ class Watch:
 
     def _read_ended(self) -> list[Ended]:
         """Return what ended last: the newest jobs that ended, and those that were seen running and are not any more."""
-        found = self._rota.find(status=ENDED, limit=RECENT_MAX)
+        found = self._rota.jobs.list(status=ENDED, limit=RECENT_MAX)
         gone, self._gone = self._gone, []
-        found += [self._rota.get(job_id) for job_id in gone if job_id not in self._recent]
+        found += [self._rota.jobs.get(job_id) for job_id in gone if job_id not in self._recent]
         together = self._recent | {job.id: job for job in found if job.status.ended}
         newest = sorted(together.values(), key=_finished, reverse=True)[:RECENT_MAX]
         self._recent = {job.id: job for job in newest}

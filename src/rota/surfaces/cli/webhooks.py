@@ -71,14 +71,13 @@ def create(
 ) -> None:
     """Send run and schedule events to a URL, and show the secret that messages are signed with, once."""
     with session(store) as rota:
-        made = rota.create_webhook(
+        made = rota.acting_as(actor()).webhooks.create(
             url,
             events=event or None,
             job_types=job_type or None,
             with_result=with_result,
             description=description,
             organization=organization,
-            actor=actor(),
         )
     if as_json:
         return show_json(made)
@@ -89,7 +88,7 @@ def create(
 def list_webhooks(*, organization: OfOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List webhooks, never their secrets; those of single jobs are not among them."""
     with session(store) as rota:
-        found = rota.webhooks(organization=organization, actor=actor())
+        found = rota.acting_as(actor()).webhooks.list(organization=organization)
     if as_json:
         return show_json_lines(found)
     made = table("id", "organization", "url", "events", "types", "state", soft=("url", "events", "types", "state"))
@@ -124,7 +123,7 @@ def change(
     if all_types and job_type:
         raise typer.BadParameter("give --type or --all-types, not both")
     with session(store) as rota:
-        changed = rota.change_webhook(
+        changed = rota.acting_as(actor()).webhooks.update(
             webhook,
             url=url,
             events=event or None,
@@ -132,7 +131,6 @@ def change(
             with_result=with_result,
             description=description,
             enabled=enabled,
-            actor=actor(),
         )
     if as_json:
         return show_json(changed)
@@ -150,7 +148,7 @@ def delete(
     with session(store) as rota:
         if not yes:
             typer.confirm(f"Delete webhook {webhook}?", abort=True, err=True)
-        rota.delete_webhook(webhook, actor=actor())
+        rota.acting_as(actor()).webhooks.delete(webhook)
     if as_json:
         return show_json({"deleted": webhook})
     return typer.echo(f"webhook {webhook} is deleted")
@@ -170,7 +168,7 @@ def rotate(
     The one before it signs too for a day (webhook_rotation), so that receivers can follow.
     """
     with session(store) as rota:
-        secret = rota.rotate_webhook_secret(webhook, organization=organization, actor=actor())
+        secret = rota.acting_as(actor()).webhooks.rotate(webhook, organization=organization)
     if as_json:
         return show_json({"secret": secret})
     typer.echo(secret)
@@ -180,7 +178,7 @@ def rotate(
 def send_test(webhook: WebhookArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Send a webhook a message from here that only asks whether anybody listens."""
     with session(store) as rota:
-        tested = rota.test_webhook(webhook, actor=actor())
+        tested = rota.acting_as(actor()).webhooks.test(webhook)
     if as_json:
         show_json(tested)
     elif tested.accepted:
@@ -200,7 +198,7 @@ def deliveries(
 ) -> None:
     """List messages and what became of each, newest first."""
     with session(store) as rota:
-        found = rota.deliveries(webhook=webhook, state=state, limit=limit, before=before, actor=actor())
+        found = rota.acting_as(actor()).webhooks.deliveries(webhook=webhook, state=state, limit=limit, before=before)
     if as_json:
         show_json_lines(found)
     else:
@@ -228,7 +226,7 @@ def redeliver(
 ) -> None:
     """Send a message again, under the same key, as if it had never been tried."""
     with session(store) as rota:
-        found = rota.redeliver(delivery, actor=actor())
+        found = rota.acting_as(actor()).webhooks.redeliver(delivery)
     if as_json:
         return show_json(found)
     return typer.echo(f"delivery {found.id} waits for a worker to send it again")

@@ -10,12 +10,12 @@ import msgspec
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
-from rota.admission import NOBODY, is_same
+from rota.admission import NOBODY, Admission, is_same
+from rota.app import Rota
 from rota.errors import PermissionDenied, TooManyAttempts, Unauthenticated
 from rota.model.access import csrf_of, digest
 from rota.model.gate import Actor
 from rota.surfaces.http.answers import ACTOR
-from rota.surfaces.python import Rota
 
 COOKIE = "rota_session"
 CSRF_HEADER = "x-rota-csrf"
@@ -98,11 +98,11 @@ class Door:
             scheme, _, secret = given.partition(" ")
             if scheme.lower() != "bearer":
                 raise Unauthenticated(f"{scheme[:20]!r} is not how to come in: give `Authorization: Bearer` and a token")
-            return self._rota.authenticate(secret.strip())
+            return Admission(self._rota).authenticate(secret.strip())
         session = request.cookies.get(COOKIE)
         if session is None:
             raise Unauthenticated(NOBODY)
-        return self._rota.session(session)
+        return Admission(self._rota).session(session)
 
 
 def _given(request: Request) -> str:

@@ -7,6 +7,7 @@ from importlib import import_module
 
 from fastapi import FastAPI
 
+from rota.app import Rota
 from rota.surfaces.http import describing, pages, problems
 from rota.surfaces.http.access import Door
 from rota.surfaces.http.answers import Answer
@@ -16,7 +17,6 @@ from rota.surfaces.http.metrics import Meters
 from rota.surfaces.http.metrics import router as metrics
 from rota.surfaces.http.shield import Hosts, Shield
 from rota.surfaces.http.witness import Witness
-from rota.surfaces.python import Rota
 
 API = "/api/v1"
 ROUTERS = (

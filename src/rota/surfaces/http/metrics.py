@@ -23,6 +23,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, H
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 
+from rota.app import Rota
 from rota.engine.meter import BOUNDS_S
 from rota.model.figures import NO_RUN, PER_OCTAVE
 from rota.model.gate import LOCAL, Actor, Right, scope_of
@@ -32,7 +33,6 @@ from rota.model.values import SECOND
 from rota.resources.measures import Measures, WorkerMeasures
 from rota.surfaces.http.access import Served, door_of
 from rota.surfaces.http.growth import Growth
-from rota.surfaces.python import Rota
 
 LATENCY_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000)
 """Upper bounds of the latency's buckets, in milliseconds."""
@@ -147,7 +147,7 @@ class Meters:
         # One look at a time: what has grown is known by the look before.
         with self._lock:
             growth = self._growth(organization)
-            look = self._rota.measures(since=growth.since, actor=actor)
+            look = self._rota.acting_as(actor).store.measures(since=growth.since)
             growth.add(look.figures, look.unfired, look.at)
             families = [*_of_jobs(look, self._rota.settings), *_of_growth(growth, self._rota.settings)]
         own: Iterable[Family] = ()

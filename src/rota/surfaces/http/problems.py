@@ -108,7 +108,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RotaError)
     def _ours(request: Request, error: RotaError) -> Response:
-        return of(error, store=request.app.state.rota.url)
+        return of(error, store=request.app.state.rota.store.url)
 
     @app.exception_handler(RequestValidationError)
     def _request(_request: Request, error: RequestValidationError) -> Response:

@@ -15,12 +15,12 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from rota.app import Rota
 from rota.errors import InvalidOption, Refused
 from rota.model.settings import Settings
 from rota.surfaces.http.api.scheduler import LocalWorker
 from rota.surfaces.http.app import make_app
 from rota.surfaces.http.shield import Hosts
-from rota.surfaces.python import Rota
 
 log = logging.getLogger("rota.http")
 

@@ -20,13 +20,14 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
-from rota.admission import NOBODY
+from rota.admission import NOBODY, Admission
+from rota.app import Rota
 from rota.engine.listening import Batch, Listener, Over
 from rota.errors import PermissionDenied, RotaError, StoreError, Unauthenticated
-from rota.live import LogTail
-from rota.model.gate import Actor
+from rota.live import LogTail, follow_log, listen
+from rota.model.gate import Actor, Right
+from rota.operation import Ask
 from rota.surfaces.http.access import Door
-from rota.surfaces.python import Rota
 
 log = logging.getLogger("rota.http")
 
@@ -120,7 +121,7 @@ class Streams:
         while True:
             await asyncio.sleep(CHECK_S)
             try:
-                found = await asyncio.to_thread(self._rota.still_admitted, {held.key for held in self._held})
+                found = await asyncio.to_thread(Admission(self._rota).still_admitted, {held.key for held in self._held})
             except StoreError as error:
                 if not away:
                     log.warning("could not check the tokens of open streams (%s); retrying every %g s", error, CHECK_S)
@@ -251,7 +252,7 @@ class EventStream(Stream):
 
     def open(self, ready: Callable[[], None]) -> None:
         """Begin to listen."""
-        self._listener = self._rota.listen(ready=ready, actor=self._who, **self._asked)
+        self._listener = listen(Ask(self._rota._session, self._who, Right.READ), ready=ready, **self._asked)
         if self._asked.get("after") is None:
             self._cursor = self._listener.begun
 
@@ -304,7 +305,7 @@ class LogStream(Stream):
     def open(self, ready: Callable[[], None]) -> None:
         """Find it."""
         del ready
-        self._tail = self._rota.follow_log(self._job_id, actor=self._who)
+        self._tail = follow_log(Ask(self._rota._session, self._who, Right.READ_LOG), self._job_id)
 
     async def take(self) -> list[bytes]:
         """Return what was written meanwhile."""

@@ -37,4 +37,4 @@ def find(
 ) -> Answer:
     """Return changes, newest first."""
     paged = Paged("audit", subject=subject)
-    return paged.answer(rota.audit(subject=subject, limit=limit, before=paged.place(cursor), actor=who))
+    return paged.answer(rota.acting_as(who).audit.list(subject=subject, limit=limit, before=paged.place(cursor)))

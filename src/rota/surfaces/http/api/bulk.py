@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from rota import errors
+from rota.app import Rota
 from rota.engine.submit import NewJob
 from rota.model.gate import Actor
 from rota.surfaces.http.access import bearer, door_of
@@ -28,7 +29,6 @@ from rota.surfaces.http.describing import REF, gives, refuses
 from rota.surfaces.http.intake import intake_of
 from rota.surfaces.http.problems import problem, status_of
 from rota.surfaces.http.streams import Held, streams_of
-from rota.surfaces.python import Rota
 
 router = APIRouter(tags=["Jobs"], dependencies=STRICT)
 
@@ -229,7 +229,7 @@ class _Call:
 
     def _enqueue(self, new: Any, *, once: bool = False) -> Response:
         with in_body():
-            found = self._rota.enqueue_many(new, organization=self._organization, actor=self._who)
+            found = self._rota.acting_as(self._who).enqueue_many(new, organization=self._organization)
         error = self._items.error
         if error is not None:
             return self._bad(error, found.accepted)

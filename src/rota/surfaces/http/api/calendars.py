@@ -37,7 +37,7 @@ class CalendarDays(Body):
 @router.get("", summary="List calendars", responses=gives(page_of(Calendar)))
 def find(rota: Served, who: Who, *, organization: Of = None, limit: Limit = 100, cursor: Cursor = None) -> Answer:
     """Return the calendars of an organization, by name."""
-    found = sorted(rota.calendars(organization=organization, actor=who), key=_name)
+    found = sorted(rota.acting_as(who).calendars.list(organization=organization), key=_name)
     shown = cut(found, _name, limit=limit, cursor=cursor)
     return Answer(shown | {"items": [_view(each) for each in shown["items"]]})
 
@@ -45,7 +45,7 @@ def find(rota: Served, who: Who, *, organization: Of = None, limit: Limit = 100,
 @router.get("/{name:path}", summary="Get a calendar", responses=gives(Calendar) | refuses(NotFound))
 def get(name: CalendarName, rota: Served, who: Who, *, organization: Of = None) -> Answer:
     """Return one calendar."""
-    found = next((each for each in rota.calendars(organization=organization, actor=who) if each.name == name), None)
+    found = next((each for each in rota.acting_as(who).calendars.list(organization=organization) if each.name == name), None)
     if found is None:
         raise NotFound(f"there is no calendar {name!r}: `rota calendar list` shows them")
     return Answer(_view(found))
@@ -54,13 +54,13 @@ def get(name: CalendarName, rota: Served, who: Who, *, organization: Of = None) 
 @router.put("/{name:path}", summary="Set a calendar", responses=gives(Calendar))
 def put(name: CalendarName, body: CalendarDays, rota: Served, who: Who, *, organization: Of = None) -> Answer:
     """Make a calendar, or give it other days. Again: nothing more."""
-    return Answer(_view(rota.set_calendar(name, body.days, description=body.description, organization=organization, actor=who)))
+    return Answer(_view(rota.acting_as(who).calendars.update(name, body.days, description=body.description, organization=organization)))
 
 
 @router.delete("/{name:path}", summary="Delete a calendar", status_code=204, responses=nothing() | refuses(NotFound, StillNeeded))
 def delete(name: CalendarName, rota: Served, who: Who, *, organization: Of = None) -> None:
     """Remove a calendar that no schedule uses."""
-    rota.delete_calendar(name, organization=organization, actor=who)
+    rota.acting_as(who).calendars.delete(name, organization=organization)
 
 
 def _name(calendar: Calendar) -> tuple[str, ...]:

@@ -15,13 +15,13 @@ from fastapi import Header, HTTPException
 from fastapi import Request as HttpRequest
 from fastapi.exceptions import RequestValidationError
 
+from rota.app import Rota
 from rota.errors import ChangedMeanwhile, NotFound
 from rota.model.gate import Actor
 from rota.model.values import Job, dashed
 from rota.ports.store import Check
 from rota.surfaces.http.access import answered
 from rota.surfaces.http.api.asking import encode
-from rota.surfaces.python import Rota
 
 REPLAYED = {"Idempotency-Replayed": "true"}
 REMEMBERED = timedelta(hours=24)
@@ -81,7 +81,7 @@ def tag_of(job: Job, tail: Job) -> str:
 
 def tagged(rota: Rota, job: Job, who: Actor) -> dict[str, str]:
     """Return the header that tells the state of a job that somebody has read, or has changed just now."""
-    tail = rota.chain(job.id, actor=answered(who))[-1] if job.status.ended else job
+    tail = rota.acting_as(answered(who)).jobs.attempts(job.id)[-1] if job.status.ended else job
     return {"ETag": tag_of(job, tail)}
 
 
@@ -89,7 +89,7 @@ def unchanged(rota: Rota, job_id: str, who: Actor, if_match: str | None) -> Chec
     """Return the look that refuses an edit of a job which has changed since the caller saw it: taken with the edit, in one transaction."""
     if if_match is None or if_match.strip() == "*":
         return None
-    named = rota.get(job_id, actor=who).id
+    named = rota.acting_as(who).jobs.get(job_id).id
 
     def check(chain: list[Job]) -> None:
         has = tag_of(next(job for job in chain if job.id == named), chain[-1])
@@ -155,7 +155,7 @@ def made(rota: Rota, request: Request, ids: list[str]) -> Job | None:
     """Return the job that this request has made before, if it has."""
     for job_id in ids:
         try:
-            job = rota.get(job_id, actor=request.reader)
+            job = rota.acting_as(request.reader).jobs.get(job_id)
         except NotFound:
             continue
         request.refuse_other(job)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from rota import errors
+from rota.app import Rota
 from rota.errors import AlreadyEnded
 from rota.model.gate import Actor
 from rota.model.states import ErrorType, Status
@@ -18,7 +19,6 @@ from rota.surfaces.http.api.jobs import TEXT_MAX, JobId
 from rota.surfaces.http.api.paging import Cursor, Limit, Paged
 from rota.surfaces.http.api.shapes import DeadIn, Done
 from rota.surfaces.http.describing import gives, nothing, page_of, refuses
-from rota.surfaces.python import Rota
 
 router = APIRouter(prefix="/dead-letters", tags=["Dead letters"], dependencies=STRICT)
 
@@ -40,14 +40,14 @@ def find(
     """Return a page of the chains that ended DEAD_LETTER, by their last job, newest first. One that was retried is none any more."""
     filters: dict[str, Any] = {"job_type": job_type, "error_type": error_type, "text": text, "organization": organization}
     paged = Paged("dead", **filters)
-    return paged.answer(rota.dead_letters(limit=limit, before=paged.place(cursor), actor=who, **filters))
+    return paged.answer(rota.acting_as(who).dead_letters.list(limit=limit, before=paged.place(cursor), **filters))
 
 
 @router.post("/retry", summary="Retry all that match", responses=gives(Done), openapi_extra=takes(DeadIn))
 def retry_all(body: Raw, rota: Served, who: Who) -> Answer:
     """Retry every dead letter that matches, newest first, up to `limit`. Where a key is taken, it stays dead."""
     which = read(needed(body), DeadIn)
-    done = len(rota.retry_dead(**_filters(which), limit=which.limit, actor=who))
+    done = len(rota.acting_as(who).dead_letters.retry(**_filters(which), limit=which.limit))
     return Answer(_done(rota, which, done, who))
 
 
@@ -55,7 +55,7 @@ def retry_all(body: Raw, rota: Served, who: Who) -> Answer:
 def discard_all(body: Raw, rota: Served, who: Who) -> Answer:
     """Remove every dead letter that matches, newest first, up to `limit`, for good. Those that others need are kept."""
     which = read(needed(body), DeadIn)
-    done = rota.discard_dead(**_filters(which), limit=which.limit, actor=who).chains
+    done = rota.acting_as(who).dead_letters.delete(**_filters(which), limit=which.limit).chains
     return Answer(_done(rota, which, done, who))
 
 
@@ -67,7 +67,7 @@ def discard_all(body: Raw, rota: Served, who: Who) -> Answer:
 )
 def retry(job_id: JobId, rota: Served, who: Who) -> Answer:
     """Give the chain one more attempt, with a fresh budget. It is the job returned."""
-    return Answer(rota.retry(job_id, actor=who), status_code=201)
+    return Answer(rota.acting_as(who).jobs.retry(job_id), status_code=201)
 
 
 @router.delete(
@@ -78,10 +78,10 @@ def retry(job_id: JobId, rota: Served, who: Who) -> Answer:
 )
 def discard(job_id: JobId, rota: Served, who: Who) -> Response:
     """Remove the chain with its runs and logs, for good."""
-    tail = rota.chain(job_id, actor=who)[-1]
+    tail = rota.acting_as(who).jobs.attempts(job_id)[-1]
     if tail.status.ended and tail.status is not Status.DEAD_LETTER:
         raise AlreadyEnded(f"the chain of {job_id} has ended {tail.status}: it is no dead letter")
-    rota.discard(job_id, actor=who)
+    rota.acting_as(who).jobs.delete(job_id)
     return Response(status_code=204)
 
 
@@ -93,5 +93,5 @@ def _done(rota: Rota, which: DeadIn, done: int, who: Actor) -> Done:
     """Say how many still match; where fewer were done than might have been, nothing is left that could be."""
     if done < which.limit:
         return Done(done=done, left=0)
-    left = rota.dead_letters(**_filters(which), limit=LEFT_MAX, actor=answered(who))
+    left = rota.acting_as(answered(who)).dead_letters.list(**_filters(which), limit=LEFT_MAX)
     return Done(done=done, left=len(left), more=left.next is not None)

@@ -13,6 +13,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from rota import errors
+from rota.app import Rota
 from rota.errors import DuplicateId, JobCancelled, JobSkipped, ResourceBusy, WaitTimeout
 from rota.model.gate import Actor
 from rota.model.values import Run
@@ -27,7 +28,6 @@ from rota.surfaces.http.describing import gives, refuses
 from rota.surfaces.http.intake import intake_of
 from rota.surfaces.http.problems import problem
 from rota.surfaces.http.streams import streams_of
-from rota.surfaces.python import Rota
 
 router = APIRouter(prefix="/direct", tags=["Direct"], dependencies=STRICT)
 
@@ -60,8 +60,8 @@ async def run(request: Request, body: Raw, idempotency_key: IdempotencyKey = Non
 
 def _run(rota: Rota, new: DirectIn, asked: concurrency.Request, job_id: str, meta: dict[str, str] | None) -> Run:
     try:
-        return rota.direct(
-            new.name, new.params, timeout=new.timeout, job_id=job_id, meta=meta, organization=new.organization, actor=asked.who
+        return rota.acting_as(asked.who).jobs.direct(
+            new.name, new.params, timeout=new.timeout, job_id=job_id, meta=meta, organization=new.organization
         )
     except DuplicateId:
         return _again(rota, asked, job_id)
@@ -69,9 +69,9 @@ def _run(rota: Rota, new: DirectIn, asked: concurrency.Request, job_id: str, met
 
 def _again(rota: Rota, asked: concurrency.Request, job_id: str) -> Run:
     """Return what became of the same request that came before."""
-    asked.refuse_other(rota.get(job_id, actor=asked.reader))
+    asked.refuse_other(rota.acting_as(asked.reader).jobs.get(job_id))
     try:
-        return rota.wait(job_id, rota.settings.http_direct_wait, actor=asked.reader)
+        return rota.acting_as(asked.reader).wait(job_id, rota.settings.http_direct_wait)
     except (JobCancelled, JobSkipped) as error:
         if error.run is None:
             raise ResourceBusy(

@@ -23,4 +23,4 @@ def find(
     full: Annotated[bool, Query(description="Also what takes long on a large store.")] = False,
 ) -> Answer:
     """Look at the store and its workers and say what was found. Changes nothing; may take seconds."""
-    return Answer({"items": rota.doctor(full=full, actor=who)})
+    return Answer({"items": rota.acting_as(who).store.doctor(full=full)})

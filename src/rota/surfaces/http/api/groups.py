@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Path, Response
 
 from rota import errors
+from rota.app import Rota
 from rota.engine.submit import NewJob
 from rota.errors import NotFound
 from rota.model.groups import USUAL_RULE
@@ -19,7 +20,6 @@ from rota.surfaces.http.api.jobs import SUBMITTING, options_of
 from rota.surfaces.http.api.paging import Limit
 from rota.surfaces.http.api.shapes import BulkJobIn, NewGroupIn
 from rota.surfaces.http.describing import gives, list_of, refuses
-from rota.surfaces.python import Rota
 
 router = APIRouter(prefix="/groups", tags=["Groups"], dependencies=STRICT)
 
@@ -46,7 +46,7 @@ def create(body: Raw, rota: Served, who: Who, *, idempotency_key: IdempotencyKey
     ids = request.ids(rota.now)
     for group_id in ids:
         try:
-            group = rota.get_group(group_id, actor=request.reader)
+            group = rota.acting_as(request.reader).groups.get(group_id)
         except NotFound:
             continue
         _refuse_other(rota, new, group, request)
@@ -60,14 +60,13 @@ def create(body: Raw, rota: Served, who: Who, *, idempotency_key: IdempotencyKey
 def _make(rota: Rota, new: NewGroupIn, group_id: str | None, request: Request) -> Group:
     meta = None if group_id is None else request.meta
     with in_body():
-        return rota.group(
+        return rota.acting_as(request.who).group(
             [_member(job, meta) if isinstance(job, BulkJobIn) else _waiting(rota, job, request) for job in new.jobs],
             mode=new.mode,
             on_failure=new.on_failure,
             name=new.name,
             group_id=group_id,
             organization=new.organization,
-            actor=request.who,
             then=None if new.then is None else _member(new.then, meta),
         )
 
@@ -78,7 +77,7 @@ def _member(job: BulkJobIn, meta: dict[str, str] | None) -> NewJob:
 
 def _waiting(rota: Rota, job: str, request: Request) -> str:
     """Return the id of a job that is there already: a number would be taken for the name of a template."""
-    return job if undashed(job) else rota.get(job, actor=request.reader).id
+    return job if undashed(job) else rota.acting_as(request.reader).jobs.get(job).id
 
 
 def _refuse_other(rota: Rota, new: NewGroupIn, group: Group, request: Request) -> None:
@@ -89,14 +88,14 @@ def _refuse_other(rota: Rota, new: NewGroupIn, group: Group, request: Request) -
     fresh = [group.members[place].root_id for place, job in enumerate(new.jobs) if isinstance(job, BulkJobIn)] if same else []
     fresh += [group.then.root_id] if same and group.then is not None else []
     if fresh:
-        request.refuse_other(rota.get(fresh[0], actor=request.reader))
+        request.refuse_other(rota.acting_as(request.reader).jobs.get(fresh[0]))
     elif not same or [member.root_id for member in group.members] != [_root(rota, str(job), request) for job in new.jobs]:
         raise HTTPException(422, f"Idempotency-Key {request.key[:100]!r} was used for another request already: give a new one")
 
 
 def _root(rota: Rota, job: str, request: Request) -> str:
     try:
-        return rota.get(job, actor=request.reader).root_id
+        return rota.acting_as(request.reader).jobs.get(job).root_id
     except NotFound:
         return job
 
@@ -104,16 +103,16 @@ def _root(rota: Rota, job: str, request: Request) -> str:
 @router.get("", summary="List groups", responses=gives(list_of(Group)))
 def find(rota: Served, who: Who, *, limit: Limit = 50) -> Answer:
     """Return the newest groups, each with its members."""
-    return Answer({"items": rota.groups(limit=limit, actor=who)})
+    return Answer({"items": rota.acting_as(who).groups.list(limit=limit)})
 
 
 @router.get("/{group_id}", summary="Read a group", responses={**gives(Group), **refuses(errors.NotFound)})
 def get(group_id: GroupId, rota: Served, who: Who) -> Answer:
     """Return a group with its status and members."""
-    return Answer(rota.get_group(group_id, actor=who))
+    return Answer(rota.acting_as(who).groups.get(group_id))
 
 
 @router.post("/{group_id}/cancel", summary="Cancel a group", responses={**gives(Group), **refuses(errors.NotFound)})
 def cancel(group_id: GroupId, rota: Served, who: Who) -> Answer:
     """Cancel every chain of the group that has not ended."""
-    return Answer(rota.cancel_group(group_id, actor=who))
+    return Answer(rota.acting_as(who).groups.cancel(group_id))

@@ -56,7 +56,7 @@ def ready(
 
     Those should have run, and no worker has recorded an outcome for longer than `lease_ttl`.
     """
-    rota.pauses()
-    overdue = sum(each.expected for each in rota.overdue())
+    rota.store.pauses()
+    overdue = sum(each.expected for each in rota.schedules.overdue())
     late = schedules and overdue > 0
     return Answer(StoreHealth(status="overdue" if late else "ok", overdue=overdue), status_code=503 if late else 200)

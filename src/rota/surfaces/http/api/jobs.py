@@ -9,9 +9,11 @@ import msgspec
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from rota import errors
+from rota.app import Rota
 from rota.model.gate import Actor
 from rota.model.states import ErrorType, Status
 from rota.model.values import Job
+from rota.submission import submit_each
 from rota.surfaces.http.access import Served, Who, bearer, door_of
 from rota.surfaces.http.answers import ACTOR, Answer
 from rota.surfaces.http.api import concurrency
@@ -36,7 +38,6 @@ from rota.surfaces.http.api.shapes import BulkJobIn, CancelIn, ChangeIn, DependI
 from rota.surfaces.http.api.versions import IfMatch
 from rota.surfaces.http.describing import gives, list_of, nothing, page_of, refuses
 from rota.surfaces.http.intake import intake_of
-from rota.surfaces.python import Rota
 
 router = APIRouter(tags=["Jobs"], dependencies=STRICT)
 
@@ -103,7 +104,7 @@ def _create_together(asked: list[tuple[Request, bytes]]) -> list[Response | Exce
         else:
             if new.name is not None and not options_of(new):
                 plain[place] = (new.name, new.params, who)
-    jobs = rota.enqueue_each(list(plain.values())) if plain else []
+    jobs = submit_each(rota._session, None, list(plain.values())) if plain else []
     for place, job in zip(plain, jobs, strict=True):
         answers[place] = job if isinstance(job, Exception) else Answer(job, status_code=201)
     return answers
@@ -116,7 +117,7 @@ def _create(request: Request, body: bytes, key: str | None) -> Response:
     if key is not None:
         return _create_once(rota, new, who, concurrency.Request(who, "job", key, body))
     with in_body():
-        job = rota.enqueue(new.name, new.params, actor=who, **options_of(new))
+        job = rota.acting_as(who).enqueue(new.name, new.params, **options_of(new))
     return Answer(job, status_code=200 if job.existing else 201)
 
 
@@ -126,7 +127,7 @@ def _create_once(rota: Rota, new: NewJobIn, who: Actor, request: concurrency.Req
     if job is not None:
         return Answer(job, headers=REPLAYED)
     with in_body():
-        job = rota.enqueue(new.name, new.params, actor=who, job_id=ids[0], meta=request.meta, **options_of(new))
+        job = rota.acting_as(who).enqueue(new.name, new.params, job_id=ids[0], meta=request.meta, **options_of(new))
     if job.id != ids[0]:
         return Answer(job)
     if job.existing:
@@ -179,13 +180,13 @@ def find(
         "until": until,
     }
     paged = Paged("jobs", **filters)
-    return paged.answer(rota.find(limit=limit, before=paged.place(cursor), actor=who, **filters))
+    return paged.answer(rota.acting_as(who).jobs.list(limit=limit, before=paged.place(cursor), **filters))
 
 
 @router.get("/queue", summary="See the queue", responses=gives(list_of(Job)))
 def queue(rota: Served, who: Who, *, limit: Limit = 100) -> Answer:
     """Return the QUEUED jobs in the order in which they will be claimed."""
-    return Answer({"items": rota.queue(limit=limit, actor=who)})
+    return Answer({"items": rota.acting_as(who).queues.jobs(limit=limit)})
 
 
 @router.get(
@@ -197,7 +198,7 @@ def get(
     job_id: JobId, rota: Served, who: Who, *, if_none_match: Annotated[str | None, Header(max_length=200, examples=['"3b1f8c0d"'])] = None
 ) -> Response:
     """Return one job: this very attempt. Its `ETag` changes with anything of it, or with a new attempt of its chain."""
-    job = rota.get(job_id, actor=who)
+    job = rota.acting_as(who).jobs.get(job_id)
     headers = tagged(rota, job, who)
     if if_none_match is not None and headers["ETag"] in tags(if_none_match):
         return Response(status_code=304, headers=headers)
@@ -219,7 +220,7 @@ def change(job_id: JobId, body: Raw, rota: Served, who: Who, *, if_match: IfMatc
     """Change the priority or the params of a job that waits, or the time of one that is PENDING: all that is given, or nothing."""
     new = read(body, ChangeIn)
     check = unchanged(rota, job_id, who, if_match)
-    job = rota.change(job_id, priority=new.priority, params=new.params, run_at=new.run_at, check=check, actor=who)
+    job = rota.acting_as(who).jobs.if_match(check).update(job_id, priority=new.priority, params=new.params, run_at=new.run_at)
     return Answer(job, headers=tagged(rota, job, who))
 
 
@@ -233,7 +234,7 @@ def move(job_id: JobId, body: Raw, rota: Served, who: Who, *, if_match: IfMatch 
     """Reorder a QUEUED job among its organization's own of the same priority: to the front, before or after another."""
     new = read(body, MoveIn)
     check = unchanged(rota, job_id, who, if_match)
-    job = rota.move(job_id, before=new.before, after=new.after, front=new.front, check=check, actor=who)
+    job = rota.acting_as(who).jobs.if_match(check).move(job_id, before=new.before, after=new.after, front=new.front)
     return Answer(job, headers=tagged(rota, job, who))
 
 
@@ -247,7 +248,7 @@ def cancel(job_id: JobId, body: Raw, rota: Served, who: Who, *, if_match: IfMatc
     """Cancel the chain of a job: at once while it waits, by request while it runs. It is never retried by itself."""
     new = read(body, ReasonIn)
     check = unchanged(rota, job_id, who, if_match)
-    job = rota.cancel(job_id, reason=new.reason, check=check, actor=who)
+    job = rota.acting_as(who).jobs.if_match(check).cancel(job_id, reason=new.reason)
     return Answer(job, headers=tagged(rota, job, who))
 
 
@@ -257,7 +258,7 @@ def cancel(job_id: JobId, body: Raw, rota: Served, who: Who, *, if_match: IfMatc
 def cancel_all(body: Raw, rota: Served, who: Who) -> Answer:
     """Cancel every live job that matches, newest first, up to `limit`; the answer says how many still match."""
     new = msgspec.structs.asdict(read(needed(body), CancelIn))
-    return Answer(rota.cancel_all(**new, actor=who))
+    return Answer(rota.acting_as(who).jobs.cancel_all(**new))
 
 
 @router.post(
@@ -268,7 +269,7 @@ def cancel_all(body: Raw, rota: Served, who: Who) -> Answer:
 )
 def retry(job_id: JobId, rota: Served, who: Who) -> Answer:
     """Give a chain that ended DEAD_LETTER, CANCELLED or SKIPPED one more attempt, with a fresh budget. It is the job returned."""
-    return Answer(rota.retry(job_id, actor=who), status_code=201)
+    return Answer(rota.acting_as(who).jobs.retry(job_id), status_code=201)
 
 
 @router.post(
@@ -280,7 +281,7 @@ def retry(job_id: JobId, rota: Served, who: Who) -> Answer:
 def depend(job_id: JobId, body: Raw, rota: Served, who: Who) -> Answer:
     """Let a PENDING job wait for more jobs: their chains must complete before it is queued."""
     new = read(body, DependIn)
-    job = rota.depend(job_id, new.on, on_failure=new.on_failure, actor=who)
+    job = rota.acting_as(who).jobs.depend(job_id, new.on, on_failure=new.on_failure)
     return Answer(job, headers=tagged(rota, job, who))
 
 
@@ -292,5 +293,5 @@ def depend(job_id: JobId, body: Raw, rota: Served, who: Who) -> Answer:
 )
 def discard(job_id: JobId, rota: Served, who: Who) -> Response:
     """Remove a chain that has ended, with its runs and logs, for good."""
-    rota.discard(job_id, actor=who)
+    rota.acting_as(who).jobs.delete(job_id)
     return Response(status_code=204)

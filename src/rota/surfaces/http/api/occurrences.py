@@ -77,7 +77,7 @@ def occurrences(
     Due times that have no recorded outcome are OVERDUE, one row for each schedule; such a row is worked out, and has no `recorded_at`.
     """
     before = None if cursor is None else place_of(cursor)
-    found = rota.occurrences(
+    found = rota.acting_as(who).schedules.occurrences(
         schedule,
         fate=fate,
         not_ran=not_ran,
@@ -86,7 +86,6 @@ def occurrences(
         limit=limit + 1,
         before=before,
         organization=organization,
-        actor=who,
     )
     shown = found[:limit]
     return Answer(page(map(_row, shown), seal(shown[-1].cursor) if len(found) > limit else None))
@@ -95,7 +94,7 @@ def occurrences(
 @router.get("/occurrences/verify", summary="Verify that nothing was missed", responses=gives(Verified) | refuses(NotFound))
 def verify(rota: Served, who: Who, *, schedule: Some = None, since: Since = None, until: Until = None, organization: Of = None) -> Answer:
     """Say whether every due time has one fate, and each that fired a job of its own; `overdue` are those without an outcome."""
-    return Answer(rota.verify_schedules(schedule, since=since, until=until, organization=organization, actor=who))
+    return Answer(rota.acting_as(who).schedules.verify(schedule, since=since, until=until, organization=organization))
 
 
 @router.get("/forecast", summary="Say what will run", responses=gives(ForecastAnswer) | refuses(NotFound))
@@ -112,7 +111,7 @@ def forecast(
     limit: Annotated[int, Query(ge=1, le=10_000, description="Due times in the answer, at most.")] = 1000,
 ) -> Answer:
     """Return what is due in the hours to come or between two moments, and when it will probably start. See the guide on schedules."""
-    found = rota.forecast(hours, start=start, end=end, schedule=schedule, skipped=skipped, organization=organization, actor=who)
+    found = rota.acting_as(who).forecast(hours, start=start, end=end, schedule=schedule, skipped=skipped, organization=organization)
     return Answer(
         ForecastAnswer(
             items=found[:limit],

@@ -53,8 +53,8 @@ class NewOrganization(OrganizationLimits):
 )
 def create(body: NewOrganization, rota: Served, who: Who) -> Answer:
     """Make an organization. Again, with the same limits: nothing more; with others: 409."""
-    before = {each.name for each in rota.organizations(removed=True, actor=who)}
-    made = rota.create_organization(body.name, actor=who, **body.given("name"))
+    before = {each.name for each in rota.acting_as(who).organizations.list(removed=True)}
+    made = rota.acting_as(who).organizations.create(body.name, **body.given("name"))
     return Answer(made, status_code=200 if body.name in before else 201)
 
 
@@ -68,7 +68,7 @@ def find(
     cursor: Cursor = None,
 ) -> Answer:
     """Return the organizations that you may see, by name."""
-    found = sorted(rota.organizations(removed=removed, actor=who), key=_name)
+    found = sorted(rota.acting_as(who).organizations.list(removed=removed), key=_name)
     return Answer(cut(found, _name, limit=limit, cursor=cursor))
 
 
@@ -76,35 +76,35 @@ def find(
 def suspend(name: OrganizationName, rota: Served, who: Who) -> Answer:
     """Let nothing of an organization start or come in until it is resumed. What runs goes on."""
     with named_in_path():
-        return Answer(rota.suspend_organization(name, actor=who))
+        return Answer(rota.acting_as(who).organizations.suspend(name))
 
 
 @router.post("/{name:path}/resume", summary="Resume an organization", responses=ONE)
 def resume(name: OrganizationName, rota: Served, who: Who) -> Answer:
     """Let a suspended organization go on, or bring a removed one back."""
     with named_in_path():
-        return Answer(rota.resume_organization(name, actor=who))
+        return Answer(rota.acting_as(who).organizations.restore(name))
 
 
 @router.get("/{name:path}", summary="Get an organization", responses=ONE)
 def get(name: OrganizationName, rota: Served, who: Who) -> Answer:
     """Return one organization, removed or not."""
     with named_in_path():
-        return Answer(rota.organization(name, actor=who))
+        return Answer(rota.acting_as(who).organizations.get(name))
 
 
 @router.patch("/{name:path}", summary="Change an organization", responses=ONE)
 def change(name: OrganizationName, body: OrganizationLimits, rota: Served, who: Who) -> Answer:
     """Change its display name or its limits."""
     with named_in_path():
-        return Answer(rota.change_organization(name, actor=who, **body.given()))
+        return Answer(rota.acting_as(who).organizations.update(name, **body.given()))
 
 
 @router.delete("/{name:path}", summary="Remove an organization", status_code=204, responses=nothing() | refuses(NotFound, Refused))
 def remove(name: OrganizationName, rota: Served, who: Who) -> None:
     """Remove an organization: its waiting jobs fail, its people may do nothing. Nothing is deleted; `resume` brings it back."""
     with named_in_path():
-        rota.remove_organization(name, actor=who)
+        rota.acting_as(who).organizations.delete(name)
 
 
 def _name(organization: Organization) -> tuple[str, ...]:

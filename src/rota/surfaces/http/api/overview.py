@@ -33,7 +33,7 @@ def get(rota: Served, who: Who) -> Answer:
 
     It is cheap however many jobs there are: what is many is counted up to a bound, and said to be `more`.
     """
-    return Answer(rota.overview(actor=who))
+    return Answer(rota.acting_as(who).overview())
 
 
 AT, SOON = "2026-03-01T09:00:00Z", "2026-03-01T09:10:00Z"

@@ -9,10 +9,15 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from rota import errors
+from rota.compat.faces import background_job
+from rota.compat.faces import background_job_log as background_job_log_of
 from rota.engine.explain import Explanation
 from rota.errors import NotFound
 from rota.faces.background_job import BackgroundJob, ExecutionLogEntry, named_output
+from rota.model.gate import Right
 from rota.model.values import Graph, Job, Run
+from rota.operation import Ask
+from rota.results import Log, line
 from rota.surfaces.http.access import Served, Who
 from rota.surfaces.http.answers import Answer
 from rota.surfaces.http.api.asking import STRICT
@@ -21,7 +26,6 @@ from rota.surfaces.http.api.shapes import LogOut
 from rota.surfaces.http.describing import gives, list_of, nothing, refuses
 from rota.surfaces.http.streams import MEDIA_TYPE as STREAM
 from rota.surfaces.http.streams import OVER, LogStream
-from rota.results import Log, line
 
 router = APIRouter(prefix="/jobs/{job_id}", tags=["Runs"], dependencies=STRICT)
 
@@ -51,14 +55,14 @@ def run(job_id: JobId, rota: Served, who: Who) -> Answer:
 @router.get("/runs", summary="List the runs of a chain", responses={**gives(list_of(Run)), **GONE})
 def runs(job_id: JobId, rota: Served, who: Who) -> Answer:
     """Return the runs of every attempt of the chain, first to last."""
-    found = (rota.run_of(job.id, actor=who) for job in rota.chain(job_id, actor=who))
+    found = (rota.run_of(job.id, actor=who) for job in rota.acting_as(who).jobs.attempts(job_id))
     return Answer({"items": [shown(each) for each in found if each is not None]})
 
 
 @router.get("/chain", summary="List the attempts of a chain", responses={**gives(list_of(Job)), **GONE})
 def chain(job_id: JobId, rota: Served, who: Who) -> Answer:
     """Return every attempt of the chain that this job belongs to, first to last."""
-    return Answer({"items": rota.chain(job_id, actor=who)})
+    return Answer({"items": rota.acting_as(who).jobs.attempts(job_id)})
 
 
 @router.get("/log", summary="Read the log of a job", responses={**LOG, **nothing("You were told all of it before."), **GONE})
@@ -75,13 +79,13 @@ def log(
     """Return the log of this very attempt: its moves and what its handler wrote. As lines of text for `Accept: text/plain`."""
     if follow:
         return Response(status_code=204) if last_event_id == OVER else LogStream(request, rota, who, job_id)
-    return _log(request, rota.log(job_id, actor=who), last, numbered=False)
+    return _log(request, rota.acting_as(who).jobs.log(job_id), last, numbered=False)
 
 
 @router.get("/timeline", summary="Read the log of a chain", responses={**LOG, **GONE})
 def timeline(request: Request, job_id: JobId, rota: Served, who: Who, *, last: Last = 1000) -> Response:
     """Return the log of every attempt of the chain, in the order of time."""
-    return _log(request, rota.timeline(job_id, actor=who), last, numbered=True)
+    return _log(request, rota.acting_as(who).jobs.log(job_id, chain=True), last, numbered=True)
 
 
 def _log(request: Request, found: Log, last: int, *, numbered: bool) -> Response:
@@ -94,25 +98,25 @@ def _log(request: Request, found: Log, last: int, *, numbered: bool) -> Response
 @router.get("/explain", summary="Explain why a job waits", responses={**gives(Explanation), **GONE})
 def explain(job_id: JobId, rota: Served, who: Who) -> Answer:
     """Say why the live job of this chain does not run yet, condition by condition, or how the chain ended."""
-    return Answer(rota.explain(job_id, actor=who))
+    return Answer(rota.acting_as(who).explain(job_id))
 
 
 @router.get("/graph", summary="See what waits for what", responses={**gives(Graph), **GONE})
 def graph(job_id: JobId, rota: Served, who: Who) -> Answer:
     """Return the chains that this one waits for and those that wait for it, near and far."""
-    return Answer(rota.graph(job_id, actor=who))
+    return Answer(rota.acting_as(who).jobs.graph(job_id))
 
 
 @router.get("/background-job", summary="Read a chain as a Background Job", responses={**gives(BackgroundJob), **GONE})
 def as_background_job(job_id: JobId, rota: Served, who: Who) -> Answer:
     """Return the chain of this job as one Background Job, with that engine's fields and words."""
-    return Answer(rota.background_job(job_id, actor=who))
+    return Answer(background_job(Ask(rota._session, who, Right.READ), job_id))
 
 
 @router.get("/background-job/log", summary="Read the log of a Background Job", responses={**gives(list_of(ExecutionLogEntry)), **GONE})
 def background_job_log(job_id: JobId, rota: Served, who: Who) -> Answer:
     """Return the execution log of that Background Job, over all its attempts."""
-    return Answer({"items": rota.background_job_log(job_id, actor=who)})
+    return Answer({"items": background_job_log_of(Ask(rota._session, who, Right.READ_LOG), job_id)})
 
 
 def shown(found: Run) -> Run:

@@ -8,6 +8,7 @@ import msgspec
 from fastapi import Query, Request
 from pydantic import ConfigDict
 
+from rota.app import Rota
 from rota.engine.recovery import Recovered
 from rota.errors import NotFound, PermissionDenied, Refused
 from rota.model.checks import CENTURY_S
@@ -18,7 +19,6 @@ from rota.surfaces.http.api.bodies import Body, Name
 from rota.surfaces.http.api.missing import named_in_path
 from rota.surfaces.http.api.strict import strict_router
 from rota.surfaces.http.describing import gives, refuses
-from rota.surfaces.python import Rota
 
 router = strict_router("Scheduler", "/scheduler")
 
@@ -122,7 +122,7 @@ def stop(request: Request, rota: Served, who: Who) -> Answer:
 @router.post("/recover", summary="Recover now", responses=gives(Recovered, what="What was done."))
 def recover(rota: Served, who: Who) -> Answer:
     """End what dead workers left behind, now. Workers do this by themselves. Again: nothing more."""
-    return Answer(rota.recover(actor=who))
+    return Answer(rota.acting_as(who).store.recover())
 
 
 @router.get("/retention", summary="See what retention would remove", responses=gives(RetentionStatus) | refuses(Refused))
@@ -142,14 +142,14 @@ def retention(
     kept_s = rota.settings.retention
     # Where everything is kept for ever, nothing is old enough.
     age_s = (kept_s or CENTURY_S) if older_than is None else older_than
-    found = rota.purge(older_than=age_s, dry_run=True, trust_clock=trust_clock, actor=who)
+    found = rota.acting_as(who).store.purge(older_than=age_s, dry_run=True, trust_clock=trust_clock)
     return Answer(RetentionStatus(retention_s=kept_s, chains=found.chains, jobs=found.jobs, kept=found.kept))
 
 
 def _status(request: Request, rota: Rota, who: Actor, *, seen_by: Actor | None = None) -> SchedulerStatus:
-    pauses = [Paused(kind, name) for kind, name in rota.pauses(actor=seen_by or who)]
+    pauses = [Paused(kind, name) for kind, name in rota.acting_as(seen_by or who).store.pauses()]
     try:
-        workers: int | None = len(rota.workers(actor=who))
+        workers: int | None = len(rota.acting_as(who).workers.list())
     except PermissionDenied:
         workers = None
     local: LocalWorker | None = getattr(request.app.state, "worker", None)
@@ -158,7 +158,7 @@ def _status(request: Request, rota: Rota, who: Actor, *, seen_by: Actor | None =
 
 
 def _here(request: Request, rota: Rota, who: Actor) -> LocalWorker:
-    rota.workers(actor=who)  # who may not see workers learns nothing of this one either
+    rota.acting_as(who).workers.list()  # who may not see workers learns nothing of this one either
     found: LocalWorker | None = getattr(request.app.state, "worker", None)
     if found is None:
         raise Refused(NO_WORKER)

@@ -39,7 +39,9 @@ CHANGED = ONE | refuses(NotFound, ChangedMeanwhile)
 )
 def create(body: NewSchedule, rota: Served, who: Who) -> Answer:
     """Make a schedule that fires from now on; 409 if there is one of that name."""
-    made = rota.create_schedule(body.name, body.template, enabled=body.enabled, organization=body.organization, actor=who, **body.options())
+    made = rota.acting_as(who).schedules.create(
+        body.name, body.template, enabled=body.enabled, organization=body.organization, **body.options()
+    )
     return Answer(made, status_code=201, headers=etag(made.version))
 
 
@@ -54,7 +56,7 @@ def find(
     cursor: Cursor = None,
 ) -> Answer:
     """Return schedules by organization and name."""
-    found = rota.schedules(template=template, organization=organization, actor=who)
+    found = rota.acting_as(who).schedules.list(template=template, organization=organization)
     found.sort(key=_place)
     return Answer(cut(found, _place, limit=limit, cursor=cursor))
 
@@ -62,19 +64,19 @@ def find(
 @router.post("/{name:path}/enable", summary="Enable a schedule", responses=CHANGED | refuses(TemplateUnavailable))
 def enable(name: ScheduleName, rota: Served, who: Who, *, organization: Of = None, if_match: IfMatch = None) -> Answer:
     """Let a schedule fire from now on. What was due while it was disabled is not made up for."""
-    return _answer(rota.enable_schedule(name, version=seen(if_match), organization=organization, actor=who))
+    return _answer(rota.acting_as(who).schedules.if_match(seen(if_match)).enable(name, organization=organization))
 
 
 @router.post("/{name:path}/disable", summary="Disable a schedule", responses=CHANGED)
 def disable(name: ScheduleName, rota: Served, who: Who, *, organization: Of = None, if_match: IfMatch = None) -> Answer:
     """Take a schedule out of use: it has no due times. Its jobs go on."""
-    return _answer(rota.disable_schedule(name, version=seen(if_match), organization=organization, actor=who))
+    return _answer(rota.acting_as(who).schedules.if_match(seen(if_match)).disable(name, organization=organization))
 
 
 @router.post("/{name:path}/pause", summary="Pause a schedule", responses=CHANGED)
 def pause(name: ScheduleName, rota: Served, who: Who, *, organization: Of = None, if_match: IfMatch = None) -> Answer:
     """Let a schedule skip its due times, each written down as skipped, until it is enabled again."""
-    return _answer(rota.pause_schedule(name, version=seen(if_match), organization=organization, actor=who))
+    return _answer(rota.acting_as(who).schedules.if_match(seen(if_match)).pause(name, organization=organization))
 
 
 @router.post(
@@ -86,19 +88,19 @@ def pause(name: ScheduleName, rota: Served, who: Who, *, organization: Of = None
 def fire(name: ScheduleName, rota: Served, who: Who, *, body: Firing | None = None, organization: Of = None) -> Answer:
     """Make a job of a schedule now, whatever its state, beside its due times: none of them is shifted or used up."""
     params = None if body is None else body.params
-    return Answer(rota.fire(name, params, organization=organization, actor=who), status_code=201)
+    return Answer(rota.acting_as(who).schedules.fire(name, params, organization=organization), status_code=201)
 
 
 @router.post("/{name:path}/plan", summary="See what a change would change", responses=gives(SchedulePlan) | refuses(NotFound))
 def plan(name: ScheduleName, body: PlannedChange, rota: Served, who: Who, *, organization: Of = None) -> Answer:
     """Say which due times of the days to come a change would add and remove. Nothing is changed."""
-    return Answer(rota.plan_schedule(name, days=body.days, organization=organization, actor=who, **body.given("days")))
+    return Answer(rota.acting_as(who).plan(name, days=body.days, organization=organization, **body.given("days")))
 
 
 @router.get("/{name:path}", summary="Get a schedule", responses=ONE | refuses(NotFound))
 def get(name: ScheduleName, rota: Served, who: Who, *, organization: Of = None) -> Answer:
     """Return one schedule."""
-    return _answer(rota.get_schedule(name, organization=organization, actor=who))
+    return _answer(rota.acting_as(who).schedules.get(name, organization=organization))
 
 
 @router.patch("/{name:path}", summary="Change a schedule", responses=CHANGED | refuses(ScheduleExists, TemplateUnavailable))
@@ -106,7 +108,7 @@ def change(
     name: ScheduleName, body: ScheduleChange, rota: Served, who: Who, *, organization: Of = None, if_match: IfMatch = None
 ) -> Answer:
     """Change some options, or the name. Due times up to now get their fate by what held before; jobs that are there stay as they are."""
-    return _answer(rota.edit_schedule(name, version=seen(if_match), organization=organization, actor=who, **body.changes()))
+    return _answer(rota.acting_as(who).schedules.if_match(seen(if_match)).update(name, organization=organization, **body.changes()))
 
 
 @router.delete(
@@ -117,7 +119,7 @@ def change(
 )
 def delete(name: ScheduleName, rota: Served, who: Who, *, organization: Of = None, if_match: IfMatch = None) -> None:
     """Remove a schedule. Its jobs and its ledger stay; code that still declares it makes it anew."""
-    rota.delete_schedule(name, version=seen(if_match), organization=organization, actor=who)
+    rota.acting_as(who).schedules.if_match(seen(if_match)).delete(name, organization=organization)
 
 
 def _place(schedule: ScheduleView) -> tuple[str, str]:

@@ -23,4 +23,4 @@ def get(
     hours: Annotated[int | None, Query(ge=1, le=9600, description="How far averages look back; else the setting `stats_hours`.")] = None,
 ) -> Answer:
     """Return counts by state, priority and type, how long the oldest has waited, and how types fared lately: of what you may see."""
-    return Answer(rota.stats(hours=hours, actor=who))
+    return Answer(rota.acting_as(who).store.stats(hours=hours))

@@ -88,7 +88,7 @@ def find(
     cursor: Cursor = None,
 ) -> Answer:
     """Return templates in the order of their names."""
-    return Answer(cut(rota.templates(archived=archived, actor=who), lambda each: (each.name,), limit=limit, cursor=cursor))
+    return Answer(cut(rota.acting_as(who).templates.list(archived=archived), lambda each: (each.name,), limit=limit, cursor=cursor))
 
 
 @router.post("/{name:path}/reset", summary="Take back what people have set", responses=CHANGED)
@@ -96,41 +96,41 @@ def reset(name: TemplateName, rota: Served, who: Who, *, body: ResetFields | Non
     """Let what the code or the settings say hold again, for these fields or for all."""
     with named_in_path():
         fields = () if body is None else body.fields
-        return _answer(rota.reset_template(name, *fields, version=seen(if_match), actor=who))
+        return _answer(rota.acting_as(who).templates.if_match(seen(if_match)).reset(name, *fields))
 
 
 @router.post("/{name:path}/enable", summary="Enable a template", responses=CHANGED)
 def enable(name: TemplateName, rota: Served, who: Who, *, if_match: IfMatch = None) -> Answer:
     """Let a template take new jobs again."""
     with named_in_path():
-        return _answer(rota.enable_template(name, version=seen(if_match), actor=who))
+        return _answer(rota.acting_as(who).templates.if_match(seen(if_match)).enable(name))
 
 
 @router.post("/{name:path}/disable", summary="Disable a template", responses=CHANGED)
 def disable(name: TemplateName, rota: Served, who: Who, *, if_match: IfMatch = None) -> Answer:
     """Refuse new jobs of a template. Those that wait or run go on."""
     with named_in_path():
-        return _answer(rota.disable_template(name, version=seen(if_match), actor=who))
+        return _answer(rota.acting_as(who).templates.if_match(seen(if_match)).disable(name))
 
 
 @router.post("/{name:path}/archive", summary="Archive a template", responses=CHANGED)
 def archive(name: TemplateName, rota: Served, who: Who, *, if_match: IfMatch = None) -> Answer:
     """Refuse new jobs of a template and leave it out of lists. Its schedules are disabled."""
     with named_in_path():
-        return _answer(rota.archive_template(name, version=seen(if_match), actor=who))
+        return _answer(rota.acting_as(who).templates.if_match(seen(if_match)).archive(name))
 
 
 @router.get("/{name:path}", summary="Get a template", responses=ONE | refuses(NotFound))
 def get(name: TemplateName, rota: Served, who: Who) -> Answer:
     """Return one template, archived or not: what is in force, and whose word each field is."""
     with named_in_path():
-        return _answer(rota.template(name, actor=who))
+        return _answer(rota.acting_as(who).templates.get(name))
 
 
 @router.patch("/{name:path}", summary="Set fields of a template", responses=CHANGED)
 def change(name: TemplateName, body: TemplateFields, rota: Served, who: Who, *, if_match: IfMatch = None) -> Answer:
     """Set some fields on top of what the code says, making the template if it is not there (then it needs a handler)."""
-    return _answer(rota.set_template(name, version=seen(if_match), actor=who, **body.given()))
+    return _answer(rota.acting_as(who).templates.if_match(seen(if_match)).update(name, **body.given()))
 
 
 @router.delete(
@@ -142,7 +142,7 @@ def change(name: TemplateName, body: TemplateFields, rota: Served, who: Who, *, 
 def delete(name: TemplateName, rota: Served, who: Who, *, if_match: IfMatch = None) -> None:
     """Remove a template that has no jobs and no schedules. Code that still registers it makes it anew."""
     with named_in_path():
-        rota.delete_template(name, version=seen(if_match), actor=who)
+        rota.acting_as(who).templates.if_match(seen(if_match)).delete(name)
 
 
 def _answer(template: TemplateView) -> Answer:

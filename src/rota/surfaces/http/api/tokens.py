@@ -49,7 +49,7 @@ class TokenOrder(Body):
 def create(body: TokenOrder, rota: Served, who: Who) -> Answer:
     """Make a token that acts as a user, or as the operator of this store. Its secret stands in this answer and nowhere else."""
     expires_in = None if body.expires_in is None else timedelta(seconds=body.expires_in)
-    made = rota.create_token(body.name, user=body.user, permits=body.permits, expires_in=expires_in, actor=who)
+    made = rota.acting_as(who).tokens.create(body.name, user=body.user, permits=body.permits, expires_in=expires_in)
     return Answer({"token": _view(made.token), "secret": made.secret}, status_code=201, headers=NO_STORE)
 
 
@@ -63,14 +63,14 @@ def find(
     cursor: Cursor = None,
 ) -> Answer:
     """Return tokens, by name: never their secrets."""
-    shown = cut(sorted(rota.tokens(revoked=revoked, actor=who), key=_place), _place, limit=limit, cursor=cursor)
+    shown = cut(sorted(rota.acting_as(who).tokens.list(revoked=revoked), key=_place), _place, limit=limit, cursor=cursor)
     return Answer(shown | {"items": [_view(each) for each in shown["items"]]})
 
 
 @router.delete("/{token_id}", summary="Revoke a token", status_code=204, responses=nothing() | refuses(NotFound))
 def revoke(token_id: TokenId, rota: Served, who: Who) -> None:
     """Let a token open nothing any more, and end the browser sessions that were opened with it. Again: nothing more."""
-    rota.revoke_token(token_id, actor=who)
+    rota.acting_as(who).tokens.revoke(token_id)
 
 
 def _place(token: Token) -> tuple[str, str]:

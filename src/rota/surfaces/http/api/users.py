@@ -49,8 +49,8 @@ class NewUser(UserChange):
 )
 def create(body: NewUser, rota: Served, who: Who) -> Answer:
     """Make a user, or bring one back that was removed. From the first one on, names that are no users may do nothing."""
-    before = {each.name for each in rota.users(actor=who)}
-    made = rota.add_user(body.name, actor=who, **body.given("name"))
+    before = {each.name for each in rota.acting_as(who).users.list()}
+    made = rota.acting_as(who).users.create(body.name, **body.given("name"))
     return Answer(made, status_code=200 if body.name in before else 201)
 
 
@@ -64,14 +64,14 @@ def find(
     cursor: Cursor = None,
 ) -> Answer:
     """Return the users that you may see, by name."""
-    found = sorted(rota.users(removed=removed, actor=who), key=_name)
+    found = sorted(rota.acting_as(who).users.list(removed=removed), key=_name)
     return Answer(cut(found, _name, limit=limit, cursor=cursor))
 
 
 @router.get("/{name:path}", summary="Get a user", responses=gives(User) | refuses(NotFound))
 def get(name: UserName, rota: Served, who: Who) -> Answer:
     """Return one user, removed or not."""
-    found = next((each for each in rota.users(removed=True, actor=who) if each.name == name), None)
+    found = next((each for each in rota.acting_as(who).users.list(removed=True) if each.name == name), None)
     if found is None:
         raise NotFound(f"there is no user {name!r} in this store")
     return Answer(found)
@@ -80,13 +80,13 @@ def get(name: UserName, rota: Served, who: Who) -> Answer:
 @router.patch("/{name:path}", summary="Change a user", responses=gives(User) | refuses(NotFound, Refused))
 def change(name: UserName, body: UserChange, rota: Served, who: Who) -> Answer:
     """Change whose a user is, or what it may."""
-    return Answer(rota.change_user(name, actor=who, **body.given()))
+    return Answer(rota.acting_as(who).users.update(name, **body.given()))
 
 
 @router.delete("/{name:path}", summary="Remove a user", status_code=204, responses=nothing() | refuses(NotFound, Refused))
 def remove(name: UserName, rota: Served, who: Who) -> None:
     """Let a user do nothing any more, nor its tokens. Its jobs stay, and so does its name."""
-    rota.remove_user(name, actor=who)
+    rota.acting_as(who).users.delete(name)
 
 
 def _name(user: User) -> tuple[str, ...]:

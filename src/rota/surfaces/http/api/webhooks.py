@@ -84,21 +84,21 @@ class SecretOrder(Body):
 )
 def create(body: WebhookOrder, rota: Served, who: Who) -> Answer:
     """Send run and schedule events to an address. Its secret is in this answer and nowhere else."""
-    made = rota.create_webhook(**body.given(), actor=who)
+    made = rota.acting_as(who).webhooks.create(**body.given())
     return Answer(made, status_code=201, headers=NO_STORE)
 
 
 @router.get("/webhooks", summary="List webhooks", responses=gives(page_of(Webhook)))
 def find(rota: Served, who: Who, *, organization: Of = None, limit: Limit = 100, cursor: Cursor = None) -> Answer:
     """Return webhooks: never their secrets. Those of single jobs are not among them."""
-    found = sorted(rota.webhooks(organization=organization, actor=who), key=_place)
+    found = sorted(rota.acting_as(who).webhooks.list(organization=organization), key=_place)
     return Answer(cut(found, _place, limit=limit, cursor=cursor))
 
 
 @router.get("/webhooks/{webhook_id}", summary="Get a webhook", responses=gives(Webhook, etag=True) | refuses(NotFound))
 def get(webhook_id: WebhookId, rota: Served, who: Who) -> Answer:
     """Return one webhook."""
-    found = rota.webhook(webhook_id, actor=who)
+    found = rota.acting_as(who).webhooks.get(webhook_id)
     return Answer(found, headers=etag(found.version))
 
 
@@ -107,14 +107,14 @@ def get(webhook_id: WebhookId, rota: Served, who: Who) -> Answer:
 )
 def change(webhook_id: WebhookId, body: WebhookEdit, rota: Served, who: Who, *, if_match: IfMatch = None) -> Answer:
     """Change what is given. Messages that wait go to its new address."""
-    changed = rota.change_webhook(webhook_id, **body.given(), version=seen(if_match), actor=who)
+    changed = rota.acting_as(who).webhooks.if_match(seen(if_match)).update(webhook_id, **body.given())
     return Answer(changed, headers=etag(changed.version))
 
 
 @router.delete("/webhooks/{webhook_id}", summary="Delete a webhook", status_code=204, responses=nothing() | refuses(NotFound))
 def delete(webhook_id: WebhookId, rota: Served, who: Who) -> None:
     """Remove a webhook and its secret. What was sent to it stays on the record; what was not is given up."""
-    rota.delete_webhook(webhook_id, actor=who)
+    rota.acting_as(who).webhooks.delete(webhook_id)
 
 
 @router.post(
@@ -125,19 +125,19 @@ def delete(webhook_id: WebhookId, rota: Served, who: Who) -> None:
 )
 def rotate(webhook_id: WebhookId, rota: Served, who: Who) -> Answer:
     """Give a webhook another secret. The one before signs too for a while, so that receivers can follow."""
-    return Answer(NewSecret(rota.rotate_webhook_secret(webhook_id, actor=who)), status_code=201, headers=NO_STORE)
+    return Answer(NewSecret(rota.acting_as(who).webhooks.rotate(webhook_id)), status_code=201, headers=NO_STORE)
 
 
 @router.post("/webhooks/{webhook_id}/test", summary="Test a webhook", responses=gives(Tested) | refuses(NotFound, Refused))
 def test(webhook_id: WebhookId, rota: Served, who: Who) -> Answer:
     """Send a message that only asks whether anybody listens, now and once, and return what came of it."""
-    return Answer(rota.test_webhook(webhook_id, actor=who))
+    return Answer(rota.acting_as(who).webhooks.test(webhook_id))
 
 
 @router.post("/webhook-secret", summary="Rotate an organization's secret", status_code=201, responses=gives(NewSecret, status=201))
 def rotate_organization(body: SecretOrder, rota: Served, who: Who) -> Answer:
     """Make the secret that messages of single jobs are signed with anew. The one before signs too for a while."""
-    return Answer(NewSecret(rota.rotate_webhook_secret(**body.given(), actor=who)), status_code=201, headers=NO_STORE)
+    return Answer(NewSecret(rota.acting_as(who).webhooks.rotate(**body.given())), status_code=201, headers=NO_STORE)
 
 
 @router.get("/deliveries", summary="List deliveries", responses=gives(page_of(Delivery)) | refuses(NotFound))
@@ -152,13 +152,13 @@ def deliveries(
 ) -> Answer:
     """Return messages and what became of each, newest first."""
     paged = Paged("deliveries", webhook=webhook, state=state)
-    return paged.answer(rota.deliveries(webhook=webhook, state=state, limit=limit, before=paged.place(cursor), actor=who))
+    return paged.answer(rota.acting_as(who).webhooks.deliveries(webhook=webhook, state=state, limit=limit, before=paged.place(cursor)))
 
 
 @router.post("/deliveries/{delivery_id}/redeliver", summary="Deliver again", responses=gives(Delivery) | refuses(NotFound))
 def redeliver(delivery_id: DeliveryId, rota: Served, who: Who) -> Answer:
     """Send a message again, under the same `webhook-id`."""
-    return Answer(rota.redeliver(delivery_id, actor=who))
+    return Answer(rota.acting_as(who).webhooks.redeliver(delivery_id))
 
 
 def _place(webhook: Webhook) -> tuple[str, ...]:

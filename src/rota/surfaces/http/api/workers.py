@@ -15,7 +15,7 @@ router = strict_router("Workers", "/workers")
 @router.get("", summary="List workers", responses=gives(page_of(WorkerInfo)))
 def find(rota: Served, who: Who, *, limit: Limit = 100, cursor: Cursor = None) -> Answer:
     """Return the workers that are registered and not ended, oldest first. They serve all organizations: only a system manager sees them."""
-    return Answer(cut(sorted(rota.workers(actor=who), key=_place), _place, limit=limit, cursor=cursor))
+    return Answer(cut(sorted(rota.acting_as(who).workers.list(), key=_place), _place, limit=limit, cursor=cursor))
 
 
 def _place(worker: WorkerInfo) -> tuple[str, str]:

@@ -22,5 +22,5 @@ def find(
     before: Annotated[int | None, Query(ge=1, le=BIG)] = None,
 ) -> Response:
     """Show a page of the audit trail, newest first."""
-    found = visit.rota.audit(subject=subject.strip() or None, limit=PAGE, before=before, actor=visit.actor)
+    found = visit.rota.acting_as(visit.actor).audit.list(subject=subject.strip() or None, limit=PAGE, before=before)
     return visit.page("audit.html", found=found, next=found.next, first=before is not None, subject=subject)

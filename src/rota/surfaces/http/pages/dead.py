@@ -23,7 +23,7 @@ NAMES = ("job_type", "error_type", "text", "organization")
 def find(visit: Visiting, before: Annotated[int | None, Query(ge=1, le=BIG)] = None) -> Response:
     """Show a page of dead letters, newest first."""
     filters = Filters([pair for pair in visit.request.query_params.multi_items() if pair[0] in NAMES])
-    found = visit.rota.dead_letters(**filters.options(), limit=PAGE, before=before, actor=visit.actor)
+    found = visit.rota.acting_as(visit.actor).dead_letters.list(**filters.options(), limit=PAGE, before=before)
     runs = {job.id: visit.rota.run_of(job.id, actor=visit.actor) for job in found}
     return visit.page("dead.html", jobs=found, runs=runs, next=found.next, first=before is not None, filters=filters, **choices(visit))
 
@@ -34,7 +34,7 @@ def retry(visit: Visiting) -> Response:
     visit.must(Right.STEER)
     options, count, words = _matching(visit)
     visit.sure(f"Retry {count} ({words})?", f"Retry {count}")
-    done = visit.rota.retry_dead(**options, limit=AT_ONCE, actor=visit.actor)
+    done = visit.rota.acting_as(visit.actor).dead_letters.retry(**options, limit=AT_ONCE)
     return visit.done(f"{plural(len(done), 'job')} will be tried again.", "/dead")
 
 
@@ -44,7 +44,7 @@ def discard(visit: Visiting) -> Response:
     visit.must(Right.DELETE)
     options, count, words = _matching(visit)
     visit.sure(f"Remove {count} ({words}) with their runs and logs, for good?", f"Remove {count}")
-    done = visit.rota.discard_dead(**options, limit=AT_ONCE, actor=visit.actor)
+    done = visit.rota.acting_as(visit.actor).dead_letters.delete(**options, limit=AT_ONCE)
     kept = f" {plural(done.kept, 'other')} stayed: somebody still needs them." if done.kept else ""
     return visit.done(f"{plural(done.chains, 'dead letter')} removed.{kept}", "/dead")
 
@@ -52,6 +52,6 @@ def discard(visit: Visiting) -> Response:
 def _matching(visit: Visit) -> tuple[dict[str, Any], str, str]:
     """Return the filters, how many they match (as far as one press goes), and both in words."""
     filters = Filters([pair for pair in visit.form.pairs if pair[0] in NAMES])
-    found = visit.rota.dead_letters(**filters.options(), limit=AT_ONCE, actor=visit.actor)
+    found = visit.rota.acting_as(visit.actor).dead_letters.list(**filters.options(), limit=AT_ONCE)
     first = "the newest " if found.next is not None else ""
     return filters.options(), f"{first}{plural(len(found), 'dead letter')}", filters.words()

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from fastapi import Response
 from fastapi.responses import RedirectResponse
 
+from rota.admission import Admission
 from rota.errors import PermissionDenied, Unauthenticated
 from rota.surfaces.http.access import COOKIE, door_of, place_of
 from rota.surfaces.http.pages.rendering import THEMES
@@ -24,7 +25,7 @@ def ask(visit: AtTheDoor, next: str = "/") -> Response:  # noqa: A002 - the word
     session = visit.request.cookies.get(COOKIE)
     if session is not None:
         try:
-            visit.rota.session(session)
+            Admission(visit.rota).session(session)
         except Unauthenticated:
             pass
         else:
@@ -39,7 +40,7 @@ def enter(visit: AtTheDoor) -> Response:
         raise PermissionDenied("this did not come from a page of Rota's own: open the login page and paste the token there")
     door, place, to = door_of(visit.request), place_of(visit.request), ours(visit.form.get("next")) or "/"
     try:
-        session = visit.rota.open_session(visit.form.get("token", "").strip())
+        session = Admission(visit.rota).open_session(visit.form.get("token", "").strip())
     except Unauthenticated as wrong:
         # Only wrong tokens are counted and throttled: others who share this address can log in with a right one.
         door.throttle.note(place)
@@ -54,7 +55,7 @@ def enter(visit: AtTheDoor) -> Response:
 @router.post("/logout")
 def leave(visit: Visiting) -> Response:
     """End the session."""
-    visit.rota.close_session(visit.request.cookies.get(COOKIE, ""))
+    Admission(visit.rota).close_session(visit.request.cookies.get(COOKIE, ""))
     answer = RedirectResponse("/login", status_code=HTTPStatus.SEE_OTHER)
     answer.delete_cookie(COOKIE)
     return answer

@@ -22,7 +22,7 @@ GroupId = Annotated[str, Path(max_length=64)]
 @router.get("/groups")
 def find(visit: Visiting) -> Response:
     """Show the newest groups."""
-    found = visit.rota.groups(limit=SHOWN, actor=visit.actor)
+    found = visit.rota.acting_as(visit.actor).groups.list(limit=SHOWN)
     done = {each.id: sum(member.status in CHAIN_ENDS for member in each.members) for each in found}
     return visit.page("groups.html", groups=found, done=done)
 
@@ -30,7 +30,7 @@ def find(visit: Visiting) -> Response:
 @router.get("/groups/{group_id}")
 def show(visit: Visiting, group_id: GroupId) -> Response:
     """Show one group and where its members stand."""
-    group = visit.rota.get_group(group_id, actor=visit.actor)
+    group = visit.rota.acting_as(visit.actor).groups.get(group_id)
     done = sum(member.status in CHAIN_ENDS for member in group.members)
     return visit.page("group.html", group=group, members=group.members[:MEMBERS_MAX], done=done)
 
@@ -39,8 +39,8 @@ def show(visit: Visiting, group_id: GroupId) -> Response:
 def cancel(visit: Visiting, group_id: GroupId) -> Response:
     """Cancel what has not ended of a group."""
     visit.must(Right.CANCEL)
-    group = visit.rota.get_group(group_id, actor=visit.actor)
+    group = visit.rota.acting_as(visit.actor).groups.get(group_id)
     left = sum(member.status not in CHAIN_ENDS for member in group.members)
     visit.sure(f"Cancel the {left:,} jobs of {group.name or 'this group'} that have not ended?", "Cancel the group")
-    visit.rota.cancel_group(group_id, actor=visit.actor)
+    visit.rota.acting_as(visit.actor).groups.cancel(group_id)
     return visit.done("The group is cancelled.", f"/groups/{group.id}")

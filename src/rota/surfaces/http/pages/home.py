@@ -18,8 +18,8 @@ SHOWN = 20
 @router.get("/")
 def home(visit: Visiting) -> Response:
     """Show the overview."""
-    seen = visit.rota.overview(actor=visit.actor)
-    trend = visit.rota.trend(actor=visit.actor) if visit.may(Right.READ_STATS) else []
+    seen = visit.rota.acting_as(visit.actor).overview()
+    trend = visit.rota.acting_as(visit.actor).store.trend() if visit.may(Right.READ_STATS) else []
     return visit.page(
         "home.html",
         seen=seen,

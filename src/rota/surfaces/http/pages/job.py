@@ -29,10 +29,10 @@ JobId = Annotated[str, Path(max_length=64)]
 @router.get("/jobs/{job_id}")
 def show(visit: Visiting, job_id: JobId) -> Response:
     """Show one job."""
-    job = visit.rota.get(job_id, actor=visit.actor)
-    chain = visit.rota.chain(job.id, actor=visit.actor)
+    job = visit.rota.acting_as(visit.actor).jobs.get(job_id)
+    chain = visit.rota.acting_as(visit.actor).jobs.attempts(job.id)
     live = chain[-1]
-    log = list(visit.rota.log(job.id, actor=visit.actor)) if visit.may(Right.READ_LOG) else None
+    log = list(visit.rota.acting_as(visit.actor).jobs.log(job.id)) if visit.may(Right.READ_LOG) else None
     return visit.page(
         "job.html",
         job=job,
@@ -42,7 +42,7 @@ def show(visit: Visiting, job_id: JobId) -> Response:
         log=None if log is None else log[-LINES_MAX:],
         cut=0 if log is None else max(0, len(log) - LINES_MAX),
         picture=_picture(chain),
-        why=None if live.status.ended else visit.rota.explain(job.id, actor=visit.actor),
+        why=None if live.status.ended else visit.rota.acting_as(visit.actor).explain(job.id),
         around=_around(visit, job),
         retryable=live.status in RETRYABLE_ENDS,
     )
@@ -51,7 +51,7 @@ def show(visit: Visiting, job_id: JobId) -> Response:
 @router.get("/jobs/{job_id}/log")
 def log(visit: Visiting, job_id: JobId) -> Response:
     """Return the whole log as text."""
-    return PlainTextResponse(str(visit.rota.log(job_id, actor=visit.actor)) + "\n", headers={"Cache-Control": "no-store"})
+    return PlainTextResponse(str(visit.rota.acting_as(visit.actor).jobs.log(job_id)) + "\n", headers={"Cache-Control": "no-store"})
 
 
 @router.post("/jobs/{job_id}/cancel")
@@ -59,7 +59,7 @@ def cancel(visit: Visiting, job_id: JobId) -> Response:
     """Cancel its chain."""
     job = _seen(visit, job_id, Right.CANCEL)
     visit.sure(f"Cancel {job.number} ({job.job_type})? It is never retried by itself.", "Cancel the job")
-    done = visit.rota.cancel(job_id, reason=visit.form.text("reason"), actor=visit.actor)
+    done = visit.rota.acting_as(visit.actor).jobs.cancel(job_id, reason=visit.form.text("reason"))
     said = f"{done.number} is asked to stop." if done.status is Status.RUNNING else f"{done.number} is cancelled."
     return visit.done(said, f"/jobs/{done.id}")
 
@@ -67,7 +67,7 @@ def cancel(visit: Visiting, job_id: JobId) -> Response:
 @router.post("/jobs/{job_id}/retry")
 def retry(visit: Visiting, job_id: JobId) -> Response:
     """Give its chain one more attempt."""
-    done = visit.rota.retry(job_id, actor=visit.actor)
+    done = visit.rota.acting_as(visit.actor).jobs.retry(job_id)
     return visit.done(f"{done.number} is its next attempt.", f"/jobs/{done.id}")
 
 
@@ -75,7 +75,7 @@ def retry(visit: Visiting, job_id: JobId) -> Response:
 def change(visit: Visiting, job_id: JobId) -> Response:
     """Change what the form has otherwise of a job that waits: a priority given anew would cost it its place."""
     visit.must(Right.STEER)
-    form, job = visit.form, visit.rota.chain(job_id, actor=visit.actor)[-1]
+    form, job = visit.form, visit.rota.acting_as(visit.actor).jobs.attempts(job_id)[-1]
     options: dict[str, Any] = {}
     if (priority := form.text("priority")) not in {None, str(job.priority)}:
         options["priority"] = int(priority) if priority and priority.isdecimal() else priority
@@ -85,14 +85,14 @@ def change(visit: Visiting, job_id: JobId) -> Response:
         options["run_at"] = run_at
     if not options:
         return visit.done("Nothing is changed.", f"/jobs/{job.id}")
-    done = visit.rota.change(job.id, actor=visit.actor, **options)
+    done = visit.rota.acting_as(visit.actor).jobs.update(job.id, **options)
     return visit.done(f"{done.number} is changed.", f"/jobs/{done.id}")
 
 
 @router.post("/jobs/{job_id}/front")
 def front(visit: Visiting, job_id: JobId) -> Response:
     """Move a job that is queued before all others of its priority."""
-    done = visit.rota.move(job_id, front=True, actor=visit.actor)
+    done = visit.rota.acting_as(visit.actor).jobs.move(job_id, front=True)
     return visit.done(f"{done.number} is the first of its priority.", f"/jobs/{done.id}")
 
 
@@ -101,14 +101,14 @@ def discard(visit: Visiting, job_id: JobId) -> Response:
     """Remove its chain for good."""
     job = _seen(visit, job_id, Right.DELETE)
     visit.sure(f"Remove {job.number} ({job.job_type}) with its runs and logs, for good?", "Remove it")
-    visit.rota.discard(job_id, actor=visit.actor)
+    visit.rota.acting_as(visit.actor).jobs.delete(job_id)
     return visit.done(f"{job.number} is removed.", "/jobs")
 
 
 def _seen(visit: Visit, job_id: str, operation: Right) -> Job:
     """Return a job to ask about; what would be refused is refused before anybody is asked."""
     visit.must(operation)
-    return visit.rota.get(job_id, actor=visit.actor)
+    return visit.rota.acting_as(visit.actor).jobs.get(job_id)
 
 
 def _picture(chain: list[Job]) -> Any:
@@ -130,7 +130,7 @@ def _picture(chain: list[Job]) -> Any:
 
 def _around(visit: Visit, job: Job) -> list[tuple[str, Job]]:
     """Return the chains that this one waits for, or that wait for it, nearest only."""
-    graph = visit.rota.graph(job.id, actor=visit.actor)
+    graph = visit.rota.acting_as(visit.actor).jobs.graph(job.id)
     found = []
     for edge in graph.edges:
         for way, mine, other in (("waits for", edge.child, edge.parent), ("is awaited by", edge.parent, edge.child)):

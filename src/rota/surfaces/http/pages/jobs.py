@@ -13,11 +13,11 @@ from rota.errors import InvalidOption, InvalidParams, NotFound, Refused
 from rota.model.gate import Right
 from rota.model.states import MOVES, RETRYABLE_ENDS, ErrorType, Status
 from rota.model.values import Job
+from rota.results import Page
 from rota.surfaces.http.pages.filters import Filters
 from rota.surfaces.http.pages.rendering import plural
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
-from rota.results import Page
 
 router = page_router()
 
@@ -31,14 +31,16 @@ BIG = 2**62
 def find(visit: Visiting, before: Annotated[int | None, Query(ge=1, le=BIG)] = None) -> Response:
     """Show a page of jobs, newest first."""
     filters = Filters(visit.request.query_params.multi_items())
-    found = visit.rota.find(**filters.options(), limit=PAGE, before=before, actor=visit.actor)
+    found = visit.rota.acting_as(visit.actor).jobs.list(**filters.options(), limit=PAGE, before=before)
     return visit.page("jobs.html", jobs=found, next=found.next, first=before is not None, filters=filters, **choices(visit))
 
 
 def choices(visit: Visit) -> dict[str, Any]:
     """Return what the filters of a list offer."""
-    names = [each.name for each in visit.rota.templates(actor=visit.actor)]
-    organizations = visit.rota.organizations(actor=visit.actor) if visit.everywhere and visit.may(Right.READ_ORGANIZATIONS) else []
+    names = [each.name for each in visit.rota.acting_as(visit.actor).templates.list()]
+    organizations = (
+        visit.rota.acting_as(visit.actor).organizations.list() if visit.everywhere and visit.may(Right.READ_ORGANIZATIONS) else []
+    )
     return {"templates": names, "organizations": [each.name for each in organizations], "statuses": list(Status), "errors": list(ErrorType)}
 
 
@@ -52,7 +54,7 @@ def act(visit: Visiting) -> Response:
     visit.must(right)
     status = [each for each in states if not filters.status or each in filters.status]
     options = filters.options() | {"status": status, "limit": AT_ONCE}
-    found = visit.rota.find(**options, actor=visit.actor) if status else Page[Job]([])
+    found = visit.rota.acting_as(visit.actor).jobs.list(**options) if status else Page[Job]([])
     if not found:
         return visit.done(f"Nothing to {what}: no job that matches can be.", "/jobs")
     count = f"{'the newest ' if found.next is not None else ''}{plural(len(found), 'job')}"
@@ -68,7 +70,7 @@ def enqueue(visit: Visiting) -> Response:
     run_at = form.text("run_at")
     if run_at:
         options["run_at"] = moment(run_at)
-    job = visit.rota.enqueue(form.need("name"), params_of(form.text("params")), actor=visit.actor, **options)
+    job = visit.rota.acting_as(visit.actor).enqueue(form.need("name"), params_of(form.text("params")), **options)
     said = f"{job.number} was there already: it holds this unique key." if job.existing else f"{job.number} is enqueued."
     return visit.done(said, f"/jobs/{job.id}")
 
@@ -94,7 +96,7 @@ def moment(text: str) -> datetime:
 
 
 def _cancel(visit: Visit, options: dict[str, Any], _found: list[Job]) -> str:
-    done = visit.rota.cancel_all(**options, actor=visit.actor)
+    done = visit.rota.acting_as(visit.actor).jobs.cancel_all(**options)
     return f"Cancelled {plural(done.done, 'job')}."
 
 
@@ -102,7 +104,7 @@ def _retry(visit: Visit, _options: dict[str, Any], found: list[Job]) -> str:
     count = 0
     for job in found:
         try:
-            visit.rota.retry(job.id, actor=visit.actor)
+            visit.rota.acting_as(visit.actor).jobs.retry(job.id)
         except (Refused, NotFound):
             continue  # it went on already, or somebody else was quicker
         count += 1

@@ -18,8 +18,12 @@ router = page_router()
 @router.get("/organizations")
 def show(visit: Visiting, name: Annotated[str, Query(max_length=255)] = "") -> Response:
     """Show the organizations that the visitor may see; the form shows one of them, if it is named."""
-    found = visit.rota.organizations(removed=visit.may(Right.MANAGE_ORGANIZATIONS), actor=visit.actor)
-    paused = {name for kind, name in visit.rota.pauses(actor=visit.actor) if kind == "organization"} if visit.may(Right.READ) else set()
+    found = visit.rota.acting_as(visit.actor).organizations.list(removed=visit.may(Right.MANAGE_ORGANIZATIONS))
+    paused = (
+        {name for kind, name in visit.rota.acting_as(visit.actor).store.pauses() if kind == "organization"}
+        if visit.may(Right.READ)
+        else set()
+    )
     it = next((each for each in found if each.name == name), None)
     return visit.page("organizations.html", found=found, paused=paused, it=it)
 
@@ -38,29 +42,29 @@ def _limits(visit: Visit) -> dict[str, int | None]:
 
 
 def _create(visit: Visit, name: str) -> str:
-    made = visit.rota.create_organization(name, display_name=visit.form.text("display_name"), actor=visit.actor, **_limits(visit))
+    made = visit.rota.acting_as(visit.actor).organizations.create(name, display_name=visit.form.text("display_name"), **_limits(visit))
     return f"Organization {made.name} is made."
 
 
 def _change(visit: Visit, name: str) -> str:
-    visit.rota.change_organization(name, display_name=visit.form.text("display_name"), actor=visit.actor, **_limits(visit))
+    visit.rota.acting_as(visit.actor).organizations.update(name, display_name=visit.form.text("display_name"), **_limits(visit))
     return f"Organization {name} is changed."
 
 
 def _suspend(visit: Visit, name: str) -> str:
     visit.sure(f"Suspend {name}? Nothing of it starts or comes in until it is resumed. What runs goes on.", "Suspend it")
-    visit.rota.suspend_organization(name, actor=visit.actor)
+    visit.rota.acting_as(visit.actor).organizations.suspend(name)
     return f"{name} is suspended."
 
 
 def _resume(visit: Visit, name: str) -> str:
-    visit.rota.resume_organization(name, actor=visit.actor)
+    visit.rota.acting_as(visit.actor).organizations.restore(name)
     return f"{name} goes on."
 
 
 def _remove(visit: Visit, name: str) -> str:
     visit.sure(f"Remove {name}? Its waiting jobs fail, and its people may do nothing any more. Nothing is deleted.", "Remove it")
-    visit.rota.remove_organization(name, actor=visit.actor)
+    visit.rota.acting_as(visit.actor).organizations.delete(name)
     return f"{name} is removed."
 
 

@@ -28,7 +28,7 @@ class Place:
 @router.get("/queue")
 def show(visit: Visiting) -> Response:
     """Show the head of the queue."""
-    found = visit.rota.queue(limit=SHOWN + 1, actor=visit.actor)
+    found = visit.rota.acting_as(visit.actor).queues.jobs(limit=SHOWN + 1)
     places: list[Place] = []
     last: dict[tuple[str, int], Place] = {}
     for number, job in enumerate(found[:SHOWN], 1):
@@ -39,7 +39,7 @@ def show(visit: Visiting) -> Response:
             neighbour.after = job
         last[line] = place
         places.append(place)
-    return visit.page("queue.html", places=places, more=len(found) > SHOWN, pauses=visit.rota.pauses(actor=visit.actor))
+    return visit.page("queue.html", places=places, more=len(found) > SHOWN, pauses=visit.rota.acting_as(visit.actor).store.pauses())
 
 
 @router.post("/queue/move")
@@ -48,11 +48,11 @@ def move(visit: Visiting) -> Response:
     job, _, rest = visit.form.need("move").partition(" ")
     where, _, other = rest.partition(" ")
     if where == "front":
-        done = visit.rota.move(job, front=True, actor=visit.actor)
+        done = visit.rota.acting_as(visit.actor).jobs.move(job, front=True)
     elif where == "before" and other:
-        done = visit.rota.move(job, before=other, actor=visit.actor)
+        done = visit.rota.acting_as(visit.actor).jobs.move(job, before=other)
     elif where == "after" and other:
-        done = visit.rota.move(job, after=other, actor=visit.actor)
+        done = visit.rota.acting_as(visit.actor).jobs.move(job, after=other)
     else:
         raise InvalidOption(f"move={rest[:40]!r} is not front, before or after another job")
     return visit.done(f"{done.number} is moved.", "/queue")

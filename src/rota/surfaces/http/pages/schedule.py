@@ -40,15 +40,14 @@ def show(
     before: Annotated[str | None, Query(max_length=4096)] = None,
 ) -> Response:
     """Show one schedule."""
-    found = visit.rota.get_schedule(name, organization=organization, actor=visit.actor)
-    rows = visit.rota.occurrences(
+    found = visit.rota.acting_as(visit.actor).schedules.get(name, organization=organization)
+    rows = visit.rota.acting_as(visit.actor).schedules.occurrences(
         name,
         fate=fate if fate and fate != "not_ran" else None,
         not_ran=fate == "not_ran",
         limit=PAGE + 1,
         before=None if not before else place_of(before),
         organization=found.organization,
-        actor=visit.actor,
     )
     return visit.page(
         "schedule.html",
@@ -76,13 +75,13 @@ Done = tuple[str, str]
 
 def _fire(visit: Visit, name: str, organization: str | None) -> Done:
     params = params_of(visit.form.text("params")) if visit.form.text("params") else None
-    job = visit.rota.fire(name, params, organization=organization, actor=visit.actor)
+    job = visit.rota.acting_as(visit.actor).schedules.fire(name, params, organization=organization)
     return f"{name} is fired: {job.number}.", f"/jobs/{job.id}"
 
 
 def _state(verb: str, words: str) -> Callable[[Visit, str, str | None], Done]:
     def set_state(visit: Visit, name: str, organization: str | None) -> Done:
-        getattr(visit.rota, f"{verb}_schedule")(name, organization=organization, actor=visit.actor)
+        getattr(visit.rota.acting_as(visit.actor).schedules, verb)(name, organization=organization)
         return f"{name} is {words}.", _page(name, organization)
 
     return set_state
@@ -97,12 +96,12 @@ def _disable(visit: Visit, name: str, organization: str | None) -> Done:
 def _delete(visit: Visit, name: str, organization: str | None) -> Done:
     visit.must(Right.DELETE_SCHEDULES)
     visit.sure(f"Remove the schedule {name}? Its jobs and its history stay. Code that declares it makes it anew.", "Remove it")
-    visit.rota.delete_schedule(name, organization=organization, actor=visit.actor)
+    visit.rota.acting_as(visit.actor).schedules.delete(name, organization=organization)
     return f"{name} is removed.", "/schedules"
 
 
 def _change(visit: Visit, name: str, organization: str | None) -> Done:
-    found = visit.rota.get_schedule(name, organization=organization, actor=visit.actor)
+    found = visit.rota.acting_as(visit.actor).schedules.get(name, organization=organization)
     options: dict[str, Any] = {}
     for field in EDITED:
         if field in visit.form and visit.form.text(field) != _shown(getattr(found, field)):
@@ -114,7 +113,7 @@ def _change(visit: Visit, name: str, organization: str | None) -> Done:
     if not options:
         return "Nothing is changed.", _page(name, organization)
     version = visit.form.number("version")
-    changed = visit.rota.edit_schedule(name, version=version, organization=organization, actor=visit.actor, **options)
+    changed = visit.rota.acting_as(visit.actor).schedules.if_match(version).update(name, organization=organization, **options)
     return f"{changed.name} is changed: {changed.words}.", _page(changed.name, organization)
 
 
@@ -128,7 +127,7 @@ def _page(name: str, organization: str | None) -> str:
 
 
 def _coming(visit: Visit, name: str, organization: str) -> list[ForecastItem]:
-    return visit.rota.forecast(YEAR_H, schedule=name, organization=organization, skipped=True, limit=NEXT, actor=visit.actor)
+    return visit.rota.acting_as(visit.actor).forecast(YEAR_H, schedule=name, organization=organization, skipped=True, limit=NEXT)
 
 
 ACTS: dict[str, Callable[[Visit, str, str | None], Done]] = {

@@ -56,9 +56,9 @@ class Day:
 @router.get("/schedules")
 def show(visit: Visiting) -> Response:
     """Show all schedules."""
-    templates = visit.rota.templates(actor=visit.actor) if visit.may(Right.SCHEDULE) else []
+    templates = visit.rota.acting_as(visit.actor).templates.list() if visit.may(Right.SCHEDULE) else []
     names = [each.name for each in templates if each.state is TemplateState.ENABLED]
-    return visit.page("schedules.html", schedules=visit.rota.schedules(actor=visit.actor), templates=names)
+    return visit.page("schedules.html", schedules=visit.rota.acting_as(visit.actor).schedules.list(), templates=names)
 
 
 @router.post("/schedules")
@@ -70,8 +70,8 @@ def create(visit: Visiting) -> Response:
         options["at"] = moment(form.need("at"))
     if form.text("params"):
         options["params"] = params_of(form.text("params"))
-    made = visit.rota.create_schedule(
-        form.need("name"), form.need("template"), organization=form.text("organization"), actor=visit.actor, **options
+    made = visit.rota.acting_as(visit.actor).schedules.create(
+        form.need("name"), form.need("template"), organization=form.text("organization"), **options
     )
     to = link("/schedules/one", name=made.name, organization=made.organization)
     return visit.done(f"Schedule {made.name} is made: {made.words}.", to)
@@ -90,7 +90,7 @@ def month(
     weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
     start, end = _midnight(weeks[0][0]), _midnight(weeks[-1][-1] + timedelta(days=1))
     which: dict[str, Any] = {"schedule": name or None, "organization": organization or None}
-    ahead = visit.rota.forecast(start=max(start, now), end=end, skipped=True, actor=visit.actor, **which) if end > now else None
+    ahead = visit.rota.acting_as(visit.actor).forecast(start=max(start, now), end=end, skipped=True, **which) if end > now else None
     lines = _lines(visit, start, end, now=now, ahead=ahead or (), which=which)
     days = [[Day(each, lines.get(each, []), inside=each.month == first.month, today=each == now.date()) for each in week] for week in weeks]
     near: dict[str, Any] = {"before": first - timedelta(days=1), "after": first + timedelta(days=31)}
@@ -103,7 +103,7 @@ def _lines(
 ) -> dict[date, list[Line]]:
     counts: Counter[tuple[date, str, str, str, bool]] = Counter()
     if start < now:
-        for each in visit.rota.occurrences(since=start, until=min(end, now), limit=LEDGER_MAX, actor=visit.actor, **which):
+        for each in visit.rota.acting_as(visit.actor).schedules.occurrences(since=start, until=min(end, now), limit=LEDGER_MAX, **which):
             counts[each.due_at.date(), each.organization, each.schedule, _became(each.fate, ran=each.ran), False] += each.count
     for item in ahead:
         counts[item.due_at.date(), item.organization, item.schedule, str(item.fate), True] += 1

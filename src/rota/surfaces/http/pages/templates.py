@@ -40,16 +40,16 @@ FIELDS = {
 @router.get("/templates")
 def find(visit: Visiting, archived: Annotated[str, Query(max_length=5)] = "") -> Response:
     """Show all templates."""
-    found = visit.rota.templates(archived=archived == "yes", actor=visit.actor)
+    found = visit.rota.acting_as(visit.actor).templates.list(archived=archived == "yes")
     return visit.page("templates.html", found=found, archived=archived == "yes")
 
 
 @router.get("/templates/one")
 def show(visit: Visiting, name: Annotated[str, Query(max_length=255)]) -> Response:
     """Show one template."""
-    found = visit.rota.template(name, actor=visit.actor)
+    found = visit.rota.acting_as(visit.actor).templates.get(name)
     values = {field: shown(found, field) for field in FIELDS}
-    paused = ("template", name) in visit.rota.pauses(actor=visit.actor)
+    paused = ("template", name) in visit.rota.acting_as(visit.actor).store.pauses()
     return visit.page("template.html", it=found, fields=FIELDS, values=values, nullable=NULLABLE, paused=paused)
 
 
@@ -77,7 +77,7 @@ def shown(view: TemplateView, field: str) -> str:
 
 
 def _set(visit: Visit, name: str) -> str:
-    view = visit.rota.template(name, actor=visit.actor)
+    view = visit.rota.acting_as(visit.actor).templates.get(name)
     options: dict[str, Any] = {}
     for field in FIELDS:
         given = visit.form.text(field)
@@ -87,36 +87,36 @@ def _set(visit: Visit, name: str) -> str:
             options[field] = None if given is None else from_text(field, given)
     if not options:
         return "Nothing is changed."
-    visit.rota.set_template(name, version=visit.form.number("version"), actor=visit.actor, **options)
+    visit.rota.acting_as(visit.actor).templates.if_match(visit.form.number("version")).update(name, **options)
     return f"{name}: {', '.join(options)} set."
 
 
 def _reset(visit: Visit, name: str) -> str:
     field = visit.form.text("field")
-    visit.rota.reset_template(name, *([field] if field else []), actor=visit.actor)
+    visit.rota.acting_as(visit.actor).templates.reset(name, *([field] if field else []))
     return f"{name}: {field or 'everything'} is as the code says."
 
 
 def _enable(visit: Visit, name: str) -> str:
-    visit.rota.enable_template(name, actor=visit.actor)
+    visit.rota.acting_as(visit.actor).templates.enable(name)
     return f"{name} takes new jobs."
 
 
 def _disable(visit: Visit, name: str) -> str:
     visit.sure(f"Disable {name}? New jobs of it are refused; those that wait or run go on.", "Disable it")
-    visit.rota.disable_template(name, actor=visit.actor)
+    visit.rota.acting_as(visit.actor).templates.disable(name)
     return f"{name} takes no new jobs."
 
 
 def _archive(visit: Visit, name: str) -> str:
     visit.sure(f"Archive {name}? New jobs of it are refused, it leaves the lists, and its schedules are disabled.", "Archive it")
-    visit.rota.archive_template(name, actor=visit.actor)
+    visit.rota.acting_as(visit.actor).templates.archive(name)
     return f"{name} is archived."
 
 
 def _delete(visit: Visit, name: str) -> str:
     visit.sure(f"Remove the template {name}? Code that registers it makes it anew.", "Remove it")
-    visit.rota.delete_template(name, actor=visit.actor)
+    visit.rota.acting_as(visit.actor).templates.delete(name)
     return f"{name} is removed."
 
 

@@ -27,12 +27,11 @@ def create(visit: Visiting) -> Response:
     """Make a token and show its secret, this once."""
     form = visit.form
     lasts = form.text("expires_in")
-    made = visit.rota.create_token(
+    made = visit.rota.acting_as(visit.actor).tokens.create(
         form.need("name"),
         user=form.text("user"),
         permits=[value for name, value in form.pairs if name == "permit"],
         expires_in=None if lasts is None else timedelta(seconds=span_of("expires_in", lasts)),
-        actor=visit.actor,
     )
     return _page(visit, made)
 
@@ -43,11 +42,11 @@ def revoke(visit: Visiting) -> Response:
     visit.must(Right.MANAGE_ORGANIZATIONS)
     token_id, name = visit.form.need("id"), visit.form.text("name") or "this token"
     visit.sure(f"Revoke {name}? Whatever uses it is shut out at once.", "Revoke it")
-    done = visit.rota.revoke_token(token_id, actor=visit.actor)
+    done = visit.rota.acting_as(visit.actor).tokens.revoke(token_id)
     return visit.done(f"Token {done.name} is revoked.", "/tokens")
 
 
 def _page(visit: Visit, made: NewToken | None) -> Response:
-    found = visit.rota.tokens(actor=visit.actor)
-    users = [each.name for each in visit.rota.users(actor=visit.actor)]
+    found = visit.rota.acting_as(visit.actor).tokens.list()
+    users = [each.name for each in visit.rota.acting_as(visit.actor).users.list()]
     return visit.page("tokens.html", found=found, made=made, users=users, permits=list(Permit))

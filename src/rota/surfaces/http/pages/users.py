@@ -18,8 +18,8 @@ router = page_router()
 @router.get("/users")
 def show(visit: Visiting, name: Annotated[str, Query(max_length=255)] = "") -> Response:
     """Show the users that the visitor may see; the form shows one of them, if it is named."""
-    found = visit.rota.users(actor=visit.actor)
-    names = [each.name for each in visit.rota.organizations(actor=visit.actor)]
+    found = visit.rota.acting_as(visit.actor).users.list()
+    names = [each.name for each in visit.rota.acting_as(visit.actor).organizations.list()]
     it = next((each for each in found if each.name == name), None)
     return visit.page("users.html", found=found, organizations=names, roles=list(Role), it=it)
 
@@ -34,30 +34,28 @@ def act(visit: Visiting, verb: Annotated[str, Path(max_length=20)]) -> Response:
 
 
 def _add(visit: Visit, name: str) -> str:
-    visit.rota.add_user(
+    visit.rota.acting_as(visit.actor).users.create(
         name,
         organization=visit.form.text("organization") or "default",
         role=visit.form.text("role") or Role.USER,
         permissions=_permissions(visit),
-        actor=visit.actor,
     )
     return f"User {name} is added."
 
 
 def _change(visit: Visit, name: str) -> str:
-    visit.rota.change_user(
+    visit.rota.acting_as(visit.actor).users.update(
         name,
         organization=visit.form.need("organization"),
         role=visit.form.need("role"),
         permissions=_permissions(visit),
-        actor=visit.actor,
     )
     return f"User {name} is changed."
 
 
 def _remove(visit: Visit, name: str) -> str:
     visit.sure(f"Remove the user {name}? It may do nothing any more, and its tokens open nothing. Its jobs stay.", "Remove the user")
-    visit.rota.remove_user(name, actor=visit.actor)
+    visit.rota.acting_as(visit.actor).users.delete(name)
     return f"User {name} is removed."
 
 

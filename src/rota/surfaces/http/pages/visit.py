@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 from fastapi import Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+from rota.app import Rota
 from rota.errors import InvalidOption, PermissionDenied
 from rota.model.access import csrf_of
 from rota.model.gate import Actor, Right, Role, scope_of
 from rota.surfaces.http.access import COOKIE, CSRF_FIELD, door_of, rota_of
 from rota.surfaces.http.pages.rendering import THEMES, render
-from rota.surfaces.python import Rota
 
 FIELDS_MAX = 1000
 """Fields of one form, at most."""

@@ -31,14 +31,13 @@ def find(visit: Visiting, before: Annotated[int | None, Query(ge=1, le=BIG)] = N
 def create(visit: Visiting) -> Response:
     """Make a webhook and show its secret, this once."""
     form = visit.form
-    made = visit.rota.create_webhook(
+    made = visit.rota.acting_as(visit.actor).webhooks.create(
         form.need("url"),
         events=[value for name, value in form.pairs if name == "event"] or None,
         job_types=_words(form.text("job_types")),
         with_result=form.text("with_result") == "yes",
         description=form.text("description"),
         organization=form.text("organization"),
-        actor=visit.actor,
     )
     return _page(visit, None, secret=made.secret, about=f"The webhook to {made.webhook.url} is made")
 
@@ -47,16 +46,16 @@ def create(visit: Visiting) -> Response:
 def rotate(visit: Visiting, webhook_id: WebhookId) -> Response:
     """Give a webhook another secret and show it, this once."""
     visit.must(Right.WEBHOOKS)
-    url = visit.rota.webhook(webhook_id, actor=visit.actor).url
+    url = visit.rota.acting_as(visit.actor).webhooks.get(webhook_id).url
     visit.sure(f"Give the webhook to {url} another secret? The old one signs too for a while.", "Give it another secret")
-    secret = visit.rota.rotate_webhook_secret(webhook_id, actor=visit.actor)
+    secret = visit.rota.acting_as(visit.actor).webhooks.rotate(webhook_id)
     return _page(visit, None, secret=secret, about=f"The webhook to {url} has another secret")
 
 
 @router.post("/webhooks/redeliver/{delivery_id}")
 def redeliver(visit: Visiting, delivery_id: Annotated[int, Path(ge=1, le=BIG)]) -> Response:
     """Send a message again."""
-    visit.rota.redeliver(delivery_id, actor=visit.actor)
+    visit.rota.acting_as(visit.actor).webhooks.redeliver(delivery_id)
     return visit.done("The message will be sent again.", "/webhooks")
 
 
@@ -69,28 +68,28 @@ def act(visit: Visiting, webhook_id: WebhookId, verb: Annotated[str, Path(max_le
 
 
 def _enable(visit: Visit, webhook_id: str) -> str:
-    done = visit.rota.change_webhook(webhook_id, enabled=True, actor=visit.actor)
+    done = visit.rota.acting_as(visit.actor).webhooks.update(webhook_id, enabled=True)
     return f"{done.url} is told again."
 
 
 def _disable(visit: Visit, webhook_id: str) -> str:
     visit.must(Right.WEBHOOKS)
-    url = visit.rota.webhook(webhook_id, actor=visit.actor).url
+    url = visit.rota.acting_as(visit.actor).webhooks.get(webhook_id).url
     visit.sure(f"Disable the webhook to {url}? Messages that wait for it are given up.", "Disable it")
-    visit.rota.change_webhook(webhook_id, enabled=False, actor=visit.actor)
+    visit.rota.acting_as(visit.actor).webhooks.update(webhook_id, enabled=False)
     return f"{url} is not told any more."
 
 
 def _test(visit: Visit, webhook_id: str) -> str:
-    found = visit.rota.test_webhook(webhook_id, actor=visit.actor)
+    found = visit.rota.acting_as(visit.actor).webhooks.test(webhook_id)
     return f"It answered well ({found.status})." if found.accepted else f"It did not answer well: {found.error or found.status}."
 
 
 def _delete(visit: Visit, webhook_id: str) -> str:
     visit.must(Right.DELETE_WEBHOOKS)
-    url = visit.rota.webhook(webhook_id, actor=visit.actor).url
+    url = visit.rota.acting_as(visit.actor).webhooks.get(webhook_id).url
     visit.sure(f"Delete the webhook to {url} and its secret? What was not sent is given up.", "Delete it")
-    visit.rota.delete_webhook(webhook_id, actor=visit.actor)
+    visit.rota.acting_as(visit.actor).webhooks.delete(webhook_id)
     return f"The webhook to {url} is deleted."
 
 
@@ -99,10 +98,10 @@ def _words(text: str | None) -> list[str] | None:
 
 
 def _page(visit: Visit, before: int | None, *, secret: str = "", about: str = "") -> Response:
-    sent: Any = visit.rota.deliveries(limit=PAGE, before=before, actor=visit.actor)
+    sent: Any = visit.rota.acting_as(visit.actor).webhooks.deliveries(limit=PAGE, before=before)
     return visit.page(
         "webhooks.html",
-        found=visit.rota.webhooks(actor=visit.actor),
+        found=visit.rota.acting_as(visit.actor).webhooks.list(),
         sent=sent,
         next=sent.next,
         first=before is not None,

@@ -15,9 +15,9 @@ router = page_router()
 @router.get("/workers")
 def show(visit: Visiting) -> Response:
     """Show the workers that live, and the pauses."""
-    found = visit.rota.workers(actor=visit.actor)
-    templates = [each.name for each in visit.rota.templates(actor=visit.actor)]
-    return visit.page("workers.html", workers=found, pauses=visit.rota.pauses(actor=visit.actor), templates=templates)
+    found = visit.rota.acting_as(visit.actor).workers.list()
+    templates = [each.name for each in visit.rota.acting_as(visit.actor).templates.list()]
+    return visit.page("workers.html", workers=found, pauses=visit.rota.acting_as(visit.actor).store.pauses(), templates=templates)
 
 
 @router.post("/pauses")
