@@ -74,7 +74,7 @@ class Rota(Resource):
     def acting_as(self, actor: Actor | str | None) -> Rota:
         """Return a view of the same Rota whose calls are made by this user. Closing it closes nothing."""
         view = Rota.__new__(Rota)
-        view._seat, view._actor, view._expected = self._seat, actor, None
+        Resource.__init__(view, self._seat, actor)
         return view
 
     # ---- nouns ------------------------------------------------------------------------------------------------
@@ -261,9 +261,7 @@ class Rota(Resource):
         """Declare the schedules of decorators, before a local worker starts."""
         declare_scheduled(self._session)
 
-    async def enqueue_async(
-        self, name: str, params: Mapping[str, Any] | None = None, **options: Unpack[EnqueueOptions]
-    ) -> Handle[Any]:
+    async def enqueue_async(self, name: str, params: Mapping[str, Any] | None = None, **options: Unpack[EnqueueOptions]) -> Handle[Any]:
         """Accept one job by name without blocking the event loop. Of a task, use `task.enqueue_async`."""
         if not options.keys() <= EnqueueOptions.__annotations__.keys():
             raise _unknown_option(options)
@@ -294,8 +292,8 @@ class Rota(Resource):
         """Create a group of new jobs (a call, (name, params) or NewJob) and of waiting jobs (a Job, its Handle or its id).
 
         Without `on_failure` a failure stops a sequential group, and a parallel one continues.
-        `then` ((name, params), a call or NewJob) is queued when every member has finished permanently; `on_parent_failure` says what happens
-        to it if one of them failed: wait (until it is retried), skip, cancel, or run anyway.
+        `then` ((name, params), a call or NewJob) is queued when every member has finished permanently; `on_parent_failure` says what
+        happens to it if one of them failed: wait (until it is retried), skip, cancel, or run anyway.
         `group_id` is a UUIDv7 of the caller's own: repeating the call returns the same group.
         """
         from rota.resources.groups import create  # noqa: PLC0415 - few programs need it
@@ -332,6 +330,11 @@ class Rota(Resource):
         from rota.waits import wait  # noqa: PLC0415 - a program that only enqueues does not wait
 
         return wait(self._session, self._actor, job, timeout)
+
+    async def _wait_async(self, job: JobRef, timeout: float | None) -> Run:  # noqa: ASYNC109 - the same word as in wait()
+        from rota.waits import wait_async  # noqa: PLC0415 - only async programs need it
+
+        return await wait_async(self._session, self._actor, job, timeout)
 
     # ---- schedules --------------------------------------------------------------------------------------------
 

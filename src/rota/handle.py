@@ -75,10 +75,8 @@ class Handle(Generic[R_co]):
 
     async def result_async(self, timeout: float | None = None) -> R_co:  # noqa: ASYNC109 - the same word as in result()
         """Do the same without blocking the event loop."""
-        from rota.waits import wait_async  # noqa: PLC0415 - only async programs need it
-
         rota = self._rota
-        run: Run = await wait_async(rota._session, rota._actor, self.id, timeout)  # noqa: SLF001 - a Rota's own, and Handle is its part
+        run: Run = await rota._wait_async(self.id, timeout)  # noqa: SLF001 - a Rota's own, and Handle is its part
         if run.status is RunStatus.COMPLETED:
             return self._value(run)
         # The error is built from what the store has, and reading that would block the loop.

@@ -141,6 +141,16 @@ class Resource:
         return type(self)(self._seat, self._actor, expected)
 
 
+def ask_for(noun: Resource, right: Right) -> Ask:
+    """Ask the gate for the actor of a noun or a Rota: for functions of surfaces that are not operations."""
+    return Ask(noun._session, noun._actor, right, noun._expected)  # noqa: SLF001 - of this module's own class
+
+
+def session_of(noun: Resource) -> Session:
+    """Return the session behind a noun or a Rota: for surfaces, which are part of the same program."""
+    return noun._session  # noqa: SLF001 - of this module's own class
+
+
 class Field(msgspec.Struct, frozen=True, eq=False):
     """One parameter of an operation."""
 
@@ -155,7 +165,14 @@ class Operation:
     """The description of an operation, from which surfaces are made. Nothing is worked out before a surface asks for it."""
 
     def __init__(  # noqa: PLR0917 - built in one place
-        self, body: Callable[..., Any], right: Right, http: str | None, cli: str | None, etag: bool, status: int, confirm: str | None  # noqa: FBT001
+        self,
+        body: Callable[..., Any],
+        right: Right,
+        http: str | None,
+        cli: str | None,
+        etag: bool,  # noqa: FBT001 - as above
+        status: int,
+        confirm: str | None,
     ) -> None:
         """Take what the decorator was given."""
         self.body = body

@@ -1,4 +1,4 @@
-"""A job to try things with, and its template: `rota template load --samples`, or `rota.load_samples()`.
+"""A job to try things with, and its template: `rota template load --samples`, or `rota.store.load(samples=True)`.
 
 It is run by any worker that may import it: `ROTA_HANDLER_MODULES=rota.samples rota up`.
 """

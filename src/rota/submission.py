@@ -43,7 +43,7 @@ class Accepted:
 
     __slots__ = ("_job", "enqueued", "existing", "now", "row", "store", "transaction")
 
-    def __init__(self, row: NewRow, enqueued: Enqueued, now: Instant, store: Store, transaction: Any) -> None:  # noqa: PLR0917 - see `submit`
+    def __init__(self, row: NewRow, enqueued: Enqueued, now: Instant, store: Store, transaction: Any) -> None:
         """Take what was written."""
         self.row = row
         self.enqueued = enqueued
@@ -193,9 +193,7 @@ def submit_many(
         return _chunks(session, jobs, store, who, transaction)
 
 
-def _written(
-    session: Session, build: Callable[[], NewRow], store: Store, transaction: Any, who: Actor, *, plain: bool
-) -> Accepted:
+def _written(session: Session, build: Callable[[], NewRow], store: Store, transaction: Any, who: Actor, *, plain: bool) -> Accepted:
     """Write one row; if the definitions it was built from have changed in the meantime, build it again."""
     while True:
         row = build()

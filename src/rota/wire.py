@@ -145,7 +145,9 @@ def _moment(given: str) -> datetime:
     try:
         at = datetime.fromisoformat(given)
     except ValueError:
-        raise InvalidOption(f"{given!r} is neither a moment, such as 2026-08-01T09:00:00Z, nor a length of time, such as 90s or 2h") from None
+        raise InvalidOption(
+            f"{given!r} is neither a moment, such as 2026-08-01T09:00:00Z, nor a length of time, such as 90s or 2h"
+        ) from None
     if at.tzinfo is None:
         raise InvalidOption(f"{given!r} has no time zone: add Z or an offset such as +02:00")
     return at.astimezone(UTC) if at.utcoffset() is None else at

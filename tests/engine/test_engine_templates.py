@@ -9,7 +9,6 @@ import pytest
 from rota import Backoff, Rota, Settings, Status
 from rota.errors import InvalidHandler, JobCancelled, PayloadTooLarge, TemplateInUse, TemplateUnavailable, UnknownTemplate
 from rota.executors.named import find_handler, prefixes_of
-from rota.samples import load_samples
 from tests.support.pace import patient
 from tests.support.runs import run_of
 from tests.support.waiting import eventually
@@ -445,7 +444,7 @@ def test_prefixes_are_whole_names_of_modules(module):
 
 def test_the_sample_job_runs_reports_and_fails_as_it_is_told(again):
     rota = again(handler_modules="rota.samples")
-    load_samples(rota)
+    rota.store.load(samples=True)
     well, badly, never = (rota.enqueue("sample_job", {"steps": 2, "seconds": 0, "fail": fail}) for fail in (False, True, "permanent"))
     rota.turn()
     run = run_of(rota, well.id)
@@ -457,7 +456,7 @@ def test_the_sample_job_runs_reports_and_fails_as_it_is_told(again):
 
 def test_the_sample_job_can_be_stopped(live):
     live.settings = Settings(handler_modules="rota.samples")
-    load_samples(live)
+    live.store.load(samples=True)
     with live.running():
         job = live.enqueue("sample_job", {"seconds": 50})
         eventually(lambda: live.jobs.get(job.id).status is Status.RUNNING)

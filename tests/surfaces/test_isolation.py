@@ -1,8 +1,9 @@
-"""No read, write, list, count, event or error message crosses an organization: every method, by everybody, on everything."""
+"""No read, write, list, count, event or error message crosses an organization: every operation, by everybody, on everything."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import re
 from contextlib import AbstractContextManager
@@ -17,24 +18,27 @@ from rota import NewJob, Rota
 from rota.engine import checkup
 from rota.engine.explain import Explanation
 from rota.errors import RotaError
+from rota.nouns import NOUNS, noun
 from rota.results import Log
 from tests.support.proof import size
 from tests.surfaces.shared_store import HOME, MANAGERS, ORGANIZATIONS, PEOPLE, TEMPLATES, Person, SharedStore, fill, person, schedule_names
 
-OF_THE_PROGRAM = {"close", "include", "job", "on_not_run"}
+OF_THE_PROGRAM = {"acting_as", "close", "if_match", "include"}
 """Methods that concern the program's own object and code, and no row of anybody."""
-OF_THE_DOOR = {"authenticate", "open_session", "session", "still_admitted", "close_session"}
-"""Methods that find out who asks, from a secret that nobody else has: before that there is nobody to ask for."""
-METHODS = {
-    name: each
-    for name, each in inspect.getmembers(Rota, inspect.isfunction)
-    if not name.startswith("_") and name not in OF_THE_PROGRAM | OF_THE_DOOR
-}
+
+
+def verbs(noun: type) -> dict[str, Any]:
+    """Return what a noun, or Rota itself, can be asked for."""
+    found = inspect.getmembers(noun, inspect.isfunction)
+    return {name: each for name, each in found if not name.startswith("_") and name not in OF_THE_PROGRAM}
+
+
+METHODS = verbs(Rota) | {f"{name}.{verb}": each for name in NOUNS for verb, each in verbs(noun(name)).items()}
 EXAMPLE = "such as JOB-2026-00042"
 """How a message shows what a number looks like: there may be one of that number."""
 OF_ANOTHER_WORLD = {"simulate"}
 """Tell of jobs in a store that is thrown away: their numbers begin at one and are nobody's here."""
-STARTING = {"run", "running", "start", "stop", "test_webhook"}
+STARTING = {"run", "running", "start", "stop", "webhooks.test"}
 """Start and stop workers, or send: refused to most, and left out for system managers, whose workers would go on by themselves."""
 
 
@@ -45,11 +49,23 @@ def shared(tmp_path_factory):
     return store
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_says_on_whose_behalf_it_is_called(name):
-    actor = inspect.signature(METHODS[name]).parameters.get("actor")
-    assert actor is not None, f"Rota.{name} takes no actor: who asks has to pass the gate"
-    assert (actor.kind, actor.default) == (inspect.Parameter.KEYWORD_ONLY, None)
+BY_HAND = {
+    "enqueue": "on the path of every job: `submit` asks the gate",
+    "enqueue_async": "the same",
+    "enqueue_many": "the same",
+    "overview": "shows what the actor may see of each part, and nothing where it may see nothing",
+    "running": "a block around `start`, which is an operation",
+    "simulate": "reads a store that may be moved or not be there, and asks the gate of that",
+    "store.promote": "the same, of a store that an operation would create",
+    "store.reopen": "the same",
+    "transaction": "a block; it asks the gate as it begins",
+    "wait": "asks again and again while the store is away",
+}
+"""Verbs that are not operations, and where they ask the gate."""
+
+
+def test_every_verb_is_an_operation_or_says_where_it_asks_the_gate():
+    assert {name for name, each in METHODS.items() if not hasattr(each, "operation")} == set(BY_HAND)
 
 
 # ---- arguments ------------------------------------------------------------------------------------------------------
@@ -93,7 +109,7 @@ class Pool:
         """Return a strategy for the arguments of a method."""
         required, optional = {}, {}
         for parameter in list(inspect.signature(METHODS[name]).parameters.values())[1:]:
-            if parameter.name == "actor" or parameter.kind in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}:
+            if parameter.kind in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}:
                 continue
             strategy = self.of(name, parameter.name)
             if parameter.default is not parameter.empty and parameter.name != "timeout":
@@ -102,7 +118,7 @@ class Pool:
                 pytest.fail(f"tell this test what to give for {parameter.name!r} of Rota.{name}")
             else:
                 required[parameter.name] = strategy
-        if name in {"create_schedule", "edit_schedule", "plan_schedule"}:
+        if name in {"schedules.create", "schedules.update", "plan"}:
             required["every"] = self.said["every"]
             optional |= {option: strategy for option, strategy in self.said.items() if option != "every"}
         if name == "simulate":
@@ -112,39 +128,50 @@ class Pool:
             # What depends on others is simulated, and a day of it tells no more than an hour.
             required["hours"] = st.sampled_from([0.2, 1])
             optional = {option: strategy for option, strategy in optional.items() if option != "hours"}
-        if name == "plan_schedule":
+        if name == "plan":
             required["days"] = st.sampled_from([1, 3])
         return st.fixed_dictionaries(required, optional=optional)
 
     def of(self, method: str, parameter: str) -> st.SearchStrategy[Any] | None:
         """Return what to give for a parameter; None if there is nothing to be learnt from it."""
-        if "schedule" in method or method in {"fire", "occurrences", "overdue", "forecast"}:
+        if "schedule" in method or method in {"forecast", "plan"}:
             found = ({"name": self.schedule, "schedule": st.one_of(st.none(), self.schedule)} | self.said).get(parameter)
             if found is not None:
                 return found
         special = {
-            ("occurrences", "before"): st.one_of(st.none(), self.place),
-            ("set_calendar", "name"): self.calendar,
-            ("delete_calendar", "name"): self.calendar,
-            ("set_calendar", "days"): st.sampled_from([[], ["2026-12-25"]]),
+            ("schedules.occurrences", "before"): st.one_of(st.none(), self.place),
+            ("calendars.get", "name"): self.calendar,
+            ("calendars.update", "name"): self.calendar,
+            ("calendars.delete", "name"): self.calendar,
+            ("calendars.update", "days"): st.sampled_from([[], ["2026-12-25"]]),
+            ("groups.get", "group"): self.group,
+            ("groups.cancel", "group"): self.group,
+            ("events", "job"): st.one_of(st.none(), self.job),
             ("enqueue", "job_id"): st.one_of(st.none(), self.id),
             ("enqueue", "name"): st.sampled_from(TEMPLATES[:2]),
             ("enqueue", "webhook"): st.one_of(st.none(), self.url),
-            ("load_definitions", "path"): st.just(__file__),
-            ("promote", "target"): st.just("/nowhere/rota.db"),
-            ("set_template", "name"): st.sampled_from(TEMPLATES),
+            ("store.load", "path"): st.just(__file__),
+            ("store.promote", "target"): st.just("/nowhere/rota.db"),
+            ("templates.update", "name"): st.sampled_from(TEMPLATES),
             ("stop", "driver"): st.none(),
-            ("welcome", "local"): st.booleans(),
-            ("add_user", "organization"): self.organization,
-            ("rotate_webhook_secret", "webhook_id"): st.one_of(st.none(), self.webhook),
+            ("users.create", "organization"): self.organization,
+            ("webhooks.rotate", "webhook"): st.one_of(st.none(), self.webhook),
             # One of its own would be sent to.
-            ("test_webhook", "webhook_id"): self.their_webhook,
-            ("change_webhook", "url"): st.one_of(st.none(), self.url),
-            ("deliveries", "before"): st.sampled_from([None, 1, 7, 50]),
-            ("change_user", "organization"): self.organization,
+            ("webhooks.test", "webhook"): self.their_webhook,
+            ("webhooks.get", "webhook"): self.webhook,
+            ("webhooks.delete", "webhook"): self.webhook,
+            ("webhooks.update", "webhook"): self.webhook,
+            ("webhooks.update", "url"): st.one_of(st.none(), self.url),
+            ("webhooks.deliveries", "before"): st.sampled_from([None, 1, 7, 50]),
+            ("jobs.list", "before"): st.sampled_from([None, 1, 7, 50]),
+            ("dead_letters.list", "before"): st.sampled_from([None, 1, 7, 50]),
+            ("audit.list", "before"): st.sampled_from([None, 1, 7, 50]),
+            ("jobs.direct", "job_id"): st.one_of(st.none(), self.id),
+            ("users.update", "organization"): self.organization,
         }
         general = {
-            "job_id": self.job,
+            "job": self.job,
+            "chain": st.one_of(st.none(), self.job),
             "on": st.lists(self.job, min_size=1, max_size=2),
             "before": st.one_of(st.none(), self.job),
             "after": st.one_of(st.none(), self.job),
@@ -178,9 +205,8 @@ class Pool:
             "hours": st.sampled_from([None, 1, 30]),
             "url": self.url,
             "webhook": st.one_of(st.none(), self.webhook),
-            "webhook_id": self.webhook,
-            "token_id": st.sampled_from(["01a00000-0000-7000-8000-000000000000", "nonsense"]),
-            "delivery_id": st.sampled_from([1, 2, 3, 10, 20, 999]),
+            "token": st.sampled_from(["01a00000-0000-7000-8000-000000000000", "nonsense"]),
+            "delivery": st.sampled_from([1, 2, 3, 10, 20, 999]),
             "events": st.sampled_from([None, ["run.failed"], ["nothing"]]),
             "state": st.sampled_from([None, "waiting", "lost"]),
             "fate": st.sampled_from([None, "FIRED", "REFUSED", "OVERDUE", ["MISSED", "SKIPPED_PAUSED"]]),
@@ -190,13 +216,17 @@ class Pool:
 
 def call(rota: Rota, name: str, arguments: dict[str, Any], actor: object) -> Any:
     """Call a method to its end: awaited, entered and gone through."""
-    found = getattr(rota, name)(**arguments, actor=actor)
+    found = _bound(rota.acting_as(actor), name)(**arguments)
     if inspect.iscoroutine(found):
         return asyncio.run(found)
     if isinstance(found, AbstractContextManager):
         with found as inside:
             return type(inside).__name__
     return found
+
+
+def _bound(rota: Rota, name: str) -> Any:
+    return functools.reduce(getattr, name.split("."), rota)
 
 
 def words(value: object) -> str:
@@ -299,9 +329,7 @@ def test_no_method_touches_or_tells_what_is_of_another_organization(shared, tmp_
 # ---- counts ---------------------------------------------------------------------------------------------------------
 
 READS = {
-    name: each
-    for name, each in METHODS.items()
-    if re.match(r"Return|Say", each.__doc__ or "") and name not in {"wait", "await_end", "workers"}
+    name: each for name, each in METHODS.items() if re.match(r"Return|Say", each.__doc__ or "") and name not in {"wait", "workers.list"}
 }
 
 
@@ -313,8 +341,8 @@ def look(store: SharedStore, who: Person) -> dict[str, str]:
         needed = [one.name for one in inspect.signature(method).parameters.values() if one.default is one.empty and one.name != "self"]
         if not needed:
             found[name] = without_time(words(attempt(store.rota, name, {}, who.name)))
-        elif needed == ["job_id"]:
-            found |= {f"{name} {job_id}": without_turn(attempt(store.rota, name, {"job_id": job_id}, who.name)) for job_id in own}
+        elif needed == ["job"]:
+            found |= {f"{name} {job_id}": without_turn(attempt(store.rota, name, {"job": job_id}, who.name)) for job_id in own}
     return found
 
 
@@ -345,19 +373,20 @@ def test_what_others_do_changes_nothing_that_one_is_told(shared, tmp_path, role)
     assert len(before) > 100
     for name in ("qqbeta", "qqcorp"):
         user, admin = person("user", name).name, person("admin", name).name
-        jobs = [rota.acting_as(user).enqueue(template, {"text": str(n)}) for n in range(7) for template in ("work", "fails", "dies")]
-        rota.acting_as(user).enqueue_many([("work", {})] * 50)
-        rota.acting_as(admin).jobs.cancel(jobs[0].id)
-        rota.acting_as(admin).jobs.retry(jobs[0].id)
-        rota.acting_as(admin).jobs.update(jobs[3].id, priority=99)
-        rota.acting_as(user).group([("work", {}), ("dies", {})])
-        rota.acting_as(admin).organizations.resume(name)
-        rota.acting_as("chief").users.create(f"new-{name}", organization=name)
-        rota.acting_as(admin).schedules.create("new", "work", every=60)
-        rota.acting_as(admin).schedules.update("common", every=60, params={"text": "x"})
-        rota.acting_as("chief").schedules.delete(f"child-{name}", organization=name)
-        rota.acting_as(admin).schedules.fire("common")
-        rota.acting_as(admin).calendars.update("common", ["2026-12-24"])
+        as_user, as_admin, as_chief = (rota.acting_as(each) for each in (user, admin, "chief"))
+        jobs = [as_user.enqueue(template, {"text": str(n)}) for n in range(7) for template in ("work", "fails", "dies")]
+        as_user.enqueue_many([("work", {})] * 50)
+        as_admin.jobs.cancel(jobs[0])
+        as_admin.jobs.retry(jobs[0])
+        as_admin.jobs.update(jobs[3], priority=99)
+        as_user.group([("work", {}), ("dies", {})])
+        as_admin.organizations.resume(name)
+        as_chief.users.create(f"new-{name}", organization=name)
+        as_admin.schedules.create("new", "work", every=60)
+        as_admin.schedules.update("common", every=60, params={"text": "x"})
+        as_chief.schedules.delete(f"child-{name}", organization=name)
+        as_admin.schedules.fire("common")
+        as_admin.calendars.update("common", ["2026-12-24"])
     after = look(store, who)
     for name, text in before.items():
         assert after[name] == text, name

@@ -98,7 +98,7 @@ def test_a_narrow_token_is_asked_by_the_gate_of_every_verb(rota):
         lambda: rota.acting_as(reads).jobs.cancel(job.id),
         lambda: rota.acting_as(submits).jobs.get(job.id),
         lambda: rota.acting_as(reads).tokens.create("wider", permits=EVERY),
-        lambda: rota.acting_as(submits).tokens.list(),
+        rota.acting_as(submits).tokens.list,
         lambda: rota.acting_as(submits).start(),
     ):
         with pytest.raises(PermissionDenied):
@@ -139,7 +139,7 @@ def test_only_a_system_manager_makes_lists_and_revokes_tokens(shared, name):
     made = shared.acting_as("root").tokens.create("roots", user="root", permits=EVERY).token
     for forbidden in (
         lambda: shared.acting_as(name).tokens.create("mine", user=name),
-        lambda: shared.acting_as(name).tokens.list(),
+        shared.acting_as(name).tokens.list,
         lambda: shared.acting_as(name).tokens.revoke(made.id),
     ):
         with pytest.raises(PermissionDenied):

@@ -345,7 +345,7 @@ def test_an_admin_sees_and_retries_its_own_dead_letters_and_deletes_nothing(grav
     (other,) = graves.dead_letters.list(job_type="flaky")
     for refused in (
         lambda: graves.acting_as(ADMIN).jobs.delete(other.id),
-        lambda: graves.acting_as(ADMIN).dead_letters.delete(),
+        graves.acting_as(ADMIN).dead_letters.delete,
         lambda: graves.acting_as(ADMIN).store.purge(older_than=0),
     ):
         with pytest.raises(PermissionDenied, match="may not delete jobs"):
@@ -364,9 +364,9 @@ def test_a_user_lists_its_own_and_reads_neither_logs_nor_figures(shop: Rota):
     for refused in (
         lambda: shop.acting_as(USER).jobs.log(own.id),
         lambda: shop.acting_as(USER).jobs.log(own.id, chain=True),
-        lambda: shop.acting_as(USER).store.stats(),
-        lambda: shop.acting_as(USER).audit.list(),
-        lambda: shop.acting_as(USER).dead_letters.retry(),
+        shop.acting_as(USER).store.stats,
+        shop.acting_as(USER).audit.list,
+        shop.acting_as(USER).dead_letters.retry,
     ):
         with pytest.raises(PermissionDenied):
             refused()

@@ -8,7 +8,6 @@ from rota import Actor, Backoff, Rota
 from rota.errors import DuplicateJob, InvalidDefinition, InvalidName, InvalidOption, PermissionDenied, UnknownTemplate
 from rota.model.templates import FIELDS, Rate
 from rota.resources.definitions import Loaded
-from rota.samples import load_samples
 
 MANAGER = Actor("mia", role="system_manager")
 ADMIN = Actor("adam", role="admin")
@@ -199,7 +198,7 @@ def test_templates_are_managed_by_system_managers_only_and_read_by_all_who_submi
         lambda actor: rota.acting_as(actor).templates.enable("send"),
         lambda actor: rota.acting_as(actor).templates.archive("send"),
         lambda actor: rota.acting_as(actor).store.load(file),
-        lambda actor: load_samples(rota.acting_as(actor)),
+        lambda actor: rota.acting_as(actor).store.load(samples=True),
         lambda actor: rota.acting_as(actor).templates.delete("send"),
     ]
     before = rota.templates.list(archived=True)
@@ -423,11 +422,11 @@ def test_json_that_is_none_is_refused_with_its_line(rota, write):
 
 
 def test_the_sample_is_the_one_of_the_fixture(rota):
-    assert load_samples(rota).added == ("template sample_job",)
+    assert rota.store.load(samples=True).added == ("template sample_job",)
     view = rota.templates.get("sample_job")
     assert (view.display_name, view.handler) == ("Sample Background Job", "rota.samples.execute_sample_job")
     assert (view.timeout, view.priority, view.max_retries, view.state) == (60.0, 50, 3, "ENABLED")
-    assert load_samples(rota).unchanged == ("template sample_job",)
+    assert rota.store.load(samples=True).unchanged == ("template sample_job",)
 
 
 def test_a_file_needs_the_right_to_manage_organizations_only_if_it_names_some(rota, send, write, monkeypatch):

@@ -49,12 +49,12 @@ def test_a_user_neither_sees_nor_makes_webhooks(shared, who):
     made = shared.acting_as("ada").webhooks.create(URL).webhook
     for attempt in (
         lambda: shared.acting_as(who).webhooks.create(URL),
-        lambda: shared.acting_as(who).webhooks.list(),
+        shared.acting_as(who).webhooks.list,
         lambda: shared.acting_as(who).webhooks.get(made.id),
         lambda: shared.acting_as(who).webhooks.update(made.id, url=URL),
         lambda: shared.acting_as(who).webhooks.rotate(made.id),
         lambda: shared.acting_as(who).webhooks.test(made.id),
-        lambda: shared.acting_as(who).webhooks.deliveries(),
+        shared.acting_as(who).webhooks.deliveries,
         lambda: shared.acting_as(who).webhooks.redeliver(1),
         lambda: shared.acting_as(who).webhooks.delete(made.id),
     ):

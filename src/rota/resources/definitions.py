@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from rota.definitions_file import Definitions, Entry, TemplateEntry, read_definitions
+from rota.definitions_file import Definitions, Entry, Location, TemplateEntry, definitions_of, read_definitions
 from rota.engine.registry import Known
 from rota.model.definitions import Organization, OrganizationState, TemplateState, User
 from rota.model.gate import Right
@@ -33,6 +33,13 @@ def load(ask: Ask, path: str | os.PathLike[str], *, dry_run: bool = False) -> Lo
     The caller has asked for the right to manage templates.
     """
     return load_definitions(ask, read_definitions(path, name_max=ask.settings.name_max), dry_run=dry_run)
+
+
+def load_samples(ask: Ask, *, dry_run: bool = False) -> Loaded:
+    """Load the template of `rota.samples`, a job to try things with."""
+    from rota.samples import SAMPLES  # noqa: PLC0415 - nothing else needs it
+
+    return load_definitions(ask, definitions_of(SAMPLES, Location("samples"), name_max=ask.settings.name_max), dry_run=dry_run)
 
 
 def load_definitions(ask: Ask, definitions: Definitions, *, dry_run: bool = False) -> Loaded:

@@ -154,9 +154,7 @@ class Jobs(Resource):
         text = None if present is None or params is None else _checked_params(ask, present.job_type, params)
         at = None if run_at is None else when(run_at, now)
         put_off = isinstance(run_at, timedelta)
-        changed = store.change(
-            job_id, actor=ask.who, now=now, priority=number, params=text, run_at=at, put_off=put_off, check=ask.check
-        )
+        changed = store.change(job_id, actor=ask.who, now=now, priority=number, params=text, run_at=at, put_off=put_off, check=ask.check)
         ask.session.poke()
         return changed
 
@@ -263,7 +261,7 @@ class Jobs(Resource):
 
     @operation(Right.SUBMIT, http="POST /jobs/{job}/again", cli="job again", status=201)
     def again(self, ask: Ask, /, job: Ref, **params: Any) -> Job:
-        """Enqueue the same job once more, as a new chain with a link to the old one, also if it completed. `params` replace some of its own."""
+        """Enqueue the same job once more, also if it completed: a new chain, linked to the old one. `params` replace some of its own."""
         found = ask.store.job(ask.also(Right.READ).job(job))
         if found is None:
             raise ask.session.no_job(job)

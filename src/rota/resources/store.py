@@ -199,14 +199,19 @@ class StoreOperations(Resource):
     def load(
         self,
         ask: Ask,
-        path: Annotated[str | os.PathLike[str], Shape("A file of definitions, .toml or .json.", "jobs.toml", "FILE", wire=str)],
+        path: Annotated[
+            str | os.PathLike[str] | None, Shape("A file of definitions, .toml or .json.", "jobs.toml", "FILE", wire=str)
+        ] = None,
         *,
+        samples: Annotated[bool, Shape("Load the template of rota.samples, a job to try things with.")] = False,
         dry_run: Annotated[bool, Shape("Check the file and report; change nothing.")] = False,
     ) -> Loaded:
         """Load templates, schedules, calendars, organizations and users from a file, .toml or .json. What it does not name stays."""
-        from rota.resources.definitions import load  # noqa: PLC0415 - few programs need it
+        from rota.resources.definitions import load, load_samples  # noqa: PLC0415 - few programs need it
 
-        return load(ask, path, dry_run=dry_run)
+        if (path is None) != samples:
+            raise InvalidOption("pass a file of definitions, or samples=True")
+        return load_samples(ask, dry_run=dry_run) if path is None else load(ask, path, dry_run=dry_run)
 
     @operation(Right.STEER, cli="import monque")
     def import_monque(

@@ -27,6 +27,7 @@ from rota.surfaces.cli.output import (
     with_run,
 )
 from rota.surfaces.cli.session import actor, session
+from rota.surfaces.runs import run_of
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -72,7 +73,7 @@ def list_dead(
     filters = {"job_type": job_type, "error_type": error_type, "text": text, "organization": organization}
     with session(store) as rota:
         found = rota.acting_as(actor()).dead_letters.list(**filters, limit=limit, before=before)
-        both = [(job, rota.run_of(job.id, actor=actor())) for job in found]
+        both = [(job, run_of(rota.acting_as(actor()), job.id)) for job in found]
     if as_json:
         show_json_lines(with_run(job, run) for job, run in both)
     else:
@@ -93,7 +94,7 @@ def show(
     """Show one dead letter: what it was asked to do, and what it died of."""
     with session(store) as rota:
         job = rota.acting_as(actor()).jobs.attempts(job_id)[-1]
-        run = rota.run_of(job.id, actor=actor())
+        run = run_of(rota.acting_as(actor()), job.id)
     if as_json:
         return show_json(with_run(job, run))
     if job.status is not Status.DEAD_LETTER:

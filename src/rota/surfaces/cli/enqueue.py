@@ -12,6 +12,8 @@ from rota.errors import JobCancelled, JobSkipped
 from rota.model.groups import ENDED_WELL
 from rota.model.states import Status
 from rota.model.values import Job, Run
+from rota.operation import session_of
+from rota.submission import submit
 from rota.surfaces.cli.exits import FAILED
 from rota.surfaces.cli.options import (
     AppOption,
@@ -104,7 +106,9 @@ def enqueue(
         raise typer.BadParameter("pass the name of a template, or --handler: one of the two", param_hint="NAME")
     given, moment = params_of(params, pairs), when(run_at, delay)
     with session(store, app=app) as rota:
-        job = rota.acting_as(actor()).enqueue(
+        job = submit(
+            session_of(rota),
+            actor(),
             name,
             given,
             handler=handler,
@@ -118,7 +122,7 @@ def enqueue(
             timeout=None if timeout is None else timeout.total_seconds(),
             webhook=webhook,
             organization=organization,
-        )
+        ).job()
         waits = wait or wait_timeout is not None
         if not (waits and as_json):
             _show(job, as_json=as_json)

@@ -9,7 +9,7 @@ import typer
 
 from rota.compat.faces import background_job, monque_document
 from rota.model.gate import Right
-from rota.operation import Ask
+from rota.operation import ask_for
 from rota.surfaces.cli.output import compact, show_json, show_pairs
 from rota.surfaces.cli.session import actor
 
@@ -32,9 +32,9 @@ def show_face(rota: Rota, job_id: str, face: Face, *, as_json: bool) -> None:
     if face is Face.BACKGROUND_JOB:
         from rota.faces.background_job import document  # noqa: PLC0415 - few calls need it
 
-        fields = document(background_job(Ask(rota._session, actor(), Right.READ), job_id))
+        fields = document(background_job(ask_for(rota.acting_as(actor()), Right.READ), job_id))
     else:
-        fields = monque_document(Ask(rota._session, actor(), Right.READ), job_id)
+        fields = monque_document(ask_for(rota.acting_as(actor()), Right.READ), job_id)
     if as_json:
         show_json(fields)
     else:

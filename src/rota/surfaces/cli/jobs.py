@@ -30,6 +30,7 @@ from rota.surfaces.cli.output import (
     with_run,
 )
 from rota.surfaces.cli.session import actor, session
+from rota.surfaces.runs import run_of
 
 
 def register(app: typer.Typer) -> None:
@@ -99,7 +100,7 @@ def show(job_id: IdArgument, *, face: FaceOption = None, store: StoreOption = No
         if face is not None:
             return show_face(rota, job_id, face, as_json=as_json)
         job = rota.acting_as(actor()).jobs.get(job_id)
-        run, chain = rota.run_of(job.id, actor=actor()), rota.acting_as(actor()).jobs.attempts(job.id)
+        run, chain = run_of(rota.acting_as(actor()), job.id), rota.acting_as(actor()).jobs.attempts(job.id)
     if as_json:
         return show_json(with_run(job, run) | {"attempts": [each.number for each in chain]})
     show_pairs([*_about(job, chain), *_about_run(run)])
@@ -123,7 +124,7 @@ def explain(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOptio
 def runs(job_id: IdArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show every attempt of a chain and what became of it."""
     with session(store) as rota:
-        both = [(job, rota.run_of(job.id, actor=actor())) for job in rota.acting_as(actor()).jobs.attempts(job_id)]
+        both = [(job, run_of(rota.acting_as(actor()), job.id)) for job in rota.acting_as(actor()).jobs.attempts(job_id)]
     if as_json:
         return show_json_lines(with_run(job, run) for job, run in both)
     made = table("number", "status", "started", "ran for", "error or result", right=("ran for",))

@@ -19,6 +19,7 @@ from rota.surfaces.cli.options import JsonOption, LimitOption, StoreOption, exam
 from rota.surfaces.cli.output import clock_time, escaped, one_line, show_json_lines, show_table, status, table
 from rota.surfaces.cli.schedule_flags import bad_values
 from rota.surfaces.cli.session import actor, session
+from rota.surfaces.runs import run_of
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -103,7 +104,7 @@ def jobs_of(rota: Rota, found: Sequence[OccurrenceView]) -> dict[str, str]:
 
 
 def _told(rota: Rota, tail: Job) -> str:
-    run = None if tail.reason or tail.status is Status.COMPLETED or not tail.status.ended else rota.run_of(tail.id, actor=actor())
+    run = None if tail.reason or tail.status is Status.COMPLETED or not tail.status.ended else run_of(rota.acting_as(actor()), tail.id)
     why = tail.reason or (run.error if run else None)
     return f"{tail.number}: {why}" if why else tail.number
 

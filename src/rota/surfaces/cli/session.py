@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.errors import InvalidOption, NotFound
 from rota.model.gate import LOCAL, Actor, Role
+from rota.operation import session_of
 from rota.surfaces.cli.acting import named
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def load(app: str, store: str | None) -> Rota:
         raise InvalidOption(f"--app {app}: {attribute!r} is {_kind(found)}, not a Rota{_candidates(module)}")
     if store is not None:
         found.close()
-        found._session.name_store(store)
+        session_of(found).name_store(store)
     return found
 
 

@@ -11,6 +11,7 @@ from rota.surfaces.cli.options import JsonOption, StoreOption, examples
 from rota.surfaces.cli.output import show_json
 from rota.surfaces.cli.overview import pause_text
 from rota.surfaces.cli.session import actor, session
+from rota.surfaces.pauses import set_pause
 
 TemplateOption = Annotated[str | None, typer.Option("--template", help="Only this template.")]
 OrganizationOption = Annotated[str | None, typer.Option("--organization", help="Only this organization.")]
@@ -36,7 +37,7 @@ def pause(
     """
     _not_both(template, organization)
     with session(store) as rota:
-        rota.pause(template=template, organization=organization, actor=actor())
+        set_pause(rota.acting_as(actor()), paused=True, template=template, organization=organization)
         _show(rota.acting_as(actor()).store.pauses(), as_json=as_json)
 
 
@@ -49,7 +50,7 @@ def resume(
     """
     _not_both(template, organization)
     with session(store) as rota:
-        rota.resume(template=template, organization=organization, actor=actor())
+        set_pause(rota.acting_as(actor()), paused=False, template=template, organization=organization)
         _show(rota.acting_as(actor()).store.pauses(), as_json=as_json)
 
 

@@ -10,7 +10,6 @@ import msgspec
 import typer
 
 from rota.model.templates import FIELDS, from_text
-from rota.samples import load_samples
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, examples
 from rota.surfaces.cli.output import age, coloured, escaped, one_line, show_json, show_json_lines, show_pairs, show_table, span, table
 from rota.surfaces.cli.session import actor, session
@@ -184,11 +183,7 @@ def load(
     if (file is None) != samples:
         raise typer.BadParameter("give a file, or --samples")
     with session(store, app=app, make=not dry_run) as rota:
-        loaded = (
-            load_samples(rota.acting_as(actor()), dry_run=dry_run)
-            if file is None
-            else rota.acting_as(actor()).store.load(file, dry_run=dry_run)
-        )
+        loaded = rota.acting_as(actor()).store.load(file, samples=samples, dry_run=dry_run)
     _tell(loaded, as_json=as_json)
     if samples and not as_json:
         typer.echo("run it: ROTA_HANDLER_MODULES=rota.samples rota up, then rota enqueue sample_job")

@@ -134,14 +134,14 @@ class Desk:
         """Do what a key stands for; say whether to look again at once."""
         if self._asked:
             self._asked = False
-            return key in {"y", "Y"} and self._do(lambda: self._rota.acting_as(actor()).store.pause(), "Everything is paused: r resumes")
+            return key in {"y", "Y"} and self._do(self._rota.acting_as(actor()).store.pause, "Everything is paused: r resumes")
         match key:
             case "q" | "Q" | "\x03":
                 self.over = True
             case "p":
                 self._asked = True
             case "r":
-                return self._do(lambda: self._rota.acting_as(actor()).store.resume(), "Nothing is paused as a whole any more")
+                return self._do(self._rota.acting_as(actor()).store.resume, "Nothing is paused as a whole any more")
             case " ":
                 return True
             case _:

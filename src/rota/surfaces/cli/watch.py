@@ -13,6 +13,7 @@ import msgspec
 from rota.errors import RotaError
 from rota.model.states import TERMINAL, Status
 from rota.model.values import Job, Run, Stats, WorkerInfo
+from rota.surfaces.runs import run_of
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -143,7 +144,7 @@ class Watch:
         self._ran = now
         found = []
         for job in jobs[: 2 * self._rows]:
-            run = self._rota.run_of(job.id)
+            run = run_of(self._rota, job.id)
             found.append(Current(job, run.progress if run else None, (run.progress_message if run else None) or ""))
         return found
 
@@ -166,7 +167,9 @@ class Watch:
         together = self._recent | {job.id: job for job in found if job.status.ended}
         newest = sorted(together.values(), key=_finished, reverse=True)[:RECENT_MAX]
         self._recent = {job.id: job for job in newest}
-        self._runs = {job.id: self._runs[job.id] if job.id in self._runs else self._rota.run_of(job.id) for job in newest[: 2 * self._rows]}
+        self._runs = {
+            job.id: self._runs[job.id] if job.id in self._runs else run_of(self._rota, job.id) for job in newest[: 2 * self._rows]
+        }
         return [Ended(job, self._runs.get(job.id)) for job in newest]
 
     def _sample(self, stats: Stats | None) -> None:

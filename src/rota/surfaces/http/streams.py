@@ -26,7 +26,7 @@ from rota.engine.listening import Batch, Listener, Over
 from rota.errors import PermissionDenied, RotaError, StoreError, Unauthenticated
 from rota.live import LogTail, follow_log, listen
 from rota.model.gate import Actor, Right
-from rota.operation import Ask
+from rota.operation import ask_for
 from rota.surfaces.http.access import Door
 
 log = logging.getLogger("rota.http")
@@ -252,7 +252,7 @@ class EventStream(Stream):
 
     def open(self, ready: Callable[[], None]) -> None:
         """Begin to listen."""
-        self._listener = listen(Ask(self._rota._session, self._who, Right.READ), ready=ready, **self._asked)
+        self._listener = listen(ask_for(self._rota.acting_as(self._who), Right.READ), ready=ready, **self._asked)
         if self._asked.get("after") is None:
             self._cursor = self._listener.begun
 
@@ -305,7 +305,7 @@ class LogStream(Stream):
     def open(self, ready: Callable[[], None]) -> None:
         """Find it."""
         del ready
-        self._tail = follow_log(Ask(self._rota._session, self._who, Right.READ_LOG), self._job_id)
+        self._tail = follow_log(ask_for(self._rota.acting_as(self._who), Right.READ_LOG), self._job_id)
 
     async def take(self) -> list[bytes]:
         """Return what was written meanwhile."""

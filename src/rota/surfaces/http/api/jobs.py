@@ -13,7 +13,8 @@ from rota.app import Rota
 from rota.model.gate import Actor
 from rota.model.states import ErrorType, Status
 from rota.model.values import Job
-from rota.submission import submit_each
+from rota.operation import session_of
+from rota.submission import submit, submit_each
 from rota.surfaces.http.access import Served, Who, bearer, door_of
 from rota.surfaces.http.answers import ACTOR, Answer
 from rota.surfaces.http.api import concurrency
@@ -104,7 +105,7 @@ def _create_together(asked: list[tuple[Request, bytes]]) -> list[Response | Exce
         else:
             if new.name is not None and not options_of(new):
                 plain[place] = (new.name, new.params, who)
-    jobs = submit_each(rota._session, None, list(plain.values())) if plain else []
+    jobs = submit_each(session_of(rota), None, list(plain.values())) if plain else []
     for place, job in zip(plain, jobs, strict=True):
         answers[place] = job if isinstance(job, Exception) else Answer(job, status_code=201)
     return answers
@@ -117,7 +118,7 @@ def _create(request: Request, body: bytes, key: str | None) -> Response:
     if key is not None:
         return _create_once(rota, new, who, concurrency.Request(who, "job", key, body))
     with in_body():
-        job = rota.acting_as(who).enqueue(new.name, new.params, **options_of(new))
+        job = submit(session_of(rota), who, new.name, new.params, **options_of(new)).job()
     return Answer(job, status_code=200 if job.existing else 201)
 
 
@@ -127,7 +128,7 @@ def _create_once(rota: Rota, new: NewJobIn, who: Actor, request: concurrency.Req
     if job is not None:
         return Answer(job, headers=REPLAYED)
     with in_body():
-        job = rota.acting_as(who).enqueue(new.name, new.params, job_id=ids[0], meta=request.meta, **options_of(new))
+        job = submit(session_of(rota), who, new.name, new.params, job_id=ids[0], meta=request.meta, **options_of(new)).job()
     if job.id != ids[0]:
         return Answer(job)
     if job.existing:

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from fastapi import Query
 
 from rota.errors import InvalidOption
-from rota.surfaces.http.answers import Answer
 from rota.results import Page
+from rota.surfaces.http.answers import Answer
 
 PAGE_MAX = 1000
 _CHECK_BYTES = 6

@@ -16,7 +16,7 @@ from rota.errors import NotFound
 from rota.faces.background_job import BackgroundJob, ExecutionLogEntry, named_output
 from rota.model.gate import Right
 from rota.model.values import Graph, Job, Run
-from rota.operation import Ask
+from rota.operation import ask_for
 from rota.results import Log, line
 from rota.surfaces.http.access import Served, Who
 from rota.surfaces.http.answers import Answer
@@ -26,6 +26,7 @@ from rota.surfaces.http.api.shapes import LogOut
 from rota.surfaces.http.describing import gives, list_of, nothing, refuses
 from rota.surfaces.http.streams import MEDIA_TYPE as STREAM
 from rota.surfaces.http.streams import OVER, LogStream
+from rota.surfaces.runs import run_of
 
 router = APIRouter(prefix="/jobs/{job_id}", tags=["Runs"], dependencies=STRICT)
 
@@ -46,7 +47,7 @@ Last = Annotated[int, Query(ge=1, le=100_000, description="How many entries, cou
 @router.get("/run", summary="Read the run of a job", responses={**gives(Run), **GONE})
 def run(job_id: JobId, rota: Served, who: Who) -> Answer:
     """Return what happened when this very attempt was executed; 404 while it has not started."""
-    found = rota.run_of(job_id, actor=who)
+    found = run_of(rota.acting_as(who), job_id)
     if found is None:
         raise NotFound(f"{job_id} has no run: it has not started, or never did")
     return Answer(shown(found))
@@ -55,7 +56,7 @@ def run(job_id: JobId, rota: Served, who: Who) -> Answer:
 @router.get("/runs", summary="List the runs of a chain", responses={**gives(list_of(Run)), **GONE})
 def runs(job_id: JobId, rota: Served, who: Who) -> Answer:
     """Return the runs of every attempt of the chain, first to last."""
-    found = (rota.run_of(job.id, actor=who) for job in rota.acting_as(who).jobs.attempts(job_id))
+    found = (run_of(rota.acting_as(who), job.id) for job in rota.acting_as(who).jobs.attempts(job_id))
     return Answer({"items": [shown(each) for each in found if each is not None]})
 
 
@@ -110,13 +111,13 @@ def graph(job_id: JobId, rota: Served, who: Who) -> Answer:
 @router.get("/background-job", summary="Read a chain as a Background Job", responses={**gives(BackgroundJob), **GONE})
 def as_background_job(job_id: JobId, rota: Served, who: Who) -> Answer:
     """Return the chain of this job as one Background Job, with that engine's fields and words."""
-    return Answer(background_job(Ask(rota._session, who, Right.READ), job_id))
+    return Answer(background_job(ask_for(rota.acting_as(who), Right.READ), job_id))
 
 
 @router.get("/background-job/log", summary="Read the log of a Background Job", responses={**gives(list_of(ExecutionLogEntry)), **GONE})
 def background_job_log(job_id: JobId, rota: Served, who: Who) -> Answer:
     """Return the execution log of that Background Job, over all its attempts."""
-    return Answer({"items": background_job_log_of(Ask(rota._session, who, Right.READ_LOG), job_id)})
+    return Answer({"items": background_job_log_of(ask_for(rota.acting_as(who), Right.READ_LOG), job_id)})
 
 
 def shown(found: Run) -> Run:

@@ -19,6 +19,7 @@ from rota.surfaces.http.api.bodies import Body, Name
 from rota.surfaces.http.api.missing import named_in_path
 from rota.surfaces.http.api.strict import strict_router
 from rota.surfaces.http.describing import gives, refuses
+from rota.surfaces.pauses import set_pause
 
 router = strict_router("Scheduler", "/scheduler")
 
@@ -93,7 +94,7 @@ def status(request: Request, rota: Served, who: Who) -> Answer:
 def pause(request: Request, rota: Served, who: Who, *, body: PauseOf | None = None) -> Answer:
     """Let nothing of a template, of an organization or at all start until it is resumed. What runs goes on. Again: nothing more."""
     with named_in_path():
-        rota.pause(**(body.given() if body else {}), actor=who)
+        set_pause(rota.acting_as(who), paused=True, **(body.given() if body else {}))
     return Answer(_status(request, rota, who, seen_by=answered(who)))
 
 
@@ -101,7 +102,7 @@ def pause(request: Request, rota: Served, who: Who, *, body: PauseOf | None = No
 def resume(request: Request, rota: Served, who: Who, *, body: PauseOf | None = None) -> Answer:
     """End a pause. Again: nothing more."""
     with named_in_path():
-        rota.resume(**(body.given() if body else {}), actor=who)
+        set_pause(rota.acting_as(who), paused=False, **(body.given() if body else {}))
     return Answer(_status(request, rota, who, seen_by=answered(who)))
 
 

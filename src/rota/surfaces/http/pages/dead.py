@@ -12,6 +12,7 @@ from rota.surfaces.http.pages.jobs import AT_ONCE, BIG, choices
 from rota.surfaces.http.pages.rendering import plural
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.runs import run_of
 
 router = page_router()
 
@@ -24,7 +25,7 @@ def find(visit: Visiting, before: Annotated[int | None, Query(ge=1, le=BIG)] = N
     """Show a page of dead letters, newest first."""
     filters = Filters([pair for pair in visit.request.query_params.multi_items() if pair[0] in NAMES])
     found = visit.rota.acting_as(visit.actor).dead_letters.list(**filters.options(), limit=PAGE, before=before)
-    runs = {job.id: visit.rota.run_of(job.id, actor=visit.actor) for job in found}
+    runs = {job.id: run_of(visit.rota.acting_as(visit.actor), job.id) for job in found}
     return visit.page("dead.html", jobs=found, runs=runs, next=found.next, first=before is not None, filters=filters, **choices(visit))
 
 

@@ -15,6 +15,7 @@ from rota.surfaces.http.pages import charts
 from rota.surfaces.http.pages.jobs import moment, params_of
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.runs import run_of
 
 router = page_router()
 
@@ -38,7 +39,7 @@ def show(visit: Visiting, job_id: JobId) -> Response:
         job=job,
         live=live,
         chain=chain,
-        run=visit.rota.run_of(job.id, actor=visit.actor),
+        run=run_of(visit.rota.acting_as(visit.actor), job.id),
         log=None if log is None else log[-LINES_MAX:],
         cut=0 if log is None else max(0, len(log) - LINES_MAX),
         picture=_picture(chain),

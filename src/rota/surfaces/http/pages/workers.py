@@ -8,6 +8,7 @@ from rota.errors import InvalidOption
 from rota.model.gate import Right
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visiting
+from rota.surfaces.pauses import set_pause
 
 router = page_router()
 
@@ -30,10 +31,10 @@ def pause(visit: Visiting) -> Response:
     which = {} if kind == "all" else {kind: name}
     words = "everything" if kind == "all" else f"{kind} {name}"
     if what == "resume":
-        visit.rota.resume(**which, actor=visit.actor)
+        set_pause(visit.rota.acting_as(visit.actor), paused=False, **which)
         return visit.done(f"{words.capitalize()} goes on.", "/workers")
     if kind == "all":
         visit.must(Right.OPERATE)
         visit.sure("Pause everything? Nothing starts until it is resumed; what runs goes on.", "Pause everything")
-    visit.rota.pause(**which, actor=visit.actor)
+    set_pause(visit.rota.acting_as(visit.actor), paused=True, **which)
     return visit.done(f"{words.capitalize()} is paused.", "/workers")
