@@ -9,6 +9,7 @@ import pytest
 from rota import Rota, Settings
 from rota.errors import ResourceBusy, TemplateUnavailable
 from rota.model.gate import Actor, Role
+from rota.surfaces.pauses import set_pause
 from tests.engine.test_engine_direct import Call, Gate
 from tests.stores.desk import Desk
 from tests.support.pace import patient
@@ -69,7 +70,7 @@ def test_what_nobody_can_run_is_refused_at_once_with_the_reason_and_the_remedy(s
     ],
 )
 def test_a_pause_of_everything_or_of_its_organization_refuses_it_too(shared, pause, words):
-    shared.pause(**pause)
+    set_pause(shared, paused=True, **pause)
     with pytest.raises(ResourceBusy) as refused:
         shared.acting_as(BOB).jobs.direct("good", timeout=patient(100))
     assert str(refused.value) == f"resource busy: {words}"
@@ -154,7 +155,7 @@ def test_paused_while_it_waits_it_is_given_up_soon(tmp_path, pause):
             assert gate.entered.wait(patient(10))
             call = Call(rota, "block", params={"n": 1}, timeout=patient(100))
             eventually(rota._session.open().store.reservation, what="the reservation")
-            rota.pause(**pause)
+            set_pause(rota, paused=True, **pause)
             refused = call.result(patient(15))
             assert isinstance(refused, ResourceBusy)
             assert "paused" in str(refused)

@@ -13,6 +13,7 @@ from rota.model.decide import Completed, Crashed
 from rota.model.values import SECOND, dashed
 from rota.ports.executor import Ended, Readiness
 from rota.ports.turns import Choice
+from rota.surfaces.pauses import set_pause
 from tests.stores.desk import Desk, inside
 from tests.support.proof import size
 
@@ -86,7 +87,7 @@ def test_a_type_that_no_worker_runs_is_named(rota, act):
 def test_a_pause_is_named(rota, act, pause, words):
     worker(rota, "act")
     job = rota.enqueue("act")
-    rota.pause(**pause)
+    set_pause(rota, paused=True, **pause)
     assert rota.explain(job.id).summary == words
 
 
@@ -274,7 +275,7 @@ def meddle(rota, desk, held, chance):
     elif act == "direct" and reservation is None:
         desk.reserve(chance.choice(["free", "limited", "ghost"]))
     elif act == "pause":
-        (rota.resume if rota.store.pauses() else rota.pause)(template="free")
+        (rota.templates.resume if rota.store.pauses() else rota.templates.pause)("free")
     elif act == "give up" and reservation is not None:
         rota._session.open().store.give_up_waiting(reservation.id, now=rota._session.clock.now())
     elif act == "finish" and held:

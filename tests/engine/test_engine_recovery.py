@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota import Backoff
+from rota import Backoff, local_workers
 from rota.engine.recovery import EXCUSES_MAX
 from rota.model.decide import Completed, Released
 from tests.stores.desk import Desk
@@ -125,7 +125,7 @@ def test_what_a_worker_held_that_was_given_up_by_one_who_died_then_is_ended_by_t
 def test_a_recovery_by_hand_gives_nobody_up_who_can_only_be_judged_by_a_beat(rota, clock, act):
     job = rota.enqueue("act")
     lost_worker(rota, 1, lock="none")
-    recovery = rota._recovery(rota._session.open())
+    recovery = local_workers._recovery(rota._session, rota._session.open())
     for _ in range(10):
         recovery.sweep(None)
         clock.advance(seconds=10)

@@ -84,11 +84,12 @@ def test_an_at_fires_once_late_if_nobody_was_there_and_is_then_disabled(rota, cl
     assert len(rota.ran) == 1
 
 
-@pytest.mark.parametrize("verb", ["edit_schedule", "schedule"])
+@pytest.mark.parametrize("verb", ["update", "schedule"])
 def test_an_at_that_is_over_and_is_given_another_time_fires_again(rota, clock, verb):
     rota.schedule("s", "work", at=NOON + timedelta(minutes=5))
     minutes(rota, clock, 6)
-    getattr(rota, verb)("s", *(["work"] if verb == "schedule" else []), at=NOON + timedelta(minutes=9))
+    again = NOON + timedelta(minutes=9)
+    rota.schedules.update("s", at=again) if verb == "update" else rota.schedule("s", "work", at=again)
     assert (rota.schedules.get("s").state, rota.schedules.get("s").next_at) == ("ENABLED", NOON + timedelta(minutes=9))
     minutes(rota, clock, 6)
     assert (due(rota), rota.schedules.get("s").state) == ([5, 9], "DISABLED")
@@ -482,10 +483,10 @@ def test_firing_by_hand_neither_shifts_nor_uses_up_the_next_due_time(rota, clock
     assert len(rota.ran) == 3
 
 
-@pytest.mark.parametrize("verb", ["pause_schedule", "disable_schedule"])
+@pytest.mark.parametrize("verb", ["pause", "disable"])
 def test_firing_by_hand_works_whatever_the_state(rota, clock, verb):
     rota.schedule("s", "work", every="5m")
-    getattr(rota, verb)("s")
+    getattr(rota.schedules, verb)("s")
     rota.schedules.fire("s")
     rota.turn()
     assert len(rota.ran) == 1

@@ -8,6 +8,7 @@ from rota import Backoff, NewJob, PermanentError, Retry, Skip, Snooze, Status, T
 from rota.errors import AlreadyEnded, JobSkipped, StillLive
 from rota.model.settings import Settings
 from rota.model.values import instant
+from rota.surfaces.pauses import set_pause
 from tests.support.runs import run_of
 
 EXACT = Backoff(base=60, factor=2, jitter=0)
@@ -433,12 +434,12 @@ def test_a_handler_that_is_asked_to_stop_and_finishes_keeps_its_result(rota):
 @pytest.mark.parametrize("pause", [{}, {"template": "act"}, {"organization": "default"}], ids=["all", "template", "organization"])
 def test_what_is_paused_waits_and_goes_on_in_its_order_when_resumed(rota, script, pause):
     _, ran = script
-    rota.pause(**pause)
+    set_pause(rota, paused=True, **pause)
     jobs = [rota.enqueue("act") for _ in range(3)]
     rota.turn()
     assert ran == []
     assert [job.id for job in rota.queues.jobs()] == [job.id for job in jobs]
-    rota.resume(**pause)
+    set_pause(rota, paused=False, **pause)
     rota.turn()
     assert len(ran) == 3
     started = [rota.jobs.get(job.id).started_at for job in jobs]

@@ -71,9 +71,9 @@ class Family(RuleBasedStateMachine):
         self.rota.templates.resume(name)
         self.rota.turn()
 
-    @rule(name=name, verb=st.sampled_from(["enable_schedule", "pause_schedule", "disable_schedule"]))
+    @rule(name=name, verb=st.sampled_from(["enable", "pause", "disable"]))
     def set_state(self, name, verb):
-        getattr(self.rota, verb)(name)
+        getattr(self.rota.schedules, verb)(name)
 
     @rule(name=name)
     def fire_by_hand(self, name):
@@ -85,7 +85,7 @@ class Family(RuleBasedStateMachine):
         if len(jobs) > newest:
             # It may have ended, or may live, already.
             with suppress(RotaError):
-                getattr(self.rota, verb)(jobs[newest].id)
+                getattr(self.rota.jobs, verb)(jobs[newest].id)
 
     @rule(minutes=st.sampled_from([0.5, 15, 45]))
     def step_back(self, minutes):

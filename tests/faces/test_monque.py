@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota import Actor, Backoff, Context, PermanentError, Rota, Settings, Status
+from rota.compat import monque_import
 from rota.compat.faces import monque_document
 from rota.errors import (
     InvalidImport,
@@ -277,14 +278,14 @@ def test_a_schedule_that_was_deleted_here_does_not_come_back(heir: Rota):
 
 
 def test_a_name_that_is_taken_meanwhile_is_passed_by(heir: Rota, monkeypatch):
-    add = heir._add_schedule
+    add = monque_import.added
 
-    def late(new, who):
+    def late(session, new, who):
         monkeypatch.undo()
         heir.schedules.create(new.name, "send-email", every="1h")
-        return add(new, who)
+        return add(session, new, who)
 
-    monkeypatch.setattr(heir, "_add_schedule", late)
+    monkeypatch.setattr(monque_import, "added", late)
     assert heir.store.import_monque([RECURRING]).schedules == {"daily-report-2": "0 0 * * *"}
 
 

@@ -28,8 +28,9 @@ def caller(request, shop):
 def test_order_and_job_are_there_after_the_commit_and_not_before(caller, shop, database):
     caller.execute("INSERT INTO orders VALUES (1)")
     job = caller.enqueue(shop, "ship", {"order": 1})
-    assert (str(job.status), shipped(shop), orders(database)) == ("QUEUED", [], [])
+    assert (shipped(shop), orders(database)) == ([], [])
     caller.commit()
+    assert str(job.status()) == "QUEUED"
     assert (shipped(shop), orders(database)) == ([1], [1])
     assert shop.jobs.get(job.id).number == job.number
 
@@ -86,8 +87,8 @@ def test_a_key_taken_in_the_same_transaction_names_its_holder(caller, shop):
 def test_a_child_waits_for_a_parent_of_the_same_transaction(caller, shop):
     parent = caller.enqueue(shop, "ship", {"order": 1})
     child = caller.enqueue(shop, "ship", {"order": 2}, depends_on=[parent])
-    assert (str(child.status), child.blockers) == ("PENDING", 1)
     caller.commit()
+    assert shop.jobs.get(child).blockers == 1
     assert [str(shop.jobs.get(job.id).status) for job in (parent, child)] == ["QUEUED", "PENDING"]
 
 

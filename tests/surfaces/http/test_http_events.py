@@ -13,6 +13,7 @@ import pytest
 
 from rota import Rota, Settings
 from rota.model.gate import Role
+from rota.surfaces.http import streams
 from tests.support.pace import patient
 from tests.support.postgres import fresh_database
 from tests.support.runs import run_of
@@ -81,14 +82,14 @@ def test_whoever_comes_back_is_told_what_happened_meanwhile(door):
 
 
 def test_many_who_come_back_at_once_keep_nobody_else_waiting(door, monkeypatch):
-    begun, told, listen = [], threading.Event(), door.rota.listen
+    begun, told, listen = [], threading.Event(), streams.listen
 
-    def slow(**asked):
+    def slow(ask, **asked):
         begun.append(asked)
         told.wait(patient(20))
-        return listen(**asked)
+        return listen(ask, **asked)
 
-    monkeypatch.setattr(door.rota, "listen", slow)
+    monkeypatch.setattr(streams, "listen", slow)
     head = f"GET {API}/events?after=6605450c1e2d0.0 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {door.secret}\r\n\r\n"
     with ExitStack() as open_:
         open_.callback(told.set)

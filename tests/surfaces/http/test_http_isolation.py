@@ -60,9 +60,7 @@ def store(tmp_path_factory) -> Iterator[SharedStore]:
     made = SharedStore(tmp_path_factory.mktemp("isolation") / "shared.db", seed=1)
     fill(made)
     for name in ORGANIZATIONS:
-        hook = getattr(made.rota, "create_webhook", None)
-        if hook is not None:
-            hook(f"https://{name}.example/hook", description=f"of {name}", actor=f"admin1-{name}")
+        made.rota.acting_as(f"admin1-{name}").webhooks.create(f"https://{name}.example/hook", description=f"of {name}")
     yield made
     made.close()
 
@@ -97,7 +95,7 @@ def others(store: SharedStore) -> dict[str, list[str]]:
         "job_id": [*ids, *list(ids.values())[:20]],
         "group_id": [group.id for group in store.rota.groups.list(limit=1000) if group.organization != MINE],
         "token_id": [token.id for token in store.rota.tokens.list()],
-        "webhook_id": [hook.id for hook in getattr(store.rota, "webhooks", list)() if hook.organization != MINE],
+        "webhook_id": [hook.id for hook in store.rota.webhooks.list() if hook.organization != MINE],
         "name": names,
     }
 

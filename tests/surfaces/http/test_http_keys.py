@@ -143,15 +143,15 @@ def test_keys_of_many_streams_are_checked_with_as_many_statements_as_one(door, u
     for verb in ("rows", "row", "value", "change"):
         monkeypatch.setattr(kind, verb, _counted(getattr(kind, verb), statements))
     checks = Counter()
-    still_admitted = Admission(door.rota).still_admitted
+    still_admitted = Admission.still_admitted
 
-    def counted(keys):
+    def counted(admission, keys):
         before = statements.total()
-        found = still_admitted(keys)
+        found = still_admitted(admission, keys)
         checks[len(keys), statements.total() - before] += 1
         return found
 
-    monkeypatch.setattr(door.rota, "still_admitted", counted)
+    monkeypatch.setattr(Admission, "still_admitted", counted)
     keys = [door.rota.tokens.create(f"key {place}", user="bob") for place in range(4)]
     ears = [door.listen("/events?type=job.ended", keys[0].secret)]
     eventually(lambda: sum(checks.values()) >= 2)
