@@ -28,7 +28,7 @@ def register(rota: Rota, name: str, form: str, **options):
 
 def ran(rota: Rota, params: dict | None = None, **options):
     """Run one job of this form on a worker and return its run."""
-    with rota.running(concurrency=2):
+    with rota.acting_as(None).running(concurrency=2):
         job = rota.enqueue("work", params, **options)
         run = rota.wait(job.id, timeout=patient(60))
     assert run.status == "COMPLETED", run.error
@@ -59,7 +59,7 @@ def test_the_new_job_belongs_to_the_callers_organization_and_owner(live: Rota, t
     register(live, "enqueue", form)
     live.organizations.create("acme")
     live.users.create("ada", organization="acme", role="user")
-    run = ran(live, {"database": str(tmp_path / "rota.db")}, actor="ada")
+    run = ran(live.acting_as("ada"), {"database": str(tmp_path / "rota.db")})
     made = live.jobs.get(run.result[0])
     assert (made.organization, made.owner) == ("acme", "ada")
 

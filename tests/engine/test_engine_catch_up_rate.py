@@ -98,7 +98,7 @@ def test_late_firings_keep_to_the_rate_and_those_in_time_take_no_notice(make_fle
         assert {due for due in in_time if not any(due <= at < due + 2 * STEP_S for at in ticks)} == set()
 
     for name, due in [(f"late-{number}", HOURS) for number in range(LATE)] + [("tick-0", int(fleet.seconds // 60))]:
-        rows = list(first.occurrences(name, limit=1000))
+        rows = list(first.schedules.occurrences(name, limit=1000))
         assert sum(row.count for row in rows) == due
     assert all(rota.schedules.verify().ok for rota in fleet.rotas)
 

@@ -175,11 +175,11 @@ def test_a_limit_that_is_gone_from_the_code_lets_the_waiting_go_on(tmp_path, clo
     old.enqueue("act")
     job = old.enqueue("act")
     old.turn()
-    assert old.get(job.id).held == "rate-limit:act"
+    assert old.jobs.get(job.id).held == "rate-limit:act"
     old.close()
     new = make()
     new.turn()
-    assert new.get(job.id).status == "COMPLETED"
+    assert new.jobs.get(job.id).status == "COMPLETED"
     new.close()
 
 

@@ -13,7 +13,6 @@ from rota.errors import AnswerLost, StoreBusy, StoreUnavailable, WaitTimeout
 from rota.live import follow_log
 from rota.model.gate import Right
 from rota.operation import Ask
-from rota.waits import wait_async
 from tests.stores.desk import inside
 from tests.support.pace import patient
 
@@ -69,12 +68,12 @@ def ran(rota, away):
 # ---- a wait ----------------------------------------------------------------------------------------------------------
 
 
-def wait(rota, *args, **options):
-    return rota.wait(*args, **options)
+def wait(rota, *args):
+    return rota.wait(*args)
 
 
-def await_end(rota, *args, **options):
-    return asyncio.run(wait_async(rota._session, None, *args, **options))
+def await_end(rota, *args):
+    return asyncio.run(rota._wait_async(*args))
 
 
 either = pytest.mark.parametrize("way", [wait, await_end])
@@ -92,7 +91,7 @@ def test_a_wait_goes_on_through_a_short_outage(rota, away, ran, way, verb, timeo
     job = rota.enqueue("note", {"n": 1})
     rota.turn()
     away.when = {verb: "before"}
-    assert way(rota, job.number, timeout, actor="anna").result == 1
+    assert way(rota.acting_as("anna"), job.number, timeout).result == 1
     assert away.calls[verb] > away.times
 
 

@@ -229,13 +229,13 @@ def test_a_store_of_an_older_schema_is_refused_and_stays_as_it_is(shop, tmp_path
 
 def test_who_may_not_read_statistics_can_not_simulate(shop):
     with pytest.raises(PermissionDenied):
-        told(shop, actor=Actor("eve"))
+        told(shop.acting_as(Actor("eve")))
 
 
 def test_an_administrator_sees_the_schedules_of_its_own_organization_only(shop):
     shop.organizations.create("acme")
     shop.schedules.create("theirs", "sync", every="1h", organization="acme")
-    seen = told(shop, actor=Actor("ada", "acme", role="admin"))
+    seen = told(shop.acting_as(Actor("ada", "acme", role="admin")))
     assert [each.schedule for each in seen.schedules] == ["theirs"]
     assert len(told(shop).schedules) == 5
 
@@ -245,9 +245,9 @@ def test_a_user_is_known_by_name_without_the_store_being_opened_for_writing(shop
     shop.users.create("root", role="system_manager")
     shop.users.create("ada", organization="acme", role="admin")
     shop.schedules.create("theirs", "sync", every="1h", organization="acme")
-    assert [each.schedule for each in told(shop, actor="ada").schedules] == ["theirs"]
+    assert [each.schedule for each in told(shop.acting_as("ada")).schedules] == ["theirs"]
     with pytest.raises(PermissionDenied, match="'nobody' is no user"):
-        told(shop, actor="nobody")
+        told(shop.acting_as("nobody"))
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,9 @@ def shop(rota):
 
 @pytest.fixture
 def load(shop, tmp_path):
-    def load(text, **options):
+    def load(text, actor=None, **options):
         (tmp_path / "jobs.toml").write_text(text)
-        return shop.store.load(tmp_path / "jobs.toml", **options)
+        return shop.acting_as(actor).store.load(tmp_path / "jobs.toml", **options)
 
     return load
 

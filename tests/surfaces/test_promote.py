@@ -103,8 +103,8 @@ def opened(url, **options):
     return rota
 
 
-def promoted(source, target, **options):
-    return plain(source).store.promote(target, **options)
+def promoted(source, target, actor=None, **options):
+    return plain(source).acting_as(actor).store.promote(target, **options)
 
 
 # ---- the same on both sides ---------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_who_has_a_database_open_is_told_as_well(small, database, tmp_path):
     program = opened(database)
     program.enqueue("note", {"n": 3})
     promoted(database, tmp_path / "back.db")
-    for work in (lambda: program.enqueue("note"), lambda: program.enqueue("note", unique_key="k"), program.pause):
+    for work in (lambda: program.enqueue("note"), lambda: program.enqueue("note", unique_key="k"), program.store.pause):
         with pytest.raises(StoreMoved, match=r"this store was moved to .*back\.db"):
             work()
     program.close()

@@ -22,6 +22,7 @@ from rota.errors import (
     UnknownTemplate,
     WaitTimeout,
 )
+from rota.submission import submit
 from rota.waits import wait_async
 from tests.support.pace import patient
 from tests.support.runs import run_of
@@ -42,16 +43,14 @@ def count(rota: Rota) -> int:
 
 def test_an_enqueued_job_says_who_it_is(echo: Rota):
     job = echo.acting_as("ada").enqueue("echo", {"text": "a"}, priority="high", unique_key="k")
-    assert (
-        echo.jobs.get(job).status,
-        echo.jobs.get(job).priority,
-        echo.jobs.get(job).position,
-        echo.jobs.get(job).attempt,
-        job.existing,
-    ) == (Status.QUEUED, 75, 100, 1, False)
     stored = echo.jobs.get(job.id)
-    assert stored == job
-    assert (stored.owner, stored.params, stored.number) == ("ada", {"text": "a"}, "JOB-2026-00001")
+    assert (stored.status, stored.priority, stored.position, stored.attempt, job.existing) == (Status.QUEUED, 75, 100, 1, False)
+    assert (stored.owner, stored.params, stored.number, job.number) == ("ada", {"text": "a"}, "JOB-2026-00001", "JOB-2026-00001")
+
+
+def test_a_job_that_was_just_accepted_is_what_the_store_has(echo: Rota):
+    accepted = submit(echo._session, "ada", "echo", {"text": "a"}, priority="high", unique_key="k")
+    assert accepted.job() == echo.jobs.get(accepted.job().id)
 
 
 @pytest.mark.parametrize("text", ["JOB-2026-00001", "job-2026-1", "1", 1])

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from rota import Call, Context, Handle, Job, NewJob, Rota, Settings, Status, Task
+from rota import Call, Context, Handle, NewJob, Rota, Settings, Status, Task
 from rota.engine.decorated import TAKEN
 from rota.errors import InvalidHandler, InvalidInput, InvalidOption, InvalidParams, KeyTaken, PermissionDenied
 from rota.model.templates import FIELDS
+from rota.submission import submit
 from rota.task import TAKES, EnqueueOptions, JobOptions
 from tests.support.pace import patient
 from tests.support.prepared import prepare
@@ -239,7 +240,7 @@ def test_an_option_that_is_not_there_is_refused_by_name(rota, greet):
 def test_the_typed_options_are_those_that_are_taken():
     assert set(JobOptions.__annotations__) == set(TAKES)
     assert {"name", *FIELDS, *TAKEN} - {"handler"} <= set(TAKES)
-    taken = set(inspect.signature(Rota.enqueue).parameters) - {"self", "name", "params", "handler", "job_type", "actor"}
+    taken = set(inspect.signature(submit).parameters) - {"session", "actor", "name", "params", "handler", "job_type"}
     assert set(EnqueueOptions.__annotations__) == taken
     assert set(NewJob.__struct_fields__) - {"name", "params", "handler"} == taken - {"organization", "transaction"}
 
@@ -349,9 +350,11 @@ def test_a_call_is_a_value_and_nothing_is_written_before_it_is_enqueued(rota, gr
     assert rota.jobs.get(rota.enqueue(call, priority="low", unique_key="k").id).priority == 25
 
 
-def test_a_task_is_enqueued_like_a_name_and_a_name_still_gives_a_job(rota, greet):
-    assert isinstance(rota.enqueue(greet, {"name": "Ada"}), Handle)
-    assert isinstance(rota.enqueue("greet", {"name": "Ada"}), Job)
+def test_a_task_is_enqueued_like_a_name_and_both_give_a_handle(rota, greet):
+    for name in (greet, "greet"):
+        handle = rota.enqueue(name, {"name": "Ada"})
+        rota.turn()
+        assert handle.result(timeout=0) == ["Ada"]
     with pytest.raises(InvalidParams, match="needs a parameter 'name'"):
         rota.enqueue(greet)
     with pytest.raises(InvalidParams, match=r"greet\.bind\(name='a'\) has its params already"):
@@ -563,7 +566,7 @@ def test_a_task_and_a_handle_are_used_in_another_process(shop, tmp_path):
     program = (
         "import pickle, sys\n"
         "from tests.surfaces import task_shop\n"
-        "task_shop.rota.url = sys.argv[1]\n"
+        "task_shop.rota._session.name_store(sys.argv[1])\n"
         "task, handle = pickle.load(open(sys.argv[2], 'rb'))\n"
         "assert task is task_shop.plain\n"
         "print(handle.result(timeout=0), handle.number, handle.existing, task.enqueue('b').status())\n"

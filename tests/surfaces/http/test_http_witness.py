@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from rota import Rota, Settings
+from rota.resources.store import StoreOperations
 from rota.surfaces.asked import request_id
 from rota.surfaces.cli.journal import JsonLines, Lines
 from rota.surfaces.http import make_app
@@ -77,7 +78,7 @@ def test_what_goes_wrong_inside_is_told_with_the_id_of_the_request(client, lines
     def fails(*_args: object, **_more: object) -> None:
         raise RuntimeError("surprise")
 
-    monkeypatch.setattr(type(rota), "pauses", fails)
+    monkeypatch.setattr(StoreOperations, "pauses", fails)
     answer = client.get("/api/v1/ready")
     assert answer.status_code == 500
     wrong = [line for line in lines if line["level"] == "ERROR"]

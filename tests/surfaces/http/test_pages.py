@@ -53,16 +53,16 @@ def store(shared: Rota) -> Rota:
         ctx.artifact(f"/tmp/{line[:8]}")
         return {"said": line}
 
-    options = {"actor": "ada", "organization": "acme"}
-    shared.enqueue("breaks", {"why": HOSTILE}, **options)
-    shared.enqueue("logs", {"line": HOSTILE}, **options)
+    ada, options = shared.acting_as("ada"), {"organization": "acme"}
+    ada.enqueue("breaks", {"why": HOSTILE}, **options)
+    ada.enqueue("logs", {"line": HOSTILE}, **options)
     shared.acting_as("eve").enqueue("echo", {"text": "eve's own secret"})
     shared.turn()
-    shared.schedule("nightly <b>", "echo", cron="0 3 * * *", timezone="Europe/Berlin", description=HOSTILE, **options)
-    shared.enqueue("echo", {"text": HOSTILE}, run_at=timedelta(hours=1), unique_key=HOSTILE, **options)
-    shared.group([("echo", {"text": "one"}), ("echo", {"text": "two"})], name=HOSTILE, **options)
-    shared.enqueue("echo", {"text": "first"}, **options)
-    shared.enqueue("echo", {"text": "second"}, **options)
+    ada.schedule("nightly <b>", "echo", cron="0 3 * * *", timezone="Europe/Berlin", description=HOSTILE, **options)
+    ada.enqueue("echo", {"text": HOSTILE}, run_at=timedelta(hours=1), unique_key=HOSTILE, **options)
+    ada.group([("echo", {"text": "one"}), ("echo", {"text": "two"})], name=HOSTILE, **options)
+    ada.enqueue("echo", {"text": "first"}, **options)
+    ada.enqueue("echo", {"text": "second"}, **options)
     return shared
 
 
