@@ -331,7 +331,7 @@ class Rota(Resource):
 
         return wait(self._session, self._actor, job, timeout)
 
-    async def _wait_async(self, job: JobRef, timeout: float | None) -> Run:  # noqa: ASYNC109 - the same word as in wait()
+    async def _wait_async(self, job: JobRef, timeout: float | None = None) -> Run:  # noqa: ASYNC109 - the same word as in wait()
         from rota.waits import wait_async  # noqa: PLC0415 - only async programs need it
 
         return await wait_async(self._session, self._actor, job, timeout)
