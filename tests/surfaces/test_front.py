@@ -1,0 +1,100 @@
+"""The front is small: few names, nouns with few verbs, one base for each class, one description for each operation."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+
+import pytest
+
+from rota import Rota
+from rota.nouns import NOUNS, noun
+from rota.operation import Operation, Resource, operations
+
+SOURCE = Path(__file__).parents[2] / "src/rota"
+TWO_BASES = {
+    "InvalidInput",
+    "PermissionDenied",
+    "NotFound",
+    "WaitTimeout",
+    "InsideHandlerError",
+    "Stream",
+    "Store",
+    "RelationalStore",
+    "SqliteStore",
+    "PostgresStore",
+}
+"""Errors that are one of Python's too, an abstract response, and stores, whose verbs are not apart yet."""
+
+
+def names_of(kind: type) -> set[str]:
+    return {name for name in vars(kind) if not name.startswith("_")}
+
+
+def every_operation() -> list[tuple[str, Operation]]:
+    named = [(verb, each) for verb, each in operations(Rota).items()]
+    return named + [(f"{name}.{verb}", each) for name in NOUNS for verb, each in operations(noun(name)).items()]
+
+
+def test_a_rota_has_few_names_of_its_own_and_a_property_for_each_noun():
+    own = names_of(Rota) - NOUNS.keys()
+    assert len(own) <= 26, sorted(own)
+    assert names_of(Rota) >= NOUNS.keys()
+    assert "__getattr__" not in vars(Rota)
+
+
+@pytest.mark.parametrize("name", NOUNS)
+def test_a_noun_has_few_verbs(name):
+    verbs = [verb for verb, each in inspect.getmembers(noun(name), inspect.isfunction) if not verb.startswith("_")]
+    assert len(set(verbs) - {"if_match"}) <= 15
+    assert noun(name).__bases__ == (Resource,)
+
+
+def test_no_class_has_more_than_one_base():
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                bases = [base for base in map(ast.unparse, node.bases) if not base.startswith(("Protocol", "Generic"))]
+                found |= {node.name} if len(bases) > 1 else set()
+    assert found == TWO_BASES
+
+
+@pytest.mark.parametrize(("name", "operation"), every_operation(), ids=lambda value: value if isinstance(value, str) else "")
+def test_an_operation_is_described_in_one_sentence_and_hides_what_the_decorator_passes(name, operation):
+    assert operation.summary.endswith((".", ":", "?")) or ". " in operation.summary, operation.summary
+    shown = inspect.signature(getattr(Rota if "." not in name else noun(name.split(".")[0]), name.rpartition(".")[2]))
+    assert "ask" not in shown.parameters
+    assert not {"actor", "version", "check"} & shown.parameters.keys()
+
+
+def test_no_two_operations_have_one_route_or_one_command():
+    described = [each for _, each in every_operation()]
+    routes = [f"{each.method} {each.path}" for each in described if each.path]
+    commands = [each.cli for each in described if each.cli]
+    assert sorted(set(routes)) == sorted(routes)
+    assert sorted(set(commands)) == sorted(commands)
+
+
+def test_a_view_shares_the_session_and_closes_nothing(rota: Rota):
+    rota.job(name="act")(lambda: None)
+    view = rota.acting_as("ada")
+    assert rota.jobs.get(view.enqueue("act")).owner == "ada"
+    view.close()
+    assert rota._session.opened is not None
+    assert view.acting_as(None).enqueue("act").id
+
+
+def test_an_edit_names_the_version_it_expects(rota: Rota):
+    from rota.errors import ChangedMeanwhile
+
+    rota.job(name="act")(lambda: None)
+    first = rota.schedules.create("s", "act", every="1h")
+    rota.schedules.if_match(first.version).update("s", description="one")
+    with pytest.raises(ChangedMeanwhile):
+        rota.schedules.if_match(first.version).update("s", description="two")
+    with pytest.raises(ChangedMeanwhile):
+        rota.schedules.if_match('"nonsense"').update("s", description="two")
+    rota.schedules.if_match("*").update("s", description="three")
+    assert rota.schedules.get("s").description == "three"
