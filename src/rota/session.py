@@ -26,6 +26,7 @@ from rota.model.checks import check_name
 from rota.model.definitions import OrganizationState
 from rota.model.dependencies import unknown_parent
 from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Operation, Role, Scope, act_in, scope_of
+from rota.model.lanes import SERVES_ALL, Names, Serving, serving_of
 from rota.model.settings import Settings
 from rota.model.values import Group, Job, JobRef, dashed, undashed
 from rota.ports.clock import Clock, Ids, StoreClock, UuidV7
@@ -170,10 +171,13 @@ class Session:
         self.see_fork()
         return self.opened
 
-    def make_worker(self, opened: Opened, slots: int, *, inline: bool = False, direct_only: bool = False) -> Worker:
+    def make_worker(
+        self, opened: Opened, slots: int, *, inline: bool = False, direct_only: bool = False, serving: Serving | None = None
+    ) -> Worker:
         """Build a worker, once the store knows the schedules that decorators declare."""
         self.app._declare_scheduled()  # noqa: SLF001 - until declaring has moved here
         import_named(self.registry, opened.store, self.settings, self.clock)
+        self.registry.state_schemas(opened.store, self.clock.now())
         return make_worker(
             opened,
             self.registry,
@@ -189,8 +193,14 @@ class Session:
             meter=self.meter,
             tracing=self.tracing,
             app=self.app,
+            serving=SERVES_ALL if direct_only else serving or self.serving(),
             serve=HandlerCalls(opened.store, self.registry, self.clock, self.ids, self.settings, self.app.enqueue),
         )
+
+    def serving(self, queues: Names = None, types: Names = None, exclude: Names = None) -> Serving:
+        """Return what a worker is to serve: what its caller says, or else the settings."""
+        settings = self.settings
+        return serving_of(queues, types, exclude, usual=(settings.worker_queues, settings.worker_types, settings.worker_exclude))
 
     @contextmanager
     def inline_worker(self, *, direct_only: bool = True) -> Iterator[Worker]:

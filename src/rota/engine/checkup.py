@@ -23,6 +23,8 @@ BEATS = 1.5
 """A worker is silent if its beat stands still for so many times the time between two."""
 LOOK_S = 0.1
 SHOWN = 5
+QUEUES_LOOK = 10_000
+"""Waiting jobs that are counted by queue."""
 
 
 class Doctor:
@@ -162,6 +164,10 @@ class Doctor:
             if alone.keys() & self._store.adhoc_types().keys():
                 remedy += "; of those without a template the module must be under the worker's setting handler_modules"
             yield problem("queue", text, remedy)
+        elif unserved := [each for each in self._store.queues(look=QUEUES_LOOK) if each.waiting and not _serves(live, each.name)]:
+            said = ", ".join(f"{each.name} ({'at least ' if each.at_least else ''}{each.waiting:,})" for each in unserved[:SHOWN])
+            text = f"no live worker serves queue {said}{', …' if len(unserved) > SHOWN else ''}: these jobs wait"
+            yield problem("queue", text, f"start a worker that does: `rota worker --queue {unserved[0].name}`")
         else:
             waiting = stats.by_status.get(Status.QUEUED, 0)
             yield ok("queue", f"{waiting:,} jobs wait, each for a handler that a live worker has" if waiting else "nobody waits")
@@ -201,3 +207,7 @@ class Doctor:
 def _lost(worker: WorkerInfo, what: str, remedy: str) -> Finding:
     text = f"{worker.kind} {worker.id} on {worker.host} {what}; it holds {worker.holds:,} jobs"
     return (problem if worker.holds else advice)("workers", text, remedy)
+
+
+def _serves(live: list[WorkerInfo], queue: str) -> bool:
+    return any(worker.kind == "worker" and (worker.queues is None or queue in worker.queues) for worker in live)

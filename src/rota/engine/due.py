@@ -104,6 +104,8 @@ class DueRows:
             organization_id=schedule.organization,
             origin=Origin.SCHEDULE,
             owner=schedule.created_by,
+            queue=known.force.queue,
+            lane=self._registry.lane(known.name, known.force.queue),
         )
         queue_ttl = known.force.queue_ttl
         return Cast(known, row, None if queue_ttl is None else round(queue_ttl * SECOND))

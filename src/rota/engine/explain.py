@@ -131,7 +131,7 @@ def _parent_ended(parent: Job, rule: str) -> str:
 def _allowed(store: Store, job: Job, now: Instant, registry: Registry, scope: Scope) -> list[Reason]:
     workers = [worker for worker in store.workers() if worker.kind == "worker"]
     world = world_of(store, workers, now, registry)
-    waiting = Waiting(job.job_type, job.organization, job.crashes)
+    waiting = Waiting(job.job_type, job.organization, job.crashes, job.queue)
     reasons = []
     for predicate in PREDICATES:
         blocker = predicate.blocked_by(waiting, world)
@@ -162,7 +162,18 @@ def world_of(store: Store, workers: list[WorkerInfo], now: Instant, registry: Re
         concurrency={name: limit * able[name] for name, limit in world.concurrency.items() if able[name]},
         in_use=msgspec.structs.replace(usage, here=usage.by_type),
         suspects=_suspects(store, workers),
+        queues=_queues(workers),
     )
+
+
+def _queues(workers: list[WorkerInfo]) -> dict[str, frozenset[str] | None]:
+    """Return the queues that workers serve, by job type; None: all of them."""
+    found: dict[str, frozenset[str] | None] = {}
+    for worker in workers:
+        for name in worker.job_types:
+            known = found.get(name, frozenset())
+            found[name] = None if known is None or worker.queues is None else known | frozenset(worker.queues)
+    return found
 
 
 def _suspects(store: Store, workers: list[WorkerInfo]) -> dict[str, Suspect]:
@@ -198,7 +209,12 @@ def _direct_ahead(store: Store, world: World, scope: Scope) -> str | None:
     """Name the direct execution that waits for a slot and could start: it is before every other job."""
     reservation = store.reservation()
     job = None if reservation is None else store.job(reservation.job_id)
-    if reservation is None or job is None or job.status is not Status.QUEUED or first_block(Waiting(job.job_type, job.organization), world):
+    if (
+        reservation is None
+        or job is None
+        or job.status is not Status.QUEUED
+        or first_block(Waiting(job.job_type, job.organization, queue=job.queue), world)
+    ):
         return None
     by = f" by {reservation.reserved_by}" if scope.organization is None else ""
     return f"a direct execution{by} takes the next free slot"

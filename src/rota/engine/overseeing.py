@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rota.engine.explain import explain, world_of
-from rota.engine.predicates import Limit, NoSuspect, Predicate, RunnableType, Waiting, first_block
+from rota.engine.predicates import Limit, NoSuspect, Predicate, QueueServed, RunnableType, Waiting, first_block
 from rota.engine.registry import Registry
 from rota.engine.wording import in_words
 from rota.errors import NotFound
@@ -71,7 +71,7 @@ class Grouping:
             return (Why.TURN, DUE) if self._alive else (Why.NO_WORKER, NO_WORKER)
         if not self._alive:
             return Why.NO_WORKER, NO_WORKER
-        waiting = Waiting(str(lane.job_type), _organization(lane.held) or self._scope.organization, int(lane.suspects))
+        waiting = Waiting(str(lane.job_type), _organization(lane.held) or self._scope.organization, int(lane.suspects), lane.queue)
         found = first_block(waiting, self._world)
         if found is None:
             return (Why.DIRECT, FIRST) if lane.held == Held.DIRECT else (Why.TURN, IN_TURN)
@@ -100,13 +100,19 @@ class Grouping:
         )
 
 
+def unserved_queues(lanes: Iterable[Lane], alive: Sequence[WorkerInfo]) -> tuple[str, ...]:
+    """Return the queues in which ready jobs wait and that no live worker serves."""
+    waiting = {lane.queue for lane in lanes if lane.queue is not None}
+    return tuple(sorted(name for name in waiting if not any(worker.queues is None or name in worker.queues for worker in alive)))
+
+
 def example_of(shown: Shown) -> Example:
     """Return a job as an example of its group."""
     return Example(id=shown.id, number=number_text(shown.root_id, shown.root_number, shown.attempt), job_type=shown.job_type)
 
 
 def _kind(predicate: Predicate) -> Why:
-    if isinstance(predicate, RunnableType):
+    if isinstance(predicate, RunnableType | QueueServed):
         return Why.NO_WORKER
     if isinstance(predicate, NoSuspect):
         return Why.SUSPECT

@@ -23,6 +23,7 @@ class Waiting(msgspec.Struct, frozen=True):
     organization_id: str | None = None
     crashes: int = 0
     """How often a worker crashed under it. Above 0 the job is a suspect."""
+    queue: str | None = None
 
 
 class Suspect(msgspec.Struct, frozen=True):
@@ -49,6 +50,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
 
     types: frozenset[str]
     """Job types that the worker (or, in explain, any live worker) can run."""
+    queues: Mapping[str, frozenset[str] | None] = {}
+    """By job type: the queues that live workers with the handler serve; None, or not listed: all of them."""
     pauses: frozenset[tuple[str, str]] = frozenset()
     broken: frozenset[str] = frozenset()
     """Templates that can't be read: nobody knows what limits their jobs."""
@@ -90,8 +93,20 @@ class RunnableType:
         return None if job.job_type in world.types else f"type:{job.job_type}"
 
 
+class QueueServed:
+    """Some worker that has its handler serves its queue."""
+
+    name = "a worker serves its queue"
+    parks = False
+
+    def blocked_by(self, job: Waiting, world: World) -> str | None:
+        """Name the queue that nobody serves."""
+        served = world.queues.get(job.job_type)
+        return None if job.queue is None or served is None or job.queue in served else f"queue:{job.queue}"
+
+
 class NothingPaused:
-    """Neither everything, nor its template, is paused, and its template can be read."""
+    """Neither everything, nor its template, nor its queue, is paused, and its template can be read."""
 
     name = "not paused"
     parks = False
@@ -102,7 +117,9 @@ class NothingPaused:
             return "all:"
         if job.job_type in world.broken:
             return f"broken:{job.job_type}"
-        return f"template:{job.job_type}" if ("template", job.job_type) in world.pauses else None
+        if ("template", job.job_type) in world.pauses:
+            return f"template:{job.job_type}"
+        return f"paused-queue:{job.queue}" if ("queue", job.queue) in world.pauses else None
 
 
 class OrganizationOpen:
@@ -213,7 +230,7 @@ class NoSuspect:
         return "process:" if job.crashes and job.job_type in world.unready else None
 
 
-OPEN: tuple[Predicate, ...] = (RunnableType(), NothingPaused(), OrganizationOpen())
+OPEN: tuple[Predicate, ...] = (RunnableType(), QueueServed(), NothingPaused(), OrganizationOpen())
 LIMITS: tuple[Limit, ...] = (TemplateLimit(), OrganizationLimit(), RateLimit(), ProcessLimit())
 EACH: tuple[Predicate, ...] = (NoSuspect(),)
 """Those whose answer depends on the job itself, not only on its type and organization."""

@@ -6,6 +6,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -19,6 +20,7 @@ from rota.model.checks import check_name, whole
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import SYSTEM, Actor
 from rota.model.handler import Handler, Place, Wrapper, function_of, inspect_handler
+from rota.model.lanes import JobLane, Takes
 from rota.model.ordering import priority_of
 from rota.model.settings import Settings
 from rota.model.signals import PermanentError, Rules
@@ -60,6 +62,10 @@ class Known(msgspec.Struct, kw_only=True):
     """As the store has it; None until it was recorded there."""
     broken: str | None = None
     """What can't be read of the record: no job of it is made or started until that is set anew."""
+    digest: str = ""
+    """Of the handler's parameters, where the store knows it; empty: jobs are enqueued without one."""
+    lane: int = 0
+    """Where its jobs wait that say nothing of their queue; 0: the store has no such lane yet."""
     special: bool = False
     """It asks for more than most: default params, a permission, a dedup window or a limit on submissions."""
 
@@ -89,6 +95,8 @@ class Registry:
         self._known: dict[str, Known] = {}
         self.organizations: dict[str, Organization] = {}
         self.users: dict[str, User] = {}
+        self.lanes: dict[tuple[str, str, str], JobLane] = {}
+        """By job type, queue and digest, as of `version`."""
         self._lock = threading.Lock()
         self._unsynced = True
         self._find: Find | None = None
@@ -167,6 +175,7 @@ class Registry:
         other._find, other._check = self._find, self._check
         other._imported, other._refused = dict(self._imported), dict(self._refused)
         other.organizations, other.users = dict(self.organizations), dict(self.users)
+        other.lanes = dict(self.lanes)
         other.scheduled, other.undeclared = dict(self.scheduled), self.undeclared
         other._unsynced = True
         return other
@@ -240,6 +249,7 @@ class Registry:
             if version == self.version and not self._unsynced:
                 return
             self._unsynced = False
+            self.lanes = {(lane.job_type, lane.queue, lane.digest): lane for lane in store.lanes()}
             self._take_all(store.templates())
             self.organizations = {each.name: each for each in store.organizations()}
             self.users = {each.name: each for each in store.users()}
@@ -247,7 +257,14 @@ class Registry:
 
     def _record(self, known: Known, now: Instant) -> Template:
         template_id = known.template_id or self._ids.take(1, now)[0]
-        return Template(id=template_id, name=known.name, job_type=known.name, defaults=as_object(known.code))
+        takes = None if known.handler is None else takes_of(known)
+        return Template(id=template_id, name=known.name, job_type=known.name, defaults=as_object(known.code), takes=takes)
+
+    def state_schemas(self, store: Store, now: Instant) -> None:
+        """Have the store know the JSON Schema of what each handler takes. Workers do this: it takes a while where there are thousands."""
+        with self._lock:
+            own = [self._known[name] for name in self.handlers if name in self._known]
+        store.put_params({known.name: takes_of(known, schema=True) for known in own if known.handler is not None}, now=now)
 
     def _take_all(self, templates: list[Template]) -> None:
         there = {template.name for template in templates}
@@ -273,6 +290,7 @@ class Registry:
         else:
             code = self._known[name].code
             force = in_force(name, self._settings, code, besides_handler(people))
+        digest = "" if handler is None or name in self._imported else handler.codec.digest
         self._known[name] = Known(
             name=name,
             code=code,
@@ -283,7 +301,14 @@ class Registry:
             handler=handler,
             record=template,
             broken=template.broken,
+            digest=digest,
+            lane=self.lane(name, force.queue, digest),
         )
+
+    def lane(self, job_type: str, queue: str, digest: str = "") -> int:
+        """Return the lane of these; 0 if the store had none when it was last read."""
+        found = self.lanes.get((job_type, queue, digest))
+        return 0 if found is None else found.id
 
     # ---- handlers that templates name -------------------------------------------------------------------------
 
@@ -374,6 +399,16 @@ class Registry:
                 del self.handlers[name]
                 if known is not None and known.record is not None:
                     self._take(known.record)
+
+
+def takes_of(known: Known, *, schema: bool = False) -> Takes:
+    """Return what a template's handler takes, with its JSON Schema if that is asked for and its annotations can be resolved."""
+    handler, text = known.handler, None
+    assert handler is not None  # noqa: S101 - the caller looked
+    if schema:
+        with suppress(InvalidHandler):
+            text = msgspec.json.encode(handler.codec.schema, order="sorted").decode()
+    return Takes(handler.codec.digest, handler.codec.names, known.force.queue, text)
 
 
 def _named(known: Known) -> Named | None:

@@ -46,7 +46,8 @@ class Standing:
                 worker_id,
                 host=socket.gethostname(),
                 kind="worker",
-                job_types=sorted(parts.handlers),
+                job_types=self._types(),
+                queues=parts.serving.queues,
                 now=parts.clock.now(),
                 slots=self._crew.at_once,
             )
@@ -118,11 +119,14 @@ class Standing:
         if not self._beats.started and monotonic - self._tried >= self.renewal.every_s:
             self._beat()
 
+    def _types(self) -> list[str]:
+        return sorted(name for name in self._parts.handlers if self._parts.serving.takes(name))
+
     def _beat(self) -> None:
         """Send one beat, and take note of the answer."""
         parts, worker_id = self._parts, self.id
         sent = self._tried = parts.clock.monotonic()
-        lives = parts.store.beat(worker_id, job_types=sorted(parts.handlers))
+        lives = parts.store.beat(worker_id, job_types=self._types())
         if worker_id != self.id or self._resting:
             return
         if lives:

@@ -20,6 +20,7 @@ from rota.model.definitions import Organization, OrganizationState
 from rota.model.dependencies import PARENT_RULES
 from rota.model.gate import Actor, Operation, may_use, scope_of
 from rota.model.handler import Handler, inspect_handler
+from rota.model.lanes import queue_of
 from rota.model.params import encode_hook, encode_params
 from rota.model.settings import Settings
 from rota.model.templates import Spec, in_force, path_of, span_of
@@ -54,6 +55,7 @@ class NewJob(msgspec.Struct, kw_only=True):
     """What becomes of this job if one of them ends otherwise: wait (until it is retried), skip, cancel, or run all the same."""
     max_retries: int | None = None
     timeout: float | str | timedelta | None = None
+    queue: str | None = None
     queue_ttl: float | str | timedelta | None = None
     webhook: str | None = None
     """A URL that is told of this job's ends, signed with its organization's secret."""
@@ -217,6 +219,9 @@ class Submitter:
             organization_id=actor.organization,
             owner=actor.name,
             expires_at=None if force.queue_ttl is None else now + round(force.queue_ttl * SECOND),
+            queue=force.queue,
+            digest=known.digest,
+            lane=known.lane,
         )
         if known.special or organization.max_priority is not None:
             self._special(row, known, organization, params, actor)
@@ -237,6 +242,7 @@ class Submitter:
         force = known.force
         queue_ttl = force.queue_ttl if job.queue_ttl is None else span_of("queue_ttl", job.queue_ttl)
         run_at = now if job.run_at is None else max(now, when(job.run_at, now))
+        queue = force.queue if job.queue is None else queue_of("queue", job.queue)
         row = NewRow(
             job_id=job_id,
             job_type=known.name,
@@ -253,6 +259,9 @@ class Submitter:
             on_parent_failure=parent_rule(job.on_parent_failure),
             meta=encode_params(job.meta, limit_bytes=META_MAX, name="meta") if job.meta else None,
             webhook=None if job.webhook is None else self._target(job.webhook),
+            queue=queue,
+            digest=known.digest,
+            lane=known.lane if queue == force.queue and known.lane else self._registry.lane(known.name, queue, known.digest),
             chosen=job.job_id is not None,
             put_off=isinstance(job.run_at, timedelta),
         )

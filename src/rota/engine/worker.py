@@ -92,7 +92,7 @@ class Worker:
         self._cancelling: set[int] = set()
         self._unwritten = UnwrittenReports()
         self._suspects = Suspects(parts, self._crew)
-        self._know = Knowledge(parts.store, parts.registry, parts.handlers, self._suspects.inside)
+        self._know = Knowledge(parts.store, parts.registry, parts.handlers, self._suspects.inside, parts.serving)
         self._asking = Asking(parts, self._hold, self._know, self._suspects)
         self._parked = False
         self._next_due: Instant | None = None
@@ -246,7 +246,8 @@ class Worker:
     def _peek(self) -> bool:
         self._peeked = self._clock.monotonic()
         self.trigger.look()
-        peek = self._store.peek(types=self._know.types(self._hold.by_type()), worker_id=self.id)
+        here = self._hold.by_type()
+        peek = self._store.peek(types=self._know.types(here), lanes=self._know.lanes(here), worker_id=self.id)
         for number in peek.cancelling:
             if number not in self._cancelling:
                 self._cancelling.add(number)

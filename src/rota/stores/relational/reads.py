@@ -80,6 +80,8 @@ def _job_from(row: tuple[Any, ...]) -> Job:
         reason=take(),
         error_type=_error_type(take()),
         meta=decode(take()),  # type: ignore[arg-type] # an object
+        queue=take(),
+        digest=take() or None,
     )
 
 

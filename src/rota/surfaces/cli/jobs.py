@@ -48,6 +48,7 @@ def list_jobs(
     *,
     statuses: Annotated[list[Status] | None, typer.Option("--status", case_sensitive=False, help="Only these states.")] = None,
     job_type: Annotated[str | None, typer.Option("--type", help="Only jobs of this template.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only jobs of this queue.")] = None,
     organization: Annotated[str | None, typer.Option("--organization", metavar="NAME", help="Only jobs of this organization.")] = None,
     owner: Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Only jobs that this one enqueued.")] = None,
     group: Annotated[str | None, typer.Option("--group", help="Only members of this group (its id).")] = None,
@@ -66,6 +67,7 @@ def list_jobs(
         found = rota.find(
             status=statuses,
             job_type=job_type,
+            queue=queue,
             organization=organization,
             owner=owner,
             group=group,
@@ -195,6 +197,7 @@ def _about(job: Job, chain: list[Job]) -> list[tuple[str, object]]:
         ("id", job.id),
         ("status", status(job.status)),
         ("type", job.job_type),
+        ("queue", job.queue),
         ("template", "none: it names its handler" if job.template_id is None else None),
         ("params", compact(job.params)),
         ("priority", f"{job.priority}, position {job.position}"),

@@ -53,6 +53,7 @@ class TemplateView(msgspec.Struct, kw_only=True, frozen=True):
     max_retries: int
     max_crashes: int
     backoff: Backoff
+    queue: str
     queue_ttl: float | None
     payload_max: int
     dedup_window: float | None
@@ -238,6 +239,7 @@ def _view(known: Known) -> TemplateView:
         max_retries=force.policy.max_retries,
         max_crashes=force.policy.max_crashes,
         backoff=_backoff.decode(force.policy.backoff),
+        queue=force.queue,
         queue_ttl=force.queue_ttl,
         payload_max=force.payload_max,
         dedup_window=force.dedup_window,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+import msgspec
+
 from rota.errors import InvalidOption
 from rota.model.checks import whole
 from rota.model.gate import Actor, Operation
@@ -27,6 +29,7 @@ class Listing(Declaring):
         *,
         status: Status | str | Sequence[str] | None = None,
         job_type: str | None = None,
+        queue: str | None = None,
         organization: str | None = None,
         owner: str | None = None,
         group: str | Group | None = None,
@@ -57,6 +60,8 @@ class Listing(Declaring):
             error_type=error_type,
             made=(since, until),
         )
+        if queue is not None:
+            where = msgspec.structs.replace(where, queue=queue)
         return self._page(where, limit, before)
 
     def _where(

@@ -11,6 +11,7 @@ from rota.errors import NotFound, WaitTimeout
 from rota.handle import ended
 from rota.model.checks import whole
 from rota.model.gate import EVERYTHING, Actor, Operation
+from rota.model.lanes import QueueInfo
 from rota.model.states import Status
 from rota.model.values import Group, Job, JobRef, Run, WorkerInfo, dashed
 from rota.surfaces.python.base import Base
@@ -123,6 +124,11 @@ class Looking(Base):
         """Return the workers that are registered and not ended. They serve all organizations: only a system manager sees them."""
         self._session.scope(actor, Operation.OPERATE)
         return self._session.open().store.workers()
+
+    def queues(self, *, actor: Actor | str | None = None) -> list[QueueInfo]:
+        """Return the queues: what waits in each, what runs, and who serves it. Only a system manager sees them."""
+        self._session.scope(actor, Operation.OPERATE)
+        return self._session.open().store.queues(look=self.settings.metrics_count_max)
 
     def get_group(self, group_id: str, *, actor: Actor | str | None = None) -> Group:
         """Return a group with its status and members."""

@@ -7,6 +7,7 @@ import msgspec
 from rota.engine.fleet import fleet_of
 from rota.engine.meter import Turns
 from rota.model.gate import Actor, Operation
+from rota.model.lanes import QueueInfo
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant
 from rota.ports.overseeing import Figure, Lane, Unfired
@@ -52,6 +53,8 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     dead: dict[str, int]
     """Jobs that ended DEAD_LETTER and are in the store, by type."""
     pauses: int
+    queues: list[QueueInfo]
+    """Empty to whom workers are not shown."""
     workers: Workers | None
     """None to whom workers are not shown."""
 
@@ -89,5 +92,6 @@ class Measuring(Overseeing):
             overdue=self._backlog(Ledger(scope=scope), now).expected,
             dead=store.kept(Status.DEAD_LETTER, scope=scope),
             pauses=sum(kind != "organization" or scope.organization in {None, name} for kind, name in store.pauses()),
+            queues=store.queues(look=self.settings.metrics_count_max) if workers is not None else [],
             workers=workers,
         )

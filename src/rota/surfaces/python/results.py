@@ -179,4 +179,6 @@ def job_of(row: NewRow, enqueued: Enqueued, now: Instant) -> Job:
         executor=policy.executor,
         queued_at=created_at if status is Status.QUEUED else None,
         meta=None if row.meta is None else decode_params(row.meta),
+        queue=row.queue,
+        digest=row.digest or None,
     )

@@ -18,6 +18,7 @@ from rota.errors import Refused, StoreUnavailable
 from rota.executors import inside_handler
 from rota.model.checks import seconds, whole
 from rota.model.gate import Actor, Operation, scope_of
+from rota.model.lanes import Names, Serving
 from rota.model.signals import PermanentError
 from rota.model.values import Origin, Run
 from rota.surfaces.python.base import Base
@@ -43,16 +44,35 @@ class Running(Base):
     """The part of Rota that turns the wheel."""
 
     @contextmanager
-    def running(self, *, concurrency: int | None = None, actor: Actor | str | None = None) -> Iterator[Self]:
-        """Run a worker inside this process for the time of the block."""
-        driver = self.start(concurrency=concurrency, actor=actor)
+    def running(
+        self,
+        *,
+        concurrency: int | None = None,
+        queues: Names = None,
+        types: Names = None,
+        exclude: Names = None,
+        actor: Actor | str | None = None,
+    ) -> Iterator[Self]:
+        """Run a worker inside this process for the time of the block. What it serves: see `start`."""
+        driver = self.start(concurrency=concurrency, queues=queues, types=types, exclude=exclude, actor=actor)
         try:
             yield self
         finally:
             self._session.stop(driver)
 
-    def start(self, *, concurrency: int | None = None, actor: Actor | str | None = None) -> Driver:
-        """Start a worker on a thread of its own and return its driver."""
+    def start(
+        self,
+        *,
+        concurrency: int | None = None,
+        queues: Names = None,
+        types: Names = None,
+        exclude: Names = None,
+        actor: Actor | str | None = None,
+    ) -> Driver:
+        """Start a worker on a thread of its own and return its driver.
+
+        It serves these queues, and these job types but for those to exclude; None: as the settings say, by default all.
+        """
         self._session.scope(actor, Operation.OPERATE)
         if inside_handler():
             raise InsideHandlerError(
@@ -61,12 +81,13 @@ class Running(Base):
             )
         slots = self.settings.concurrency if concurrency is None else concurrency
         whole("concurrency", slots, least=1)
-        driver = self._started(self._session.open(), slots)
+        serving = self._session.serving(queues, types, exclude)
+        driver = self._started(self._session.open(), slots, serving)
         with self._session.lock:
             self._session.drivers.append(driver)
         return driver
 
-    def _started(self, opened: Opened, slots: int) -> Driver:
+    def _started(self, opened: Opened, slots: int, serving: Serving) -> Driver:
         """Start a worker. A server that was there a moment ago, and has ended a session since, is tried again for `busy_timeout`."""
         from rota.engine.driver import Driver  # noqa: PLC0415 - a program that only enqueues has no worker
 
@@ -75,7 +96,7 @@ class Running(Base):
         while True:
             try:
                 self._session.registry.sync(opened.store, self._session.clock.now())
-                driver = Driver(self._session.make_worker(opened, slots), self.settings, self._session.clock)
+                driver = Driver(self._session.make_worker(opened, slots, serving=serving), self.settings, self._session.clock)
                 driver.start()
             except StoreUnavailable:
                 if time.monotonic() + pause_s > end:
@@ -90,8 +111,16 @@ class Running(Base):
         self._session.scope(actor, Operation.OPERATE)
         self._session.stop(driver)
 
-    def run(self, *, concurrency: int | None = None, actor: Actor | str | None = None) -> None:
-        """Run a worker until SIGTERM or SIGINT; a second one interrupts what still runs."""
+    def run(
+        self,
+        *,
+        concurrency: int | None = None,
+        queues: Names = None,
+        types: Names = None,
+        exclude: Names = None,
+        actor: Actor | str | None = None,
+    ) -> None:
+        """Run a worker until SIGTERM or SIGINT; a second one interrupts what still runs. What it serves: see `start`."""
         import signal  # noqa: PLC0415 - a program that only enqueues runs no worker
         from queue import SimpleQueue  # noqa: PLC0415
 
@@ -104,7 +133,7 @@ class Running(Base):
 
         before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            driver = self.start(concurrency=concurrency)
+            driver = self.start(concurrency=concurrency, queues=queues, types=types, exclude=exclude)
             while driver.running and not _hears(heard, 1.0):
                 pass
             way_home = threading.Thread(target=self._session.stop, args=(driver,), name="rota-way-home", daemon=True)

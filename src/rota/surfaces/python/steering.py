@@ -15,6 +15,7 @@ from rota.model import checks
 from rota.model.checks import check_name
 from rota.model.gate import Actor, Operation
 from rota.model.groups import USUAL_RULE, Mode, OnFailure
+from rota.model.lanes import queue_of
 from rota.model.ordering import priority_of
 from rota.model.params import encode_params
 from rota.model.values import Group, Job, JobRef, NewRow, Origin, undashed
@@ -121,16 +122,30 @@ class Steering(Base):
             check=check,
         )
 
-    def pause(self, *, template: str | None = None, organization: str | None = None, actor: Actor | str | None = None) -> None:
-        """Let nothing of a template, of an organization or (neither given) at all start until it is resumed."""
-        kind, name = _paused(template, organization)
+    def pause(
+        self,
+        *,
+        template: str | None = None,
+        organization: str | None = None,
+        queue: str | None = None,
+        actor: Actor | str | None = None,
+    ) -> None:
+        """Start no jobs of a template, an organization or a queue, or (none given) no jobs at all, until it is resumed."""
+        kind, name = _paused(template, organization, queue)
         who = self._who_pauses(kind, name, actor)
         name = self._session.template_name(name) if kind == "template" else name
         self._session.open().store.pause(kind, name, actor=who, now=self._session.clock.now())
 
-    def resume(self, *, template: str | None = None, organization: str | None = None, actor: Actor | str | None = None) -> None:
+    def resume(
+        self,
+        *,
+        template: str | None = None,
+        organization: str | None = None,
+        queue: str | None = None,
+        actor: Actor | str | None = None,
+    ) -> None:
         """End a pause."""
-        kind, name = _paused(template, organization)
+        kind, name = _paused(template, organization, queue)
         who = self._who_pauses(kind, name, actor)
         name = self._session.template_name(name) if kind == "template" else name
         self._session.open().store.resume(kind, name, actor=who, now=self._session.clock.now())
@@ -212,12 +227,14 @@ class Steering(Base):
         return self._session.submitter.one(new, self._session.open().store, who, origin=Origin.GROUP)
 
 
-def _paused(template: str | None, organization: str | None) -> tuple[str, str]:
-    if template is not None and organization is not None:
-        raise InvalidOption("give template=… or organization=…, not both")
-    if template is not None:
-        return "template", template
-    return ("organization", organization) if organization is not None else ("all", "")
+def _paused(template: str | None, organization: str | None, queue: str | None) -> tuple[str, str]:
+    asked = {"template": template, "organization": organization, "queue": queue}
+    named = [(kind, name) for kind, name in asked.items() if name is not None]
+    if len(named) > 1:
+        raise InvalidOption(f"use {' or '.join(f'{kind}=…' for kind, _ in named)}, not {'both' if len(named) == 2 else 'all of them'}")
+    if queue is not None:
+        queue_of("queue", queue)
+    return named[0] if named else ("all", "")
 
 
 def _word(kind: Any, option: str, value: str) -> Any:

@@ -41,7 +41,7 @@ R = TypeVar("R")
 Result = TypeVar("Result")
 
 
-NOTHING = (None,) * 11
+NOTHING = (None,) * 12
 ENQUEUED = (*EnqueueOptions.__annotations__, "handler", "job_type", "actor")
 """The options of `enqueue`."""
 
@@ -101,6 +101,7 @@ class Submitting(Declaring):
         on_parent_failure: str | None = None,
         max_retries: int | None = None,
         timeout: Span | None = None,
+        queue: str | None = None,
         queue_ttl: Span | None = None,
         webhook: str | None = None,
         job_id: str | None = None,
@@ -123,6 +124,7 @@ class Submitting(Declaring):
         on_parent_failure: str | None = None,
         max_retries: int | None = None,
         timeout: Span | None = None,
+        queue: str | None = None,
         queue_ttl: Span | None = None,
         webhook: str | None = None,
         job_id: str | None = None,
@@ -142,7 +144,7 @@ class Submitting(Declaring):
         store, who = self._session.open().store, self._session.acts(actor, Operation.SUBMIT, organization)
         if self._session.registry.undeclared:
             self._declare_scheduled()
-        given = (priority, run_at, unique_key, depends_on, on_parent_failure, max_retries, timeout, queue_ttl, webhook, job_id, meta)
+        given = (priority, run_at, unique_key, depends_on, on_parent_failure, max_retries, timeout, queue_ttl, webhook, job_id, meta, queue)
         plain = handler is None and given == NOTHING
         if name is None or handler is not None or job_type is not None:
             name = _type_of(name, handler, job_type)
@@ -160,6 +162,7 @@ class Submitting(Declaring):
                 on_parent_failure=on_parent_failure,
                 max_retries=max_retries,
                 timeout=timeout,
+                queue=queue,
                 queue_ttl=queue_ttl,
                 webhook=webhook,
                 job_id=job_id,

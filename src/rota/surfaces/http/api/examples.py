@@ -36,6 +36,7 @@ TEMPLATE: dict[str, Any] = {
     "max_retries": 5,
     "max_crashes": 3,
     "backoff": {"base": 60.0, "factor": 2.0, "cap": 86400.0, "jitter": 0.2},
+    "queue": "default",
     "queue_ttl": None,
     "payload_max": 1048576,
     "dedup_window": None,

@@ -150,6 +150,7 @@ def find(
     *,
     status: Annotated[list[Status] | None, Query(description="Any of these.", max_length=len(Status))] = None,
     job_type: NameQuery = None,
+    queue: NameQuery = None,
     organization: NameQuery = None,
     owner: NameQuery = None,
     group: Annotated[str | None, Query(max_length=ID_MAX, description="The id of a group.")] = None,
@@ -168,6 +169,7 @@ def find(
     filters: dict[str, Any] = {
         "status": status,
         "job_type": job_type,
+        "queue": queue,
         "organization": organization,
         "owner": owner,
         "group": group,
