@@ -258,9 +258,10 @@ def test_the_first_predicate_that_does_not_hold_is_named():
 def test_the_order_of_the_predicates_is_the_designs():
     assert [predicate.name for predicate in PREDICATES] == [
         "a worker has its handler",
-        "a worker serves its queue",
         "not paused",
         "organization open",
+        "a worker serves its queue",
+        "a worker takes its parameters",
         "template below its limit",
         "organization below its limit",
         "rate limit has room",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from rota.engine.clock_trust import ClockTrust
+from rota.engine.explain import fleet_of
 from rota.engine.overdue import overdue
+from rota.engine.predicates import ParamsTaken, Waiting, World
 from rota.engine.registry import Registry
 from rota.errors import RotaError
 from rota.model.definitions import TemplateState
@@ -71,6 +73,7 @@ class Doctor:
                 "schedules": self._schedules,
                 "retention": self._retention,
                 "queue": self._queue,
+                "parameters": self._parameters,
                 "pauses": self._pauses,
                 "dead letters": self._dead_letters,
                 "sending": self._sending,
@@ -171,6 +174,31 @@ class Doctor:
         else:
             waiting = stats.by_status.get(Status.QUEUED, 0)
             yield ok("queue", f"{waiting:,} jobs wait, each for a handler that a live worker has" if waiting else "nobody waits")
+
+    def _parameters(self) -> Iterator[Finding]:
+        """Look for jobs that no live worker's handler takes."""
+        now = self._clock.now()
+        self._registry.sync(self._store, now)
+        live = [each for each in self._store.workers() if each.kind == "worker" and self._life(each) is not Life.DEAD]
+        world = World(types=frozenset(), fleet=fleet_of(live, self._registry))
+        names = {lane.id: lane.names for lane in self._registry.lanes.values()}
+        counts: dict[str, int] = {}
+        for lane in self._store.waiting(now=now, look=QUEUES_LOOK):
+            job = Waiting(str(lane.job_type), queue=lane.queue, names=names.get(lane.lane or 0))
+            blocker = ParamsTaken().blocked_by(job, world)
+            if blocker is not None:
+                counts[blocker.removeprefix("params:")] = counts.get(blocker.removeprefix("params:"), 0) + lane.count
+        if not counts:
+            yield ok("parameters", "no job waits for a handler that takes its parameters")
+            return
+        said = [(*words.split(", and live workers have ", 1), count) for words, count in counts.items()][:SHOWN]
+        named = ", ".join(f"{asked} ({count:,}); live workers have {takes}" for asked, takes, count in said)
+        yield problem(
+            "parameters",
+            f"jobs wait for a worker that takes their parameters: {named}{', …' if len(counts) > SHOWN else ''}",
+            f"start a worker of the version that enqueued them; they are dead-lettered after {self._settings.misfit_patience:g} s"
+            " (setting misfit_patience)",
+        )
 
     def _pauses(self) -> Iterator[Finding]:
         from shlex import quote  # noqa: PLC0415 - nobody else needs it, and every start of a command would pay for it

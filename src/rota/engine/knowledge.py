@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -13,7 +13,7 @@ from rota.model.decide import Failed
 from rota.model.definitions import OrganizationState
 from rota.model.gate import Actor, may_use
 from rota.model.handler import Handler
-from rota.model.lanes import SERVES_ALL, Serving
+from rota.model.lanes import SERVES_ALL, JobLane, Serving
 from rota.model.values import Claimed, Held, Instant
 from rota.ports.store import Store
 from rota.ports.turns import Counting
@@ -30,14 +30,20 @@ class Knowledge:
         registry: Registry,
         handlers: Mapping[str, Handler],
         inside: Callable[[], Mapping[str, str]] = dict,
+        *,
         serving: Serving = SERVES_ALL,
+        sort: Callable[[Collection[JobLane]], dict[int, str]] | None = None,
     ) -> None:
-        """Know nothing yet; `inside` says which types no handler process can import, and where their handlers run."""
+        """Know nothing yet; `inside` says which types no handler process can import, and where their handlers run.
+
+        `sort` returns the lanes that the handlers take, of those that are served; without it, all of them.
+        """
         self._store = store
         self._registry = registry
         self._handlers = handlers
         self._inside = inside
         self._serving = serving
+        self._sort = sort or _all_of
         self._lanes: dict[int, str] = {}
         self.version = -1
         self.world = World(types=frozenset(handlers))
@@ -81,11 +87,13 @@ class Knowledge:
 
     def _served(self, types: frozenset[str]) -> dict[int, str]:
         paused = {name for kind, name in self.world.pauses if kind == "queue"}
-        return {
-            lane.id: lane.job_type
-            for lane in self._registry.lanes.values()
-            if lane.job_type in types and lane.queue not in paused and self._serving.serves(lane.queue)
-        }
+        return self._sort(
+            [
+                lane
+                for lane in self._registry.lanes.values()
+                if lane.job_type in types and lane.queue not in paused and self._serving.serves(lane.queue)
+            ]
+        )
 
     def world_with(self, here: Mapping[str, int]) -> World:
         """Return what the dispatcher's answers depend on, with what this worker holds."""
@@ -112,6 +120,10 @@ class Knowledge:
             # Nobody the store knows: a program that knows its users has vouched for it at submission.
             return True
         return not user.removed and may_use(Actor(user.name, user.organization, user.role, frozenset(user.permissions)), permission)
+
+
+def _all_of(lanes: Collection[JobLane]) -> dict[int, str]:
+    return {lane.id: lane.job_type for lane in lanes}
 
 
 def make_world(registry: Registry, store: Store, types: frozenset[str]) -> World:

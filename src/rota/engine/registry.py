@@ -20,7 +20,7 @@ from rota.model.checks import check_name, whole
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import SYSTEM, Actor
 from rota.model.handler import Handler, Place, Wrapper, function_of, inspect_handler
-from rota.model.lanes import JobLane, Takes
+from rota.model.lanes import JobLane, ParamNames, Takes
 from rota.model.ordering import priority_of
 from rota.model.settings import Settings
 from rota.model.signals import PermanentError, Rules
@@ -304,6 +304,10 @@ class Registry:
             digest=digest,
             lane=self.lane(name, force.queue, digest),
         )
+
+    def param_names(self) -> dict[tuple[str, str], ParamNames]:
+        """Return the parameters behind each job type and digest."""
+        return {(lane.job_type, lane.digest): lane.names for lane in self.lanes.values() if lane.names is not None}
 
     def lane(self, job_type: str, queue: str, digest: str = "") -> int:
         """Return the lane of these; 0 if the store had none when it was last read."""

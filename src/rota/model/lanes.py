@@ -26,6 +26,19 @@ class ParamNames(msgspec.Struct, frozen=True, array_like=True):
     """None: any name."""
 
 
+def fits(handler: ParamNames, job: ParamNames) -> bool:
+    """Say whether a handler takes every job that was enqueued for these parameters."""
+    if not handler.required <= job.required:
+        return False
+    return handler.allowed is None or (job.allowed is not None and job.allowed <= handler.allowed)
+
+
+def signature(name: str, names: ParamNames) -> str:
+    """Return parameters as people write them: `greet(name, times=…)`."""
+    words = sorted(names.required) + [f"{each}=…" for each in sorted((names.allowed or frozenset()) - names.required)]
+    return f"{name}({', '.join([*words, '**…'] if names.allowed is None else words)})"
+
+
 class Takes(msgspec.Struct, frozen=True):
     """What a handler takes, as it is recorded with its template."""
 

@@ -229,6 +229,9 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
     def peek(self, *, types: tuple[str, ...], worker_id: str, lanes: Collection[int] | None = None) -> Peek:
         """Look whether there is anything to do, without writing. `lanes` as in `Turn`: None means every lane of these types."""
 
+    def old_in_lanes(self, lanes: Collection[int], *, before: Instant, limit: int) -> list[int]:
+        """Return the numbers of ready jobs in these lanes, of those at their front, that were queued at a moment or before."""
+
     def holding(self, worker_id: str) -> list[Claimed]:
         """Return what this worker holds: how a claim whose reply was lost is found again."""
 
@@ -368,7 +371,7 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
         """
 
     def beat(self, worker_id: str, *, job_types: Sequence[str], digests: Mapping[str, str] | None = None) -> bool:
-        """Advance the worker's beat. False: it is recorded as ended, and nothing was changed."""
+        """Advance the worker's beat. False: it is recorded as ended, and nothing was changed. `digests` None: as they were."""
 
     def stopping(self, worker_id: str, *, now: Instant) -> None:
         """Record that the worker began to shut down: what it loses from now on was interrupted, not crashed."""

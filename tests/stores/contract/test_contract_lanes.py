@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rota.model.decide import Failed, Released
-from rota.model.lanes import QueueInfo
+from rota.model.lanes import ParamNames, QueueInfo, Takes
 from rota.model.values import moment
 from rota.ports.store import Where
-from tests.stores.desk import ANNA
+from tests.stores.desk import ANNA, inside
 
 
 def lanes(desk):
@@ -148,3 +148,86 @@ def test_waiting_jobs_are_told_apart_by_queue(desk):
     desk.add("t", queue="b")
     found = {lane.queue: lane.count for lane in desk.store.waiting(now=desk.now, look=100)}
     assert found == {"a": 2, "b": 1}
+
+
+A = Takes("da", ParamNames(frozenset("a"), frozenset("ab")))
+C = Takes("dc", ParamNames(frozenset("c"), None), "mail", '{"type":"object"}')
+
+
+def test_what_handlers_take_is_recorded_by_digest_with_the_lanes_of_their_jobs(desk):
+    desk.store.put_params({"t": A, "u": C}, now=desk.now)
+    found = {(lane.job_type, lane.queue, lane.digest): lane.names for lane in desk.store.lanes()}
+    assert found == {("t", "default", "da"): A.names, ("u", "mail", "dc"): C.names}
+    before = desk.store.definitions()
+    desk.store.put_params({"t": A, "u": C}, now=desk.now)
+    assert desk.store.definitions() == before
+
+
+def test_the_newest_parameters_are_those_that_were_stated_last(desk):
+    assert desk.store.newest_params("t") is None
+    older, newer = (Takes(digest, A.names, "default", f'{{"title":"{digest}"}}') for digest in ("d1", "d2"))
+    for takes in (older, newer):
+        desk.advance(1)
+        desk.store.put_params({"t": takes}, now=desk.now)
+    assert desk.store.newest_params("t").schema == {"title": "d2"}
+    desk.advance(1)
+    desk.store.put_params({"t": older}, now=desk.now)
+    assert desk.store.newest_params("t").digest == "d1"
+
+
+def test_a_schema_is_added_to_parameters_that_are_known_by_name(desk):
+    desk.store.put_params({"u": Takes("dc", C.names)}, now=desk.now)
+    assert desk.store.newest_params("u").schema is None
+    desk.store.put_params({"u": C}, now=desk.now)
+    assert desk.store.newest_params("u").schema == {"type": "object"}
+
+
+def test_what_is_given_back_for_its_parameters_waits_in_their_lane_in_the_same_place(desk):
+    first, second = desk.add("t", queue="mail"), desk.add("t", queue="mail")
+    job = desk.claim_one()
+    desk.end(job, Released("given back: it does not fit", A))
+    tail = desk.tail(first)
+    assert (str(tail.status), tail.queue, tail.digest, tail.attempt, tail.failures) == ("QUEUED", "mail", "da", 2, 0)
+    assert desk.job(first).reason == "given back: it does not fit"
+    assert {lane.digest: lane.names for lane in desk.store.lanes()} == {"": None, "da": A.names}
+    assert [inside(each.id) for each in desk.store.queue(limit=10)] == [inside(tail.id), second]
+
+
+def test_some_are_given_back_for_their_parameters_and_others_are_not(desk):
+    ids = desk.several(3, "t")
+    jobs = desk.claim(3)
+    outcomes = (Released(), Released("misfit", A), Failed("no"))
+    desk.turn(endings=[desk.ending(job, outcome) for job, outcome in zip(jobs, outcomes, strict=True)])
+    assert [desk.tail(each).digest for each in ids] == [None, "da", None]
+
+
+def test_a_turn_takes_jobs_that_it_names_whatever_lane_they_wait_in(desk):
+    odd, other = desk.add("t", digest="odd"), desk.add("t", digest="odd")
+    number = desk.store.find(Where(), limit=10)[-1][0]
+    (job,) = desk.claim(5, lanes={}, numbers=(number,))
+    assert job.job_id == odd
+    assert desk.claim(5, lanes={}, numbers=(number,)) == []
+    assert desk.status(other) == "QUEUED"
+
+
+def test_jobs_that_a_turn_names_come_within_what_it_wants(desk):
+    desk.several(4, "t", digest="odd")
+    desk.several(4, "t")
+    numbers = tuple(number for number, job in desk.store.find(Where(), limit=10) if job.digest)
+    own = desk.lane("t")
+    assert len(desk.claim(3, lanes={own: "t"}, numbers=numbers)) == 3
+    assert len(desk.claim(5, lanes={own: "t"}, numbers=numbers)) == 5
+
+
+def test_old_jobs_are_found_in_the_lanes_that_are_asked_for(desk):
+    desk.several(2, "t", digest="a")
+    desk.add("t", digest="b")
+    old = desk.now
+    desk.advance(10)
+    desk.add("t", digest="a")
+    found = lanes(desk)
+    own = [found["t", "default", "a"], found["t", "default", "b"]]
+    assert len(desk.store.old_in_lanes(own, before=old, limit=10)) == 3
+    assert len(desk.store.old_in_lanes(own[:1], before=old, limit=10)) == 2
+    assert len(desk.store.old_in_lanes(own, before=desk.now, limit=3)) == 3
+    assert desk.store.old_in_lanes(own, before=old - 1, limit=10) == []

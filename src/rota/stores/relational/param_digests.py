@@ -51,6 +51,15 @@ def record(db: Db, stated: Mapping[str, Takes], now: Instant) -> None:
         lanes.find(db, job_type, takes.queue, takes.digest)
 
 
+def lane_for(db: Db, number: int, takes: Takes, now: Instant) -> int:
+    """Return the lane of a job's type and queue for these parameters, adding what is not there."""
+    job_type, queue = db.rows("type_and_queue", number=number)[0]
+    db.change(
+        "add_param_digest", job_type=job_type, digest=takes.digest, param_names=_encode(takes.names).decode(), schema=takes.schema, now=now
+    )
+    return lanes.find(db, job_type, queue, takes.digest)
+
+
 def newest(db: Db, job_type: str) -> NewestParams | None:
     """Return what the handler takes that was recorded last."""
     row = db.row("newest_params", job_type=job_type)

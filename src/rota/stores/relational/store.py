@@ -31,6 +31,8 @@ from rota.stores.relational.timing import Timing
 
 CLAIM_MANY = 32
 """From so many jobs on, claims follow each other; fewer are picked from under each other's hands without harm."""
+OLD_LOOK = 1000
+"""Jobs at the front of a lane that are looked at for old ones."""
 UNREGISTERED_MAX = 100
 """Workers that are not on record and are recovered from in one sweep."""
 _numbers = msgspec.json.Decoder(tuple[int, ...])
@@ -114,6 +116,17 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
                 definitions=definitions,
                 parked=bool(parked),
             )
+
+    def old_in_lanes(self, lanes: Collection[int], *, before: Instant, limit: int) -> list[int]:
+        """Return ready jobs that wait for long."""
+        with self._reading() as db:
+            found: list[int] = []
+            for lane in lanes:
+                rows = db.rows("old_in_lane", lane=lane, before=before, look=OLD_LOOK, limit=limit - len(found))
+                found += [number for (number,) in rows]
+                if len(found) >= limit:
+                    break
+            return found
 
     def holding(self, worker_id: str) -> list[Claimed]:
         """Return what a worker holds."""
@@ -273,7 +286,7 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
 
     def beat(self, worker_id: str, *, job_types: Sequence[str], digests: Mapping[str, str] | None = None) -> bool:
         """Advance a worker's beat."""
-        values = {"job_types": _encode(list(job_types)).decode(), "digests": _encode(digests or {}).decode()}
+        values = {"job_types": _encode(list(job_types)).decode(), "digests": None if digests is None else _encode(digests).decode()}
         return bool(self._write(lambda db: db.change("beat", worker_id=worker_id, **values), hold=Hold.NOTHING))
 
     def stopping(self, worker_id: str, *, now: Instant) -> None:

@@ -47,7 +47,7 @@ def turn(db: Db, request: Turn) -> Turned:
 
 def may_be_light(request: Turn) -> bool:
     """Say whether nothing that is asked for keeps a turn from being made beside others' turns."""
-    return request.counting is None and all(is_light(ending.transition) for ending in request.endings)
+    return request.counting is None and not request.numbers and all(is_light(ending.transition) for ending in request.endings)
 
 
 def lightly(db: Db, request: Turn) -> Turned:
@@ -207,6 +207,9 @@ def _pick(db: Db, request: Turn, turned: Turned, rooms: limits.Rooms | None, res
     lanes = lanes_of(db, request)
     if reservation is not None and (direct := _direct_candidate(db, reservation, lanes)):
         _start(db, request.choose(direct, reservation, usage).take, request, turned, rooms, in_line=False)
+    if request.numbers and not request.direct_only:
+        named = _claimed.decode(db.value("candidates_named", numbers=numbers_json(request.numbers)))
+        _start(db, request.choose(named[: request.want - len(turned.claimed)], None, usage).take, request, turned, rooms)
     want = request.want - len(turned.claimed)
     if want <= 0 or request.direct_only:
         return

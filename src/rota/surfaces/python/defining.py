@@ -67,6 +67,10 @@ class TemplateView(msgspec.Struct, kw_only=True, frozen=True):
     """For each of the fields above: whether it is a setting's word, the code's, or people's."""
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    digest: str | None = None
+    """Of the parameters of its newest handler; None: not recorded, or a list of templates."""
+    params_schema: dict[str, Any] | None = None
+    """JSON Schema of the params object, as its newest handler has it."""
 
 
 class Defining(Declaring):
@@ -81,7 +85,11 @@ class Defining(Declaring):
     def template(self, name: str, *, actor: Actor | str | None = None) -> TemplateView:
         """Return one template, archived or not: what is in force, and whose word each field is."""
         self._session.scope(actor, Operation.READ)
-        return _view(self._known_template(name))
+        view = _view(self._known_template(name))
+        newest = self._session.open().store.newest_params(view.name)
+        if newest is None:
+            return view
+        return msgspec.structs.replace(view, digest=newest.digest, params_schema=newest.schema)
 
     def set_template(self, name: str, *, version: int | None = None, actor: Actor | str | None = None, **options: Any) -> TemplateView:
         """Set some fields of a template on top of what its code says, making it if it is not there. None takes a limit away.

@@ -75,6 +75,12 @@ SELECT coalesce(json_agg(json_build_array({columns}) ORDER BY l.priority DESC, l
   FROM (SELECT * FROM job_live WHERE number = ANY (:numbers) ORDER BY priority DESC, position, created_at, job_id LIMIT :want) AS l
   JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number]);
 
+-- name: candidates_named
+-- Jobs that are ready, by their numbers.
+SELECT coalesce(json_agg(json_build_array({columns})), '[]')::text
+  FROM job_live AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
+ WHERE l.number = ANY (:numbers) AND l.status || '' = 'QUEUED' AND l.held IS NULL;
+
 -- name: direct_status
 -- The status of the job that the ACTIVE reservation is for, '' once it has ended; NULL: there is no reservation.
 SELECT coalesce((SELECT l.status FROM job_live AS l WHERE l.number = ANY (ARRAY[d.job_number])), '')

@@ -7,7 +7,7 @@ VALUES (:worker_id, :host, :kind, :job_types, :queues, :digests, :now, :slots)
 ON CONFLICT (worker_id) DO NOTHING;
 
 -- name: beat
-UPDATE workers SET beat = beat + 1, job_types = :job_types, digests = :digests WHERE worker_id = :worker_id AND ended_at IS NULL;
+UPDATE workers SET beat = beat + 1, job_types = :job_types, digests = coalesce(:digests, digests) WHERE worker_id = :worker_id AND ended_at IS NULL;
 
 -- name: stopping
 UPDATE workers SET stopping_at = :now WHERE worker_id = :worker_id AND stopping_at IS NULL AND ended_at IS NULL;

@@ -33,5 +33,11 @@ UPDATE param_digests SET schema = :schema, recorded_at = :now WHERE job_type = :
 -- name: newest_params
 SELECT digest, names, schema FROM param_digests WHERE job_type = :job_type ORDER BY recorded_at DESC, digest LIMIT 1;
 
--- name: lane_count
-SELECT count(*) FROM lanes WHERE job_type = :job_type;
+-- name: type_and_queue
+SELECT j.job_type, {queue_of} FROM jobs AS j WHERE j.number = :number;
+
+-- name: old_in_lane
+-- Ready jobs of a lane that were queued at a moment or before, among its first :look.
+SELECT number FROM (SELECT number, queued_at FROM jobs WHERE status = 'QUEUED' AND held IS NULL AND lane = :lane
+                       ORDER BY priority DESC, position, created_at, job_id LIMIT :look)
+ WHERE queued_at <= :before LIMIT :limit;

@@ -60,6 +60,11 @@ SELECT json_group_array(json_array({columns}))
          ORDER BY priority DESC, position, created_at, job_id LIMIT :want)
  CROSS JOIN jobs AS j ON j.number = picked;
 
+-- name: candidates_named
+-- Jobs that are ready, by their numbers.
+SELECT json_group_array(json_array({columns})) FROM jobs AS j
+ WHERE j.number IN (SELECT value FROM json_each(:numbers)) AND +j.status = 'QUEUED' AND j.held IS NULL;
+
 -- name: direct_status
 -- The status of the job that the ACTIVE reservation is for; NULL: there is no reservation.
 SELECT coalesce((SELECT j.status FROM jobs AS j WHERE j.number = d.job_number), '') FROM direct_reservations AS d WHERE d.status = 'ACTIVE'

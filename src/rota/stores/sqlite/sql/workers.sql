@@ -6,7 +6,7 @@ VALUES (unhex(:worker_id), :host, :kind, :job_types, :queues, :digests, :now, :s
 ON CONFLICT (worker_id) DO NOTHING;
 
 -- name: beat
-UPDATE workers SET beat = beat + 1, job_types = :job_types, digests = :digests WHERE worker_id = unhex(:worker_id) AND ended_at IS NULL;
+UPDATE workers SET beat = beat + 1, job_types = :job_types, digests = coalesce(:digests, digests) WHERE worker_id = unhex(:worker_id) AND ended_at IS NULL;
 
 -- name: stopping
 UPDATE workers SET stopping_at = :now WHERE worker_id = unhex(:worker_id) AND stopping_at IS NULL AND ended_at IS NULL;
