@@ -5,7 +5,7 @@ SELECT n.lane, n.job_type, n.queue, n.digest, (SELECT d.names FROM param_digests
   FROM lanes AS n ORDER BY n.lane;
 
 -- name: lanes_of_types
-SELECT lane, job_type FROM lanes WHERE job_type IN (SELECT value FROM json_each(:types)) ORDER BY lane;
+SELECT lane, job_type FROM lanes WHERE job_type IN (SELECT value FROM json_each(:types)) ORDER BY +lane;
 
 -- name: lane_of
 SELECT lane FROM lanes WHERE job_type = :job_type AND queue = :queue AND digest = :digest;
