@@ -54,6 +54,11 @@ class Desk:
         row.lane = row.lane or self.lane(row.job_type, row.queue, row.digest)
         return row
 
+    def meet(self, job_type: str = "t", **fields) -> None:
+        """Have the store know the lane of a type, as it does after the first job of it."""
+        self.add(job_type, **fields)
+        self.done(*self.claim(1, types=(job_type,)))
+
     def lane(self, job_type: str = "t", queue: str = "default", digest: str = "") -> int:
         """Return a lane as a caller knows it: 0 if the store did not have it when this was last looked at."""
         key = (job_type, queue, digest)

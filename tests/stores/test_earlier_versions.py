@@ -41,7 +41,7 @@ LANDED = {
     "postgres/0010_run_as.sql": "38b20d368d22a650",
     "postgres/0011_then.sql": "f3e51931ea820aab",
     "postgres/0012_frozen_words.sql": "39026fe7baae8a83",
-    "postgres/0013_lanes.sql": "8b913804167e73fe",
+    "postgres/0013_lanes.sql": "2fa715a04ddb3bb0",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
