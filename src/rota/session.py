@@ -177,7 +177,6 @@ class Session:
         """Build a worker, once the store knows the schedules that decorators declare."""
         self.app._declare_scheduled()  # noqa: SLF001 - until declaring has moved here
         import_named(self.registry, opened.store, self.settings, self.clock)
-        self.registry.state_schemas(opened.store, self.clock.now())
         return make_worker(
             opened,
             self.registry,

@@ -260,10 +260,10 @@ class Registry:
         takes = None if known.handler is None else takes_of(known)
         return Template(id=template_id, name=known.name, job_type=known.name, defaults=as_object(known.code), takes=takes)
 
-    def state_schemas(self, store: Store, now: Instant) -> None:
-        """Have the store know the JSON Schema of what each handler takes. Workers do this: it takes a while where there are thousands."""
+    def state_schemas(self, names: Iterable[str], store: Store, now: Instant) -> None:
+        """Have the store know the JSON Schema of what these handlers take."""
         with self._lock:
-            own = [self._known[name] for name in self.handlers if name in self._known]
+            own = [self._known[name] for name in names if name in self._known]
         store.put_params({known.name: takes_of(known, schema=True) for known in own if known.handler is not None}, now=now)
 
     def _take_all(self, templates: list[Template]) -> None:

@@ -26,6 +26,7 @@ from rota.engine.patience import Patience
 from rota.engine.recovery import Recovery
 from rota.engine.requests import Requests
 from rota.engine.retention import Retention
+from rota.engine.schemas import Schemas
 from rota.engine.sink import DirectSink, Inbox
 from rota.engine.standing import Standing
 from rota.engine.suspects import Suspects
@@ -92,7 +93,7 @@ class Worker:
         self._hands = Hands(parts.store, self._hold, self.inbox.wake)
         self._cancelling: set[int] = set()
         self._unwritten = UnwrittenReports()
-        self._suspects, self._misfits = Suspects(parts, self._crew), Misfits(parts)
+        self._suspects, self._misfits, self._schemas = Suspects(parts, self._crew), Misfits(parts), Schemas(parts)
         self._know = Knowledge(
             parts.store, parts.registry, parts.handlers, self._suspects.inside, serving=parts.serving, sort=self._misfits.sort
         )
@@ -123,6 +124,7 @@ class Worker:
         self.standing.begin(self.id)
         self.recovery.sweep(self.id)
         self.recovery.repair()
+        self._schemas.state()
         for place in {handler.executor for handler in self._parts.handlers.values()}:
             self._crew.at(place)
 
@@ -439,6 +441,7 @@ class Worker:
                 self._more = True
             self.standing.notice()
             self._look_at_parked()
+            self._schemas.state()
             if not self._parts.direct_only and self._misfits.look(monotonic):
                 self._more = True
         self.retention.tick(monotonic)
