@@ -84,6 +84,8 @@ class EnqueueOptions(TypedDict, total=False):
     webhook: str | None
     job_id: str | None
     meta: Mapping[str, Any] | None
+    tags: Sequence[str] | None
+    backoff: Backoff | None
     organization: str | None
     transaction: Any
 

@@ -93,7 +93,7 @@ class DueRows:
     def _make_cast(self, schedule: Schedule, params: dict[str, Any]) -> Cast:
         """Work out what the jobs of one template, owner and organization have in common, or refuse them."""
         known = self._known(schedule)
-        policy = override(known.force.policy, priority=schedule.priority, max_retries=None, timeout=None)
+        policy = override(known.force.policy, priority=schedule.priority)
         row = NewRow(
             job_id="",
             job_type=known.name,

@@ -29,6 +29,7 @@ from rota.model.templates import (
     InForce,
     Spec,
     as_object,
+    backoff_of,
     besides_handler,
     check_defaults,
     from_object,
@@ -434,15 +435,23 @@ def _refusing(why: str) -> Callable[..., Any]:
     return refuse
 
 
-def override(policy: Policy, *, priority: str | int | None, max_retries: int | None, timeout: float | str | timedelta | None) -> Policy:
+def override(
+    policy: Policy,
+    *,
+    priority: str | int | None,
+    max_retries: int | None = None,
+    timeout: float | str | timedelta | None = None,
+    backoff: object = None,
+) -> Policy:
     """Return a policy with one job's own choices on top."""
-    if priority is None and max_retries is None and timeout is None:
+    if priority is None and max_retries is None and timeout is None and backoff is None:
         return policy
     return replace(
         policy,
         priority=policy.priority if priority is None else priority_of(priority),
         max_retries=policy.max_retries if max_retries is None else whole("max_retries", max_retries, least=0),
         timeout=policy.timeout if timeout is None else span_of("timeout", timeout),
+        backoff=policy.backoff if backoff is None else msgspec.json.encode(backoff_of("backoff", backoff)).decode(),
     )
 
 

@@ -14,8 +14,9 @@ import msgspec
 from rota.engine.registry import Known, Registry, override
 from rota.engine.tracing import carry
 from rota.errors import InvalidInput, InvalidOption, InvalidParams, NotFound, PermissionDenied, RotaError, TransactionMisuse
+from rota.model.backoff import Backoff
 from rota.model.call import Call
-from rota.model.checks import check_name, text
+from rota.model.checks import check_name, line, text
 from rota.model.definitions import Organization, OrganizationState
 from rota.model.dependencies import PARENT_RULES
 from rota.model.gate import Actor, Operation, may_use, scope_of
@@ -36,6 +37,8 @@ Look: TypeAlias = Callable[[str], "Callable[..., Any] | None"]
 """Finds the function at module:function; None if it can't be known here. Raises InvalidHandler for one that is not allowed or not there."""
 META_MAX = 4096
 """Bytes of what is kept with a job beside its params."""
+TAGS_MAX, TAG_MAX = 20, 64
+"""Labels of one job, and letters of one label."""
 HANDLERS_MAX = 1000
 """Handlers of types without a template that are kept in memory."""
 
@@ -62,6 +65,9 @@ class NewJob(msgspec.Struct, kw_only=True):
     job_id: str | None = None
     meta: Mapping[str, Any] | None = None
     """Kept with the job and shown with it; its handler reads it as `ctx.meta`."""
+    tags: Sequence[str] | None = None
+    """Short labels, kept with the job; lists can be narrowed to one."""
+    backoff: Backoff | Mapping[str, Any] | None = None
     handler: str | None = None
     """The function that a job without a template calls: module:function, of a module that handler_modules allow."""
 
@@ -247,7 +253,7 @@ class Submitter:
             job_id=job_id,
             job_type=known.name,
             params=encoded(known, params),
-            policy=override(force.policy, priority=job.priority, max_retries=job.max_retries, timeout=job.timeout),
+            policy=override(force.policy, priority=job.priority, max_retries=job.max_retries, timeout=job.timeout, backoff=job.backoff),
             run_at=run_at,
             template_id=known.template_id,
             organization_id=actor.organization,
@@ -262,6 +268,7 @@ class Submitter:
             queue=queue,
             digest=known.digest,
             lane=known.lane if queue == force.queue and known.lane else self._registry.lane(known.name, queue, known.digest),
+            tags=None if job.tags is None else tags_of(job.tags),
             chosen=job.job_id is not None,
             put_off=isinstance(job.run_at, timedelta),
         )
@@ -392,6 +399,16 @@ def _of_call(call: Call[Any]) -> NewJob:
     if option is not None:
         raise InvalidOption(f"{call!r} has its own {option}, and many jobs are accepted with one: pass {option}=… to the whole call")
     return NewJob(name=call.name, params=call.params, **{name: value for name, value in call.options.items() if name not in shared})
+
+
+def tags_of(given: Sequence[str]) -> str:
+    """Return labels as JSON text, each once and in their order, or refuse them."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidOption(f"tags={given!r:.60} is not a list of labels: use a list, such as ['import', 'eu']")
+    labels = list(dict.fromkeys(line("tags", label, TAG_MAX) for label in given))
+    if len(labels) > TAGS_MAX:
+        raise InvalidOption(f"tags has {len(labels):,} labels, and a job has at most {TAGS_MAX}")
+    return msgspec.json.encode(labels).decode()
 
 
 def parent_rule(word: str | None, option: str = "on_parent_failure") -> str:

@@ -307,7 +307,8 @@ def path_of(name: str, value: object) -> str:
     return path
 
 
-def _backoff(name: str, value: object) -> Backoff:
+def backoff_of(name: str, value: object) -> Backoff:
+    """Return a Backoff given as one, or as an object of its fields."""
     if isinstance(value, Backoff):
         return value
     if not isinstance(value, Mapping) or not set(value) <= set(Backoff.__struct_fields__):
@@ -336,7 +337,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "timeout": span_of,
     "max_retries": partial(whole, least=0),
     "max_crashes": partial(whole, least=1),
-    "backoff": _backoff,
+    "backoff": backoff_of,
     "queue": queue_of,
     "queue_ttl": span_of,
     "payload_max": partial(whole, least=2, most=16 * MIB),

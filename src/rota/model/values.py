@@ -123,6 +123,8 @@ class NewRow(msgspec.Struct, kw_only=True, gc=False):
     """Of the parameters that it was enqueued for; empty: not known."""
     lane: int = 0
     """Of its type, queue and digest; 0: not known to the caller, and the store looks it up."""
+    tags: str | None = None
+    """Labels, as JSON text."""
     put_off: bool = False
     """`run_at` was given as a time from now, and not as a moment: see `rota.model.ordering`."""
 
@@ -225,6 +227,7 @@ class Job(msgspec.Struct, kw_only=True):
     queue: str = "default"
     digest: str | None = None
     """Of the parameters that it was enqueued for, where they are known."""
+    tags: tuple[str, ...] = ()
 
 
 class Identified(Protocol):

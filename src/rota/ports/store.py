@@ -85,6 +85,7 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     status: tuple[str, ...] = ()
     job_type: str | None = None
     queue: str | None = None
+    tag: str | None = None
     organization: str | None = None
     owner: str | None = None
     group_id: str | None = None

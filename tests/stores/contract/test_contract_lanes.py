@@ -231,3 +231,16 @@ def test_old_jobs_are_found_in_the_lanes_that_are_asked_for(desk):
     assert len(desk.store.old_in_lanes(own[:1], before=old, limit=10)) == 2
     assert len(desk.store.old_in_lanes(own, before=desk.now, limit=3)) == 3
     assert desk.store.old_in_lanes(own, before=old - 1, limit=10) == []
+
+
+def test_tags_are_kept_by_every_attempt_and_lists_are_narrowed_to_one(desk):
+    ids = [desk.add("t", tags=tags, max_retries=1) for tags in ('["a","b"]', '["b"]', None)]
+    desk.put(*(desk.row("u", tags='["many"]') for _ in range(3)))
+    desk.run_to(Failed("no"))
+    assert [desk.tail(each).tags for each in ids] == [("a", "b"), ("b",), ()]
+
+    def found(tag, **fields):
+        return {inside(job.root_id) for _, job in desk.store.find(Where(tag=tag, **fields), limit=10)}
+
+    assert (found("a"), found("b"), found("c")) == ({ids[0]}, set(ids[:2]), set())
+    assert len(found("many", status=("QUEUED",))) == 3

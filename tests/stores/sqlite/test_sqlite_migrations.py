@@ -300,7 +300,7 @@ def before_schedules(path):
     raw.execute("DROP TABLE endpoints")
     raw.execute("ALTER TABLE workers DROP COLUMN slots")
     raw.execute("ALTER TABLE job_edges DROP COLUMN place")
-    raw.execute("DROP TABLE lanes; DROP TABLE param_digests; ALTER TABLE jobs DROP COLUMN lane")
+    raw.execute("DROP TABLE lanes; DROP TABLE param_digests; ALTER TABLE jobs DROP COLUMN lane; ALTER TABLE jobs DROP COLUMN tags")
     raw.execute("ALTER TABLE workers DROP COLUMN queues; ALTER TABLE workers DROP COLUMN digests")
     raw.close()
     desk.store.close()

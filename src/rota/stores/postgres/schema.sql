@@ -230,7 +230,8 @@ CREATE TABLE job_facts (
     CHECK ((retry_of IS NULL) = (attempt = 1)),
     CHECK ((root_id = job_id) = (attempt = 1)),
     CHECK ((group_id IS NULL) = (sequence_number IS NULL)),
-    lane bigint
+    lane bigint,
+    tags text CHECK (tags IS NULL OR tags::json IS NOT NULL)
 );
 
 CREATE UNIQUE INDEX facts_retry ON job_facts (retry_of) WHERE retry_of IS NOT NULL;
@@ -935,7 +936,7 @@ SELECT f.number, f.job_id, f.organization_id, f.template_id, f.job_type, f.origi
        f.created_at, coalesce(l.queued_at, e.queued_at) AS queued_at, coalesce(l.started_at, e.started_at) AS started_at, e.finished_at,
        coalesce(l.worker_id, e.worker_id) AS worker_id, coalesce(l.cancel_requested_at, e.cancel_requested_at) AS cancel_requested_at,
        coalesce(l.cancel_requested_by, e.cancel_requested_by) AS cancel_requested_by, e.ended_by, coalesce(l.reason, e.reason) AS reason,
-       e.error_type, f.lane
+       e.error_type, f.lane, f.tags
   FROM job_facts AS f
   -- Not a plain =, so that each row is looked up: a plan made while a table is empty would walk it, and is kept when it has grown.
   LEFT JOIN job_live AS l ON l.number = ANY (ARRAY[f.number])

@@ -90,6 +90,7 @@ def _values(where: Where) -> dict[str, Any] | None:
         "statuses": msgspec.json.encode(where.status).decode() if where.status else None,
         "job_type": where.job_type,
         "queue": where.queue,
+        "tag": where.tag,
         "organization_id": where.organization if scope.organization is None else scope.organization,
         "owner": where.owner if scope.owner is None else scope.owner,
         "group_id": blob(where.group_id),

@@ -137,6 +137,7 @@ def shape(row: NewRow) -> tuple[Any, ...]:
         row.queue,
         row.digest,
         row.lane,
+        row.tags,
     )
 
 
@@ -330,6 +331,7 @@ def _of_all(
         "executor": policy.executor,
         "meta": row.meta,
         "lane": lane,
+        "tags": row.tags,
     }
 
 

@@ -25,7 +25,7 @@ JOBS = _table(
     whole="number attempt failures crashes snoozes blockers priority position run_at expires_at due_at sequence_number max_retries"
     " max_crashes created_at queued_at started_at finished_at cancel_requested_at lane",
     real="timeout",
-    text="organization_id job_type origin status held unique_key params owner run_as backoff executor target_node shard meta"
+    text="organization_id job_type origin status held unique_key params owner run_as backoff executor target_node shard meta tags"
     " cancel_requested_by ended_by reason error_type",
 )
 

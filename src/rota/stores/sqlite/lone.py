@@ -19,7 +19,7 @@ PLACES = (
 
 def values(row: NewRow, now: Instant, definitions: int) -> tuple[Any, ...] | None:
     """Return what the statement takes for one job; None for one that needs a second look."""
-    if row.run_at > now or not row.lane or not queue.is_single(row):
+    if row.run_at > now or not row.lane or row.tags is not None or not queue.is_single(row):
         return None
     policy, template_id = row.policy, row.template_id
     return (

@@ -172,7 +172,7 @@ CREATE TABLE jobs (
     reason              TEXT,
     backoff             TEXT NOT NULL,
     meta                TEXT,
-    params              TEXT NOT NULL DEFAULT '{}', lane INTEGER,
+    params              TEXT NOT NULL DEFAULT '{}', lane INTEGER, tags TEXT CHECK (json_valid(tags)),
     CHECK (   (status = 'QUEUED' AND finished_at IS NULL AND started_at IS NULL AND queued_at IS NOT NULL AND blockers = 0)
            OR (status = 'RUNNING' AND finished_at IS NULL AND started_at IS NOT NULL AND worker_id IS NOT NULL)
            OR (status = 'COMPLETED' AND finished_at IS NOT NULL)

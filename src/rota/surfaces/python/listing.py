@@ -30,6 +30,7 @@ class Listing(Declaring):
         status: Status | str | Sequence[str] | None = None,
         job_type: str | None = None,
         queue: str | None = None,
+        tag: str | None = None,
         organization: str | None = None,
         owner: str | None = None,
         group: str | Group | None = None,
@@ -60,8 +61,8 @@ class Listing(Declaring):
             error_type=error_type,
             made=(since, until),
         )
-        if queue is not None:
-            where = msgspec.structs.replace(where, queue=queue)
+        if queue is not None or tag is not None:
+            where = msgspec.structs.replace(where, queue=queue, tag=tag)
         return self._page(where, limit, before)
 
     def _where(

@@ -181,4 +181,5 @@ def job_of(row: NewRow, enqueued: Enqueued, now: Instant) -> Job:
         meta=None if row.meta is None else decode_params(row.meta),
         queue=row.queue,
         digest=row.digest or None,
+        tags=() if row.tags is None else tuple(msgspec.json.decode(row.tags)),
     )

@@ -27,6 +27,7 @@ from rota.errors import (
 )
 from rota.executors import check_handler
 from rota.handle import Handle
+from rota.model.backoff import Backoff
 from rota.model.call import Call
 from rota.model.gate import Actor, Operation, scope_of
 from rota.model.templates import FIELDS
@@ -41,7 +42,7 @@ R = TypeVar("R")
 Result = TypeVar("Result")
 
 
-NOTHING = (None,) * 12
+NOTHING = (None,) * 14
 ENQUEUED = (*EnqueueOptions.__annotations__, "handler", "job_type", "actor")
 """The options of `enqueue`."""
 
@@ -106,6 +107,8 @@ class Submitting(Declaring):
         webhook: str | None = None,
         job_id: str | None = None,
         meta: Mapping[str, Any] | None = None,
+        tags: Sequence[str] | None = None,
+        backoff: Backoff | None = None,
         organization: str | None = None,
         actor: Actor | str | None = None,
         transaction: Any = None,
@@ -129,6 +132,8 @@ class Submitting(Declaring):
         webhook: str | None = None,
         job_id: str | None = None,
         meta: Mapping[str, Any] | None = None,
+        tags: Sequence[str] | None = None,
+        backoff: Backoff | None = None,
         organization: str | None = None,
         actor: Actor | str | None = None,
         transaction: Any = None,
@@ -144,7 +149,22 @@ class Submitting(Declaring):
         store, who = self._session.open().store, self._session.acts(actor, Operation.SUBMIT, organization)
         if self._session.registry.undeclared:
             self._declare_scheduled()
-        given = (priority, run_at, unique_key, depends_on, on_parent_failure, max_retries, timeout, queue_ttl, webhook, job_id, meta, queue)
+        given = (
+            priority,
+            run_at,
+            unique_key,
+            depends_on,
+            on_parent_failure,
+            max_retries,
+            timeout,
+            queue_ttl,
+            webhook,
+            job_id,
+            meta,
+            queue,
+            tags,
+            backoff,
+        )
         plain = handler is None and given == NOTHING
         if name is None or handler is not None or job_type is not None:
             name = _type_of(name, handler, job_type)
@@ -167,6 +187,8 @@ class Submitting(Declaring):
                 webhook=webhook,
                 job_id=job_id,
                 meta=meta,
+                tags=tags,
+                backoff=backoff,
                 handler=handler,
             )
             build = partial(self._session.submitter.one, new, store, who)

@@ -29,6 +29,7 @@ CREATE TABLE param_digests (
 );
 
 ALTER TABLE job_facts ADD COLUMN lane bigint;
+ALTER TABLE job_facts ADD COLUMN tags text CHECK (tags IS NULL OR tags::json IS NOT NULL);
 ALTER TABLE job_live ADD COLUMN lane bigint;
 
 INSERT INTO lanes (job_type) SELECT DISTINCT job_type FROM job_facts ORDER BY job_type;
@@ -48,7 +49,7 @@ SELECT f.number, f.job_id, f.organization_id, f.template_id, f.job_type, f.origi
        f.created_at, coalesce(l.queued_at, e.queued_at) AS queued_at, coalesce(l.started_at, e.started_at) AS started_at, e.finished_at,
        coalesce(l.worker_id, e.worker_id) AS worker_id, coalesce(l.cancel_requested_at, e.cancel_requested_at) AS cancel_requested_at,
        coalesce(l.cancel_requested_by, e.cancel_requested_by) AS cancel_requested_by, e.ended_by, coalesce(l.reason, e.reason) AS reason,
-       e.error_type, f.lane
+       e.error_type, f.lane, f.tags
   FROM job_facts AS f
   -- Not a plain =, so that each row is looked up: a plan made while a table is empty would walk it, and is kept when it has grown.
   LEFT JOIN job_live AS l ON l.number = ANY (ARRAY[f.number])

@@ -217,10 +217,10 @@ WITH next AS MATERIALIZED (
 ), facts AS (
     INSERT INTO job_facts (number, job_id, root_id, retry_of, attempt, organization_id, template_id, job_type, origin, failures, crashes, snoozes,
                            unique_key, job_hash, params, schedule_id, due_at, group_id, sequence_number, owner, run_as, max_retries, max_crashes,
-                           backoff, timeout, executor, target_node, shard, meta, lane, created_at)
+                           backoff, timeout, executor, target_node, shard, meta, tags, lane, created_at)
     SELECT n.number, n.job_id, o.root_id, o.job_id, o.attempt + 1, o.organization_id, o.template_id, o.job_type, o.origin, n.failures, n.crashes,
            n.snoozes, o.unique_key, o.job_hash, o.params, o.schedule_id, o.due_at, o.group_id, o.sequence_number, o.owner, o.run_as, o.max_retries,
-           o.max_crashes, o.backoff, o.timeout, o.executor, o.target_node, o.shard, o.meta, n.lane, :now
+           o.max_crashes, o.backoff, o.timeout, o.executor, o.target_node, o.shard, o.meta, o.tags, n.lane, :now
       FROM next AS n JOIN job_facts AS o ON o.number = ANY (ARRAY[n.before])
 )
 INSERT INTO job_live (number, job_id, root_id, attempt, organization_id, job_type, created_at, schedule_id, unique_key, status, priority, position,

@@ -26,6 +26,7 @@ CREATE TABLE param_digests (
 ) STRICT, WITHOUT ROWID;
 
 ALTER TABLE jobs ADD COLUMN lane INTEGER;
+ALTER TABLE jobs ADD COLUMN tags TEXT CHECK (json_valid(tags));
 
 INSERT INTO lanes (job_type) SELECT DISTINCT job_type FROM jobs ORDER BY job_type;
 UPDATE jobs SET lane = (SELECT lane FROM lanes WHERE lanes.job_type = jobs.job_type) WHERE finished_at IS NULL;

@@ -45,11 +45,11 @@ VALUES (:job_id, :job_id, :params,
 
 -- name: new_columns
 organization_id, template_id, job_type, origin, status, blockers, priority, run_at, expires_at, unique_key, job_hash, group_id,
-sequence_number, owner, max_retries, max_crashes, backoff, timeout, executor, meta, lane, held, created_at, queued_at
+sequence_number, owner, max_retries, max_crashes, backoff, timeout, executor, meta, lane, tags, held, created_at, queued_at
 
 -- name: new_values
 :organization_id, :template_id, :job_type, :origin, :status, :blockers, :priority, :run_at, :expires_at, :unique_key, :job_hash, :group_id,
-:sequence_number, :owner, :max_retries, :max_crashes, :backoff, :timeout, :executor, :meta, :lane, :held, :now, :queued_at
+:sequence_number, :owner, :max_retries, :max_crashes, :backoff, :timeout, :executor, :meta, :lane, :tags, :held, :now, :queued_at
 
 -- name: key_holder
 SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, iif(queued_at IS NULL, 0, position) FROM jobs INDEXED BY jobs_unique

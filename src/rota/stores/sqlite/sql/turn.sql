@@ -170,14 +170,14 @@ UPDATE jobs SET finished_at = e.value ->> 1, status = e.value ->> 2, error_type 
 -- Without a place, the position says from when its run_at is counted.
 INSERT INTO jobs (job_id, root_id, retry_of, attempt, organization_id, template_id, job_type, origin, status, failures, crashes, snoozes,
                   priority, position, run_at, expires_at, unique_key, job_hash, params, schedule_id, due_at, group_id, sequence_number,
-                  owner, run_as, max_retries, max_crashes, backoff, timeout, executor, target_node, shard, meta, lane, created_at, queued_at)
+                  owner, run_as, max_retries, max_crashes, backoff, timeout, executor, target_node, shard, meta, tags, lane, created_at, queued_at)
 SELECT unhex(e.value ->> 1), o.root_id, o.job_id, o.attempt + 1, o.organization_id, o.template_id, o.job_type, o.origin, e.value ->> 2,
        e.value ->> 4, e.value ->> 5, e.value ->> 6, o.priority,
        CASE WHEN NOT e.value ->> 7 THEN -:now
             WHEN o.position <= coalesce((SELECT c.position FROM queue_clock AS c WHERE c.priority = o.priority), 0) THEN o.position ELSE 0 END,
        e.value ->> 3,
        iif(e.value ->> 8, o.expires_at, NULL), o.unique_key, o.job_hash, o.params, o.schedule_id, o.due_at, o.group_id, o.sequence_number,
-       o.owner, o.run_as, o.max_retries, o.max_crashes, o.backoff, o.timeout, o.executor, o.target_node, o.shard, o.meta,
+       o.owner, o.run_as, o.max_retries, o.max_crashes, o.backoff, o.timeout, o.executor, o.target_node, o.shard, o.meta, o.tags,
        coalesce(e.value ->> 9, {own_lane}), :now, iif(e.value ->> 7, :now, NULL)
   FROM json_each(:rows) AS e CROSS JOIN jobs AS o ON o.number = e.value ->> 0
  WHERE true
