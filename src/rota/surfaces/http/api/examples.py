@@ -8,6 +8,7 @@ from rota.engine.recovery import Recovered
 from rota.model.access import Token
 from rota.model.definitions import Organization, User
 from rota.model.findings import Finding
+from rota.model.lanes import QueueInfo
 from rota.model.schedules import Calendar
 from rota.model.values import Audited, Stats, TypeStats, WorkerInfo
 from rota.surfaces.http.api import shapes
@@ -195,7 +196,10 @@ SHAPES: dict[type, Any] = {
         "running": 3,
         "claimed_ahead": 0,
         "slots": 8,
+        "queues": None,
+        "digests": {"send_email": "9f86d081884c7d65"},
     },
+    QueueInfo: {"name": "mail", "waiting": 12, "at_least": False, "oldest": AT, "running": 3, "workers": 1, "paused": False},
     TypeStats: TYPE,
     Stats: {
         "by_status": {"QUEUED": 12, "RUNNING": 3, "COMPLETED": 998},
