@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -123,7 +124,9 @@ class Overseeing(Base):
 
 def _queued(db: Db, look: int) -> Iterator[Lane]:
     """Go along the ready index, lane by lane and priority by priority, then along what is parked, word by word and type by type."""
-    for job_type, lane, queue, number, most, count, since in db.rows("ready_lanes", limit=LANES_MAX, look=look, few=HEADS):
+    for job_type, lane, queue, number, most, count, since in sorted(
+        db.rows("ready_lanes", limit=LANES_MAX, look=look, few=HEADS), key=itemgetter(0)
+    ):
         values = {"number": number, "count": count, "more": count >= most, "since": since, "lane": lane, "queue": queue}
         yield Lane(status="QUEUED", job_type=job_type, **values)
     for held, job_type, number, most, count, since in db.rows("held_lanes", limit=LANES_MAX, look=look, few=HEADS):
