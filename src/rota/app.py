@@ -17,6 +17,7 @@ from rota.hooks import On
 from rota.middleware import Middleware
 from rota.model.call import Call
 from rota.model.gate import Actor, Right
+from rota.model.lanes import Names
 from rota.model.settings import Settings
 from rota.model.templates import FIELDS
 from rota.model.values import Group, Job, JobRef, Run, dashed, moment_of
@@ -489,20 +490,27 @@ class Rota(Resource):
     # ---- workers ----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def running(self, *, concurrency: int | None = None) -> Iterator[Self]:
-        """Run a worker inside this process for the time of the block."""
-        driver = self.start(concurrency=concurrency)
+    def running(
+        self, *, concurrency: int | None = None, queues: Names = None, types: Names = None, exclude: Names = None
+    ) -> Iterator[Self]:
+        """Run a worker inside this process for the time of the block. The options are those of `start`."""
+        driver = self.start(concurrency=concurrency, queues=queues, types=types, exclude=exclude)
         try:
             yield self
         finally:
             self._session.stop(driver)
 
     @operation(Right.OPERATE)
-    def start(self, ask: Ask, *, concurrency: int | None = None) -> Driver:
-        """Start a worker on a thread of its own and return its driver."""
+    def start(
+        self, ask: Ask, *, concurrency: int | None = None, queues: Names = None, types: Names = None, exclude: Names = None
+    ) -> Driver:
+        """Start a worker on a thread of its own and return its driver.
+
+        It serves these queues, and these job types except those to exclude; None: as the settings say, by default all.
+        """
         from rota.local_workers import start  # noqa: PLC0415 - a program that only enqueues has no worker
 
-        return start(ask.session, concurrency)
+        return start(ask.session, concurrency, ask.session.serving(queues, types, exclude))
 
     @operation(Right.OPERATE)
     def stop(self, ask: Ask, driver: Driver) -> None:
@@ -510,11 +518,13 @@ class Rota(Resource):
         ask.session.stop(driver)
 
     @operation(Right.OPERATE)
-    def run(self, ask: Ask, *, concurrency: int | None = None) -> None:
-        """Run a worker until SIGTERM or SIGINT; a second one interrupts what still runs."""
+    def run(
+        self, ask: Ask, *, concurrency: int | None = None, queues: Names = None, types: Names = None, exclude: Names = None
+    ) -> None:
+        """Run a worker until SIGTERM or SIGINT; a second one interrupts what still runs. The options are those of `start`."""
         from rota.local_workers import run  # noqa: PLC0415 - a program that only enqueues has no worker
 
-        run(ask.session, concurrency)
+        run(ask.session, concurrency, ask.session.serving(queues, types, exclude))
 
     @operation(Right.OPERATE)
     def turn(self, ask: Ask) -> None:

@@ -20,6 +20,7 @@ from rota.errors import InvalidOption, StoreMoved
 from rota.executors import build, check_handler, runs_apart
 from rota.hooks import On
 from rota.middleware import Middleware
+from rota.model.lanes import SERVES_ALL, Serving
 from rota.model.settings import Settings
 from rota.model.urls import StoreUrl
 from rota.model.values import Instant
@@ -155,6 +156,7 @@ def make_worker(
     tracing: Tracing | None = None,
     app: App | None = None,
     serve: Serve | None = None,
+    serving: Serving = SERVES_ALL,
 ) -> Worker:
     """Build a worker on an open store. Annotations of handlers are resolved here: one that can't be is no matter for a job."""
     from rota.engine.parts import Parts  # noqa: PLC0415 - a program that only enqueues has no worker
@@ -188,6 +190,7 @@ def make_worker(
         middleware=Middleware() if app is None else app.middleware,
         on=On() if app is None else app.on,
         serve=serve,
+        serving=serving,
     )
     return Worker(parts, concurrency=concurrency)
 

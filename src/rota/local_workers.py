@@ -17,6 +17,7 @@ from rota.errors import Refused, StoreUnavailable
 from rota.executors import inside_handler
 from rota.model.checks import whole
 from rota.model.gate import Right, scope_of
+from rota.model.lanes import Serving
 from rota.model.signals import PermanentError
 from rota.model.templates import span_of
 from rota.model.values import Origin, Run
@@ -41,7 +42,7 @@ class InsideHandlerError(Refused, PermanentError):
     """A call that no handler can make: an attempt that does not catch it is not repeated."""
 
 
-def start(session: Session, concurrency: int | None) -> Driver:
+def start(session: Session, concurrency: int | None, serving: Serving) -> Driver:
     """Start a worker on a thread of its own and return its driver."""
     if inside_handler():
         raise InsideHandlerError(
@@ -50,13 +51,13 @@ def start(session: Session, concurrency: int | None) -> Driver:
         )
     slots = session.settings.concurrency if concurrency is None else concurrency
     whole("concurrency", slots, least=1)
-    driver = _started(session, session.open(), slots)
+    driver = _started(session, session.open(), slots, serving)
     with session.lock:
         session.drivers.append(driver)
     return driver
 
 
-def run(session: Session, concurrency: int | None) -> None:
+def run(session: Session, concurrency: int | None, serving: Serving) -> None:
     """Run a worker until SIGTERM or SIGINT; a second one interrupts what still runs."""
     import signal  # noqa: PLC0415 - only this needs it
     from queue import SimpleQueue  # noqa: PLC0415
@@ -69,7 +70,7 @@ def run(session: Session, concurrency: int | None) -> None:
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        driver = start(session, concurrency)
+        driver = start(session, concurrency, serving)
         while driver.running and not _hears(heard, 1.0):
             pass
         stopping = threading.Thread(target=session.stop, args=(driver,), name="rota-way-home", daemon=True)
@@ -163,7 +164,7 @@ def direct(
         return execution.run(row, wait_s=wait_s)
 
 
-def _started(session: Session, opened: Opened, slots: int) -> Driver:
+def _started(session: Session, opened: Opened, slots: int, serving: Serving) -> Driver:
     """Start a worker. A server that was reachable a moment ago, and has ended a session since, is tried again for `busy_timeout`."""
     from rota.engine.driver import Driver  # noqa: PLC0415 - direct execution needs none
 
@@ -172,7 +173,7 @@ def _started(session: Session, opened: Opened, slots: int) -> Driver:
     while True:
         try:
             session.registry.sync(opened.store, session.clock.now())
-            driver = Driver(session.make_worker(opened, slots), session.settings, session.clock)
+            driver = Driver(session.make_worker(opened, slots, serving=serving), session.settings, session.clock)
             driver.start()
         except StoreUnavailable:
             if time.monotonic() + pause_s > end:

@@ -179,4 +179,7 @@ def job_of(row: NewRow, enqueued: Enqueued, now: Instant) -> Job:
         executor=policy.executor,
         queued_at=created_at if status is Status.QUEUED else None,
         meta=None if row.meta is None else decode_params(row.meta),
+        queue=row.queue,
+        digest=row.digest or None,
+        tags=() if row.tags is None else tuple(msgspec.json.decode(row.tags)),
     )

@@ -25,6 +25,7 @@ from rota.model.checks import check_name
 from rota.model.definitions import OrganizationState
 from rota.model.dependencies import unknown_parent
 from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Right, Role, Scope, act_in, scope_of
+from rota.model.lanes import SERVES_ALL, Names, Serving, serving_of
 from rota.model.settings import Settings
 from rota.model.values import Group, Job, JobRef, dashed, undashed
 from rota.ports.clock import Clock, Ids, StoreClock, UuidV7
@@ -168,7 +169,9 @@ class Session:
         self.see_fork()
         return self.opened
 
-    def make_worker(self, opened: Opened, slots: int, *, inline: bool = False, direct_only: bool = False) -> Worker:
+    def make_worker(
+        self, opened: Opened, slots: int, *, inline: bool = False, direct_only: bool = False, serving: Serving | None = None
+    ) -> Worker:
         """Build a worker, once the store knows the schedules that decorators declare."""
         self.app._declare_scheduled()  # noqa: SLF001 - a session is the inside of its Rota
         import_named(self.registry, opened.store, self.settings, self.clock)
@@ -187,8 +190,14 @@ class Session:
             meter=self.meter,
             tracing=self.tracing,
             app=self.app,
+            serving=SERVES_ALL if direct_only else serving or self.serving(),
             serve=HandlerCalls(opened.store, self.registry, self.clock, self.ids, self.settings, self.app._accept),  # noqa: SLF001 - as above
         )
+
+    def serving(self, queues: Names = None, types: Names = None, exclude: Names = None) -> Serving:
+        """Return what a worker is to serve: what its caller says, or else the settings."""
+        settings = self.settings
+        return serving_of(queues, types, exclude, usual=(settings.worker_queues, settings.worker_types, settings.worker_exclude))
 
     @contextmanager
     def inline_worker(self, *, direct_only: bool = True) -> Iterator[Worker]:

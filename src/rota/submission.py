@@ -25,6 +25,7 @@ from rota.errors import (
     StoreError,
     TransactionMisuse,
 )
+from rota.model.backoff import Backoff
 from rota.model.gate import Actor, Right, scope_of
 from rota.model.values import Enqueued, Instant, Job, NewRow, number_text, undashed
 from rota.ports.places import Place
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from rota.session import Session
 
 Result = TypeVar("Result")
-NOTHING = (None,) * 11
+NOTHING = (None,) * 14
 
 
 class Accepted:
@@ -87,10 +88,13 @@ def submit(
     on_parent_failure: str | None = None,
     max_retries: int | None = None,
     timeout: Any = None,
+    queue: str | None = None,
     queue_ttl: Any = None,
     webhook: str | None = None,
     job_id: str | None = None,
     meta: Mapping[str, Any] | None = None,
+    tags: Sequence[str] | None = None,
+    backoff: Backoff | None = None,
     organization: str | None = None,
     transaction: Any = None,
 ) -> Accepted:
@@ -98,7 +102,8 @@ def submit(
     store, who = session.open().store, session.acts(actor, Right.SUBMIT, organization)
     if session.registry.undeclared:
         declare_scheduled(session)
-    given = (priority, run_at, unique_key, depends_on, on_parent_failure, max_retries, timeout, queue_ttl, webhook, job_id, meta)
+    said = (priority, run_at, unique_key, depends_on, on_parent_failure, max_retries, timeout)
+    given = (*said, queue, queue_ttl, webhook, job_id, meta, tags, backoff)
     plain = handler is None and given == NOTHING
     if name is None or handler is not None or job_type is not None:
         name = _type_of(name, handler, job_type)
@@ -116,10 +121,13 @@ def submit(
             on_parent_failure=on_parent_failure,
             max_retries=max_retries,
             timeout=timeout,
+            queue=queue,
             queue_ttl=queue_ttl,
             webhook=webhook,
             job_id=job_id,
             meta=meta,
+            tags=tags,
+            backoff=backoff,
             handler=handler,
         )
         build = partial(session.submitter.one, new, store, who)

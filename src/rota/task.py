@@ -46,6 +46,7 @@ class JobOptions(TypedDict, total=False):
     max_crashes: int | None
     backoff: Backoff | None
     timeout: Span | None
+    queue: str | None
     queue_ttl: Span | None
     dedup_window: Span | None
     payload_max: int | None
@@ -79,10 +80,13 @@ class EnqueueOptions(TypedDict, total=False):
     on_parent_failure: Literal["wait", "skip", "cancel", "run"] | None
     max_retries: int | None
     timeout: Span | None
+    queue: str | None
     queue_ttl: Span | None
     webhook: str | None
     job_id: str | None
     meta: Mapping[str, Any] | None
+    tags: Sequence[str] | None
+    backoff: Backoff | None
     organization: str | None
     transaction: Any
 

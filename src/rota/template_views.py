@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -31,6 +32,7 @@ class TemplateView(msgspec.Struct, kw_only=True, frozen=True):
     max_retries: int
     max_crashes: int
     backoff: Backoff
+    queue: str
     queue_ttl: float | None
     payload_max: int
     dedup_window: float | None
@@ -44,6 +46,10 @@ class TemplateView(msgspec.Struct, kw_only=True, frozen=True):
     """For each of the fields above: whether its value comes from a setting, from the code or from an operator."""
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    digest: str | None = None
+    """Of the parameters of its newest handler; None: not recorded, or a list of templates."""
+    params_schema: dict[str, Any] | None = None
+    """JSON Schema of the params object, as its newest handler has it."""
 
 
 def template_view(known: Known) -> TemplateView:
@@ -67,6 +73,7 @@ def template_view(known: Known) -> TemplateView:
         max_retries=force.policy.max_retries,
         max_crashes=force.policy.max_crashes,
         backoff=_backoff.decode(force.policy.backoff),
+        queue=force.queue,
         queue_ttl=force.queue_ttl,
         payload_max=force.payload_max,
         dedup_window=force.dedup_window,

@@ -260,6 +260,8 @@ def test_the_order_of_the_predicates_is_the_designs():
         "a worker has its handler",
         "not paused",
         "organization open",
+        "a worker serves its queue",
+        "a worker takes its parameters",
         "template below its limit",
         "organization below its limit",
         "rate limit has room",

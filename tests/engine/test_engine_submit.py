@@ -162,3 +162,31 @@ def test_a_chunk_the_store_refuses_says_which_items_it_is_about_and_keeps_what_t
         rota.enqueue_many([("limited", {"n": n}) for n in range(5)])
     assert 0 < caught.value.retry_after_s <= 60
     assert rota.store.stats().by_status["QUEUED"] == 2
+
+
+def test_a_job_has_tags_and_lists_are_narrowed_to_one(rota):
+    rota.job(lambda: None, name="act")
+    job = rota.enqueue("act", tags=["eu", "import", "eu"])
+    rota.enqueue_many([NewJob(name="act", tags=("us",)), ("act", None)])
+    assert rota.jobs.get(job).tags == ("eu", "import")
+    assert [each.id for each in rota.jobs.list(tag="eu")] == [job.id]
+    assert len(rota.jobs.list(tag="us")) == 1
+
+
+@pytest.mark.parametrize("tags", ["eu", [""], [7], ["x" * 65], [str(number) for number in range(21)], 7])
+def test_tags_are_a_few_short_labels(rota, tags):
+    rota.job(lambda: None, name="act")
+    with pytest.raises(InvalidOption, match="tags"):
+        rota.enqueue("act", tags=tags)
+
+
+def test_a_job_may_have_a_backoff_of_its_own(rota, clock):
+    @rota.job(backoff=Backoff(base=1000, jitter=0))
+    def fails():
+        raise ValueError("no")
+
+    job = rota.enqueue("fails", backoff=Backoff(base=5, jitter=0))
+    rota.turn()
+    assert rota.explain(job.id).summary.startswith("due in 5 s")
+    with pytest.raises(InvalidOption, match="backoff"):
+        rota.enqueue("fails", backoff="soon")

@@ -37,6 +37,7 @@ GOOD = {
     "max_retries": 0,
     "max_crashes": 1,
     "backoff": {"base": "2m", "factor": 3},
+    "queue": "mail",
     "queue_ttl": timedelta(hours=1),
     "payload_max": 1024,
     "dedup_window": 0,

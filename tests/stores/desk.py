@@ -36,6 +36,7 @@ class Desk:
         self.rng = Random(5)
         self.ids = UuidV7(Random(6))
         self.worker = self.id()
+        self._lanes: dict[tuple[str, str, str], int] = {}
 
     def id(self) -> str:
         return self.ids.take(1, self.now)[0]
@@ -49,7 +50,21 @@ class Desk:
         policy = {name: fields.pop(name) for name in Policy.__struct_fields__ if name in fields}
         delay = fields.pop("delay", 0.0)
         values = {"job_id": self.id(), "params": "{}", "run_at": self.now + round(delay * SECOND)}
-        return NewRow(job_type=job_type, policy=msgspec.structs.replace(POLICY, **policy), **(values | fields))
+        row = NewRow(job_type=job_type, policy=msgspec.structs.replace(POLICY, **policy), **(values | fields))
+        row.lane = row.lane or self.lane(row.job_type, row.queue, row.digest)
+        return row
+
+    def meet(self, job_type: str = "t", **fields) -> None:
+        """Have the store know the lane of a type, as it does after the first job of it."""
+        self.add(job_type, **fields)
+        self.done(*self.claim(1, types=(job_type,)))
+
+    def lane(self, job_type: str = "t", queue: str = "default", digest: str = "") -> int:
+        """Return a lane as a caller knows it: 0 if the store did not have it when this was last looked at."""
+        key = (job_type, queue, digest)
+        if key not in self._lanes:
+            self._lanes = {(lane.job_type, lane.queue, lane.digest): lane.id for lane in self.store.lanes()}
+        return self._lanes.get(key, 0)
 
     def put(self, *rows: NewRow) -> list[Enqueued]:
         return self.store.enqueue(rows, now=self.now)

@@ -48,7 +48,7 @@ class Asking:
         """Claim what there is room for."""
         here = self._hold.by_type()
         turn.want = self._hold.want(slots)
-        turn.types = self._know.types(here)
+        turn.types, turn.lanes = self._know.types(here), self._know.lanes(here)
         turn.suspects = self._hold.suspect is None
         turn.direct_only = self._parts.direct_only
         world = self._suspects.seen_by(self._know.world_with(here), self._hold.suspect)

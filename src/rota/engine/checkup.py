@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from rota.engine.clock_trust import ClockTrust
+from rota.engine.explain import fleet_of
 from rota.engine.overdue import overdue
+from rota.engine.predicates import ParamsTaken, Waiting, World
 from rota.engine.registry import Registry
 from rota.errors import RotaError
 from rota.model.definitions import TemplateState
@@ -23,6 +25,8 @@ BEATS = 1.5
 """A worker is silent if its beat stands still for so many times the time between two."""
 LOOK_S = 0.1
 SHOWN = 5
+QUEUES_LOOK = 10_000
+"""Waiting jobs that are counted by queue."""
 
 
 class Doctor:
@@ -69,6 +73,7 @@ class Doctor:
                 "schedules": self._schedules,
                 "retention": self._retention,
                 "queue": self._queue,
+                "parameters": self._parameters,
                 "pauses": self._pauses,
                 "dead letters": self._dead_letters,
                 "sending": self._sending,
@@ -162,9 +167,38 @@ class Doctor:
             if alone.keys() & self._store.adhoc_types().keys():
                 remedy += "; of those without a template the module must be under the worker's setting handler_modules"
             yield problem("queue", text, remedy)
+        elif unserved := [each for each in self._store.queues(look=QUEUES_LOOK) if each.waiting and not _serves(live, each.name)]:
+            said = ", ".join(f"{each.name} ({'at least ' if each.at_least else ''}{each.waiting:,})" for each in unserved[:SHOWN])
+            text = f"no live worker serves queue {said}{', …' if len(unserved) > SHOWN else ''}: these jobs wait"
+            yield problem("queue", text, f"start a worker that does: `rota worker --queue {unserved[0].name}`")
         else:
             waiting = stats.by_status.get(Status.QUEUED, 0)
             yield ok("queue", f"{waiting:,} jobs wait, each for a handler that a live worker has" if waiting else "nobody waits")
+
+    def _parameters(self) -> Iterator[Finding]:
+        """Look for jobs that no live worker's handler takes."""
+        now = self._clock.now()
+        self._registry.sync(self._store, now)
+        live = [each for each in self._store.workers() if each.kind == "worker" and self._life(each) is not Life.DEAD]
+        world = World(types=frozenset(), fleet=fleet_of(live, self._registry))
+        names = {lane.id: lane.names for lane in self._registry.lanes.values()}
+        counts: dict[str, int] = {}
+        for lane in self._store.waiting(now=now, look=QUEUES_LOOK):
+            job = Waiting(str(lane.job_type), queue=lane.queue, names=names.get(lane.lane or 0))
+            blocker = ParamsTaken().blocked_by(job, world)
+            if blocker is not None:
+                counts[blocker.removeprefix("params:")] = counts.get(blocker.removeprefix("params:"), 0) + lane.count
+        if not counts:
+            yield ok("parameters", "no job waits for a handler that takes its parameters")
+            return
+        said = [(*words.split(", and live workers have ", 1), count) for words, count in counts.items()][:SHOWN]
+        named = ", ".join(f"{asked} ({count:,}); live workers have {takes}" for asked, takes, count in said)
+        yield problem(
+            "parameters",
+            f"jobs wait for a worker that takes their parameters: {named}{', …' if len(counts) > SHOWN else ''}",
+            f"start a worker of the version that enqueued them; they are dead-lettered after {self._settings.misfit_patience:g} s"
+            " (setting misfit_patience)",
+        )
 
     def _pauses(self) -> Iterator[Finding]:
         from shlex import quote  # noqa: PLC0415 - nobody else needs it, and every start of a command would pay for it
@@ -201,3 +235,7 @@ class Doctor:
 def _lost(worker: WorkerInfo, what: str, remedy: str) -> Finding:
     text = f"{worker.kind} {worker.id} on {worker.host} {what}; it holds {worker.holds:,} jobs"
     return (problem if worker.holds else advice)("workers", text, remedy)
+
+
+def _serves(live: list[WorkerInfo], queue: str) -> bool:
+    return any(worker.kind == "worker" and (worker.queues is None or queue in worker.queues) for worker in live)

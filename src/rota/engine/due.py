@@ -93,7 +93,7 @@ class DueRows:
     def _make_cast(self, schedule: Schedule, params: dict[str, Any]) -> Cast:
         """Work out what the jobs of one template, owner and organization have in common, or refuse them."""
         known = self._known(schedule)
-        policy = override(known.force.policy, priority=schedule.priority, max_retries=None, timeout=None)
+        policy = override(known.force.policy, priority=schedule.priority)
         row = NewRow(
             job_id="",
             job_type=known.name,
@@ -104,6 +104,8 @@ class DueRows:
             organization_id=schedule.organization,
             origin=Origin.SCHEDULE,
             owner=schedule.created_by,
+            queue=known.force.queue,
+            lane=self._registry.lane(known.name, known.force.queue),
         )
         queue_ttl = known.force.queue_ttl
         return Cast(known, row, None if queue_ttl is None else round(queue_ttl * SECOND))

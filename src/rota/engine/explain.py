@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 
 from rota.engine.knowledge import counting_of, make_world
-from rota.engine.predicates import PREDICATES, Suspect, Waiting, World, first_block, in_use
+from rota.engine.predicates import PREDICATES, Server, Suspect, Waiting, World, first_block, in_use
 from rota.engine.registry import Registry
 from rota.engine.wording import in_words
 from rota.errors import NotFound
 from rota.model.dependencies import RUN
 from rota.model.gate import EVERYTHING, Scope
 from rota.model.handler import Place
+from rota.model.lanes import ParamNames
 from rota.model.states import CHAIN_ENDS, GroupStatus, Status
 from rota.model.values import Group, Held, Instant, Job, WorkerInfo, broken_reason, dashed, instant, undashed
 from rota.ports.store import Store
@@ -131,7 +133,7 @@ def _parent_ended(parent: Job, rule: str) -> str:
 def _allowed(store: Store, job: Job, now: Instant, registry: Registry, scope: Scope) -> list[Reason]:
     workers = [worker for worker in store.workers() if worker.kind == "worker"]
     world = world_of(store, workers, now, registry)
-    waiting = Waiting(job.job_type, job.organization, job.crashes)
+    waiting = Waiting(job.job_type, job.organization, job.crashes, job.queue, names_of(job, registry))
     reasons = []
     for predicate in PREDICATES:
         blocker = predicate.blocked_by(waiting, world)
@@ -162,7 +164,28 @@ def world_of(store: Store, workers: list[WorkerInfo], now: Instant, registry: Re
         concurrency={name: limit * able[name] for name, limit in world.concurrency.items() if able[name]},
         in_use=msgspec.structs.replace(usage, here=usage.by_type),
         suspects=_suspects(store, workers),
+        fleet=fleet_of(workers, registry),
     )
+
+
+def fleet_of(workers: Iterable[WorkerInfo], registry: Registry) -> tuple[Server, ...]:
+    """Return what each worker serves."""
+    names = registry.param_names()
+    return tuple(
+        Server(
+            types=frozenset(worker.job_types),
+            queues=None if worker.queues is None else frozenset(worker.queues),
+            takes={name: names[name, digest] for name, digest in worker.digests.items() if (name, digest) in names},
+        )
+        for worker in workers
+    )
+
+
+def names_of(job: Job, registry: Registry) -> ParamNames:
+    """Return what a job was enqueued for or, where that is not known, the names of its params."""
+    known = None if job.digest is None else registry.param_names().get((job.job_type, job.digest))
+    own = frozenset(job.params)
+    return known or ParamNames(own, own)
 
 
 def _suspects(store: Store, workers: list[WorkerInfo]) -> dict[str, Suspect]:
@@ -198,7 +221,12 @@ def _direct_ahead(store: Store, world: World, scope: Scope) -> str | None:
     """Name the direct execution that waits for a slot and could start: it is before every other job."""
     reservation = store.reservation()
     job = None if reservation is None else store.job(reservation.job_id)
-    if reservation is None or job is None or job.status is not Status.QUEUED or first_block(Waiting(job.job_type, job.organization), world):
+    if (
+        reservation is None
+        or job is None
+        or job.status is not Status.QUEUED
+        or first_block(Waiting(job.job_type, job.organization, queue=job.queue), world)
+    ):
         return None
     by = f" by {reservation.reserved_by}" if scope.organization is None else ""
     return f"a direct execution{by} takes the next free slot"

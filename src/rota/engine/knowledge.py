@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -13,6 +13,7 @@ from rota.model.decide import Failed
 from rota.model.definitions import OrganizationState
 from rota.model.gate import Actor, may_use
 from rota.model.handler import Handler
+from rota.model.lanes import SERVES_ALL, JobLane, Serving
 from rota.model.values import Claimed, Held, Instant
 from rota.ports.store import Store
 from rota.ports.turns import Counting
@@ -24,13 +25,26 @@ class Knowledge:
     """The definitions as of one version. Belongs to the worker's thread."""
 
     def __init__(
-        self, store: Store, registry: Registry, handlers: Mapping[str, Handler], inside: Callable[[], Mapping[str, str]] = dict
+        self,
+        store: Store,
+        registry: Registry,
+        handlers: Mapping[str, Handler],
+        inside: Callable[[], Mapping[str, str]] = dict,
+        *,
+        serving: Serving = SERVES_ALL,
+        sort: Callable[[Collection[JobLane]], dict[int, str]] | None = None,
     ) -> None:
-        """Know nothing yet; `inside` says which types no handler process can import, and where their handlers run."""
+        """Know nothing yet; `inside` says which types no handler process can import, and where their handlers run.
+
+        `sort` returns the lanes that the handlers take, of those that are served; without it, all of them.
+        """
         self._store = store
         self._registry = registry
         self._handlers = handlers
         self._inside = inside
+        self._serving = serving
+        self._sort = sort or _all_of
+        self._lanes: dict[int, str] = {}
         self.version = -1
         self.world = World(types=frozenset(handlers))
         self._types: tuple[str, ...] = ()
@@ -46,10 +60,11 @@ class Knowledge:
         self._registry.import_named(self._store, now)
         # First: if others change something while we read, the older version makes the next turn read again.
         version = self._registry.version
-        types, inside = frozenset(self._handlers), self._inside()
+        types, inside = frozenset(filter(self._serving.takes, self._handlers)), self._inside()
         world = make_world(self._registry, self._store, types)
         self.world = msgspec.structs.replace(world, unready=types - inside.keys(), inside=inside)
         self._types = runnable_types(self.world)
+        self._lanes = self._served(frozenset(self._types))
         self._counting = counting_of(self.world)
         self.living = frozenset(each.name for each in self._registry.organizations.values() if each.state is not OrganizationState.REMOVED)
         known = self._registry.known()
@@ -62,6 +77,23 @@ class Knowledge:
         if not most:
             return self._types
         return tuple(name for name in self._types if name not in most or here.get(name, 0) < most[name])
+
+    def lanes(self, here: Mapping[str, int]) -> dict[int, str]:
+        """Return the lanes worth asking for, each with its type: those of `types`, in the queues that this worker serves."""
+        most = self.world.concurrency
+        if not most:
+            return self._lanes
+        return {lane: name for lane, name in self._lanes.items() if name not in most or here.get(name, 0) < most[name]}
+
+    def _served(self, types: frozenset[str]) -> dict[int, str]:
+        paused = {name for kind, name in self.world.pauses if kind == "queue"}
+        return self._sort(
+            [
+                lane
+                for lane in self._registry.lanes.values()
+                if lane.job_type in types and lane.queue not in paused and self._serving.serves(lane.queue)
+            ]
+        )
 
     def world_with(self, here: Mapping[str, int]) -> World:
         """Return what the dispatcher's answers depend on, with what this worker holds."""
@@ -88,6 +120,10 @@ class Knowledge:
             # Nobody the store knows: a program that knows its users has vouched for it at submission.
             return True
         return not user.removed and may_use(Actor(user.name, user.organization, user.role, frozenset(user.permissions)), permission)
+
+
+def _all_of(lanes: Collection[JobLane]) -> dict[int, str]:
+    return {lane.id: lane.job_type for lane in lanes}
 
 
 def make_world(registry: Registry, store: Store, types: frozenset[str]) -> World:

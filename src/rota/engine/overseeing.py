@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rota.engine.explain import explain, world_of
-from rota.engine.predicates import Limit, NoSuspect, Predicate, RunnableType, Waiting, first_block
+from rota.engine.predicates import Limit, NoSuspect, ParamsTaken, Predicate, QueueServed, RunnableType, Waiting, first_block
 from rota.engine.registry import Registry
 from rota.engine.wording import in_words
 from rota.errors import NotFound
 from rota.model.gate import Scope
+from rota.model.lanes import ParamNames
 from rota.model.overview import Example, Stuck, Why
 from rota.model.values import SECOND, Held, Instant, WorkerInfo, moment, number_text, undashed
 from rota.ports.overseeing import Lane, Shown
@@ -36,6 +37,7 @@ class Grouping:
         self._scope = scope
         self._alive = alive
         self._world = world_of(store, list(alive), now, registry)
+        self._names: dict[int | None, ParamNames] = {lane.id: lane.names for lane in registry.lanes.values() if lane.names is not None}
 
     def stuck(self, lanes: Sequence[Lane]) -> list[Stuck]:
         """Return the groups, in the order of `Why`, the largest of each first."""
@@ -71,7 +73,13 @@ class Grouping:
             return (Why.TURN, DUE) if self._alive else (Why.NO_WORKER, NO_WORKER)
         if not self._alive:
             return Why.NO_WORKER, NO_WORKER
-        waiting = Waiting(str(lane.job_type), _organization(lane.held) or self._scope.organization, int(lane.suspects))
+        waiting = Waiting(
+            str(lane.job_type),
+            _organization(lane.held) or self._scope.organization,
+            int(lane.suspects),
+            lane.queue,
+            self._names.get(lane.lane),
+        )
         found = first_block(waiting, self._world)
         if found is None:
             return (Why.DIRECT, FIRST) if lane.held == Held.DIRECT else (Why.TURN, IN_TURN)
@@ -100,13 +108,19 @@ class Grouping:
         )
 
 
+def unserved_queues(lanes: Iterable[Lane], alive: Sequence[WorkerInfo]) -> tuple[str, ...]:
+    """Return the queues in which ready jobs wait and that no live worker serves."""
+    waiting = {lane.queue for lane in lanes if lane.queue is not None}
+    return tuple(sorted(name for name in waiting if not any(worker.queues is None or name in worker.queues for worker in alive)))
+
+
 def example_of(shown: Shown) -> Example:
     """Return a job as an example of its group."""
     return Example(id=shown.id, number=number_text(shown.root_id, shown.root_number, shown.attempt), job_type=shown.job_type)
 
 
 def _kind(predicate: Predicate) -> Why:
-    if isinstance(predicate, RunnableType):
+    if isinstance(predicate, RunnableType | QueueServed | ParamsTaken):
         return Why.NO_WORKER
     if isinstance(predicate, NoSuspect):
         return Why.SUSPECT

@@ -15,6 +15,7 @@ from rota.engine.trigger import Alert
 from rota.hooks import On
 from rota.middleware import Middleware
 from rota.model.handler import Handler
+from rota.model.lanes import SERVES_ALL, Serving
 from rota.model.settings import Settings
 from rota.ports.clock import Clock, Ids
 from rota.ports.executor import App, Equipment, Executor
@@ -67,5 +68,7 @@ class Parts(msgspec.Struct, kw_only=True, frozen=True):
     """Says whether a handler process could find a handler, whatever executor it was declared for."""
     serve: Serve | None = None
     """Answers what handlers ask for; None: they may not ask."""
+    serving: Serving = SERVES_ALL
+    """Which queues and job types it serves."""
     inline: bool = False
     """Run every handler in the thread that turns: for tests and for direct execution where there is no worker."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from rota.model.lanes import ParamNames, fits, signature
 from rota.model.templates import Rate
 from rota.model.values import Held
 from rota.ports.turns import Starts, Usage
@@ -23,6 +24,9 @@ class Waiting(msgspec.Struct, frozen=True):
     organization_id: str | None = None
     crashes: int = 0
     """How often a worker crashed under it. Above 0 the job is a suspect."""
+    queue: str | None = None
+    names: ParamNames | None = None
+    """What it was enqueued for, or else the names of its params."""
 
 
 class Suspect(msgspec.Struct, frozen=True):
@@ -44,11 +48,26 @@ class InUse(msgspec.Struct, frozen=True, kw_only=True):
     """What the worker itself (in explain, every worker that has the handler) holds, by type."""
 
 
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """What one live worker serves."""
+
+    types: frozenset[str]
+    queues: frozenset[str] | None = None
+    takes: Mapping[str, ParamNames] = {}
+    """The parameters of its handlers, where they are known."""
+
+    def serves(self, job: Waiting) -> bool:
+        """Say whether it has the job's handler and serves its queue."""
+        return job.job_type in self.types and (self.queues is None or job.queue is None or job.queue in self.queues)
+
+
 class World(msgspec.Struct, frozen=True, kw_only=True):
     """What the answers depend on."""
 
     types: frozenset[str]
     """Job types that the worker (or, in explain, any live worker) can run."""
+    fleet: tuple[Server, ...] = ()
+    """What each live worker serves (in explain); empty: not asked."""
     pauses: frozenset[tuple[str, str]] = frozenset()
     broken: frozenset[str] = frozenset()
     """Templates that can't be read: nobody knows what limits their jobs."""
@@ -90,8 +109,40 @@ class RunnableType:
         return None if job.job_type in world.types else f"type:{job.job_type}"
 
 
+class QueueServed:
+    """Some worker that has its handler serves its queue."""
+
+    name = "a worker serves its queue"
+    parks = False
+
+    def blocked_by(self, job: Waiting, world: World) -> str | None:
+        """Name the queue that nobody serves."""
+        if job.queue is None or not world.fleet or any(server.serves(job) for server in world.fleet):
+            return None
+        return f"queue:{job.queue}"
+
+
+class ParamsTaken:
+    """The handler of some worker that serves it takes its parameters."""
+
+    name = "a worker takes its parameters"
+    parks = False
+
+    def blocked_by(self, job: Waiting, world: World) -> str | None:
+        """Show what the job was enqueued for, and what the handlers of live workers take."""
+        names = job.names
+        servers = [server for server in world.fleet if server.serves(job)]
+        if names is None or not servers:
+            return None
+        takes = [server.takes.get(job.job_type) for server in servers]
+        if any(each is None or fits(each, names) for each in takes):
+            return None
+        known = dict.fromkeys(signature(job.job_type, each) for each in takes if each is not None)
+        return f"params:{signature(job.job_type, names)}, and live workers have {', '.join(known)}"
+
+
 class NothingPaused:
-    """Neither everything, nor its template, is paused, and its template can be read."""
+    """Neither everything, nor its template, nor its queue, is paused, and its template can be read."""
 
     name = "not paused"
     parks = False
@@ -102,7 +153,9 @@ class NothingPaused:
             return "all:"
         if job.job_type in world.broken:
             return f"broken:{job.job_type}"
-        return f"template:{job.job_type}" if ("template", job.job_type) in world.pauses else None
+        if ("template", job.job_type) in world.pauses:
+            return f"template:{job.job_type}"
+        return f"paused-queue:{job.queue}" if ("queue", job.queue) in world.pauses else None
 
 
 class OrganizationOpen:
@@ -213,7 +266,7 @@ class NoSuspect:
         return "process:" if job.crashes and job.job_type in world.unready else None
 
 
-OPEN: tuple[Predicate, ...] = (RunnableType(), NothingPaused(), OrganizationOpen())
+OPEN: tuple[Predicate, ...] = (RunnableType(), NothingPaused(), OrganizationOpen(), QueueServed(), ParamsTaken())
 LIMITS: tuple[Limit, ...] = (TemplateLimit(), OrganizationLimit(), RateLimit(), ProcessLimit())
 EACH: tuple[Predicate, ...] = (NoSuspect(),)
 """Those whose answer depends on the job itself, not only on its type and organization."""

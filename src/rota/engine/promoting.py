@@ -285,4 +285,9 @@ def _holds(reading: Reading, depot: Depot) -> dict[str, int]:
 
 
 def _told(held: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in list(held.items())[:4]) + (" and more" if len(held) > 4 else "")
+    shown = {name: count for name, count in held.items() if name not in BESIDE_JOBS} or held
+    return ", ".join(f"{count:,} {name}" for name, count in list(shown.items())[:4]) + (" and more" if len(shown) > 4 else "")
+
+
+BESIDE_JOBS = frozenset({"lanes", "param_digests"})
+"""Tables that come with jobs and templates, and that nobody asks for by name."""

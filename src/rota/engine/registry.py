@@ -6,6 +6,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -19,6 +20,7 @@ from rota.model.checks import check_name, whole
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import SYSTEM, Actor
 from rota.model.handler import Handler, Place, Wrapper, function_of, inspect_handler
+from rota.model.lanes import JobLane, ParamNames, Takes
 from rota.model.ordering import priority_of
 from rota.model.settings import Settings
 from rota.model.signals import PermanentError, Rules
@@ -27,6 +29,7 @@ from rota.model.templates import (
     InForce,
     Spec,
     as_object,
+    backoff_of,
     besides_handler,
     check_defaults,
     from_object,
@@ -60,6 +63,10 @@ class Known(msgspec.Struct, kw_only=True):
     """As the store has it; None until it was recorded there."""
     broken: str | None = None
     """What can't be read of the record: no job of it is made or started until that is set anew."""
+    digest: str = ""
+    """Of the handler's parameters, where the store knows it; empty: jobs are enqueued without one."""
+    lane: int = 0
+    """Where its jobs wait that say nothing of their queue; 0: the store has no such lane yet."""
     special: bool = False
     """It asks for more than most: default params, a permission, a dedup window or a limit on submissions."""
 
@@ -89,6 +96,8 @@ class Registry:
         self._known: dict[str, Known] = {}
         self.organizations: dict[str, Organization] = {}
         self.users: dict[str, User] = {}
+        self.lanes: dict[tuple[str, str, str], JobLane] = {}
+        """By job type, queue and digest, as of `version`."""
         self._lock = threading.Lock()
         self._unsynced = True
         self._find: Find | None = None
@@ -167,6 +176,7 @@ class Registry:
         other._find, other._check = self._find, self._check
         other._imported, other._refused = dict(self._imported), dict(self._refused)
         other.organizations, other.users = dict(self.organizations), dict(self.users)
+        other.lanes = dict(self.lanes)
         other.scheduled, other.undeclared = dict(self.scheduled), self.undeclared
         other._unsynced = True
         return other
@@ -240,6 +250,7 @@ class Registry:
             if version == self.version and not self._unsynced:
                 return
             self._unsynced = False
+            self.lanes = {(lane.job_type, lane.queue, lane.digest): lane for lane in store.lanes()}
             self._take_all(store.templates())
             self.organizations = {each.name: each for each in store.organizations()}
             self.users = {each.name: each for each in store.users()}
@@ -247,7 +258,14 @@ class Registry:
 
     def _record(self, known: Known, now: Instant) -> Template:
         template_id = known.template_id or self._ids.take(1, now)[0]
-        return Template(id=template_id, name=known.name, job_type=known.name, defaults=as_object(known.code))
+        takes = None if known.handler is None else takes_of(known)
+        return Template(id=template_id, name=known.name, job_type=known.name, defaults=as_object(known.code), takes=takes)
+
+    def state_schemas(self, names: Iterable[str], store: Store, now: Instant) -> None:
+        """Have the store know the JSON Schema of what these handlers take."""
+        with self._lock:
+            own = [self._known[name] for name in names if name in self._known]
+        store.put_params({known.name: takes_of(known, schema=True) for known in own if known.handler is not None}, now=now)
 
     def _take_all(self, templates: list[Template]) -> None:
         there = {template.name for template in templates}
@@ -273,6 +291,7 @@ class Registry:
         else:
             code = self._known[name].code
             force = in_force(name, self._settings, code, besides_handler(people))
+        digest = "" if handler is None or name in self._imported else handler.codec.digest
         self._known[name] = Known(
             name=name,
             code=code,
@@ -283,7 +302,18 @@ class Registry:
             handler=handler,
             record=template,
             broken=template.broken,
+            digest=digest,
+            lane=self.lane(name, force.queue, digest),
         )
+
+    def param_names(self) -> dict[tuple[str, str], ParamNames]:
+        """Return the parameters behind each job type and digest."""
+        return {(lane.job_type, lane.digest): lane.names for lane in self.lanes.values() if lane.names is not None}
+
+    def lane(self, job_type: str, queue: str, digest: str = "") -> int:
+        """Return the lane of these; 0 if the store had none when it was last read."""
+        found = self.lanes.get((job_type, queue, digest))
+        return 0 if found is None else found.id
 
     # ---- handlers that templates name -------------------------------------------------------------------------
 
@@ -376,6 +406,16 @@ class Registry:
                     self._take(known.record)
 
 
+def takes_of(known: Known, *, schema: bool = False) -> Takes:
+    """Return what a template's handler takes, with its JSON Schema if that is asked for and its annotations can be resolved."""
+    handler, text = known.handler, None
+    assert handler is not None  # noqa: S101 - the caller looked
+    if schema:
+        with suppress(InvalidHandler):
+            text = msgspec.json.encode(handler.codec.schema, order="sorted").decode()
+    return Takes(handler.codec.digest, handler.codec.names, known.force.queue, text)
+
+
 def _named(known: Known) -> Named | None:
     """Return what the record names: where the function is, and where it is to run unless the function itself decides."""
     if known.force.handler is None or known.record is None:
@@ -395,15 +435,23 @@ def _refusing(why: str) -> Callable[..., Any]:
     return refuse
 
 
-def override(policy: Policy, *, priority: str | int | None, max_retries: int | None, timeout: float | str | timedelta | None) -> Policy:
+def override(
+    policy: Policy,
+    *,
+    priority: str | int | None,
+    max_retries: int | None = None,
+    timeout: float | str | timedelta | None = None,
+    backoff: object = None,
+) -> Policy:
     """Return a policy with one job's own choices on top."""
-    if priority is None and max_retries is None and timeout is None:
+    if priority is None and max_retries is None and timeout is None and backoff is None:
         return policy
     return replace(
         policy,
         priority=policy.priority if priority is None else priority_of(priority),
         max_retries=policy.max_retries if max_retries is None else whole("max_retries", max_retries, least=0),
         timeout=policy.timeout if timeout is None else span_of("timeout", timeout),
+        backoff=policy.backoff if backoff is None else msgspec.json.encode(backoff_of("backoff", backoff)).decode(),
     )
 
 

@@ -33,6 +33,8 @@ class Standing:
         self._beats = Ticker(self._beat, every_s=self.renewal.every_s, name="beats")
         self._tried = parts.clock.monotonic()
         self._noticed = self._resting = False
+        self._announced: dict[str, str] | None = None
+        """The digests that the store has acknowledged: the others are sent with the next beat."""
 
     # ---- life -------------------------------------------------------------------------------------------------
 
@@ -46,7 +48,9 @@ class Standing:
                 worker_id,
                 host=socket.gethostname(),
                 kind="worker",
-                job_types=sorted(parts.handlers),
+                job_types=self._types(),
+                queues=parts.serving.queues,
+                digests=self._digests(),
                 now=parts.clock.now(),
                 slots=self._crew.at_once,
             )
@@ -118,14 +122,24 @@ class Standing:
         if not self._beats.started and monotonic - self._tried >= self.renewal.every_s:
             self._beat()
 
+    def _types(self) -> list[str]:
+        return sorted(name for name in self._parts.handlers if self._parts.serving.takes(name))
+
+    def _digests(self) -> dict[str, str]:
+        handlers = self._parts.handlers
+        return {name: handlers[name].codec.digest for name in self._types()}
+
     def _beat(self) -> None:
         """Send one beat, and take note of the answer."""
         parts, worker_id = self._parts, self.id
         sent = self._tried = parts.clock.monotonic()
-        lives = parts.store.beat(worker_id, job_types=sorted(parts.handlers))
+        digests = self._digests()
+        news = None if digests == self._announced else digests
+        lives = parts.store.beat(worker_id, job_types=self._types(), digests=news)
         if worker_id != self.id or self._resting:
             return
         if lives:
+            self._announced = digests
             self.renewal.acknowledged(sent)
             self._pass_on()
         else:

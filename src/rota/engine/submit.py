@@ -14,12 +14,14 @@ import msgspec
 from rota.engine.registry import Known, Registry, override
 from rota.engine.tracing import carry
 from rota.errors import InvalidInput, InvalidOption, InvalidParams, NotFound, PermissionDenied, RotaError, TransactionMisuse
+from rota.model.backoff import Backoff
 from rota.model.call import Call
-from rota.model.checks import check_name, text
+from rota.model.checks import check_name, line, text
 from rota.model.definitions import Organization, OrganizationState
 from rota.model.dependencies import PARENT_RULES
 from rota.model.gate import Actor, Right, may_use, scope_of
 from rota.model.handler import Handler, inspect_handler
+from rota.model.lanes import queue_of
 from rota.model.params import encode_hook, encode_params
 from rota.model.settings import Settings
 from rota.model.templates import Spec, in_force, path_of, span_of
@@ -35,6 +37,8 @@ Look: TypeAlias = Callable[[str], "Callable[..., Any] | None"]
 """Finds the function at module:function; None if it can't be known here. Raises InvalidHandler for one that is not allowed or not there."""
 META_MAX = 4096
 """Bytes of what is kept with a job beside its params."""
+TAGS_MAX, TAG_MAX = 20, 64
+"""Labels of one job, and letters of one label."""
 HANDLERS_MAX = 1000
 """Handlers of types without a template that are kept in memory."""
 
@@ -54,12 +58,16 @@ class NewJob(msgspec.Struct, kw_only=True):
     """What becomes of this job if one of them ends otherwise: wait (until it is retried), skip, cancel, or run all the same."""
     max_retries: int | None = None
     timeout: float | str | timedelta | None = None
+    queue: str | None = None
     queue_ttl: float | str | timedelta | None = None
     webhook: str | None = None
     """A URL that is told of this job's ends, signed with its organization's secret."""
     job_id: str | None = None
     meta: Mapping[str, Any] | None = None
     """Kept with the job and shown with it; its handler reads it as `ctx.meta`."""
+    tags: Sequence[str] | None = None
+    """Short labels, kept with the job; lists can be narrowed to one."""
+    backoff: Backoff | Mapping[str, Any] | None = None
     handler: str | None = None
     """The function that a job without a template calls: module:function, of a module that handler_modules allow."""
 
@@ -217,6 +225,9 @@ class Submitter:
             organization_id=actor.organization,
             owner=actor.name,
             expires_at=None if force.queue_ttl is None else now + round(force.queue_ttl * SECOND),
+            queue=force.queue,
+            digest=known.digest,
+            lane=known.lane,
         )
         if known.special or organization.max_priority is not None:
             self._special(row, known, organization, params, actor)
@@ -237,11 +248,12 @@ class Submitter:
         force = known.force
         queue_ttl = force.queue_ttl if job.queue_ttl is None else span_of("queue_ttl", job.queue_ttl)
         run_at = now if job.run_at is None else max(now, when(job.run_at, now))
+        queue = force.queue if job.queue is None else queue_of("queue", job.queue)
         row = NewRow(
             job_id=job_id,
             job_type=known.name,
             params=encoded(known, params),
-            policy=override(force.policy, priority=job.priority, max_retries=job.max_retries, timeout=job.timeout),
+            policy=override(force.policy, priority=job.priority, max_retries=job.max_retries, timeout=job.timeout, backoff=job.backoff),
             run_at=run_at,
             template_id=known.template_id,
             organization_id=actor.organization,
@@ -253,6 +265,10 @@ class Submitter:
             on_parent_failure=parent_rule(job.on_parent_failure),
             meta=encode_params(job.meta, limit_bytes=META_MAX, name="meta") if job.meta else None,
             webhook=None if job.webhook is None else self._target(job.webhook),
+            queue=queue,
+            digest=known.digest,
+            lane=known.lane if queue == force.queue and known.lane else self._registry.lane(known.name, queue, known.digest),
+            tags=None if job.tags is None else tags_of(job.tags),
             chosen=job.job_id is not None,
             put_off=isinstance(job.run_at, timedelta),
         )
@@ -383,6 +399,16 @@ def _of_call(call: Call[Any]) -> NewJob:
     if option is not None:
         raise InvalidOption(f"{call!r} has its own {option}, and many jobs are accepted with one: pass {option}=… to the whole call")
     return NewJob(name=call.name, params=call.params, **{name: value for name, value in call.options.items() if name not in shared})
+
+
+def tags_of(given: Sequence[str]) -> str:
+    """Return labels as JSON text, each once and in their order, or refuse them."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidOption(f"tags={given!r:.60} is not a list of labels: use a list, such as ['import', 'eu']")
+    labels = list(dict.fromkeys(line("tags", label, TAG_MAX) for label in given))
+    if len(labels) > TAGS_MAX:
+        raise InvalidOption(f"tags has {len(labels):,} labels, and a job has at most {TAGS_MAX}")
+    return msgspec.json.encode(labels).decode()
 
 
 def parent_rule(word: str | None, option: str = "on_parent_failure") -> str:

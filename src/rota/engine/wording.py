@@ -7,7 +7,10 @@ from rota.model.values import Held, Instant, moment
 
 _WORDS = {
     "type": "no live worker has a handler for {name}",
+    "queue": "no live worker that has its handler serves queue {name}: start one with `rota worker --queue {name}`",
+    "params": "it was enqueued for {name}: it waits for a worker that takes its parameters",
     "all": "everything is paused",
+    "paused-queue": "queue {name} is paused",
     "template": "template {name} is paused",
     "broken": "template {name} can't be read, so its jobs wait: `rota doctor` says what to do",
     Held.ORGANIZATION: "organization {name} is paused",

@@ -18,6 +18,7 @@ from rota.engine.hands import Hands
 from rota.engine.holding import Holding
 from rota.engine.hook_calls import HookCalls
 from rota.engine.knowledge import Knowledge
+from rota.engine.misfits import Misfits
 from rota.engine.outcome_log import log_completions, log_turn
 from rota.engine.pace import Pace
 from rota.engine.parts import Parts
@@ -25,6 +26,7 @@ from rota.engine.patience import Patience
 from rota.engine.recovery import Recovery
 from rota.engine.requests import Requests
 from rota.engine.retention import Retention
+from rota.engine.schemas import Schemas
 from rota.engine.sink import DirectSink, Inbox
 from rota.engine.standing import Standing
 from rota.engine.suspects import Suspects
@@ -33,7 +35,7 @@ from rota.engine.trigger import Trigger
 from rota.engine.unwritten import UnwrittenReports
 from rota.engine.watches import tickers_of
 from rota.errors import StoreBusy, StoreUnavailable
-from rota.model.decide import Interrupted, Released
+from rota.model.decide import Failed, Interrupted, Released
 from rota.model.states import Status
 from rota.model.values import Claimed, Instant, Origin
 from rota.ports.executor import Ended, Receipt, Report
@@ -91,8 +93,10 @@ class Worker:
         self._hands = Hands(parts.store, self._hold, self.inbox.wake)
         self._cancelling: set[int] = set()
         self._unwritten = UnwrittenReports()
-        self._suspects = Suspects(parts, self._crew)
-        self._know = Knowledge(parts.store, parts.registry, parts.handlers, self._suspects.inside)
+        self._suspects, self._misfits, self._schemas = Suspects(parts, self._crew), Misfits(parts), Schemas(parts)
+        self._know = Knowledge(
+            parts.store, parts.registry, parts.handlers, self._suspects.inside, serving=parts.serving, sort=self._misfits.sort
+        )
         self._asking = Asking(parts, self._hold, self._know, self._suspects)
         self._parked = False
         self._next_due: Instant | None = None
@@ -120,6 +124,7 @@ class Worker:
         self.standing.begin(self.id)
         self.recovery.sweep(self.id)
         self.recovery.repair()
+        self._schemas.state()
         for place in {handler.executor for handler in self._parts.handlers.values()}:
             self._crew.at(place)
 
@@ -246,7 +251,8 @@ class Worker:
     def _peek(self) -> bool:
         self._peeked = self._clock.monotonic()
         self.trigger.look()
-        peek = self._store.peek(types=self._know.types(self._hold.by_type()), worker_id=self.id)
+        here = self._hold.by_type()
+        peek = self._store.peek(types=self._know.types(here), lanes=self._know.lanes(here), worker_id=self.id)
         for number in peek.cancelling:
             if number not in self._cancelling:
                 self._cancelling.add(number)
@@ -287,6 +293,7 @@ class Worker:
         turn.reports = self._unwritten.reports
         if not self._stopping and not self.standing.guard.tripped:
             self._asking.add_claim(turn, self._slots())
+            turn.numbers, self._misfits.ripe = self._misfits.ripe, ()
         return turn
 
     def _settle(self, turn: Turn, turned: Turned) -> None:
@@ -341,13 +348,17 @@ class Worker:
             if self._parts.tracing is not None:
                 take_up(self._parts.tracing, self._store, claimed)
         by_place: dict[str, list[Claimed]] = {}
-        living, guarded = self._know.living, self._know.guarded
+        living, guarded, watched = self._know.living, self._know.guarded, self._misfits.watched
         for job in claimed:
             handler = self._parts.handlers.get(job.job_type)
             if handler is not None and not job.crashes:
                 job.executor = handler.executor  # the code decides, whatever was known of it when the job was made
             self._hold.add(job)
-            barred = None if job.organization_id in living and job.job_type not in guarded else self._know.bars(job)
+            barred: Failed | Released | None = (
+                None if job.organization_id in living and job.job_type not in guarded else self._know.bars(job)
+            )
+            if barred is None and job.lane in watched:
+                barred = self._misfits.refuse(job)
             if barred is None:
                 by_place.setdefault(job.executor, []).append(job)
             else:
@@ -430,6 +441,9 @@ class Worker:
                 self._more = True
             self.standing.notice()
             self._look_at_parked()
+            self._schemas.state()
+            if not self._parts.direct_only and self._misfits.look(monotonic):
+                self._more = True
         self.retention.tick(monotonic)
         self._delivering.tick(monotonic)
 

@@ -39,6 +39,7 @@ from msgspec.inspect import (
 from msgspec.structs import asdict
 
 from rota.errors import InvalidHandler, InvalidParams
+from rota.model.lanes import ParamNames
 from rota.model.params import EMPTY, check_size, decode, decode_params, encode, encode_hook, encode_params, is_model, not_an_object
 
 if TYPE_CHECKING:
@@ -161,9 +162,12 @@ class Codec:
     @cached_property
     def digest(self) -> str:
         """Digest of the parameters' names and of which are required: the same in every process, and whatever their types are."""
-        handler = self._handler
-        allowed = None if handler.allowed is None else sorted(handler.allowed)
-        return blake2b(msgspec.json.encode([sorted(handler.required), allowed]), digest_size=8).hexdigest()
+        return digest_of(self.names)
+
+    @property
+    def names(self) -> ParamNames:
+        """The parameters' names."""
+        return ParamNames(self._handler.required, self._handler.allowed)
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -268,6 +272,12 @@ class Codec:
         self._handler.check(params.keys())
         encode(params, "params")
         return InvalidParams(misfit(error, params))
+
+
+def digest_of(names: ParamNames) -> str:
+    """Return the digest of parameters, by their names and by which are required."""
+    allowed = None if names.allowed is None else sorted(names.allowed)
+    return blake2b(msgspec.json.encode([sorted(names.required), allowed]), digest_size=8).hexdigest()
 
 
 class MisfitError(ValueError):

@@ -12,6 +12,7 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from rota.model.backoff import Backoff
+from rota.model.lanes import Takes
 from rota.model.states import ErrorType, Status
 from rota.model.values import SECOND, Claimed, Instant, Origin
 
@@ -63,7 +64,11 @@ class Interrupted(msgspec.Struct):
 
 
 class Released(msgspec.Struct):
-    """Claimed, never started: the worker shut down first."""
+    """Claimed, never started: the worker shut down first, or its handler does not take the job's parameters."""
+
+    reason: str = "released"
+    takes: Takes | None = None
+    """The job's parameters, where they are why: its successor waits for a worker that takes them."""
 
 
 class Snoozed(msgspec.Struct):
@@ -96,6 +101,8 @@ class Successor(msgspec.Struct):
     crashes: int
     snoozes: int
     in_place: bool = False
+    takes: Takes | None = None
+    """Wait in the lane of these parameters; None: in the same lane."""
 
 
 class Transition(msgspec.Struct):
@@ -136,7 +143,7 @@ def decide(job: Claimed, outcome: Outcome, now: Instant, rng: Random, limits: Li
         case Interrupted(error=error):
             return _interrupted(job, error, now)
         case Released():
-            return _released(job, now)
+            return _released(job, outcome, now)
         case Snoozed():
             return _snoozed(job, outcome, now, limits)
         case Skipped(reason=reason):
@@ -198,10 +205,12 @@ def _interrupted(job: Claimed, error: str, now: Instant) -> Transition:
     return end
 
 
-def _released(job: Claimed, now: Instant) -> Transition:
+def _released(job: Claimed, released: Released, now: Instant) -> Transition:
     if _is_direct(job):
         return Transition(Status.DEAD_LETTER, error=INTERRUPTED_ERROR, error_type=ErrorType.INTERRUPTED)
-    return Transition(Status.SKIPPED, reason="released", successor=_in_place(job, now, crashes=job.crashes))
+    successor = _in_place(job, now, crashes=job.crashes)
+    successor.takes = released.takes
+    return Transition(Status.SKIPPED, reason=released.reason, successor=successor)
 
 
 def _snoozed(job: Claimed, snoozed: Snoozed, now: Instant, limits: Limits) -> Transition:

@@ -9,6 +9,7 @@ import msgspec
 
 from rota.errors import TemplateUnavailable
 from rota.model.gate import Role
+from rota.model.lanes import Takes
 
 
 class TemplateState(StrEnum):
@@ -73,5 +74,7 @@ class Template(msgspec.Struct, kw_only=True, frozen=True):
     overrides: dict[str, object] = msgspec.field(default_factory=dict)
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    takes: Takes | None = None
+    """What its handler takes, where a process that has it says so. Not read back: see `newest_params`."""
     broken: str | None = None
     """What can't be read of it; its jobs wait until that is set anew."""

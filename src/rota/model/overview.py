@@ -283,6 +283,8 @@ class Facts(msgspec.Struct, kw_only=True, frozen=True):
     """How many wait for a suspect that runs, and the reason in words."""
     unserved: tuple[str, ...] = ()
     """Types that wait and that no live worker has a handler of."""
+    unserved_queues: tuple[str, ...] = ()
+    """Queues in which jobs wait and that no live worker serves."""
     paused: tuple[tuple[str, Instant, str], ...] = ()
     """What is paused, in words, since when, and by whom (empty: that is not told)."""
     dead: int = 0
@@ -375,6 +377,13 @@ def _of_waiting(facts: Facts, patience: Patience) -> Iterator[Concern]:
             level=Level.TROUBLE,
             what=f"no live worker has a handler for {named}, and such jobs wait",
             remedy="start a worker with the application that has it",
+        )
+    if facts.alive and facts.unserved_queues:
+        named = ", ".join(facts.unserved_queues[:NAMED_MAX]) + (", …" if len(facts.unserved_queues) > NAMED_MAX else "")
+        yield Concern(
+            level=Level.TROUBLE,
+            what=f"jobs wait in {'queue' if len(facts.unserved_queues) == 1 else 'queues'} {named}, which no live worker serves",
+            remedy=f"start a worker that does: `rota worker --queue {facts.unserved_queues[0]}`",
         )
     for count, words in facts.suspects:
         waits = "1 job waits" if count == 1 else f"{count:,} jobs wait"

@@ -39,6 +39,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     backoff_jitter: Annotated[float, Doc("random spread of the delay, as a share of it", 0, 1)] = 0.2
 
     concurrency: Annotated[int, Doc("handlers one worker runs at once", 1, 10_000)] = 8
+    worker_queues: Annotated[str, Doc("queues that a worker serves, with commas between them; empty: all")] = ""
+    worker_types: Annotated[str, Doc("job types that a worker serves, with commas between them; empty: all that it has handlers for")] = ""
+    worker_exclude: Annotated[str, Doc("job types that a worker leaves to others, with commas between them; empty: none")] = ""
+    misfit_patience: Annotated[
+        float, Doc("how long a job waits for a worker whose handler takes its parameters before it is dead-lettered", 0)
+    ] = 600.0
     prefetch: Annotated[float, Doc("work claimed ahead of free slots lasts at most this long", 0, 10)] = 0.05
     batch: Annotated[int, Doc("jobs claimed, promoted or ended in one turn, at most", 1, 10_000)] = 500
     linger: Annotated[float, Doc("how long a turn waits for more outcomes while claimed work remains", 0, 1)] = 0.004

@@ -22,6 +22,7 @@ from rota.errors import InvalidHandler, InvalidOption, InvalidParams, PayloadToo
 from rota.model.backoff import Backoff
 from rota.model.checks import line, seconds, text, whole
 from rota.model.handler import Handler, Place
+from rota.model.lanes import DEFAULT_QUEUE, queue_of
 from rota.model.ordering import priority_of
 from rota.model.params import decode_params, encode, encode_params
 from rota.model.settings import MIB, Settings
@@ -94,6 +95,7 @@ class Spec(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     max_retries: int | UnsetType = UNSET
     max_crashes: int | UnsetType = UNSET
     backoff: Backoff | UnsetType = UNSET
+    queue: str | UnsetType = UNSET
     queue_ttl: float | UnsetType | None = UNSET
     payload_max: int | UnsetType | None = UNSET
     dedup_window: float | UnsetType | None = UNSET
@@ -148,6 +150,7 @@ class InForce(msgspec.Struct, kw_only=True, frozen=True):
     description: str | None
     handler: str | None
     policy: Policy
+    queue: str
     queue_ttl: float | None
     payload_max: int
     dedup_window: float | None
@@ -238,6 +241,7 @@ def in_force(name: str, settings: Settings, code: Spec, people: Spec) -> InForce
         description=word("description", None),
         handler=word("handler", None),
         policy=policy,
+        queue=word("queue", DEFAULT_QUEUE),
         queue_ttl=word("queue_ttl", None),
         payload_max=word("payload_max", None) or settings.payload_max,
         dedup_window=word("dedup_window", None) or None,
@@ -303,7 +307,8 @@ def path_of(name: str, value: object) -> str:
     return path
 
 
-def _backoff(name: str, value: object) -> Backoff:
+def backoff_of(name: str, value: object) -> Backoff:
+    """Return a Backoff given as one, or as an object of its fields."""
     if isinstance(value, Backoff):
         return value
     if not isinstance(value, Mapping) or not set(value) <= set(Backoff.__struct_fields__):
@@ -332,7 +337,8 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "timeout": span_of,
     "max_retries": partial(whole, least=0),
     "max_crashes": partial(whole, least=1),
-    "backoff": _backoff,
+    "backoff": backoff_of,
+    "queue": queue_of,
     "queue_ttl": span_of,
     "payload_max": partial(whole, least=2, most=16 * MIB),
     "dedup_window": span_of,

@@ -118,6 +118,13 @@ class NewRow(msgspec.Struct, kw_only=True, gc=False):
     """A URL that is told of this chain's ends."""
     chosen: bool = False
     """The caller chose the id: it may have been enqueued before."""
+    queue: str = "default"
+    digest: str = ""
+    """Of the parameters that it was enqueued for; empty: not known."""
+    lane: int = 0
+    """Of its type, queue and digest; 0: not known to the caller, and the store looks it up."""
+    tags: str | None = None
+    """Labels, as JSON text."""
     put_off: bool = False
     """`run_at` was given as a time from now, and not as a moment: see `rota.model.ordering`."""
 
@@ -161,6 +168,7 @@ class Claimed(msgspec.Struct, array_like=True, gc=False):
     owner: str = "local"
     meta: str | None = None
     """JSON text."""
+    lane: int = 0
     trace: str | None = None
     """What its trace goes on from, as JSON, where the worker traces."""
     counted_at: Instant = 0
@@ -216,6 +224,10 @@ class Job(msgspec.Struct, kw_only=True):
     reason: str | None = None
     error_type: ErrorType | None = None
     meta: dict[str, object] | None = None
+    queue: str = "default"
+    digest: str | None = None
+    """Of the parameters that it was enqueued for, where they are known."""
+    tags: tuple[str, ...] = ()
 
 
 class Identified(Protocol):
@@ -395,6 +407,11 @@ class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
     """Jobs it holds beyond its slots: their handlers have not started, or are over and their outcome is about to be written."""
     slots: int | None = None
     """Handlers it runs at once; None: a worker of an older version, whose jobs all count as running."""
+
+    queues: tuple[str, ...] | None = None
+    """The queues it serves; None: all of them."""
+    digests: dict[str, str] = {}
+    """Of the parameters of its handlers, by job type."""
 
     @property
     def holds(self) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import Actor
+from rota.model.lanes import JobLane, NewestParams, QueueInfo, Takes
 from rota.model.values import Instant
 
 
@@ -19,7 +20,7 @@ class Definitions(Protocol):
     def put_templates(self, templates: Sequence[Template], *, actor: Actor, now: Instant) -> None:
         """Record what the code says of templates, by name: `defaults` and `job_type`. Those that are the same change nothing.
 
-        State and overrides of one that is there stay as they are.
+        State and overrides of one that is there stay as they are. What its handler takes is recorded by digest, with the lane of its jobs.
         """
 
     def set_template(
@@ -45,6 +46,18 @@ class Definitions(Protocol):
 
     def templates(self) -> list[Template]:
         """Return every template."""
+
+    def put_params(self, stated: Mapping[str, Takes], *, now: Instant) -> None:
+        """Record what handlers take, by job type: names and JSON Schema by digest, and the lane of their jobs. Again: nothing more."""
+
+    def newest_params(self, job_type: str) -> NewestParams | None:
+        """Return what the handler of a type takes that was recorded last; None: nothing was recorded."""
+
+    def lanes(self) -> list[JobLane]:
+        """Return every lane, the oldest first. A lane is added with its first job, which advances the version; none is ever removed."""
+
+    def queues(self, *, look: int) -> list[QueueInfo]:
+        """Return every queue that has or had jobs, is served by name or is paused, by name. About `look` waiting jobs are counted."""
 
     def put_adhoc_type(self, job_type: str, handler: str, *, actor: Actor, now: Instant) -> None:
         """Record which function the jobs of a type without a template call. Again: nothing more; what is new advances the version.
@@ -80,7 +93,7 @@ class Definitions(Protocol):
         """Return every user, removed ones too, by name."""
 
     def pause(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
-        """Pause a template, an organization or (kind 'all') everything. Again: nothing more. Audited."""
+        """Pause a template, an organization, a queue or (kind 'all') everything. Again: nothing more. Audited."""
 
     def resume(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
         """End a pause and give back what it parked. Audited."""

@@ -28,6 +28,9 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """The row number of one of them."""
     job_type: str | None = None
     """None: of any type."""
+    lane: int | None = None
+    """The lane that they are QUEUED in, where that is known."""
+    queue: str | None = None
     held: str | None = None
     """The word that they are parked under."""
     blocked: bool = False

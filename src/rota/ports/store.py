@@ -12,7 +12,7 @@ Rules for every verb:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
@@ -84,6 +84,8 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope = EVERYTHING
     status: tuple[str, ...] = ()
     job_type: str | None = None
+    queue: str | None = None
+    tag: str | None = None
     organization: str | None = None
     owner: str | None = None
     group_id: str | None = None
@@ -225,8 +227,11 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
     def turn(self, turn: Turn) -> Turned:
         """Make one turn, as one transaction. See `Turn`. An ending written before by the same worker changes nothing."""
 
-    def peek(self, *, types: tuple[str, ...], worker_id: str) -> Peek:
-        """Look whether there is anything to do, without writing."""
+    def peek(self, *, types: tuple[str, ...], worker_id: str, lanes: Collection[int] | None = None) -> Peek:
+        """Look whether there is anything to do, without writing. `lanes` as in `Turn`: None means every lane of these types."""
+
+    def old_in_lanes(self, lanes: Collection[int], *, before: Instant, limit: int) -> list[int]:
+        """Return the numbers of ready jobs in these lanes, of those at their front, that were queued at a moment or before."""
 
     def holding(self, worker_id: str) -> list[Claimed]:
         """Return what this worker holds: how a claim whose reply was lost is found again."""
@@ -349,11 +354,25 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
 
     # ---- workers and recovery -----------------------------------------------------------------------------
 
-    def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant, slots: int | None = None) -> None:
-        """Record a worker incarnation, and how many handlers it runs at once. Its lock is already held."""
+    def register(
+        self,
+        worker_id: str,
+        *,
+        host: str,
+        kind: str,
+        job_types: Sequence[str],
+        now: Instant,
+        slots: int | None = None,
+        queues: Collection[str] | None = None,
+        digests: Mapping[str, str] | None = None,
+    ) -> None:
+        """Record a worker incarnation, how many handlers it runs at once, and what it serves. Its lock is already held.
 
-    def beat(self, worker_id: str, *, job_types: Sequence[str]) -> bool:
-        """Advance the worker's beat. False: it is recorded as ended, and nothing was changed."""
+        `queues` None: all of them. `digests`: of the parameters of its handlers, by job type.
+        """
+
+    def beat(self, worker_id: str, *, job_types: Sequence[str], digests: Mapping[str, str] | None = None) -> bool:
+        """Advance the worker's beat. False: it is recorded as ended, and nothing was changed. `digests` None: as they were."""
 
     def stopping(self, worker_id: str, *, now: Instant) -> None:
         """Record that the worker began to shut down: what it loses from now on was interrupted, not crashed."""

@@ -105,6 +105,10 @@ class Turn(msgspec.Struct, kw_only=True):
     limit: int = 500
     """Bound on promotions and expiries in this turn, and on what is offered to `choose` after its first round."""
     types: tuple[str, ...] = ()
+    lanes: dict[int, str] | None = None
+    """The lanes to claim from, each with its job type; None: every lane of `types`."""
+    numbers: tuple[int, ...] = ()
+    """Ready jobs to offer besides, whatever lane they wait in: nobody who fits has come for them."""
     want: int = 0
     """How many ready jobs to offer to `choose` at first; 0 claims nothing."""
     choose: Chooser | None = None

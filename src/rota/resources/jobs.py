@@ -35,6 +35,8 @@ LEFT_MAX = 10_000
 Ref = Annotated[JobRef, Shape("The job's id or number.", "JOB-2026-00042", "JOB", wire=str)]
 Statuses = Annotated[Status | str | Sequence[str] | None, Shape("Only jobs in one of these states.", "QUEUED", "STATUS", wire=list[str])]
 JobType = Annotated[str | None, Shape("Only jobs of this template.", "send_email", "TYPE", option="type")]
+Queue = Annotated[str | None, Shape("Only jobs of this queue.", "mail", "QUEUE")]
+Tag = Annotated[str | None, Shape("Only jobs with this tag.", "eu", "TAG")]
 Since = Annotated[datetime | timedelta | None, Shape("Created after this moment, or at most this long ago.", "2h", "TIME", wire=str)]
 Until = Annotated[datetime | timedelta | None, Shape("Created before this moment, or at least this long ago.", "1h", "TIME", wire=str)]
 Text = Annotated[str | None, Shape("Text in params, type, key, reason or error.", metavar="TEXT")]
@@ -52,6 +54,8 @@ class Jobs(Resource):
         *,
         status: Statuses = None,
         job_type: JobType = None,
+        queue: Queue = None,
+        tag: Tag = None,
         organization: Organization = None,
         owner: Annotated[str | None, Shape("Only jobs that this user owns.", metavar="USER")] = None,
         group: Annotated[str | Group | None, Shape("Only members of this group.", metavar="ID", wire=str)] = None,
@@ -69,6 +73,8 @@ class Jobs(Resource):
             ask,
             status=status,
             job_type=job_type,
+            queue=queue,
+            tag=tag,
             organization=organization,
             owner=owner,
             group=group,
@@ -217,6 +223,8 @@ class Jobs(Resource):
         *,
         status: Statuses = None,
         job_type: JobType = None,
+        queue: Queue = None,
+        tag: Tag = None,
         organization: Organization = None,
         owner: str | None = None,
         group: str | Group | None = None,
@@ -237,6 +245,8 @@ class Jobs(Resource):
             ask,
             status=status,
             job_type=job_type,
+            queue=queue,
+            tag=tag,
             organization=organization,
             owner=owner,
             group=group,
@@ -272,6 +282,8 @@ class Jobs(Resource):
             found.job_type,
             {**found.params, **params},
             priority=found.priority,
+            queue=found.queue,
+            tags=found.tags or None,
             meta={**(found.meta or {}), "again_of": found.id},
             organization=found.organization,
         )

@@ -7,6 +7,7 @@ import msgspec
 from rota.engine.fleet import fleet_of
 from rota.engine.meter import Turns
 from rota.engine.overdue import overdue
+from rota.model.lanes import QueueInfo
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant
 from rota.operation import Ask
@@ -51,6 +52,8 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     dead: dict[str, int]
     """Jobs that ended DEAD_LETTER and are in the store, by type."""
     pauses: int
+    queues: list[QueueInfo]
+    """Empty for an actor who may not see workers."""
     workers: WorkerMeasures | None
     """None for an actor who may not see workers."""
 
@@ -73,6 +76,7 @@ def measures(ask: Ask, *, since: Instant | None = None) -> Measures:
         overdue=overdue(store, ask.registry, settings, now=now, scope=scope).expected,
         dead=store.kept(Status.DEAD_LETTER, scope=scope),
         pauses=sum(kind != "organization" or scope.organization in {None, name} for kind, name in store.pauses()),
+        queues=store.queues(look=settings.metrics_count_max) if scope.organization is None else [],
         # Workers serve all organizations: one of them learns nothing about them.
         workers=_workers(ask, now) if scope.organization is None else None,
     )

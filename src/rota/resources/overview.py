@@ -183,6 +183,8 @@ def _facts(
     lanes: Sequence[Lane], stuck: Sequence[Stuck], counts: Counts | None, running: Running, fleet: Fleet, *, whole: bool, read_s: float
 ) -> dict[str, object]:
     ready = [each.oldest_s for each in stuck if each.why is Why.TURN and each.job_type is not None]
+    from rota.engine.overseeing import unserved_queues  # noqa: PLC0415 - as in `overview`
+
     unqueued = [each.oldest_s for each in stuck if each.why in SHOULD_RUN and each.job_type is None]
     return {
         "alive": len(fleet.alive),
@@ -198,6 +200,7 @@ def _facts(
         "unqueued_s": max(unqueued, default=0.0),
         "suspects": tuple((each.count, each.words) for each in stuck if each.why is Why.SUSPECT),
         "unserved": tuple(str(each.job_type) for each in stuck if each.why is Why.NO_WORKER and each.job_type is not None),
+        "unserved_queues": unserved_queues(lanes, fleet.alive),
         "read_s": read_s,
     }
 

@@ -40,6 +40,7 @@ class TemplateOptions(TypedDict, total=False):
     max_retries: Annotated[int, Shape("Retries after a failure.", metavar="N")]
     max_crashes: Annotated[int, Shape("Attempts that may be lost with their worker.", metavar="N")]
     backoff: Annotated[Backoff, Shape("The delays between retries.", {"base": 60, "factor": 2, "cap": 86400, "jitter": 0.2}, "JSON")]
+    queue: Annotated[str, Shape("The queue that its jobs wait in.", "mail", "QUEUE")]
     queue_ttl: Annotated[Span | None, Shape("Longest wait in the queue. Default: no limit.")]
     payload_max: Annotated[int | None, Shape("Largest params, in bytes.", metavar="BYTES")]
     dedup_window: Annotated[Span | None, Shape("How long the same params are refused. Default: never.")]
@@ -65,7 +66,9 @@ class Templates(Resource):
     @operation(Right.READ, http="GET /templates/{name}", cli="template get", etag=True)
     def get(self, ask: Ask, name: TemplateName) -> TemplateView:
         """Return one template, archived or not: what is in force, and where each value comes from."""
-        return template_view(_known(ask, name))
+        view = template_view(_known(ask, name))
+        newest = ask.store.newest_params(view.name)
+        return view if newest is None else msgspec.structs.replace(view, digest=newest.digest, params_schema=newest.schema)
 
     @operation(Right.MANAGE_TEMPLATES, http="PATCH /templates/{name}", cli="template update", etag=True)
     def update(self, ask: Ask, name: TemplateName, **options: Unpack[TemplateOptions]) -> TemplateView:

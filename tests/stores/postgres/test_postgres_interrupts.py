@@ -110,6 +110,7 @@ class Stumbling:
 
 
 def test_an_interrupt_that_the_driver_stumbles_over_is_what_is_told(desk, monkeypatch):
+    desk.meet()
     row = desk.row()
     with monkeypatch.context() as patch:
         patch.setattr(psycopg.Connection, "pipeline", lambda _: Stumbling())
@@ -122,6 +123,7 @@ def test_an_interrupt_that_came_before_is_not_told_again(desk, monkeypatch):
     def fail(_):
         raise psycopg.OperationalError("the connection is lost")
 
+    desk.meet()
     row = desk.row()
     monkeypatch.setattr(psycopg.Connection, "pipeline", fail)
     try:

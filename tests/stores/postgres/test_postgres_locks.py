@@ -396,6 +396,7 @@ def test_a_job_with_a_key_is_added_and_found_while_a_turn_is_made(two):
 def test_of_many_who_enqueue_one_key_at_once_one_makes_the_job_and_all_get_it(two):
     """The first callers meet before the key is held, and the index decides between them; the others find the holder."""
     one, _, _ = two
+    one.meet()
     rows = [one.row(unique_key="k", params=f'{{"n":{n}}}') for n in range(RIVALS)]
     start, known = Barrier(THREADS), one.store.definitions()
 
@@ -413,6 +414,7 @@ def test_of_many_who_enqueue_one_key_at_once_one_makes_the_job_and_all_get_it(tw
 def test_the_loser_of_a_race_for_a_key_gets_the_job_that_won(two, maker):
     """The loser's statement waits at the index until the winner has committed."""
     one, other, pool = two
+    one.meet()
     first = other.row(unique_key="k")
     with maker.server.connect(options=f"-c search_path={maker.schema}") as raw, raw.transaction():
         other.store.enqueue([first], now=other.now, transaction=raw)

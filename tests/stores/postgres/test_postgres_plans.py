@@ -114,7 +114,7 @@ HOT = {
     "end_waiting": {"job_live_pkey"},
     "cancelling": {"live_cancelling"},
     "is_ready": {"live_ready"},
-    "ready_types": {"live_ready"},
+    "ready_now": {"live_ready"},
     "key_holder": {"live_unique"},
     "insert_job_at_once": {"live_tail"},
     "insert_job_with_key_at_once": {"live_unique", "live_tail"},
@@ -188,7 +188,7 @@ def test_candidates_merge_along_the_ready_index_and_sort_nothing_but_the_answer(
 def test_candidates_of_very_many_types_walk_the_ready_index_of_each(raw, suspects):
     plan = plan_of(raw, candidates_of_many(slim=False, suspects=suspects))
     [walked] = [step for step in plan if step.get("Index Name") == "live_ready"]
-    assert "job_type" in walked["Index Cond"]
+    assert "lane" in walked["Index Cond"]
     assert walks(plan) == set()
 
 
@@ -223,6 +223,8 @@ WALKS_WHAT_LIVES = {
     "count_types": {"live_ready", "live_held", "live_tail"},
     "queued_count": {"live_tail"},
     "running_by_kind": {"live_running"},
+    "running_by_lane": {"live_running"},  # the same, when somebody asks for the queues
+    "held_by_lane": {"live_held"},  # of what is parked, up to a bound
     "running_suspects": {"live_running"},
     "ahead": {"live_ready", "live_tail", "live_held"},
     "live_job_of_type": {"live_running", "live_held", "live_due", "edges_open", "live_blocked"},
@@ -274,7 +276,7 @@ STATEMENTS_AS_PIECES = {
 }
 
 
-CLAIMS = {"candidates", "candidates_slim", "first_of_type", "first_of_types", "arm", "arms_of_many", "no_suspect"}
+CLAIMS = {"candidates", "candidates_slim", "first_of_lane", "first_of_lanes", "arm", "arms_of_many", "no_suspect"}
 """What `statements.candidates` and `candidates_of_many` put together."""
 
 

@@ -135,9 +135,9 @@ def test_of_a_commit_that_was_under_way_nobody_knows_whether_it_was_made(server,
 
 def test_so_it_is_with_a_lone_enqueue(server, desk):
     desk.put_at_once(desk.row())
-    definitions = desk.store.definitions()
+    definitions, row = desk.store.definitions(), desk.row()
     with frozen(server):
-        failed = ends(lambda: desk.store.enqueue([desk.row()], now=desk.now, definitions=definitions))
+        failed = ends(lambda: desk.store.enqueue([row], now=desk.now, definitions=definitions))
     assert isinstance(failed, AnswerLost), repr(failed)
 
 

@@ -25,8 +25,10 @@ def asked(monkeypatch):
 
 
 def offered(store, want):
+    lanes = {lane.job_type: lane.id for lane in store.lanes()}
+    known = tuple(lanes.get(name, 1_000_000 + place) for place, name in enumerate(KNOWN))
     with store._reading() as db:
-        return db.candidates(KNOWN, want, slim=True, suspects=True)
+        return db.candidates(known, want, slim=True, suspects=True)
 
 
 def test_a_claim_of_very_many_types_asks_two_questions_however_many_are_ready(store, desk, asked):
@@ -36,8 +38,9 @@ def test_a_claim_of_very_many_types_asks_two_questions_however_many_are_ready(st
     for want in (1, 8, ARMS_MAX, MANY - 1):
         asked.clear()
         assert [job.job_id for job in offered(store, want)] == [row.job_id for row in ids[:want]]
-        assert len(asked) == 2
-        texts.update(asked)
+        of_claim = [text for text in asked if "job_live" in text]
+        assert len(of_claim) == 2
+        texts.update(of_claim)
     # Nothing is planned anew for another number of types.
     assert len(texts) == 2
 

@@ -282,6 +282,12 @@ def before_schedules(path):
     raw.execute("ALTER TABLE workers ADD COLUMN slots INTEGER")
     # Edges are written with their place, which they did not have.
     raw.execute("ALTER TABLE job_edges ADD COLUMN place INTEGER")
+    # Jobs wait in lanes, and workers say what they serve: there was one line for each type.
+    raw.execute("CREATE TABLE lanes (lane INTEGER PRIMARY KEY, job_type TEXT, queue TEXT, digest TEXT)")
+    raw.execute("CREATE TABLE param_digests (job_type TEXT, digest TEXT, names TEXT)")
+    raw.execute(
+        "ALTER TABLE jobs ADD COLUMN lane INTEGER; ALTER TABLE workers ADD COLUMN queues TEXT; ALTER TABLE workers ADD COLUMN digests TEXT"
+    )
     desk = Desk(SqliteStore(path, Settings()))
     parent = desk.add()
     child = desk.add("child", depends_on=(parent,))
@@ -294,6 +300,8 @@ def before_schedules(path):
     raw.execute("DROP TABLE endpoints")
     raw.execute("ALTER TABLE workers DROP COLUMN slots")
     raw.execute("ALTER TABLE job_edges DROP COLUMN place")
+    raw.execute("DROP TABLE lanes; DROP TABLE param_digests; ALTER TABLE jobs DROP COLUMN lane; ALTER TABLE jobs DROP COLUMN tags")
+    raw.execute("ALTER TABLE workers DROP COLUMN queues; ALTER TABLE workers DROP COLUMN digests")
     raw.close()
     desk.store.close()
     return before, parent, child, group

@@ -11,7 +11,7 @@ from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.connection import Db
 from rota.stores.sqlite.statements import candidates, candidates_of_many, compiled, statements
 from tests.stores.desk import Desk
-from tests.stores.filling import TYPES, fill, fill_schedules
+from tests.stores.filling import fill, fill_schedules
 from tests.stores.timekeeper import Timekeeper
 
 
@@ -95,7 +95,13 @@ HOT = {
     "ended_as": [f"jobs {BY_NUMBER}"],
     "end_waiting": [f"jobs {BY_NUMBER}"],
     "cancelling": ["jobs USING INDEX jobs_cancelling (worker_id=?)"],
-    "is_ready": ["jobs_ready (job_type=?)"],
+    "is_ready": ["jobs_ready (lane=?)"],
+    "old_in_lane": ["jobs_ready (lane=?)"],
+    "candidates_named": [f"j {BY_NUMBER}"],
+    "lane_of": ["lanes USING COVERING INDEX sqlite_autoindex_lanes_1 (job_type=? AND queue=? AND digest=?)"],
+    "lanes_of_types": ["lanes USING COVERING INDEX sqlite_autoindex_lanes_1 (job_type=?)"],
+    "type_and_queue": [f"j {BY_NUMBER}"],
+    "newest_params": ["param_digests USING PRIMARY KEY (job_type=?)"],
     "key_holder": ["jobs_unique (organization_id=? AND job_type=? AND unique_key=?)"],
     "same_id": ["(job_id=?)"],
     "standing": ["(job_id=?)", "jobs_unique (organization_id=? AND job_type=? AND unique_key=?)"],
@@ -235,9 +241,9 @@ HOT = {
     "occurrences_everywhere": ["o USING INDEX occurrences_time (due_at>? AND due_at<?)", "jobs_retry (retry_of=?)", "(job_id=?)"],
     "occurrences_reaching": ["o USING INDEX occurrences_spans (last_due_at>?)", "jobs_retry (retry_of=?)"],
     "ready_lanes": [
-        "p USING INDEX jobs_ready (job_type=? AND priority<?)",
-        "p USING INDEX jobs_ready (job_type>?)",
-        "p USING INDEX jobs_ready (job_type=? AND priority=?)",
+        "p USING INDEX jobs_ready (lane=? AND priority<?)",
+        "p USING INDEX jobs_ready (lane>?)",
+        "p USING INDEX jobs_ready (lane=? AND priority=?)",
         f"j {BY_NUMBER}",
     ],
     "held_lanes": [
@@ -291,23 +297,23 @@ def test_a_hot_statement_walks_its_index_and_scans_nothing(raw, name):
 @pytest.mark.parametrize("suspects", [True, False])
 @pytest.mark.parametrize("types", [1, 3, 50])
 def test_candidates_merge_along_the_ready_index_and_sort_nothing(raw, types, suspects):
-    plan = plan_of(raw, candidates(types, slim=False, suspects=suspects), (*TYPES[:types], 100))
+    plan = plan_of(raw, candidates(types, slim=False, suspects=suspects), (*range(1, types + 1), 100))
     steps = Counter(plan)
     assert scans(plan) == []
-    assert steps["SEARCH jobs USING INDEX jobs_ready (job_type=?)"] == types
+    assert steps["SEARCH jobs USING INDEX jobs_ready (lane=?)"] == types
     assert not any("TEMP B-TREE" in step for step in plan)
     assert steps["MERGE (UNION ALL)"] == types - 1
 
 
 @pytest.mark.parametrize("slim", [False, True])
 def test_candidates_of_many_types_leap_along_the_ready_index_and_sort_nothing(raw, slim):
-    plan = plan_of(raw, candidates_of_many(slim=slim), ('["t1"]', 100))
+    plan = plan_of(raw, candidates_of_many(slim=slim), ("[1]", 100))
     ready = [step for step in plan if "jobs_ready" in step]
     assert scans(plan) == []
     assert Counter(re.search(r"\(.*\)", step)[0] for step in ready) == {
-        "(job_type>?)": 2,
-        "(job_type=? AND priority=? AND position>?)": 1,
-        "(job_type=? AND priority<?)": 1,
+        "(lane>?)": 2,
+        "(lane=? AND priority=? AND position>?)": 1,
+        "(lane=? AND priority<?)": 1,
     }
     assert not any("TEMP B-TREE" in step for step in plan)
 
@@ -336,7 +342,7 @@ def test_jobs_of_a_template_are_looked_for_in_the_indexes_of_those_that_live(raw
     plan = plan_of(raw, statements()["live_job_of_type"])
     walked = {"jobs_running", "jobs_held", "jobs_due", "edges_open"}
     assert {step.rpartition("INDEX ")[2].partition(" ")[0] for step in scans(plan)} <= walked
-    assert any("jobs_ready (job_type=?)" in step for step in plan)
+    assert any("jobs_ready (lane=?)" in step for step in plan)
 
 
 @pytest.mark.parametrize("name", ["occurrences_everywhere", "occurrences_of_schedule"])
@@ -363,6 +369,8 @@ COUNTS_FOR_PEOPLE = {"ahead", "queued_count", "count_pending", "count_pending_of
 SMALL_INDEXES = {
     "live_job_of_type",  # asked once, before a template is dropped, and outside of the transaction; see above
     "running_suspects",  # of what runs, when somebody asks why a job waits
+    "running_by_lane",  # the same, when somebody asks for the queues
+    "held_by_lane",  # of what is parked, up to a bound
     "running_by_kind",  # limits count what runs: as many rows as there are slots; see above
     "wait_as_long",  # of what is PENDING, and only when the clock has come back
     "zoned_schedules",  # of schedules, and only when the zones' own rules have changed
@@ -398,8 +406,10 @@ FRAGMENTS = {
     *(
         "candidates",
         "candidates_slim",
-        "first_of_types",
-        "first_of_many_types",
+        "first_of_lanes",
+        "first_of_many_lanes",
+        "own_lane",
+        "queue_of",
         "arm",
         "no_suspect",
         "claimed_columns",

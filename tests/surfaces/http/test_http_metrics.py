@@ -92,6 +92,19 @@ def test_what_waits_runs_and_ended_is_counted(scrape: Scraper, clock: ManualCloc
     assert of(after, "job_run_latency_ms_bucket", job_type="echo", le="+Inf") == 3
 
 
+def test_queues_are_measured_by_name(scrape: Scraper, clock: ManualClock):
+    headers = scrape.token()
+    scrape.rota.enqueue("echo", queue="mail")
+    clock.advance(seconds=20)
+    found = scrape(headers)
+    assert of(found, "rota_queue_depth", queue="mail") == 1
+    assert of(found, "rota_queue_oldest_waiting_seconds", queue="mail") == 20
+    assert of(found, "rota_queue_workers", queue="mail") == 0
+    scrape.rota.turn()
+    found = scrape(headers)
+    assert (of(found, "rota_queue_depth", queue="mail"), of(found, "rota_queue_workers", queue="mail")) == (0, 1)
+
+
 def test_the_longest_wait_is_told_by_type(scrape: Scraper, clock: ManualClock):
     headers = scrape.token()
     scrape.rota.enqueue("echo")

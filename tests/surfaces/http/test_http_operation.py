@@ -15,7 +15,7 @@ from tests.surfaces.http.api_support import Caller, Callers, callers, code_of
 
 __all__ = ["callers"]
 
-EVERYTHING = ["/workers", "/scheduler/retention", "/doctor"]
+EVERYTHING = ["/workers", "/queues", "/scheduler/retention", "/doctor"]
 
 
 def counts(caller) -> dict[str, int]:
@@ -34,6 +34,19 @@ def test_workers_are_listed_while_they_run(callers: Callers):
     callers.rota.turn()
     worker = callers.manager.get("/workers").json()["items"][0]
     assert (worker["job_types"], worker["running"]) == (["echo"], 0)
+
+
+def test_queues_are_listed_jobs_are_narrowed_to_one_and_one_is_paused(callers: Callers):
+    job = callers.manager.post("/jobs", {"name": "echo", "queue": "mail", "tags": ["eu"]}).json()
+    assert (job["queue"], job["tags"]) == ("mail", ["eu"])
+    for query in ({"queue": "mail"}, {"tag": "eu"}):
+        assert [each["id"] for each in callers.manager.get("/jobs", **query).json()["items"]] == [job["id"]]
+    assert callers.manager.get("/jobs", queue="other").json()["items"] == []
+    assert callers.manager.post("/scheduler/pause", {"queue": "mail"}).json()["pauses"] == [{"kind": "queue", "name": "mail"}]
+    callers.rota.turn()
+    found = {each["name"]: each for each in callers.manager.get("/queues").json()["items"]}
+    assert (found["mail"]["waiting"], found["mail"]["paused"], found["mail"]["workers"]) == (1, True, 1)
+    assert callers.manager.post("/scheduler/resume", {"queue": "mail"}).json()["pauses"] == []
 
 
 def test_statistics_are_of_what_the_caller_may_see(callers: Callers):

@@ -21,7 +21,7 @@ from rota.stores.postgres.address import Address
 from rota.stores.postgres.errors import ENDED, is_lost, refused, translate
 from rota.stores.postgres.parameters import PACKED, PARAMETERS
 from rota.stores.postgres.session import Session
-from rota.stores.postgres.statements import Statement, candidates, candidates_of_many, numbered, over_source, ready_types, statement
+from rota.stores.postgres.statements import Statement, candidates, candidates_of_many, numbered, over_source, ready_now, statement
 from rota.stores.postgres.values import Bodies, Ids, register
 
 ARMS_MAX = 200
@@ -140,58 +140,58 @@ class Db:
         plain = [{name: value.hex() if type(value) is bytes else value for name, value in row.items() if value is not None} for row in rows]
         return self.added("insert_jobs_each", len(rows), rows=_encode(plain).decode(), bodies=bodies)
 
-    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
-        """Return ready jobs, by another query if the types are very many."""
-        if len(types) <= ARMS_MAX:
-            return self._offered(types, want, slim=slim, suspects=suspects)
-        return self._offered_of_many(self._first_types(types, want, suspects=suspects), want, slim=slim, suspects=suspects)
+    def candidates(self, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
+        """Return ready jobs, by another query if the lanes are very many."""
+        if len(lanes) <= ARMS_MAX:
+            return self._offered(lanes, want, slim=slim, suspects=suspects)
+        return self._offered_of_many(self._first_lanes(lanes, want, suspects=suspects), want, slim=slim, suspects=suspects)
 
-    def _first_types(self, types: tuple[str, ...], want: int, *, suspects: bool) -> tuple[str, ...]:
-        """Return those of very many types whose first ready jobs come first: as many as jobs are wanted, for all of these are of them.
+    def _first_lanes(self, lanes: tuple[int, ...], want: int, *, suspects: bool) -> tuple[int, ...]:
+        """Return those of very many lanes whose first ready jobs come first: as many as jobs are wanted, for all of these are of them.
 
         Never fewer than one query asks for: others may be claiming the first of some.
         """
-        known = frozenset(types)
-        ready = [name for (name,) in self._run(ready_types(suspects=suspects), {}).fetchall() if name in known]
+        known = frozenset(lanes)
+        ready = [lane for (lane,) in self._run(ready_now(suspects=suspects), {}).fetchall() if lane in known]
         return tuple(ready[: max(ARMS_MAX, want + self._spare)])
 
-    def _offered_of_many(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
-        """Return ready jobs of very many types: of each a few, and more of those types that would have given more.
+    def _offered_of_many(self, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
+        """Return ready jobs of very many lanes: of each a few, and more of those lanes that would have given more.
 
-        What others are just claiming of a type may hide the rest of it until the next claim.
+        What others are just claiming of a lane may hide the rest of it until the next claim.
         """
-        if not types:
+        if not lanes:
             return []
         what = candidates_of_many(slim=slim, suspects=suspects)
-        limits: dict[str, int] = {}
+        limits: dict[int, int] = {}
         while True:
             most = want + self._spare
-            few = FEW * (1 + most // len(types))
-            limits = {name: max(few, limits.get(name, 0)) for name in types}
+            few = FEW * (1 + most // len(lanes))
+            limits = {lane: max(few, limits.get(lane, 0)) for lane in lanes}
             values = {
-                "types": _encode(types).decode(),
+                "lanes": _encode(lanes).decode(),
                 "limits": _encode(list(limits.values())).decode(),
                 "want": want,
                 "spare": self._spare,
             }
             rows = self._run(what, values).fetchall()
             jobs = [Claimed(*row[:-1]) for row in rows]
-            offered = Counter([job.job_type for job in jobs])
-            cut_short = [name for name, count in offered.items() if limits[name] <= count < most]
-            for name in cut_short:
-                limits[name] *= FEW_GROWS
+            offered = Counter([job.lane for job in jobs])
+            cut_short = [lane for lane, count in offered.items() if limits[lane] <= count < most]
+            for lane in cut_short:
+                limits[lane] *= FEW_GROWS
             if not cut_short and (len(rows) == want or not self._more_behind(want, rows)):
                 self._spare -= self._spare // SPARE_FADES
                 return jobs
 
-    def _offered(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
-        """Return ready jobs of these types, by a query with an arm for each."""
-        what = candidates(len(types), slim=slim, suspects=suspects)
-        values: dict[str, Any] = {f"type_{index}": name for index, name in enumerate(types)} | {"want": want}
+    def _offered(self, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
+        """Return ready jobs of these lanes, by a query with an arm for each."""
+        what = candidates(len(lanes), slim=slim, suspects=suspects)
+        values: dict[str, Any] = {f"lane_{index}": lane for index, lane in enumerate(lanes)} | {"want": want}
         while True:
             # Rows, and not one JSON text as elsewhere: that would be half of what a claim costs the server.
             rows = self._run(what, values | {"spare": self._spare}).fetchall()
-            if len(rows) == want or len(types) == 1 or not self._more_behind(want, rows):
+            if len(rows) == want or len(lanes) == 1 or not self._more_behind(want, rows):
                 self._spare -= self._spare // SPARE_FADES
                 return [Claimed(*row[:-1]) for row in rows]
 

@@ -47,6 +47,8 @@ RIGHTS: dict[str, tuple[Grant, ...]] = {
         Grant("INSERT, DELETE", "job_ends"),
         Grant("INSERT, UPDATE", "templates"),
         Grant("INSERT, DELETE", "adhoc_types"),
+        Grant("INSERT", "lanes"),
+        Grant("INSERT, UPDATE", "param_digests"),
         Grant("INSERT", "audit"),
         Grant("UPDATE", "meta"),
         # Retention removes what is over.
@@ -58,13 +60,14 @@ RIGHTS: dict[str, tuple[Grant, ...]] = {
     ),
     # Through the view `jobs` it sees jobs without their params; it can neither change nor end one.
     "submitter": (
-        Grant("SELECT", "meta organizations users templates pauses jobs job_live job_ends job_edges queue_clock"),
+        Grant("SELECT", "meta organizations users templates pauses lanes param_digests jobs job_live job_ends job_edges queue_clock"),
         Grant(
             "SELECT",
             "job_facts",
-            columns="number job_id organization_id template_id job_type origin root_id retry_of attempt unique_key schedule_id created_at",
+            columns="number job_id organization_id template_id job_type lane origin root_id retry_of attempt unique_key schedule_id"
+            " created_at",
         ),
-        Grant("INSERT", "job_facts job_live job_edges"),
+        Grant("INSERT", "job_facts job_live job_edges lanes param_digests"),
         # A job's own webhook.
         Grant("INSERT", "endpoints"),
         Grant("SELECT", "endpoints", columns="endpoint_id"),

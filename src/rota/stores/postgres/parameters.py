@@ -25,7 +25,7 @@ _NAMES = {
     WHOLE: (
         "after ahead at beat before before_at before_id blockers catch_up_count catch_up_lateness child count created_at created_from"
         " code created_until cursor_at definitions delivered_at due_at earliest ends_at exit_code expires_at few first floor gap gave_up_at"
-        " interval jitter job_number last last_at last_due_at latest lease limit look made most max_crashes max_priority max_queued"
+        " interval jitter job_number lane last last_at last_due_at latest lease limit look made most max_crashes max_priority max_queued"
         " max_retries max_running moved newest next_at now number passed position priority progress queued_at recorded_at requested_at"
         " resolved_at rowid rules run_at sent sequence_number since slots span spare starts_at step times until version want with_result"
     ),
@@ -34,7 +34,7 @@ _NAMES = {
     ID: "adopter_id chain endpoint_id group_id job_id new_id parent reservation_id root_id run_id schedule_id token_id",
     PERHAPS_ID: "before_schedule template_id worker_id",
     DIGEST: "hash job_hash",
-    NUMBERS: "children limits moments numbers rowids tails",
+    NUMBERS: "children lanes limits moments numbers rowids tails",
     WORDS: "fates names statuses types",
     IDS: "groups roots",
     PACKED: "ids schedules",
@@ -46,4 +46,4 @@ PARAMETERS: dict[str, str] = {name: template for template, names in _NAMES.items
 
 def typed(name: str, place: int) -> str:
     """Return a parameter's place in a statement, with its type."""
-    return PARAMETERS.get(name, TEXT).format(f"${place}")
+    return PARAMETERS.get("lane" if name.startswith("lane_") else name, TEXT).format(f"${place}")

@@ -63,29 +63,29 @@ def over_source(name: str, source: str) -> Statement:
 
 
 @cache
-def candidates(types: int, *, slim: bool, suspects: bool = True) -> Statement:
-    """Return the claim's query for so many job types: parameters are `type_0` and so on, `want` and `spare`."""
-    first = texts()["first_of_type"]
-    if types > 1:
-        arms = " UNION ALL ".join(texts()["arm"].replace(":type", f":type_{index}") for index in range(types))
-        first = texts()["first_of_types"].replace("{arms}", arms)
+def candidates(lanes: int, *, slim: bool, suspects: bool = True) -> Statement:
+    """Return the claim's query for this many lanes: parameters are `lane_0` and so on, `want` and `spare`."""
+    first = texts()["first_of_lane"]
+    if lanes > 1:
+        arms = " UNION ALL ".join(texts()["arm"].replace(":lane", f":lane_{index}") for index in range(lanes))
+        first = texts()["first_of_lanes"].replace("{arms}", arms)
     if not suspects:
-        first = first.replace("job_type = :type_", f"{texts()['no_suspect']} AND job_type = :type_")
+        first = first.replace("lane = :lane_", f"{texts()['no_suspect']} AND lane = :lane_")
     return compiled(texts()["candidates_slim" if slim else "candidates"].replace("{first}", first))
 
 
 @cache
 def candidates_of_many(*, slim: bool, suspects: bool = True) -> Statement:
-    """Return the claim's query for any number of job types: parameters are `types`, `limits`, `want` and `spare`."""
+    """Return the claim's query for any number of lanes: parameters are `lanes`, `limits`, `want` and `spare`."""
     arms = texts()["arms_of_many"]
     if not suspects:
-        arms = arms.replace("job_type = t.name", f"{texts()['no_suspect']} AND job_type = t.name")
-    first = texts()["first_of_types"].replace("{arms}", arms)
+        arms = arms.replace("job_live.lane = t.lane", f"{texts()['no_suspect']} AND job_live.lane = t.lane")
+    first = texts()["first_of_lanes"].replace("{arms}", arms)
     return compiled(texts()["candidates_slim" if slim else "candidates"].replace("{first}", first))
 
 
 @cache
-def ready_types(*, suspects: bool = True) -> Statement:
-    """Return the query for the types that have something ready."""
-    text = texts()["ready_types"]
+def ready_now(*, suspects: bool = True) -> Statement:
+    """Return the query for the lanes that have something ready."""
+    text = texts()["ready_now"]
     return compiled(text if suspects else text.replace("held IS NULL", f"held IS NULL AND {texts()['no_suspect']}"))

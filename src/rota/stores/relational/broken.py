@@ -22,7 +22,7 @@ from rota.stores.relational import edges, schedules
 from rota.stores.relational.db import Db
 from rota.stores.relational.endings import EXPIRED_REASON, end_waiting
 from rota.stores.relational.queue import numbers_json, promote, queue_due
-from rota.stores.relational.turn import active_reservation, whole
+from rota.stores.relational.turn import active_reservation, lanes_of, whole
 
 log = logging.getLogger("rota.store")
 _encode = msgspec.json.Encoder().encode
@@ -80,8 +80,8 @@ def set_aside(db: Db, turn: Turn) -> dict[int, str]:
                 parked |= _park(db, "park_pending", number, reason, reason=f"{BROKEN_ROW}{reason}")
     # What was queued and claimed in the turn that failed is to be tried as well.
     promote(db, turn.now, turn.limit)
-    for name in turn.types:
-        ready = [number for (number,) in db.rows("ready_of_type", job_type=name, limit=turn.limit)]
+    for lane in lanes_of(db, turn):
+        ready = [number for (number,) in db.rows("ready_of_lane", lane=lane, limit=turn.limit)]
         for number, reason in _culprits(db, ready, lambda some: _start(db, some, turn)).items():
             parked |= _park(db, "park_broken", number, reason, held=broken_word(reason))
     return parked | _set_direct_aside(db, turn)

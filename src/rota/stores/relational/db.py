@@ -55,8 +55,8 @@ class Db(Protocol):
     def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         """Add jobs, each with the values of `insert_job` for itself, and return their numbers, which ascend."""
 
-    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
-        """Return the first ready jobs of these types, in the queue's order; slim ones lack what may be large.
+    def candidates(self, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
+        """Return the first ready jobs of these lanes, in the queue's order; slim ones lack what may be large.
 
         Without `suspects`, jobs under which a worker has crashed are left out.
         """

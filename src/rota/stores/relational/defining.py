@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import Actor
+from rota.model.lanes import JobLane, NewestParams, QueueInfo, Takes
 from rota.model.values import Instant
-from rota.stores.relational import definitions, organizations
+from rota.stores.relational import definitions, lanes, organizations, param_digests, recovery
 from rota.stores.relational.base import Base, Hold
 
 
@@ -22,10 +23,12 @@ class Defining(Base):
     def put_templates(self, templates: Sequence[Template], *, actor: Actor, now: Instant) -> None:
         """Make or update templates."""
         with self._reading() as db:
-            news = definitions.news(db, templates)
+            news, unrecorded = definitions.news(db, templates), param_digests.unrecorded(db, param_digests.stated_by(templates))
         # Most processes say what is there already: that needs no lock, and no right to write.
         if news:
             self._write(lambda db: definitions.put_templates(db, news, actor, now))
+        if unrecorded:
+            self._write(lambda db: param_digests.record(db, unrecorded, now))
 
     def set_template(
         self,
@@ -54,6 +57,29 @@ class Defining(Base):
         """Return every template."""
         with self._reading() as db:
             return definitions.templates(db)
+
+    def put_params(self, stated: Mapping[str, Takes], *, now: Instant) -> None:
+        """Record what handlers take."""
+        with self._reading() as db:
+            unrecorded = param_digests.unrecorded(db, stated)
+        if unrecorded:
+            self._write(lambda db: param_digests.record(db, unrecorded, now))
+
+    def newest_params(self, job_type: str) -> NewestParams | None:
+        """Return what the newest handler of a type takes."""
+        with self._reading() as db:
+            return param_digests.newest(db, job_type)
+
+    def lanes(self) -> list[JobLane]:
+        """Return every lane."""
+        with self._reading() as db:
+            return lanes.lanes(db)
+
+    def queues(self, *, look: int) -> list[QueueInfo]:
+        """Return every queue."""
+        with self._reading() as db, db.snapshot():
+            return lanes.queues(db, recovery.workers(db, ended=False), look=look)
+        raise AssertionError  # a context manager may swallow an error, for all that mypy knows
 
     def put_adhoc_type(self, job_type: str, handler: str, *, actor: Actor, now: Instant) -> None:
         """Record the handler of a type without a template."""

@@ -10,10 +10,11 @@ import msgspec
 
 from rota.model.decide import Transition
 from rota.model.groups import PREDECESSOR_FAILED, REST_ENDS, OnFailure
+from rota.model.lanes import Takes
 from rota.model.states import RUN_END, ErrorType, Status
 from rota.model.values import Instant
 from rota.ports.turns import Ending, Turn, Turned
-from rota.stores.relational import edges, limits, mail, stats
+from rota.stores.relational import edges, limits, mail, param_digests, stats
 from rota.stores.relational.db import Db, is_moved
 from rota.stores.relational.queue import numbers_json
 
@@ -131,7 +132,9 @@ class NotLight(Exception):  # noqa: N818 - a signal to the caller, not an error 
 
 def is_light(end: Transition) -> bool:
     """Say whether an end means nothing to others as long as nobody waits for its chain."""
-    return end.successor is not None or end.status is Status.COMPLETED
+    if end.successor is not None:
+        return end.successor.takes is None
+    return end.status is Status.COMPLETED
 
 
 def finish_lightly(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, worker_id: bytes) -> list[int]:
@@ -155,6 +158,8 @@ class _Found(msgspec.Struct):
     runs: list[tuple[Any, ...]] = msgspec.field(default_factory=list)
     jobs: list[tuple[Any, ...]] = msgspec.field(default_factory=list)
     successors: list[tuple[Any, ...]] = msgspec.field(default_factory=list)
+    moved: dict[int, Takes] = msgspec.field(default_factory=dict)
+    """Jobs whose successors wait in another lane, with the parameters of that lane."""
     chain_ends: list[int] = msgspec.field(default_factory=list)
     bad_groups: list[str] = msgspec.field(default_factory=list)
     late: dict[int, Instant] = msgspec.field(default_factory=dict)
@@ -187,6 +192,8 @@ class _Found(msgspec.Struct):
         self.jobs.append((ending.number, ending.at, end.status, end.error_type, end.reason))
         if end.successor is not None:
             self.successors.append(_successor_row(ending, end))
+            if end.successor.takes is not None:
+                self.moved[ending.number] = end.successor.takes
             return
         self.chain_ends.append(ending.number)
         if group_id and end.status in {Status.DEAD_LETTER, Status.CANCELLED}:
@@ -199,6 +206,9 @@ class _Found(msgspec.Struct):
     def write(self, db: Db, now: Instant) -> None:
         db.change("finish_runs", rows=_encode(self.runs).decode())
         db.change("finish_jobs", rows=_encode(self.jobs).decode())
+        if self.moved:
+            lanes = {number: param_digests.lane_for(db, number, takes, now) for number, takes in self.moved.items()}
+            self.successors = [(*row, lanes.get(row[0])) for row in self.successors]
         if self.successors:
             db.change("insert_successors", rows=_encode(self.successors).decode(), now=now)
 

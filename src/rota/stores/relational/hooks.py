@@ -325,12 +325,12 @@ def _settle(db: Db, settled: Settled, now: Instant) -> None:
 
 
 def _take(db: Db, now: Instant, until: Instant, *, limit: int, each: int, busy: frozenset[str], after: str) -> Taken:
-    lanes = db.rows("open_lanes", lane=after, limit=LANES_MAX)
+    lanes = db.rows("open_lanes", message_lane=after, limit=LANES_MAX)
     taken: list[int] = []
     for lane, next_at in lanes:
         if next_at is None or next_at > now or lane in busy or f" {organization_of(lane)}" in busy:
             continue
-        taken += [row[0] for row in db.rows("take_mail", lane=lane, now=now, until=until, limit=min(each, limit - len(taken)))]
+        taken += [row[0] for row in db.rows("take_mail", message_lane=lane, now=now, until=until, limit=min(each, limit - len(taken)))]
         if len(taken) >= limit:
             # Those behind are the first of the next round.
             after = lane

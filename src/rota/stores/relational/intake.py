@@ -62,7 +62,7 @@ def take_in(
         if not repeated:
             # One behind the other, and nothing can stand in their way: there is nothing to undo a part of.
             return Taken(queue.add_plain(db, rows, now, base=base))
-    if len(rows) == 1 and not repeated and queue.is_plain(rows[0]):
+    if len(rows) == 1 and not repeated and not rows[0].depends_on and queue.is_uniform(rows[0]):
         return Taken(queue.add(db, [rows[0]], now, number, base=base))
     return _Intake(db, rows, now, number, base if len(rows) == 1 else None).take(repeated=repeated)
 

@@ -123,10 +123,10 @@ class Rooms:
             if job.job_type in self._starts_left:
                 self._starts_left[job.job_type] -= 1
 
-    def passed_on(self, parked: Counter[tuple[str, str, str]]) -> None:
+    def passed_on(self, parked: Counter[tuple[str, int, str, str]]) -> None:
         """Offer the places of rows that were parked for another reason than their template to the next of that template."""
         by_type = Counter[str]()
-        for (name, _, _), count in parked.items():
+        for (name, *_), count in parked.items():
             by_type[name] += count
         for name, count in by_type.items():
             left = self._left_of(f"{Held.TEMPLATE_LIMIT}:{name}")

@@ -89,6 +89,8 @@ def _values(where: Where) -> dict[str, Any] | None:
     return {
         "statuses": msgspec.json.encode(where.status).decode() if where.status else None,
         "job_type": where.job_type,
+        "queue": where.queue,
+        "tag": where.tag,
         "organization_id": where.organization if scope.organization is None else scope.organization,
         "owner": where.owner if scope.owner is None else scope.owner,
         "group_id": blob(where.group_id),
@@ -132,17 +134,18 @@ def _sources(where: Where, organization: str | None, *, ends_apart: bool) -> Ite
         yield Source((("ends", None),))
     if organization not in {None, "default"}:
         yield Source((("organization", None),))
-    if statuses < EVERY_STATE or any(each is not None for each in (where.job_type, where.created_from, where.created_until)):
-        yield Source(tuple(_by_state(statuses, "" if where.job_type is None else "_of_type")), sorted=False)
+    if statuses < EVERY_STATE or any(each is not None for each in (where.job_type, where.queue, where.created_from, where.created_until)):
+        yield Source(tuple(_by_state(statuses, "" if where.job_type is None else "_of_type", where.queue)), sorted=False)
 
 
-def _by_state(statuses: frozenset[Status], of_type: str) -> Iterator[tuple[str, None]]:
-    """Go through the index ranges of these states, and of a type where the index has types."""
+def _by_state(statuses: frozenset[Status], of_type: str, queue: str | None) -> Iterator[tuple[str, None]]:
+    """Go through the index ranges of these states, and of a type or a queue where the index has these."""
+    of_queue = "" if queue is None else "_of_queue"
     if Status.PENDING in statuses:
         yield ("due", None)
         yield ("blocked", None)
     if Status.QUEUED in statuses:
-        yield (f"ready{of_type}", None)
+        yield (f"ready{of_type or of_queue}", None)
         yield (f"held{of_type}", None)
     if Status.RUNNING in statuses:
         yield ("running", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ LANES_MAX = 500
 ROWS_LOOK = 5000
 """Rows that are read where an index does not tell enough, at most: for those of one organization, and for what is blocked."""
 SUSPECTS_LOOK = 1000
-"""Rows at the front of each type's line that are looked at for suspects."""
+"""Rows at the front of each lane that are looked at for suspects."""
 HEADS = 50
 """How many at the front of each lane are looked at for the longest wait."""
 
@@ -122,9 +123,12 @@ class Overseeing(Base):
 
 
 def _queued(db: Db, look: int) -> Iterator[Lane]:
-    """Go along the ready index, type by type and priority by priority, then along what is parked, word by word and type by type."""
-    for job_type, number, most, count, since in db.rows("ready_lanes", limit=LANES_MAX, look=look, few=HEADS):
-        yield Lane(status="QUEUED", job_type=job_type, number=number, count=count, more=count >= most, since=since)
+    """Go along the ready index, lane by lane and priority by priority, then along what is parked, word by word and type by type."""
+    for job_type, lane, queue, number, most, count, since in sorted(
+        db.rows("ready_lanes", limit=LANES_MAX, look=look, few=HEADS), key=itemgetter(0)
+    ):
+        values = {"number": number, "count": count, "more": count >= most, "since": since, "lane": lane, "queue": queue}
+        yield Lane(status="QUEUED", job_type=job_type, **values)
     for held, job_type, number, most, count, since in db.rows("held_lanes", limit=LANES_MAX, look=look, few=HEADS):
         yield Lane(status="QUEUED", job_type=job_type, held=held, number=number, count=count, more=count >= most, since=since)
 
@@ -135,9 +139,10 @@ def _queued_of(db: Db, look: int, scope: Scope) -> Iterator[Lane]:
     while priority is not None and left > 0:
         rows = db.rows("line_lanes", priority=priority, organization_id=scope.organization, owner=scope.owner, look=left)
         looked = sum(row[3] for row in rows)
-        for held, job_type, mine, count, since, number in rows:
+        for held, job_type, mine, count, since, number, lane, queue in rows:
             if mine:
-                yield Lane(status="QUEUED", job_type=job_type, held=held, number=number, count=count, more=looked >= left, since=since)
+                values = {"number": number, "count": count, "more": looked >= left, "since": since, "lane": lane, "queue": queue}
+                yield Lane(status="QUEUED", job_type=job_type, held=held, **values)
         left -= looked
         priority = db.value("next_priority", priority=priority)
 
@@ -145,18 +150,19 @@ def _queued_of(db: Db, look: int, scope: Scope) -> Iterator[Lane]:
 def _with_suspects(db: Db, lanes: list[Lane], scope: Scope) -> list[Lane]:
     """Count suspects apart from others of their type that wait in the same lane."""
     found: list[Lane] = []
-    apart: dict[str, int] = {}
-    for job_type in sorted({str(lane.job_type) for lane in lanes if lane.held is None}):
+    apart: dict[int, int] = {}
+    heads = {lane.lane: lane for lane in lanes if lane.held is None and lane.lane is not None}
+    for lane_id, head in sorted(heads.items(), key=lambda item: str(item[1].job_type)):
         values = {"organization_id": scope.organization, "owner": scope.owner}
-        count, since, number = db.rows("waiting_suspects", job_type=job_type, look=SUSPECTS_LOOK, **values)[0]
+        count, since, number = db.rows("waiting_suspects", lane=lane_id, look=SUSPECTS_LOOK, **values)[0]
         if count:
-            apart[job_type] = count
-            found.append(Lane(status="QUEUED", job_type=job_type, number=number, count=count, more=False, since=since, suspects=True))
+            apart[lane_id] = count
+            found.append(msgspec.structs.replace(head, number=number, count=count, more=False, since=since, suspects=True))
     for lane in lanes:
-        # A type has a lane for each priority: what was counted apart is taken from the first ones.
-        taken = min(lane.count, apart.get(str(lane.job_type), 0)) if lane.held is None else 0
+        # Each priority is counted by itself: what was counted apart is taken from the first ones.
+        taken = min(lane.count, apart.get(lane.lane or 0, 0)) if lane.held is None else 0
         if taken:
-            apart[str(lane.job_type)] -= taken
+            apart[lane.lane or 0] -= taken
         if lane.count > taken:
             found.append(msgspec.structs.replace(lane, count=lane.count - taken))
     return found

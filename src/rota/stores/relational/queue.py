@@ -11,6 +11,7 @@ import msgspec
 from rota.errors import DuplicateId
 from rota.model.ordering import GAP, counted_from
 from rota.model.values import Enqueued, Held, Instant, NewRow, Origin
+from rota.stores.relational import lanes
 from rota.stores.relational.db import Db
 
 STRETCH = 8
@@ -27,9 +28,9 @@ def at_once(row: NewRow, now: Instant, definitions: int) -> dict[str, Any] | Non
 
     That statement writes nothing where something else needs one. A chosen id may be taken, and which job has it must be looked up.
     """
-    if row.run_at > now or row.chosen or not is_single(row):
+    if row.run_at > now or row.chosen or not row.lane or not is_single(row):
         return None
-    values = _of_all(row, now, waits=False)
+    values = _of_all(row, now, waits=False, lane=row.lane)
     values["ids"], values["params"] = bytes.fromhex(row.job_id), row.params
     values["definitions"], values["gap"] = definitions, GAP
     return values
@@ -86,7 +87,7 @@ _due_decoder = msgspec.json.Decoder(list[tuple[int, str]])
 
 def is_plain(row: NewRow) -> bool:
     """Say whether nothing of a row needs a look at others before it is written."""
-    return not row.depends_on and is_uniform(row)
+    return bool(not row.depends_on and row.lane and is_uniform(row))
 
 
 def are_in_line(rows: Sequence[NewRow], now: Instant) -> bool:
@@ -133,6 +134,10 @@ def shape(row: NewRow) -> tuple[Any, ...]:
         row.depends_on,
         row.on_parent_failure,
         row.put_off,
+        row.queue,
+        row.digest,
+        row.lane,
+        row.tags,
     )
 
 
@@ -193,7 +198,7 @@ def add(
         (due_number,) = add_due(db, rows, now, number, blockers=blockers)
         return [Enqueued(first.job_id, first.job_id, due_number, status, 0 if waits else position, existing=False)]
     many, gap = len(rows) > 1, 0 if waits else GAP
-    values = _of_all(first, now, number, position=position, waits=waits, blockers=blockers)
+    values = _of_all(first, now, number, position=position, waits=waits, blockers=blockers, lane=lanes.of_row(db, first))
     if many:
         numbers: Sequence[int] = _add_many(db, rows, values, gap)
     else:
@@ -244,7 +249,7 @@ def pour(db: Db, rows: Sequence[NewRow], now: Instant, base: int) -> None:
         add_plain(db, rows, now, base=base)
         return
     # The way of most: of rows of one shape it is not even asked which numbers they were given.
-    values = _of_all(rows[0], now, position=base + GAP, waits=False)
+    values = _of_all(rows[0], now, position=base + GAP, waits=False, lane=lanes.of_row(db, rows[0]))
     db.change("insert_jobs", gap=GAP, **_each_of(db, rows), **values)
 
 
@@ -258,7 +263,8 @@ def add_each(db: Db, rows: Sequence[NewRow], now: Instant, number: int | None = 
             if line not in last:
                 last[line] = position_after(db, *line) if base is None else base
             last[line] += GAP
-        own = _of_all(row, now, None if values else number, position=_unplaced(row, now) if waits else last[line], waits=waits)
+        position = _unplaced(row, now) if waits else last[line]
+        own = _of_all(row, now, None if values else number, position=position, waits=waits, lane=lanes.of_row(db, row))
         values.append({"ids": bytes.fromhex(row.job_id), "params": row.params} | own)
     return [
         Enqueued(row.job_id, row.job_id, own, value["status"], max(0, value["position"]), existing=False)
@@ -279,7 +285,7 @@ def add_due(db: Db, rows: list[NewRow], now: Instant, number: int | None = None,
         run_as=first.run_as,
         gap=0 if waits else GAP,
         **_each_of(db, rows),
-        **_of_all(first, now, number, position=position, waits=waits, blockers=blockers),
+        **_of_all(first, now, number, position=position, waits=waits, blockers=blockers, lane=lanes.of_row(db, first)),
     )
 
 
@@ -294,7 +300,7 @@ def _each_of(db: Db, rows: Sequence[NewRow]) -> dict[str, Any]:
 
 
 def _of_all(
-    row: NewRow, now: Instant, number: int | None = None, *, position: int | None = None, waits: bool, blockers: int = 0
+    row: NewRow, now: Instant, number: int | None = None, *, position: int | None = None, waits: bool, lane: int, blockers: int = 0
 ) -> dict[str, Any]:
     """Return what rows of one shape have in common, of any of them."""
     policy = row.policy
@@ -324,6 +330,8 @@ def _of_all(
         "timeout": policy.timeout,
         "executor": policy.executor,
         "meta": row.meta,
+        "lane": lane,
+        "tags": row.tags,
     }
 
 

@@ -80,6 +80,9 @@ def _job_from(row: tuple[Any, ...]) -> Job:
         reason=take(),
         error_type=_error_type(take()),
         meta=decode(take()),  # type: ignore[arg-type] # an object
+        queue=take(),
+        digest=take() or None,
+        tags=_tags(take()),
     )
 
 
@@ -135,6 +138,7 @@ _READERS: dict[int, tuple[str, Callable[[Any], object], Any]] = {
     38: ("cancel_requested_at", moment, None),
     42: ("error_type", lambda value: None if value is None else ErrorType(value), None),
     43: ("meta", decode, None),
+    46: ("tags", lambda value: _tags(value), None),  # noqa: PLW0108 - defined below
 }
 _REASON = 41
 _RUN_READERS: dict[int, tuple[Callable[[Any], object], Any]] = {
@@ -276,6 +280,10 @@ def _side(text: str | None) -> Any:
         return decode(text)
     except ValueError:
         return {"unreadable": text}
+
+
+def _tags(value: str | None) -> tuple[str, ...]:
+    return () if value is None else tuple(_strings.decode(value))
 
 
 def _id(value: str | None) -> str | None:

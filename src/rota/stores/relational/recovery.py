@@ -25,6 +25,7 @@ log = logging.getLogger("rota.store")
 
 _held = msgspec.json.Decoder(list[tuple[Claimed, int, str | None, str, int | None]])
 _types = msgspec.json.Decoder(tuple[str, ...])
+_digests = msgspec.json.Decoder(dict[str, str])
 _claimed = msgspec.json.Decoder(list[Claimed])
 
 
@@ -138,6 +139,8 @@ def workers(db: Db, *, ended: bool) -> list[WorkerInfo]:
             running=row[8] if row[9] is None else min(row[8], row[9]),
             claimed_ahead=0 if row[9] is None else max(0, row[8] - row[9]),
             slots=row[9],
+            queues=None if row[10] is None else _types.decode(row[10]),
+            digests=_digests.decode(row[11]),
         )
         for row in db.rows("all_workers" if ended else "workers")
     ]

@@ -8,7 +8,16 @@ from importlib.resources import files
 _HEADING = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _PIECE = re.compile(r"\{(\w+)\}")
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
-_CLAIMED = {"candidates", "candidates_among", "candidate_direct", "holding", "held_by", "held_rows", "failed_without_successor"}
+_CLAIMED = {
+    "candidates",
+    "candidates_among",
+    "candidates_named",
+    "candidate_direct",
+    "holding",
+    "held_by",
+    "held_rows",
+    "failed_without_successor",
+}
 
 
 def load(package: str) -> dict[str, str]:

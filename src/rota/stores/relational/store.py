@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +17,7 @@ from rota.ports.places import Place
 from rota.ports.store import Adopted, Check, Held, NewGroup
 from rota.ports.turns import Ending, Peek, Reservation, Turn, Turned
 from rota.stores.relational import adopting, broken, dependencies, groups, intake, queue, reads, recovery, repair, retention, turn, verbs
+from rota.stores.relational import lanes as job_lanes
 from rota.stores.relational.access import Admitting
 from rota.stores.relational.base import Hold
 from rota.stores.relational.db import Db
@@ -30,9 +31,12 @@ from rota.stores.relational.timing import Timing
 
 CLAIM_MANY = 32
 """From so many jobs on, claims follow each other; fewer are picked from under each other's hands without harm."""
+OLD_LOOK = 1000
+"""Jobs at the front of a lane that are looked at for old ones."""
 UNREGISTERED_MAX = 100
 """Workers that are not on record and are recovered from in one sweep."""
 _numbers = msgspec.json.Decoder(tuple[int, ...])
+_encode = msgspec.json.Encoder().encode
 
 
 class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched, Hooking):
@@ -96,11 +100,12 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
         self._calm = turned.calm
         return turned
 
-    def peek(self, *, types: tuple[str, ...], worker_id: str) -> Peek:
+    def peek(self, *, types: tuple[str, ...], worker_id: str, lanes: Collection[int] | None = None) -> Peek:
         """Look whether a turn is worth its commit."""
         with self._reading() as db:
+            asked = list(job_lanes.of_types(db, types) if lanes is None else lanes)
             ((definitions, ready, direct_ready, parked, ended, expires_at, due_at, cancelling),) = db.rows(
-                "peek", types=msgspec.json.encode(types).decode(), worker_id=bytes.fromhex(worker_id)
+                "peek", lanes=msgspec.json.encode(asked).decode(), worker_id=bytes.fromhex(worker_id)
             )
             # Where some wait to be told that a chain has ended, a turn tells them.
             due = [0] if ended else [at for at in (expires_at, due_at) if at is not None]
@@ -111,6 +116,17 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
                 definitions=definitions,
                 parked=bool(parked),
             )
+
+    def old_in_lanes(self, lanes: Collection[int], *, before: Instant, limit: int) -> list[int]:
+        """Return ready jobs that wait for long."""
+        with self._reading() as db:
+            found: list[int] = []
+            for lane in lanes:
+                rows = db.rows("old_in_lane", lane=lane, before=before, look=OLD_LOOK, limit=limit - len(found))
+                found += [number for (number,) in rows]
+                if len(found) >= limit:
+                    break
+            return found
 
     def holding(self, worker_id: str) -> list[Claimed]:
         """Return what a worker holds."""
@@ -245,18 +261,33 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
 
     # ---- workers and recovery ---------------------------------------------------------------------------------
 
-    def register(self, worker_id: str, *, host: str, kind: str, job_types: Sequence[str], now: Instant, slots: int | None = None) -> None:
+    def register(
+        self,
+        worker_id: str,
+        *,
+        host: str,
+        kind: str,
+        job_types: Sequence[str],
+        now: Instant,
+        slots: int | None = None,
+        queues: Collection[str] | None = None,
+        digests: Mapping[str, str] | None = None,
+    ) -> None:
         """Record a worker."""
-        types = msgspec.json.encode(list(job_types)).decode()
-        self._write(
-            lambda db: db.change("register", worker_id=worker_id, host=host, kind=kind, job_types=types, now=now, slots=slots),
-            hold=Hold.NOTHING,
-        )
+        values = {
+            "host": host,
+            "kind": kind,
+            "job_types": _encode(list(job_types)).decode(),
+            "queues": None if queues is None else _encode(sorted(queues)).decode(),
+            "digests": _encode(digests or {}).decode(),
+            "slots": slots,
+        }
+        self._write(lambda db: db.change("register", worker_id=worker_id, now=now, **values), hold=Hold.NOTHING)
 
-    def beat(self, worker_id: str, *, job_types: Sequence[str]) -> bool:
+    def beat(self, worker_id: str, *, job_types: Sequence[str], digests: Mapping[str, str] | None = None) -> bool:
         """Advance a worker's beat."""
-        types = msgspec.json.encode(list(job_types)).decode()
-        return bool(self._write(lambda db: db.change("beat", worker_id=worker_id, job_types=types), hold=Hold.NOTHING))
+        values = {"job_types": _encode(list(job_types)).decode(), "digests": None if digests is None else _encode(digests).decode()}
+        return bool(self._write(lambda db: db.change("beat", worker_id=worker_id, **values), hold=Hold.NOTHING))
 
     def stopping(self, worker_id: str, *, now: Instant) -> None:
         """Record the beginning of a shutdown."""

@@ -23,9 +23,9 @@ JOBS = _table(
     id="job_id template_id root_id retry_of schedule_id group_id worker_id",
     digest="job_hash",
     whole="number attempt failures crashes snoozes blockers priority position run_at expires_at due_at sequence_number max_retries"
-    " max_crashes created_at queued_at started_at finished_at cancel_requested_at",
+    " max_crashes created_at queued_at started_at finished_at cancel_requested_at lane",
     real="timeout",
-    text="organization_id job_type origin status held unique_key params owner run_as backoff executor target_node shard meta"
+    text="organization_id job_type origin status held unique_key params owner run_as backoff executor target_node shard meta tags"
     " cancel_requested_by ended_by reason error_type",
 )
 
@@ -99,7 +99,15 @@ TABLES: tuple[Table, ...] = (
         text="event organization_id outcome phase reason",
     ),
     _table("job_groups", "group_id", id="group_id", text="organization_id name mode on_failure created_by", whole="created_at passed"),
-    _table("workers", "worker_id", id="worker_id", text="host kind job_types", whole="beat started_at stopping_at ended_at slots"),
+    _table("lanes", "lane", whole="lane", text="job_type queue digest"),
+    _table("param_digests", "job_type digest", text="job_type digest names schema", whole="recorded_at"),
+    _table(
+        "workers",
+        "worker_id",
+        id="worker_id",
+        text="host kind job_types queues digests",
+        whole="beat started_at stopping_at ended_at slots",
+    ),
     JOBS,
     RUNS,
     _table("job_edges", "child parent_root", id="parent_root", whole="child resolved_at until place", text="needs on_failure source"),

@@ -12,6 +12,7 @@ from rota.model.states import Status
 from rota.model.values import Claimed, Held, Instant
 from rota.ports.executor import Receipt, Report
 from rota.ports.turns import Choice, Reservation, Turn, Turned, Usage
+from rota.stores.relational import lanes as job_lanes
 from rota.stores.relational import limits, stats
 from rota.stores.relational.db import Db
 from rota.stores.relational.endings import Finished, NotLight, expire, finish, finish_lightly, finish_plain, is_light, release, settle
@@ -46,7 +47,7 @@ def turn(db: Db, request: Turn) -> Turned:
 
 def may_be_light(request: Turn) -> bool:
     """Say whether nothing that is asked for keeps a turn from being made beside others' turns."""
-    return request.counting is None and all(is_light(ending.transition) for ending in request.endings)
+    return request.counting is None and not request.numbers and all(is_light(ending.transition) for ending in request.endings)
 
 
 def lightly(db: Db, request: Turn) -> Turned:
@@ -203,14 +204,18 @@ def _pick(db: Db, request: Turn, turned: Turned, rooms: limits.Rooms | None, res
     """Offer the direct execution first, then the queue; take and park. Where parked rows were in the way, offer the next ones."""
     assert request.choose is not None  # noqa: S101 - the caller looked
     usage = Usage() if rooms is None else rooms.usage
-    if reservation is not None and (direct := _direct_candidate(db, reservation, request.types)):
+    lanes = lanes_of(db, request)
+    if reservation is not None and (direct := _direct_candidate(db, reservation, lanes)):
         _start(db, request.choose(direct, reservation, usage).take, request, turned, rooms, in_line=False)
+    if request.numbers and not request.direct_only:
+        named = _claimed.decode(db.value("candidates_named", numbers=numbers_json(request.numbers)))
+        _start(db, request.choose(named[: request.want - len(turned.claimed)], None, usage).take, request, turned, rooms)
     want = request.want - len(turned.claimed)
     if want <= 0 or request.direct_only:
         return
-    types, suspects = request.types, request.suspects
+    suspects = request.suspects
     for again in range(ROUNDS_MAX):
-        offered = _ready(db, types, request.limit if again else want, slim=again > 0, suspects=suspects)
+        offered = _ready(db, tuple(lanes), request.limit if again else want, slim=again > 0, suspects=suspects)
         if not offered:
             return
         choice = request.choose(offered, None, usage)
@@ -220,7 +225,8 @@ def _pick(db: Db, request: Turn, turned: Turned, rooms: limits.Rooms | None, res
         _park(db, offered, choice, rooms)
         if not choice.again:
             return
-        types = tuple(name for name in types if name not in choice.leave)
+        if choice.leave:
+            lanes = {lane: name for lane, name in lanes.items() if name not in choice.leave}
         suspects = suspects and choice.suspects
     turned.unfinished = True
 
@@ -232,25 +238,30 @@ def _park(db: Db, offered: list[Claimed], choice: Choice, rooms: limits.Rooms | 
     db.change("park_jobs", parked=_encode(words).decode())
     own = (f"{Held.TEMPLATE_LIMIT}:", f"{Held.RATE_LIMIT}:")
     kinds = Counter(
-        (job.job_type, job.organization_id, words[job.number])
+        (job.job_type, job.lane, job.organization_id, words[job.number])
         for job in offered
         if job.number in words and not words[job.number].startswith(own)
     )
     for kind, count in kinds.items():
         if choice.again and count >= RUN_LEAST:
-            kinds[kind] += _park_run(db, *kind)
+            kinds[kind] += _park_run(db, *kind[1:])
     if rooms is not None:
         rooms.passed_on(kinds)
 
 
-def _park_run(db: Db, job_type: str, organization_id: str, held: str) -> int:
+def _park_run(db: Db, lane: int, organization_id: str, held: str) -> int:
     """Park what follows of a kind that fills the head of the queue: many at once, without a look at each."""
-    return db.change("park_run", job_type=job_type, organization_id=organization_id, held=held, limit=RUN_MAX)
+    return db.change("park_run", lane=lane, organization_id=organization_id, held=held, limit=RUN_MAX)
 
 
-def _ready(db: Db, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
-    """Return the first of these types; slim ones lack what may be large, and are only looked at."""
-    return db.candidates(types, want, slim=slim, suspects=suspects) if types else []
+def lanes_of(db: Db, request: Turn) -> dict[int, str]:
+    """Return the lanes that a turn claims from, each with its job type."""
+    return job_lanes.of_types(db, request.types) if request.lanes is None else request.lanes
+
+
+def _ready(db: Db, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
+    """Return the first of these lanes; slim ones lack what may be large, and are only looked at."""
+    return db.candidates(lanes, want, slim=slim, suspects=suspects) if lanes else []
 
 
 def _whole(db: Db, jobs: list[Claimed], want: int) -> list[Claimed]:
@@ -273,9 +284,9 @@ def _read_whole(db: Db, chosen: list[Claimed]) -> list[Claimed]:
     return jobs
 
 
-def _direct_candidate(db: Db, reservation: Reservation, types: tuple[str, ...]) -> list[Claimed]:
+def _direct_candidate(db: Db, reservation: Reservation, lanes: dict[int, str]) -> list[Claimed]:
     offered = _claimed.decode(db.value("candidate_direct", number=reservation.job_number))
-    return [job for job in offered if job.job_type in types]
+    return [job for job in offered if job.lane in lanes]
 
 
 def _start(db: Db, jobs: list[Claimed], request: Turn, turned: Turned, rooms: limits.Rooms | None, *, in_line: bool = True) -> None:

@@ -20,7 +20,7 @@ from rota.stores.relational.db import is_moved
 from rota.stores.sqlite.statements import Statement, candidates, candidates_of_many, over_source, statement
 
 ARMS_MAX = 100
-"""A claim of more types than this is another query. The driver keeps no statement prepared that has over 16,384 characters: 115 arms."""
+"""A claim of more lanes than this is another query. The driver keeps no statement prepared that has over 16,384 characters: 115 arms."""
 OLDEST_SQLITE = (3, 51, 3)
 OPEN_TIMEOUT_S = 10.0
 """How long opening a file waits for another process that is making it."""
@@ -128,18 +128,18 @@ class Db:
         last = self.raw.last_insert_rowid()
         return range(last - len(rows) + 1, last + 1)
 
-    def candidates(self, types: tuple[str, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
+    def candidates(self, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
         """Return ready jobs; fewer than wanted if they are very large."""
-        many = len(types) > ARMS_MAX
-        text = candidates_of_many(slim=slim, suspects=suspects) if many else candidates(len(types), slim=slim, suspects=suspects)
-        known = (_encode(types).decode(),) if many else types
+        many = len(lanes) > ARMS_MAX
+        text = candidates_of_many(slim=slim, suspects=suspects) if many else candidates(len(lanes), slim=slim, suspects=suspects)
+        known = (_encode(lanes).decode(),) if many else lanes
         try:
             # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
             found: list[Claimed] = _claimed.decode(list(self.raw.execute(text, (*known, want)))[0][0])  # noqa: RUF015
         except apsw.TooBigError:
             if want == 1:
                 raise
-            return self.candidates(types, want // 2, slim=slim, suspects=suspects)
+            return self.candidates(lanes, want // 2, slim=slim, suspects=suspects)
         return found
 
     def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:

@@ -12,14 +12,14 @@ from rota.stores.sqlite.statements import statement
 
 PLACES = (
     *("job_id", "params", "definitions", "organization_id", "priority", "gap", "template_id", "job_type", "origin", "run_at"),
-    *("expires_at", "unique_key", "owner", "max_retries", "max_crashes", "backoff", "timeout", "executor", "meta", "now"),
+    *("expires_at", "unique_key", "owner", "max_retries", "max_crashes", "backoff", "timeout", "executor", "meta", "lane", "now"),
 )
 """What `insert_job_at_once` takes, in its order: that of `values`."""
 
 
 def values(row: NewRow, now: Instant, definitions: int) -> tuple[Any, ...] | None:
     """Return what the statement takes for one job; None for one that needs a second look."""
-    if row.run_at > now or not queue.is_single(row):
+    if row.run_at > now or not row.lane or row.tags is not None or not queue.is_single(row):
         return None
     policy, template_id = row.policy, row.template_id
     return (
@@ -42,6 +42,7 @@ def values(row: NewRow, now: Instant, definitions: int) -> tuple[Any, ...] | Non
         policy.timeout,
         policy.executor,
         row.meta,
+        row.lane,
         now,
     )
 

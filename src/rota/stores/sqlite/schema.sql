@@ -1,4 +1,4 @@
--- Schema 13, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 14, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -119,7 +119,7 @@ CREATE TABLE workers (
     started_at  INTEGER NOT NULL,
     stopping_at INTEGER,
     ended_at    INTEGER
-, slots INTEGER CHECK (slots > 0)) STRICT;
+, slots INTEGER CHECK (slots > 0), queues TEXT CHECK (json_valid(queues)), digests TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(digests))) STRICT;
 
 CREATE INDEX workers_live ON workers (worker_id) WHERE ended_at IS NULL;
 
@@ -172,7 +172,7 @@ CREATE TABLE jobs (
     reason              TEXT,
     backoff             TEXT NOT NULL,
     meta                TEXT,
-    params              TEXT NOT NULL DEFAULT '{}',
+    params              TEXT NOT NULL DEFAULT '{}', lane INTEGER, tags TEXT CHECK (json_valid(tags)),
     CHECK (   (status = 'QUEUED' AND finished_at IS NULL AND started_at IS NULL AND queued_at IS NOT NULL AND blockers = 0)
            OR (status = 'RUNNING' AND finished_at IS NULL AND started_at IS NOT NULL AND worker_id IS NOT NULL)
            OR (status = 'COMPLETED' AND finished_at IS NOT NULL)
@@ -182,8 +182,6 @@ CREATE TABLE jobs (
     CHECK ((root_id = job_id) = (attempt = 1)),
     CHECK ((group_id IS NULL) = (sequence_number IS NULL))
 ) STRICT;
-
-CREATE INDEX jobs_ready ON jobs (job_type, priority DESC, position, created_at, job_id) WHERE status = 'QUEUED' AND held IS NULL;
 
 CREATE INDEX jobs_due ON jobs (priority, run_at) WHERE status = 'PENDING' AND blockers = 0;
 
@@ -263,14 +261,6 @@ CREATE TABLE audit (
 ) STRICT;
 
 CREATE INDEX audit_subject ON audit (subject, subject_id);
-
-CREATE TABLE pauses (
-    kind      TEXT NOT NULL CHECK (kind IN ('all', 'organization', 'template')),
-    name      TEXT NOT NULL,
-    paused_at INTEGER NOT NULL,
-    paused_by TEXT NOT NULL,
-    PRIMARY KEY (kind, name)
-) STRICT, WITHOUT ROWID;
 
 CREATE TABLE queue_clock (
     priority INTEGER PRIMARY KEY,
@@ -667,6 +657,38 @@ BEGIN
     SELECT RAISE(ABORT, 'a job that has ended cannot change');
 END;
 
+CREATE TABLE lanes (
+    lane     INTEGER PRIMARY KEY,
+    job_type TEXT NOT NULL,
+    queue    TEXT NOT NULL DEFAULT 'default' CHECK (length(queue) BETWEEN 1 AND 255),
+    digest   TEXT NOT NULL DEFAULT '',
+    UNIQUE (job_type, queue, digest)
+) STRICT;
+
+CREATE TRIGGER lanes_known AFTER INSERT ON lanes
+BEGIN
+    UPDATE meta SET value = value + 1 WHERE key = 'definitions_version';
+END;
+
+CREATE TABLE param_digests (
+    job_type    TEXT NOT NULL,
+    digest      TEXT NOT NULL,
+    names       TEXT NOT NULL CHECK (json_valid(names)),
+    schema      TEXT CHECK (json_valid(schema)),
+    recorded_at INTEGER NOT NULL,
+    PRIMARY KEY (job_type, digest)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX jobs_ready ON jobs (lane, priority DESC, position, created_at, job_id) WHERE status = 'QUEUED' AND held IS NULL;
+
+CREATE TABLE "pauses" (
+    kind      TEXT NOT NULL CHECK (kind IN ('all', 'organization', 'template', 'queue')),
+    name      TEXT NOT NULL,
+    paused_at INTEGER NOT NULL,
+    paused_by TEXT NOT NULL,
+    PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+
 INSERT INTO meta (key, value) VALUES ('clock', 0);
 INSERT INTO meta (key, value) VALUES ('definitions_version', 1);
 INSERT INTO meta (key, value) VALUES ('late_results', 0);
@@ -674,6 +696,6 @@ INSERT INTO meta (key, value) VALUES ('number_floor', 0);
 INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
 INSERT INTO meta (key, value) VALUES ('recovered_at', 0);
 INSERT INTO meta (key, value) VALUES ('retention_clock', 0);
-INSERT INTO meta (key, value) VALUES ('schema', 13);
+INSERT INTO meta (key, value) VALUES ('schema', 14);
 INSERT INTO meta (key, value) VALUES ('tzdata', 0);
 INSERT INTO organizations (organization_id, display_name, state, created_at, signs) VALUES ('default', 'Default', 'ACTIVE', 0, 0);

@@ -54,16 +54,16 @@ def over_source(name: str, source: str) -> Statement:
 
 
 @cache
-def candidates(types: int, *, slim: bool, suspects: bool = True) -> str:
-    """Return the claim's query for this number of job types: parameters are the types in order, then :want."""
-    arms = " UNION ALL ".join([statements()["arm"]] * types)
-    return _over_first(statements()["first_of_types"].replace("{arms}", arms), slim=slim, suspects=suspects)
+def candidates(lanes: int, *, slim: bool, suspects: bool = True) -> str:
+    """Return the claim's query for this number of lanes: parameters are the lanes in order, then :want."""
+    arms = " UNION ALL ".join([statements()["arm"]] * lanes)
+    return _over_first(statements()["first_of_lanes"].replace("{arms}", arms), slim=slim, suspects=suspects)
 
 
 @cache
 def candidates_of_many(*, slim: bool, suspects: bool = True) -> str:
-    """Return the same query for any number of types: parameters are a JSON array of the types, then :want."""
-    return _over_first(statements()["first_of_many_types"], slim=slim, suspects=suspects)
+    """Return the same query for any number of lanes: parameters are a JSON array of the lanes, then :want."""
+    return _over_first(statements()["first_of_many_lanes"], slim=slim, suspects=suspects)
 
 
 def _over_first(first: str, *, slim: bool, suspects: bool) -> str:

@@ -81,7 +81,7 @@ def leaves() -> tuple[Leaf, ...]:
         ),
         Leaf("audit", "List what people changed, newest first: who, what, and from what to what.", "audit:register", panel="Look"),
         Leaf("events", "Show what happens to jobs and definitions, as it happens, until Ctrl-C.", "events:register", panel="Look"),
-        Leaf("pause", "Let nothing start until it is resumed.", "steering:register", panel="Steer"),
+        Leaf("pause", "Stop new jobs from starting until `rota resume`.", "steering:register", panel="Steer"),
         Leaf("resume", "End a pause.", "steering:register", panel="Steer"),
         Leaf("recover", "End what dead workers left behind, now.", "steering:register", panel="Steer"),
         Leaf("purge", "Remove chains that ended long ago, with their runs and logs.", "purge:register", panel="Steer"),

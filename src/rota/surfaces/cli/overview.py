@@ -93,8 +93,21 @@ def _pace(fared: Stats | TypeStats) -> tuple[str, str, str]:
     return rate, "" if fared.average_s is None else span(fared.average_s), "" if fared.p95_s is None else span(fared.p95_s)
 
 
-def queue(*, limit: LimitOption = 20, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """List QUEUED jobs in the order in which they will be claimed."""
+def queue(
+    what: Annotated[
+        str | None, typer.Argument(metavar="[list]", help="`list`: list the queues, and who serves them.", show_default=False)
+    ] = None,
+    *,
+    limit: LimitOption = 20,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List QUEUED jobs in the order in which they will be claimed.
+
+    `rota queue list` lists the queues instead: what waits in each, what runs, how many live workers serve it, and whether it is paused.
+    """
+    if what is not None:
+        return _queues(what, store, as_json=as_json)
     with session(store) as rota:
         found = rota.acting_as(actor()).queues.jobs(limit=limit)
     if as_json:
@@ -113,6 +126,22 @@ def queue(*, limit: LimitOption = 20, store: StoreOption = None, as_json: JsonOp
             escaped(compact(job.params)),
         )
     return show_table(made, "The queue is empty.")
+
+
+def _queues(what: str, store: str | None, *, as_json: bool) -> None:
+    if what != "list":
+        raise typer.BadParameter(f"{what!r} is not a subcommand: use `rota queue` or `rota queue list`")
+    with session(store) as rota:
+        found = rota.queues(actor=actor())
+    if as_json:
+        return show_json_lines(found)
+    made = table("queue", "waiting", "oldest", "running", "workers", "state", right=("waiting", "running", "workers"), gives=("queue",))
+    for each in found:
+        waiting = f"{'at least ' if each.at_least else ''}{each.waiting:,}"
+        oldest = age(each.oldest) if each.oldest is not None else ""
+        state = "paused" if each.paused else "not served" if each.waiting and not each.workers else ""
+        made.add_row(escaped(each.name), waiting, oldest, f"{each.running:,}", str(each.workers), state)
+    return show_table(made, "There are no queues.")
 
 
 def workers(*, store: StoreOption = None, as_json: JsonOption = False) -> None:

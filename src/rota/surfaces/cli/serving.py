@@ -7,7 +7,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -182,7 +182,14 @@ class LiveView:
 
 
 def work(
-    rota: Rota, where: Where | None, *, concurrency: int | None, live: bool, as_json: bool, demo: Callable[[Rota], object] | None
+    rota: Rota,
+    where: Where | None,
+    *,
+    concurrency: int | None,
+    live: bool,
+    as_json: bool,
+    demo: Callable[[Rota], object] | None,
+    serving: Mapping[str, str | None] | None = None,
 ) -> None:
     """Run a worker until it is asked to stop, and show what happens. The front door, if there is one, is open until the worker is home."""
     slots = concurrency or rota.settings.concurrency
@@ -190,7 +197,7 @@ def work(
         url = "" if server is None else server.address.url
         with _screen(rota, slots, url, live=live, as_json=as_json) as screen:
             screen.update("starting")
-            start = partial(rota.acting_as(actor()).start, concurrency=concurrency)
+            start = partial(rota.acting_as(actor()).start, concurrency=concurrency, **(serving or {}))
             stop = partial(rota.acting_as(actor()).stop)
             with Stopper(start, rota.settings.shutdown_grace, stop=stop) as stopper, _feeding(rota, demo):
                 if server is not None:

@@ -15,6 +15,7 @@ from rota.surfaces.pauses import set_pause
 
 TemplateOption = Annotated[str | None, typer.Option("--template", help="Only this template.")]
 OrganizationOption = Annotated[str | None, typer.Option("--organization", help="Only this organization.")]
+QueueOption = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -22,35 +23,45 @@ def register(app: typer.Typer) -> None:
     app.command(
         "pause",
         rich_help_panel="Steer",
-        epilog=examples("rota pause", "rota pause --template send_email", "rota pause --organization acme"),
+        epilog=examples("rota pause", "rota pause --template send_email", "rota pause --organization acme", "rota pause --queue mail"),
     )(pause)
     app.command("resume", rich_help_panel="Steer", epilog=examples("rota resume", "rota resume --template send_email"))(resume)
     app.command("recover", rich_help_panel="Steer", epilog=examples("rota recover"))(recover)
 
 
 def pause(
-    *, template: TemplateOption = None, organization: OrganizationOption = None, store: StoreOption = None, as_json: JsonOption = False
+    *,
+    template: TemplateOption = None,
+    organization: OrganizationOption = None,
+    queue: QueueOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Let nothing start until it is resumed.
+    """Stop new jobs from starting until `rota resume`.
 
-    Of a template, of an organization or (neither given) at all. What runs goes on.
+    Of a template, an organization or a queue, or (none given) all jobs. Jobs that run already continue.
     """
-    _not_both(template, organization)
+    _not_both(template, organization, queue)
     with session(store) as rota:
-        set_pause(rota.acting_as(actor()), paused=True, template=template, organization=organization)
+        set_pause(rota.acting_as(actor()), paused=True, template=template, organization=organization, queue=queue)
         _show(rota.acting_as(actor()).store.pauses(), as_json=as_json)
 
 
 def resume(
-    *, template: TemplateOption = None, organization: OrganizationOption = None, store: StoreOption = None, as_json: JsonOption = False
+    *,
+    template: TemplateOption = None,
+    organization: OrganizationOption = None,
+    queue: QueueOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """End a pause.
 
     Each is ended by itself: resuming everything leaves a template's own pause as it is.
     """
-    _not_both(template, organization)
+    _not_both(template, organization, queue)
     with session(store) as rota:
-        set_pause(rota.acting_as(actor()), paused=False, template=template, organization=organization)
+        set_pause(rota.acting_as(actor()), paused=False, template=template, organization=organization, queue=queue)
         _show(rota.acting_as(actor()).store.pauses(), as_json=as_json)
 
 
@@ -78,6 +89,6 @@ def _show(pauses: list[tuple[str, str]], *, as_json: bool) -> None:
     return typer.echo(f"Paused: {', '.join(words)}." if words else "Nothing is paused.")
 
 
-def _not_both(template: str | None, organization: str | None) -> None:
-    if template is not None and organization is not None:
-        raise typer.BadParameter("give --template or --organization, not both")
+def _not_both(*names: str | None) -> None:
+    if sum(name is not None for name in names) > 1:
+        raise typer.BadParameter("use one of --template, --organization and --queue")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -17,6 +18,22 @@ ConcurrencyOption = Annotated[
 ]
 
 
+QueuesOption = Annotated[
+    str | None,
+    typer.Option("--queue", metavar="NAMES", help="Serve only these queues, with commas between them. Else $ROTA_WORKER_QUEUES, else all."),
+]
+TypesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--type", metavar="NAMES", help="Run only jobs of these types, with commas between them. Else $ROTA_WORKER_TYPES, else all."
+    ),
+]
+ExcludeOption = Annotated[
+    str | None,
+    typer.Option("--exclude", metavar="NAMES", help="Run no jobs of these types, with commas between them. Else $ROTA_WORKER_EXCLUDE."),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("up", rich_help_panel="Start", epilog=examples("rota up --app shop.jobs:rota", "rota up --app examples.tour:rota --demo"))(
@@ -25,7 +42,10 @@ def register(app: typer.Typer) -> None:
     app.command(
         "worker",
         rich_help_panel="Start",
-        epilog=examples("rota worker --app shop.jobs:rota --store /var/lib/shop/rota.db --concurrency 16"),
+        epilog=examples(
+            "rota worker --app shop.jobs:rota --store /var/lib/shop/rota.db --concurrency 16",
+            "rota worker --app shop.jobs:rota --queue mail,default --exclude rebuild_index",
+        ),
     )(worker)
     app.command(
         "serve",
@@ -58,12 +78,22 @@ def up(
     _run(app, store, concurrency, where=where, live=sys.stdout.isatty() and not as_json, demo=demo, as_json=as_json)
 
 
-def worker(*, app: AppOption = None, store: StoreOption = None, concurrency: ConcurrencyOption = None, as_json: JsonOption = False) -> None:
+def worker(
+    *,
+    app: AppOption = None,
+    store: StoreOption = None,
+    concurrency: ConcurrencyOption = None,
+    queues: QueuesOption = None,
+    types: TypesOption = None,
+    exclude: ExcludeOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Run a worker with plain log lines, for servers.
 
     SIGTERM lets running jobs finish; a second one interrupts them.
     """
-    _run(app, store, concurrency, where=None, live=False, demo=False, as_json=as_json)
+    asked = {"queues": queues, "types": types, "exclude": exclude}
+    _run(app, store, concurrency, where=None, live=False, demo=False, as_json=as_json, serving=asked)
 
 
 def serve(
@@ -80,9 +110,18 @@ def serve(
 
 
 def _run(
-    app: str | None, store: str | None, concurrency: int | None, *, where: Where | None, live: bool, demo: bool, as_json: bool
+    app: str | None,
+    store: str | None,
+    concurrency: int | None,
+    *,
+    where: Where | None,
+    live: bool,
+    demo: bool,
+    as_json: bool,
+    serving: Mapping[str, str | None] | None = None,
 ) -> None:
     from rota.surfaces.cli.serving import work  # noqa: PLC0415 - threads, signals and views that no other command needs
 
     with session(store, app=app, make=True) as rota:
-        work(rota, where, concurrency=concurrency, live=live, as_json=as_json, demo=demo_of(app) if demo and app else None)
+        asked = demo_of(app) if demo and app else None
+        work(rota, where, concurrency=concurrency, live=live, as_json=as_json, demo=asked, serving=serving)

@@ -36,6 +36,7 @@ ROUTERS = (
     "users",
     "tokens",
     "webhooks",
+    "queues",
     "workers",
     "scheduler",
     "stats",

@@ -39,6 +39,7 @@ TAGS = {
     "Users": "People and programs: whose they are, and what they may.",
     "Tokens": "Keys of this API. A secret is shown once, when it is made.",
     "Webhooks": "Addresses that are told of ends, and what was told them.",
+    "Queues": "Lines of jobs that some workers serve: what waits, what runs, who serves them.",
     "Workers": "The processes that run jobs.",
     "Scheduler": "Pauses, this process's own worker, recovery, retention.",
     "Statistics": "Counts, depths, ages and durations.",

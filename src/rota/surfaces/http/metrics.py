@@ -29,7 +29,7 @@ from rota.model.figures import NO_RUN, PER_OCTAVE
 from rota.model.gate import LOCAL, Actor, Right, scope_of
 from rota.model.settings import Settings
 from rota.model.states import Status
-from rota.model.values import SECOND
+from rota.model.values import SECOND, moment_of
 from rota.resources.measures import Measures, WorkerMeasures
 from rota.surfaces.http.access import Served, door_of
 from rota.surfaces.http.growth import Growth
@@ -70,6 +70,9 @@ METRICS = {
         Metric("rota_jobs_completed_total", "counter", ("job_type",), "Attempts that completed"),
         Metric("rota_pending_jobs", "gauge", ("state",), "Jobs that are PENDING: due later, due by now, or blocked by others"),
         Metric("rota_oldest_waiting_seconds", "gauge", ("job_type",), "How long the longest waiting QUEUED job has waited"),
+        Metric("rota_queue_depth", "gauge", ("queue",), "QUEUED jobs by queue, parked ones included"),
+        Metric("rota_queue_oldest_waiting_seconds", "gauge", ("queue",), "How long the longest waiting QUEUED job of a queue has waited"),
+        Metric("rota_queue_workers", "gauge", ("queue",), "Live workers that serve a queue"),
         Metric("rota_dead_letters", "gauge", ("job_type",), "Jobs in the store that ended DEAD_LETTER"),
         Metric("rota_missed_occurrences_total", "counter", ("fate",), "Due times of schedules that did not fire, by their fate"),
         Metric("rota_overdue_occurrences", "gauge", (), "Due times that should have run and have no recorded outcome for lease_ttl"),
@@ -152,7 +155,7 @@ class Meters:
             families = [*_of_jobs(look, self._rota.settings), *_of_growth(growth, self._rota.settings)]
         own: Iterable[Family] = ()
         if look.workers is not None:
-            families += _of_workers(look.workers)
+            families += [*_of_workers(look.workers), *_of_queues(look, self._rota.settings)]
             own = self.registry.collect()
         families.append(_gauge("rota_scrape_duration_seconds", {(): time.perf_counter() - start}))
         text: bytes = generate_latest(_Collected([*families, *own]))
@@ -239,6 +242,14 @@ def _of_workers(workers: WorkerMeasures) -> Iterator[Family]:
     yield _counter("rota_turns_total", {(): turns.count})
     yield _histogram("rota_turn_duration_seconds", {(): list(turns.buckets)}, BOUNDS_S, {(): turns.total_s})
     yield _counter("rota_jobs_claimed_total", {(): turns.claimed})
+
+
+def _of_queues(look: Measures, settings: Settings) -> Iterator[Family]:
+    few, now = settings.metrics_types_max, moment_of(look.at)
+    waits: dict[Labels, float] = {(each.name,): (now - each.oldest).total_seconds() for each in look.queues if each.oldest is not None}
+    yield _gauge("rota_queue_depth", _bounded({(each.name,): each.waiting for each in look.queues}, few))
+    yield _gauge("rota_queue_oldest_waiting_seconds", _bounded(waits, few, together=max))
+    yield _gauge("rota_queue_workers", _bounded({(each.name,): each.workers for each in look.queues}, few, together=max))
 
 
 def _version() -> str:

@@ -1,8 +1,8 @@
 -- Rows that are not what they should be: found when a batch fails, parked, named by `rota doctor` and repaired by `rota doctor --repair`.
 -- Why joins are `= ANY (ARRAY[...])`, and some conditions expressions: see edges.sql.
 
--- name: ready_of_type
-SELECT number FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type = :job_type
+-- name: ready_of_lane
+SELECT number FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND lane = :lane
  ORDER BY priority DESC, position, created_at, job_id LIMIT :limit;
 
 -- name: park_broken

@@ -16,6 +16,8 @@ DELETE FROM meta WHERE key NOT IN ('schema', 'definitions_version');
 -- Tables whose rows the database numbers, and how it goes on.
 SELECT 'audit', 'audit_id', coalesce(max(audit_id), 0) + 1 FROM audit
 UNION ALL
+SELECT 'lanes', 'lane', coalesce(max(lane), 0) + 1 FROM lanes
+UNION ALL
 SELECT 'outbox', 'outbox_id', coalesce(max(outbox_id), 0) + 1 FROM outbox
 UNION ALL
 SELECT 'schedule_reports', 'report_id', coalesce(max(report_id), 0) + 1 FROM schedule_reports;

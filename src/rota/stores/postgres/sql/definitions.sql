@@ -72,7 +72,8 @@ SELECT max_running, rate_limit, rate_window FROM templates WHERE {this_template}
 
 -- name: live_job_of_type
 -- Jobs of a type among those that have not ended: each arm walks one partial index, and none of them history.
-SELECT EXISTS (SELECT 1 FROM job_live WHERE job_type = :job_type AND status = 'QUEUED' AND held IS NULL)
+SELECT EXISTS (SELECT 1 FROM lanes AS n WHERE n.job_type = :job_type
+                  AND EXISTS (SELECT 1 FROM job_live AS l WHERE l.lane = n.lane AND l.status = 'QUEUED' AND l.held IS NULL))
     OR EXISTS (SELECT 1 FROM job_live WHERE status = 'RUNNING' AND job_type = :job_type)
     OR EXISTS (SELECT 1 FROM job_live WHERE status = 'QUEUED' AND held IS NOT NULL AND job_type = :job_type)
     OR EXISTS (SELECT 1 FROM job_live WHERE status = 'PENDING' AND blockers = 0 AND job_type = :job_type)

@@ -120,7 +120,7 @@ SELECT (SELECT min(next_attempt_at) FROM outbox WHERE {is_open}),
 -- name: open_lanes
 -- Lanes with messages under way, from one on: a hop from one to the next, however many wait in each.
 WITH RECURSIVE step (lane, times) AS (
-    SELECT (SELECT min(lane) FROM outbox WHERE lane > :lane AND {is_open}), 1
+    SELECT (SELECT min(lane) FROM outbox WHERE lane > :message_lane AND {is_open}), 1
     UNION ALL
     SELECT (SELECT min(lane) FROM outbox WHERE lane > step.lane AND {is_open}), times + 1 FROM step WHERE step.lane IS NOT NULL AND times < :limit
 )
@@ -128,7 +128,7 @@ SELECT lane, (SELECT min(o.next_attempt_at) FROM outbox AS o WHERE o.lane = step
 
 -- name: take_mail
 UPDATE outbox SET next_attempt_at = :until
- WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM outbox WHERE lane = :lane AND {is_open} AND next_attempt_at <= :now
+ WHERE outbox_id = ANY (ARRAY(SELECT outbox_id FROM outbox WHERE lane = :message_lane AND {is_open} AND next_attempt_at <= :now
                                ORDER BY next_attempt_at LIMIT :limit FOR UPDATE SKIP LOCKED))
 RETURNING outbox_id;
 

@@ -1,32 +1,33 @@
 -- What is looked at from above: the first screen and the metrics. Each walk goes along an index and has a bound.
 
 -- name: ready_lanes
--- Each type and priority that has ready jobs: a hop from one to the next along live_ready, not a scan. Of each: its first row,
--- how many there are as far as it is worth counting (all lanes together are counted up to :look, but each up to a thousand), that
+-- Each lane and priority that has ready jobs: a hop from one to the next along live_ready, not a scan. Of each: its first row,
+-- how many there are as far as it is worth counting (all together are counted up to :look, but each up to a thousand), that
 -- bound, and since when its first few wait.
-WITH RECURSIVE lane (number, job_type, priority) AS (
-    (SELECT number, job_type, priority FROM job_live WHERE status = 'QUEUED' AND held IS NULL
-      ORDER BY job_type, priority DESC, position, created_at, job_id LIMIT 1)
+WITH RECURSIVE line (number, lane, priority) AS (
+    (SELECT number, lane, priority FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND lane > 0
+      ORDER BY lane, priority DESC, position, created_at, job_id LIMIT 1)
     UNION ALL
-    SELECT next.number, next.job_type, next.priority FROM lane CROSS JOIN LATERAL (
-        (SELECT p.number, p.job_type, p.priority FROM job_live AS p
-          WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.job_type = lane.job_type AND p.priority < lane.priority
+    SELECT next.number, next.lane, next.priority FROM line CROSS JOIN LATERAL (
+        (SELECT p.number, p.lane, p.priority FROM job_live AS p
+          WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.lane = line.lane AND p.priority < line.priority
           ORDER BY p.priority DESC, p.position, p.created_at, p.job_id LIMIT 1)
         UNION ALL
-        (SELECT p.number, p.job_type, p.priority FROM job_live AS p
-          WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.job_type > lane.job_type
-          ORDER BY p.job_type, p.priority DESC, p.position, p.created_at, p.job_id LIMIT 1)
+        (SELECT p.number, p.lane, p.priority FROM job_live AS p
+          WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.lane > line.lane
+          ORDER BY p.lane, p.priority DESC, p.position, p.created_at, p.job_id LIMIT 1)
         LIMIT 1) AS next
-), lanes AS (SELECT number, job_type, priority FROM lane LIMIT :limit),
-share AS (SELECT greatest(1000, :look / greatest(1, count(*))) AS most FROM lanes)
-SELECT job_type, number, (SELECT most FROM share),
+), lines AS (SELECT number, lane, priority FROM line LIMIT :limit),
+share AS (SELECT greatest(1000, :look / greatest(1, count(*))) AS most FROM lines)
+SELECT (SELECT n.job_type FROM lanes AS n WHERE n.lane = lines.lane), lane, (SELECT n.queue FROM lanes AS n WHERE n.lane = lines.lane),
+       number, (SELECT most FROM share),
        (SELECT count(*) FROM (SELECT 1 FROM job_live AS p
-                               WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.job_type = lanes.job_type AND p.priority = lanes.priority
+                               WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.lane = lines.lane AND p.priority = lines.priority
                                LIMIT (SELECT most FROM share)) AS counted),
        (SELECT min(queued_at) FROM (SELECT p.queued_at FROM job_live AS p
-                                     WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.job_type = lanes.job_type
-                                       AND p.priority = lanes.priority ORDER BY p.position, p.created_at, p.job_id LIMIT :few) AS heads)
-  FROM lanes;
+                                     WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.lane = lines.lane
+                                       AND p.priority = lines.priority ORDER BY p.position, p.created_at, p.job_id LIMIT :few) AS heads)
+  FROM lines;
 
 -- name: running_suspects
 -- What runs under which a worker has crashed before, and where.
@@ -35,10 +36,10 @@ SELECT f.number, hex(l.worker_id), hex(f.root_id), (SELECT r.number FROM job_fac
  WHERE l.status = 'RUNNING' AND l.attempt + 0 > 1 AND f.crashes > 0 ORDER BY l.started_at, f.number;
 
 -- name: waiting_suspects
--- Among the first ready jobs of a type, those under which a worker has crashed: they keep their place, so that they are near the front.
+-- Among the first ready jobs of a lane, those under which a worker has crashed: they keep their place, so that they are near the front.
 SELECT count(*), min(l.queued_at), min(l.number)
   FROM (SELECT number, queued_at, organization_id FROM job_live
-         WHERE status = 'QUEUED' AND held IS NULL AND job_type = :job_type
+         WHERE status = 'QUEUED' AND held IS NULL AND lane = :lane
          ORDER BY priority DESC, position, created_at, job_id LIMIT :look) AS l
   JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
  WHERE f.crashes > 0 AND (:organization_id IS NULL OR l.organization_id = :organization_id) AND (:owner IS NULL OR f.owner = :owner);
@@ -69,10 +70,10 @@ SELECT held, job_type, number, (SELECT most FROM share),
 
 -- name: line_lanes
 -- The head of one line of the queue, that of an organization at a priority, sorted into lanes; whose own they are too.
-SELECT held, job_type, mine, count(*), min(queued_at), min(number)
-  FROM (SELECT l.held, l.job_type, {is_mine} AS mine, l.queued_at, l.number FROM job_live AS l
+SELECT held, job_type, mine, count(*), min(queued_at), min(number), lane, (SELECT n.queue FROM lanes AS n WHERE n.lane = heads.lane)
+  FROM (SELECT l.held, l.job_type, l.lane, {is_mine} AS mine, l.queued_at, l.number FROM job_live AS l
          WHERE l.status = 'QUEUED' AND l.priority = :priority AND l.organization_id = :organization_id ORDER BY l.position LIMIT :look) AS heads
- GROUP BY held, job_type, mine;
+ GROUP BY held, job_type, mine, lane;
 
 -- name: blocked_lanes
 SELECT job_type, 1, count(*), min(created_at), min(number)

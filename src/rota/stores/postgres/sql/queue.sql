@@ -35,7 +35,7 @@ WITH new AS MATERIALIZED (
                    ids uuid, position bigint, status text, blockers bigint, held text, now bigint, queued_at bigint, organization_id text,
                    template_id uuid, job_type text, origin text, unique_key text, job_hash bytea, group_id uuid, sequence_number bigint,
                    owner text, max_retries bigint, max_crashes bigint, backoff text, timeout double precision, executor text, meta text,
-                   priority bigint, run_at bigint, expires_at bigint),
+                   priority bigint, run_at bigint, expires_at bigint, lane bigint, tags text),
                unnest(:bodies)) AS r
 ), facts AS (
     INSERT INTO job_facts (number, job_id, root_id, params, {new_facts})
@@ -97,17 +97,17 @@ SELECT number, job_id, job_id, 1, position, {new_live_values} FROM new
 
 -- name: new_facts
 organization_id, template_id, job_type, origin, unique_key, job_hash, group_id, sequence_number, owner, max_retries, max_crashes, backoff,
-timeout, executor, meta, created_at
+timeout, executor, meta, lane, tags, created_at
 
 -- name: new_facts_values
 :organization_id, :template_id, :job_type, :origin, :unique_key, :job_hash, :group_id, :sequence_number, :owner, :max_retries, :max_crashes,
-:backoff, :timeout, :executor, :meta, :now
+:backoff, :timeout, :executor, :meta, :lane, :tags, :now
 
 -- name: new_live
-organization_id, job_type, created_at, unique_key, status, held, blockers, priority, run_at, expires_at, queued_at
+organization_id, job_type, created_at, unique_key, status, held, blockers, priority, run_at, expires_at, queued_at, lane
 
 -- name: new_live_values
-:organization_id, :job_type, :now, :unique_key, :status, :held, :blockers, :priority, :run_at, :expires_at, :queued_at
+:organization_id, :job_type, :now, :unique_key, :status, :held, :blockers, :priority, :run_at, :expires_at, :queued_at, :lane
 
 -- name: key_holder
 SELECT hex(l.job_id), hex(l.root_id), l.number, l.status, CASE WHEN l.queued_at IS NULL THEN 0 ELSE l.position END FROM job_live AS l

@@ -7,7 +7,11 @@ j.priority, CASE WHEN j.queued_at IS NULL THEN 0 ELSE j.position END, j.attempt,
 j.crashes, j.snoozes, j.held, j.blockers, j.run_at, j.expires_at, j.unique_key, j.params, hex(j.schedule_id), j.due_at,
 hex(j.group_id), j.sequence_number, j.owner, j.run_as, j.max_retries, j.max_crashes, j.backoff, j.timeout, j.executor, j.queued_at,
 j.started_at, j.finished_at, hex(j.worker_id), j.cancel_requested_at, j.cancel_requested_by, j.ended_by, j.reason, j.error_type,
-j.meta
+j.meta, {queue_of}, (SELECT n.digest FROM lanes AS n WHERE n.lane = j.lane), j.tags
+
+-- name: queue_of
+-- Jobs that ended before there were queues have no lane.
+coalesce((SELECT n.queue FROM lanes AS n WHERE n.lane = j.lane), 'default')
 
 -- name: job
 SELECT {columns} FROM jobs AS j WHERE j.job_id = :job_id;
@@ -78,6 +82,8 @@ created_at >= coalesce(:created_from, -9223372036854775808) AND created_at < coa
 
 -- name: matching
 (:job_type IS NULL OR s.job_type = :job_type)
+AND (:queue IS NULL OR coalesce((SELECT n.queue FROM lanes AS n WHERE n.lane = s.lane), 'default') = :queue)
+AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_array_elements_text(coalesce(s.tags, '[]')::json) AS t (tag) WHERE t.tag = :tag))
 AND (:statuses::text IS NULL OR s.status = ANY (:statuses))
 AND (:organization_id IS NULL OR s.organization_id = :organization_id)
 AND (:owner IS NULL OR s.owner = :owner)
@@ -91,7 +97,7 @@ AND (:text IS NULL OR strpos(s.params, :text) > 0 OR strpos(s.job_type, :text) >
      OR s.error_type IS NOT NULL AND (SELECT strpos(n.error, :text) > 0 FROM run_notes AS n WHERE n.job_number = s.number))
 
 -- name: of_facts
-number, job_id, job_type, created_at, organization_id, owner, group_id, root_id, schedule_id, params, unique_key,
+number, job_id, job_type, created_at, organization_id, owner, group_id, root_id, schedule_id, params, unique_key, lane, tags,
 coalesce((SELECT l.status FROM job_live AS l WHERE l.number = f.number), (SELECT e.status FROM job_ends AS e WHERE e.number = f.number)) AS status,
 coalesce((SELECT l.reason FROM job_live AS l WHERE l.number = f.number), (SELECT e.reason FROM job_ends AS e WHERE e.number = f.number)) AS reason,
 (SELECT e.error_type FROM job_ends AS e WHERE e.number = f.number) AS error_type
@@ -99,7 +105,8 @@ coalesce((SELECT l.reason FROM job_live AS l WHERE l.number = f.number), (SELECT
 -- name: of_live
 number, job_id, job_type, created_at, organization_id, (SELECT f.owner FROM job_facts AS f WHERE f.number = l.number) AS owner,
 (SELECT f.group_id FROM job_facts AS f WHERE f.number = l.number) AS group_id, root_id, schedule_id,
-(SELECT f.params FROM job_facts AS f WHERE f.number = l.number) AS params, unique_key, status, reason, NULL::text AS error_type
+(SELECT f.params FROM job_facts AS f WHERE f.number = l.number) AS params, unique_key, lane,
+(SELECT f.tags FROM job_facts AS f WHERE f.number = l.number) AS tags, status, reason, NULL::text AS error_type
 
 -- name: of_ends
 number, (SELECT f.job_id FROM job_facts AS f WHERE f.number = e.number) AS job_id, job_type, created_at,
@@ -109,7 +116,9 @@ number, (SELECT f.job_id FROM job_facts AS f WHERE f.number = e.number) AS job_i
 (SELECT f.root_id FROM job_facts AS f WHERE f.number = e.number) AS root_id,
 (SELECT f.schedule_id FROM job_facts AS f WHERE f.number = e.number) AS schedule_id,
 (SELECT f.params FROM job_facts AS f WHERE f.number = e.number) AS params,
-(SELECT f.unique_key FROM job_facts AS f WHERE f.number = e.number) AS unique_key, status, reason, error_type
+(SELECT f.unique_key FROM job_facts AS f WHERE f.number = e.number) AS unique_key,
+(SELECT f.lane FROM job_facts AS f WHERE f.number = e.number) AS lane,
+(SELECT f.tags FROM job_facts AS f WHERE f.number = e.number) AS tags, status, reason, error_type
 
 -- name: source_all
 SELECT number AS place, {of_facts} FROM job_facts AS f
@@ -142,7 +151,12 @@ SELECT number + 0 AS place, {of_live} FROM job_live AS l WHERE status = 'RUNNING
 SELECT number + 0 AS place, {of_live} FROM job_live AS l WHERE status = 'QUEUED' AND held IS NULL AND {made}
 
 -- name: source_ready_of_type
-SELECT number + 0 AS place, {of_live} FROM job_live AS l WHERE status = 'QUEUED' AND held IS NULL AND job_type = :job_type AND {made}
+SELECT number + 0 AS place, {of_live} FROM job_live AS l
+ WHERE status = 'QUEUED' AND held IS NULL AND lane = ANY (ARRAY(SELECT n.lane FROM lanes AS n WHERE n.job_type = :job_type)) AND {made}
+
+-- name: source_ready_of_queue
+SELECT number + 0 AS place, {of_live} FROM job_live AS l
+ WHERE status = 'QUEUED' AND held IS NULL AND lane = ANY (ARRAY(SELECT n.lane FROM lanes AS n WHERE n.queue = :queue)) AND {made}
 
 -- name: source_held
 SELECT number + 0 AS place, {of_live} FROM job_live AS l WHERE status = 'QUEUED' AND held IS NOT NULL AND {made}

@@ -79,7 +79,8 @@ SELECT (SELECT count(*) FROM job_live WHERE status = 'QUEUED' AND priority = :pr
 
 -- name: count_types
 SELECT job_type, sum(jobs)::bigint FROM (
-    SELECT job_type, count(*) AS jobs FROM job_live WHERE status = 'QUEUED' AND held IS NULL GROUP BY job_type
+    SELECT (SELECT n.job_type FROM lanes AS n WHERE n.lane = ready.lane) AS job_type, ready.jobs
+      FROM (SELECT lane, count(*) AS jobs FROM job_live WHERE status = 'QUEUED' AND held IS NULL GROUP BY lane) AS ready
     UNION ALL
     SELECT job_type, count(*) FROM job_live WHERE status = 'QUEUED' AND held IS NOT NULL GROUP BY job_type) AS queued
  GROUP BY job_type ORDER BY 2 DESC, 1 LIMIT :limit;

@@ -11,27 +11,27 @@ SELECT {columns}, (SELECT count(*) FROM ahead)
 -- name: candidates_slim
 -- The same without what may be large, for rows that are only looked at.
 WITH {first}
-SELECT {claimed_head}, '', {claimed_rest}, NULL, f.owner, (SELECT count(*) FROM ahead)
+SELECT {claimed_head}, '', {claimed_rest}, NULL, f.owner, NULL, l.lane, (SELECT count(*) FROM ahead)
   FROM first AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
  ORDER BY l.priority DESC, l.position, l.created_at, l.job_id;
 
--- name: first_of_type
--- The first ready jobs of one type, along live_ready. What another worker is just claiming is passed over.
+-- name: first_of_lane
+-- The first ready jobs of one lane, along live_ready. What another worker is just claiming is passed over.
 ahead AS (SELECT WHERE false),
 first AS MATERIALIZED (
-    SELECT number, priority, position, created_at, job_id FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type = :type_0
+    SELECT number, priority, position, created_at, job_id, lane FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND lane = :lane_0
      ORDER BY priority DESC, position, created_at, job_id LIMIT :want FOR UPDATE SKIP LOCKED
 )
 
--- name: first_of_types
--- The first ready jobs of several types: {arms} is one `arm` for each, joined by UNION ALL, which PostgreSQL merges along live_ready as long as
+-- name: first_of_lanes
+-- The first ready jobs of several lanes: {arms} is one `arm` for each, joined by UNION ALL, which PostgreSQL merges along live_ready as long as
 -- nothing is locked there. So places are looked up first, :spare more than are wanted, for others may be claiming some. They are an array: were
 -- they joined, each that has changed meanwhile would have the whole query made again.
 ahead AS MATERIALIZED (
     SELECT place FROM ({arms}) AS a ORDER BY priority DESC, position, created_at, job_id LIMIT :want + :spare
 ),
 first AS MATERIALIZED (
-    SELECT number, priority, position, created_at, job_id FROM job_live
+    SELECT number, priority, position, created_at, job_id, lane FROM job_live
      WHERE ctid = ANY (ARRAY(SELECT place FROM ahead)) AND status || '' = 'QUEUED' AND held IS NULL
      ORDER BY priority DESC, position, created_at, job_id LIMIT :want FOR UPDATE SKIP LOCKED
 )
@@ -39,28 +39,28 @@ first AS MATERIALIZED (
 -- name: arm
 -- Each has a LIMIT of its own: should PostgreSQL sort them rather than merge, it is these few.
 SELECT * FROM (SELECT ctid AS place, priority, position, created_at, job_id FROM job_live
-                WHERE status = 'QUEUED' AND held IS NULL AND job_type = :type
+                WHERE status = 'QUEUED' AND held IS NULL AND lane = :lane
                 ORDER BY priority DESC, position, created_at, job_id LIMIT :want + :spare) AS first
 
 -- name: arms_of_many
--- The same for very many types in one arm, whose plan does not grow with them. It reads as many of each as its limit says: see `_offered_of_many`.
-SELECT first.* FROM unnest(:types, :limits) AS t (name, few) CROSS JOIN LATERAL (
+-- The same for very many lanes in one arm, whose plan does not grow with them. It reads as many of each as its limit says: see `_offered_of_many`.
+SELECT first.* FROM unnest(:lanes, :limits) AS t (lane, few) CROSS JOIN LATERAL (
     SELECT ctid AS place, priority, position, created_at, job_id FROM job_live
-     WHERE status = 'QUEUED' AND held IS NULL AND job_type = t.name
+     WHERE status = 'QUEUED' AND held IS NULL AND job_live.lane = t.lane
      ORDER BY priority DESC, position, created_at, job_id LIMIT t.few) AS first
 
--- name: ready_types
--- The types that have something ready, in the order of their first jobs. It leaps along live_ready from one type to the next.
+-- name: ready_now
+-- The lanes that have something ready, in the order of their first jobs. It leaps along live_ready from one lane to the next.
 WITH RECURSIVE heads AS (
-    (SELECT job_type, priority, position, created_at, job_id FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type >= ''
-      ORDER BY job_type, priority DESC, position, created_at, job_id LIMIT 1)
+    (SELECT lane, priority, position, created_at, job_id FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND lane > 0
+      ORDER BY lane, priority DESC, position, created_at, job_id LIMIT 1)
     UNION ALL
     SELECT n.* FROM heads CROSS JOIN LATERAL (
-        SELECT job_type, priority, position, created_at, job_id FROM job_live
-         WHERE status = 'QUEUED' AND held IS NULL AND job_type > heads.job_type
-         ORDER BY job_type, priority DESC, position, created_at, job_id LIMIT 1) AS n
+        SELECT lane, priority, position, created_at, job_id FROM job_live
+         WHERE status = 'QUEUED' AND held IS NULL AND lane > heads.lane
+         ORDER BY lane, priority DESC, position, created_at, job_id LIMIT 1) AS n
 )
-SELECT job_type FROM heads ORDER BY priority DESC, position, created_at, job_id;
+SELECT lane FROM heads ORDER BY priority DESC, position, created_at, job_id;
 -- name: no_suspect
 -- How often a job has crashed is among its facts, which are read for each row that is not a first attempt: asked only where suspects are in the way.
 (attempt = 1 OR NOT EXISTS (SELECT FROM job_facts AS f WHERE f.number = job_live.number AND f.crashes > 0))
@@ -75,6 +75,12 @@ SELECT coalesce(json_agg(json_build_array({columns}) ORDER BY l.priority DESC, l
   FROM (SELECT * FROM job_live WHERE number = ANY (:numbers) ORDER BY priority DESC, position, created_at, job_id LIMIT :want) AS l
   JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number]);
 
+-- name: candidates_named
+-- Jobs that are ready, by their numbers.
+SELECT coalesce(json_agg(json_build_array({columns})), '[]')::text
+  FROM job_live AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
+ WHERE l.number = ANY (:numbers) AND l.status || '' = 'QUEUED' AND l.held IS NULL;
+
 -- name: direct_status
 -- The status of the job that the ACTIVE reservation is for, '' once it has ended; NULL: there is no reservation.
 SELECT coalesce((SELECT l.status FROM job_live AS l WHERE l.number = ANY (ARRAY[d.job_number])), '')
@@ -88,7 +94,7 @@ SELECT coalesce(json_agg(json_build_array({columns})), '[]')::text FROM job_live
 -- In the order of rota.model.values.Claimed. run_id and started_at are filled in by the caller.
 {claimed_head}, f.params, {claimed_rest},
 {checkpoint_before},
-f.owner, f.meta
+f.owner, f.meta, coalesce(f.lane, 0)
 
 -- name: claimed_head
 f.number, hex(f.job_id), hex(f.root_id),
@@ -135,7 +141,7 @@ UPDATE job_live SET held = e.value FROM json_each_text(:parked::json) AS e
 -- name: park_run
 UPDATE job_live SET held = :held
  WHERE number = ANY (ARRAY(
-    SELECT number FROM (SELECT number, organization_id FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type = :job_type
+    SELECT number FROM (SELECT number, organization_id FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND lane = :lane
                          ORDER BY priority DESC, position, created_at, job_id LIMIT :limit) AS first
      WHERE organization_id = :organization_id));
 
@@ -199,30 +205,35 @@ SELECT number, job_type, ending ->> 2, created_at, (ending ->> 1)::bigint, held,
   FROM gone;
 
 -- name: insert_successors
--- Each row: [number of the one before, id, status, run_at, failures, crashes, snoozes, keeps its place, keeps its expiry].
+-- Each row: [number of the one before, id, status, run_at, failures, crashes, snoozes, keeps its place, keeps its expiry, its lane if that is another].
 -- A place beyond the clock was given before its priority was empty and counted anew: now it is before those who came since.
 WITH next AS MATERIALIZED (
     SELECT nextval('job_numbers') AS number, (e.value ->> 1)::uuid AS job_id, o.number AS before, e.value ->> 2 AS status,
            (e.value ->> 3)::bigint AS run_at, (e.value ->> 4)::integer AS failures, (e.value ->> 5)::integer AS crashes,
-           (e.value ->> 6)::integer AS snoozes, (e.value ->> 7)::boolean AS in_place, (e.value ->> 8)::boolean AS keeps_expiry
+           (e.value ->> 6)::integer AS snoozes, (e.value ->> 7)::boolean AS in_place, (e.value ->> 8)::boolean AS keeps_expiry,
+           coalesce((e.value ->> 9)::bigint, {own_lane}) AS lane
       FROM json_array_elements(:rows::json) AS e (value) JOIN job_facts AS o ON o.number = ANY (ARRAY[(e.value ->> 0)::bigint])
      WHERE (SELECT s.number FROM job_facts AS s WHERE s.retry_of = o.job_id) IS NULL
 ), facts AS (
     INSERT INTO job_facts (number, job_id, root_id, retry_of, attempt, organization_id, template_id, job_type, origin, failures, crashes, snoozes,
                            unique_key, job_hash, params, schedule_id, due_at, group_id, sequence_number, owner, run_as, max_retries, max_crashes,
-                           backoff, timeout, executor, target_node, shard, meta, created_at)
+                           backoff, timeout, executor, target_node, shard, meta, tags, lane, created_at)
     SELECT n.number, n.job_id, o.root_id, o.job_id, o.attempt + 1, o.organization_id, o.template_id, o.job_type, o.origin, n.failures, n.crashes,
            n.snoozes, o.unique_key, o.job_hash, o.params, o.schedule_id, o.due_at, o.group_id, o.sequence_number, o.owner, o.run_as, o.max_retries,
-           o.max_crashes, o.backoff, o.timeout, o.executor, o.target_node, o.shard, o.meta, :now
+           o.max_crashes, o.backoff, o.timeout, o.executor, o.target_node, o.shard, o.meta, o.tags, n.lane, :now
       FROM next AS n JOIN job_facts AS o ON o.number = ANY (ARRAY[n.before])
 )
 INSERT INTO job_live (number, job_id, root_id, attempt, organization_id, job_type, created_at, schedule_id, unique_key, status, priority, position,
-                      run_at, expires_at, queued_at)
+                      run_at, expires_at, queued_at, lane)
 SELECT n.number, n.job_id, o.root_id, o.attempt + 1, o.organization_id, o.job_type, :now, o.schedule_id, o.unique_key, n.status, b.priority,
        CASE WHEN NOT n.in_place THEN -:now
             WHEN b.position <= coalesce((SELECT c.position FROM queue_clock AS c WHERE c.priority = b.priority), 0) THEN b.position ELSE 0 END,
-       n.run_at, CASE WHEN n.keeps_expiry THEN b.expires_at END, CASE WHEN n.in_place THEN :now END
+       n.run_at, CASE WHEN n.keeps_expiry THEN b.expires_at END, CASE WHEN n.in_place THEN :now END, n.lane
   FROM next AS n JOIN job_facts AS o ON o.number = ANY (ARRAY[n.before]) JOIN job_ends AS b ON b.number = ANY (ARRAY[n.before]);
+
+-- name: own_lane
+-- The lane of the attempt before; of one that ended before there were lanes, the lane of its type.
+coalesce(o.lane, (SELECT n.lane FROM lanes AS n WHERE n.job_type = o.job_type AND n.queue = 'default' AND n.digest = ''))
 
 -- name: group_rule
 -- The rule of a group, and the place after which it applies: in a sequence, after the first that ended badly.
@@ -307,11 +318,11 @@ UPDATE meta SET value = value + :count WHERE key = 'late_results';
 
 -- name: is_direct_ready
 SELECT EXISTS (SELECT 1 FROM direct_reservations AS d JOIN job_live AS l ON l.number = ANY (ARRAY[d.job_number])
-                WHERE d.status = 'ACTIVE' AND l.status || '' = 'QUEUED' AND l.job_type = ANY (:types));
+                WHERE d.status = 'ACTIVE' AND l.status || '' = 'QUEUED' AND l.lane = ANY (:lanes));
 
 -- name: is_ready
-SELECT EXISTS (SELECT 1 FROM unnest(:types) AS t (name)
-                WHERE (SELECT number FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_type = t.name
+SELECT EXISTS (SELECT 1 FROM unnest(:lanes) AS t (lane)
+                WHERE (SELECT number FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND job_live.lane = t.lane
                         ORDER BY priority DESC, position, created_at, job_id LIMIT 1) IS NOT NULL);
 
 -- name: cancelling

@@ -68,18 +68,18 @@ WITH new AS MATERIALIZED (
 ), facts AS (
     INSERT INTO job_facts (number, job_id, root_id, retry_of, attempt, organization_id, template_id, job_type, origin, unique_key, job_hash, params,
                            schedule_id, due_at, group_id, sequence_number, owner, run_as, max_retries, max_crashes, backoff, timeout, executor,
-                           target_node, shard, meta, created_at)
+                           target_node, shard, meta, tags, lane, created_at)
     SELECT new.number, :new_id, o.root_id, o.job_id, o.attempt + 1, o.organization_id, o.template_id, o.job_type,
            CASE WHEN o.origin = 'direct' THEN 'api' ELSE o.origin END, o.unique_key, o.job_hash, o.params, o.schedule_id, o.due_at, o.group_id,
            o.sequence_number, o.owner, o.run_as, o.max_retries, o.max_crashes, o.backoff, o.timeout, o.executor, o.target_node, o.shard, o.meta,
-           :now
+           o.tags, {own_lane}, :now
       FROM new CROSS JOIN job_facts AS o WHERE o.number = :number
     RETURNING *
 )
 INSERT INTO job_live (number, job_id, root_id, attempt, organization_id, job_type, created_at, schedule_id, unique_key, status, priority, position,
-                      run_at, queued_at)
+                      run_at, queued_at, lane)
 SELECT f.number, f.job_id, f.root_id, f.attempt, f.organization_id, f.job_type, f.created_at, f.schedule_id, f.unique_key, 'QUEUED', b.priority,
-       :position, :now, :now
+       :position, :now, :now, f.lane
   FROM facts AS f CROSS JOIN job_ends AS b WHERE b.number = :number;
 
 -- name: audit

@@ -1,7 +1,7 @@
 -- Rows that are not what they should be: found when a batch fails, parked, named by `rota doctor` and repaired by `rota doctor --repair`.
 
--- name: ready_of_type
-SELECT number FROM jobs WHERE status = 'QUEUED' AND held IS NULL AND job_type = :job_type
+-- name: ready_of_lane
+SELECT number FROM jobs WHERE status = 'QUEUED' AND held IS NULL AND lane = :lane
  ORDER BY priority DESC, position, created_at, job_id LIMIT :limit;
 
 -- name: park_broken

@@ -65,7 +65,8 @@ SELECT max_running, rate_limit, rate_window FROM templates WHERE {this_template}
 
 -- name: live_job_of_type
 -- Jobs of a type among those that have not ended: each arm walks one partial index, and none of them history.
-SELECT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_ready WHERE job_type = :job_type AND status = 'QUEUED' AND held IS NULL)
+SELECT EXISTS (SELECT 1 FROM lanes AS n CROSS JOIN jobs AS j INDEXED BY jobs_ready ON j.lane = n.lane AND j.status = 'QUEUED' AND j.held IS NULL
+                WHERE n.job_type = :job_type)
     OR EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_running WHERE status = 'RUNNING' AND job_type = :job_type)
     OR EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_held WHERE status = 'QUEUED' AND held IS NOT NULL AND job_type = :job_type)
     OR EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_due WHERE status = 'PENDING' AND blockers = 0 AND job_type = :job_type)

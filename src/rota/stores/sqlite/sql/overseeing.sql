@@ -1,30 +1,30 @@
 -- What is looked at from above: the first screen and the metrics. Each walk goes along an index and has a bound.
 
 -- name: ready_lanes
--- Each type and priority that has ready jobs: a hop from one to the next along jobs_ready, not a scan. Of each: its first row,
--- how many there are as far as it is worth counting (all lanes together are counted up to :look, but each up to a thousand), that
+-- Each lane and priority that has ready jobs: a hop from one to the next along jobs_ready, not a scan. Of each: its first row,
+-- how many there are as far as it is worth counting (all together are counted up to :look, but each up to a thousand), that
 -- bound, and since when its first few wait.
-WITH RECURSIVE lane (number, job_type, priority) AS (
-    SELECT number, job_type, priority FROM jobs
-     WHERE number = (SELECT number FROM jobs WHERE status = 'QUEUED' AND held IS NULL AND job_type > ''
-                      ORDER BY job_type, priority DESC, position, created_at, job_id LIMIT 1)
+WITH RECURSIVE line (number, lane, priority) AS (
+    SELECT number, lane, priority FROM jobs
+     WHERE number = (SELECT number FROM jobs WHERE status = 'QUEUED' AND held IS NULL AND lane > 0
+                      ORDER BY lane, priority DESC, position, created_at, job_id LIMIT 1)
     UNION ALL
-    SELECT j.number, j.job_type, j.priority FROM lane CROSS JOIN jobs AS j
+    SELECT j.number, j.lane, j.priority FROM line CROSS JOIN jobs AS j
         ON j.number = coalesce((SELECT p.number FROM jobs AS p
-                                 WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.job_type = lane.job_type AND p.priority < lane.priority
+                                 WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.lane = line.lane AND p.priority < line.priority
                                  ORDER BY p.priority DESC, p.position, p.created_at, p.job_id LIMIT 1),
-                               (SELECT p.number FROM jobs AS p WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.job_type > lane.job_type
-                                 ORDER BY p.job_type, p.priority DESC, p.position, p.created_at, p.job_id LIMIT 1))
+                               (SELECT p.number FROM jobs AS p WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.lane > line.lane
+                                 ORDER BY p.lane, p.priority DESC, p.position, p.created_at, p.job_id LIMIT 1))
     LIMIT :limit
-), share (most) AS (SELECT max(1000, :look / max(1, count(*))) FROM lane)
-SELECT job_type, number, (SELECT most FROM share),
+), share (most) AS (SELECT max(1000, :look / max(1, count(*))) FROM line)
+SELECT n.job_type, line.lane, n.queue, line.number, (SELECT most FROM share),
        (SELECT count(*) FROM (SELECT 1 FROM jobs AS p INDEXED BY jobs_ready
-                               WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.job_type = lane.job_type AND p.priority = lane.priority
+                               WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.lane = line.lane AND p.priority = line.priority
                                LIMIT (SELECT most FROM share))),
        (SELECT min(queued_at) FROM (SELECT queued_at FROM jobs AS p INDEXED BY jobs_ready
-                                     WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.job_type = lane.job_type
-                                       AND p.priority = lane.priority ORDER BY p.position, p.created_at, p.job_id LIMIT :few))
-  FROM lane;
+                                     WHERE p.status = 'QUEUED' AND p.held IS NULL AND p.lane = line.lane
+                                       AND p.priority = line.priority ORDER BY p.position, p.created_at, p.job_id LIMIT :few))
+  FROM line CROSS JOIN lanes AS n ON n.lane = line.lane;
 
 -- name: running_suspects
 -- What runs under which a worker has crashed before, and where.
@@ -32,10 +32,10 @@ SELECT j.number, lower(hex(j.worker_id)), lower(hex(j.root_id)), (SELECT r.numbe
   FROM jobs AS j WHERE j.status = 'RUNNING' AND j.crashes > 0 ORDER BY j.started_at, j.number;
 
 -- name: waiting_suspects
--- Among the first ready jobs of a type, those under which a worker has crashed: they keep their place, so that they are near the front.
+-- Among the first ready jobs of a lane, those under which a worker has crashed: they keep their place, so that they are near the front.
 SELECT count(*), min(queued_at), min(number)
   FROM (SELECT crashes, queued_at, number, organization_id, owner FROM jobs INDEXED BY jobs_ready
-         WHERE status = 'QUEUED' AND held IS NULL AND job_type = :job_type
+         WHERE status = 'QUEUED' AND held IS NULL AND lane = :lane
          ORDER BY priority DESC, position, created_at, job_id LIMIT :look)
  WHERE crashes > 0 AND (:organization_id IS NULL OR organization_id = :organization_id) AND (:owner IS NULL OR owner = :owner);
 
@@ -65,10 +65,10 @@ SELECT held, job_type, number, (SELECT most FROM share),
 
 -- name: line_lanes
 -- The head of one line of the queue, that of an organization at a priority, sorted into lanes; whose own they are too.
-SELECT held, job_type, mine, count(*), min(queued_at), min(number)
-  FROM (SELECT held, job_type, :owner IS NULL OR owner = :owner AS mine, queued_at, number FROM jobs INDEXED BY jobs_tail
-         WHERE status = 'QUEUED' AND priority = :priority AND organization_id = :organization_id ORDER BY position LIMIT :look)
- GROUP BY held, job_type, mine;
+SELECT held, job_type, mine, count(*), min(queued_at), min(number), lane, (SELECT n.queue FROM lanes AS n WHERE n.lane = head.lane)
+  FROM (SELECT held, job_type, lane, :owner IS NULL OR owner = :owner AS mine, queued_at, number FROM jobs INDEXED BY jobs_tail
+         WHERE status = 'QUEUED' AND priority = :priority AND organization_id = :organization_id ORDER BY position LIMIT :look) AS head
+ GROUP BY held, job_type, mine, lane;
 
 -- name: blocked_lanes
 SELECT job_type, 1, count(*), min(created_at), min(number)

@@ -33,7 +33,7 @@ VALUES (:number, :ids, :ids, :params, :position, {new_values});
 -- organization has others waiting at this priority. Otherwise there is no position, which is refused. For a SELECT with a WHERE, and
 -- for RETURNING, SQLite would make a table of one row first; `told` is ours, and tells the position. What is not named is as in a new row.
 INSERT INTO jobs (job_id, root_id, params, position, organization_id, template_id, job_type, origin, status, priority, run_at, expires_at,
-                  unique_key, owner, max_retries, max_crashes, backoff, timeout, executor, meta, created_at, queued_at)
+                  unique_key, owner, max_retries, max_crashes, backoff, timeout, executor, meta, lane, created_at, queued_at)
 VALUES (:job_id, :job_id, :params,
         CASE WHEN (SELECT value FROM meta WHERE key = 'definitions_version') = :definitions
               AND (SELECT max_queued FROM organizations WHERE organization_id = :organization_id) IS NULL
@@ -41,15 +41,15 @@ VALUES (:job_id, :job_id, :params,
              THEN told(max((SELECT max(position) FROM jobs WHERE status = 'QUEUED' AND priority = :priority AND organization_id = :organization_id),
                            coalesce((SELECT position FROM queue_clock WHERE priority = :priority), 0)) + :gap) END,
         :organization_id, :template_id, :job_type, :origin, 'QUEUED', :priority, :run_at, :expires_at,
-        :unique_key, :owner, :max_retries, :max_crashes, :backoff, :timeout, :executor, :meta, :now, :now);
+        :unique_key, :owner, :max_retries, :max_crashes, :backoff, :timeout, :executor, :meta, :lane, :now, :now);
 
 -- name: new_columns
 organization_id, template_id, job_type, origin, status, blockers, priority, run_at, expires_at, unique_key, job_hash, group_id,
-sequence_number, owner, max_retries, max_crashes, backoff, timeout, executor, meta, held, created_at, queued_at
+sequence_number, owner, max_retries, max_crashes, backoff, timeout, executor, meta, lane, tags, held, created_at, queued_at
 
 -- name: new_values
 :organization_id, :template_id, :job_type, :origin, :status, :blockers, :priority, :run_at, :expires_at, :unique_key, :job_hash, :group_id,
-:sequence_number, :owner, :max_retries, :max_crashes, :backoff, :timeout, :executor, :meta, :held, :now, :queued_at
+:sequence_number, :owner, :max_retries, :max_crashes, :backoff, :timeout, :executor, :meta, :lane, :tags, :held, :now, :queued_at
 
 -- name: key_holder
 SELECT lower(hex(job_id)), lower(hex(root_id)), number, status, iif(queued_at IS NULL, 0, position) FROM jobs INDEXED BY jobs_unique

@@ -6,7 +6,11 @@ j.priority, iif(j.queued_at IS NULL, 0, j.position), j.attempt, lower(hex(j.root
 j.crashes, j.snoozes, j.held, j.blockers, j.run_at, j.expires_at, j.unique_key, j.params, lower(hex(j.schedule_id)), j.due_at,
 lower(hex(j.group_id)), j.sequence_number, j.owner, j.run_as, j.max_retries, j.max_crashes, j.backoff, j.timeout, j.executor, j.queued_at,
 j.started_at, j.finished_at, lower(hex(j.worker_id)), j.cancel_requested_at, j.cancel_requested_by, j.ended_by, j.reason, j.error_type,
-j.meta
+j.meta, {queue_of}, (SELECT n.digest FROM lanes AS n WHERE n.lane = j.lane), j.tags
+
+-- name: queue_of
+-- Jobs that ended before there were queues have no lane.
+coalesce((SELECT n.queue FROM lanes AS n WHERE n.lane = j.lane), 'default')
 
 -- name: job
 SELECT {columns} FROM jobs AS j WHERE j.job_id = unhex(:job_id);
@@ -72,6 +76,8 @@ SELECT coalesce((SELECT max(number) FROM jobs), 0), coalesce((SELECT max(number)
 -- name: matching
 (:statuses IS NULL OR j.status IN (SELECT value FROM json_each(:statuses)))
 AND (:job_type IS NULL OR j.job_type = :job_type)
+AND (:queue IS NULL OR {queue_of} = :queue)
+AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(j.tags) WHERE value = :tag))
 AND (:organization_id IS NULL OR j.organization_id = :organization_id)
 AND (:owner IS NULL OR j.owner = :owner)
 AND (:group_id IS NULL OR j.group_id = :group_id)
@@ -111,7 +117,12 @@ INDEXED BY jobs_running WHERE j.status = 'RUNNING'
 INDEXED BY jobs_ready WHERE j.status = 'QUEUED' AND j.held IS NULL AND {made}
 
 -- name: source_ready_of_type
-INDEXED BY jobs_ready WHERE j.status = 'QUEUED' AND j.held IS NULL AND j.job_type = :job_type AND {made}
+INDEXED BY jobs_ready WHERE j.status = 'QUEUED' AND j.held IS NULL AND j.lane IN (SELECT n.lane FROM lanes AS n WHERE n.job_type = :job_type)
+   AND {made}
+
+-- name: source_ready_of_queue
+INDEXED BY jobs_ready WHERE j.status = 'QUEUED' AND j.held IS NULL AND j.lane IN (SELECT n.lane FROM lanes AS n WHERE n.queue = :queue)
+   AND {made}
 
 -- name: source_held
 INDEXED BY jobs_held WHERE j.status = 'QUEUED' AND j.held IS NOT NULL AND {made}

@@ -54,7 +54,9 @@ SELECT (SELECT count(*) FROM jobs WHERE status = 'QUEUED' AND priority = :priori
 
 -- name: count_types
 SELECT job_type, sum(jobs) FROM (
-    SELECT job_type, count(*) AS jobs FROM jobs INDEXED BY jobs_ready WHERE status = 'QUEUED' AND held IS NULL GROUP BY job_type
+    SELECT n.job_type, ready.jobs
+      FROM (SELECT lane, count(*) AS jobs FROM jobs INDEXED BY jobs_ready WHERE status = 'QUEUED' AND held IS NULL GROUP BY lane) AS ready
+     CROSS JOIN lanes AS n ON n.lane = ready.lane
     UNION ALL
     SELECT job_type, count(*) FROM jobs INDEXED BY jobs_held WHERE status = 'QUEUED' AND held IS NOT NULL GROUP BY job_type)
  GROUP BY job_type ORDER BY 2 DESC, 1 LIMIT :limit;

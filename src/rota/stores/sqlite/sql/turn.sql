@@ -6,41 +6,41 @@ SELECT json_group_array(json_array({columns})) FROM ({first}) CROSS JOIN jobs AS
 
 -- name: candidates_slim
 -- The same without what may be large, for rows that are only looked at.
-SELECT json_group_array(json_array({claimed_head}, '', {claimed_rest}, NULL, j.owner))
+SELECT json_group_array(json_array({claimed_head}, '', {claimed_rest}, NULL, j.owner, NULL, coalesce(j.lane, 0)))
   FROM ({first}) CROSS JOIN jobs AS j ON j.number = picked;
 
--- name: first_of_types
--- {arms} is one `arm` per job type, joined by UNION ALL; SQLite merges them along jobs_ready, which it does
+-- name: first_of_lanes
+-- {arms} is one `arm` per lane, joined by UNION ALL; SQLite merges them along jobs_ready, which it does
 -- only where the ORDER BY belongs to the UNION itself: one level further out it sorts the whole queue.
 SELECT number AS picked FROM ({arms} ORDER BY priority DESC, position, created_at, job_id LIMIT :want)
 
 -- name: arm
 SELECT number, priority, position, created_at, job_id FROM jobs
- WHERE status = 'QUEUED' AND held IS NULL AND job_type = ?
+ WHERE status = 'QUEUED' AND held IS NULL AND lane = ?
 
--- name: first_of_many_types
--- The same merge where an arm for each type would make a text too long to be kept prepared. `heads` leaps along jobs_ready from the first job
--- of a type to that of the next, so it costs what is ready and not what the worker knows. `line` is SQLite's queue of a recursion with an
--- ORDER BY: the first of all leaves it, and the next of the same type takes its place.
-WITH RECURSIVE heads (number, job_type, priority, position, created_at, job_id) AS (
+-- name: first_of_many_lanes
+-- The same merge where an arm for each lane would make a text too long to be kept prepared. `heads` leaps along jobs_ready from the first job
+-- of a lane to that of the next, so it costs what is ready and not what the worker knows. `line` is SQLite's queue of a recursion with an
+-- ORDER BY: the first of all leaves it, and the next of the same lane takes its place.
+WITH RECURSIVE heads (number, lane, priority, position, created_at, job_id) AS (
     SELECT * FROM (
-        SELECT number, job_type, priority, position, created_at, job_id FROM jobs
-         WHERE status = 'QUEUED' AND held IS NULL AND job_type >= ''
-         ORDER BY job_type, priority DESC, position, created_at, job_id LIMIT 1)
+        SELECT number, lane, priority, position, created_at, job_id FROM jobs
+         WHERE status = 'QUEUED' AND held IS NULL AND lane > 0
+         ORDER BY lane, priority DESC, position, created_at, job_id LIMIT 1)
     UNION ALL
-    SELECT j.number, j.job_type, j.priority, j.position, j.created_at, j.job_id FROM heads CROSS JOIN jobs AS j ON j.number = (
-        SELECT n.number FROM jobs AS n WHERE n.status = 'QUEUED' AND n.held IS NULL AND n.job_type > heads.job_type
-         ORDER BY n.job_type, n.priority DESC, n.position, n.created_at, n.job_id LIMIT 1)
-), line (number, job_type, priority, position, created_at, job_id) AS (
-    SELECT * FROM heads WHERE job_type IN (SELECT value FROM json_each(?))
+    SELECT j.number, j.lane, j.priority, j.position, j.created_at, j.job_id FROM heads CROSS JOIN jobs AS j ON j.number = (
+        SELECT n.number FROM jobs AS n WHERE n.status = 'QUEUED' AND n.held IS NULL AND n.lane > heads.lane
+         ORDER BY n.lane, n.priority DESC, n.position, n.created_at, n.job_id LIMIT 1)
+), line (number, lane, priority, position, created_at, job_id) AS (
+    SELECT * FROM heads WHERE lane IN (SELECT value FROM json_each(?))
     UNION ALL
-    SELECT j.number, j.job_type, j.priority, j.position, j.created_at, j.job_id FROM line CROSS JOIN jobs AS j ON j.number = coalesce((
+    SELECT j.number, j.lane, j.priority, j.position, j.created_at, j.job_id FROM line CROSS JOIN jobs AS j ON j.number = coalesce((
         SELECT n.number FROM jobs AS n
-         WHERE n.status = 'QUEUED' AND n.held IS NULL AND n.job_type = line.job_type AND n.priority = line.priority
+         WHERE n.status = 'QUEUED' AND n.held IS NULL AND n.lane = line.lane AND n.priority = line.priority
            AND (n.position, n.created_at, n.job_id) > (line.position, line.created_at, line.job_id)
          ORDER BY n.position, n.created_at, n.job_id LIMIT 1), (
         SELECT n.number FROM jobs AS n
-         WHERE n.status = 'QUEUED' AND n.held IS NULL AND n.job_type = line.job_type AND n.priority < line.priority
+         WHERE n.status = 'QUEUED' AND n.held IS NULL AND n.lane = line.lane AND n.priority < line.priority
          ORDER BY n.priority DESC, n.position, n.created_at, n.job_id LIMIT 1))
      ORDER BY priority DESC, position, created_at, job_id LIMIT :want
 )
@@ -60,6 +60,11 @@ SELECT json_group_array(json_array({columns}))
          ORDER BY priority DESC, position, created_at, job_id LIMIT :want)
  CROSS JOIN jobs AS j ON j.number = picked;
 
+-- name: candidates_named
+-- Jobs that are ready, by their numbers.
+SELECT json_group_array(json_array({columns})) FROM jobs AS j
+ WHERE j.number IN (SELECT value FROM json_each(:numbers)) AND +j.status = 'QUEUED' AND j.held IS NULL;
+
 -- name: direct_status
 -- The status of the job that the ACTIVE reservation is for; NULL: there is no reservation.
 SELECT coalesce((SELECT j.status FROM jobs AS j WHERE j.number = d.job_number), '') FROM direct_reservations AS d WHERE d.status = 'ACTIVE'
@@ -71,7 +76,7 @@ SELECT json_group_array(json_array({columns})) FROM jobs AS j WHERE j.number = :
 -- In the order of rota.model.values.Claimed. run_id and started_at are filled in by the caller.
 {claimed_head}, j.params, {claimed_rest},
 {checkpoint_before},
-j.owner, j.meta
+j.owner, j.meta, coalesce(j.lane, 0)
 
 -- name: claimed_head
 j.number, lower(hex(j.job_id)), lower(hex(j.root_id)),
@@ -112,7 +117,7 @@ UPDATE jobs SET held = e.value FROM json_each(:parked) AS e WHERE number = CAST(
 
 -- name: park_run
 UPDATE jobs SET held = :held
- WHERE number IN (SELECT number FROM (SELECT number, organization_id FROM jobs WHERE status = 'QUEUED' AND held IS NULL AND job_type = :job_type
+ WHERE number IN (SELECT number FROM (SELECT number, organization_id FROM jobs WHERE status = 'QUEUED' AND held IS NULL AND lane = :lane
                                        ORDER BY priority DESC, position, created_at, job_id LIMIT :limit)
                    WHERE organization_id = :organization_id);
 
@@ -160,23 +165,27 @@ UPDATE jobs SET finished_at = e.value ->> 1, status = e.value ->> 2, error_type 
  WHERE number = e.value ->> 0 AND +jobs.status = 'RUNNING';
 
 -- name: insert_successors
--- Each row: [number of the one before, id, status, run_at, failures, crashes, snoozes, keeps its place, keeps its expiry].
+-- Each row: [number of the one before, id, status, run_at, failures, crashes, snoozes, keeps its place, keeps its expiry, its lane if that is another].
 -- A place beyond the clock was given before its priority was empty and counted anew: now it is before those who came since.
 -- Without a place, the position says from when its run_at is counted.
 INSERT INTO jobs (job_id, root_id, retry_of, attempt, organization_id, template_id, job_type, origin, status, failures, crashes, snoozes,
                   priority, position, run_at, expires_at, unique_key, job_hash, params, schedule_id, due_at, group_id, sequence_number,
-                  owner, run_as, max_retries, max_crashes, backoff, timeout, executor, target_node, shard, meta, created_at, queued_at)
+                  owner, run_as, max_retries, max_crashes, backoff, timeout, executor, target_node, shard, meta, tags, lane, created_at, queued_at)
 SELECT unhex(e.value ->> 1), o.root_id, o.job_id, o.attempt + 1, o.organization_id, o.template_id, o.job_type, o.origin, e.value ->> 2,
        e.value ->> 4, e.value ->> 5, e.value ->> 6, o.priority,
        CASE WHEN NOT e.value ->> 7 THEN -:now
             WHEN o.position <= coalesce((SELECT c.position FROM queue_clock AS c WHERE c.priority = o.priority), 0) THEN o.position ELSE 0 END,
        e.value ->> 3,
        iif(e.value ->> 8, o.expires_at, NULL), o.unique_key, o.job_hash, o.params, o.schedule_id, o.due_at, o.group_id, o.sequence_number,
-       o.owner, o.run_as, o.max_retries, o.max_crashes, o.backoff, o.timeout, o.executor, o.target_node, o.shard, o.meta, :now,
-       iif(e.value ->> 7, :now, NULL)
+       o.owner, o.run_as, o.max_retries, o.max_crashes, o.backoff, o.timeout, o.executor, o.target_node, o.shard, o.meta, o.tags,
+       coalesce(e.value ->> 9, {own_lane}), :now, iif(e.value ->> 7, :now, NULL)
   FROM json_each(:rows) AS e CROSS JOIN jobs AS o ON o.number = e.value ->> 0
  WHERE true
 ON CONFLICT (retry_of) WHERE retry_of IS NOT NULL DO NOTHING;
+
+-- name: own_lane
+-- The lane of the attempt before; of one that ended before there were lanes, the lane of its type.
+coalesce(o.lane, (SELECT n.lane FROM lanes AS n WHERE n.job_type = o.job_type AND n.queue = 'default' AND n.digest = ''))
 
 -- name: group_rule
 -- The rule of a group, and the place after which it applies: in a sequence, after the first that ended badly.
@@ -236,11 +245,11 @@ SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
 UPDATE meta SET value = value + :count WHERE key = 'late_results';
 
 -- name: is_ready
-SELECT EXISTS (SELECT 1 FROM jobs WHERE status = 'QUEUED' AND held IS NULL AND job_type IN (SELECT value FROM json_each(:types)));
+SELECT EXISTS (SELECT 1 FROM jobs WHERE status = 'QUEUED' AND held IS NULL AND lane IN (SELECT value FROM json_each(:lanes)));
 
 -- name: is_direct_ready
 SELECT EXISTS (SELECT 1 FROM direct_reservations AS d CROSS JOIN jobs AS j ON j.number = d.job_number
-                WHERE d.status = 'ACTIVE' AND +j.status = 'QUEUED' AND j.job_type IN (SELECT value FROM json_each(:types)));
+                WHERE d.status = 'ACTIVE' AND +j.status = 'QUEUED' AND j.lane IN (SELECT value FROM json_each(:lanes)));
 
 -- name: cancelling
 SELECT json_group_array(number) FROM jobs WHERE worker_id = :worker_id AND status = 'RUNNING' AND cancel_requested_at IS NOT NULL;

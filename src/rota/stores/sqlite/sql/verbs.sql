@@ -55,11 +55,11 @@ UPDATE jobs SET position = :position WHERE number = :number AND status = 'QUEUED
 -- One more attempt of an ended chain, with a fresh budget.
 INSERT INTO jobs (job_id, root_id, retry_of, attempt, organization_id, template_id, job_type, origin, status,
                   priority, position, run_at, unique_key, job_hash, params, schedule_id, due_at, group_id, sequence_number,
-                  owner, run_as, max_retries, max_crashes, backoff, timeout, executor, target_node, shard, meta, created_at, queued_at)
+                  owner, run_as, max_retries, max_crashes, backoff, timeout, executor, target_node, shard, meta, tags, lane, created_at, queued_at)
 SELECT unhex(:new_id), o.root_id, o.job_id, o.attempt + 1, o.organization_id, o.template_id, o.job_type,
        iif(o.origin = 'direct', 'api', o.origin), 'QUEUED', o.priority, :position, :now, o.unique_key, o.job_hash, o.params, o.schedule_id,
        o.due_at, o.group_id, o.sequence_number, o.owner, o.run_as, o.max_retries, o.max_crashes, o.backoff, o.timeout, o.executor,
-       o.target_node, o.shard, o.meta, :now, :now
+       o.target_node, o.shard, o.meta, o.tags, {own_lane}, :now, :now
   FROM jobs AS o WHERE o.number = :number;
 
 -- name: audit

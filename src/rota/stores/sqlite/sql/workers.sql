@@ -1,11 +1,12 @@
 -- Workers, recovery, direct reservations.
 
 -- name: register
-INSERT INTO workers (worker_id, host, kind, job_types, started_at, slots) VALUES (unhex(:worker_id), :host, :kind, :job_types, :now, :slots)
+INSERT INTO workers (worker_id, host, kind, job_types, queues, digests, started_at, slots)
+VALUES (unhex(:worker_id), :host, :kind, :job_types, :queues, :digests, :now, :slots)
 ON CONFLICT (worker_id) DO NOTHING;
 
 -- name: beat
-UPDATE workers SET beat = beat + 1, job_types = :job_types WHERE worker_id = unhex(:worker_id) AND ended_at IS NULL;
+UPDATE workers SET beat = beat + 1, job_types = :job_types, digests = coalesce(:digests, digests) WHERE worker_id = unhex(:worker_id) AND ended_at IS NULL;
 
 -- name: stopping
 UPDATE workers SET stopping_at = :now WHERE worker_id = unhex(:worker_id) AND stopping_at IS NULL AND ended_at IS NULL;
@@ -19,7 +20,7 @@ UPDATE workers SET ended_at = :now WHERE worker_id = unhex(:worker_id) AND ended
 
 -- name: worker_columns
 lower(hex(worker_id)), host, kind, beat, job_types, started_at, stopping_at, ended_at,
-(SELECT count(*) FROM jobs WHERE jobs.worker_id = workers.worker_id AND status = 'RUNNING'), slots
+(SELECT count(*) FROM jobs WHERE jobs.worker_id = workers.worker_id AND status = 'RUNNING'), slots, queues, digests
 
 -- name: workers
 -- Those that were given up and still hold something are here too: whoever gave them up may be gone itself.

@@ -9,6 +9,7 @@ from rota.lab.forecasts import ForecastItem, Problem, SchedulePlan, Verified, Zo
 from rota.model.access import Token
 from rota.model.definitions import Organization, User
 from rota.model.findings import Finding
+from rota.model.lanes import QueueInfo
 from rota.model.schedules import Calendar
 from rota.model.values import Audited, Stats, TypeStats, WorkerInfo
 from rota.resources.tokens import NewToken
@@ -36,6 +37,7 @@ TEMPLATE: dict[str, Any] = {
     "max_retries": 5,
     "max_crashes": 3,
     "backoff": {"base": 60.0, "factor": 2.0, "cap": 86400.0, "jitter": 0.2},
+    "queue": "default",
     "queue_ttl": None,
     "payload_max": 1048576,
     "dedup_window": None,
@@ -194,7 +196,10 @@ SHAPES: dict[type, Any] = {
         "running": 3,
         "claimed_ahead": 0,
         "slots": 8,
+        "queues": None,
+        "digests": {"send_email": "9f86d081884c7d65"},
     },
+    QueueInfo: {"name": "mail", "waiting": 12, "at_least": False, "oldest": AT, "running": 3, "workers": 1, "paused": False},
     TypeStats: TYPE,
     Stats: {
         "by_status": {"QUEUED": 12, "RUNNING": 3, "COMPLETED": 998},

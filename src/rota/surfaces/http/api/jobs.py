@@ -152,6 +152,8 @@ def find(
     *,
     status: Annotated[list[Status] | None, Query(description="Any of these.", max_length=len(Status))] = None,
     job_type: NameQuery = None,
+    queue: NameQuery = None,
+    tag: NameQuery = None,
     organization: NameQuery = None,
     owner: NameQuery = None,
     group: Annotated[str | None, Query(max_length=ID_MAX, description="The id of a group.")] = None,
@@ -170,6 +172,8 @@ def find(
     filters: dict[str, Any] = {
         "status": status,
         "job_type": job_type,
+        "queue": queue,
+        "tag": tag,
         "organization": organization,
         "owner": owner,
         "group": group,

@@ -44,7 +44,7 @@ class Paused(msgspec.Struct, frozen=True):
     """Something that is paused."""
 
     kind: str
-    """`all`, `template` or `organization`."""
+    """`all`, `template`, `organization` or `queue`."""
     name: str
 
 
@@ -73,12 +73,13 @@ class RetentionStatus(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class PauseOf(Body):
-    """What is meant: a template, an organization or, neither given, everything."""
+    """What is meant: a template, an organization, a queue or, none given, everything."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"template": "send_email"}, {"organization": "acme"}, {}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"template": "send_email"}, {"organization": "acme"}, {"queue": "mail"}, {}]})
 
     template: Name | None = None
     organization: Name | None = None
+    queue: Name | None = None
 
 
 STATUS = gives(SchedulerStatus, what="How things stand.")

@@ -46,6 +46,8 @@ class _JobIn(_Body):
     on_parent_failure: Annotated[ParentRule | None, Meta(description="What becomes of it if one of them ends otherwise.")] = None
     max_retries: Retries | None = None
     timeout: Annotated[Seconds | None, Meta(description="How long the handler may take; 0: no limit.")] = None
+    queue: Annotated[Name, Meta(description="The queue; else that of its template.")] | None = None
+    tags: Annotated[list[str], Meta(description="Short labels, at most 20.")] | None = None
     queue_ttl: Annotated[Seconds | None, Meta(description="How long after `run_at` it may start.")] = None
     webhook: Annotated[Url, Meta(description="An address that is told of its ends.")] | None = None
 

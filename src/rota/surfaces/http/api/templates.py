@@ -59,6 +59,7 @@ class TemplateFields(Body):
     max_retries: int | None = None
     max_crashes: int | None = None
     backoff: BackoffIn | None = None
+    queue: Name | None = None
     queue_ttl: Span | None = None
     payload_max: int | None = None
     dedup_window: Span | None = None

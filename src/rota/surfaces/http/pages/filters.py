@@ -10,7 +10,7 @@ from rota.errors import InvalidOption
 from rota.model.states import ErrorType, Status
 from rota.model.templates import span_of
 
-NAMES = ("job_type", "organization", "owner", "group", "schedule", "text", "error_type", "since", "until")
+NAMES = ("job_type", "queue", "organization", "owner", "group", "schedule", "text", "error_type", "since", "until")
 LONG = 1024
 """Characters of one filter, at most."""
 STATUSES = frozenset(Status)

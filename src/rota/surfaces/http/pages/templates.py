@@ -25,6 +25,7 @@ FIELDS = {
     "timeout": "Timeout",
     "max_retries": "Retries",
     "max_crashes": "Crashes until it is given up",
+    "queue": "Queue",
     "queue_ttl": "Expires after waiting",
     "max_running": "Run at once, over all workers",
     "concurrency": "Run at once, in one worker",
