@@ -132,7 +132,7 @@ def _queues(what: str, store: str | None, *, as_json: bool) -> None:
     if what != "list":
         raise typer.BadParameter(f"{what!r} is not a subcommand: use `rota queue` or `rota queue list`")
     with session(store) as rota:
-        found = rota.queues(actor=actor())
+        found = rota.acting_as(actor()).queues.list()
     if as_json:
         return show_json_lines(found)
     made = table("queue", "waiting", "oldest", "running", "workers", "state", right=("waiting", "running", "workers"), gives=("queue",))

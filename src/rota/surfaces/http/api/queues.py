@@ -18,7 +18,7 @@ def find(rota: Served, who: Who, *, limit: Limit = 100, cursor: Cursor = None) -
 
     Queues serve all organizations: only a system manager sees them.
     """
-    return Answer(cut(rota.queues(actor=who), _place, limit=limit, cursor=cursor))
+    return Answer(cut(rota.acting_as(who).queues.list(), _place, limit=limit, cursor=cursor))
 
 
 def _place(queue: QueueInfo) -> tuple[str, str]:
