@@ -18,7 +18,7 @@ from rota.model.gate import Actor, Right
 from rota.nouns import NOUNS, noun
 from rota.operation import operations
 from rota.resources.jobs import Jobs
-from rota.surfaces.mcp.server import make_server
+from rota.surfaces.mcp.server import Threads, make_server
 from rota.surfaces.mcp.tools import all_tools
 from tests.support.pace import patient
 from tests.surfaces.cli_support import Cli
@@ -39,10 +39,13 @@ def cli(tmp_path):
 def served(shared: Rota):
     """Calls tools of a store that organizations share, in this process, as one of its users."""
 
-    def as_user(name: str | Actor | None) -> Client:
-        return Client(make_server(shared, lambda _context: name))
+    threads = Threads()
 
-    return as_user
+    def as_user(name: str | Actor | None) -> Client:
+        return Client(make_server(shared, lambda _context: name, threads))
+
+    yield as_user
+    threads.close()
 
 
 # ---- tools ------------------------------------------------------------------------------------------------------------
@@ -372,14 +375,35 @@ def test_the_process_acts_as_the_user_of_as(cli):
     assert "'mallory'" in result.stderr
 
 
+async def begun(client: Client, **arguments: object) -> asyncio.Task:
+    """Call a job directly, and return when its handler runs."""
+    call = asyncio.create_task(client.call_tool("jobs_direct", {"name": "sleeps", "params": arguments}))
+    while not (await ok(client, "jobs_list", status=["RUNNING"]))["items"]:  # noqa: ASYNC110 - another process is waited for
+        await asyncio.sleep(0.05)
+    return call
+
+
 def test_a_client_that_cancels_does_not_hang_the_process(cli):
     async def story():
         async with process(cli, "--app", "shop:rota") as client:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(client.call_tool("jobs_direct", {"name": "sleeps", "params": {"seconds": 30}}), patient(2))
+            call = await begun(client, seconds=patient(30))
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
             assert len((await ok(client, "jobs_list"))["items"]) == 1
 
     run(story)
+
+
+def test_a_call_that_has_begun_is_finished_when_the_client_goes_away(cli):
+    async def story():
+        async with process(cli, "--app", "shop:rota") as client:
+            call = await begun(client, seconds=0.5)
+        call.cancel()
+
+    run(story)
+    (job,) = cli.lines("job", "list")
+    assert job["status"] == "COMPLETED"
 
 
 def test_what_an_application_prints_does_not_disturb_the_protocol(cli):

@@ -52,9 +52,9 @@ class Endpoint:
         if self._server is None:
             if find_spec("mcp") is None:
                 raise HTTPException(HTTPStatus.NOT_IMPLEMENTED, MISSING)
-            from rota.surfaces.mcp.server import make_server  # noqa: PLC0415 - a second that nobody else needs
+            from rota.surfaces.mcp.server import Threads, make_server  # noqa: PLC0415 - a second that nobody else needs
 
             # The package logs the start and the end of every manager, here of every request.
             logging.getLogger("mcp.server.streamable_http_manager").setLevel(logging.WARNING)
-            self._server = make_server(self._rota, lambda context: context.request.scope[ACTOR])
+            self._server = make_server(self._rota, lambda context: context.request.scope[ACTOR], Threads())
         return self._server

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, TypeVar
 
 import msgspec
 from mcp import types
@@ -12,7 +15,6 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from rota.app import Rota
-from rota.engine.call_pool import CallPool
 from rota.errors import RotaError, StoreError
 from rota.model.gate import Actor
 from rota.operation import session_of
@@ -20,6 +22,7 @@ from rota.surfaces.mcp.tools import Tool, all_tools
 
 log = logging.getLogger("rota.mcp")
 
+T = TypeVar("T")
 Who = Callable[[Any], Actor | str | None]
 """Returns the actor of a request, given its context."""
 
@@ -28,24 +31,43 @@ INSTRUCTIONS = (
     "Times are ISO 8601 with a zone, lengths of time are text such as 90s or 2h. "
     "A list that has more returns `next`: pass it as `before` to get the next page."
 )
+THREADS = 8
 LONG = frozenset({"jobs_direct", "store_doctor", "webhooks_test"})
 """Tools that wait for something outside of the store. They have threads of their own, so that no other tool waits for them."""
 AWAY = "the store can't be used now; the server's log has the reason"
 FAILED = "the call failed because of an error in Rota; the server's log has the details"
 
 
-def make_server(rota: Rota, who: Who) -> Server[Any]:
+class Threads:
+    """The threads on which calls run. None is started before it is needed."""
+
+    def __init__(self) -> None:
+        """Make room for a few calls at a time, and for a few of those that take long."""
+        self._short = ThreadPoolExecutor(THREADS, "rota-mcp")
+        self._long = ThreadPoolExecutor(THREADS, "rota-mcp-long")
+
+    async def call(self, function: Callable[[], T], *, long: bool = False) -> T:
+        """Call a function on a thread, in a copy of the caller's context. A caller that is cancelled does not wait for it."""
+        pool = self._long if long else self._short
+        return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, function)
+
+    def close(self) -> None:
+        """Wait for the calls that have begun; the others are dropped."""
+        for pool in (self._short, self._long):
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def make_server(rota: Rota, who: Who, threads: Threads) -> Server[Any]:
     """Return a server of a Rota; each request is made by the actor that `who` returns for it."""
     from rota import __version__  # noqa: PLC0415 - `rota` imports the surfaces
 
-    session, threads, long = session_of(rota), CallPool(), CallPool()
+    session = session_of(rota)
 
     async def list_tools(context: Any, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=await threads.call(lambda: _listed(lambda: session.actor(who(context)))))
 
     async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        pool = long if params.name in LONG else threads
-        return await pool.call(lambda: _called(rota, lambda: session.actor(who(context)), params))
+        return await threads.call(lambda: _called(rota, lambda: session.actor(who(context)), params), long=params.name in LONG)
 
     return Server("rota", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
 
