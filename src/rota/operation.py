@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -207,11 +207,19 @@ class Operation:
     def hints(self) -> dict[str, Any]:
         """The annotations of its parameters, resolved. That of its result may be imported for type checkers alone."""
         parameters = {name: each for name, each in self.body.__annotations__.items() if name not in {"ask", "return"}}
-        return typing.get_type_hints(SimpleNamespace(__annotations__=parameters), self.body.__globals__, include_extras=True)
+        return {name: self._hint(name, each) for name, each in parameters.items()}
+
+    def _hint(self, name: str, annotation: Any) -> Any:
+        try:
+            one = SimpleNamespace(__annotations__={name: annotation})
+            return typing.get_type_hints(one, self.body.__globals__, include_extras=True)[name]
+        except NameError:
+            # Imported for type checkers alone: an object that only Python has.
+            return object
 
     @cached_property
     def fields(self) -> list[Field]:
-        """Its parameters; those of a TypedDict behind `**options` one by one."""
+        """Its parameters; those of a TypedDict behind `**options` one by one, other keywords as one object."""
         parameters = list(inspect.signature(self.body).parameters.values())[2:]  # without self and ask
         return [field for each in parameters for field in self._fields(each)]
 
@@ -225,7 +233,12 @@ class Operation:
             yield Field(parameter.name, hint, shape_of(hint), required, None if required else parameter.default)
             return
         options = typing.get_args(hint)
-        for name, each in typing.get_type_hints(options[0] if options else hint, include_extras=True).items():
+        kind = options[0] if options and typing.get_origin(hint) is not Annotated else hint
+        if not typing.is_typeddict(kind):
+            # Any names: outside of Python, one object that holds them all.
+            yield Field(parameter.name, dict[str, Any], shape_of(hint), required=False, default=UNSET)
+            return
+        for name, each in typing.get_type_hints(kind, include_extras=True).items():
             yield Field(name, each, shape_of(each), required=False, default=UNSET)
 
 

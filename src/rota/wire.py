@@ -2,51 +2,89 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import functools
-import types
+import inspect
 import typing
 from collections import abc
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
-from typing import Annotated, Any, Union
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from rota.errors import InvalidOption
-from rota.model.shapes import Shape, shape_of
 from rota.model.templates import span_of
 from rota.operation import Field, Operation
 
 SEQUENCES = (list, tuple, set, frozenset, abc.Sequence, abc.Iterable, abc.Collection)
+SHOWN_MAX = 60
+"""Characters of a refused value that a message repeats."""
+SECRETS = frozenset({"secret"})
+"""Parameters whose values no message repeats."""
+_MOMENT = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+_SPAN = Union[float, str]  # noqa: UP007 - a value, built at run time as the others are
 
 
 class Read(msgspec.Struct, frozen=True, eq=False):
-    """How one parameter is read: the type of its JSON form, and what makes the value of it."""
+    """How one parameter is read: the type of its JSON form, and the function that turns a value of it into what Python takes."""
 
     wire: Any
     value: Callable[[Any], Any] | None = None
+    null: bool = False
+    """Whether null is a value of its own."""
 
 
 def read(operation: Operation, given: Mapping[str, Any], *, text: bool = False) -> dict[str, Any]:
-    """Return the keywords to call an operation with; raises InvalidOption naming the parameter. `text`: values are what a person typed."""
+    """Return the keywords for `call`; raises InvalidOption naming the parameter and the value. `text`: a person typed the values."""
+    struct = struct_of(operation)
+    names = struct.__struct_fields__
+    for name in given:
+        if name not in names:
+            raise InvalidOption(f"{operation.name} has no parameter {name!r:.80}: it takes {', '.join(names) or 'none'}")
+    for field in operation.fields:
+        if field.required and field.name in names and field.name not in given:
+            help_ = f" ({field.shape.help})" if field.shape.help else ""
+            raise InvalidOption(f"{field.name} is missing: {operation.name} needs it{help_}")
     try:
-        said = msgspec.convert(dict(given), struct_of(operation), strict=not text)
+        values = msgspec.convert(dict(given), struct, strict=not text)
     except msgspec.ValidationError as error:
-        raise InvalidOption(_words(error)) from None
+        raise InvalidOption(_words(error, given)) from None
     keywords: dict[str, Any] = {}
     for field in operation.fields:
-        value = getattr(said, field.name, UNSET)
-        if value is UNSET:
-            continue
-        reader = reader_of(field)
-        keywords[field.name] = value if value is None or reader.value is None else _made(field.name, reader.value, value)
+        value = getattr(values, field.name, UNSET)
+        if value is not UNSET:
+            convert = reader_of(field).value
+            keywords[field.name] = value if value is None or convert is None else _converted(field.name, convert, value)
     return keywords
 
 
+def call(method: Callable[..., Any], operation: Operation, keywords: Mapping[str, Any]) -> Any:
+    """Call an operation, as the method of a noun, with what `read` has returned."""
+    parameters = inspect.signature(operation.body).parameters
+    named = dict(keywords)
+    positional: list[Any] = []
+    for parameter in parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL and parameter.name in named:
+            # What comes before `*fields` is passed by its place, too.
+            leading = [each.name for each in parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD and each.name in named]
+            several = named.pop(parameter.name)
+            positional = [*(named.pop(name) for name in leading), *several]
+        elif parameter.kind is parameter.VAR_KEYWORD and parameter.name in named:
+            others = named.pop(parameter.name)
+            for name in others:
+                if name in parameters:
+                    raise InvalidOption(f"{parameter.name}: {name!r} can't be passed here: {operation.name} has a parameter of that name")
+            named |= others
+    return method(*positional, **named)
+
+
 def schema(operation: Operation) -> dict[str, Any]:
-    """Return the JSON Schema of an operation's parameters, with their descriptions and examples."""
+    """Return the JSON Schema of an operation's parameters, with their descriptions, defaults and examples."""
     (reference,), definitions = msgspec.json.schema_components([struct_of(operation)], ref_template="#/$defs/{name}")
     own: dict[str, Any] = definitions.pop(reference["$ref"].rpartition("/")[2])
     own.pop("title", None)
@@ -57,8 +95,12 @@ def schema(operation: Operation) -> dict[str, Any]:
         shown.pop("default", None)
         if field.shape.help:
             shown["description"] = field.shape.help
+        if not field.required and field.default not in (None, UNSET, ()):
+            shown["default"] = msgspec.json.decode(msgspec.json.encode(field.default))
         if field.shape.example is not None:
-            shown["examples"] = [field.shape.example]
+            listed = shown.get("type") == "array" or any(each.get("type") == "array" for each in shown.get("anyOf", ()))
+            example = field.shape.example
+            shown["examples"] = [[example] if listed and not isinstance(example, list) else example]
     return {**own, "$defs": definitions} if definitions else own
 
 
@@ -70,63 +112,107 @@ def struct_of(operation: Operation) -> type[msgspec.Struct]:
         reader = reader_of(field)
         if reader.wire is None:
             continue
+        kind = Union[reader.wire, None] if reader.null else reader.wire  # noqa: UP007 - built at run time
         if field.required:
-            fields.append((field.name, reader.wire))
+            fields.append((field.name, kind))
         else:
-            fields.append((field.name, Union[reader.wire, None, UnsetType], UNSET))  # noqa: UP007 - built at run time
+            fields.append((field.name, Union[kind, UnsetType], UNSET))  # noqa: UP007 - built at run time
     return msgspec.defstruct(operation.body.__qualname__.replace(".", ""), fields, kw_only=True, forbid_unknown_fields=True)
 
 
 def reader_of(field: Field) -> Read:
     """Return how a parameter is read; `wire` is None for one that only Python can pass, such as a callback."""
+    reader = _read(field.hint)
     if field.shape.wire is not None:
-        timed = _has(field.hint, timedelta)
-        return Read(field.shape.wire, _when if timed and field.shape.wire is str else None)
-    return _read(field.hint)
+        reader = msgspec.structs.replace(reader, wire=field.shape.wire)
+        members = _members(field.hint)
+        cursor = next((each for each in members if typing.get_origin(each) is tuple and ... not in typing.get_args(each)), None)
+        if field.shape.wire is str and cursor is not None and str not in members:
+            reader = msgspec.structs.replace(reader, value=functools.partial(unseal, kind=cursor))
+    return msgspec.structs.replace(reader, null=_takes_none(field.hint))
+
+
+def seal(place: object) -> str:
+    """Return a place in a list as a text that can be part of a URL."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+
+
+def unseal(cursor: str, kind: Any) -> Any:
+    """Return the place that a cursor stands for; raises InvalidOption for one that `seal` has not returned."""
+    try:
+        text = base64.b64decode(cursor.encode() + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        return msgspec.json.decode(text, type=kind)
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        raise InvalidOption(f"{cursor[:40]!r} is not a valid cursor: pass the previous page's `next`, or omit it") from None
 
 
 def _read(hint: Any) -> Read:
-    if typing.get_origin(hint) is Annotated:
-        shape: Shape = shape_of(hint)
-        return Read(shape.wire) if shape.wire is not None else _read(hint.__origin__)
     members = _members(hint)
     if any(typing.get_origin(each) is abc.Callable or each is abc.Callable for each in members):
         return Read(None)
-    if timedelta in members:
-        return Read(str, _when) if datetime in members or members == [timedelta] else Read(Union[float, str])  # noqa: UP007
+    if datetime in members and timedelta in members:
+        return Read(str, _when)
     if datetime in members:
-        return Read(str, _moment)
-    if any(_is_sequence(each) for each in members):
-        items = next(typing.get_args(each) for each in members if _is_sequence(each))
-        inner = _read(items[0] if items else Any)
-        return Read(list[inner.wire] if inner.wire is not None else list[Any])  # type: ignore[name-defined]
-    if len(members) > 1 and all(isinstance(each, type) and issubclass(each, str) for each in members):
-        return Read(str)
-    if len(members) == 1:
-        (only,) = members
-        if isinstance(only, type) and issubclass(only, Enum):
-            return Read(only)
-        if typing.get_origin(only) in {abc.Mapping, dict} or only in {Mapping, dict}:
-            return Read(dict[str, Any])
-        return Read(only)
+        return Read(str) if str in members else Read(_MOMENT, _moment)
+    if timedelta in members:
+        return Read(_SPAN, _span)
+    sequence = next((each for each in members if _is_sequence(each)), None)
+    if sequence is not None:
+        items = typing.get_args(sequence)
+        inner = _read(items[0]).wire if items else Any
+        several: Any = list[Any] if inner is None else list[inner]  # type: ignore[valid-type]
+        return Read(Union[several, str] if str in members else several)  # noqa: UP007 - built at run time
+    return Read(_json_type(members))
+
+
+def _json_type(members: list[Any]) -> Any:
+    """Return the JSON type of a union: what is left when objects that only Python has are taken out. None: nothing."""
+    if any(isinstance(each, type) and issubclass(each, Enum) for each in members) and str in members:
+        # An enum whose words are also taken as text: the schema lists the words.
+        members = [each for each in members if each is not str]
+    elif str in members:
+        # A thing or its name: JSON has the name.
+        members = [each for each in members if _is_plain(each) and typing.get_origin(each) is not Literal]
+    members = [dict[str, Any] if _is_mapping(each) else each for each in members]
+    members = [each for each in members if _is_json(each)]
+    if not members:
+        return None
+    return members[0] if len(members) == 1 else Union[tuple(members)]  # noqa: UP007 - built at run time
+
+
+def _is_plain(member: Any) -> bool:
+    return member in {str, int, float, bool} or typing.get_origin(member) is Literal or _is_mapping(member)
+
+
+def _is_mapping(member: Any) -> bool:
+    return typing.get_origin(member) in {abc.Mapping, dict} or member in {Mapping, dict}
+
+
+def _is_json(member: Any) -> bool:
+    if member is object:
+        return False
     try:
-        msgspec.json.Decoder(Union[tuple(members)])
+        msgspec.json.schema(member)
     except TypeError:
-        return Read(Any)
-    return Read(Union[tuple(members)])
+        return False
+    return True
 
 
 def _members(hint: Any) -> list[Any]:
     """Return the members of a union, without None and UNSET, and without their wrappings."""
     if typing.get_origin(hint) is Annotated:
         return _members(hint.__origin__)
-    if typing.get_origin(hint) in {Union, types.UnionType}:
-        return [member for each in typing.get_args(hint) for member in _members(each) if member not in {type(None), UnsetType}]
+    if typing.get_origin(hint) in {Union, UnionType}:
+        return [member for each in typing.get_args(hint) for member in _members(each) if member not in {NoneType, UnsetType}]
     return [hint]
 
 
-def _has(hint: Any, kind: type) -> bool:
-    return kind in _members(hint)
+def _takes_none(hint: Any) -> bool:
+    if typing.get_origin(hint) is Annotated:
+        return _takes_none(hint.__origin__)
+    if typing.get_origin(hint) in {Union, UnionType}:
+        return any(_takes_none(each) for each in typing.get_args(hint))
+    return hint is NoneType
 
 
 def _is_sequence(hint: Any) -> bool:
@@ -136,32 +222,50 @@ def _is_sequence(hint: Any) -> bool:
 def _when(given: str) -> datetime | timedelta:
     """Return a moment, or a length of time such as 90s or 2h."""
     try:
-        return timedelta(seconds=span_of("time", given))
+        return _span(given)
     except InvalidOption:
-        return _moment(given)
+        return _moment(given, "is neither a moment, such as 2026-08-01T09:00:00Z, nor a length of time, such as 90s or 2h")
 
 
-def _moment(given: str) -> datetime:
+def _span(given: float | str) -> timedelta:
+    try:
+        return timedelta(seconds=span_of("", given))
+    except OverflowError:
+        raise InvalidOption(f"{given!r} is too long: use at most {timedelta.max.days} days") from None
+    except InvalidOption:
+        raise InvalidOption(f"{given!r} is not a length of time: use seconds, or text such as 90s, 5m or 1h30m") from None
+
+
+def _moment(given: str, wrong: str = "is not a moment: use ISO 8601 with a time zone, such as 2026-08-01T09:00:00Z") -> datetime:
     try:
         at = datetime.fromisoformat(given)
     except ValueError:
-        raise InvalidOption(
-            f"{given!r} is neither a moment, such as 2026-08-01T09:00:00Z, nor a length of time, such as 90s or 2h"
-        ) from None
+        raise InvalidOption(f"{given!r} {wrong}") from None
     if at.tzinfo is None:
         raise InvalidOption(f"{given!r} has no time zone: add Z or an offset such as +02:00")
-    return at.astimezone(UTC) if at.utcoffset() is None else at
+    return at
 
 
-def _made(name: str, value: Callable[[Any], Any], given: Any) -> Any:
+def _converted(name: str, convert: Callable[[Any], Any], given: Any) -> Any:
     try:
-        return value(given)
+        return convert(given)
     except InvalidOption as error:
         raise InvalidOption(f"{name}: {error}") from None
 
 
-def _words(error: msgspec.ValidationError) -> str:
-    """Return msgspec's words with the place first: `limit: expected int, got str`."""
-    message, _, place = str(error).partition(" - at `$.")
-    words = message[:1].lower() + message[1:]
-    return f"{place.rstrip('`')}: {words}" if place else words
+def _words(error: msgspec.ValidationError, given: Mapping[str, Any]) -> str:
+    """Return msgspec's words with the place and the value first: `limit='ten': expected int, got str`."""
+    message, _, rest = str(error).partition(" - at `$.")
+    place = rest.rstrip("`")
+    name = place.partition(".")[0].partition("[")[0]
+    words = (message[:1].lower() + message[1:]).replace("`", "")
+    if name not in given:
+        return words
+    if name in SECRETS:
+        return f"{place}: {words}"
+    return f"{name}={_shortened(given[name])}: {words}" + ("" if place == name else f" at {place}")
+
+
+def _shortened(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}…"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import typing
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, TypeAlias
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeAlias, Union
 
 import msgspec
 
@@ -40,11 +41,17 @@ Organization: TypeAlias = Annotated[str | None, Shape("Organization; default: th
 def shape_of(hint: Any) -> Shape:
     """Return the Shape of an annotation, also inside `Priority | None`. An outer one gives the words, an inner one what it leaves out."""
     if typing.get_origin(hint) is Annotated:
-        found = next((each for each in hint.__metadata__ if isinstance(each, Shape)), Shape())
-        inner = shape_of(hint.__origin__)
-        given = {name: value for name in Shape.__struct_fields__ if (value := getattr(found, name)) not in (None, "")}
-        return msgspec.structs.replace(inner, **given)
-    members = [each for each in typing.get_args(hint) if each is not type(None)]
-    if len(members) == 1 and len(typing.get_args(hint)) == 2 and type(None) in typing.get_args(hint):
-        return shape_of(members[0])
-    return Shape()
+        shape = shape_of(hint.__origin__)
+        # Nested annotations are one tuple, the outermost last.
+        for outer in (each for each in hint.__metadata__ if isinstance(each, Shape)):
+            given = {name: value for name in Shape.__struct_fields__ if (value := getattr(outer, name)) not in (None, "")}
+            shape = msgspec.structs.replace(shape, **given)
+        return shape
+    if typing.get_origin(hint) not in {Union, UnionType}:
+        return Shape()
+    members = [each for each in typing.get_args(hint) if each not in {NoneType, msgspec.UnsetType}]
+    shaped = [each for each in members if typing.get_origin(each) is Annotated]
+    if len(shaped) != 1:
+        return Shape()
+    # With other members beside it, its JSON form is not that of the whole.
+    return shape_of(shaped[0]) if len(members) == 1 else msgspec.structs.replace(shape_of(shaped[0]), wire=None)

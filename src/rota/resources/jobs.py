@@ -39,6 +39,7 @@ Queue = Annotated[str | None, Shape("Only jobs of this queue.", "mail", "QUEUE")
 Tag = Annotated[str | None, Shape("Only jobs with this tag.", "eu", "TAG")]
 Since = Annotated[datetime | timedelta | None, Shape("Created after this moment, or at most this long ago.", "2h", "TIME", wire=str)]
 Until = Annotated[datetime | timedelta | None, Shape("Created before this moment, or at least this long ago.", "1h", "TIME", wire=str)]
+Replaced = Annotated[Any, Shape("Params that replace those of the job that have the same names.", {"to": "ada@example.com"}, "JSON")]
 Text = Annotated[str | None, Shape("Text in params, type, key, reason or error.", metavar="TEXT")]
 
 
@@ -270,7 +271,7 @@ class Jobs(Resource):
         return retried
 
     @operation(Right.SUBMIT, http="POST /jobs/{job}/again", cli="job again", status=201)
-    def again(self, ask: Ask, /, job: Ref, **params: Any) -> Job:
+    def again(self, ask: Ask, /, job: Ref, **params: Replaced) -> Job:
         """Enqueue the same job once more, also if it completed: a new chain, linked to the old one. `params` replace some of its own."""
         found = ask.store.job(ask.also(Right.READ).job(job))
         if found is None:

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from rota import PermanentError
 from rota.surfaces.http import make_app
-from rota.surfaces.http.answers import WITHOUT_READ
+from rota.surfaces.redaction import WITHOUT_READ
 from tests.surfaces.http.api_support import API, Caller
 
 MARK = "s3cret"

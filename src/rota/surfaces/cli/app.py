@@ -49,6 +49,9 @@ def leaves() -> tuple[Leaf, ...]:
         Leaf("up", "Start Rota here: a worker, the HTTP API, the dashboard, and a live view.", "workers:register", panel="Start"),
         Leaf("worker", "Run a worker with plain log lines, for servers.", "workers:register", panel="Start"),
         Leaf("serve", "Serve the HTTP API and the dashboard, without a worker.", "workers:register", panel="Start"),
+        Leaf(
+            "mcp", "Serve Rota's operations to a language model, as MCP tools on standard input and output.", "mcp:register", panel="Start"
+        ),
         Leaf("enqueue", "Enqueue one job; when this returns, it is on disk.", "enqueue:register", panel="Jobs"),
         Leaf(
             "stats",

@@ -6,6 +6,7 @@ import threading
 from importlib import import_module
 
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from rota.app import Rota
 from rota.surfaces.http import describing, pages, problems
@@ -17,6 +18,7 @@ from rota.surfaces.http.metrics import Meters
 from rota.surfaces.http.metrics import router as metrics
 from rota.surfaces.http.shield import Hosts, Shield
 from rota.surfaces.http.witness import Witness
+from rota.surfaces.mcp.http import Endpoint
 
 API = "/api/v1"
 ROUTERS = (
@@ -73,6 +75,8 @@ def make_app(rota: Rota, *, hosts: Hosts | None = None) -> FastAPI:
     # Before all others.
     app.router.routes[:0] = jobs.swift(API)
     app.include_router(metrics)
+    endpoint = Endpoint(rota, app.state.door.who, body_max=rota.settings.http_body_max)
+    app.router.routes.append(Route("/mcp", endpoint, include_in_schema=False))
     describing.install(app)
     pages.install(app)
     # The last one is the outermost.
