@@ -8,8 +8,11 @@ import re
 import pytest
 
 import rota
-from rota import Context, Rota, Settings, errors
+from rota import Call, Context, EnqueueOptions, Handle, JobSet, Rota, Settings, Task, errors
+from rota.model.gate import Right
 from rota.model.settings import DOCS
+from rota.nouns import NOUNS, noun
+from rota.operation import Resource
 from rota.task import Home
 from tests.docs.pages import page, rows
 
@@ -72,16 +75,87 @@ def test_python_md_has_every_public_name(name):
     assert re.search(rf"^(## {name}$|\*\*`{name}\b|\| `{name}\b|#### `{name}\()", PYTHON, re.MULTILINE)
 
 
-METHODS = {name: member for name, member in inspect.getmembers(Rota, inspect.isfunction) if not name.startswith("_")} | {"job": Home.job}
+OWN = {name: member for name, member in vars(Rota).items() if not name.startswith("_") and name not in NOUNS} | {"job": Home.job}
+VERBS = {
+    f"{name}.{verb}": member
+    for name in NOUNS
+    for verb, member in vars(noun(name)).items()
+    if not verb.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
+}
+HELD = {"task": Task, "call": Call, "handle": Handle, "job_set": JobSet}
+INTERNAL = {"task.check_included", "job_set.join"}
+"""Called by a Rota, not by programs."""
+MEMBERS = {
+    f"{word}.{name}": inspect.getattr_static(kind, name)
+    for word, kind in HELD.items()
+    for name in dir(kind)
+    if not name.startswith("_") and f"{word}.{name}" not in INTERNAL
+}
+NAMES = OWN | VERBS | MEMBERS
+SECTIONS = dict(re.findall(r"^#### `([\w.]+)[^\n]*`\n(.*?)(?=^#|\Z)", PYTHON, re.MULTILINE | re.DOTALL))
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_python_md_has_every_method_of_rota_with_its_signature(name):
-    assert f"\n#### `{name}{_bare(METHODS[name])}`\n" in PYTHON
+@pytest.mark.parametrize("name", NAMES)
+def test_python_md_has_every_name_and_every_verb_with_its_signature(name):
+    assert PYTHON.count(f"\n#### `{name}{_call(NAMES[name])}`\n") == 1
 
 
-def test_python_md_has_no_method_that_is_not_there():
-    assert set(re.findall(r"^#### `(\w+)\(", PYTHON, re.MULTILINE)) == {*METHODS, "Rota"}
+@pytest.mark.parametrize("name", NAMES)
+def test_python_md_says_what_each_is(name):
+    assert re.search(r"^[A-Z`].*[.:]$", SECTIONS[name], re.MULTILINE)
+
+
+def test_python_md_has_no_name_that_is_not_there():
+    assert sorted(re.findall(r"^#### `([\w.]+)", PYTHON, re.MULTILINE)) == sorted([*NAMES, "Rota"])
+
+
+def test_every_verb_is_under_the_heading_of_its_noun():
+    for name in NOUNS:
+        section = re.search(
+            rf"^### {name.replace('_', ' ').capitalize()}\n\n`rota\.{name}`: (.*?)(?=^##? |^### |\Z)", PYTHON, re.MULTILINE | re.DOTALL
+        )
+        assert section, f"python.md has no section of rota.{name}"
+        assert re.findall(r"^#### `([\w.]+)", section[1], re.MULTILINE) == [verb for verb in VERBS if verb.partition(".")[0] == name]
+
+
+def test_python_md_explains_if_match():
+    assert f"\n**`if_match{_bare(Resource.if_match)}`**" in PYTHON
+
+
+def test_python_md_has_every_option_of_a_job_and_no_other():
+    named = {name for row in rows(SECTIONS["enqueue"]) for name in re.findall(r"`(\w+)`", row[0])}
+    assert named == {*EnqueueOptions.__annotations__, "handler", "job_type"}
+
+
+UNASKED = {
+    "read jobs": {"wait", "overview"},
+    "read statistics and the queue": {"simulate"},
+    "submit jobs": {"enqueue", "enqueue_async", "enqueue_many"},
+    "operate workers, pauses, recovery and transactions": {"running", "transaction", "store.promote", "store.reopen"},
+}
+"""Calls that are not operations, and ask the gate themselves."""
+FREE = {"acting_as", "if_match", "job", "include", "middleware", "on", "settings", "now", "store.url", "close"}
+
+
+def test_python_md_has_every_call_under_the_right_that_it_asks_for():
+    section = PYTHON.partition("\n## Rights\n")[2].partition("\n## ")[0]
+    shown = {row[0]: re.findall(r"`([\w.]+)`", row[1]) for row in rows(section)}
+    asked = {
+        right.value: {name for name, member in (OWN | VERBS).items() if _right(member) is right} | UNASKED.get(right.value, set())
+        for right in Right
+    }
+    assert {right: sorted(names) for right, names in shown.items()} == {right: sorted(names) for right, names in asked.items() if names}
+    assert {name for names in asked.values() for name in names} == (OWN | VERBS).keys() - FREE
+    assert set(re.findall(r"`([\w.]+)`", section.partition("ask for nothing")[0].rpartition("\n")[2])) == FREE
+
+
+def _right(member):
+    return member.operation.right if hasattr(member, "operation") else None
+
+
+def _call(member):
+    """Return how a method is called; a property has no parentheses."""
+    return _bare(member) if inspect.isfunction(member) else ""
 
 
 @pytest.mark.parametrize("kind", [Rota, rota.NewJob, rota.Actor, rota.Backoff, rota.Retry, rota.Snooze, rota.Skip])
