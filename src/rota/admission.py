@@ -12,7 +12,7 @@ from rota.errors import PermissionDenied, Refused, StoreError, Unauthenticated
 from rota.model.access import PERMITS, SECRET_BYTES, Permit, Token, csrf_of, digest, is_token
 from rota.model.gate import LOCAL, Actor, Right, Role
 from rota.model.values import SECOND, Instant, instant, moment_of
-from rota.operation import Resource
+from rota.operation import View
 from rota.resources.tokens import NewToken, Tokens
 from rota.session import Session
 
@@ -38,7 +38,7 @@ class BrowserSession(msgspec.Struct, frozen=True):
 class Admission:
     """Admits tokens and browser sessions to one Rota."""
 
-    def __init__(self, rota: Resource) -> None:
+    def __init__(self, rota: View) -> None:
         """Take the Rota that is served, or a view of it: `welcome` asks for its actor."""
         self._rota = rota
 

@@ -22,7 +22,7 @@ from rota.model.settings import Settings
 from rota.model.templates import FIELDS
 from rota.model.values import Group, Job, JobRef, Run, dashed, moment_of
 from rota.nouns import noun
-from rota.operation import Ask, Resource, Seat, operation
+from rota.operation import Ask, Seat, View, operation
 from rota.ports.clock import Clock, Ids
 from rota.results import Bulk
 from rota.session import Session
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Rota(Resource):
+class Rota(View):
     """A durable job queue on one store. Nothing is opened before it is used; one object serves all threads."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Rota(Resource):
     def acting_as(self, actor: Actor | str | None) -> Rota:
         """Return a view of the same Rota whose calls are made by this user. Closing it closes nothing."""
         view = Rota.__new__(Rota)
-        Resource.__init__(view, self._seat, actor)
+        View.__init__(view, self._seat, actor)
         return view
 
     # ---- nouns ------------------------------------------------------------------------------------------------
@@ -518,9 +518,7 @@ class Rota(Resource):
         ask.session.stop(driver)
 
     @operation(Right.OPERATE)
-    def run(
-        self, ask: Ask, *, concurrency: int | None = None, queues: Names = None, types: Names = None, exclude: Names = None
-    ) -> None:
+    def run(self, ask: Ask, *, concurrency: int | None = None, queues: Names = None, types: Names = None, exclude: Names = None) -> None:
         """Run a worker until SIGTERM or SIGINT; a second one interrupts what still runs. The options are those of `start`."""
         from rota.local_workers import run  # noqa: PLC0415 - a program that only enqueues has no worker
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import typing
 from collections.abc import Callable, Iterator
@@ -13,24 +14,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, Self, 
 import msgspec
 from msgspec import UNSET
 
-from rota.errors import ChangedMeanwhile
+from rota.errors import ChangedMeanwhile, InvalidOption
 from rota.model.gate import Actor, Right, Scope
 from rota.model.shapes import Shape, shape_of
+from rota.model.values import undashed
 
 if TYPE_CHECKING:
     from rota.compose import Opened
     from rota.engine.registry import Registry
     from rota.model.settings import Settings
-    from rota.model.values import Group, Instant, JobRef
+    from rota.model.values import Group, Instant, Job, JobRef
     from rota.ports.store import Check, Store
     from rota.session import Session
 
 P = ParamSpec("P")
 R = TypeVar("R")
-N = TypeVar("N", bound="Resource")
+N = TypeVar("N", bound="View")
 
-Expected = str | int | Callable[..., None]
-"""The state that an edit expects: an ETag, a version, or a function that is given what there is and raises if it is another."""
+Expected = str | int
+"""The state that an edit expects: an ETag as HTTP sends it, or a version."""
 
 
 class Ask:
@@ -102,13 +104,22 @@ class Ask:
             return None
         digits = text.removeprefix('"').removesuffix('"')
         if not digits.isdecimal():
-            raise ChangedMeanwhile("it", has="another version", given=text)
+            raise ChangedMeanwhile("what you change", has="unknown", given=text)
         return int(digits)
 
-    @property
-    def check(self) -> Check | None:
-        """The function that refuses an edit of a job that has changed, called in the transaction of the edit; None: any will do."""
-        return typing.cast("Check | None", self.expected if callable(self.expected) else None)
+    def unchanged(self, job_id: str) -> Check | None:
+        """Return the check that refuses an edit of a job that is not in the expected state, for the transaction of the edit; None: any."""
+        if self.expected is None or str(self.expected).strip() == "*":
+            return None
+        tags = {tag.strip().removeprefix("W/") for tag in str(self.expected).split(",")}
+
+        def check(chain: list[Job]) -> None:
+            job = next(each for each in chain if undashed(each.id) == job_id)
+            has = tag_of(job, chain[-1])
+            if has not in tags:
+                raise ChangedMeanwhile(job.number, has=has, given=str(self.expected))
+
+        return check
 
 
 class Seat:
@@ -121,13 +132,13 @@ class Seat:
         self.session = session
 
 
-class Resource:
-    """A noun, whose verbs are operations. A cheap view: made at each access, it holds the session, the actor and the expected state."""
+class View:
+    """A Rota, or one of its nouns, as somebody uses it. Cheap: it holds where the session is, the actor and the expected state."""
 
     __slots__ = ("_actor", "_expected", "_seat")
 
     def __init__(self, seat: Seat, actor: Actor | str | None = None, expected: Expected | None = None) -> None:
-        """Made by the properties of a Rota."""
+        """Made by a Rota."""
         self._seat = seat
         self._actor = actor
         self._expected = expected
@@ -136,19 +147,25 @@ class Resource:
     def _session(self) -> Session:
         return self._seat.session
 
+
+class Resource(View):
+    """A noun, whose verbs are operations. Made at each access."""
+
+    __slots__ = ()
+
     def if_match(self, expected: Expected | None) -> Self:
         """Return the same noun, whose edits are refused with ChangedMeanwhile unless the thing is in this state: its ETag or version."""
         return type(self)(self._seat, self._actor, expected)
 
 
-def ask_for(noun: Resource, right: Right) -> Ask:
+def ask_for(view: View, right: Right) -> Ask:
     """Ask the gate for the actor of a noun or a Rota: for functions of surfaces that are not operations."""
-    return Ask(noun._session, noun._actor, right, noun._expected)  # noqa: SLF001 - of this module's own class
+    return Ask(view._session, view._actor, right, view._expected)  # noqa: SLF001 - of this module's own class
 
 
-def session_of(noun: Resource) -> Session:
+def session_of(view: View) -> Session:
     """Return the session behind a noun or a Rota: for surfaces, which are part of the same program."""
-    return noun._session  # noqa: SLF001 - of this module's own class
+    return view._session  # noqa: SLF001 - of this module's own class
 
 
 class Field(msgspec.Struct, frozen=True, eq=False):
@@ -250,10 +267,13 @@ def operation(
     `http` is a method and a path, `cli` the words of a command. `etag`: its result has a version, and an edit may name the one it expects.
     `confirm` is what a person is asked before it, with its parameters in braces.
     """
+    edits = etag and status != 201 and not right.name.startswith("READ")
 
     def decorate(body: Callable[Concatenate[N, Ask, P], R]) -> Callable[Concatenate[N, P], R]:
         @functools.wraps(body)
         def call(self: N, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            if self._expected is not None and not edits:
+                raise InvalidOption(f"{body.__qualname__} takes no expected state: call it without if_match({self._expected!r})")
             return body(self, Ask(self._session, self._actor, right, self._expected), *args, **kwargs)
 
         call.operation = Operation(body, right, http, cli, etag, status, confirm)  # type: ignore[attr-defined]
@@ -267,6 +287,14 @@ def operation(
     return decorate
 
 
-def operations(noun: type[Resource]) -> dict[str, Operation]:
+def tag_of(job: Job, tail: Job) -> str:
+    """Return the ETag of a job: another one as soon as anything of it has changed, or of the newest attempt of its chain."""
+    digest = hashlib.blake2b(msgspec.json.encode(job), digest_size=12)
+    if tail.id != job.id:
+        digest.update(msgspec.json.encode(tail))
+    return f'"{digest.hexdigest()}"'
+
+
+def operations(noun: type[View]) -> dict[str, Operation]:
     """Return the operations of a noun by verb."""
     return {name: each.operation for name, each in vars(noun).items() if hasattr(each, "operation")}

@@ -6,6 +6,7 @@ import pytest
 
 from rota import Rota, Settings
 from rota.model.states import Status
+from tests.support.runs import run_of
 
 PATIENCE_S = 600
 
@@ -16,7 +17,7 @@ def again(tmp_path, clock, rota):
     made = []
 
     def make(handler, **options):
-        other = Rota(rota.url.removeprefix("sqlite:///"), clock=clock, settings=Settings(**options), seed=9 + len(made))
+        other = Rota(rota.store.url.removeprefix("sqlite:///"), clock=clock, settings=Settings(**options), seed=9 + len(made))
         other.job(handler, name="act")
         made.append(other)
         return other
@@ -43,28 +44,28 @@ def takes_c(c):
 
 
 def status(rota, job):
-    return str(rota.get(job.id).status)
+    return str(rota.jobs.get(job.id).status)
 
 
 def result(rota, job):
-    return rota.run_of(rota.chain(job.id)[-1].id).result
+    return run_of(rota, rota.jobs.attempts(job.id)[-1].id).result
 
 
 def test_a_job_carries_the_digest_of_the_handler_that_it_was_enqueued_for(rota, again):
     rota.job(takes_a, name="act")
     newer = again(takes_a_and_b)
     jobs = [rota.enqueue("act", {"a": 1}), newer.enqueue("act", {"a": 1, "b": 2})]
-    digests = [rota.get(job.id).digest for job in jobs]
+    digests = [rota.jobs.get(job.id).digest for job in jobs]
     assert all(digests)
     assert digests[0] != digests[1]
-    assert digests[0] == jobs[0].digest
+    assert digests[0] == rota.jobs.get(jobs[0]).digest
 
 
 def test_a_job_by_name_has_no_digest(rota, by_name):
     rota.job(takes_a, name="act")
     rota.turn()
     job = by_name({"a": 1})
-    assert (job.digest, rota.get(job.id).digest) == (None, None)
+    assert (job.digest, rota.jobs.get(job.id).digest) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_a_handler_that_takes_any_name_takes_the_jobs_of_all(rota, again):
 @pytest.fixture
 def by_name(rota, clock):
     """Enqueue by name from a process that has no handlers."""
-    client = Rota(rota.url.removeprefix("sqlite:///"), clock=clock, seed=99)
+    client = Rota(rota.store.url.removeprefix("sqlite:///"), clock=clock, seed=99)
     yield lambda params: client.enqueue("act", params)
     client.close()
 
@@ -113,12 +114,12 @@ def test_a_job_by_name_that_does_not_fit_is_given_back_once_and_runs_where_it_fi
     job = by_name({"c": 3})
     rota.turn()
     rota.turn()
-    first, second = rota.chain(job.id)
+    first, second = rota.jobs.attempts(job.id)
     assert (str(first.status), first.reason) == ("SKIPPED", "given back: act() needs a parameter 'a', which params do not have")
     assert (str(second.status), second.attempt, second.failures) == ("QUEUED", 2, 0)
     newer.turn()
     assert result(rota, job) == ["c", 3]
-    assert len(rota.chain(job.id)) == 2
+    assert len(rota.jobs.attempts(job.id)) == 2
 
 
 def test_a_job_by_name_that_fits_runs_at_once(rota, again, by_name):
@@ -127,7 +128,7 @@ def test_a_job_by_name_that_fits_runs_at_once(rota, again, by_name):
     job = by_name({"a": 1})
     rota.turn()
     assert result(rota, job) == ["a", 1]
-    assert len(rota.chain(job.id)) == 1
+    assert len(rota.jobs.attempts(job.id)) == 1
 
 
 def wait(clock, *rotas, seconds):
@@ -147,12 +148,12 @@ def test_a_job_that_nobody_fits_is_dead_after_misfit_patience_and_says_why(rota,
     assert status(rota, job) == "QUEUED"
     wait(clock, rota, seconds=PATIENCE_S * 0.3)
     assert status(rota, job) == "DEAD_LETTER"
-    run = rota.run_of(job.id)
+    run = run_of(rota, job.id)
     assert run.error == (
         "it was enqueued for act(c), and no worker that takes this came in 600 s: act() needs a parameter 'a', which params do not have"
     )
     assert (str(run.error_type), run.error_code) == ("permanent", "params_mismatch")
-    assert len(rota.chain(job.id)) == 1
+    assert len(rota.jobs.attempts(job.id)) == 1
 
 
 def test_a_job_by_name_that_nobody_fits_is_dead_after_misfit_patience_and_is_given_back_once(rota, by_name, clock):
@@ -160,20 +161,20 @@ def test_a_job_by_name_that_nobody_fits_is_dead_after_misfit_patience_and_is_giv
     rota.turn()
     job = by_name({"c": 1})
     wait(clock, rota, seconds=PATIENCE_S * 0.9)
-    assert [str(each.status) for each in rota.chain(job.id)] == ["SKIPPED", "QUEUED"]
+    assert [str(each.status) for each in rota.jobs.attempts(job.id)] == ["SKIPPED", "QUEUED"]
     wait(clock, rota, seconds=PATIENCE_S * 0.3)
-    assert [str(each.status) for each in rota.chain(job.id)] == ["SKIPPED", "DEAD_LETTER"]
+    assert [str(each.status) for each in rota.jobs.attempts(job.id)] == ["SKIPPED", "DEAD_LETTER"]
 
 
 def test_no_job_is_dead_while_a_worker_that_takes_it_lives(rota, again, clock):
     rota.job(takes_a, name="act")
     newer = again(takes_c, worker_exclude="other")
     newer.turn()
-    newer.pause(template="act")
+    newer.templates.pause("act")
     job = newer.enqueue("act", {"c": 1})
     wait(clock, rota, newer, seconds=PATIENCE_S * 2)
     assert status(rota, job) == "QUEUED"
-    newer.resume(template="act")
+    newer.templates.resume("act")
     newer.turn()
     assert status(rota, job) == "COMPLETED"
 
@@ -208,7 +209,7 @@ def test_the_doctor_and_the_first_screen_name_the_mismatch(rota, again):
     rota.turn()
     newer = again(takes_c)
     newer.enqueue("act", {"c": 1})
-    (finding,) = [each for each in rota.doctor() if each.name == "parameters"]
+    (finding,) = [each for each in rota.store.doctor() if each.name == "parameters"]
     assert finding.text == "jobs wait for a worker that takes their parameters: act(c) (1); live workers have act(a)"
     (stuck,) = rota.overview().stuck
     assert stuck.words == "it was enqueued for act(c), and live workers have act(a): it waits for a worker that takes its parameters"
@@ -217,12 +218,12 @@ def test_the_doctor_and_the_first_screen_name_the_mismatch(rota, again):
 def test_the_schema_of_the_newest_handler_is_shown_with_its_template(rota, again, clock):
     rota.job(takes_a, name="act")
     rota.turn()
-    first = rota.template("act")
+    first = rota.templates.get("act")
     assert first.params_schema["required"] == ["a"]
     clock.advance(seconds=1)
     newer = again(takes_c)
     newer.turn()
-    second = rota.template("act")
+    second = rota.templates.get("act")
     assert second.params_schema["required"] == ["c"]
     assert first.digest != second.digest
 
@@ -235,5 +236,5 @@ def test_strangers_can_not_make_up_any_number_of_lanes(rota, by_name, monkeypatc
     for _ in range(12):
         rota.turn()
     assert len(rota._session.open().store.lanes()) == 5
-    assert [rota.chain(job.id)[-1].status for job in jobs] == [Status.QUEUED] * 3 + [Status.DEAD_LETTER] * 6
-    assert rota.run_of(jobs[-1].id).error == "act() needs a parameter 'a', which params do not have"
+    assert [rota.jobs.attempts(job.id)[-1].status for job in jobs] == [Status.QUEUED] * 3 + [Status.DEAD_LETTER] * 6
+    assert run_of(rota, jobs[-1].id).error == "act() needs a parameter 'a', which params do not have"

@@ -8,6 +8,7 @@ from rota import NewJob, Rota, Settings
 from rota.errors import InvalidOption
 from rota.model.findings import State
 from rota.model.states import Status
+from rota.surfaces.pauses import set_pause
 from tests.support.waiting import eventually
 
 
@@ -35,38 +36,38 @@ def works(rota, *names, **options):
 def test_a_job_waits_in_the_default_queue(rota):
     works(rota, "act")
     job = rota.enqueue("act")
-    assert (job.queue, rota.get(job.id).queue) == ("default", "default")
+    assert (rota.jobs.get(job).queue, rota.jobs.get(job.id).queue) == ("default", "default")
 
 
 def test_the_decorator_names_the_queue_and_a_job_may_name_another(rota):
     works(rota, "act", queue="mail")
     jobs = [rota.enqueue("act"), rota.enqueue("act", queue="bulk")]
-    assert [job.queue for job in jobs] == ["mail", "bulk"]
-    assert [rota.get(job.id).queue for job in jobs] == ["mail", "bulk"]
+    assert [rota.jobs.get(job).queue for job in jobs] == ["mail", "bulk"]
+    assert [rota.jobs.get(job.id).queue for job in jobs] == ["mail", "bulk"]
 
 
 def test_operators_move_a_template_to_another_queue(rota):
     works(rota, "act", queue="mail")
-    assert rota.set_template("act", queue="slow").queue == "slow"
-    assert rota.enqueue("act").queue == "slow"
-    rota.reset_template("act", "queue")
-    assert rota.enqueue("act").queue == "mail"
+    assert rota.templates.update("act", queue="slow").queue == "slow"
+    assert rota.jobs.get(rota.enqueue("act")).queue == "slow"
+    rota.templates.reset("act", "queue")
+    assert rota.jobs.get(rota.enqueue("act")).queue == "mail"
 
 
 def test_many_jobs_and_groups_name_their_queues_too(rota):
     works(rota, "act")
     rota.enqueue_many([("act", {}), NewJob(name="act", queue="mail")])
     rota.group([NewJob(name="act", queue="bulk"), NewJob(name="act")])
-    assert sorted(job.queue for job in rota.find()) == ["bulk", "default", "default", "mail"]
+    assert sorted(job.queue for job in rota.jobs.list()) == ["bulk", "default", "default", "mail"]
 
 
 def test_a_schedules_jobs_wait_in_the_queue_of_its_template(rota, clock):
     works(rota, "act", queue="mail")
     rota.schedule("often", "act", every=60)
     clock.advance(seconds=61)
-    rota.pause()
+    rota.store.pause()
     rota.turn()
-    assert [job.queue for job in rota.find()] == ["mail"]
+    assert [job.queue for job in rota.jobs.list()] == ["mail"]
 
 
 def test_a_retry_stays_in_the_queue(rota, clock):
@@ -78,7 +79,7 @@ def test_a_retry_stays_in_the_queue(rota, clock):
     rota.turn()
     clock.advance(minutes=2)
     rota.turn()
-    assert {each.queue for each in rota.chain(job.id)} == {"mail"}
+    assert {each.queue for each in rota.jobs.attempts(job.id)} == {"mail"}
 
 
 @pytest.mark.parametrize("name", ["", "a,b", " a", "a\nb", 7, "x" * 256])
@@ -86,7 +87,7 @@ def test_what_can_not_be_the_name_of_a_queue_is_refused(rota, name):
     works(rota, "act")
     with pytest.raises(InvalidOption, match="queue="):
         rota.enqueue("act", queue=name)
-    assert rota.find() == []
+    assert rota.jobs.list() == []
 
 
 def test_a_worker_takes_only_what_waits_in_its_queues(rota, again):
@@ -95,13 +96,13 @@ def test_a_worker_takes_only_what_waits_in_its_queues(rota, again):
     worker = again(worker_queues="mail,bulk")
     works(worker, "act")
     worker.turn()
-    assert {queue: str(rota.get(job).status) for queue, job in jobs.items()} == {
+    assert {queue: str(rota.jobs.get(job).status) for queue, job in jobs.items()} == {
         "mail": "COMPLETED",
         "bulk": "COMPLETED",
         "default": "QUEUED",
     }
     rota.turn()
-    assert rota.get(jobs["default"]).status is Status.COMPLETED
+    assert rota.jobs.get(jobs["default"]).status is Status.COMPLETED
 
 
 @pytest.mark.parametrize(
@@ -114,8 +115,8 @@ def test_a_worker_takes_only_the_types_that_it_is_told_to(rota, again, told, ran
     worker = again(**told)
     works(worker, "a", "b", "c")
     worker.turn()
-    assert {name for name, job in jobs.items() if rota.get(job).status is Status.COMPLETED} == set(ran)
-    (info,) = worker.workers()
+    assert {name for name, job in jobs.items() if rota.jobs.get(job).status is Status.COMPLETED} == set(ran)
+    (info,) = worker.workers.list()
     assert set(info.job_types) == set(ran)
 
 
@@ -123,10 +124,10 @@ def test_running_start_and_run_take_what_to_serve(live):
     works(live, "a", "b")
     jobs = [live.enqueue("a", queue="mail"), live.enqueue("b", queue="mail"), live.enqueue("a")]
     with live.running(queues=["mail"], exclude="b"):
-        eventually(lambda: live.get(jobs[0].id).status is Status.COMPLETED)
-        (worker,) = live.workers()
+        eventually(lambda: live.jobs.get(jobs[0].id).status is Status.COMPLETED)
+        (worker,) = live.workers.list()
         assert (worker.queues, worker.job_types) == (("mail",), ("a",))
-    assert [str(live.get(job.id).status) for job in jobs[1:]] == ["QUEUED", "QUEUED"]
+    assert [str(live.jobs.get(job.id).status) for job in jobs[1:]] == ["QUEUED", "QUEUED"]
     with pytest.raises(InvalidOption, match="queues="):
         live.start(queues="mail,,")
 
@@ -135,25 +136,25 @@ def test_a_queue_is_listed_by_its_name(rota):
     works(rota, "act")
     mail = rota.enqueue("act", queue="mail")
     rota.enqueue("act")
-    assert [job.id for job in rota.find(queue="mail")] == [mail.id]
+    assert [job.id for job in rota.jobs.list(queue="mail")] == [mail.id]
 
 
 def test_nothing_of_a_paused_queue_starts_and_explain_names_the_pause(rota):
     works(rota, "act")
     mail, other = rota.enqueue("act", queue="mail"), rota.enqueue("act")
-    rota.pause(queue="mail")
+    rota.queues.pause("mail")
     rota.turn()
-    assert [str(rota.get(job.id).status) for job in (mail, other)] == ["QUEUED", "COMPLETED"]
+    assert [str(rota.jobs.get(job.id).status) for job in (mail, other)] == ["QUEUED", "COMPLETED"]
     assert rota.explain(mail.id).summary == "queue mail is paused"
-    assert rota.pauses() == [("queue", "mail")]
-    rota.resume(queue="mail")
+    assert rota.store.pauses() == [("queue", "mail")]
+    rota.queues.resume("mail")
     rota.turn()
-    assert rota.get(mail.id).status is Status.COMPLETED
+    assert rota.jobs.get(mail.id).status is Status.COMPLETED
 
 
 def test_only_one_thing_is_paused_at_a_time(rota):
     with pytest.raises(InvalidOption, match="organization=… or queue=…"):
-        rota.pause(organization="default", queue="mail")
+        set_pause(rota, paused=True, organization="default", queue="mail")
 
 
 @pytest.fixture
@@ -173,7 +174,7 @@ def test_explain_says_that_no_live_worker_serves_the_queue(rota, unserved):
 
 
 def test_the_doctor_says_that_no_live_worker_serves_the_queue(rota, unserved):
-    (finding,) = [each for each in rota.doctor() if each.name == "queue"]
+    (finding,) = [each for each in rota.store.doctor() if each.name == "queue"]
     assert finding.state is State.PROBLEM
     assert finding.text == "no live worker serves queue mail (1): these jobs wait"
 
@@ -186,6 +187,6 @@ def test_the_first_screen_says_that_no_live_worker_serves_the_queue(rota, unserv
 
 def test_queues_say_what_waits_what_runs_and_who_serves_them(rota, unserved, clock):
     clock.advance(seconds=30)
-    found = {each.name: each for each in rota.queues()}
+    found = {each.name: each for each in rota.queues.list()}
     assert (found["mail"].waiting, found["mail"].workers, found["mail"].oldest) == (1, 0, unserved.queued_at)
     assert (found["default"].waiting, found["default"].workers) == (0, 1)

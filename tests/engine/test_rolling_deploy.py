@@ -12,6 +12,7 @@ import pytest
 from rota import NewJob, Rota
 from tests.support.postgres import fresh_database
 from tests.support.proof import size
+from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(300)]
@@ -86,26 +87,26 @@ def test_no_job_is_dead_while_a_worker_that_takes_it_lives_and_explain_names_the
     try:
         with worker(tmp_path, url, "older", each) as older:
             with worker(tmp_path, url, "newer", each):
-                eventually(lambda: len(client.workers()) == 2 and len(client.templates()) == 3, within=30)
+                eventually(lambda: len(client.workers.list()) == 2 and len(client.templates.list()) == 3, within=30)
                 client.enqueue_many(
                     NewJob(name=name, params=params_of(version, name), meta={"version": version})
                     for _ in range(each)
                     for version, name in kinds
                 )
                 ended = each * len(kinds) * 2
-                eventually(lambda: client.stats().by_status["COMPLETED"] == ended, within=60)
+                eventually(lambda: client.store.stats().by_status["COMPLETED"] == ended, within=60)
             assert older.poll() is None
-            counts = client.stats().by_status
+            counts = client.store.stats().by_status
             assert (counts["DEAD_LETTER"], counts["FAILED"], counts["TIMED_OUT"], counts["CANCELLED"]) == (0, 0, 0, 0)
-            for job in client.find(status="COMPLETED", limit=ended):
-                assert client.run_of(job.id).result == job.meta["version"]
-            eventually(lambda: len(client.workers()) == 1, within=30)
+            for job in client.jobs.list(status="COMPLETED", limit=ended):
+                assert run_of(client, job.id).result == job.meta["version"]
+            eventually(lambda: len(client.workers.list()) == 1, within=30)
             job = client.enqueue("renamed", {"c": 1})
-            eventually(lambda: len(client.chain(job.id)) == 2, within=30)
+            eventually(lambda: len(client.jobs.attempts(job.id)) == 2, within=30)
             assert client.explain(job.id).summary == (
                 "it was enqueued for renamed(c), and live workers have renamed(a): it waits for a worker that takes its parameters"
             )
             with worker(tmp_path, url, "newer", 0):
-                eventually(lambda: client.chain(job.id)[-1].status == "COMPLETED", within=30)
+                eventually(lambda: client.jobs.attempts(job.id)[-1].status == "COMPLETED", within=30)
     finally:
         client.close()

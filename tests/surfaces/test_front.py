@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from rota import Rota
+from rota.errors import ChangedMeanwhile, InvalidOption
 from rota.nouns import NOUNS, noun
-from rota.operation import Operation, Resource, operations
+from rota.operation import Operation, Resource, operations, tag_of
 
 SOURCE = Path(__file__).parents[2] / "src/rota"
 TWO_BASES = {
@@ -87,8 +88,6 @@ def test_a_view_shares_the_session_and_closes_nothing(rota: Rota):
 
 
 def test_an_edit_names_the_version_it_expects(rota: Rota):
-    from rota.errors import ChangedMeanwhile
-
     rota.job(name="act")(lambda: None)
     first = rota.schedules.create("s", "act", every="1h")
     rota.schedules.if_match(first.version).update("s", description="one")
@@ -98,3 +97,22 @@ def test_an_edit_names_the_version_it_expects(rota: Rota):
         rota.schedules.if_match('"nonsense"').update("s", description="two")
     rota.schedules.if_match("*").update("s", description="three")
     assert rota.schedules.get("s").description == "three"
+
+
+def test_an_edit_of_a_job_names_the_state_it_expects(rota: Rota):
+    rota.job(name="act")(lambda: None)
+    job = rota.enqueue("act")
+    tag = tag_of(rota.jobs.get(job), rota.jobs.get(job))
+    rota.jobs.if_match(tag).update(job, priority=10)
+    for verb, options in (("update", {"priority": 20}), ("move", {"front": True}), ("cancel", {})):
+        with pytest.raises(ChangedMeanwhile, match="JOB-2026-00001"):
+            getattr(rota.jobs.if_match(tag), verb)(job, **options)
+    assert rota.jobs.get(job).priority == 10
+    assert rota.jobs.if_match("*").cancel(job).status == "CANCELLED"
+
+
+@pytest.mark.parametrize("verb", ["get", "delete", "retry"])
+def test_what_has_no_expected_state_refuses_one(rota: Rota, verb):
+    rota.job(name="act")(lambda: None)
+    with pytest.raises(InvalidOption, match=f"Jobs.{verb} takes no expected state"):
+        getattr(rota.jobs.if_match(3), verb)(rota.enqueue("act"))

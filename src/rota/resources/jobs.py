@@ -161,7 +161,9 @@ class Jobs(Resource):
         text = None if present is None or params is None else _checked_params(ask, present.job_type, params)
         at = None if run_at is None else when(run_at, now)
         put_off = isinstance(run_at, timedelta)
-        changed = store.change(job_id, actor=ask.who, now=now, priority=number, params=text, run_at=at, put_off=put_off, check=ask.check)
+        changed = store.change(
+            job_id, actor=ask.who, now=now, priority=number, params=text, run_at=at, put_off=put_off, check=ask.unchanged(job_id)
+        )
         ask.session.poke()
         return changed
 
@@ -207,13 +209,14 @@ class Jobs(Resource):
             before=None if before is None else ask.job(before),
             after=None if after is None else ask.job(after),
             front=front,
-            check=ask.check,
+            check=ask.unchanged(job_id),
         )
 
     @operation(Right.CANCEL, http="POST /jobs/{job}/cancel", cli="job cancel", etag=True, confirm="Cancel {job} for good?")
     def cancel(self, ask: Ask, job: Ref, *, reason: Annotated[str | None, Shape("Why; recorded with the job.")] = None) -> Job:
         """Cancel the chain: at once while it waits, by request while it runs. It is never retried."""
-        cancelled = ask.store.cancel(ask.job(job), actor=ask.who, now=ask.now, reason=checks.reason(reason), check=ask.check)
+        job_id = ask.job(job)
+        cancelled = ask.store.cancel(job_id, actor=ask.who, now=ask.now, reason=checks.reason(reason), check=ask.unchanged(job_id))
         ask.session.poke()
         return cancelled
 

@@ -6,9 +6,7 @@ from rota.app import Rota
 from rota.errors import InvalidOption
 
 
-def set_pause(
-    rota: Rota, *, paused: bool, template: str | None = None, organization: str | None = None, queue: str | None = None
-) -> None:
+def set_pause(rota: Rota, *, paused: bool, template: str | None = None, organization: str | None = None, queue: str | None = None) -> None:
     """Pause or resume a template, an organization, a queue, or (none given) everything."""
     asked = {"template": template, "organization": organization, "queue": queue}
     named = [f"{kind}=…" for kind, name in asked.items() if name is not None]

@@ -16,12 +16,11 @@ from fastapi import Request as HttpRequest
 from fastapi.exceptions import RequestValidationError
 
 from rota.app import Rota
-from rota.errors import ChangedMeanwhile, NotFound
+from rota.errors import NotFound
 from rota.model.gate import Actor
 from rota.model.values import Job, dashed
-from rota.ports.store import Check
+from rota.operation import tag_of
 from rota.surfaces.http.access import answered
-from rota.surfaces.http.api.asking import encode
 
 REPLAYED = {"Idempotency-Replayed": "true"}
 REMEMBERED = timedelta(hours=24)
@@ -71,32 +70,10 @@ def key_of(request: HttpRequest) -> str | None:
 # ---- edits ---------------------------------------------------------------------------------------------------------
 
 
-def tag_of(job: Job, tail: Job) -> str:
-    """Return the ETag of a job: another one as soon as anything of it has changed, or of the attempt that its chain has come to."""
-    digest = hashlib.blake2b(encode(job), digest_size=12)
-    if tail.id != job.id:
-        digest.update(encode(tail))
-    return f'"{digest.hexdigest()}"'
-
-
 def tagged(rota: Rota, job: Job, who: Actor) -> dict[str, str]:
     """Return the header that tells the state of a job that somebody has read, or has changed just now."""
     tail = rota.acting_as(answered(who)).jobs.attempts(job.id)[-1] if job.status.ended else job
     return {"ETag": tag_of(job, tail)}
-
-
-def unchanged(rota: Rota, job_id: str, who: Actor, if_match: str | None) -> Check | None:
-    """Return the look that refuses an edit of a job which has changed since the caller saw it: taken with the edit, in one transaction."""
-    if if_match is None or if_match.strip() == "*":
-        return None
-    named = rota.acting_as(who).jobs.get(job_id).id
-
-    def check(chain: list[Job]) -> None:
-        has = tag_of(next(job for job in chain if job.id == named), chain[-1])
-        if has not in tags(if_match):
-            raise ChangedMeanwhile(job_id, has=has, given=if_match)
-
-    return check
 
 
 def tags(header: str) -> set[str]:

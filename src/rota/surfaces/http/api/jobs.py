@@ -33,7 +33,7 @@ from rota.surfaces.http.api.asking import (
     read,
     takes,
 )
-from rota.surfaces.http.api.concurrency import REPLAYED, tagged, tags, unchanged
+from rota.surfaces.http.api.concurrency import REPLAYED, tagged, tags
 from rota.surfaces.http.api.paging import Cursor, Limit, Paged
 from rota.surfaces.http.api.shapes import BulkJobIn, CancelIn, ChangeIn, DependIn, Done, MoveIn, NewJobIn, ReasonIn
 from rota.surfaces.http.api.versions import IfMatch
@@ -224,8 +224,7 @@ EDITS = refuses(errors.NotFound, errors.AlreadyEnded, errors.IllegalMove, errors
 def change(job_id: JobId, body: Raw, rota: Served, who: Who, *, if_match: IfMatch = None) -> Answer:
     """Change the priority or the params of a job that waits, or the time of one that is PENDING: all that is given, or nothing."""
     new = read(body, ChangeIn)
-    check = unchanged(rota, job_id, who, if_match)
-    job = rota.acting_as(who).jobs.if_match(check).update(job_id, priority=new.priority, params=new.params, run_at=new.run_at)
+    job = rota.acting_as(who).jobs.if_match(if_match).update(job_id, priority=new.priority, params=new.params, run_at=new.run_at)
     return Answer(job, headers=tagged(rota, job, who))
 
 
@@ -238,8 +237,7 @@ def change(job_id: JobId, body: Raw, rota: Served, who: Who, *, if_match: IfMatc
 def move(job_id: JobId, body: Raw, rota: Served, who: Who, *, if_match: IfMatch = None) -> Answer:
     """Reorder a QUEUED job among its organization's own of the same priority: to the front, before or after another."""
     new = read(body, MoveIn)
-    check = unchanged(rota, job_id, who, if_match)
-    job = rota.acting_as(who).jobs.if_match(check).move(job_id, before=new.before, after=new.after, front=new.front)
+    job = rota.acting_as(who).jobs.if_match(if_match).move(job_id, before=new.before, after=new.after, front=new.front)
     return Answer(job, headers=tagged(rota, job, who))
 
 
@@ -252,8 +250,7 @@ def move(job_id: JobId, body: Raw, rota: Served, who: Who, *, if_match: IfMatch 
 def cancel(job_id: JobId, body: Raw, rota: Served, who: Who, *, if_match: IfMatch = None) -> Answer:
     """Cancel the chain of a job: at once while it waits, by request while it runs. It is never retried by itself."""
     new = read(body, ReasonIn)
-    check = unchanged(rota, job_id, who, if_match)
-    job = rota.acting_as(who).jobs.if_match(check).cancel(job_id, reason=new.reason)
+    job = rota.acting_as(who).jobs.if_match(if_match).cancel(job_id, reason=new.reason)
     return Answer(job, headers=tagged(rota, job, who))
 
 
