@@ -152,7 +152,7 @@ assert_type(greet.options(depends_on=[greet.enqueue("Ada")]).enqueue("Bob").exis
 assert_type(greet.bind("Ada"), Call[list[str]])
 assert_type(rota.enqueue(greet.bind("Ada"), priority="low"), Handle[list[str]])
 assert_type(rota.enqueue(greet, {"name": "Ada"}), Handle[list[str]])
-assert_type(rota.enqueue("greet", {"name": "Ada"}, unique_key="k", timeout="5m"), Job)
+assert_type(rota.enqueue("greet", {"name": "Ada"}, unique_key="k", timeout="5m"), Handle[Any])
 assert_type(greet.handle("JOB-2026-00042").result(), list[str])
 rota.enqueue_many(greet.bind(name) for name in "abc")
 rota.enqueue_many([greet.bind("a"), ("greet", {"name": "b"}), NewJob(name="greet", params={"name": "c"})])
