@@ -203,8 +203,9 @@ class Queue:
                     job.status = rest
                     roots.append(job.root)
         for job in self.of("PENDING"):
-            if job.waits_for in roots:
-                job.waits_for = None
+            # One that ended while it waited for its turn hands that on: the next waits for what it waited for.
+            while job.waits_for in roots:
+                job.waits_for = self.jobs[job.waits_for].waits_for
 
 
 def _member(chain):
