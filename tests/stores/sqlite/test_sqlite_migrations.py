@@ -286,7 +286,8 @@ def before_schedules(path):
     raw.execute("CREATE TABLE lanes (lane INTEGER PRIMARY KEY, job_type TEXT, queue TEXT, digest TEXT)")
     raw.execute("CREATE TABLE param_digests (job_type TEXT, digest TEXT, names TEXT)")
     raw.execute(
-        "ALTER TABLE jobs ADD COLUMN lane INTEGER; ALTER TABLE workers ADD COLUMN queues TEXT; ALTER TABLE workers ADD COLUMN digests TEXT"
+        "ALTER TABLE jobs ADD COLUMN lane INTEGER; ALTER TABLE jobs ADD COLUMN tags TEXT;"
+        "ALTER TABLE workers ADD COLUMN queues TEXT; ALTER TABLE workers ADD COLUMN digests TEXT"
     )
     desk = Desk(SqliteStore(path, Settings()))
     parent = desk.add()

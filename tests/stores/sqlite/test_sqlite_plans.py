@@ -99,7 +99,6 @@ HOT = {
     "old_in_lane": ["jobs_ready (lane=?)"],
     "candidates_named": [f"j {BY_NUMBER}"],
     "lane_of": ["lanes USING COVERING INDEX sqlite_autoindex_lanes_1 (job_type=? AND queue=? AND digest=?)"],
-    "lanes_of_types": ["lanes USING COVERING INDEX sqlite_autoindex_lanes_1 (job_type=?)"],
     "type_and_queue": [f"j {BY_NUMBER}"],
     "newest_params": ["param_digests USING PRIMARY KEY (job_type=?)"],
     "key_holder": ["jobs_unique (organization_id=? AND job_type=? AND unique_key=?)"],

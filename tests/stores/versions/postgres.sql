@@ -77,3 +77,7 @@ VALUES ('run.completed', '019ca9450a0070008007000000000001', '019ca9450a00700080
 -- version 8
 
 INSERT INTO adhoc_types (job_type, handler, created_by, created_at) VALUES ('shop.jobs:tidy', 'shop.jobs:tidy', 'ada', 1772350000000000);
+-- version 13
+INSERT INTO lanes (job_type) SELECT DISTINCT job_type FROM job_facts;
+UPDATE job_live AS l SET lane = n.lane FROM lanes AS n WHERE n.job_type = l.job_type;
+UPDATE job_facts AS f SET lane = l.lane FROM job_live AS l WHERE l.number = f.number;

@@ -85,3 +85,6 @@ VALUES ('run.completed', x'019ca9450a0070008007000000000001', x'019ca9450a007000
 -- version 10
 
 INSERT INTO adhoc_types (job_type, handler, created_by, created_at) VALUES ('shop.jobs:tidy', 'shop.jobs:tidy', 'ada', 1772350000000000);
+-- version 14
+INSERT INTO lanes (job_type) SELECT DISTINCT job_type FROM jobs;
+UPDATE jobs SET lane = (SELECT lane FROM lanes WHERE lanes.job_type = jobs.job_type) WHERE finished_at IS NULL;
