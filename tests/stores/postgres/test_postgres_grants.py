@@ -138,7 +138,7 @@ def test_a_worker_manages_nobody(as_role):
     for forbidden in (
         lambda: rota.organizations.create("acme"),
         lambda: rota.users.create("root", role="system_manager"),
-        rota.pause,
+        rota.store.pause,
         lambda: rota.calendars.update("days", ["2026-12-25"]),
     ):
         with pytest.raises(StoreUnusable, match=r"permission denied.*rota grants"):
@@ -226,7 +226,7 @@ def test_a_submitter_ends_and_changes_nothing(as_role, raw_as):
         lambda: submitter.jobs.cancel(job.id),
         lambda: submitter.jobs.update(job.id, priority=1),
         submitter.turn,
-        submitter.pause,
+        submitter.store.pause,
         lambda: submitter.store.purge(older_than=0),
     ):
         with pytest.raises(StoreUnusable, match="permission denied"):

@@ -126,7 +126,7 @@ def test_a_file_with_other_tables_can_be_shared(path):
     store.close()
 
 
-MIGRATE = "import sys; from rota import Rota; r = Rota(sys.argv[1]); print(r.stats().late_results); r.close()"
+MIGRATE = "import sys; from rota import Rota; r = Rota(sys.argv[1]); print(r.store.stats().late_results); r.close()"
 
 
 def test_processes_that_migrate_at_once_make_one_schema(path):
