@@ -188,5 +188,5 @@ def test_the_first_screen_says_that_no_live_worker_serves_the_queue(rota, unserv
 def test_queues_say_what_waits_what_runs_and_who_serves_them(rota, unserved, clock):
     clock.advance(seconds=30)
     found = {each.name: each for each in rota.queues.list()}
-    assert (found["mail"].waiting, found["mail"].workers, found["mail"].oldest) == (1, 0, unserved.queued_at)
+    assert (found["mail"].waiting, found["mail"].workers, found["mail"].oldest) == (1, 0, rota.jobs.get(unserved).queued_at)
     assert (found["default"].waiting, found["default"].workers) == (0, 1)

@@ -42,6 +42,7 @@ _DEFAULTS = {
     "meta": None,
     "counted_at": 0,
     "start_by": 0.0,
+    "lane": 0,
 }
 
 
