@@ -229,7 +229,7 @@ def test_processes_that_declare_the_same_schedule_at_once_make_one(stage):
 
     def declare(each):
         try:
-            each.stats()
+            each.store.stats()
             barrier.wait()
             for _ in range(5):
                 each.schedule("s", "work", every=1)

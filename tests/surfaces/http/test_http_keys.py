@@ -29,8 +29,10 @@ from tests.surfaces.http.sse_support import served
 ELSEWHERE = """
 import sys
 from rota import Rota
+from rota.admission import Admission
 rota = Rota(sys.argv[1])
-getattr(rota, sys.argv[2])(sys.argv[3])
+verbs = {"revoke": rota.tokens.revoke, "remove": rota.users.delete, "close": Admission(rota).close_session}
+verbs[sys.argv[2]](sys.argv[3])
 rota.close()
 """
 WITHIN_S = 1.0
@@ -104,11 +106,11 @@ def test_a_stream_ends_with_its_key_in_whichever_process_that_ended(door, url, e
     assert {ear.answer.status for ear in ears} == {200}
     match ending:
         case "token revoked":
-            elsewhere(url, "revoke_token", key.token.id)
+            elsewhere(url, "revoke", key.token.id)
         case "user removed":
-            elsewhere(url, "remove_user", "bob")
+            elsewhere(url, "remove", "bob")
         case "session closed":
-            elsewhere(url, "close_session", session)
+            elsewhere(url, "close", session)
         case "token expired":
             time.sleep(max(0.0, (key.token.expires_at - rota.now).total_seconds()))
     since = time.monotonic()
@@ -192,7 +194,7 @@ def test_a_direct_execution_is_waited_for_no_longer_than_its_key_is_open(door, u
             {"Authorization": f"Bearer {key.secret}", "Content-Type": "application/json"},
         )
         eventually(lambda: [job for job in door.rota.jobs.list() if job.started_at], within=20)
-        elsewhere(url, "revoke_token", key.token.id)
+        elsewhere(url, "revoke", key.token.id)
         answer = connection.getresponse()
         assert (answer.status, json.loads(answer.read())["code"]) == (401, "unauthenticated")
         job = door.rota.jobs.list()[0]
@@ -219,7 +221,7 @@ def test_of_many_jobs_no_more_are_accepted_when_their_key_has_ended(door, url):
 
     send(b'{"name": "echo"}\n' * 5)
     eventually(lambda: held_by(door))
-    elsewhere(url, "revoke_token", key.token.id)
+    elsewhere(url, "revoke", key.token.id)
     # The answer comes although the body does not end.
     answer = connection.getresponse()
     told = json.loads(answer.read())
