@@ -179,7 +179,7 @@ def test_without_a_slot_in_time_it_is_cancelled_and_names_who_holds_them(live, g
 @pytest.mark.serial
 def test_a_second_one_waits_and_then_says_whose_is_under_way(live, gate):
     with live.running(concurrency=2):
-        call = Call(live, "block", params={"n": 0}, actor="anna")
+        call = Call(live.acting_as("anna"), "block", params={"n": 0})
         assert gate.entered.wait(patient(10))
         with pytest.raises(ResourceBusy, match=r"resource busy: the direct execution .* by anna@.* is under way"):
             live.jobs.direct("note", {"n": 1}, timeout=0.2)
