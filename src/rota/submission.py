@@ -183,6 +183,7 @@ def submit_each(session: Session, actor: Actor | str | None, jobs: Sequence[Any]
             pairs = zip(jobs, built, strict=True)
             return [_alone(session, job, actor) if isinstance(row, NewRow) else row for job, row in pairs]
         else:
+            session.submitter.learn_lanes(rows, store, now)
             session.poke()
             return [job_of(row, next(enqueued), now) if isinstance(row, NewRow) else row for row in built]
 
@@ -214,6 +215,8 @@ def _written(session: Session, build: Callable[[], NewRow], store: Store, transa
         except DuplicateJob as error:
             raise _discreet(session, error, who) from error
         else:
+            if transaction is None:
+                session.submitter.learn_lanes((row,), store, now)
             return Accepted(row, enqueued, now, store, transaction)
 
 

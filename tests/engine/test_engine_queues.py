@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from rota import NewJob, Rota, Settings
@@ -190,3 +192,47 @@ def test_queues_say_what_waits_what_runs_and_who_serves_them(rota, unserved, clo
     found = {each.name: each for each in rota.queues.list()}
     assert (found["mail"].waiting, found["mail"].workers, found["mail"].oldest) == (1, 0, rota.jobs.get(unserved).queued_at)
     assert (found["default"].waiting, found["default"].workers) == (0, 1)
+
+
+# ---- lanes that a transaction adds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{"queue": "new"}, {}], ids=["new queue", "no handler"])
+def test_a_transaction_that_adds_a_lane_goes_on_to_enqueue_into_it(rota, clock, options):
+    rota.job(lambda: None, name="act")
+    rota.turn()
+    with closing(Rota(rota.store.url, clock=clock)) as client:
+        if options:
+            client.job(lambda: None, name="act")
+        with client.transaction() as tx:
+            first = client.enqueue("act", transaction=tx, **options)
+            second = client.enqueue("act", transaction=tx, **options)
+            many = client.enqueue_many([NewJob(name="act", **options)] * 3, transaction=tx)
+        later = client.enqueue("act", **options)
+    rota.turn()
+    assert {str(rota.jobs.get(job).status) for job in (first, second, *many.ids, later)} == {"COMPLETED"}
+
+
+def test_a_bulk_of_more_than_a_chunk_in_a_transaction_may_add_its_lane(tmp_path, clock):
+    worker = Rota(tmp_path / "rota.db", clock=clock)
+    worker.job(lambda: None, name="act")
+    worker.turn()
+    with closing(worker), closing(Rota(tmp_path / "rota.db", clock=clock, settings=Settings(bulk_chunk=10))) as client:
+        with client.transaction() as tx:
+            assert client.enqueue_many([("act", None)] * 25, transaction=tx).accepted == 25
+        assert len(client.jobs.list(queue="default")) == 25
+
+
+def test_a_schedule_is_fired_by_hand_although_the_definitions_have_just_changed(rota):
+    rota.job(lambda: None, name="act")
+    rota.schedule("s", "act", every="1h")
+    real = rota._session.registry.organization
+
+    def changed(*args):
+        rota._session.registry.organization = real
+        with closing(Rota(rota.store.url)) as other:
+            other.organizations.create("acme")
+        return real(*args)
+
+    rota._session.registry.organization = changed
+    assert rota.schedules.fire("s").job_type == "act"

@@ -112,6 +112,7 @@ class BulkCall:
                 else:
                     self._count(built, enqueued)
                     if self._transaction is None:
+                        self._submit.learn_lanes(built.rows, self._store, now)
                         self._poke()
                     break
         if built.error is not None:

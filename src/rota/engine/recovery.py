@@ -88,6 +88,9 @@ class Recovery:
         # Others that live will want the write lock too.
         self._store.crowd(crowded=len(workers) - done.workers - (own_id is not None) > 0)
         self._expire_reservation(done)
+        strays = self._store.place_strays()
+        if strays:
+            log.warning("%d jobs were written by a program of an earlier version of Rota; they are queued now. Update that program", strays)
         return done
 
     def repair(self) -> Recovered:

@@ -155,6 +155,11 @@ class Submitter:
             carry(self._tracing, rows)
         return built
 
+    def learn_lanes(self, rows: Iterable[NewRow], store: Store, now: Instant) -> None:
+        """Read the lanes again after jobs whose lane was not known: the next job of one takes the shorter way."""
+        if not all(row.lane for row in rows):
+            self._registry.sync(store, now)
+
     def plain(self, name: str, params: Mapping[str, Any] | None, store: Store, actor: Actor) -> NewRow:
         """Build the row of one job that has nothing of its own but its params: most jobs, and the shortest way."""
         now = self._clock.now()

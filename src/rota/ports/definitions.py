@@ -56,6 +56,9 @@ class Definitions(Protocol):
     def lanes(self) -> list[JobLane]:
         """Return every lane, the oldest first. A lane is added with its first job, which advances the version; none is ever removed."""
 
+    def place_strays(self) -> int:
+        """Put live jobs without a lane, which only a program of an earlier version writes, into the lane of their type; return how many."""
+
     def queues(self, *, look: int) -> list[QueueInfo]:
         """Return every queue that has or had jobs, is served by name or is paused, by name. About `look` waiting jobs are counted."""
 

@@ -280,12 +280,15 @@ class Jobs(Resource):
         if found is None:
             raise ask.session.no_job(job)
         ask.within(found.organization)
+        ask.registry.sync(ask.store, ask.now)
+        organization = ask.registry.organizations.get(found.organization)
+        most = None if organization is None else organization.max_priority
         accepted = submit(
             ask.session,
             ask.actor,
             found.job_type,
             {**found.params, **params},
-            priority=found.priority,
+            priority=found.priority if most is None else min(found.priority, most),
             queue=found.queue,
             tags=found.tags or None,
             meta={**(found.meta or {}), "again_of": found.id},

@@ -261,6 +261,7 @@ class Schedules(Resource):
             try:
                 enqueued = store.enqueue([row], now=now, definitions=session.registry.version)[0]
             except DefinitionsChanged:
+                session.registry.sync(store, now)
                 continue
             session.poke()
             return store.job(enqueued.job_id) or job_of(row, enqueued, now)

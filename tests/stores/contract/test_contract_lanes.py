@@ -7,7 +7,7 @@ import pytest
 from rota.model.decide import Failed, Released
 from rota.model.lanes import ParamNames, QueueInfo, Takes
 from rota.model.values import moment
-from rota.ports.store import Where
+from rota.ports.store import DefinitionsChanged, Where
 from tests.stores.desk import ANNA, inside
 
 
@@ -22,10 +22,20 @@ def queues(desk) -> dict[str, QueueInfo]:
 def test_the_first_job_of_a_lane_adds_it_and_advances_the_definitions(desk):
     before = desk.store.definitions()
     desk.add("t", queue="mail")
-    assert desk.store.definitions() == before + 1
+    after = desk.store.definitions()
+    assert after > before
     assert set(lanes(desk)) == {("t", "mail", "")}
     desk.add("t", queue="mail")
-    assert desk.store.definitions() == before + 1
+    assert desk.store.definitions() == after
+
+
+def test_a_lane_is_no_change_of_definitions_to_those_who_enqueue(desk):
+    before = desk.store.definitions()
+    desk.add("t", queue="mail")
+    assert desk.store.enqueue([desk.row("t")], now=desk.now, definitions=before)
+    desk.store.pause("all", "", actor=ANNA, now=desk.now)
+    with pytest.raises(DefinitionsChanged):
+        desk.store.enqueue([desk.row("t")], now=desk.now, definitions=before)
 
 
 def test_each_type_queue_and_digest_has_a_lane_of_its_own(desk):

@@ -224,6 +224,7 @@ WALKS_WHAT_LIVES = {
     "queued_count": {"live_tail"},
     "running_by_kind": {"live_running"},
     "running_by_lane": {"live_running"},  # the same, when somebody asks for the queues
+    "stray_types": {"live_stray"},  # empty but for a moment
     "held_by_lane": {"live_held"},  # of what is parked, up to a bound
     "running_suspects": {"live_running"},
     "ahead": {"live_ready", "live_tail", "live_held"},

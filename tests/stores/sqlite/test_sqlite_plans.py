@@ -370,6 +370,7 @@ SMALL_INDEXES = {
     "running_suspects",  # of what runs, when somebody asks why a job waits
     "running_by_lane",  # the same, when somebody asks for the queues
     "held_by_lane",  # of what is parked, up to a bound
+    "stray_types",  # an index of jobs that an earlier version has written: empty but for a moment
     "running_by_kind",  # limits count what runs: as many rows as there are slots; see above
     "wait_as_long",  # of what is PENDING, and only when the clock has come back
     "zoned_schedules",  # of schedules, and only when the zones' own rules have changed

@@ -23,7 +23,7 @@ from rota.stores.postgres.checkup import checkup
 from rota.stores.postgres.connection import Db
 from rota.stores.postgres.errors import Unanswered, is_lost, translate, translated, unanswered
 from rota.stores.postgres.session import silence
-from rota.stores.relational import intake, queue, recovery, repair
+from rota.stores.relational import intake, lanes, queue, recovery, repair
 from rota.stores.relational.base import Hold
 from rota.stores.relational.store import RelationalStore
 
@@ -162,7 +162,7 @@ class PostgresStore(Base, RelationalStore):
             try:
                 return intake.enqueue(db, rows, now, definitions, alone=hold is Hold.ALL)
             except DefinitionsChanged:
-                if db.isolated and self.definitions() == definitions:
+                if db.isolated and definitions is not None and lanes.same_definitions(self.definitions(), definitions):
                     raise StoreBusy(
                         "templates or organizations have changed since this transaction's first statement: begin it again"
                     ) from None

@@ -75,6 +75,13 @@ class Defining(Base):
         with self._reading() as db:
             return lanes.lanes(db)
 
+    def place_strays(self) -> int:
+        """Put live jobs without a lane into the lane of their type."""
+        with self._reading() as db:
+            if not lanes.has_strays(db):
+                return 0
+        return self._write(lanes.place_strays)
+
     def queues(self, *, look: int) -> list[QueueInfo]:
         """Return every queue."""
         with self._reading() as db, db.snapshot():

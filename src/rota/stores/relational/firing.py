@@ -16,7 +16,7 @@ from rota.model.values import Instant
 from rota.model.webhooks import WAIT_MAX
 from rota.ports.schedules import Awaited, Decide, DueJob, DueSchedule, Fired, Firing, Settled
 from rota.ports.store import DefinitionsChanged
-from rota.stores.relational import edges, ledger, queue, reports, schedules
+from rota.stores.relational import edges, lanes, ledger, queue, reports, schedules
 from rota.stores.relational.db import Db
 from rota.stores.relational.edges import Edge
 from rota.stores.relational.endings import SETTLE_MAX, end_waiting, settle
@@ -93,7 +93,7 @@ def closing(db: Db, schedule_id: str, decide: Decide, now: Instant, definitions:
 
 
 def _check_definitions(db: Db, definitions: int | None) -> None:
-    if definitions is not None and db.value("definitions_version") != definitions:
+    if definitions is not None and not lanes.same_definitions(int(db.value("definitions_version")), definitions):
         raise DefinitionsChanged
 
 

@@ -11,7 +11,7 @@ from rota.errors import QueueFull
 from rota.model.values import Enqueued, Instant, NewRow
 from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged
-from rota.stores.relational import edges, mail, queue
+from rota.stores.relational import edges, lanes, mail, queue
 from rota.stores.relational.db import Db
 from rota.stores.relational.dependencies import Doom, Waits, end_doomed, waits_of
 from rota.stores.relational.submissions import Submissions
@@ -90,7 +90,7 @@ def _gate(db: Db, rows: Sequence[NewRow], definitions: int | None) -> tuple[int 
         first=bytes.fromhex(first.job_id),
         last=bytes.fromhex(last.job_id),
     )[0]
-    if definitions is not None and version != definitions:
+    if definitions is not None and not lanes.same_definitions(version, definitions):
         raise DefinitionsChanged
     return max_queued, bool(known), base, number
 

@@ -13,11 +13,22 @@ from rota.stores.relational.db import Db
 
 HEADS = 50
 """How many at the front of each lane are looked at for the longest wait."""
+DEFINITIONS = (1 << 40) - 1
+"""The bits of the version that count changes of definitions; those above count lanes."""
+STRAY_TYPES_MAX = 100
 LINES_MAX = 5000
 """Lanes, by priority, whose ready jobs are counted."""
 
 _names = msgspec.json.Decoder(ParamNames)
 _encode = msgspec.json.Encoder().encode
+
+
+def same_definitions(version: int, definitions: int) -> bool:
+    """Say whether two versions are of the same definitions, whatever lanes have been added since.
+
+    A job needs no lane that its caller knows, and a lane that the caller's own transaction has added is known to nobody else yet.
+    """
+    return (version ^ definitions) & DEFINITIONS == 0
 
 
 def of_row(db: Db, row: NewRow) -> int:
@@ -33,6 +44,17 @@ def find(db: Db, job_type: str, queue: str, digest: str) -> int:
         db.change("add_lane", **values)
         lane = db.value("lane_of", **values)
     return int(lane)
+
+
+def place_strays(db: Db) -> int:
+    """Put live jobs without a lane, which a program of an earlier version has written, into the lane of their type. Return how many."""
+    types = [job_type for (job_type,) in db.rows("stray_types", limit=STRAY_TYPES_MAX)]
+    return sum(db.change("place_strays", job_type=each, lane=find(db, each, DEFAULT_QUEUE, "")) for each in types)
+
+
+def has_strays(db: Db) -> bool:
+    """Say whether there are such jobs."""
+    return bool(db.rows("stray_types", limit=1))
 
 
 def of_types(db: Db, types: Sequence[str]) -> dict[int, str]:

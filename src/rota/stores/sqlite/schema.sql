@@ -667,7 +667,7 @@ CREATE TABLE lanes (
 
 CREATE TRIGGER lanes_known AFTER INSERT ON lanes
 BEGIN
-    UPDATE meta SET value = value + 1 WHERE key = 'definitions_version';
+    UPDATE meta SET value = value + 1099511627776 WHERE key = 'definitions_version';
 END;
 
 CREATE TABLE param_digests (
@@ -678,6 +678,8 @@ CREATE TABLE param_digests (
     recorded_at INTEGER NOT NULL,
     PRIMARY KEY (job_type, digest)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX jobs_stray ON jobs (job_type) WHERE lane IS NULL AND finished_at IS NULL;
 
 CREATE INDEX jobs_ready ON jobs (lane, priority DESC, position, created_at, job_id) WHERE status = 'QUEUED' AND held IS NULL;
 

@@ -14,6 +14,8 @@ from rota.results import Log
 from rota.schedule_views import OccurrenceView
 from rota.surfaces.redaction import is_redacted, without_read
 
+ITEMS_MAX = 1000
+"""Items of a list in one result; `count` says how many there are."""
 LOG_MAX = 1000
 """Entries of a log in one result; those before them are left out."""
 
@@ -32,7 +34,8 @@ def _object(result: Any, limit: int | None) -> Any:
         more = {"start": result.start, "end": result.end, "cut": result.cut, "exact_until": result.exact_until, "changes": result.changes}
         return {"items": list(result), "next": None, **more}
     if isinstance(result, list | tuple):
-        return {"items": [_item(each) for each in result], "next": _next(result, limit)}
+        items = {"items": [_item(each) for each in result[:ITEMS_MAX]], "next": _next(result, limit)}
+        return items if len(result) <= ITEMS_MAX else {**items, "cut": True, "count": len(result)}
     return _item(result)
 
 

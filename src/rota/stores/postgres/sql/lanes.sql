@@ -41,3 +41,9 @@ SELECT j.job_type, {queue_of} FROM job_facts AS j WHERE j.number = :number;
 SELECT number FROM (SELECT number, queued_at FROM job_live WHERE status = 'QUEUED' AND held IS NULL AND lane = :lane
                        ORDER BY priority DESC, position, created_at, job_id LIMIT :look) AS first
  WHERE queued_at <= :before LIMIT :limit;
+
+-- name: stray_types
+SELECT DISTINCT job_type FROM job_live WHERE lane IS NULL LIMIT :limit;
+
+-- name: place_strays
+UPDATE job_live SET lane = :lane WHERE job_type = :job_type AND lane IS NULL;

@@ -78,7 +78,7 @@ SELECT hex(job_id), hex(root_id), number, status, position, false FROM live
 SELECT *, true FROM holder WHERE {as_the_caller_knows};
 
 -- name: as_the_caller_knows
-(SELECT value FROM meta WHERE key = 'definitions_version') = :definitions
+(SELECT value & 1099511627775 FROM meta WHERE key = 'definitions_version') = :definitions & 1099511627775
 AND (SELECT max_queued FROM organizations WHERE organization_id = :organization_id) IS NULL
 
 -- name: facts_at_once

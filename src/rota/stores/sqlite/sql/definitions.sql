@@ -4,6 +4,7 @@
 SELECT value FROM meta WHERE key = 'definitions_version';
 
 -- name: advance_definitions
+-- From bit 40 on the version counts lanes, which are no change for those who enqueue: see `lanes.same_definitions`.
 UPDATE meta SET value = value + 1 WHERE key = 'definitions_version';
 
 -- name: put_template

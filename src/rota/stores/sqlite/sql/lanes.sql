@@ -41,3 +41,9 @@ SELECT j.job_type, {queue_of} FROM jobs AS j WHERE j.number = :number;
 SELECT number FROM (SELECT number, queued_at FROM jobs WHERE status = 'QUEUED' AND held IS NULL AND lane = :lane
                        ORDER BY priority DESC, position, created_at, job_id LIMIT :look)
  WHERE queued_at <= :before LIMIT :limit;
+
+-- name: stray_types
+SELECT DISTINCT job_type FROM jobs INDEXED BY jobs_stray WHERE lane IS NULL AND finished_at IS NULL LIMIT :limit;
+
+-- name: place_strays
+UPDATE jobs INDEXED BY jobs_stray SET lane = :lane WHERE job_type = :job_type AND lane IS NULL AND finished_at IS NULL;

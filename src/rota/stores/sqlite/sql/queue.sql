@@ -35,7 +35,7 @@ VALUES (:number, :ids, :ids, :params, :position, {new_values});
 INSERT INTO jobs (job_id, root_id, params, position, organization_id, template_id, job_type, origin, status, priority, run_at, expires_at,
                   unique_key, owner, max_retries, max_crashes, backoff, timeout, executor, meta, lane, created_at, queued_at)
 VALUES (:job_id, :job_id, :params,
-        CASE WHEN (SELECT value FROM meta WHERE key = 'definitions_version') = :definitions
+        CASE WHEN (SELECT value & 1099511627775 FROM meta WHERE key = 'definitions_version') = :definitions & 1099511627775
               AND (SELECT max_queued FROM organizations WHERE organization_id = :organization_id) IS NULL
               AND (SELECT value FROM meta WHERE key = 'number_floor') < (SELECT max(number) FROM jobs)
              THEN told(max((SELECT max(position) FROM jobs WHERE status = 'QUEUED' AND priority = :priority AND organization_id = :organization_id),
