@@ -1,4 +1,4 @@
-"""One import from another system under way: what was read, what is bad, and what became of each document."""
+"""One import from another system under way: what was read, what is bad, and the outcome of each document."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Import:
         self.report.zone_assumed = [each for each in self.report.zone_assumed if each != name]
 
     def count(self, each: Found, entered: Enqueued) -> None:
-        """Count what became of one document."""
+        """Count the outcome of one document."""
         report, document = self.report, each.document
         if entered.existing:
             report.already += entered.job_id == each.job_id
