@@ -116,3 +116,13 @@ def test_what_has_no_expected_state_refuses_one(rota: Rota, verb):
     rota.job(name="act")(lambda: None)
     with pytest.raises(InvalidOption, match=f"Jobs.{verb} takes no expected state"):
         getattr(rota.jobs.if_match(3), verb)(rota.enqueue("act"))
+
+
+def test_a_job_is_enqueued_again_as_a_new_chain_at_a_priority_that_is_still_allowed(rota: Rota):
+    rota.job(name="act")(lambda n=0: n)
+    job = rota.enqueue("act", {"n": 1}, priority=90, queue="slow")
+    rota.turn()
+    rota.organizations.update("default", max_priority=10)
+    again = rota.jobs.again(job, n=2)
+    assert (again.params, again.priority, again.queue, again.meta) == ({"n": 2}, 10, "slow", {"again_of": job.id})
+    assert again.root_id != job.id

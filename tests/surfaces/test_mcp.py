@@ -14,10 +14,11 @@ import pytest
 from mcp.client.client import Client
 
 from rota import Rota
-from rota.model.gate import Actor, Right
+from rota.model.gate import LOCAL, Actor, Right
 from rota.nouns import NOUNS, noun
 from rota.operation import operations
 from rota.resources.jobs import Jobs
+from rota.surfaces.mcp.results import ITEMS_MAX, document
 from rota.surfaces.mcp.server import Threads, make_server
 from rota.surfaces.mcp.tools import all_tools
 from tests.support.pace import patient
@@ -451,3 +452,9 @@ def test_the_package_is_imported_only_when_it_is_used(tmp_path):
         f"make_app(Rota({str(tmp_path / 'rota.db')!r})); sys.exit('mcp' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=patient(30)).returncode == 0
+
+
+def test_a_long_list_is_cut_and_says_how_many_there_are():
+    shown = document(list(range(ITEMS_MAX + 5)), LOCAL)
+    assert (len(shown["items"]), shown["cut"], shown["count"]) == (ITEMS_MAX, True, ITEMS_MAX + 5)
+    assert "cut" not in document(list(range(ITEMS_MAX)), LOCAL)
