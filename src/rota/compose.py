@@ -17,7 +17,7 @@ from rota.engine.registry import Registry
 from rota.engine.requests import Serve
 from rota.engine.trigger import Alert
 from rota.errors import InvalidOption, StoreMoved
-from rota.executors import build, check_handler, runs_apart
+from rota.executors import build, check_handler
 from rota.hooks import On
 from rota.middleware import Middleware
 from rota.model.lanes import SERVES_ALL, Serving
@@ -158,9 +158,14 @@ def make_worker(
     serve: Serve | None = None,
     serving: Serving = SERVES_ALL,
 ) -> Worker:
-    """Build a worker on an open store. Annotations of handlers are resolved here: one that can't be is no matter for a job."""
+    """Build a worker on an open store.
+
+    Annotations of handlers are resolved here: one that can't be is no matter for a job. What a worker needs is imported here too: a thread
+    of its own would hold the lock of an import while its process is forked, and the child could never import that module.
+    """
     from rota.engine.parts import Parts  # noqa: PLC0415 - a program that only enqueues has no worker
     from rota.engine.worker import Worker  # noqa: PLC0415
+    from rota.executors.locate import runs_apart  # noqa: PLC0415
 
     for handler in tuple(registry.handlers.values()):
         handler.codec.build()
@@ -174,7 +179,7 @@ def make_worker(
         handlers=registry.handlers,
         registry=registry,
         build_executor=build,
-        runs_apart=runs_apart if app is None else partial(runs_apart, app=app),
+        runs_apart=partial(runs_apart, app=app),
         log_dir=opened.log_dir,
         wakeup=None if inline else opened.wakeup,
         inline=inline,

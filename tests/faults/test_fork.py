@@ -37,6 +37,11 @@ def test_parent_and_child_await_and_enqueue_with_threads_of_their_own(fork, stag
     assert set(invariants.tails(stage.database).values()) == {"COMPLETED"}
 
 
+def test_the_threads_of_a_worker_import_nothing(fork):
+    """The lock of a module that is being imported is copied by a fork, and nobody gives it back in the child."""
+    assert told(fork("imports_of_a_worker", children=0), "imported") == []
+
+
 def test_a_child_enqueues_for_the_worker_of_its_parent_which_goes_on(fork, stage):
     assert told(fork("worker_in_parent"), "workers") == ["1"]
     assert set(invariants.tails(stage.database).values()) == {"COMPLETED"}

@@ -8,9 +8,9 @@ from typing import cast
 from rota.errors import InvalidOption
 from rota.executors.invoke import inside_handler
 from rota.model.handler import Handler, Place
-from rota.ports.executor import App, Equipment, Executor
+from rota.ports.executor import Equipment, Executor
 
-__all__ = ["build", "check_handler", "inside_handler", "runs_apart"]
+__all__ = ["build", "check_handler", "inside_handler"]
 
 _PLACES: dict[str, tuple[str, str]] = {
     Place.INLINE: ("rota.executors.inline", "InlineExecutor"),
@@ -32,8 +32,3 @@ def check_handler(handler: Handler) -> None:
     """Refuse a handler that its executor could never call: a process must be able to import it."""
     if handler.executor == Place.PROCESS:
         import_module("rota.executors.locate").check_importable(handler)
-
-
-def runs_apart(handler: Handler, app: App | None = None) -> bool:
-    """Say whether a handler process would find a handler, whatever executor it was declared for, and the program's middleware."""
-    return cast("bool", import_module("rota.executors.locate").runs_apart(handler, app))

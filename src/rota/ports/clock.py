@@ -205,8 +205,9 @@ def zone_rules() -> int:
 
     for folder in TZPATH:
         try:
-            with Path(folder, "tzdata.zi").open(encoding="ascii", errors="replace") as file:
-                return crc32(file.readline().encode())
+            # Bytes: a text in ASCII imports its codec, and a process that is forked meanwhile could never import it.
+            with Path(folder, "tzdata.zi").open("rb") as file:
+                return crc32(file.readline())
         except OSError:
             continue
     from importlib.metadata import version  # noqa: PLC0415 - where the system has no rules, Python takes those of this package

@@ -94,6 +94,19 @@ def awaited_on_both_sides() -> None:
     rota.close()
 
 
+def imports_of_a_worker() -> None:
+    """Say what is imported by threads other than this one, from the start of a worker to its end: a fork at that moment hangs the child."""
+
+    class Finder:
+        def find_spec(self, name, path=None, target=None):
+            if threading.current_thread() is not threading.main_thread():
+                say("imported", name)
+
+    sys.meta_path.insert(0, Finder())
+    with rota.running():
+        rota.wait(rota.enqueue("work").id, timeout=20)
+
+
 def worker_in_parent() -> None:
     def story():
         say("accepted", rota.enqueue("work").id)
