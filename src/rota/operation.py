@@ -226,6 +226,11 @@ class Operation:
         parameters = {name: each for name, each in self.body.__annotations__.items() if name not in {"ask", "return"}}
         return {name: self._hint(name, each) for name, each in parameters.items()}
 
+    @cached_property
+    def result(self) -> Any:
+        """The annotation of its result, resolved."""
+        return self._hint("return", self.body.__annotations__["return"])
+
     def _hint(self, name: str, annotation: Any) -> Any:
         try:
             one = SimpleNamespace(__annotations__={name: annotation})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 
@@ -42,9 +42,9 @@ class Acted(msgspec.Struct, frozen=True):
 
 
 class Page(list[T]):
-    """A page of a list; `next` is what to give as `before` to get the page after it, None if there is none."""
+    """A page of a list; `next` is what to pass as `before` to get the page after it, None if there is none."""
 
-    def __init__(self, items: Iterable[T], *, next_: int | None = None) -> None:
+    def __init__(self, items: Iterable[T], *, next_: Any = None) -> None:
         """Take what is on the page, and where the next begins."""
         super().__init__(items)
         self.next = next_

@@ -83,9 +83,12 @@ def call(method: Callable[..., Any], operation: Operation, keywords: Mapping[str
     return method(*positional, **named)
 
 
-def schema(operation: Operation) -> dict[str, Any]:
-    """Return the JSON Schema of an operation's parameters, with their descriptions, defaults and examples."""
-    (reference,), definitions = msgspec.json.schema_components([struct_of(operation)], ref_template="#/$defs/{name}")
+def schema(operation: Operation, *, refs: str = "#/$defs/{name}") -> dict[str, Any]:
+    """Return the JSON Schema of an operation's parameters, with their descriptions, defaults and examples.
+
+    Types that it refers to are in `$defs`; `refs` is where references look for them.
+    """
+    (reference,), definitions = msgspec.json.schema_components([struct_of(operation)], ref_template=refs)
     own: dict[str, Any] = definitions.pop(reference["$ref"].rpartition("/")[2])
     own.pop("title", None)
     for field in operation.fields:
@@ -130,6 +133,21 @@ def reader_of(field: Field) -> Read:
         if field.shape.wire is str and cursor is not None and str not in members:
             reader = msgspec.structs.replace(reader, value=functools.partial(unseal, kind=cursor))
     return msgspec.structs.replace(reader, null=_takes_none(field.hint))
+
+
+def is_list(field: Field) -> bool:
+    """Say whether a parameter takes several values."""
+    return any(_is_sequence(each) for each in _members(reader_of(field).wire))
+
+
+def is_text(field: Field) -> bool:
+    """Say whether a parameter takes any text."""
+    return str in _members(reader_of(field).wire)
+
+
+def kind_of(field: Field) -> Any:
+    """Return the type of a parameter, without None."""
+    return _members(field.hint)[0]
 
 
 def seal(place: object) -> str:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from rota import Rota
-from rota.surfaces.http import make_app
-from rota.surfaces.http.describing import ABOUT, codes, meaning, operations
+from rota.surfaces.http import openapi
+from rota.surfaces.http.app import routes
+from rota.surfaces.http.openapi import ABOUT, codes, meaning, operations
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
 PREFIX = "/api/v1"
@@ -29,8 +28,7 @@ document: `python -m tests.docs.http_page` writes it anew. The tour with example
 CODES = """\
 ## Problems
 
-A refusal is `application/problem+json`: `type`, `title`, `status`, `code`, `detail`, and for `invalid_request` the `errors`, each with
-the place (`at`) and a `message`. The codes are those of [errors](errors.md), and a few that only HTTP has. No 5xx tells what went wrong
+A refusal is `application/problem+json`: `type`, `title`, `status`, `code` and `detail`. The codes are those of [errors](errors.md), and a few that only HTTP has. No 5xx tells what went wrong
 inside: the server's log does.
 
 | status | code | when |
@@ -40,12 +38,7 @@ inside: the server's log does.
 
 def document() -> dict[str, Any]:
     """Return the document of a server."""
-    with tempfile.TemporaryDirectory() as folder:
-        rota = Rota(Path(folder) / "rota.db")
-        try:
-            return dict(make_app(rota).openapi())
-        finally:
-            rota.close()
+    return openapi.document(routes())
 
 
 def render(found: dict[str, Any]) -> str:

@@ -41,7 +41,7 @@ class DeadLetters(Resource):
         """Return the chains that ended DEAD_LETTER, by their last job, newest first. A chain that was retried is not among them."""
         return page_of(ask.store, _where(ask, job_type, error_type, text, organization), limit, before)
 
-    @operation(Right.STEER, http="POST /dead-letters/retry", cli="dead retry")
+    @operation(Right.STEER, http="POST /dead-letters/retry", cli="dead retry", confirm="Retry every dead letter that matches?")
     def retry(
         self,
         ask: Ask,

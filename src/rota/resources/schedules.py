@@ -21,14 +21,14 @@ from rota.model.gate import Right
 from rota.model.schedule_options import OPTIONS, ScheduleOptions
 from rota.model.schedules import Fate, Schedule, ScheduleState, next_due
 from rota.model.shapes import Limit, Name, Organization, Params, Shape
-from rota.model.values import LATEST, Job
+from rota.model.values import LATEST, Job, undashed
 from rota.moments import ago
 from rota.operation import Ask, Resource, operation
 from rota.permits import refuse_unfit
 from rota.ports.schedules import Ledger, LedgerCursor
 from rota.ports.store import DefinitionsChanged
 from rota.resources.filters import LIST_MAX
-from rota.results import job_of
+from rota.results import Page, job_of
 from rota.schedule_edits import added, changed, deciding, declared, new_schedule, refuse_unavailable, renamed, with_template_name
 from rota.schedule_lookup import backlog, named, overdue_views
 from rota.schedule_views import OccurrenceView, OverdueView, ScheduleView, occurrence_view, overdue_row, schedule_view
@@ -82,16 +82,21 @@ class Schedules(Resource):
         since: Since = None,
         until: Until = None,
         limit: Limit = 100,
-        before: Annotated[LedgerCursor | None, Shape("Continue after this row: its `cursor`.", metavar="CURSOR", wire=str)] = None,
+        before: Annotated[
+            LedgerCursor | None,
+            Shape("Continue after this place: `next` of the previous page, or the `cursor` of a row.", metavar="CURSOR", wire=str),
+        ] = None,
         organization: Organization = None,
-    ) -> builtins.list[OccurrenceView]:
-        """Return the outcomes of due times, latest first; `before=rows[-1].cursor` is the page after it.
+    ) -> Page[OccurrenceView]:
+        """Return the outcomes of due times, latest first.
 
         `not_ran` leaves the due times that did not run: every fate but FIRED, and FIRED whose job did not end COMPLETED. Due times that
         passed longer than `lease_ttl` ago and have no recorded outcome are OVERDUE, one row for each schedule: see `overdue`.
         """
         now = ask.now
         whole("limit", limit, least=1, most=LIST_MAX)
+        if before is not None:
+            _check_cursor(before)
         ledger = Ledger(
             scope=ask.scope,
             schedule_id=None if schedule is None else named(ask, schedule, organization).id,
@@ -103,11 +108,12 @@ class Schedules(Resource):
         )
         rows: builtins.list[OccurrenceView] = []
         if ledger.fates != (Fate.OVERDUE,):
-            rows = [occurrence_view(each) for each in ask.store.occurrences(ledger, limit=limit, before=before)]
+            # One more than is shown tells whether there is a next page.
+            rows = [occurrence_view(each) for each in ask.store.occurrences(ledger, limit=limit + 1, before=before)]
         if not ledger.fates or Fate.OVERDUE in ledger.fates:
             late = [overdue_row(each) for each in backlog(ask.session, ledger, now).schedules if _matches(each, ledger, before)]
-            rows = sorted([*rows, *late], key=lambda row: row.cursor, reverse=True)[:limit] if late else rows
-        return rows
+            rows = sorted([*rows, *late], key=lambda row: row.cursor, reverse=True) if late else rows
+        return Page(rows[:limit], next_=rows[limit - 1].cursor if len(rows) > limit else None)
 
     @operation(Right.READ, http="GET /occurrences/overdue", cli="schedule overdue")
     def overdue(self, ask: Ask, schedule: SomeSchedule = None, *, organization: Whose = None) -> builtins.list[OverdueView]:
@@ -265,6 +271,12 @@ class Schedules(Resource):
                 continue
             session.poke()
             return store.job(enqueued.job_id) or job_of(row, enqueued, now)
+
+
+def _check_cursor(cursor: LedgerCursor) -> None:
+    due_at, schedule_id, fate = cursor
+    if not 0 <= due_at <= LATEST or undashed(schedule_id) != schedule_id or fate not in set(Fate):
+        raise InvalidOption(f"before={cursor!r:.80} is not a place in the ledger: pass `next` of the previous page, or omit it")
 
 
 def declare(ask: Ask, name: Name, template: TemplateOf, options: Mapping[str, Any], *, organization: str | None = None) -> ScheduleView:

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from rota.surfaces.http import make_app
-from rota.surfaces.http.describing import EVENTS, MEMBERS, TAGS, codes, error_kinds, operations
+from rota.surfaces.http.openapi import EVENTS, MEMBERS, TAGS, codes, error_kinds, operations
 from rota.surfaces.http.problems import MEDIA_TYPE
 from tests.docs.http_page import document
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Annotated
 
 import msgspec
-from fastapi import Depends, Request
-from fastapi.security import HTTPBearer
+from starlette.requests import Request
 
 from rota.admission import NOBODY, Admission, is_same
 from rota.app import Rota
@@ -23,8 +21,6 @@ CSRF_FIELD = "csrf"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 PLACES_MAX = 10_000
 """Places whose wrong attempts are remembered, at most: beyond that the oldest are forgotten."""
-
-bearer = HTTPBearer(auto_error=False, description="A token of `rota token create`.")
 
 
 class Throttle:
@@ -127,15 +123,6 @@ def rota_of(request: Request) -> Rota:
     return rota
 
 
-def who(request: Request, _token: Annotated[object, Depends(bearer)] = None) -> Actor:
-    """Return who asks; what every operation but health depends on."""
-    return door_of(request).who(request)
-
-
 def answered(actor: Actor) -> Actor:
     """Return an actor as one who is told what came of its own act: also with a token that is for acting and not for reading."""
     return msgspec.structs.replace(actor, operations=None)
-
-
-Who = Annotated[Actor, Depends(who)]
-Served = Annotated[Rota, Depends(rota_of)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from fastapi import Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from rota.model.gate import Actor
@@ -37,8 +36,3 @@ class Answer(Response):
             if isinstance(self._content, Job) and "etag" in self.headers:
                 del self.headers["etag"]
         await super().__call__(scope, receive, send)
-
-
-def page(items: Iterable[Any], next_: int | str | None) -> dict[str, Any]:
-    """Return one page of a list; `next` is the cursor of the page after it, null if there is none."""
-    return {"items": list(items), "next": None if next_ is None else str(next_)}

@@ -6,47 +6,33 @@ import threading
 from importlib import import_module
 
 from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from rota.app import Rota
-from rota.surfaces.http import describing, pages, problems
+from rota.surfaces.http import openapi, pages, problems
 from rota.surfaces.http.access import Door
 from rota.surfaces.http.answers import Answer
-from rota.surfaces.http.api import jobs
+from rota.surfaces.http.api import endpoint, hand
+from rota.surfaces.http.api.endpoint import API, Address
 from rota.surfaces.http.bounds import BodyLimit
-from rota.surfaces.http.metrics import Meters
-from rota.surfaces.http.metrics import router as metrics
+from rota.surfaces.http.metrics import Meters, metrics
 from rota.surfaces.http.shield import Hosts, Shield
 from rota.surfaces.http.witness import Witness
 from rota.surfaces.mcp.http import Endpoint
 
-API = "/api/v1"
-ROUTERS = (
-    "overview",
-    "jobs",
-    "bulk",
-    "runs",
-    "groups",
-    "direct",
-    "dead",
-    "events",
-    "templates",
-    "schedules",
-    "occurrences",
-    "calendars",
-    "organizations",
-    "users",
-    "tokens",
-    "webhooks",
-    "queues",
-    "workers",
-    "scheduler",
-    "stats",
-    "audit",
-    "doctor",
-    "health",
-)
-"""Modules of `rota.surfaces.http.api`, each with a `router`; in this order they stand in the documentation."""
+MODULES = ("rota_verbs", "jobs", "bulk", "runs", "groups", "direct", "events", "webhooks", "scheduler", "health")
+"""Modules of `rota.surfaces.http.api` with routes that are written by hand."""
+
+
+def routes() -> list[Address]:
+    """Return every route of the API: those that are written by hand, and those of the operations, the more particular first."""
+    for name in MODULES:
+        import_module(f"rota.surfaces.http.api.{name}")
+    found: list[Address] = [*hand.ROUTES, *endpoint.BY_HAND, *endpoint.made()]
+    # A name may have slashes: what has more behind it is looked at first.
+    return sorted(found, key=lambda each: "{" in each.shown and -each.shown.count("/"))
 
 
 def make_app(rota: Rota, *, hosts: Hosts | None = None) -> FastAPI:
@@ -60,8 +46,7 @@ def make_app(rota: Rota, *, hosts: Hosts | None = None) -> FastAPI:
         default_response_class=Answer,
         docs_url=None,
         redoc_url=None,
-        openapi_url=f"{API}/openapi.json",
-        generate_unique_id_function=describing.operation_id,
+        openapi_url=None,
     )
     app.state.rota = rota
     app.state.door = Door(rota)
@@ -70,16 +55,19 @@ def make_app(rota: Rota, *, hosts: Hosts | None = None) -> FastAPI:
     app.state.closing = threading.Event()
     problems.install(app)
     app.add_middleware(BodyLimit, most=rota.settings.http_body_max, patience_s=rota.settings.http_patience, admit=app.state.door.known)
-    for name in ROUTERS:
-        app.include_router(import_module(f"rota.surfaces.http.api.{name}").router, prefix=API)
-    # Before all others.
-    app.router.routes[:0] = jobs.swift(API)
-    app.include_router(metrics)
-    endpoint = Endpoint(rota, app.state.door.who, body_max=rota.settings.http_body_max)
-    app.router.routes.append(Route("/mcp", endpoint, include_in_schema=False))
-    describing.install(app)
+    app.state.api = routes()
+    mcp = Endpoint(rota, app.state.door.who, body_max=rota.settings.http_body_max)
+    app.router.routes += [*app.state.api, Route(f"{API}/openapi.json", _document), Route("/metrics", metrics), Route("/mcp", mcp)]
     pages.install(app)
     # The last one is the outermost.
     app.add_middleware(Shield, hosts=hosts)
     app.add_middleware(Witness, meters=app.state.meters, logs=rota.settings.http_log == "yes", prefix=API)
     return app
+
+
+def _document(request: Request) -> Response:
+    """Return the OpenAPI document, made when it is first asked for."""
+    state = request.app.state
+    if not hasattr(state, "document"):
+        state.document = openapi.document(state.api)
+    return Answer(state.document)

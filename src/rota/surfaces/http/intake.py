@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from fastapi import Request
+from starlette.requests import Request
 
 T = TypeVar("T")
 A = TypeVar("A")

@@ -18,10 +18,11 @@ from math import inf
 from typing import TypeAlias
 
 import msgspec
-from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
+from starlette.requests import Request
+from starlette.responses import Response
 
 from rota.app import Rota
 from rota.engine.meter import BOUNDS_S
@@ -31,7 +32,7 @@ from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.values import SECOND, moment_of
 from rota.resources.measures import Measures, WorkerMeasures
-from rota.surfaces.http.access import Served, door_of
+from rota.surfaces.http.access import door_of, rota_of
 from rota.surfaces.http.growth import Growth
 
 LATENCY_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000)
@@ -91,14 +92,11 @@ METRICS = {
     )
 }
 
-router = APIRouter()
 
-
-@router.get("/metrics", include_in_schema=False)
-def metrics(request: Request, rota: Served) -> Response:
+def metrics(request: Request) -> Response:
     """Return every metric that the token may see; of one organization's token, those of its organization."""
     meters: Meters = request.app.state.meters
-    text = meters.page(_reader(request, rota))
+    text = meters.page(_reader(request, rota_of(request)))
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 

@@ -16,8 +16,9 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from rota.admission import NOBODY, Admission

@@ -20,21 +20,25 @@ LOG_MAX = 1000
 """Entries of a log in one result; those before them are left out."""
 
 
-def document(result: Any, actor: Actor, *, limit: int | None = None) -> dict[str, Any]:
+def document(result: Any, actor: Actor) -> dict[str, Any]:
     """Return what an operation returned as a JSON object, as far as the actor may read it. A list is `items` and `next`."""
-    shown = _object(result, limit)
+    shown = _object(result)
     built = msgspec.to_builtins(without_read(shown) if is_redacted(actor) else shown, str_keys=True)
     return built if isinstance(built, dict) else {"result": built}
 
 
-def _object(result: Any, limit: int | None) -> Any:
+def _object(result: Any) -> Any:
     if isinstance(result, Log):
         return {"items": list(result[-LOG_MAX:]), "next": None, "cut": len(result) > LOG_MAX}
     if isinstance(result, Forecast):
         more = {"start": result.start, "end": result.end, "cut": result.cut, "exact_until": result.exact_until, "changes": result.changes}
         return {"items": list(result), "next": None, **more}
     if isinstance(result, list | tuple):
-        items = {"items": [_item(each) for each in result[:ITEMS_MAX]], "next": _next(result, limit)}
+        following = getattr(result, "next", None)
+        items = {
+            "items": [_item(each) for each in result[:ITEMS_MAX]],
+            "next": wire.seal(following) if isinstance(following, tuple) else following,
+        }
         return items if len(result) <= ITEMS_MAX else {**items, "cut": True, "count": len(result)}
     return _item(result)
 
@@ -46,11 +50,3 @@ def _item(value: Any) -> Any:
     if isinstance(value, OccurrenceView):
         return {name: getattr(value, name) for name in value.__struct_fields__ if name != "cursor"}
     return value
-
-
-def _next(items: Any, limit: int | None) -> Any:
-    """Return the cursor of the page after this one, as the parameter `before` takes it; None if there is none."""
-    last = items[-1] if items else None
-    if isinstance(last, OccurrenceView):
-        return wire.seal(last.cursor) if len(items) == limit else None
-    return getattr(items, "next", None)

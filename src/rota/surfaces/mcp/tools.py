@@ -52,8 +52,7 @@ class Tool(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Read the arguments, call the operation for this actor, and return its result as a JSON object."""
         scope_of(actor, self.operation.right)
         keywords = wire.read(self.operation, arguments)
-        limit = next((keywords.get("limit", field.default) for field in self.operation.fields if field.name == "limit"), None)
-        return document(wire.call(self.method(rota.acting_as(actor)), self.operation, keywords), actor, limit=limit)
+        return document(wire.call(self.method(rota.acting_as(actor)), self.operation, keywords), actor)
 
 
 class NewJob(msgspec.Struct, frozen=True):

@@ -9,28 +9,36 @@ from itertools import chain, islice
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Depends, Request, Response
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from rota import errors
 from rota.app import Rota
 from rota.engine.submit import NewJob
 from rota.model.gate import Actor
-from rota.surfaces.http.access import bearer, door_of
+from rota.surfaces.http.access import door_of
 from rota.surfaces.http.answers import Answer
-from rota.surfaces.http.api import concurrency
-from rota.surfaces.http.api.asking import JSON, STRICT, NameQuery, encode, has_twins, in_body, media_type, refuse_other, refuse_twins, wrong
-from rota.surfaces.http.api.concurrency import REPLAYED, IdempotencyKey, made
+from rota.surfaces.http.api import keys
+from rota.surfaces.http.api.hand import query, route
 from rota.surfaces.http.api.jobs import SUBMITTING, options_of
+from rota.surfaces.http.api.keys import REPLAYED, made
+from rota.surfaces.http.api.requests import (
+    JSON,
+    encode,
+    has_twins,
+    in_body,
+    media_type,
+    refuse_other,
+    refuse_query,
+    refuse_twins,
+    wrong,
+)
 from rota.surfaces.http.api.shapes import NEW_JOB, BulkJobIn, Taken
-from rota.surfaces.http.describing import REF, gives, refuses
 from rota.surfaces.http.intake import intake_of
+from rota.surfaces.http.openapi import REF, gives, refuses
 from rota.surfaces.http.problems import problem, status_of
 from rota.surfaces.http.streams import Held, streams_of
-
-router = APIRouter(tags=["Jobs"], dependencies=STRICT)
 
 LINES = "application/x-ndjson"
 IDS_MAX = 10_000
@@ -50,20 +58,23 @@ BODY = {
 }
 
 
-@router.post(
-    "/jobs/bulk",
-    summary="Make many jobs",
-    dependencies=[Depends(bearer)],
+@route(
+    "jobs.create_many",
+    "Jobs",
+    "POST /jobs/bulk",
+    parameters=[query("organization", {"type": "string"}, "Another than your own: for system managers."), keys.KEY],
+    content=BODY,
     responses={**gives(Taken), **refuses(*SUBMITTING)},
-    openapi_extra={"requestBody": {"required": True, "content": BODY}},
 )
-async def create_many(request: Request, organization: NameQuery = None, idempotency_key: IdempotencyKey = None) -> Response:
-    """Accept many jobs: an array, or one a line (`application/x-ndjson`), which is read as it comes, however many there are.
+async def create_many(request: Request) -> Response:
+    """Create many jobs: an array, or one a line (`application/x-ndjson`), which is read as it comes, however many there are.
 
     They are written in chunks, in their order. If one is bad, those before it are accepted: the problem says which it is (`item`) and
     how many were `accepted`. With an `Idempotency-Key` there may be as many as one chunk holds (setting `bulk_chunk`), without unique
     keys of their own.
     """
+    refuse_query(request, "organization")
+    organization, idempotency_key = request.query_params.get("organization"), keys.key_of(request)
     kind = media_type(request)
     refuse_other(kind, JSON, LINES)
     who = await intake_of(request).do(lambda: door_of(request).who(request))
@@ -99,7 +110,7 @@ class Items(ABC):
                     self.seen += 1
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self.error = wrong(error, f"item {self.seen}")
-        except (HTTPException, RequestValidationError, errors.RotaError) as error:
+        except (HTTPException, errors.RotaError) as error:
             self.error = error
 
     @abstractmethod
@@ -208,7 +219,7 @@ class _Call:
         jobs = list(islice(self._items, most + 1))
         self._refuse_unkeyable(jobs, most)
         said = repr(self._organization).encode() + _lines(jobs)
-        request = concurrency.Request(self._who, "bulk", key, said)
+        request = keys.Request(self._who, "bulk", key, said)
         ids = request.ids(self._rota.now)
         before = made(self._rota, request, ids)
         year = self._rota.now.year if before is None or before.id == ids[0] else self._rota.now.year - 1
@@ -246,9 +257,6 @@ class _Call:
             return problem(status_of(error), error.code, f"{error} ({accepted:,} jobs were accepted)", item=place, accepted=accepted)
         if isinstance(error, HTTPException):
             status, words = error.status_code, error.detail
-        elif isinstance(error, RequestValidationError):
-            first = error.errors()[0]
-            words = f"{first['loc'][0]}: {first['msg']}"
         code = {400: "bad_request", 408: "too_slow", 413: "body_too_large"}.get(status, "invalid_request")
         return problem(status, code, f"{words} ({accepted:,} jobs before it were accepted)", item=place, accepted=accepted)
 

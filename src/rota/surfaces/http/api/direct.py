@@ -10,55 +10,61 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from rota import errors
 from rota.app import Rota
 from rota.errors import DuplicateId, JobCancelled, JobSkipped, ResourceBusy, WaitTimeout
 from rota.model.gate import Actor
 from rota.model.values import Run
-from rota.surfaces.http.access import bearer, door_of
+from rota.surfaces.http.access import door_of
 from rota.surfaces.http.answers import Answer
-from rota.surfaces.http.api import concurrency
-from rota.surfaces.http.api.asking import STRICT, Raw, read, takes
-from rota.surfaces.http.api.concurrency import REPLAYED, IdempotencyKey, made
-from rota.surfaces.http.api.runs import shown
+from rota.surfaces.http.api import keys
+from rota.surfaces.http.api.hand import route, takes
+from rota.surfaces.http.api.keys import REPLAYED, made
+from rota.surfaces.http.api.requests import json_body, read, refuse_query
+from rota.surfaces.http.api.results import shown
 from rota.surfaces.http.api.shapes import DirectIn
-from rota.surfaces.http.describing import gives, refuses
 from rota.surfaces.http.intake import intake_of
+from rota.surfaces.http.openapi import gives, refuses
 from rota.surfaces.http.problems import problem
 from rota.surfaces.http.streams import streams_of
 
-router = APIRouter(prefix="/direct", tags=["Direct"], dependencies=STRICT)
 
-
-@router.post(
-    "",
-    summary="Run a job now",
-    dependencies=[Depends(bearer)],
-    responses={**gives(Run), **refuses(errors.UnknownTemplate, errors.InvalidParams, errors.ResourceBusy, errors.WaitTimeout)},
-    openapi_extra=takes(DirectIn),
+@route(
+    "jobs.direct",
+    "Jobs",
+    "POST /direct",
+    parameters=[keys.KEY],
+    content=takes(DirectIn),
+    responses={
+        **gives(Run),
+        **refuses(errors.UnknownTemplate, errors.InvalidParams, errors.ResourceBusy, errors.WaitTimeout),
+    },
 )
-async def run(request: Request, body: Raw, idempotency_key: IdempotencyKey = None) -> Response:
-    """Run a job ahead of the queue and return its run, however it ended. `timeout` bounds the wait for a slot.
+async def run(request: Request) -> Response:
+    """Run a job ahead of the queue and return its run, however it ended. `timeout` limits the wait for a slot.
 
-    Where nobody can run it now (no worker has the handler, or it is paused), it is refused at once with 409.
-    Where it takes longer than the setting `http_direct_wait`, the answer is 504 with the `job_id` under which it goes on.
+    If nobody can run it now (no worker has the handler, or it is paused), it is refused at once with 409.
+    If it takes longer than the setting `http_direct_wait`, the answer is 504 with the `job_id` under which it continues.
     """
+    refuse_query(request)
+    body, key = await json_body(request), keys.key_of(request)
     intake = intake_of(request)
     rota: Rota = request.app.state.rota
     who, new = await intake.do(lambda: (door_of(request).who(request), read(body, DirectIn)))
     # Without a key it has one that nobody will guess: its id is told before it is made.
-    asked = concurrency.Request(who, "direct", idempotency_key or secrets.token_hex(16), body)
+    asked = keys.Request(who, "direct", key or secrets.token_hex(16), body)
     ids = asked.ids(rota.now)
-    before = await intake.do(lambda: made(rota, asked, ids)) if idempotency_key else None
+    before = await intake.do(lambda: made(rota, asked, ids)) if key else None
     if before is not None:
         return await _waited(request, who, before.id, lambda: _again(rota, asked, before.id), replayed=True)
-    meta = asked.meta if idempotency_key else None
+    meta = asked.meta if key else None
     return await _waited(request, who, ids[0], lambda: _run(rota, new, asked, ids[0], meta))
 
 
-def _run(rota: Rota, new: DirectIn, asked: concurrency.Request, job_id: str, meta: dict[str, str] | None) -> Run:
+def _run(rota: Rota, new: DirectIn, asked: keys.Request, job_id: str, meta: dict[str, str] | None) -> Run:
     try:
         return rota.acting_as(asked.who).jobs.direct(
             new.name, new.params, timeout=new.timeout, job_id=job_id, meta=meta, organization=new.organization
@@ -67,7 +73,7 @@ def _run(rota: Rota, new: DirectIn, asked: concurrency.Request, job_id: str, met
         return _again(rota, asked, job_id)
 
 
-def _again(rota: Rota, asked: concurrency.Request, job_id: str) -> Run:
+def _again(rota: Rota, asked: keys.Request, job_id: str) -> Run:
     """Return what became of the same request that came before."""
     asked.refuse_other(rota.acting_as(asked.reader).jobs.get(job_id))
     try:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any, TypeVar
 
-from fastapi import Header, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
+from rota.app import Rota
 from rota.errors import InvalidOption, NotFound, TooManyListeners
 from rota.model.events import EventType, cursor_of
 from rota.model.states import Status
-from rota.surfaces.http.access import Served, Who
-from rota.surfaces.http.api.asking import NameQuery
-from rota.surfaces.http.api.jobs import JobId
-from rota.surfaces.http.api.strict import strict_router
-from rota.surfaces.http.describing import nothing, refuses
+from rota.surfaces.http.access import door_of
+from rota.surfaces.http.api.hand import JOB, header, query, route
+from rota.surfaces.http.api.requests import NAME_MAX, refuse_query
+from rota.surfaces.http.openapi import nothing, refuses
 from rota.surfaces.http.streams import MEDIA_TYPE, OVER, EventStream
 
-router = strict_router("Events")
+W = TypeVar("W", EventType, Status)
 
 EXAMPLE = (
     "id: 6605450c1e2d0.2a\nevent: job.ended\n"
@@ -27,53 +30,86 @@ EXAMPLE = (
 )
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Server-sent events, each with an `id` to go on from, its type as `event`, and itself as JSON in `data`.",
+        "description": "Server-sent events, each with an `id` to continue from, its type as `event`, and itself as JSON in `data`.",
         "content": {MEDIA_TYPE: {"schema": {"type": "string"}, "example": EXAMPLE}},
     }
 }
 AFTER_MAX = 40
-After = Annotated[str | None, Query(max_length=AFTER_MAX, description="The id of an event: what came after it is told again first.")]
-LastEventId = Annotated[
-    str | None, Header(alias="Last-Event-ID", max_length=AFTER_MAX, description="The same, as a browser sends it that comes back.")
-]
-Types = Annotated[list[EventType] | None, Query(alias="type", max_length=len(EventType), description="Only these; else all.")]
-Statuses = Annotated[list[Status] | None, Query(alias="status", max_length=len(Status), description="Only of jobs that stand so.")]
+LAST_EVENT_ID = header("Last-Event-ID", "The same as `after`, as a browser sends it that comes back.", maxLength=AFTER_MAX)
 
 
-@router.get(
-    "/events",
-    summary="Listen to what happens",
-    status_code=200,
-    response_class=EventStream,
+def _words(kind: type[W]) -> dict[str, Any]:
+    return {"type": "array", "items": {"type": "string", "enum": [str(each) for each in kind]}}
+
+
+@route(
+    "events.list",
+    "Events",
+    "GET /events",
+    parameters=[
+        query("type", _words(EventType), "Only these; else all."),
+        query("status", _words(Status), "Only of jobs in these states."),
+        query("job_type", {"type": "string", "maxLength": NAME_MAX}, "Only of jobs of this type."),
+        query("after", {"type": "string", "maxLength": AFTER_MAX}, "The id of an event: what came after it is sent again first."),
+        LAST_EVENT_ID,
+    ],
     responses={**STREAM, **refuses(InvalidOption, TooManyListeners)},
 )
-def listen(
-    request: Request,
-    rota: Served,
-    who: Who,
-    *,
-    types: Types = None,
-    status: Statuses = None,
-    job_type: NameQuery = None,
-    after: After = None,
-    last_event_id: LastEventId = None,
-) -> Response:
-    """Tell what happens to jobs and definitions that you may see, within a second, until you hang up. At least once; see the guide."""
-    cursor = last_event_id or after
+async def listen(request: Request) -> Response:
+    """Send what happens to jobs and definitions that the caller may see, within a second, until the client hangs up.
+
+    Each event is sent at least once; see the guide.
+    """
+    who = await run_in_threadpool(door_of(request).who, request)
+    refuse_query(request, "type", "status", "job_type", "after")
+    asked = request.query_params
+    cursor = _last_event(request) or asked.get("after")
     if cursor is not None:
-        cursor_of(cursor)
-    return EventStream(request, rota, who, types=types, status=status, job_type=job_type, after=cursor)
+        cursor_of(cursor[: AFTER_MAX + 1])
+    job_type = asked.get("job_type")
+    if job_type is not None and (len(job_type) > NAME_MAX or "\0" in job_type):
+        raise HTTPException(422, f"query.job_type: it is no name of a type: {job_type[:40]!r}")
+    return EventStream(
+        request,
+        _rota(request),
+        who,
+        types=_some(EventType, "type", asked.getlist("type")),
+        status=_some(Status, "status", asked.getlist("status")),
+        job_type=job_type,
+        after=cursor,
+    )
 
 
-@router.get(
-    "/jobs/{job_id}/events",
-    summary="Listen to one job",
-    status_code=200,
-    response_class=EventStream,
-    responses={**STREAM, **nothing("You were told its end before."), **refuses(NotFound, TooManyListeners)},
+@route(
+    "jobs.events",
+    "Events",
+    "GET /jobs/{job}/events",
+    parameters=[JOB, LAST_EVENT_ID],
+    responses={**STREAM, **nothing("Its end was sent before."), **refuses(NotFound, TooManyListeners)},
 )
-def follow(request: Request, job_id: JobId, rota: Served, who: Who, *, last_event_id: LastEventId = None) -> Response:
-    """Tell how the chain of this job stands, then its progress and its attempts as they come; ends, with `over`, when the chain does."""
-    if last_event_id == OVER:
+async def follow(request: Request) -> Response:
+    """Send the state of this job's chain, then its progress and its attempts as they come, until the chain has ended (`over`)."""
+    who = await run_in_threadpool(door_of(request).who, request)
+    refuse_query(request)
+    if _last_event(request) == OVER:
         return Response(status_code=204)
-    return EventStream(request, rota, who, job=job_id)
+    return EventStream(request, _rota(request), who, job=request.path_params["job"])
+
+
+def _rota(request: Request) -> Rota:
+    rota: Rota = request.app.state.rota
+    return rota
+
+
+def _last_event(request: Request) -> str | None:
+    last = request.headers.get("last-event-id")
+    if last is not None and len(last) > AFTER_MAX:
+        raise HTTPException(422, f"header.Last-Event-ID: it has {len(last)} characters: give at most {AFTER_MAX}")
+    return last
+
+
+def _some(kind: type[W], name: str, given: list[str]) -> list[W] | None:
+    unknown = next((each for each in given if each not in set(kind)), None)
+    if unknown is not None:
+        raise HTTPException(422, f"query.{name}: {unknown[:40]!r} is not one of {', '.join(kind)}")
+    return [kind(each) for each in given] or None

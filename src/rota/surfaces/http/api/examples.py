@@ -12,11 +12,13 @@ from rota.model.findings import Finding
 from rota.model.lanes import QueueInfo
 from rota.model.schedules import Calendar
 from rota.model.values import Audited, Stats, TypeStats, WorkerInfo
+from rota.model.webhooks import Delivery, Webhook
 from rota.resources.tokens import NewToken
+from rota.resources.webhooks import NewWebhook, Tested
 from rota.schedule_views import OverdueView, ScheduleView
 from rota.surfaces.http.api import shapes
-from rota.surfaces.http.api.occurrences import ForecastAnswer, HourDensity, Occurrence
-from rota.surfaces.http.api.scheduler import Paused, RetentionStatus, SchedulerStatus
+from rota.surfaces.http.api.results import ForecastAnswer, HourDensity, NewSecret, Occurrence, Paused, Removed
+from rota.surfaces.http.api.scheduler import RetentionStatus, SchedulerStatus
 from rota.template_views import TemplateView
 
 AT = "2026-03-01T09:00:00Z"
@@ -141,6 +143,25 @@ OVERDUE = {
     "bounded": False,
     "reason": "no outcome is recorded: start a worker, which records 1 COALESCED and 1 FIRED",
 }
+WEBHOOK: dict[str, Any] = {
+    "id": ID,
+    "organization": "acme",
+    "url": "https://example.com/hooks",
+    "events": ["run.dead_lettered"],
+    "job_types": [],
+    "job": None,
+    "with_result": False,
+    "description": "pages whoever is on duty",
+    "state": "ENABLED",
+    "reason": None,
+    "failing_since": None,
+    "last_status": None,
+    "last_error": None,
+    "version": 1,
+    "created_by": "ada",
+    "created_at": AT,
+    "updated_at": AT,
+}
 SHAPES: dict[type, Any] = {
     **shapes.SHAPES,
     TemplateView: TEMPLATE,
@@ -230,6 +251,56 @@ SHAPES: dict[type, Any] = {
         "before": {"cron": "0 9 * * *"},
         "after": {"cron": "0 8 * * *"},
     },
+    Webhook: WEBHOOK,
+    NewWebhook: {"webhook": WEBHOOK, "secret": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="},
+    NewSecret: {"secret": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="},
+    Tested: {"accepted": True, "status": 204, "error": None, "took_s": 0.08},
+    Delivery: {
+        "id": 42,
+        "webhook": ID,
+        "organization": "acme",
+        "event": "run.dead_lettered",
+        "key": ID,
+        "job": ID,
+        "schedule": None,
+        "url": "https://example.com/hooks",
+        "state": "delivered",
+        "attempts": 1,
+        "next_attempt_at": None,
+        "last_attempt_at": AT,
+        "last_status": 200,
+        "last_error": None,
+        "created_at": AT,
+        "delivered_at": AT,
+        "gave_up_at": None,
+    },
+    Removed: {"chains": 12, "jobs": 14, "kept": 0},
     Finding: {"name": "workers", "state": "ok", "text": "1 worker is up", "remedy": ""},
 }
 """Every value, with an example that its description allows."""
+
+BODIES: dict[str, dict[str, Any]] = {
+    "jobs.update": {"priority": "high"},
+    "jobs.move": {"front": True},
+    "jobs.cancel": {"reason": "not wanted any more"},
+    "jobs.cancel_all": {"status": ["QUEUED"], "job_type": "send_email", "reason": "not wanted any more"},
+    "jobs.depend": {"on": ["JOB-2026-00041"]},
+    "jobs.again": {"params": {"to": "ada@example.com"}},
+    "dead_letters.retry": {"job_type": "send_email", "error_type": "permanent", "limit": 100},
+    "dead_letters.delete": {"job_type": "send_email", "error_type": "permanent", "limit": 100},
+    "schedules.create": {"name": "daily", "template": "send_email", "cron": "0 9 * * *", "timezone": "Europe/Berlin"},
+    "schedules.update": {"cron": "0 8 * * 1-5", "timezone": "Europe/Berlin", "calendar": None},
+    "plan": {"cron": "0 8 * * *", "days": 30},
+    "calendars.update": {"days": ["2026-12-25", "2026-12-26"], "description": "public holidays"},
+    "templates.update": {"max_running": 4, "timeout": "5m", "rate_limit": None},
+    "templates.reset": {"fields": ["timeout", "max_running"]},
+    "organizations.create": {"name": "acme", "display_name": "Acme Ltd", "max_running": 10},
+    "organizations.update": {"max_running": 10, "max_queued": None},
+    "users.create": {"name": "ada", "organization": "acme", "role": "admin"},
+    "users.update": {"role": "admin"},
+    "tokens.create": {"name": "ci", "user": "ada", "permits": ["read", "submit"], "expires_in": "30d"},
+    "webhooks.create": {"url": "https://example.com/hooks", "events": ["run.dead_lettered"]},
+    "webhooks.update": {"enabled": False},
+    "webhooks.rotate": {},
+}
+"""Examples of bodies, by operation; of others, the examples of their parameters are enough."""

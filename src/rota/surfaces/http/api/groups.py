@@ -1,10 +1,11 @@
-"""Groups: jobs that belong together."""
+"""Creating a group of jobs."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, HTTPException, Path, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
 
 from rota import errors
 from rota.app import Rota
@@ -12,48 +13,53 @@ from rota.engine.submit import NewJob
 from rota.errors import NotFound
 from rota.model.groups import USUAL_RULE
 from rota.model.values import Group, undashed
-from rota.surfaces.http.access import Served, Who
+from rota.surfaces.http.access import door_of
 from rota.surfaces.http.answers import Answer
-from rota.surfaces.http.api.asking import ID_MAX, STRICT, Raw, in_body, read, takes
-from rota.surfaces.http.api.concurrency import REPLAYED, IdempotencyKey, Request
+from rota.surfaces.http.api import keys
+from rota.surfaces.http.api.hand import route, takes
 from rota.surfaces.http.api.jobs import SUBMITTING, options_of
-from rota.surfaces.http.api.paging import Limit
+from rota.surfaces.http.api.keys import REPLAYED, Request
+from rota.surfaces.http.api.requests import in_body, json_body, read, refuse_query
 from rota.surfaces.http.api.shapes import BulkJobIn, NewGroupIn
-from rota.surfaces.http.describing import gives, list_of, refuses
-
-router = APIRouter(prefix="/groups", tags=["Groups"], dependencies=STRICT)
-
-GroupId = Annotated[str, Path(description="The group's id.", max_length=ID_MAX, examples=["019c8a5e-7a00-7002-8000-00000000002a"])]
+from rota.surfaces.http.openapi import gives, refuses
 
 
-@router.post(
-    "",
-    status_code=201,
-    summary="Make a group",
+@route(
+    "groups.create",
+    "Groups",
+    "POST /groups",
+    parameters=[keys.KEY],
+    content=takes(NewGroupIn),
     responses={
         **gives(Group, status=201),
-        **gives(Group, what="The same request made it before."),
+        **gives(Group, what="The same request created it before."),
         **refuses(*SUBMITTING, errors.GroupRefused),
     },
-    openapi_extra=takes(NewGroupIn),
 )
-def create(body: Raw, rota: Served, who: Who, *, idempotency_key: IdempotencyKey = None) -> Response:
-    """Make a group of new jobs, and of jobs that wait already. All of it is made, or nothing."""
+async def create(request: HttpRequest) -> Response:
+    """Create a group of new jobs and of jobs that wait already. All of it is created, or nothing."""
+    refuse_query(request)
+    return await run_in_threadpool(_create, request, await json_body(request), keys.key_of(request))
+
+
+def _create(request: HttpRequest, body: bytes, key: str | None) -> Response:
+    rota: Rota = request.app.state.rota
+    who = door_of(request).who(request)
     new = read(body, NewGroupIn)
-    if idempotency_key is None:
-        return Answer(_make(rota, new, None, Request(who, "group", "", body)), status_code=201)
-    request = Request(who, "group", idempotency_key, body)
-    ids = request.ids(rota.now)
+    asked = Request(who, "group", key or "", body)
+    if key is None:
+        return Answer(_make(rota, new, None, asked), status_code=201)
+    ids = asked.ids(rota.now)
     for group_id in ids:
         try:
-            group = rota.acting_as(request.reader).groups.get(group_id)
+            group = rota.acting_as(asked.reader).groups.get(group_id)
         except NotFound:
             continue
-        _refuse_other(rota, new, group, request)
+        _refuse_other(rota, new, group, asked)
         return Answer(group, headers=REPLAYED)
-    group = _make(rota, new, ids[0], request)
+    group = _make(rota, new, ids[0], asked)
     # Another request with this key may have been quicker.
-    _refuse_other(rota, new, group, request)
+    _refuse_other(rota, new, group, asked)
     return Answer(group, status_code=201)
 
 
@@ -98,21 +104,3 @@ def _root(rota: Rota, job: str, request: Request) -> str:
         return rota.acting_as(request.reader).jobs.get(job).root_id
     except NotFound:
         return job
-
-
-@router.get("", summary="List groups", responses=gives(list_of(Group)))
-def find(rota: Served, who: Who, *, limit: Limit = 50) -> Answer:
-    """Return the newest groups, each with its members."""
-    return Answer({"items": rota.acting_as(who).groups.list(limit=limit)})
-
-
-@router.get("/{group_id}", summary="Read a group", responses={**gives(Group), **refuses(errors.NotFound)})
-def get(group_id: GroupId, rota: Served, who: Who) -> Answer:
-    """Return a group with its status and members."""
-    return Answer(rota.acting_as(who).groups.get(group_id))
-
-
-@router.post("/{group_id}/cancel", summary="Cancel a group", responses={**gives(Group), **refuses(errors.NotFound)})
-def cancel(group_id: GroupId, rota: Served, who: Who) -> Answer:
-    """Cancel every chain of the group that has not ended."""
-    return Answer(rota.acting_as(who).groups.cancel(group_id))

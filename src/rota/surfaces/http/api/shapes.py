@@ -11,14 +11,12 @@ from rota.engine.explain import Explanation, Reason
 from rota.faces.background_job import BackgroundJob, ExecutionLogEntry
 from rota.model.checks import CENTURY_S
 from rota.model.groups import Mode, OnFailure
-from rota.model.states import ErrorType, Status
 from rota.model.values import Dependency, Follower, Graph, Group, Job, LogEntry, Member, Run
-from rota.surfaces.http.api.asking import PRIORITY, TEXT, Id, Moment, Name
+from rota.results import Acted
+from rota.surfaces.http.api.requests import PRIORITY, TEXT, Id, Moment, Name
+from rota.surfaces.http.api.runs import LogOut
 
-MANY_MAX = 10_000
-"""Jobs that one request acts on, at most."""
 WAIT_MAX_S = 3600.0
-TEXT_MAX = 4096
 
 Priority = Annotated[int, Meta(ge=0, le=100)] | Annotated[str, Meta(max_length=64, extra_json_schema=PRIORITY)]
 Key = Annotated[str, Meta(min_length=1, max_length=1024, pattern=TEXT)]
@@ -27,12 +25,19 @@ ParentRule = Literal["wait", "skip", "cancel", "run"]
 Retries = Annotated[int, Meta(ge=0, le=1000)]
 Seconds = Annotated[float, Meta(ge=0, le=CENTURY_S)]
 Params = Annotated[dict[str, Any], Meta(description="What the handler is called with: names and values.")]
-Text = Annotated[str, Meta(max_length=TEXT_MAX, pattern=TEXT)]
-Many = Annotated[int, Meta(ge=1, le=MANY_MAX, description="How many at most, newest first.")]
 
 
 class _Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A body: what it does not know is refused."""
+
+
+class BackoffIn(_Body):
+    """The delays between retries: `base` seconds, times `factor` each time, up to `cap`, spread by `jitter`."""
+
+    base: float | None = None
+    factor: float | None = None
+    cap: float | None = None
+    jitter: float | None = None
 
 
 class _JobIn(_Body):
@@ -45,6 +50,7 @@ class _JobIn(_Body):
     depends_on: Annotated[list[Id], Meta(max_length=1000, description="Jobs whose chains must complete first.")] | None = None
     on_parent_failure: Annotated[ParentRule | None, Meta(description="What becomes of it if one of them ends otherwise.")] = None
     max_retries: Retries | None = None
+    backoff: Annotated[BackoffIn | None, Meta(description="The delays between retries; else those of its template.")] = None
     timeout: Annotated[Seconds | None, Meta(description="How long the handler may take; 0: no limit.")] = None
     queue: Annotated[Name, Meta(description="The queue; else that of its template.")] | None = None
     tags: Annotated[list[str], Meta(description="Short labels, at most 20.")] | None = None
@@ -67,68 +73,6 @@ class NewJobIn(_JobIn, kw_only=True):
     )
     job_type: Annotated[Name, Meta(description="The type of a job without a template; else the handler.")] | None = None
     organization: Annotated[Name, Meta(description="Another than your own: for system managers.")] | None = None
-
-
-class ChangeIn(_Body):
-    """What to change of a job that waits; what is left out stays."""
-
-    priority: Priority | None = None
-    params: Params | None = None
-    run_at: Moment | None = None
-
-
-class MoveIn(_Body):
-    """Where to move a job: exactly one of these."""
-
-    before: Id | None = None
-    after: Id | None = None
-    front: bool = False
-
-
-class ReasonIn(_Body):
-    """Why."""
-
-    reason: Text | None = None
-
-
-class DependIn(_Body):
-    """What to wait for as well."""
-
-    on: Annotated[list[Id], Meta(min_length=1, max_length=1000)]
-    on_failure: ParentRule = "wait"
-
-
-class MatchIn(_Body):
-    """Which jobs: all that match every filter given, as in the list."""
-
-    status: Annotated[list[Status], Meta(max_length=9)] | None = None
-    job_type: Name | None = None
-    organization: Name | None = None
-    owner: Name | None = None
-    group: Id | None = None
-    chain: Id | None = None
-    schedule: Name | None = None
-    text: Text | None = None
-    error_type: ErrorType | None = None
-    since: Annotated[Moment | None, Meta(description="Made at this moment or later.")] = None
-    until: Annotated[Moment | None, Meta(description="Made before this moment.")] = None
-
-
-class CancelIn(MatchIn):
-    """Which jobs to cancel, and why."""
-
-    reason: Text | None = None
-    limit: Many = 1000
-
-
-class DeadIn(_Body):
-    """Which dead letters: all that match every filter given."""
-
-    job_type: Name | None = None
-    error_type: ErrorType | None = None
-    text: Text | None = None
-    organization: Name | None = None
-    limit: Many = 1000
 
 
 class NewGroupIn(_Body):
@@ -160,27 +104,6 @@ class Taken(msgspec.Struct, kw_only=True):
     accepted: int
     existing: Annotated[int, Meta(description="Jobs that were there already, found by their unique keys.")]
     ids: Annotated[list[str] | None, Meta(description="In the order of the request; null if there are more than 10,000.")]
-
-
-class Done(msgspec.Struct, kw_only=True):
-    """What was done to all that match, and how much is left."""
-
-    done: int
-    left: Annotated[int, Meta(description="How many still match: ask again.")]
-    more: Annotated[bool, Meta(description="Only so many were counted; there are more.")] = False
-
-
-class Chain(msgspec.Struct):
-    """Every attempt of a chain, first to last."""
-
-    items: list[Job]
-
-
-class LogOut(msgspec.Struct):
-    """The log of a job: its moves, and what its handler wrote."""
-
-    items: list[LogEntry]
-    cut: Annotated[bool, Meta(description="Earlier entries were left out: ask for more of the last.")]
 
 
 _AT = "2026-03-01T09:00:00Z"
@@ -227,7 +150,6 @@ _MEMBER = {
 _EDGE = {"child": _ID, "parent": _RUN_ID, "needs": "success", "on_failure": "wait", "source": "user", "resolved_at": None}
 _FOLLOWER = {"root_id": _ID, "number": "JOB-2026-00043", "job_type": "report", "status": "PENDING", "on_parent_failure": "wait"}
 _REASON = {"condition": "what it waits for has ended", "met": False, "detail": "waits for JOB-2026-00041 (RUNNING)"}
-_DEAD = {"job_type": "send_email", "error_type": "permanent", "limit": 100}
 
 SHAPES: dict[type, Any] = {
     Job: JOB,
@@ -286,20 +208,13 @@ SHAPES: dict[type, Any] = {
         "message": None,
         "retry_attempt": None,
     },
+    BackoffIn: {"base": 60.0, "factor": 2.0},
     BulkJobIn: NEW_JOB,
     NewJobIn: NEW_JOB,
-    ChangeIn: {"priority": "high"},
-    MoveIn: {"front": True},
-    ReasonIn: {"reason": "not wanted any more"},
-    DependIn: {"on": ["JOB-2026-00041"]},
-    MatchIn: {"status": ["QUEUED"], "job_type": "send_email"},
-    CancelIn: {"status": ["QUEUED"], "job_type": "send_email", "reason": "not wanted any more"},
-    DeadIn: _DEAD,
     NewGroupIn: {"jobs": [NEW_JOB, "JOB-2026-00042"], "mode": "sequential"},
     DirectIn: {**NEW_JOB, "timeout": 5},
+    Acted: {"done": 1000, "left": 250, "more": False},
     Taken: {"accepted": 2, "existing": 0, "ids": [_ID, _RUN_ID]},
-    Done: {"done": 1000, "left": 250, "more": False},
-    Chain: {"items": [JOB]},
     LogOut: {"items": [_ENTRY], "cut": False},
 }
 """Every value that the API of jobs takes or gives, with an example."""

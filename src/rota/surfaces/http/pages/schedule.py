@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query, Response
 
+from rota import wire
 from rota.errors import InvalidOption
 from rota.lab.forecasts import ForecastItem
 from rota.model.gate import Right
 from rota.model.schedules import Fate, ScheduleState
-from rota.surfaces.http.api.keyset import seal
-from rota.surfaces.http.api.occurrences import place_of
+from rota.ports.schedules import LedgerCursor
 from rota.surfaces.http.pages.jobs import params_of
 from rota.surfaces.http.pages.rendering import link
 from rota.surfaces.http.pages.routing import page_router
@@ -45,16 +45,16 @@ def show(
         name,
         fate=fate if fate and fate != "not_ran" else None,
         not_ran=fate == "not_ran",
-        limit=PAGE + 1,
-        before=None if not before else place_of(before),
+        limit=PAGE,
+        before=None if not before else wire.unseal(before, LedgerCursor),
         organization=found.organization,
     )
     return visit.page(
         "schedule.html",
         it=found,
         coming=_coming(visit, name, found.organization) if found.state is not ScheduleState.DISABLED else [],
-        rows=rows[:PAGE],
-        next=seal(rows[PAGE - 1].cursor) if len(rows) > PAGE else None,
+        rows=rows,
+        next=None if rows.next is None else wire.seal(rows.next),
         first=bool(before),
         fates=list(Fate),
         fate=fate,

@@ -1,4 +1,4 @@
-"""Requests that cross each other: an edit says which state it means (ETag, If-Match), a create may come twice (Idempotency-Key).
+"""Idempotency keys: a request that creates something may come twice, and creates it once.
 
 A key needs no table of its own. The ids of what it makes follow from the actor and the key, so that the store finds what is there
 already, whoever was quicker; and each job keeps a digest of the body that asked for it, so that another body is noticed.
@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from fastapi import Header, HTTPException
-from fastapi import Request as HttpRequest
-from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
 
 from rota.app import Rota
 from rota.errors import NotFound
 from rota.model.gate import Actor
 from rota.model.values import Job, dashed
-from rota.operation import tag_of
 from rota.surfaces.http.access import answered
 
 REPLAYED = {"Idempotency-Replayed": "true"}
@@ -30,58 +28,23 @@ _YEAR_MS = 365 * 86_400_000
 _STEPS = 1 << 20
 """Ids that follow from one key, at most."""
 
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=KEY_MAX,
-        description="A text of your own, new for each thing to make. A request that comes again with it makes nothing more.",
-        examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
-    ),
-]
-
-
-KEYED = {
-    "parameters": [
-        {
-            "name": "Idempotency-Key",
-            "in": "header",
-            "required": False,
-            "description": "A text of your own, new for each thing to make. A request that comes again with it makes nothing more.",
-            "schema": {"type": "string", "minLength": 1, "maxLength": KEY_MAX},
-            "example": "8e03978e-40d5-43dd-bc93-6894a57f9324",
-        }
-    ]
+KEY: dict[str, Any] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A text of your own, a new one for each thing to create. The same request again, with the same key, creates nothing.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": KEY_MAX},
+    "example": "8e03978e-40d5-43dd-bc93-6894a57f9324",
 }
-"""What the OpenAPI document says of the key, where a route reads it itself."""
+"""What the OpenAPI document says of the header."""
 
 
 def key_of(request: HttpRequest) -> str | None:
     """Return the key of a request that may come again."""
     key = request.headers.get("idempotency-key")
     if key is not None and not 1 <= len(key) <= KEY_MAX:
-        raise RequestValidationError(
-            [{"loc": ("header", "Idempotency-Key"), "msg": f"it has {len(key)} characters: give 1 to {KEY_MAX}", "type": "length"}]
-        )
+        raise HTTPException(422, f"header.Idempotency-Key: it has {len(key)} characters: give 1 to {KEY_MAX}")
     return key
-
-
-# ---- edits ---------------------------------------------------------------------------------------------------------
-
-
-def tagged(rota: Rota, job: Job, who: Actor) -> dict[str, str]:
-    """Return the header that tells the state of a job that somebody has read, or has changed just now."""
-    tail = rota.acting_as(answered(who)).jobs.attempts(job.id)[-1] if job.status.ended else job
-    return {"ETag": tag_of(job, tail)}
-
-
-def tags(header: str) -> set[str]:
-    """Return the tags of an If-Match or If-None-Match; a weak one stands for itself."""
-    return {tag.strip().removeprefix("W/") for tag in header.split(",")}
-
-
-# ---- creates -------------------------------------------------------------------------------------------------------
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -1,28 +1,21 @@
-"""What a request says, read strictly: JSON is what its RFC allows and no more, and nothing that is said is left unread."""
+"""Bodies and addresses of requests, read strictly: JSON as its RFC has it, no name twice, and nothing that is not asked for."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from fastapi import Depends, HTTPException, Query, Request
-from fastapi.dependencies.utils import get_flat_params
-from fastapi.exceptions import RequestValidationError
-from fastapi.params import Query as InQuery
-from fastapi.routing import APIRoute
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator
-from starlette.routing import Match, Route
-from starlette.types import Scope
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from rota.errors import NotFound, UnknownParent
 from rota.model.ordering import PRIORITIES
-from rota.surfaces.http.describing import REF
 
 T = TypeVar("T")
 JSON = "application/json"
@@ -40,11 +33,10 @@ PRIORITY = {
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX, pattern=TEXT)]
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=ID_MAX, description="The job's id, or its number.")]
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-NameQuery = Annotated[str | None, Query(max_length=NAME_MAX, pattern=TEXT)]
 
 
 class BadRequest(HTTPException):
-    """What came can't be read at all."""
+    """A body that can't be read at all."""
 
     def __init__(self, detail: str) -> None:
         """Say why."""
@@ -54,30 +46,21 @@ class BadRequest(HTTPException):
 # ---- bodies --------------------------------------------------------------------------------------------------------
 
 
-async def raw(request: Request) -> bytes:
-    """Return the body of a request, if it is said to be JSON."""
+async def json_body(request: Request) -> bytes:
+    """Return the body of a request, if its type is JSON."""
     refuse_other(media_type(request), JSON)
     return await request.body()
 
 
-Raw = Annotated[bytes, Depends(raw)]
-
-
 def media_type(request: Request) -> str:
-    """Return what kind of body a request has; what says nothing is JSON."""
+    """Return the type of a request's body; without a header it is JSON."""
     return request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
 
 
 def refuse_other(given: str, *wanted: str) -> None:
-    """Refuse a body of another kind."""
+    """Refuse a body of another type."""
     if given not in wanted:
         raise HTTPException(415, f"{given[:100]!r} is not read here: send {' or '.join(wanted)}")
-
-
-def takes(kind: type, *, required: bool = True) -> dict[str, Any]:
-    """Return what the OpenAPI document says of a body that `read` will read."""
-    content = {JSON: {"schema": {"$ref": REF.format(name=kind.__name__)}}}
-    return {"requestBody": {"required": required, "content": content}}
 
 
 def read(body: bytes, kind: type[T]) -> T:
@@ -92,9 +75,9 @@ def read(body: bytes, kind: type[T]) -> T:
 
 
 def needed(body: bytes) -> bytes:
-    """Return a body that has to be there: who means everything says so."""
+    """Return a body that must be there: who means everything says so."""
     if not body.strip():
-        raise BadRequest("body is missing: give what is meant, or {} for everything")
+        raise BadRequest("body is missing: send the filters, or {} for everything")
     return body
 
 
@@ -104,17 +87,17 @@ def in_body() -> Iterator[None]:
     try:
         yield
     except NotFound as error:
-        told = UnknownParent(str(error))
-        told.item, told.accepted = error.item, error.accepted
-        raise told from None
+        unknown = UnknownParent(str(error))
+        unknown.item, unknown.accepted = error.item, error.accepted
+        raise unknown from None
 
 
-def wrong(error: Exception, at: str = "body") -> Exception:
-    """Return what is said of a body that can't be taken: it is no JSON, or (at which place) not what it should be."""
+def wrong(error: Exception, at: str = "body") -> HTTPException:
+    """Return the refusal of a body that is no JSON, or that has a value of the wrong type at some place."""
     if isinstance(error, msgspec.ValidationError):
         words, _, place = str(error).partition(" - at ")
         where = place.strip("`").lstrip("$")
-        return RequestValidationError([{"loc": (at + where,), "msg": words, "type": "value_error"}])
+        return HTTPException(422, f"{at}{where}: {words}")
     reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
     return BadRequest(f"{at} is not JSON: {reason}")
 
@@ -165,54 +148,9 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # ---- the address ---------------------------------------------------------------------------------------------------
 
 
-async def only_known(request: Request) -> None:
-    """Refuse a parameter in the address that the route does not have: a mistyped filter would match everything."""
-    if not request.scope["query_string"]:
-        return
-    route = request.scope["route"]
-    known = _query_of(route) if isinstance(route, APIRoute) else frozenset()
-    unknown = [name for name in request.query_params if name not in known]
-    if unknown:
-        takes_ = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
-        raise RequestValidationError(
-            [{"loc": ("query", unknown[0][:100]), "msg": f"there is no such parameter; {takes_}", "type": "extra"}]
-        )
-
-
-def _query_of(route: APIRoute) -> frozenset[str]:
-    fields: Iterable[Any] = get_flat_params(route.dependant)
-    return frozenset(field.alias for field in fields if isinstance(field.field_info, InQuery))
-
-
-class Swift(Route):
-    """A shorter way to an operation that reads its request itself: what FastAPI looks at before each call costs as much as a job.
-
-    It takes one method and one path and leaves everything else to the routes behind it, of which one describes the same operation.
-    """
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Say whether a request is for this operation, and no more than that."""
-        if scope["path"] == self.path and scope["type"] == "http" and scope["method"] in (self.methods or ()):
-            return Match.FULL, {"endpoint": self.endpoint, "path_params": {}, "route": self}
-        return Match.NONE, {}
-
-
-STRICT = [Depends(only_known)]
-"""What every router of the API depends on."""
-
-
-def _as_text(given: object) -> object:
-    """Refuse a number, which would be taken for seconds since 1970."""
-    if isinstance(given, str) and given.strip().lstrip("+-").replace(".", "", 1).isdecimal():
-        raise ValueError("this is a number: give a moment such as 2026-03-01T09:00:00Z")
-    return given
-
-
-def _in_utc(given: datetime) -> datetime:
-    try:
-        return given.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("this moment is outside the years 1 to 9999") from None
-
-
-MomentQuery = Annotated[AwareDatetime, BeforeValidator(_as_text), AfterValidator(_in_utc)]
+def refuse_query(request: Request, *known: str) -> None:
+    """Refuse a parameter in the address that a route does not have: a mistyped filter would match everything."""
+    unknown = next((name for name in request.query_params if name not in known), None)
+    if unknown is not None:
+        takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
+        raise HTTPException(422, f"query.{unknown[:100]}: there is no such parameter; {takes}")

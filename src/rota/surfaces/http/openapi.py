@@ -1,51 +1,51 @@
-"""The OpenAPI document as a whole: what FastAPI found, and what it can't know.
+"""The OpenAPI document: every route of the API, its parameters and its answers, made from the operations.
 
-The values of the model are described by their own types (msgspec knows them), so there is no second list of their fields. What every
-operation may refuse is added here, once: a route names only what is special to it.
+Values are described by their own types (msgspec knows them), so there is no second list of their fields. What every operation may refuse
+is added here, once: a route names only what is special to it.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
+from functools import cache
 from http import HTTPStatus
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 
-from rota import errors
+from rota import errors, wire
 from rota.errors import RotaError
 from rota.surfaces.http.problems import MEDIA_TYPE, OWN, STATUS
+
+if TYPE_CHECKING:
+    from rota.surfaces.http.api.endpoint import Address, Endpoint
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
 REF = "#/components/schemas/{name}"
 METHODS = frozenset({"get", "put", "post", "delete", "patch"})
+SECURITY: list[dict[str, list[str]]] = [{"Token": []}]
 
 TAGS = {
-    "Jobs": "Work to be done once: made, found, changed, moved, cancelled and retried.",
-    "Runs": "What happened when a job was executed.",
+    "Jobs": "Work to be done once: created, found, changed, moved, cancelled and retried; its runs and its log.",
     "Groups": "Jobs that belong together, in order or side by side.",
-    "Direct": "One job ahead of the queue, with its result in the answer.",
     "Dead letters": "Chains that failed for good: looked at, retried, discarded.",
     "Events": "What happens, as it happens: server-sent events.",
-    "Templates": "What jobs of a name are: handler, limits, retries. People's word goes over the code's.",
-    "Schedules": "When a template becomes jobs, and what became of each due time.",
+    "Templates": "What jobs are created from: handler, limits, retries. What operators set takes precedence over the code.",
+    "Schedules": "When a template becomes jobs, and the outcome of each due time.",
     "Calendars": "Days on which schedules that name them are not due.",
     "Organizations": "Who shares this store, and how much of it.",
-    "Users": "People and programs: whose they are, and what they may.",
-    "Tokens": "Keys of this API. A secret is shown once, when it is made.",
-    "Webhooks": "Addresses that are told of ends, and what was told them.",
-    "Queues": "Lines of jobs that some workers serve: what waits, what runs, who serves them.",
+    "Users": "People and programs: the organization of each, and what each may do.",
+    "Tokens": "Keys of this API. A secret is shown once, when it is created.",
+    "Webhooks": "Addresses that are notified of events, and the delivery of each message.",
+    "Queues": "What waits in each queue, what runs, and who serves it.",
     "Workers": "The processes that run jobs.",
-    "Scheduler": "Pauses, this process's own worker, recovery, retention.",
-    "Statistics": "Counts, depths, ages and durations.",
+    "Scheduler": "Whether work goes on, the worker of this server, and what retention would remove.",
+    "Store": "The store as a whole: pauses, recovery, statistics and the doctor.",
     "Overview": "What the first screen shows: is it healthy, what did not run, what is stuck, what runs, what comes next.",
     "Audit": "What people changed, and who.",
-    "Doctor": "What is wrong with the store, and what would help.",
     "Health": "The two questions of a load balancer. No token is asked for.",
 }
 """Every tag, in the order in which people read them."""
@@ -56,16 +56,19 @@ Rota over HTTP. Moments are ISO 8601 in UTC, lengths are seconds, sizes are byte
 **Access.** Give a token of `rota token create` as `Authorization: Bearer rota_…`. It acts as its user: what that user may not see is not
 there (404), what it may not do is refused (403).
 
-**Lists** come in pages: `next` is what to give as `cursor` for the page after it, null at the end.
+**Parameters** of `GET` and `DELETE` are in the address, those of all other methods are one JSON object in the body. They are the
+parameters of the same operation in Python and on the command line.
 
-**Edits** of what has a version (templates, schedules) give its `ETag` back. Send it as `If-Match`, and the edit is refused with 412 if
-somebody else was quicker.
+**Lists** come in pages: `next` is the `cursor` of the page after it, null at the end.
+
+**Edits** of what has a version (jobs, templates, schedules, webhooks) return its `ETag`. Send it as `If-Match`, and the edit is refused
+with 412 if somebody else was quicker.
 
 **Refusals** are problems of RFC 9457 with a stable `code`.
 """
 
-SHAPES_OF = ("shapes", "examples", "webhooks")
-"""Modules of `rota.surfaces.http.api` whose `SHAPES` many routes share: values that they take and give, each with an example."""
+SHAPES_OF = ("shapes", "examples", "rota_verbs", "health")
+"""Modules of `rota.surfaces.http.api` with `SHAPES`: values that routes take and give, each with an example."""
 
 _ANY = {"description": "Any JSON value."}
 
@@ -126,39 +129,175 @@ def refuses(*kinds: type[RotaError] | HTTPStatus) -> dict[int | str, dict[str, A
 # ---- the document --------------------------------------------------------------------------------------------------
 
 
-def install(app: FastAPI) -> None:
-    """Let an app describe itself by this document, made when it is first asked for."""
+def document(routes: list[Address]) -> dict[str, Any]:
+    """Return the OpenAPI document of these routes."""
+    from rota import __version__  # noqa: PLC0415 - this is imported by nobody that `rota` imports
+    from rota.surfaces.http.api.endpoint import API, Endpoint  # noqa: PLC0415 - routes describe their answers by this module
 
-    def described() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = document(app)
-        return app.openapi_schema
-
-    app.openapi = described  # type: ignore[method-assign] # how FastAPI says that it is done
-
-
-def operation_id(route: APIRoute) -> str:
-    """Return what an operation is called by programs that are made from the document: `templates_find`."""
-    tag = str(route.tags[0]) if route.tags else "api"
-    return f"{tag.lower().replace(' ', '_')}_{route.name}"
-
-
-def document(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document of an app."""
-    found = get_openapi(
-        title=app.title, version=app.version, openapi_version="3.1.0", summary=app.summary, description=ABOUT, routes=app.routes
-    )
-    used = {tag for _, _, operation in operations(found) for tag in operation.get("tags", ())}
+    paths: dict[str, Any] = {}
+    kinds: dict[str, Any] = {}
+    for route in routes:
+        said = _operation(route, kinds) if isinstance(route, Endpoint) else _by_hand(route)
+        paths.setdefault(API + route.shown, {})[route.method.lower()] = said
+    schemas = dict(sorted((_components(_shapes()) | kinds | {"Problem": _problem_schema()}).items()))
+    found: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Rota",
+            "summary": "A durable job scheduler and background-job engine.",
+            "description": ABOUT,
+            "version": __version__,
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"Token": {"type": "http", "scheme": "bearer", "description": "A token of `rota token create`."}},
+        },
+    }
+    used = {tag for _, _, operation in operations(found) for tag in operation["tags"]}
     found["tags"] = [{"name": name, "description": words} for name, words in TAGS.items() if name in used]
-    schemas = found.setdefault("components", {}).setdefault("schemas", {})
-    for name in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(name, None)
-    schemas |= _components(_shapes())
-    schemas["Problem"] = _problem_schema()
     for _, _, operation in operations(found):
         _add_refusals(operation)
         _add_examples(operation, schemas)
     return found
+
+
+def _said(route: Address, words: str) -> dict[str, Any]:
+    """Return what every operation says: its chapter, its name, and its words, of which the first sentence is the summary."""
+    summary = " ".join(words.partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+    return {"tags": [route.tag], "operationId": route.name.replace(".", "_"), "summary": summary, "description": " ".join(words.split())}
+
+
+def _by_hand(route: Any) -> dict[str, Any]:
+    said = _said(route, route.words)
+    if route.parameters:
+        said["parameters"] = route.parameters
+    if route.content is not None:
+        said["requestBody"] = {"required": True, "content": route.content}
+    said["responses"] = {str(status): answer for status, answer in route.responses.items()}
+    if not route.is_open:
+        said["security"] = SECURITY
+    return said
+
+
+def _operation(route: Endpoint, kinds: dict[str, Any]) -> dict[str, Any]:
+    """Return what is said of an operation, and add the types of its parameters to `kinds`."""
+    operation = route.operation
+    schema = wire.schema(operation, refs=REF)
+    kinds |= schema.pop("$defs", {})
+    properties = {name: each for name, each in schema["properties"].items() if name in route.parameters}
+    said = _said(route, inspect.getdoc(operation.body) or "")
+    parameters = [_parameter(route, name, each) for name, each in properties.items() if name in route.in_path or not route.takes_body]
+    if route.limit is not None:
+        parameters += _paging(route)
+    said["parameters"] = parameters + _conditions(route)
+    if route.takes_body:
+        inside = {name: each for name, each in properties.items() if name not in route.in_path}
+        required = [name for name in schema.get("required", ()) if name in inside]
+        body = {"type": "object", "properties": inside, "required": required, "additionalProperties": False}
+        example = _body_example(route, inside, required)
+        said["requestBody"] = {
+            "required": bool(required) or operation.confirm is not None,
+            "content": {JSON: {"schema": body, "example": example}},
+        }
+    said["responses"] = {str(status): answer for status, answer in _answers(route).items()}
+    said["security"] = SECURITY
+    return {name: value for name, value in said.items() if value != []}
+
+
+def _parameter(route: Endpoint, name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a parameter in the address; null is left out there, not sent."""
+    is_path = name in route.in_path
+    schema = dict(schema)
+    words = schema.pop("description", "")
+    examples = schema.pop("examples", None)
+    if "anyOf" in schema:
+        members = [each for each in schema["anyOf"] if each.get("type") != "null"]
+        schema = members[0] if len(members) == 1 else {**schema, "anyOf": members}
+    if isinstance(schema.get("type"), list):
+        schema["type"] = [each for each in schema["type"] if each != "null"]
+    said: dict[str, Any] = {"name": name, "in": "path" if is_path else "query", "required": is_path, "schema": schema}
+    if words:
+        said["description"] = words
+    if examples:
+        said["example"] = examples[0]
+    return said
+
+
+def _paging(route: Endpoint) -> list[dict[str, Any]]:
+    from rota.surfaces.http.api.cursors import CURSOR_MAX, PAGE_MAX  # noqa: PLC0415 - as above
+
+    limit = {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": route.limit}
+    said: list[dict[str, Any]] = [
+        {"name": "limit", "in": "query", "required": False, "description": "Items of this page, at most.", "schema": limit}
+    ]
+    if route.place is not None:
+        schema = {"type": "string", "maxLength": CURSOR_MAX}
+        words = "`next` of the previous page, with the same filters."
+        said.append({"name": "cursor", "in": "query", "required": False, "description": words, "schema": schema})
+    return said
+
+
+def _conditions(route: Endpoint) -> list[dict[str, Any]]:
+    operation = route.operation
+    if not operation.etag or operation.status == HTTPStatus.CREATED:
+        return []
+    name, words = (
+        ("If-None-Match", "The `ETag` that you have seen: 304 without a body if it has not changed.")
+        if operation.method == "GET"
+        else ("If-Match", "The `ETag` that you have seen: 412 if it has another by now. `*`, or no header: whatever it has.")
+    )
+    return [{"name": name, "in": "header", "required": False, "description": words, "schema": {"type": "string"}, "example": '"3"'}]
+
+
+def _body_example(route: Endpoint, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    """Return the example of a body: the one that is written for it, or its required fields, or else its first one."""
+    from rota.surfaces.http.api.examples import BODIES  # noqa: PLC0415 - as above
+
+    if route.name in BODIES:
+        return BODIES[route.name]
+    known = {name: each["examples"][0] for name, each in properties.items() if each.get("examples")}
+    return {name: known[name] for name in required} or dict(list(known.items())[:1])
+
+
+def _answers(route: Endpoint) -> dict[int | str, dict[str, Any]]:
+    operation = route.operation
+    found: dict[int | str, dict[str, Any]] = {}
+    if operation.result is type(None) or operation.result is None:
+        found |= nothing()
+    elif route.item is not None:
+        kind = _shown(route.item)
+        found |= gives(page_of(kind) if route.place is not None else list_of(kind), status=operation.status)
+    else:
+        found |= gives(_shown(operation.result), status=operation.status, etag=operation.etag)
+    if operation.etag and operation.method == "GET":
+        found[304] = {"description": "It has not changed."}
+    if route.name == "jobs.log":
+        found |= _log(found)
+    refused: list[type[RotaError]] = [errors.NotFound] if route.parameters else []
+    if operation.method != "GET":
+        refused.append(errors.Refused)
+        if operation.etag and operation.status != HTTPStatus.CREATED:
+            refused.append(errors.ChangedMeanwhile)
+    if route.name == "scheduler.retention":
+        refused.append(errors.ClockInDoubt)
+    return found | refuses(*refused)
+
+
+def _log(found: dict[int | str, dict[str, Any]]) -> dict[int | str, dict[str, Any]]:
+    content = found[200]["content"]
+    content["text/plain"] = {"schema": {"type": "string"}, "example": "2026-03-01T09:00:00.000Z  QUEUED by ada"}
+    example = 'event: log\ndata: {"text":"2026-03-01T09:00:00.000000Z INFO sent\\n"}\n\n'
+    content[EVENTS] = {"schema": {"type": "string"}, "example": example}
+    return nothing("All of it was sent before.")
+
+
+def _shown(kind: Any) -> type:
+    """Return the type of which the JSON form of a result is."""
+    from rota.surfaces.http.api.results import SHOWN  # noqa: PLC0415 - as above
+
+    shown, _ = SHOWN.get(getattr(kind, "__origin__", None) or kind, (kind, None))
+    return shown
 
 
 def operations(found: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -169,13 +308,12 @@ def operations(found: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, A
                 yield path, method, operation
 
 
+@cache
 def _shapes() -> dict[type, Any]:
-    """Return every value that routes name, from their modules or from those beside them."""
-    from rota.surfaces.http.app import ROUTERS  # noqa: PLC0415 - the app is described by this module
-
+    """Return every value that routes name, with its example."""
     found: dict[type, Any] = {}
-    for name in (*SHAPES_OF, *ROUTERS):
-        found |= getattr(import_module(f"rota.surfaces.http.api.{name}"), "SHAPES", {})
+    for name in SHAPES_OF:
+        found |= import_module(f"rota.surfaces.http.api.{name}").SHAPES
     return found
 
 
@@ -197,7 +335,7 @@ MEANINGS = {
     "body_too_large": "The body is over the setting `http_body_max`.",
     "unsupported_media_type": "The body is of a kind that is not read here: send what the operation takes.",
     "wrong_host": "The server is not known under the name in `Host` (setting `http_hosts`).",
-    "invalid_request": "A parameter, a header or a field is unknown, missing or not what it should be; `errors` says where.",
+    "invalid_request": "A parameter, a header or a field is unknown, missing or of the wrong type; `detail` says which.",
     "error": "Something went wrong inside; the server's log says what.",
 }
 """What the codes say that only HTTP has, and the one that says nothing. The others have the first line of their error's description."""
@@ -205,7 +343,7 @@ DETAILS = {
     "unauthenticated": "this token opens nothing here: give one that `rota token create` has shown",
     "permission_denied": "'bob' (user) may not manage templates",
     "not_found": "there is no schedule 'nightly': `rota schedule list` shows them",
-    "invalid_request": "query.limit: Input should be less than or equal to 1000",
+    "invalid_request": "body.max_retries: Expected `int | null`, got `str`",
     "changed_meanwhile": "schedule 'daily' has version 4 by now, not 3: read it again, and change what you find",
     "too_many_attempts": "too many wrong tokens came from here: use a right one, or wait 42 s before the next try",
     "body_too_large": "the body is over 67,108,864 bytes: send less, or in parts",
@@ -260,7 +398,6 @@ def _example(status: HTTPStatus, code: str) -> dict[str, Any]:
 def _problem_schema() -> dict[str, Any]:
     known = codes()
     texts = {"type": {"type": "string"}, "title": {"type": "string"}, "detail": {"type": "string"}}
-    wrong = {"type": "object", "required": ["at", "message"], "properties": {"at": {"type": "string"}, "message": {"type": "string"}}}
     return {
         "title": "Problem",
         "type": "object",
@@ -270,7 +407,6 @@ def _problem_schema() -> dict[str, Any]:
             **texts,
             "status": {"type": "integer", "enum": sorted({int(status) for status in known.values()})},
             "code": {"type": "string", "enum": sorted(known)},
-            "errors": {"type": "array", "items": wrong, "description": "Of `invalid_request`: each place that is wrong."},
             "item": {"type": "integer", "description": "Of a bulk request: the first item that it is about."},
             "accepted": {"type": "integer", "description": "Of a bulk request: how many jobs were accepted before it."},
             **MEMBERS,
@@ -282,8 +418,6 @@ def _problem_schema() -> dict[str, Any]:
 def _add_refusals(operation: dict[str, Any]) -> None:
     """Add what every operation of its kind may refuse, beside what its route says itself."""
     responses = operation["responses"]
-    if "HTTPValidationError" in str(responses.get("422")):
-        del responses["422"]
     common: list[type[RotaError] | HTTPStatus] = [errors.StoreUnavailable]
     if operation.get("security"):
         common += [errors.Unauthenticated, errors.PermissionDenied, errors.TooManyAttempts, HTTPStatus.UNPROCESSABLE_ENTITY]
@@ -307,9 +441,6 @@ def _add_examples(operation: dict[str, Any], schemas: Mapping[str, Any]) -> None
             if kind == EVENTS:
                 # What a stream says event by event, no schema of JSON can say; its example does.
                 media.pop("schema", None)
-            if "$ref" in media.get("schema", {}):
-                # FastAPI takes what it does not write itself for a text.
-                media["schema"].pop("type", None)
             if "example" not in media and "examples" not in media:
                 example = _example_of(media.get("schema", {}), schemas)
                 if example is not None:

@@ -1,0 +1,188 @@
+"""Results of operations as answers: what each looks like as JSON, its ETag, and the page of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.responses import Response
+
+from rota.faces.background_job import named_output
+from rota.lab.forecasts import Forecast, ForecastItem, ZoneChange
+from rota.model.access import Token
+from rota.model.definitions import Organization, User
+from rota.model.lanes import QueueInfo
+from rota.model.schedules import Calendar
+from rota.model.values import Job, Purged, Run, WorkerInfo
+from rota.model.webhooks import Webhook
+from rota.operation import Operation, tag_of
+from rota.resources.tokens import NewToken
+from rota.resources.webhooks import NewWebhook
+from rota.results import Page
+from rota.schedule_views import OccurrenceView, ScheduleView
+from rota.surfaces.http.access import answered
+from rota.surfaces.http.answers import Answer
+from rota.surfaces.http.api.cursors import Cursors
+from rota.template_views import TemplateView
+
+if TYPE_CHECKING:
+    from rota.surfaces.http.api.endpoint import Asked
+
+NO_STORE = {"Cache-Control": "no-store"}
+
+
+class Paging(msgspec.Struct):
+    """Which page of a list is asked for."""
+
+    cursors: Cursors
+    limit: int
+    after: tuple[str, ...] | None = None
+    """The key that the page begins after, in a list that is whole in memory."""
+
+
+class NewSecret(msgspec.Struct, frozen=True):
+    """A secret, which is never shown again."""
+
+    secret: str
+
+
+class Removed(msgspec.Struct, frozen=True):
+    """What was removed for good."""
+
+    chains: int
+    jobs: int
+    kept: int
+    """Chains that match and that others still need."""
+
+
+class Paused(msgspec.Struct, frozen=True):
+    """Something that is paused."""
+
+    kind: str
+    """`all`, `template`, `organization` or `queue`."""
+    name: str
+
+
+Occurrence = msgspec.defstruct(
+    "Occurrence",
+    [(field.name, field.type) for field in msgspec.structs.fields(OccurrenceView) if field.name != "cursor"],
+    namespace={"__doc__": "The outcome of a due time, or of several in a row."},
+    kw_only=True,
+)
+"""A row of the ledger without its place, which only the cursor of a page tells."""
+
+
+class HourDensity(msgspec.Struct, frozen=True):
+    """How many will run in one hour."""
+
+    hour: datetime
+    count: int
+
+
+class ForecastAnswer(msgspec.Struct, kw_only=True, frozen=True):
+    """What is due in a window, in order of time."""
+
+    items: list[ForecastItem]
+    start: datetime
+    end: datetime
+    cut: bool
+    """There is more than was asked for: what is here is complete up to its last item."""
+    exact_until: datetime | None
+    """Overlaps, dependencies and waits are simulated up to here; null: all of them are."""
+    changes: tuple[ZoneChange, ...]
+    density: list[HourDensity]
+
+
+SHOWN: dict[Any, tuple[type, Callable[[Any], Any]]] = {
+    # A path of the machine that ran the job is nobody's business.
+    Run: (Run, lambda run: msgspec.structs.replace(run, log_path=None, output_reference=named_output(run))),
+    OccurrenceView: (Occurrence, lambda row: {name: getattr(row, name) for name in Occurrence.__struct_fields__}),
+    # A set has no order.
+    Calendar: (Calendar, lambda calendar: msgspec.structs.asdict(calendar) | {"days": sorted(calendar.days)}),
+    Token: (Token, lambda token: msgspec.structs.asdict(token) | {"permits": sorted(token.permits)}),
+    NewToken: (NewToken, lambda new: {"token": shown(new.token), "secret": new.secret}),
+    Purged: (Removed, lambda gone: Removed(gone.chains, gone.jobs, gone.kept)),
+    Forecast: (ForecastAnswer, lambda forecast: _forecast(forecast)),
+    str: (NewSecret, NewSecret),
+    tuple: (Paused, lambda pause: Paused(*pause)),
+}
+"""The types of results that look different as JSON: what as, and how."""
+SECRETS = (NewToken, NewWebhook, str)
+"""Results that no cache keeps."""
+KEYS: dict[Any, tuple[str, ...]] = {
+    Calendar: ("name",),
+    Organization: ("name",),
+    QueueInfo: ("name",),
+    ScheduleView: ("organization", "name"),
+    TemplateView: ("name",),
+    Token: ("name", "id"),
+    User: ("name",),
+    Webhook: ("id",),
+    WorkerInfo: ("started_at", "id"),
+}
+"""What lists of these are sorted by. They are whole in memory, and cut into pages by it."""
+
+
+def shown(value: Any) -> Any:
+    """Return a value as its JSON form is made from."""
+    _, convert = SHOWN.get(type(value), (None, None))
+    return value if convert is None else convert(value)
+
+
+def answer(asked: Asked, operation: Operation, result: Any, page: Paging | None) -> Response:
+    """Return the result of an operation as an answer."""
+    if result is None:
+        return Response(status_code=204)
+    headers = dict(NO_STORE) if isinstance(result, SECRETS) else {}
+    if page is not None:
+        items, following = _page(result, page)
+        return Answer({"items": [shown(each) for each in items], "next": following}, status_code=operation.status)
+    if isinstance(result, list):
+        return Answer({"items": [shown(each) for each in result]}, status_code=operation.status)
+    if operation.etag:
+        headers["ETag"] = tag = etag(asked, result)
+        if operation.reads and tag in _tags(asked.request.headers.get("if-none-match", "")):
+            return Response(status_code=304, headers=headers)
+    return Answer(shown(result), status_code=operation.status, headers=headers)
+
+
+def etag(asked: Asked, result: Any) -> str:
+    """Return the tag of something that has a version, or of a job."""
+    if not isinstance(result, Job):
+        return f'"{result.version}"'
+    tail = result
+    if result.status.ended:
+        # Also who may only act is told the state that the act has led to.
+        tail = asked.rota.acting_as(answered(asked.who)).jobs.attempts(result.id)[-1]
+    return tag_of(result, tail)
+
+
+def _page(result: Sequence[Any], page: Paging) -> tuple[Sequence[Any], str | None]:
+    if isinstance(result, Page):
+        return result, None if result.next is None else page.cursors.seal(result.next)
+    items = sorted((each for each in result if page.after is None or key_of(each) > page.after), key=key_of)
+    return items[: page.limit], page.cursors.seal(key_of(items[page.limit - 1])) if len(items) > page.limit else None
+
+
+def key_of(value: Any) -> tuple[str, ...]:
+    """Return what a value is sorted by in a list."""
+    parts = (getattr(value, name) for name in KEYS[type(value)])
+    return tuple(part.isoformat(timespec="microseconds") if isinstance(part, datetime) else str(part) for part in parts)
+
+
+def _tags(header: str) -> set[str]:
+    return {tag.strip().removeprefix("W/") for tag in header.split(",")}
+
+
+def _forecast(forecast: Forecast) -> ForecastAnswer:
+    return ForecastAnswer(
+        items=list(forecast),
+        start=forecast.start,
+        end=forecast.end,
+        cut=forecast.cut,
+        exact_until=forecast.exact_until,
+        changes=forecast.changes,
+        density=[HourDensity(hour, count) for hour, count in forecast.density],
+    )
