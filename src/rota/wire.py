@@ -50,10 +50,11 @@ def read(operation: Operation, given: Mapping[str, Any], *, text: bool = False) 
         if field.required and field.name in names and field.name not in given:
             help_ = f" ({field.shape.help})" if field.shape.help else ""
             raise InvalidOption(f"{field.name} is missing: {operation.name} needs it{help_}")
+    said = {field.name: _worded(field, given[field.name]) for field in operation.fields if field.name in given}
     try:
-        values = msgspec.convert(dict(given), struct, strict=not text)
+        values = msgspec.convert(said, struct, strict=not text)
     except msgspec.ValidationError as error:
-        raise InvalidOption(_words(error, given)) from None
+        raise InvalidOption(_words(operation, error, given)) from None
     keywords: dict[str, Any] = {}
     for field in operation.fields:
         value = getattr(values, field.name, UNSET)
@@ -264,6 +265,23 @@ def _moment(given: str, wrong: str = "is not a moment: use ISO 8601 with a time 
     return at
 
 
+def _worded(field: Field, value: Any) -> Any:
+    """Return a word of a fixed set as the set has it: people write words in any letter case."""
+    if isinstance(value, list):
+        return [_worded(field, each) for each in value]
+    words = _words_of(field) if isinstance(value, str) else {}
+    return words.get(value.casefold(), value) if words else value
+
+
+@functools.cache
+def _words_of(field: Field) -> dict[str, str]:
+    members = _members(field.hint)
+    members += [each for member in members if _is_sequence(member) for item in typing.get_args(member) for each in _members(item)]
+    words = [str(word) for each in members if typing.get_origin(each) is Literal for word in typing.get_args(each)]
+    words += [str(word.value) for each in members if isinstance(each, type) and issubclass(each, Enum) for word in each]
+    return {word.casefold(): word for word in words}
+
+
 def _converted(name: str, convert: Callable[[Any], Any], given: Any) -> Any:
     try:
         return convert(given)
@@ -271,7 +289,7 @@ def _converted(name: str, convert: Callable[[Any], Any], given: Any) -> Any:
         raise InvalidOption(f"{name}: {error}") from None
 
 
-def _words(error: msgspec.ValidationError, given: Mapping[str, Any]) -> str:
+def _words(operation: Operation, error: msgspec.ValidationError, given: Mapping[str, Any]) -> str:
     """Return msgspec's words with the place and the value first: `limit='ten': expected int, got str`."""
     message, _, rest = str(error).partition(" - at `$.")
     place = rest.rstrip("`")
@@ -281,6 +299,11 @@ def _words(error: msgspec.ValidationError, given: Mapping[str, Any]) -> str:
         return words
     if name in SECRETS:
         return f"{place}: {words}"
+    field = next(field for field in operation.fields if field.name == name)
+    known = list(_words_of(field).values())
+    if known and message.startswith("Invalid enum value"):
+        numbers = "a number or " if int in _members(reader_of(field).wire) else ""
+        return f"{name}={_shortened(given[name])} is not {numbers}one of {', '.join(known)}"
     return f"{name}={_shortened(given[name])}: {words}" + ("" if place == name else f" at {place}")
 
 

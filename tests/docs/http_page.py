@@ -28,8 +28,8 @@ document: `python -m tests.docs.http_page` writes it anew. The tour with example
 CODES = """\
 ## Problems
 
-A refusal is `application/problem+json`: `type`, `title`, `status`, `code` and `detail`. The codes are those of [errors](errors.md), and a few that only HTTP has. No 5xx tells what went wrong
-inside: the server's log does.
+A refusal is `application/problem+json`: `type`, `title`, `status`, `code` and `detail`. The codes are those of [errors](errors.md), and a
+few that only HTTP has. No 5xx tells what went wrong inside: the server's log does.
 
 | status | code | when |
 | --: | --- | --- |

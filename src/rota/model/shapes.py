@@ -24,7 +24,8 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
 
 
 Priority: TypeAlias = Annotated[
-    int | Literal["low", "normal", "high", "critical"], Shape("0 to 100, or low, normal, high, critical.", "high", "PRIORITY")
+    int | Literal["low", "normal", "high", "critical"],
+    Shape("0 to 100, or low, normal, high, critical in any letter case.", "high", "PRIORITY"),
 ]
 When: TypeAlias = Annotated[
     datetime | timedelta, Shape("An aware datetime, or a timedelta from now.", "2026-08-01T09:00:00Z", "TIME", wire=str)

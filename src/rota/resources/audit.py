@@ -9,7 +9,7 @@ from rota.model.gate import Right
 from rota.model.shapes import Limit, Shape
 from rota.model.values import Audited
 from rota.operation import Ask, Resource, operation
-from rota.resources.filters import LIST_MAX
+from rota.resources.filters import LIST_MAX, check_place
 from rota.results import Page
 
 
@@ -32,6 +32,7 @@ class Audit(Resource):
         `subject` narrows it to a kind of thing (`job`, `template`, …) or to one (`job:JOB-2026-00042`, `template:send_email`).
         """
         whole("limit", limit, least=1, most=LIST_MAX)
+        check_place(before)
         wanted = None if subject is None else _subject(ask, subject)
         rows = ask.store.audit(limit=limit + 1, before=before, scope=ask.scope, subject=wanted)
         return Page(rows[:limit], next_=rows[limit - 1].id if len(rows) > limit else None)

@@ -16,6 +16,7 @@ from rota.ports.store import Store, Where
 from rota.results import Page
 
 LIST_MAX = 100_000
+LATEST_PLACE = 2**63 - 1
 """Rows of one page, at most: more are read page by page."""
 PAGE = 500
 """Rows that are read at once where all are gone through."""
@@ -61,11 +62,16 @@ def where_of(
 def page_of(store: Store, where: Where, limit: int, before: int | None) -> Page[Job]:
     """Return a page of jobs, newest first."""
     whole("limit", limit, least=1, most=LIST_MAX)
-    if before is not None:
-        whole("before", before, least=1)
+    check_place(before)
     # One more than is shown says whether there is a next page.
     rows = store.find(where, limit=limit + 1, before=before)
     return Page([job for _, job in rows[:limit]], next_=rows[limit - 1][0] if len(rows) > limit else None)
+
+
+def check_place(before: int | None) -> None:
+    """Refuse a place in a list that no store has."""
+    if before is not None:
+        whole("before", before, least=1, most=LATEST_PLACE)
 
 
 def each_job(store: Store, where: Where) -> Iterator[Job]:

@@ -36,6 +36,7 @@ from rota.model.webhooks import (
 from rota.operation import Ask, Resource, operation
 from rota.ports.hooks import EndpointChange
 from rota.ports.sender import Message
+from rota.resources.filters import check_place
 from rota.results import Page
 
 DESCRIPTION_MAX = 1000
@@ -216,6 +217,7 @@ class Webhooks(Resource):
     ) -> Page[Delivery]:
         """Return messages and their delivery results, newest first. They are kept for `webhook_retention`."""
         whole("limit", limit, least=1, most=LIST_MAX)
+        check_place(before)
         if state is not None and state not in set(DeliveryState):
             raise InvalidOption(f"state={state!r} is not one of {', '.join(DeliveryState)}")
         endpoint_id = None if webhook is None else undashed(webhook)

@@ -14,9 +14,9 @@ from rota import Rota, Settings
 from rota.admission import Admission
 from rota.errors import TooManyAttempts, Unauthenticated
 from rota.surfaces.http import access, bounds, make_app, shield
-from rota.surfaces.http.access import COOKIE, CSRF_HEADER, Throttle, Who
+from rota.surfaces.http.access import COOKIE, CSRF_HEADER, Throttle, door_of
 from rota.surfaces.http.api import jobs
-from rota.surfaces.http.api.asking import BadRequest, read
+from rota.surfaces.http.api.requests import BadRequest, read
 from rota.surfaces.http.bounds import BodyLimit
 from rota.surfaces.http.shield import HEADERS, Hosts
 from tests.support.pace import patient
@@ -30,8 +30,8 @@ def app_of(rota, **options):
     router = APIRouter(prefix="/api/v1")
 
     @router.api_route("/ask", methods=["GET", "POST"])
-    def ask(who: Who) -> dict[str, str]:
-        return {"name": who.name}
+    def ask(request: Request) -> dict[str, str]:
+        return {"name": door_of(request).who(request).name}
 
     @router.get("/fail")
     def fail() -> None:

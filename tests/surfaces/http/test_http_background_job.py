@@ -70,10 +70,9 @@ def test_a_run_names_the_output_that_its_result_names(reporting):
     rota = reporting.rota
     named, plain = rota.acting_as("bob").enqueue("report", {"month": "May"}), rota.acting_as("bob").enqueue("echo")
     rota.turn()
-    assert reporting.user.get(f"/jobs/{named.id}/run").json()["output_reference"] == "/files/May.pdf"
     assert reporting.user.get(f"/jobs/{named.id}/runs").json()["items"][0]["output_reference"] == "/files/May.pdf"
     # A result that is only a text is no reference.
-    assert reporting.user.get(f"/jobs/{plain.id}/run").json()["output_reference"] is None
+    assert reporting.user.get(f"/jobs/{plain.id}/runs").json()["items"][0]["output_reference"] is None
 
 
 def test_a_duplicate_is_refused_with_the_id_of_the_job_that_is_there(tmp_path):

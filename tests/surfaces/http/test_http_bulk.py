@@ -17,7 +17,7 @@ import pytest
 from rota import Rota, Settings
 from rota.model.gate import LOCAL
 from rota.surfaces.http.api import bulk
-from rota.surfaces.http.api.concurrency import Request
+from rota.surfaces.http.api.keys import Request
 from rota.surfaces.http.serving import Address, Server
 from rota.surfaces.http.streams import Held
 from tests.support.pace import patient

@@ -183,7 +183,7 @@ def test_requests_are_counted_by_their_pattern_and_never_by_their_path(scrape: S
     scrape.client.get(f"/api/v1/jobs/{job.id}", headers=headers)
     scrape.client.request("BREW", "/nothing/here")
     found = scrape(headers)
-    assert of(found, "rota_http_requests_total", method="GET", route="/api/v1/jobs/{job_id}", status="200") == 1
+    assert of(found, "rota_http_requests_total", method="GET", route="/api/v1/jobs/{job}", status="200") == 1
     assert any(name == "rota_http_requests_total" and ("route", "(other)") in labels for name, labels in found)
     assert not any(job.id in value for _, labels in found for _, value in labels)
 

@@ -37,9 +37,9 @@ def test_an_admin_makes_a_schedule_of_its_own_organization(callers: Callers):
         ({"every": 60}, "invalid_schedule"),
         ({"calendar": "nope"}, "invalid_schedule"),
         ({"depends_on": ["nope"]}, "invalid_schedule"),
-        ({"overlap": "maybe"}, "invalid_request"),
-        ({"enabled": "yes"}, "invalid_request"),
-        ({"params": [1]}, "invalid_request"),
+        ({"overlap": "maybe"}, "invalid_schedule"),
+        ({"enabled": "yes"}, "invalid_option"),
+        ({"params": [1]}, "invalid_option"),
         ({"at": "soon", "cron": None}, "invalid_schedule"),
     ],
 )
@@ -66,13 +66,13 @@ def test_a_schedule_of_a_template_that_takes_no_jobs_is_refused_with_a_code(dail
 def test_a_schedule_is_renamed_and_its_etag_goes_on(daily: Callers):
     daily.admin.post("/schedules", DAILY | {"name": "other"})
     seen = daily.admin.get("/schedules/daily").headers["etag"]
-    taken = daily.admin("PATCH", "/schedules/daily", {"name": "other"}, headers={"If-Match": seen})
+    taken = daily.admin("PATCH", "/schedules/daily", {"new_name": "other"}, headers={"If-Match": seen})
     assert (taken.status_code, code_of(taken)) == (409, "schedule_exists")
-    done = daily.admin("PATCH", "/schedules/daily", {"name": "nightly", "cron": "0 3 * * *"}, headers={"If-Match": seen})
+    done = daily.admin("PATCH", "/schedules/daily", {"new_name": "nightly", "cron": "0 3 * * *"}, headers={"If-Match": seen})
     assert (done.status_code, done.headers["etag"], done.json()["name"], done.json()["cron"]) == (200, '"2"', "nightly", "0 3 * * *")
     assert daily.admin.get("/schedules/daily").status_code == 404
     assert daily.admin.get("/schedules/nightly").json()["id"] == done.json()["id"]
-    assert code_of(daily.admin.patch("/schedules/nightly", {"name": None})) == "invalid_name"
+    assert code_of(daily.admin.patch("/schedules/nightly", {"new_name": None})) == "invalid_option"
 
 
 def test_an_edit_changes_what_is_given_and_null_takes_it_back(daily: Callers):

@@ -30,9 +30,9 @@ from rota.model.overview import (
 )
 from rota.surfaces.http import make_app
 from rota.surfaces.http.access import COOKIE
-from rota.surfaces.http.api.keyset import seal
 from rota.surfaces.http.pages.rendering import NAV
 from rota.surfaces.http.pages.static import address
+from rota.wire import seal
 from tests.surfaces.http.pages_support import ACCEPT, HOSTILE, Browser, browsing, said
 
 PAGE_MAX = 100_000

@@ -157,7 +157,9 @@ class Endpoint(Address):
         known = self.parameters.keys() - self.in_path
         if self.limit is not None:
             known |= {"limit"} if self.place is None else {"limit", "cursor"}
-        path = {name: _searchable(name, value) for name, value in request.path_params.items()}
+        path = dict(request.path_params)
+        if any("\0" in value for value in path.values()):
+            raise NotFound("there is nothing with a NUL character in its name")
         if not self.takes_body:
             if body:
                 refuse_other(media_type(request), JSON)

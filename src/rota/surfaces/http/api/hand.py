@@ -20,7 +20,7 @@ ROUTES: list[HandRoute] = []
 class HandRoute(Address):
     """One of them, with what the OpenAPI document says of it."""
 
-    def __init__(  # noqa: PLR0913 - what a description is made of
+    def __init__(
         self,
         name: str,
         tag: str,

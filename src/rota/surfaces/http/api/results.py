@@ -95,6 +95,18 @@ class ForecastAnswer(msgspec.Struct, kw_only=True, frozen=True):
     density: list[HourDensity]
 
 
+def _forecast(forecast: Forecast) -> ForecastAnswer:
+    return ForecastAnswer(
+        items=list(forecast),
+        start=forecast.start,
+        end=forecast.end,
+        cut=forecast.cut,
+        exact_until=forecast.exact_until,
+        changes=forecast.changes,
+        density=[HourDensity(hour, count) for hour, count in forecast.density],
+    )
+
+
 SHOWN: dict[Any, tuple[type, Callable[[Any], Any]]] = {
     # A path of the machine that ran the job is nobody's business.
     Run: (Run, lambda run: msgspec.structs.replace(run, log_path=None, output_reference=named_output(run))),
@@ -104,7 +116,7 @@ SHOWN: dict[Any, tuple[type, Callable[[Any], Any]]] = {
     Token: (Token, lambda token: msgspec.structs.asdict(token) | {"permits": sorted(token.permits)}),
     NewToken: (NewToken, lambda new: {"token": shown(new.token), "secret": new.secret}),
     Purged: (Removed, lambda gone: Removed(gone.chains, gone.jobs, gone.kept)),
-    Forecast: (ForecastAnswer, lambda forecast: _forecast(forecast)),
+    Forecast: (ForecastAnswer, _forecast),
     str: (NewSecret, NewSecret),
     tuple: (Paused, lambda pause: Paused(*pause)),
 }
@@ -139,7 +151,7 @@ def answer(asked: Asked, operation: Operation, result: Any, page: Paging | None)
     if page is not None:
         items, following = _page(result, page)
         return Answer({"items": [shown(each) for each in items], "next": following}, status_code=operation.status)
-    if isinstance(result, list):
+    if isinstance(result, list) and type(result) not in SHOWN:
         return Answer({"items": [shown(each) for each in result]}, status_code=operation.status)
     if operation.etag:
         headers["ETag"] = tag = etag(asked, result)
@@ -174,15 +186,3 @@ def key_of(value: Any) -> tuple[str, ...]:
 
 def _tags(header: str) -> set[str]:
     return {tag.strip().removeprefix("W/") for tag in header.split(",")}
-
-
-def _forecast(forecast: Forecast) -> ForecastAnswer:
-    return ForecastAnswer(
-        items=list(forecast),
-        start=forecast.start,
-        end=forecast.end,
-        cut=forecast.cut,
-        exact_until=forecast.exact_until,
-        changes=forecast.changes,
-        density=[HourDensity(hour, count) for hour, count in forecast.density],
-    )
