@@ -6,7 +6,7 @@ import functools
 import hashlib
 import inspect
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, Self, TypeVar
@@ -89,6 +89,10 @@ class Ask:
     def job(self, ref: JobRef) -> str:
         """Return the id of a job in the scope; NotFound for any other."""
         return self.session.job_id(ref, self.scope)
+
+    def found(self, ref: JobRef) -> Job:
+        """Return a job in the scope; NotFound for any other."""
+        return self.session.job(ref, self.scope)
 
     def group(self, ref: str | Group) -> str:
         """Return the id of a group in the scope; NotFound for any other."""
@@ -240,9 +244,14 @@ class Operation:
             return object
 
     @cached_property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters of its body by name, `self` and `ask` among them."""
+        return inspect.signature(self.body).parameters
+
+    @cached_property
     def fields(self) -> list[Field]:
         """Its parameters; those of a TypedDict behind `**options` one by one, other keywords as one object."""
-        parameters = list(inspect.signature(self.body).parameters.values())[2:]  # without self and ask
+        parameters = list(self.parameters.values())[2:]  # without self and ask
         return [field for each in parameters for field in self._fields(each)]
 
     def _fields(self, parameter: inspect.Parameter) -> Iterator[Field]:

@@ -377,8 +377,23 @@ class Session:
                 raise self.no_job(given)
         return job_id
 
+    def job(self, given: JobRef, scope: Scope) -> Job:
+        """Return the job that a text means, with one SELECT unless the number of a later attempt is given."""
+        text = _text(given)
+        job_id = undashed(text)
+        if job_id is None:
+            return self.numbered(text, scope)
+        job = self.open().store.job(job_id)
+        if job is None or not scope.holds(job.organization, job.owner):
+            raise self.no_job(given)
+        return job
+
     def by_number(self, given: str, scope: Scope = EVERYTHING) -> str:
         """Return the id of a job by its number, such as JOB-2026-00042.3."""
+        return str(undashed(self.numbered(given, scope).id))
+
+    def numbered(self, given: str, scope: Scope) -> Job:
+        """Return a job by its number."""
         found = _NUMBER.fullmatch(given)
         if found is None:
             raise NotFound(f"{given!r} is neither the id of a job nor its number, such as JOB-2026-00042")
@@ -389,10 +404,12 @@ class Session:
             raise self.no_job(given)
         if not scope.holds(first.organization, first.owner):
             raise self.no_job(given)
+        if int(attempt or 1) == 1:
+            return first
         chain = store.chain(str(undashed(first.id)))
-        if int(attempt or 1) not in range(1, len(chain) + 1):
+        if int(attempt) not in range(1, len(chain) + 1):
             raise NotFound(f"{first.number} has {len(chain)} attempt{'s' * (len(chain) > 1)}: there is no {given!r}")
-        return str(undashed(chain[int(attempt or 1) - 1].id))
+        return chain[int(attempt) - 1]
 
     def group_id(self, given: str | Group) -> str:
         """Return the id of a group as the store has it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import functools
-import inspect
 import typing
 from collections import abc
 from collections.abc import Callable, Mapping
@@ -66,7 +65,7 @@ def read(operation: Operation, given: Mapping[str, Any], *, text: bool = False) 
 
 def call(method: Callable[..., Any], operation: Operation, keywords: Mapping[str, Any]) -> Any:
     """Call an operation, as the method of a noun, with what `read` has returned."""
-    parameters = inspect.signature(operation.body).parameters
+    parameters = operation.parameters
     named = dict(keywords)
     positional: list[Any] = []
     for parameter in parameters.values():
@@ -124,6 +123,7 @@ def struct_of(operation: Operation) -> type[msgspec.Struct]:
     return msgspec.defstruct(operation.body.__qualname__.replace(".", ""), fields, kw_only=True, forbid_unknown_fields=True)
 
 
+@functools.cache
 def reader_of(field: Field) -> Read:
     """Return how a parameter is read; `wire` is None for one that only Python can pass, such as a callback."""
     reader = _read(field.hint)

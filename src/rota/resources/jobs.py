@@ -91,10 +91,7 @@ class Jobs(Resource):
     @operation(Right.READ, http="GET /jobs/{job}", cli="job get", etag=True)
     def get(self, ask: Ask, job: Ref) -> Job:
         """Return one job: this very attempt, by its id or its number, such as JOB-2026-00042."""
-        found = ask.store.job(ask.job(job))
-        if found is None:
-            raise ask.session.no_job(job)
-        return found
+        return ask.found(job)
 
     @operation(Right.READ, http="GET /jobs/{job}/attempts", cli="job attempts")
     def attempts(self, ask: Ask, job: Ref) -> builtins.list[Job]:

@@ -15,14 +15,14 @@ from rota.model.access import Token
 from rota.model.definitions import Organization, User
 from rota.model.lanes import QueueInfo
 from rota.model.schedules import Calendar
-from rota.model.values import Job, Purged, Run, WorkerInfo
+from rota.model.states import Status
+from rota.model.values import Job, Purged, Run, WorkerInfo, undashed
 from rota.model.webhooks import Webhook
-from rota.operation import Operation, tag_of
+from rota.operation import Operation, session_of, tag_of
 from rota.resources.tokens import NewToken
 from rota.resources.webhooks import NewWebhook
 from rota.results import Page
 from rota.schedule_views import OccurrenceView, ScheduleView
-from rota.surfaces.http.access import answered
 from rota.surfaces.http.answers import Answer
 from rota.surfaces.http.api.cursors import Cursors
 from rota.template_views import TemplateView
@@ -164,11 +164,11 @@ def etag(asked: Asked, result: Any) -> str:
     """Return the tag of something that has a version, or of a job."""
     if not isinstance(result, Job):
         return f'"{result.version}"'
-    tail = result
-    if result.status.ended:
-        # Also who may only act is told the state that the act has led to.
-        tail = asked.rota.acting_as(answered(asked.who)).jobs.attempts(result.id)[-1]
-    return tag_of(result, tail)
+    if not result.status.ended or result.status is Status.COMPLETED:
+        return tag_of(result, result)
+    # Only what has ended otherwise may have a later attempt.
+    chain = session_of(asked.rota).open().store.chain(str(undashed(result.id)))
+    return tag_of(result, chain[-1] if chain else result)
 
 
 def _page(result: Sequence[Any], page: Paging) -> tuple[Sequence[Any], str | None]:
