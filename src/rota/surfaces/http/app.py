@@ -31,8 +31,8 @@ def routes() -> list[Address]:
     for name in MODULES:
         import_module(f"rota.surfaces.http.api.{name}")
     found: list[Address] = [*hand.ROUTES, *endpoint.BY_HAND, *endpoint.made()]
-    # A name may have slashes: what has more behind it is looked at first.
-    return sorted(found, key=lambda each: "{" in each.shown and -each.shown.count("/"))
+    # A name may have slashes: a path that has more behind the name is looked at first.
+    return sorted(found, key=lambda each: ("{" in each.shown, -each.shown.count("/")))
 
 
 def make_app(rota: Rota, *, hosts: Hosts | None = None) -> FastAPI:

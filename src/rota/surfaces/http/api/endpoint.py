@@ -137,8 +137,7 @@ class Endpoint(Address):
                 keywords["limit"] = limit
         rota: Rota = request.app.state.rota
         asked = Asked(request, rota.acting_as(who), who)
-        edits = self.operation.etag and self.operation.method != "GET"
-        method = self._method(asked, request.headers.get("if-match") if edits else None)
+        method = self._method(asked, request.headers.get("if-match") if self.operation.method != "GET" else None)
         result = self._call(method, keywords)
         return result if isinstance(result, Response) else results.answer(asked, self.operation, result, page)
 
@@ -235,7 +234,9 @@ def by_hand(name: str, right: Right, http: str, *, tag: str, status: int = 200) 
     """Make a function an endpoint, read and answered as operations are: it takes an `Asked` and an `Ask`, then its parameters."""
 
     def decorate(function: F) -> F:
-        def method(asked: Asked, _expected: str | None) -> Callable[..., Any]:
+        def method(asked: Asked, expected: str | None) -> Callable[..., Any]:
+            if expected is not None:
+                raise InvalidOption(f"{name} takes no If-Match: leave the header out")
             ask: Ask = ask_for(asked.rota, right)
             return lambda *args, **keywords: function(asked, ask, *args, **keywords)
 

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from rota.engine.explain import Explanation, Reason
 from rota.faces.background_job import BackgroundJob, ExecutionLogEntry
+from rota.model.backoff import Backoff
 from rota.model.checks import CENTURY_S
 from rota.model.groups import Mode, OnFailure
 from rota.model.values import Dependency, Follower, Graph, Group, Job, LogEntry, Member, Run
@@ -31,13 +32,8 @@ class _Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defau
     """A body: what it does not know is refused."""
 
 
-class BackoffIn(_Body):
+class BackoffIn(Backoff, frozen=True, forbid_unknown_fields=True):
     """The delays between retries: `base` seconds, times `factor` each time, up to `cap`, spread by `jitter`."""
-
-    base: float | None = None
-    factor: float | None = None
-    cap: float | None = None
-    jitter: float | None = None
 
 
 class _JobIn(_Body):

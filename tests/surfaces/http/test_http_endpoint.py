@@ -1,0 +1,114 @@
+"""How requests are read: one way for all operations. Parameters in the address or in the body, pages, words, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.surfaces.http.api_support import Callers, callers, code_of
+
+__all__ = ["callers"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "words"),
+    [
+        ("/jobs", {"stauts": "QUEUED"}, "query.stauts: there is no such parameter; it takes chain, cursor,"),
+        ("/templates/echo", {"x": "1"}, "it takes none"),
+        ("/jobs", {"limit": "0"}, "limit='0' is not allowed: give a whole number from 1 to 1,000"),
+        ("/jobs", {"limit": "1001"}, "from 1 to 1,000"),
+        ("/templates", {"limit": "many"}, "from 1 to 1,000"),
+        ("/templates", {"archived": "maybe"}, "archived='maybe': expected bool"),
+        ("/jobs", {"owner": ["ada", "bob"]}, "query.owner: it is given 2 times: give it once"),
+        ("/stats", {"hours": "null"}, "query.hours: 'null' is not a value of it: leave it out"),
+        ("/jobs", {"text": "a\0b"}, "text has a NUL character"),
+        ("/jobs", {"status": "LOST"}, "status 'LOST' is not one of PENDING, QUEUED"),
+        ("/jobs", {"since": "yesterday"}, "since: 'yesterday' is neither a moment"),
+        ("/jobs", {"since": "2026-03-01T09:00:00"}, "has no time zone: add Z"),
+        ("/jobs", {"cursor": "x"}, "cursor 'x' is not of this list"),
+        ("/schedules", {"cursor": "WyJ4Il0"}, "is not of this list"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_with_its_name_and_the_remedy(callers: Callers, path, query, words):
+    answer = callers.manager.get(path, **query)
+    assert (answer.status_code, code_of(answer)) == (422, "invalid_option")
+    assert words in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "words"),
+    [
+        ("PATCH", "/templates/echo", {"timeuot": 3}, "body.timeuot: there is no such field; templates.update takes"),
+        ("PATCH", "/templates/echo", {"name": "other"}, "body.name: there is no such field"),
+        ("PATCH", "/templates/echo", {"max_running": "three"}, "max_running='three': expected int | null, got str"),
+        ("PATCH", "/templates/echo", {"executor": "fork"}, "executor='fork' is not one of thread, async, process, inline"),
+        ("POST", "/schedules", {"template": "echo"}, "name is missing: create needs it (The schedule's name.)"),
+        ("POST", "/templates/echo/enable", {"now": True}, "templates.enable takes no body: send none"),
+        ("GET", "/templates/echo", {"name": "x"}, "templates.get takes no body: send none"),
+    ],
+)
+def test_a_wrong_field_is_refused_with_its_name_and_the_remedy(callers: Callers, method, path, body, words):
+    answer = callers.manager(method, path, body)
+    assert (answer.status_code, code_of(answer)) == (422, "invalid_option")
+    assert words in answer.json()["detail"]
+    assert callers.manager(method if method == "GET" else "POST", "/templates/echo", {}).status_code in {200, 405}
+
+
+def test_parameters_of_an_act_are_not_taken_from_the_address(callers: Callers):
+    answer = callers.manager("PATCH", "/templates/echo", {"timeout": 3}, max_running="1")
+    assert "query.max_running: there is no such parameter; it takes none" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/jobs/1/retry", "/jobs/cancel", "/templates/echo/pause", "/scheduler/start", "/schedules"])
+def test_a_condition_that_an_operation_does_not_know_is_not_ignored(callers: Callers, path):
+    body = {"name": "x", "template": "echo", "cron": "0 9 * * *"} if path == "/schedules" else {} if path == "/jobs/cancel" else None
+    answer = callers.manager("POST", path, body, headers={"If-Match": '"3"'})
+    assert (answer.status_code, code_of(answer)) == (422, "invalid_option")
+    assert callers.manager.get("/schedules").json()["items"] == []
+
+
+def test_words_are_taken_in_any_letter_case_and_lengths_of_time_as_text(callers: Callers):
+    assert len(callers.manager.get("/jobs", status=["queued", "Running"], since="2h").json()["items"]) == 1
+    assert callers.manager.patch("/templates/echo", {"priority": "HIGH", "timeout": "1m30s"}).json()["timeout"] == 90
+    assert callers.manager.get("/scheduler/retention", older_than="7d").status_code == 200
+    assert callers.manager.get("/scheduler/retention", older_than="60").status_code == 200
+
+
+def test_a_name_may_have_slashes_and_the_words_of_other_paths(callers: Callers):
+    for name in ("a/b", "a/enable", "daily/fire", "x/y/plan"):
+        assert callers.manager.post("/schedules", {"name": name, "template": "echo", "cron": "0 9 * * *"}).status_code == 201
+        assert callers.manager.post(f"/schedules/{name}/pause").json()["state"] == "PAUSED"
+        assert callers.manager.get(f"/schedules/{name}").json()["name"] == name
+        assert callers.manager.patch(f"/schedules/{name}", {"cron": "0 8 * * *"}).json()["version"] == 3
+        assert callers.manager.post(f"/schedules/{name}/plan", {"cron": "0 7 * * *", "days": 2}).json()["schedule"] == name
+        assert callers.manager.delete(f"/schedules/{name}").status_code == 204
+
+
+def test_what_has_not_changed_is_not_sent_again(callers: Callers):
+    job = callers.manager.post("/jobs", {"name": "echo"}).json()["id"]
+    for path in ("/templates/echo", f"/jobs/{job}"):
+        seen = callers.manager.get(path).headers["etag"]
+        again = callers.manager("GET", path, headers={"If-None-Match": f'W/{seen}, "x"'})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", seen)
+        assert callers.manager("GET", path, headers={"If-None-Match": '"x"'}).status_code == 200
+
+
+def test_pages_of_a_list_in_memory_continue_after_the_last_one(callers: Callers):
+    for name in "edbca":
+        callers.manager.put(f"/calendars/{name}", {"days": ["2026-12-25"]})
+    first = callers.manager.get("/calendars", limit=2).json()
+    assert [each["name"] for each in first["items"]] == ["a", "b"]
+    callers.manager.delete("/calendars/b")
+    rest = callers.manager.get("/calendars", limit=3, cursor=first["next"]).json()
+    assert ([each["name"] for each in rest["items"]], rest["next"]) == (["c", "d", "e"], None)
+    assert callers.manager.get("/calendars", limit=2, cursor=first["next"], organization="acme").status_code == 422
+
+
+def test_a_job_takes_the_delays_between_its_retries(callers: Callers):
+    own = {"base": 5.0, "factor": 1.0, "cap": 9.0, "jitter": 0.0}
+    job = callers.manager.post("/jobs", {"name": "echo", "backoff": own}).json()
+    assert job["backoff"] == callers.manager.get(f"/jobs/{job['id']}").json()["backoff"] == own
+    (many,) = callers.manager.post("/jobs/bulk", [{"name": "echo", "backoff": {"base": 7}}]).json()["ids"]
+    assert callers.manager.get(f"/jobs/{many}").json()["backoff"]["base"] == 7
+    for wrong, words in (({"base": -1}, "backoff base=-1"), ({"bsae": 1}, "unknown field `bsae`")):
+        answer = callers.manager.post("/jobs", {"name": "echo", "backoff": wrong})
+        assert (answer.status_code, words in answer.json()["detail"]) == (422, True), answer.text
