@@ -289,8 +289,9 @@ class ChangedMeanwhile(Refused):
 
     code = "changed_meanwhile"
 
-    def __init__(self, what: str, *, has: int | str, given: int | str) -> None:
-        super().__init__(f"{what} has version {has} by now, not {given}: read it again, and change what you find")
+    def __init__(self, what: str, *, has: int | None, given: int | str) -> None:
+        by_now = "another version" if has is None else f"version {has}"
+        super().__init__(f"{what} has {by_now} by now, not {given}: read it again, and change what you find")
 
 
 class StillNeeded(Refused):

@@ -48,7 +48,7 @@ def test_a_worker_runs_the_neighbours_of_a_broken_row_and_says_once_which_it_is(
     assert "its row is broken: UNIQUE constraint failed: job_runs.job_number" in said
     assert "rota doctor --repair" in said
     assert len(problems(rota)) == 2
-    states = {each.state for each in rota.store.doctor(repair=True) if each.name == "rows"}
+    states = {each.state for each in rota.store.repair() if each.name == "rows"}
     assert states == {State.REPAIRED, State.OK}
     assert problems(rota) == []
     rota.turn()
@@ -150,7 +150,7 @@ def test_a_schedule_whose_times_can_not_be_computed_is_named_and_hides_nothing_e
     assert {each.schedule for each in rota.overview().ahead.items} == {"good"}
     assert rota.schedules.get("bad").state == "ENABLED"
     # Another machine may know the time zone, so a repair must not disable the schedule.
-    rota.store.doctor(repair=True)
+    rota.store.repair()
     assert rota.schedules.get("bad").state == "ENABLED"
     rota.schedules.update("bad", cron="0 * * * *", timezone="UTC")
     assert problems(rota) == []
@@ -170,7 +170,7 @@ def test_retention_says_once_which_chain_it_can_not_remove(rota, act, clock, dam
     (logged,) = [record.getMessage() for record in caplog.records]
     assert "the chain of job 1 is old enough to be removed and can't be" in logged
     assert problems(rota) == ["1 jobs have ended and their runs have not: 1"]
-    rota.store.doctor(repair=True)
+    rota.store.repair()
     assert rota.store.purge(older_than=60).chains == 1
     assert not list(rota.jobs.list())
     assert len(jobs) == 3

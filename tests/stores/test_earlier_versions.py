@@ -149,7 +149,7 @@ def test_a_store_of_any_version_is_brought_up_to_date_by_opening_and_runs_on(rot
     assert ends == dict.fromkeys(ends, "COMPLETED") | unhappy
     assert [row.fate for row in rota.schedules.occurrences("hourly")] == ["FIRED", "MISSED"]
     # Earlier versions left their files open to others.
-    assert {finding.name for finding in rota.store.doctor(repair=True) if finding.state is State.REPAIRED} <= {"permissions"}
+    assert {finding.name for finding in rota.store.repair() if finding.state is State.REPAIRED} <= {"permissions"}
     assert not [finding for finding in rota.store.doctor(full=True) if finding.state is not State.OK and finding.name not in SERVER]
 
 

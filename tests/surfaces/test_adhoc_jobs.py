@@ -135,3 +135,14 @@ def test_the_dashboard_lists_and_shows_it(callers):
     assert "<dt>Template</dt><dd>–</dd>" in root.get(f"/jobs/{job.id}").text
     assert '<dt>Template</dt><dd><a href="/templates/one?name=plain">plain</a></dd>' in root.get(f"/jobs/{plain.id}").text
     assert "lobby:hello" not in root.get("/templates").text
+
+
+@pytest.mark.parametrize("name", [None, "greeting"])
+def test_one_is_enqueued_again_by_the_handler_that_its_type_has(lobby, name):
+    with closing(Rota(lobby / "rota.db", settings=Settings(handler_modules="lobby"))) as rota:
+        first = rota.enqueue(handler="lobby:hello", job_type=name)
+        rota.turn()
+        again = rota.jobs.again(first, name="Ada")
+        rota.turn()
+        assert (again.template_id, again.job_type) == (None, name or "lobby:hello")
+        assert run_of(rota, again.id).result == "Hello, Ada"

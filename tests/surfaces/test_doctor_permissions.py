@@ -49,8 +49,8 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def found(rota, **options):
-    return [each for each in rota.store.doctor(**options) if each.name == "permissions"]
+def found(rota, *, repair=False):
+    return [each for each in (rota.store.repair() if repair else rota.store.doctor()) if each.name == "permissions"]
 
 
 def everything(tmp_path):

@@ -43,7 +43,6 @@ NOT_HTTP = {
     "workers.jobs": "a page of the dashboard: GET /jobs?status=RUNNING shows the same jobs",
     "store.purge": "removes what nobody can bring back: the command line asks first",
     "store.grants": "for operators of PostgreSQL, who have a shell there",
-    "store.trend": "a chart of the dashboard",
     "store.measures": "GET /metrics",
     "store.minder": "part of a process that serves",
     "store.load": "reads a file of this machine",

@@ -273,18 +273,19 @@ class Jobs(Resource):
     @operation(Right.SUBMIT, http="POST /jobs/{job}/again", cli="job again", status=201)
     def again(self, ask: Ask, /, job: Ref, **params: Replaced) -> Job:
         """Enqueue the same job once more, also if it completed: a new chain, linked to the old one. `params` replace some of its own."""
-        found = ask.store.job(ask.also(Right.READ).job(job))
-        if found is None:
-            raise ask.session.no_job(job)
+        found = ask.also(Right.READ).found(job)
         ask.within(found.organization)
         ask.registry.sync(ask.store, ask.now)
         organization = ask.registry.organizations.get(found.organization)
         most = None if organization is None else organization.max_priority
+        handler = None if found.template_id is not None else ask.store.adhoc_types().get(found.job_type)
         accepted = submit(
             ask.session,
             ask.actor,
-            found.job_type,
+            found.job_type if handler is None else None,
             {**found.params, **params},
+            handler=handler,
+            job_type=None if handler is None else found.job_type,
             priority=found.priority if most is None else min(found.priority, most),
             queue=found.queue,
             tags=found.tags or None,

@@ -87,7 +87,12 @@ class Organizations(Resource):
         ask.store.put_organization(changed, actor=ask.who, now=ask.now)
         return recorded(ask)[name]
 
-    @operation(Right.MANAGE_ORGANIZATIONS, http="POST /organizations/{name}/suspend", cli="organization suspend")
+    @operation(
+        Right.MANAGE_ORGANIZATIONS,
+        http="POST /organizations/{name}/suspend",
+        cli="organization suspend",
+        confirm="Suspend organization {name}? Nothing of it is accepted or started until it is restored.",
+    )
     def suspend(self, ask: Ask, name: Name) -> Organization:
         """Accept and start no jobs of an organization until it is restored. Running ones continue."""
         return _set_state(ask, name, OrganizationState.SUSPENDED)

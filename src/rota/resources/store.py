@@ -22,7 +22,6 @@ from rota.model.values import SECOND, Instant, Purged, Stats
 from rota.moments import age_us
 from rota.operation import Ask, Resource, operation
 from rota.ports.clock import SystemClock
-from rota.resources.trend import Trend, trend
 
 if TYPE_CHECKING:
     from rota.engine.minder import Minder
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
     from rota.resources.measures import Measures
 
 Hours = Annotated[int, Shape("How many hours to look back.", 24, "N")]
+
+
+Full = Annotated[bool, Shape("Include checks that take long on a large store.")]
 
 
 class StoreOperations(Resource):
@@ -96,35 +98,17 @@ class StoreOperations(Resource):
         return retention.purge(older_than=age, dry_run=dry_run, trust_clock=trust_clock, progress=progress)
 
     @operation(Right.OPERATE, http="GET /doctor", cli="doctor")
-    def doctor(
-        self,
-        ask: Ask,
-        *,
-        full: Annotated[bool, Shape("Include checks that take long on a large store.")] = False,
-        repair: Annotated[bool, Shape("First repair what can be repaired without a guess.")] = False,
-    ) -> list[Finding]:
-        """Check the store, its server or file, and its workers; return the findings. `full` includes checks that take long.
+    def doctor(self, ask: Ask, *, full: Full = False) -> list[Finding]:
+        """Check the store, its server or file, and its workers; return the findings. Changes nothing.
 
-        Changes nothing without `repair`, which first repairs what can be repaired without a guess: those have the state `repaired`.
-        Workers of other machines are watched for up to one and a half heartbeats.
+        `full` includes checks that take long. Workers of other machines are watched for up to one and a half heartbeats.
         """
-        from rota.engine.checkup import Doctor  # noqa: PLC0415 - few programs need it
+        return _findings(ask, full=full, repair=False)
 
-        opened, session = ask.opened, ask.session
-        # Without a clock of its own a session follows the store's. The machine's is to be checked.
-        machine = session.clock if session.follows is None else SystemClock()
-        checkup = Doctor(
-            opened.store,
-            opened.liveness,
-            clock=session.clock,
-            machine=machine,
-            settings=ask.settings,
-            pause=time.sleep,
-            registry=ask.registry,
-            make_sender=partial(make_sender, ask.settings),
-            trust=opened.trust,
-        )
-        return checkup.findings(full=full, repair=repair)
+    @operation(Right.OPERATE, http="POST /doctor/repair")
+    def repair(self, ask: Ask, *, full: Full = False) -> list[Finding]:
+        """Repair what can be repaired without a guess, then check as `doctor` does. What was repaired has the state `repaired`."""
+        return _findings(ask, full=full, repair=True)
 
     def promote(
         self,
@@ -172,11 +156,6 @@ class StoreOperations(Resource):
         """Return counts by state, priority and type, ages, and averages by type over the last hours (setting stats_hours)."""
         back = ask.settings.stats_hours if hours is None else whole("hours", hours, least=1, most=9600)
         return ask.store.stats(now=ask.now, hours=back, scope=ask.scope)
-
-    @operation(Right.READ_STATS)
-    def trend(self, ask: Ask, *, hours: Hours = 24) -> list[Trend]:
-        """Return how attempts ended in each of the last hours, the oldest first and the current hour last."""
-        return trend(ask, hours=hours)
 
     @operation(Right.READ_STATS)
     def measures(self, ask: Ask, *, since: Instant | None = None) -> Measures:
@@ -247,3 +226,23 @@ class StoreOperations(Resource):
             organization=organization,
             progress=progress,
         )
+
+
+def _findings(ask: Ask, *, full: bool, repair: bool) -> list[Finding]:
+    from rota.engine.checkup import Doctor  # noqa: PLC0415 - few programs need it
+
+    opened, session = ask.opened, ask.session
+    # Without a clock of its own a session follows the store's. The machine's is to be checked.
+    machine = session.clock if session.follows is None else SystemClock()
+    checkup = Doctor(
+        opened.store,
+        opened.liveness,
+        clock=session.clock,
+        machine=machine,
+        settings=ask.settings,
+        pause=time.sleep,
+        registry=ask.registry,
+        make_sender=partial(make_sender, ask.settings),
+        trust=opened.trust,
+    )
+    return checkup.findings(full=full, repair=repair)

@@ -116,7 +116,13 @@ class Templates(Resource):
         """Refuse new jobs of a template. Waiting and running ones continue."""
         return _set_state(ask, name, TemplateState.DISABLED)
 
-    @operation(Right.MANAGE_TEMPLATES, http="POST /templates/{name}/archive", cli="template archive", etag=True)
+    @operation(
+        Right.MANAGE_TEMPLATES,
+        http="POST /templates/{name}/archive",
+        cli="template archive",
+        etag=True,
+        confirm="Archive template {name}? Its schedules are disabled.",
+    )
     def archive(self, ask: Ask, name: TemplateName) -> TemplateView:
         """Refuse new jobs of a template and leave it out of lists. Waiting and running ones continue; its schedules are disabled."""
         return _set_state(ask, name, TemplateState.ARCHIVED)

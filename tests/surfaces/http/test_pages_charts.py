@@ -9,8 +9,10 @@ from xml.etree import ElementTree as ET
 import msgspec
 
 from rota import Rota
+from rota.model.gate import Right
 from rota.model.overview import Ahead, ClockChange, Coming, Hour
-from rota.resources.trend import Trend
+from rota.operation import ask_for
+from rota.resources.trend import Trend, trend
 from rota.surfaces.http.pages import charts
 from tests.surfaces.http.pages_support import HOSTILE, browsing
 
@@ -98,9 +100,9 @@ def test_pictures_of_nothing_are_pictures():
     empty = Ahead(start=NOON, end=NOON + timedelta(hours=24))
     drawn(charts.timeline(empty))
     quiet = [Trend(begins_at=NOON + timedelta(hours=hour), completed=0, failed=0, p50_s=None, p95_s=None) for hour in range(24)]
-    for trend in (quiet, []):
-        drawn(charts.throughput(trend))
-        drawn(charts.latency(trend))
+    for hours in (quiet, []):
+        drawn(charts.throughput(hours))
+        drawn(charts.latency(hours))
 
 
 def test_charts_tell_their_figures():
@@ -131,8 +133,8 @@ def test_the_trend_counts_by_the_hour_and_only_ones_own(rota: Rota, clock):
     clock.advance(hours=1)
     rota.acting_as("ada").enqueue("takes", {"seconds": 8})
     rota.turn()
-    everybody = rota.store.trend(hours=3)
+    everybody = trend(ask_for(rota, Right.READ_STATS), hours=3)
     assert [(each.completed, each.failed) for each in everybody] == [(0, 0), (1, 0), (1, 0)]
     assert 1.9 < everybody[1].p50_s < 2.2
     assert everybody[2].p95_s > 7
-    assert [each.completed for each in rota.acting_as("ada").store.trend(hours=3)] == [0, 0, 1]
+    assert [each.completed for each in trend(ask_for(rota.acting_as("ada"), Right.READ_STATS), hours=3)] == [0, 0, 1]

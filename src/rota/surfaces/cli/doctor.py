@@ -44,7 +44,8 @@ def doctor(
     Changes nothing without --repair. Exit code 1 if there is a problem; advice alone is no reason for it.
     """
     with session(store) as rota:
-        found = rota.acting_as(actor()).store.doctor(full=full, repair=repair)
+        checks = rota.acting_as(actor()).store
+        found = checks.repair(full=full) if repair else checks.doctor(full=full)
     if as_json:
         show_json_lines(found)
     else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from fastapi import Response
 
 from rota.model.gate import Right
+from rota.operation import ask_for
+from rota.resources.trend import trend as trend_of
 from rota.surfaces.http.pages import charts
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visiting
@@ -19,7 +21,7 @@ SHOWN = 20
 def home(visit: Visiting) -> Response:
     """Show the overview."""
     seen = visit.rota.acting_as(visit.actor).overview()
-    trend = visit.rota.acting_as(visit.actor).store.trend() if visit.may(Right.READ_STATS) else []
+    trend = trend_of(ask_for(visit.rota.acting_as(visit.actor), Right.READ_STATS)) if visit.may(Right.READ_STATS) else []
     return visit.page(
         "home.html",
         seen=seen,
