@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-import msgspec
 from fastapi import Query, Response
 
-from rota.errors import InvalidOption, InvalidParams, NotFound, Refused
+from rota.errors import InvalidOption, NotFound, Refused
 from rota.model.gate import Right
 from rota.model.states import MOVES, RETRYABLE_ENDS, ErrorType, Status
 from rota.model.values import Job
@@ -62,36 +61,12 @@ def act(visit: Visiting) -> Response:
     return visit.done(do(visit, options, found), "/jobs")
 
 
-@router.post("/jobs")
-def enqueue(visit: Visiting) -> Response:
-    """Enqueue one job."""
-    form = visit.form
-    options: dict[str, Any] = {name: form.text(name) for name in ("priority", "unique_key", "organization") if form.text(name)}
-    run_at = form.text("run_at")
-    if run_at:
-        options["run_at"] = moment(run_at)
-    job = visit.rota.acting_as(visit.actor).enqueue(form.need("name"), params_of(form.text("params")), **options)
-    said = f"{job.number} was there already: it holds this unique key." if job.existing else f"{job.number} is enqueued."
-    return visit.done(said, f"/jobs/{job.id}")
-
-
-def params_of(text: str | None) -> dict[str, Any]:
-    """Return params as people type them: a JSON object, or nothing."""
-    try:
-        found = msgspec.json.decode(text or "{}")
-    except msgspec.DecodeError as error:
-        raise InvalidParams(f"the params are not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise InvalidParams('the params are not a JSON object: give {"name": "value"}')
-    return found
-
-
 def moment(text: str) -> datetime:
     """Return a moment that a form gives, in UTC if it says no zone."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidOption(f"{text[:40]!r} is not a moment: give 2026-11-15T08:00, in UTC") from None
+        raise InvalidOption(f"{text[:40]!r} is not a moment: use 2026-11-15T08:00, in UTC") from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
