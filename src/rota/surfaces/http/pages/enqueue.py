@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Query, Response
 
-from rota.errors import InvalidInput, InvalidParams, NotFound, Refused
+from rota.errors import InvalidInput, InvalidParams, Refused, UnknownTemplate
 from rota.model.gate import Right
 from rota.surfaces.http.pages.jobs import choices, moment
 from rota.surfaces.http.pages.params_input import ParamsInput, Unread
@@ -40,7 +40,7 @@ def enqueue(visit: Visiting) -> Response:
     visit.must(Right.SUBMIT)
     try:
         view = visit.rota.acting_as(visit.actor).templates.get(name)
-    except NotFound:
+    except UnknownTemplate:
         view = None  # enqueueing says what is wrong with the name
     params = _input(view)
     try:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Response
 from fastapi.responses import PlainTextResponse
 
-from rota.errors import InvalidInput, NotFound
+from rota.errors import InvalidInput, Refused, UnknownTemplate
 from rota.model.gate import Right
 from rota.model.states import RETRYABLE_ENDS, Status
 from rota.model.values import Job
@@ -91,7 +91,7 @@ def change(visit: Visiting, job_id: JobId) -> Response:
     params = _params_of(visit, job)
     try:
         return _changed(visit, job, params)
-    except InvalidInput as error:
+    except (InvalidInput, Refused) as error:
         return _change_page(visit, job, params, params.refused(visit, error))
     except Unread as unread:
         return _change_page(visit, job, params, unread)
@@ -116,7 +116,7 @@ def _changed(visit: Visit, job: Job, params: ParamsInput) -> Response:
 def _params_of(visit: Visit, job: Job, *, as_json: bool = False) -> ParamsInput:
     try:
         schema = visit.rota.acting_as(visit.actor).templates.get(job.job_type).params_schema
-    except NotFound:
+    except UnknownTemplate:
         schema = None  # it was removed, and its jobs are left
     return ParamsInput(schema, job.params, as_json=as_json)
 

@@ -123,6 +123,11 @@ class Field(msgspec.Struct, kw_only=True):
         return {}
 
     @property
+    def notes(self) -> list[str]:
+        """The ids of the texts that describe it."""
+        return [f"{self.id}-wrong"] * bool(self.error) + [f"{self.id}-hint"] * bool(self.description or self.hint)
+
+    @property
     def rows(self) -> int:
         """How many lines of its text are seen at once."""
         return min(12, max(4 if self.kind is Kind.LINES else 2, self.text.count("\n") + 2))
@@ -170,10 +175,11 @@ class ParamsForm:
     def _fill(self, parent: Field, values: Mapping[str, Any]) -> None:
         for field in parent.children:
             value = values.get(field.name, UNSET)
-            if field.kind is Kind.OBJECT:
+            if value is UNSET:
+                for each in field.walk():
+                    each.text = self._shown[each.key] if field.base is UNSET else ""
+            elif field.kind is Kind.OBJECT:
                 self._fill(field, value if isinstance(value, dict) else {})
-            elif value is UNSET:
-                field.text = self._shown[field.key] if field.base is UNSET else ""
             elif _fits(field, value):
                 field.text = _text_of(field, value)
                 field.kind = _one_or_more_lines(field)
@@ -215,11 +221,12 @@ class ParamsForm:
     def _object(self, field: Field) -> Any:
         """Return the object of a fieldset. One that is not required is absent while nothing is entered in it."""
         leaves = [each for each in field.walk() if each.kind is not Kind.OBJECT]
-        may_be_absent = field.path and (not field.required or field.nullable)
-        if may_be_absent and not isinstance(field.base, dict) and all(self._is_unchanged(each) for each in leaves):
-            return None if field.required and field.base is UNSET else field.base
-        if may_be_absent and leaves and not any(each.text.strip() for each in leaves):
-            return UNSET if not field.required else None
+        is_unchanged = all(self._is_unchanged(each) for each in leaves)
+        if field.path and (field.nullable or not field.required):
+            if is_unchanged and not isinstance(field.base, dict):
+                return None if field.required and field.base is UNSET else field.base
+            if not is_unchanged and not any(each.text.strip() for each in leaves):
+                return None if field.required else UNSET
         present = next((value for value in (field.base, field.default) if isinstance(value, dict)), {})
         named = {child.name for child in field.children}
         built = {name: value for name, value in present.items() if name not in named}
