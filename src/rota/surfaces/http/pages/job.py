@@ -62,9 +62,9 @@ def log(visit: Visiting, job_id: JobId) -> Response:
 def cancel(visit: Visiting, job_id: JobId) -> Response:
     """Cancel its chain."""
     job = _seen(visit, job_id, Right.CANCEL)
-    visit.sure(f"Cancel {job.number} ({job.job_type})? It is never retried by itself.", "Cancel the job")
+    visit.sure(f"Cancel {job.number} ({job.job_type})? It is not retried automatically.", "Cancel the job")
     done = visit.rota.acting_as(visit.actor).jobs.cancel(job_id, reason=visit.form.text("reason"))
-    said = f"{done.number} is asked to stop." if done.status is Status.RUNNING else f"{done.number} is cancelled."
+    said = f"{done.number} was asked to stop." if done.status is Status.RUNNING else f"{done.number} is cancelled."
     return visit.done(said, f"/jobs/{done.id}")
 
 
@@ -72,7 +72,7 @@ def cancel(visit: Visiting, job_id: JobId) -> Response:
 def retry(visit: Visiting, job_id: JobId) -> Response:
     """Give its chain one more attempt."""
     done = visit.rota.acting_as(visit.actor).jobs.retry(job_id)
-    return visit.done(f"{done.number} is its next attempt.", f"/jobs/{done.id}")
+    return visit.done(f"{done.number} is the next attempt.", f"/jobs/{done.id}")
 
 
 @router.get("/jobs/{job_id}/change")
@@ -130,7 +130,7 @@ def _change_page(visit: Visit, job: Job, params: ParamsInput, unread: Unread | N
 def front(visit: Visiting, job_id: JobId) -> Response:
     """Move a job that is queued before all others of its priority."""
     done = visit.rota.acting_as(visit.actor).jobs.move(job_id, front=True)
-    return visit.done(f"{done.number} is the first of its priority.", f"/jobs/{done.id}")
+    return visit.done(f"{done.number} is now the first of its priority.", f"/jobs/{done.id}")
 
 
 @router.post("/jobs/{job_id}/discard")

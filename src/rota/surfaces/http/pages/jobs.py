@@ -22,7 +22,7 @@ router = page_router()
 
 PAGE = 50
 AT_ONCE = 1000
-"""Jobs that one press of a button acts on, at most; pressing it again goes on."""
+"""Most jobs that one press of a button acts on; pressing it again continues."""
 BIG = 2**62
 
 
@@ -55,7 +55,7 @@ def act(visit: Visiting) -> Response:
     options = filters.options() | {"status": status, "limit": AT_ONCE}
     found = visit.rota.acting_as(visit.actor).jobs.list(**options) if status else Page[Job]([])
     if not found:
-        return visit.done(f"Nothing to {what}: no job that matches can be.", "/jobs")
+        return visit.done(f"Nothing to {what}: none of the matching jobs allows it.", "/jobs")
     count = f"{'the newest ' if found.next is not None else ''}{plural(len(found), 'job')}"
     visit.sure(f"{what.capitalize()} {count} ({filters.words()})?", f"{what.capitalize()} {count}")
     return visit.done(do(visit, options, found), "/jobs")
@@ -81,7 +81,7 @@ def _retry(visit: Visit, _options: dict[str, Any], found: list[Job]) -> str:
         try:
             visit.rota.acting_as(visit.actor).jobs.retry(job.id)
         except (Refused, NotFound):
-            continue  # it went on already, or somebody else was quicker
+            continue  # it was retried already
         count += 1
     return f"Retried {plural(count, 'job')}."
 
