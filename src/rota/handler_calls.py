@@ -1,4 +1,4 @@
-"""What handlers ask for through their Context, done by their worker's Rota in the name of the job's owner."""
+"""The requests that handlers make through their Context, done by their worker's Rota in the name of the job's owner."""
 
 from __future__ import annotations
 

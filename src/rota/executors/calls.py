@@ -1,4 +1,4 @@
-"""What a handler asks its worker for, as JSON: how requests are written and replies are read, the same in every executor."""
+"""The requests of a handler to its worker, as JSON: how they are written and replies are read, the same in every executor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler sees of its own job."""
+"""A handler's view of its own job."""
 
 from __future__ import annotations
 

@@ -650,6 +650,20 @@ def test_a_waiting_job_is_changed_by_its_fields(store: Rota, root: Browser):
     assert [job.id for job in store.queues.jobs()] == [first.id, second.id], "it keeps its place"
 
 
+def test_params_that_somebody_else_changed_are_not_overwritten_unseen(store: Rota, root: Browser):
+    job = store.acting_as("root").enqueue("shop", PARAMS, organization="acme")
+    address = f"/jobs/{job.id}/change"
+    typed = form_on(root.get(address), address) | {"p/name": "Eve"}
+    store.acting_as("root").jobs.update(job, params=PARAMS | {"times": 5})
+    answer = root.act(address, **typed)
+    assert answer.status_code == 412
+    assert "were changed after this page was opened" in answer.text
+    assert store.jobs.get(job.id).params == PARAMS | {"times": 5}
+    assert form_on(answer, address)["p/name"] == "Eve"
+    root.act(address, **form_on(answer, address))
+    assert store.jobs.get(job.id).params == PARAMS | {"name": "Eve", "times": 1}
+
+
 def test_a_job_that_has_started_is_not_changed(store: Rota, root: Browser):
     job = store.acting_as("root").enqueue("nothing", organization="acme")
     store.turn()

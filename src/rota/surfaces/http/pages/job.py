@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Response
@@ -14,7 +15,7 @@ from rota.model.states import RETRYABLE_ENDS, Status
 from rota.model.values import Job
 from rota.surfaces.http.pages import charts
 from rota.surfaces.http.pages.jobs import moment
-from rota.surfaces.http.pages.params_form import is_same
+from rota.surfaces.http.pages.params_form import digest_of, is_same
 from rota.surfaces.http.pages.params_input import ParamsInput, Unread
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
@@ -104,6 +105,12 @@ def _changed(visit: Visit, job: Job, params: ParamsInput) -> Response:
     if (priority := form.text("priority")) not in {None, str(job.priority)}:
         options["priority"] = int(priority) if priority and priority.isdecimal() else priority
     if (typed := params.read(form)) is not None and not is_same(typed, job.params):
+        if form.get("seen") not in {None, digest_of(job.params)}:
+            raise Unread(
+                f"The params of {job.number} were changed after this page was opened. "
+                "Open the page again to see them, or press Change to overwrite them.",
+                HTTPStatus.PRECONDITION_FAILED,
+            )
         options["params"] = typed
     if form.text("run_at") and (run_at := moment(form.need("run_at"))) != (job.run_at and job.run_at.replace(microsecond=0)):
         options["run_at"] = run_at
@@ -123,7 +130,9 @@ def _params_of(visit: Visit, job: Job, *, as_json: bool = False) -> ParamsInput:
 
 def _change_page(visit: Visit, job: Job, params: ParamsInput, unread: Unread | None = None) -> Response:
     status = 200 if unread is None else unread.status
-    return visit.page("change.html", status=status, job=job, params=params, wrong="" if unread is None else unread.detail)
+    return visit.page(
+        "change.html", status=status, job=job, params=params, seen=digest_of(job.params), wrong="" if unread is None else unread.detail
+    )
 
 
 @router.post("/jobs/{job_id}/front")

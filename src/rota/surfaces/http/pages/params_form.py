@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any
 from uuid import UUID
 
@@ -61,7 +62,7 @@ class Kind(StrEnum):
 
 
 class Field(msgspec.Struct, kw_only=True):
-    """One parameter: what is known of it, what is shown, and what came back."""
+    """One parameter: its schema, the shown value, and the typed one."""
 
     path: tuple[str, ...]
     kind: Kind
@@ -80,7 +81,7 @@ class Field(msgspec.Struct, kw_only=True):
     choices: list[tuple[str, str]] = []
     """Of a select: values as JSON, and their words."""
     text: str = ""
-    """What the field holds now: what is shown at first, then what was typed."""
+    """The content of the field: the shown value at first, then the typed one."""
     error: str = ""
 
     @property
@@ -100,12 +101,12 @@ class Field(msgspec.Struct, kw_only=True):
 
     @property
     def description(self) -> str:
-        """What its author says of it."""
+        """The description that its author gave."""
         return str(self.schema.get("description") or "")
 
     @property
     def hint(self) -> str:
-        """What may be entered, and what happens if nothing is."""
+        """The values that fit, and the effect of an empty field."""
         parts = [_bounds(self.schema), _format_words(self)]
         if self.kind not in {Kind.CHECK, Kind.CHOICE, Kind.OBJECT} and not self.required and self.default is not UNSET:
             parts.append("if empty: no value" if self.default is None else f"if empty: {_brief(self.default)}")
@@ -113,7 +114,7 @@ class Field(msgspec.Struct, kw_only=True):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What a browser is told about the values that fit."""
+        """HTML attributes that state the values that fit."""
         if self.kind in {Kind.INTEGER, Kind.NUMBER}:
             return _number_attributes(self.kind, self.schema)
         if self.kind in {Kind.TEXT, Kind.LINES}:
@@ -263,6 +264,11 @@ def form_for(
 def is_same(one: object, other: object) -> bool:
     """Say whether two values are the same JSON: for Python 1 and True are equal."""
     return msgspec.json.encode(one, order="sorted") == msgspec.json.encode(other, order="sorted")
+
+
+def digest_of(params: object) -> str:
+    """Return what tells params from others, so that a form can say which it was made for."""
+    return blake2b(msgspec.json.encode(params, order="sorted"), digest_size=12).hexdigest()
 
 
 class _Builder:
@@ -466,7 +472,7 @@ def _chosen(field: Field) -> Any:
 
 def _number(kind: Kind, text: str) -> float:
     try:
-        if len(text) > DIGITS_MAX:
+        if len(text) > DIGITS_MAX or "_" in text:
             raise ValueError
         if _INTEGER.fullmatch(text):
             value: float = int(text)
