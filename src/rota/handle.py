@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 import msgspec
 
 from rota.errors import JobCancelled, JobFailed, JobSkipped, NotFound
+from rota.model.params import decode
 from rota.model.states import RunStatus, Status
 from rota.model.values import Job, LogEntry, Run
 
@@ -85,13 +86,14 @@ class Handle(Generic[R_co]):
 
     def _value(self, run: Run) -> R_co:
         if run.status is RunStatus.COMPLETED:
-            if self._task is None:
-                return cast("R_co", run.result)
-            value: R_co = self._task.handler.codec.decode_result(msgspec.json.encode(run.result).decode())
-            return value
+            return self._decoded(msgspec.json.encode(run.result).decode())
         job: Job = self._rota.jobs.get(run.job_id)
         tries = f" after {job.attempt} attempts" if job.attempt > 1 else ""
         raise JobFailed(f"{job.number} ({job.job_type}) failed{tries}: {run.error or 'no error was recorded'}", job, run)
+
+    def _decoded(self, text: str) -> R_co:
+        """Return a stored result as the task's return annotation says; plain JSON without a task."""
+        return cast("R_co", decode(text) if self._task is None else self._task._decoded(text))  # noqa: SLF001 - Task's part
 
     def __copy__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""What handlers ask for through their Context, done by their worker's Rota in the name of the job's owner."""
+"""The requests that handlers make through their Context, done by their worker's Rota in the name of the job's owner."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 from rota.engine.patience import Patience
 from rota.engine.registry import Registry
 from rota.engine.submit import NewJob
-from rota.errors import InvalidOption, PermissionDenied
-from rota.executors.calls import NewCall, read_call, written_page
+from rota.errors import InvalidOption, NotFound, PermissionDenied
+from rota.executors.calls import NewCall, read_call, read_page_request, written_page
 from rota.model.gate import Actor, Role
 from rota.model.settings import Settings
-from rota.model.values import Claimed, Job, dashed
+from rota.model.values import Claimed, Job, dashed, undashed
 from rota.ports.clock import Clock, Ids
 from rota.ports.executor import Question, Request
 from rota.ports.store import Store
@@ -27,15 +27,23 @@ class HandlerCalls:
     """Answers the requests of a worker's handlers. Any thread may call it."""
 
     def __init__(  # noqa: PLR0917 - built in one place
-        self, store: Store, registry: Registry, clock: Clock, ids: Ids, settings: Settings, enqueue: Callable[..., Job]
+        self,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        ids: Ids,
+        settings: Settings,
+        enqueue: Callable[..., Job],
+        find: Callable[[str], str],
     ) -> None:
-        """Take what requests are answered with; `enqueue` accepts a job for an actor."""
+        """Take what requests are answered with: `enqueue` accepts a job for an actor, `find` returns a job's id, also by its number."""
         self._store = store
         self._registry = registry
         self._clock = clock
         self._ids = ids
         self._outage_s = settings.busy_timeout
         self._enqueue = enqueue
+        self._find = find
 
     def __call__(self, job: Claimed, request: Request, check: Callable[[], None]) -> str:
         """Do what the handler of a job asks for. While the store is away it is tried again, for as long as the handler may run."""
@@ -48,13 +56,23 @@ class HandlerCalls:
         return Patience(outage_s=job.timeout or self._outage_s).ask(checked)
 
     def _reading(self, job: Claimed, body: str) -> Callable[[], str]:
-        after = msgspec.json.decode(body, type=tuple[int, int] | None)
+        request = read_page_request(body)
+        wanted = request.wanted
 
         def read() -> str:
-            page = self._store.results_before(job.root_id, after=after, limit=PAGE)
+            root_id = None if wanted.job is None else self._root_of(wanted.job)
+            page = self._store.results_before(job.root_id, after=request.after, limit=PAGE, template=wanted.template, parent=root_id)
             return written_page(page.results, page.next)
 
         return read
+
+    def _root_of(self, given: str) -> str:
+        """Return the chain of a job; "" for one that is not there, which no job has waited for."""
+        try:
+            job = self._store.job(self._find(given))
+        except NotFound:
+            return ""
+        return "" if job is None else undashed(job.root_id) or ""
 
     def _enqueuing(self, job: Claimed, call: NewCall) -> Callable[[], str]:
         unknown = next((name for name in call.options if name not in OPTIONS), None)

@@ -191,7 +191,7 @@ class Session:
             tracing=self.tracing,
             app=self.app,
             serving=SERVES_ALL if direct_only else serving or self.serving(),
-            serve=HandlerCalls(opened.store, self.registry, self.clock, self.ids, self.settings, self.app._accept),  # noqa: SLF001 - as above
+            serve=HandlerCalls(opened.store, self.registry, self.clock, self.ids, self.settings, self.app._accept, self.job_id),  # noqa: SLF001 - as above
         )
 
     def serving(self, queues: Names = None, types: Names = None, exclude: Names = None) -> Serving:

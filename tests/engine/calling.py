@@ -3,12 +3,14 @@
 import asyncio
 import time
 from contextlib import closing
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import apsw
 
-from rota import Cancelled, Context, Rota
+from rota import Cancelled, Context, PermanentError, Rota
 from rota.errors import RotaError
 
 
@@ -78,6 +80,51 @@ async def results_async(ctx: Context) -> list[object]:
 async def results_blocking(ctx: Context) -> list[object]:
     await asyncio.sleep(0)
     return list(ctx.results())
+
+
+@dataclass
+class Part:
+    """Something that has a JSON form of its own."""
+
+    name: str
+    price: Decimal
+    made: date | None = None
+
+
+app = Rota("never-opened.db")
+"""Its tasks are module-level names, which a handler process imports."""
+
+
+@app.job(max_retries=0)
+def build(name: str) -> Part:
+    if name == "broken":
+        raise PermanentError("no such part")
+    return Part(name, Decimal("1.50"), date(2026, 3, 1))
+
+
+@app.job(max_retries=0)
+def measure(width: int) -> int | None:
+    return width or None
+
+
+@app.job
+def typed(ctx: Context, one: str) -> list[str]:
+    parts = [f"{part.name} {part.price * 2} {part.made:%d.%m.}" for part in ctx.results(build)]
+    picked = [f"{part.name} {part.price}" for part in ctx.results(build.handle(one))]
+    return [*parts, *picked, *map(str, ctx.results(measure))]
+
+
+@app.job
+async def typed_async(ctx: Context, one: str) -> list[str]:
+    parts = [f"{part.name} {part.price * 2} {part.made:%d.%m.}" async for part in ctx.results_async(build)]
+    picked = [f"{part.name} {part.price}" async for part in ctx.results_async(build.handle(one))]
+    return [*parts, *picked, *[str(width) async for width in ctx.results_async(measure)]]
+
+
+@app.job
+async def typed_blocking(ctx: Context, one: str) -> list[str]:
+    await asyncio.sleep(0)
+    return typed(ctx, one)
 
 
 def meta(ctx: Context) -> list[object]:

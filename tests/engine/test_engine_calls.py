@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
-from rota import Context, Rota, Settings
+from rota import Backoff, Context, Rota, Settings
 from rota.errors import InvalidOption
 from tests.engine import calling
 from tests.support.locked import locked
@@ -18,6 +19,7 @@ from tests.support.waiting import eventually
 
 FORMS = {"thread": "", "process": "", "async": "_async", "async, blocking": "_blocking"}
 """Where a handler runs, and how the function is called that does the same there."""
+AT_ONCE = Backoff(base=0, jitter=0)
 
 
 def register(rota: Rota, name: str, form: str, **options):
@@ -146,6 +148,108 @@ def test_a_job_that_waited_for_nobody_reads_no_results(rota: Rota):
     job = rota.enqueue("work")
     rota.turn()
     assert run_of(rota, job.id).result == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_results_are_selected_and_typed_by_a_task_or_a_handle(live: Rota, form):
+    register(live, "typed", form)
+    for task in (calling.build, calling.measure):
+        live.job(task.__wrapped__, name=task.name, max_retries=0)
+    with live.running(concurrency=2):
+        parts = [live.enqueue("build", {"name": name}) for name in ("door", "broken", "wall")]
+        widths = [live.enqueue("measure", {"width": width}) for width in (3, 0, 5)]
+        parents = [parts[2], widths[0], parts[1], widths[1], parts[0], widths[2]]
+        job = live.enqueue("work", {"one": parts[0].id}, depends_on=parents, on_parent_failure="run")
+        run = live.wait(job.id, timeout=patient(60))
+    assert run.result == ["wall 3.00 01.03.", "door 3.00 01.03.", "door 1.50", "3", "5"], run.error
+
+
+@pytest.mark.parametrize("by", ["id", "number", "attempt"])
+def test_a_handle_names_the_job_whose_result_is_read(rota: Rota, by):
+    @rota.job(max_retries=1)
+    def build(ctx: Context, name: str) -> calling.Part:
+        if ctx.attempt == 1:
+            raise ConnectionError("try again")
+        return calling.Part(name, Decimal(1))
+
+    @rota.job(max_retries=0)
+    def use(ctx: Context, job: str) -> str:
+        (part,) = ctx.results(build.handle(job))
+        assert type(part) is calling.Part
+        return part.name
+
+    rota.job(calling.gives, name="gives")
+    parents = [build.options(backoff=AT_ONCE).enqueue("door"), build.options(backoff=AT_ONCE).enqueue("wall")]
+    while not all(parent.status().ended for parent in parents):
+        rota.turn()
+    attempts = rota.jobs.attempts(parents[1])
+    job = {"id": parents[1].id, "number": parents[1].number, "attempt": attempts[1].id}[by]
+    handle = use.options(depends_on=parents).enqueue(job)
+    rota.turn()
+    assert handle.result(timeout=0) == "wall"
+
+
+def test_a_handle_without_a_task_has_plain_json(rota: Rota):
+    rota.job(calling.build.__wrapped__, name="build")
+    parent = rota.enqueue("build", {"name": "door"})
+
+    @rota.job(max_retries=0)
+    def use(ctx: Context) -> object:
+        return list(ctx.results(parent))
+
+    handle = use.options(depends_on=parent).enqueue()
+    rota.turn(), rota.turn()
+    assert handle.result(timeout=0) == [{"name": "door", "price": "1.50", "made": "2026-03-01"}]
+
+
+def test_a_follower_of_a_group_selects_members_by_their_task(rota: Rota):
+    @rota.job
+    def width(value: int) -> int:
+        return value
+
+    @rota.job
+    def color(value: str) -> str:
+        return value
+
+    @rota.job
+    def report(ctx: Context) -> list[object]:
+        return [sum(ctx.results(width)), ", ".join(ctx.results(color))]
+
+    members = [width.bind(n) if n % 2 else color.bind(str(n)) for n in range(250)]
+    group = rota.group(members, mode="parallel", then=report.bind())
+    while not rota.jobs.get(group.then.root_id).status.ended:
+        rota.turn()
+    total, colors = rota.wait(group.then.root_id, timeout=0).result
+    assert total == sum(range(1, 250, 2))
+    assert colors == ", ".join(str(n) for n in range(0, 250, 2))
+
+
+def test_what_was_not_waited_for_is_refused(rota: Rota):
+    @rota.job
+    def width(value: int) -> int:
+        return value
+
+    stranger = width.enqueue(1)
+    errors = []
+
+    @rota.job(max_retries=0)
+    def use(ctx: Context) -> None:
+        for given in (stranger, width.handle("JOB-2026-99999"), "width", width.bind(1), 3):
+            try:
+                list(ctx.results(given))
+            except InvalidOption as error:
+                errors.append(str(error))
+
+    use.enqueue()
+    rota.turn()
+    assert [error.partition(":")[0] for error in errors] == [
+        f"this job did not wait for {stranger.id}, so it has no result of it",
+        "this job did not wait for JOB-2026-99999, so it has no result of it",
+        "ctx.results('width')",
+        "ctx.results(width.bind(value=1))",
+        "ctx.results(3)",
+    ]
+    assert errors[-1].endswith("pass a task or a handle, or nothing for the results of all jobs that this one waited for")
 
 
 @pytest.mark.parametrize("form", FORMS)

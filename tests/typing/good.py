@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, assert_type
 
@@ -183,6 +184,38 @@ async def main() -> None:
     assert_type(await fetch.enqueue_async("https://example.org"), Handle[bytes])
     assert_type(await greet.enqueue("Ada").result_async(timeout=3), list[str])
     assert_type(await fetch_plain("https://example.org"), bytes)
+
+
+@dataclass
+class Line:
+    amount: int
+
+
+@rota.job
+def invoice(number: str) -> Line:
+    return Line(len(number))
+
+
+@rota.job
+def total(ctx: Context, first: str) -> int:
+    assert_type(ctx.results(), Iterator[Any])
+    assert_type(ctx.results(invoice), Iterator[Line])
+    assert_type(ctx.results(invoice.options(priority="high")), Iterator[Line])
+    assert_type(ctx.results(invoice.handle(first)), Iterator[Line])
+    assert_type(ctx.results(greet), Iterator[list[str]])
+    assert_type(ctx.results(fetch), Iterator[bytes])
+    assert_type(ctx.results(count), Iterator[str])
+    assert_type(ctx.results(rota.enqueue("greet", {"name": "Ada"})), Iterator[Any])
+    assert_type(next(ctx.results(invoice.handle(first)), None), Line | None)
+    return sum(line.amount for line in ctx.results(invoice))
+
+
+@rota.job
+async def total_async(ctx: Context, first: str) -> int:
+    assert_type(ctx.results_async(), AsyncIterator[Any])
+    assert_type(ctx.results_async(fetch_plain), AsyncIterator[bytes])
+    assert_type([line async for line in ctx.results_async(invoice.handle(first))], list[Line])
+    return sum([line.amount async for line in ctx.results_async(invoice)])
 
 
 def use(ctx: Context) -> None:

@@ -120,6 +120,26 @@ greet.enqueue("x").status.ended  # mistake: status is called
 greet.enqueue("x").result(timeout="soon")  # mistake: a text for seconds
 greet.handle(3)  # mistake: a number for an id
 
+
+def read(ctx: Context) -> None:
+    number: int = next(ctx.results(greet))  # mistake: a list is not a number
+    sum(ctx.results(plain))  # mistake: lists are not numbers
+    next(ctx.results(count.handle("x"))).decode()  # mistake: a text is not bytes
+    ctx.results(fetch.enqueue("x")).upper()  # mistake: an iterator is not a text
+    ctx.results("greet")  # mistake: a name for a task
+    ctx.results(greet.bind("x"))  # mistake: a call is not a job
+    ctx.results(greet, plain)  # mistake: two tasks
+    ctx.resultss(greet)  # mistake: a misspelt verb
+    print(number)
+
+
+async def read_later(ctx: Context) -> None:
+    async for page in ctx.results_async(fetch):
+        page.encode()  # mistake: bytes are not a text
+    for line in ctx.results_async(greet):  # mistake: an async iterator in a plain loop
+        print(line)
+
+
 # ---- the application ------------------------------------------------------------------------------------------------
 rota.enqueue(3)  # mistake: a number for a name
 rota.enqueue(greet.bind("a")).resultt()  # mistake: a misspelt verb

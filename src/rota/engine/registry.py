@@ -412,7 +412,8 @@ def takes_of(known: Known, *, schema: bool = False) -> Takes:
     assert handler is not None  # noqa: S101 - the caller looked
     if schema:
         with suppress(InvalidHandler):
-            text = msgspec.json.encode(handler.codec.schema, order="sorted").decode()
+            # In the order of the signature: forms show parameters in it.
+            text = msgspec.json.encode(handler.codec.schema).decode()
     return Takes(handler.codec.digest, handler.codec.names, known.force.queue, text)
 
 

@@ -1,4 +1,4 @@
-"""What a handler asks its worker for, as JSON: how requests are written and replies are read, the same in every executor."""
+"""The requests of a handler to its worker, as JSON: how they are written and replies are read, the same in every executor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NewCall(msgspec.Struct):
 class Page(msgspec.Struct):
     """Some results, and where the next ones begin."""
 
-    results: list[Any]
+    results: list[msgspec.Raw]
     next: tuple[int, int] | None
 
 
@@ -78,9 +78,52 @@ def read_job(body: str) -> Job:
     return _job.decode(body)
 
 
-def page_request(after: object) -> Request:
+class ResultFilter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whose results a handler asks for, of the jobs that its own waited for: all, those of a template, or that of one job."""
+
+    template: str | None = None
+    job: str | None = None
+    """An id or a number."""
+
+    def check(self, matched: int) -> None:
+        """Refuse a job that is none of those: its absence is a mistake, and not an empty result."""
+        if self.job is not None and not matched:
+            raise InvalidOption(
+                f"this job did not wait for {self.job}, so it has no result of it: pass the handle of a job that it depends on, "
+                "or of a member of the group that it follows"
+            )
+
+
+class PageRequest(msgspec.Struct):
+    """A request for results as it travels."""
+
+    after: tuple[int, int] | None
+    wanted: ResultFilter
+
+
+_page_request = msgspec.json.Decoder(PageRequest)
+
+
+def result_filter(of: object) -> ResultFilter:
+    """Return whose results a task or a handle selects; refuse what is neither."""
+    if of is None:
+        return ResultFilter()
+    if isinstance(of, Wrapper):
+        of.check_included()  # type: ignore[attr-defined] # a task is the only Wrapper
+        return ResultFilter(template=of.name)  # type: ignore[attr-defined] # as above
+    if hasattr(of, "_decoded"):
+        return ResultFilter(job=of.id)  # type: ignore[attr-defined] # a handle
+    raise InvalidOption(f"ctx.results({of!r}): pass a task or a handle, or nothing for the results of all jobs that this one waited for")
+
+
+def page_request(after: object, wanted: ResultFilter) -> Request:
     """Return the request for results, from a cursor on."""
-    return Request(Question.RESULTS, _encode(after).decode())
+    return Request(Question.RESULTS, _encode({"after": after, "wanted": wanted}).decode())
+
+
+def read_page_request(body: str) -> PageRequest:
+    """Return what a request asks for."""
+    return _page_request.decode(body)
 
 
 def read_page(body: str) -> Page:

@@ -1,4 +1,4 @@
-"""What a handler sees of its own job."""
+"""A handler's view of its own job."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import os
 import traceback
 from collections.abc import AsyncIterator, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from rota.executors.attempt import Attempt
-from rota.executors.calls import enqueue_request, page_request, parts_of, read_job, read_page
+from rota.executors.calls import Page, ResultFilter, enqueue_request, page_request, parts_of, read_job, read_page, result_filter
 from rota.executors.runlog import RunLog
 from rota.executors.text import clean
-from rota.model.call import Call
+from rota.model.call import Call, Returning
 from rota.model.handler import Wrapper
 from rota.model.params import decode, decode_params
 from rota.model.signals import Cancelled
 from rota.model.values import Claimed, Job, dashed, number_text
 from rota.ports.executor import Request
+
+R = TypeVar("R")
 
 
 class Context:
@@ -87,29 +89,53 @@ class Context:
         """What was kept with the job beside its params. It can't be changed."""
         return MappingProxyType(decode_params(self._attempt.job.meta or "{}"))
 
-    def results(self) -> Iterator[Any]:
-        """Go through the results of the jobs that this one waited for, in the order in which `depends_on` named them.
+    @overload
+    def results(self) -> Iterator[Any]: ...
+    @overload
+    def results(self, of: Returning[R]) -> Iterator[R]: ...
+    def results(self, of: Returning[Any] | None = None) -> Iterator[Any]:
+        """Iterate over the results of the jobs that this one waited for, in the order in which `depends_on` named them.
 
-        After those come the results of the group that it follows, in the order of its members. None stands for a job that did not
-        complete, or returned nothing. They are read page by page. In async handlers use `results_async`: this blocks the event loop.
+        After those come the results of the group that it follows, in the order of its members. They are plain JSON values, one for each
+        job; None stands for a job that did not complete, or returned nothing.
+
+        With a task, only the results of its jobs are returned, and with a handle only the result of that job. They have the type that the
+        function returns, and jobs without a result are left out.
+
+        Results are read page by page. In async handlers use `results_async`: this blocks the event loop.
         """
-        after: object = None
-        while True:
-            page = read_page(self._attempt.ask(page_request(after)))
-            yield from page.results
-            if (after := page.next) is None:
-                return
+        return self._results(of, result_filter(of))
 
-    async def results_async(self) -> AsyncIterator[Any]:
+    def _results(self, of: Returning[Any] | None, wanted: ResultFilter) -> Iterator[Any]:
+        after: object = None
+        matched = 0
+        while True:
+            page = read_page(self._attempt.ask(page_request(after, wanted)))
+            matched += len(page.results)
+            yield from _values(page, of)
+            if (after := page.next) is None:
+                return wanted.check(matched)
+
+    @overload
+    def results_async(self) -> AsyncIterator[Any]: ...
+    @overload
+    def results_async(self, of: Returning[R]) -> AsyncIterator[R]: ...
+    def results_async(self, of: Returning[Any] | None = None) -> AsyncIterator[Any]:
         """Do what `results` does without blocking the event loop: `async for result in ctx.results_async()`."""
+        return self._results_async(of, result_filter(of))
+
+    async def _results_async(self, of: Returning[Any] | None, wanted: ResultFilter) -> AsyncIterator[Any]:
         from rota.executors.coroutines import ask  # noqa: PLC0415 - asyncio only where it is needed
 
         after: object = None
+        matched = 0
         while True:
-            page = read_page(await ask(self._attempt, page_request(after)))
-            for result in page.results:
+            page = read_page(await ask(self._attempt, page_request(after, wanted)))
+            matched += len(page.results)
+            for result in _values(page, of):
                 yield result
             if (after := page.next) is None:
+                wanted.check(matched)
                 return
 
     def enqueue(self, name: str | Wrapper | Call[Any], params: Mapping[str, Any] | None = None, **options: Any) -> Job:
@@ -167,6 +193,16 @@ class Context:
             await checkpoint(self._attempt, state)
         if self._attempt.stopping:
             raise Cancelled("the job was asked to stop")
+
+
+def _values(page: Page, of: Returning[Any] | None) -> Iterator[Any]:
+    """Yield a page of results: as plain JSON, one for each job, or decoded by a task or a handle, without the absent ones."""
+    if of is None:
+        yield from (decode(bytes(result).decode()) for result in page.results)
+        return
+    for result in page.results:
+        if (text := bytes(result).decode()) != "null":
+            yield of._decoded(text)  # noqa: SLF001 - what the protocol is for
 
 
 class Log:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 R_co = TypeVar("R_co", covariant=True)
+
+
+class Returning(Protocol[R_co]):
+    """A task or a handle: it knows the type of what its jobs return."""
+
+    def _decoded(self, text: str) -> R_co:
+        """Return a stored result, JSON text, as the value that the function returned."""
 
 
 class Call(Generic[R_co]):

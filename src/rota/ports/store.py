@@ -442,11 +442,14 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protoco
     def awaited_groups(self, job_id: str) -> list[Group]:
         """Return the groups whose end this job waits for."""
 
-    def results_before(self, job_id: str, *, after: tuple[int, int] | None, limit: int) -> ResultsPage:
+    def results_before(
+        self, job_id: str, *, after: tuple[int, int] | None, limit: int, template: str | None = None, parent: str | None = None
+    ) -> ResultsPage:
         """Return results of what the chain of this job was told to wait for, at most `limit`, from a cursor on.
 
         Those of its parents in the order in which they were named, then those of the group that it follows, in the order of its members.
-        A page of large results is shorter, and never empty while there are more.
+        A page of large results is shorter, and never empty while there are more. With `template` or `parent`, the root of a chain, others
+        are left out, and a page may be empty.
         """
 
     def log(self, job_id: str) -> list[LogEntry]:

@@ -266,6 +266,29 @@ def test_a_follower_reads_the_results_of_the_members_page_by_page_also_after_a_r
     assert found == ["0", "1", "2", "3", "4"]
 
 
+def test_results_are_selected_by_template_or_by_parent(desk):
+    letters = [desk.add("letter"), desk.add("letter")]
+    number = desk.add("number")
+    child = desk.add("child", depends_on=(letters[1], number, letters[0]))
+    for kind, text in (("letter", '"a"'), ("letter", '"b"'), ("number", "1")):
+        desk.run_to(Completed(text), types=(kind,))
+
+    def read(limit: int, **selection: str) -> list[str | None]:
+        found, after = [], None
+        while True:
+            page = desk.store.results_before(child, after=after, limit=limit, **selection)
+            found += page.results
+            if (after := page.next) is None:
+                return found
+
+    for limit in (1, 2, 3, 10):
+        assert read(limit) == ['"b"', "1", '"a"']
+        assert read(limit, template="letter") == ['"b"', '"a"']
+        assert read(limit, template="number") == read(limit, parent=number) == ["1"]
+        assert read(limit, parent=letters[0]) == ['"a"']
+        assert read(limit, template="nobody") == read(limit, parent=child) == []
+
+
 def test_large_results_make_a_page_shorter_and_never_empty(desk):
     _, _, then = make(desk, 3)
     for _ in range(3):

@@ -6,11 +6,14 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Annotated
 
 from fastapi.testclient import TestClient
+from msgspec import Meta
 
 from rota import NewJob, Rota, Settings
 from rota.model.access import csrf_of
@@ -65,7 +68,21 @@ def browsing(rota: Rota) -> Iterator:
     yield browser
 
 
+@dataclass
+class Sender:
+    """Whom a report comes from."""
+
+    name: str
+    address: Annotated[str, Meta(description="Replies go here.")]
+    verified: bool = True
+
+
 SHOP = """
+from datetime import date, datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
 from rota import Backoff, Context, PermanentError
 
 
@@ -108,6 +125,21 @@ def load_warehouse(ctx: Context, table: str = "orders") -> None:
     day.work(15)
 
 
+@rota.job(description="Send a report by mail.")
+def send_report(
+    recipient: Annotated[str, Meta(description="The mail address of the recipient.", min_length=3, max_length=120)],
+    month: date,
+    sender: Sender,
+    layout: Literal["table", "chart"] = "table",
+    copies: Annotated[int, Meta(ge=1, le=10, description="Printed copies.")] = 1,
+    not_after: datetime | None = None,
+    attach: bool = True,
+    body: Annotated[str, Meta(max_length=2000)] = "Here is your report.",
+    columns: list[str] = ["orders", "revenue"],
+) -> None:
+    day.work(1)
+
+
 @rota.job(description="Throw away what nobody needs.", priority="low")
 def clean_up() -> None:
     day.work(3)
@@ -132,7 +164,7 @@ class Day:
 
     def _define(self, rota: Rota) -> None:
         """Let a Rota know the jobs of the shop, as if they stood in a module of its own."""
-        exec(compile(SHOP, "shop/jobs.py", "exec"), {"__name__": "shop.jobs", "rota": rota, "day": self})
+        exec(compile(SHOP, "shop/jobs.py", "exec"), {"__name__": "shop.jobs", "rota": rota, "day": self, "Sender": Sender})
 
     def work(self, seconds: float) -> None:
         """Let time pass in a handler."""

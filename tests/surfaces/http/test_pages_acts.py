@@ -77,7 +77,7 @@ def test_a_job_that_ended_badly_is_retried_and_removed(store: Rota, root: Browse
     store.turn()
     done = root.act(f"/jobs/{job.id}/retry")
     assert len(store.jobs.attempts(job.id)) == 2
-    assert "is its next attempt" in said(done)
+    assert "is the next attempt" in said(done)
     store.turn()
     assert "is removed" in said(root.act(f"/jobs/{job.id}/discard"))
     assert store.jobs.list(job_type="breaks") == []
@@ -132,7 +132,7 @@ def test_lists_go_on_page_by_page(store: Rota, root: Browser):
     older = unescape(first.split('">Older')[0].rpartition('href="')[2])
     assert "job_type=echo" in older
     second = root.get(older).text
-    assert first.count('data-name="made"') + second.count('data-name="made"') == 60
+    assert first.count('data-name="created"') + second.count('data-name="created"') == 60
     assert "Newest" in second
 
 
@@ -396,5 +396,5 @@ def test_a_user_cancels_its_own_job_and_does_not_see_a_colleagues(store: Rota, p
     assert bob.act(f"/jobs/{colleagues.id}/cancel").status_code == 404
     assert "is cancelled" in said(bob.act(f"/jobs/{own.id}/cancel"))
     text = bob.get(f"/jobs/{own.id}").text
-    assert "Logs are for admins." in text
+    assert "Only admins can read logs." in text
     assert "/retry" not in text

@@ -6,6 +6,7 @@ ROTA_PICTURES=1 the pictures of the docs are taken anew.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -78,6 +79,10 @@ class Served:
             "month": "/schedules/month",
             "group": f"/groups/{self.day.group.id}",
             "template": "/templates/one?name=send_invoice",
+            "choose a template": "/jobs/new",
+            "enqueue": "/jobs/new?name=send_report",
+            "enqueue, as JSON": "/jobs/new?name=send_report&params_as=json",
+            "change": f"/jobs/{self.day.parent.id}/change",
         }
 
 
@@ -254,7 +259,7 @@ def test_a_question_is_asked_in_a_dialog_and_yes_does_it(window: Window, served:
     page.locator("dialog").get_by_role("button", name="Cancel the job").click()
     expect(page.get_by_role("status")).to_have_text(f"{job.number} is cancelled.")
     page.get_by_role("button", name="Retry").click()
-    expect(page.get_by_role("status")).to_contain_text("is its next attempt")
+    expect(page.get_by_role("status")).to_contain_text("is the next attempt")
     served.rota.jobs.cancel(job.id)
 
 
@@ -303,24 +308,88 @@ def test_a_queued_job_is_dragged_to_another_place(window: Window, served: Served
 
 def test_forms_do_what_they_say(window: Window, served: Served):
     page = window.go("/jobs")
-    page.locator("#new > summary").click()
-    page.get_by_label("Template").fill("sync_partner")
-    page.get_by_label("Params, a JSON object").fill('{"partner": "<b>Wayne</b>"}')
+    page.get_by_role("link", name="Enqueue a job").click()
+    page.get_by_label("Template").select_option("sync_partner")
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_label("partner").fill("<b>Wayne</b>")
     page.get_by_role("button", name="Enqueue").click()
     expect(page.get_by_role("status")).to_contain_text("is enqueued")
     expect(page.locator("pre").first).to_contain_text("<b>Wayne</b>")
     served.rota.jobs.cancel(urlsplit(page.url).path.rpartition("/")[2])
     page = window.go("/templates/one?name=clean_up")
-    page.get_by_label("Run at once, over all workers").fill("3")
+    page.get_by_label("Running at a time, in all workers").fill("3")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status")).to_have_text("clean_up: max_running set.")
-    page.get_by_role("button", name=re.compile("^Take back")).click()
-    expect(page.get_by_role("status")).to_contain_text("as the code says")
+    page.get_by_role("button", name=re.compile("^Reset")).click()
+    expect(page.get_by_role("status")).to_have_text("clean_up: max_running reset.")
     page = window.go("/schedules")
     page.get_by_role("button", name="Pause hourly load").click()
     expect(page.get_by_role("status")).to_contain_text("hourly load is paused")
     page.get_by_role("button", name="Enable hourly load").click()
     expect(page.get_by_role("status")).to_contain_text("hourly load is enabled")
+
+
+@pytest.mark.parametrize(
+    "window",
+    [{}, {"viewport": PHONE, "has_touch": True, "color_scheme": "dark"}, {"java_script_enabled": False}],
+    indirect=True,
+    ids=["wide", "phone", "no script"],
+)
+def test_params_are_entered_in_fields(window: Window, served: Served):
+    page = window.go("/templates/one?name=send_report")
+    page.get_by_role("link", name="Enqueue a job").click()
+    # The browser itself insists on what is required.
+    page.get_by_role("button", name="Enqueue").click()
+    expect(page.get_by_label("recipient")).to_be_focused()
+    page.get_by_label("recipient").fill("ada@example.org")
+    page.get_by_label("month").fill("2026-11-01")
+    sender = page.get_by_role("group", name="sender")
+    sender.get_by_label("name").fill("The shop")
+    sender.get_by_label("address").fill("shop@example.org")
+    page.get_by_label("layout").select_option("chart")
+    page.get_by_label("not_after").fill("2026-11-20T08:30")
+    page.get_by_label("attach").uncheck()
+    page.get_by_label("body").fill("Two\nlines")
+    page.get_by_label("columns").fill('["orders"')
+    page.get_by_label("Not before").fill("2031-01-01T00:00")
+    page.get_by_role("button", name="Enqueue").click()
+    expect(page.get_by_role("alert")).to_contain_text("columns: not JSON")
+    assert [told.rpartition("status of ")[2] for told in window.wrong] == ["422 (Unprocessable Entity)"]
+    window.wrong.clear()
+    expect(page.get_by_label("body")).to_have_value("Two\nlines")
+    expect(page.get_by_label("attach")).not_to_be_checked()
+    page.get_by_label("columns").fill('["orders"]')
+    page.get_by_role("button", name="Enqueue").click()
+    expect(page.get_by_role("status")).to_contain_text("is enqueued")
+    params = {
+        "recipient": "ada@example.org",
+        "month": "2026-11-01",
+        "sender": {"name": "The shop", "address": "shop@example.org"},
+        "layout": "chart",
+        "not_after": "2026-11-20T08:30:00Z",
+        "attach": False,
+        "body": "Two\nlines",
+        "columns": ["orders"],
+    }
+    job = urlsplit(page.url).path.rpartition("/")[2]
+    assert served.rota.jobs.get(job).params == params
+
+    page.get_by_role("link", name="Change", exact=True).click()
+    page.get_by_role("button", name="Change", exact=True).click()
+    expect(page.get_by_role("status")).to_have_text("Nothing is changed.")
+    page.get_by_role("link", name="Change", exact=True).click()
+    page.get_by_label("copies").fill("3")
+    page.get_by_role("button", name="Edit as JSON").click()
+    whole = page.get_by_label("Params, a JSON object")
+    assert json.loads(whole.input_value()) == params | {"copies": 3}
+    whole.fill(json.dumps(params | {"copies": 4}))
+    page.get_by_role("button", name="Edit as fields").click()
+    expect(page.get_by_label("copies")).to_have_value("4")
+    page.get_by_label("attach").check()
+    page.get_by_role("button", name="Change", exact=True).click()
+    expect(page.get_by_role("status")).to_contain_text("is changed")
+    assert served.rota.jobs.get(job).params == params | {"copies": 4, "attach": True}
+    served.rota.jobs.cancel(job)
 
 
 def sure(page: Page, button: str, answer: str) -> None:
@@ -405,6 +474,7 @@ def test_the_pictures_of_the_docs_are_there_and_small(chromium: Browser, served:
         "calendar": (pages["month"], WIDE | {"height": 960}, "dark"),
         "dead-letters": ("/dead", WIDE, "light"),
         "template": (pages["template"], WIDE | {"height": 960}, "light"),
+        "enqueue": (pages["enqueue"], WIDE | {"height": 1120}, "light"),
     }
     for name, (path, size, scheme) in wanted.items():
         kept = PICTURES / f"{name}.png"

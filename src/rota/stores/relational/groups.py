@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import msgspec
 
 from rota.errors import GroupRefused, NotFound
@@ -22,6 +24,8 @@ from rota.stores.relational.verbs import audit
 
 RESULTS_MAX = 4 * MIB
 """Bytes of results in one page, unless the first one alone is larger."""
+Place: TypeAlias = tuple[tuple[int, int], str]
+"""Which of the parents it is, and of a group which member; and the root of the chain there."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -123,13 +127,15 @@ def awaited_groups(db: Db, job_id: str) -> list[Group]:
     return [group for group in found if group is not None]
 
 
-def results_before(db: Db, job_id: str, after: tuple[int, int] | None, limit: int) -> ResultsPage:
+def results_before(
+    db: Db, job_id: str, after: tuple[int, int] | None, limit: int, *, template: str | None, parent: str | None
+) -> ResultsPage:
     """Return some results of what the chain of a job was told to wait for."""
     located = db.row("locate", job_id=job_id)
     if located is None:
         raise NotFound(f"there is no job {dashed(job_id)} in this store")
     places = _places(db, located[0], after or (0, 0), limit + 1)
-    page = places[:limit]
+    page = _selected(db, places[:limit], template, parent)
     sizes = {root: (number, size) for root, number, size in db.rows("result_sizes", roots=_encode([root for _, root in page]).decode())}
     taken, left = 0, RESULTS_MAX
     for _, root in page:
@@ -140,12 +146,24 @@ def results_before(db: Db, job_id: str, after: tuple[int, int] | None, limit: in
     numbers = [sizes[root][0] for _, root in page[:taken] if root in sizes]
     texts = dict(db.rows("results_of", numbers=numbers_json(numbers))) if numbers else {}
     results = [texts.get(sizes[root][0]) if root in sizes else None for _, root in page[:taken]]
-    return ResultsPage(results, page[taken - 1][0] if taken < len(places) else None)
+    if taken < len(page):
+        return ResultsPage(results, page[taken - 1][0])
+    return ResultsPage(results, places[limit - 1][0] if limit < len(places) else None)
 
 
-def _places(db: Db, root_id: str, after: tuple[int, int], limit: int) -> list[tuple[tuple[int, int], str]]:
+def _selected(db: Db, places: list[Place], template: str | None, parent: str | None) -> list[Place]:
+    """Return the places of one chain, or of the chains of a template."""
+    if parent is not None:
+        return [each for each in places if each[1] == parent]
+    if template is None:
+        return places
+    templates = dict(db.rows("types_of_roots", roots=_encode([root for _, root in places]).decode()))
+    return [each for each in places if templates.get(each[1]) == template]
+
+
+def _places(db: Db, root_id: str, after: tuple[int, int], limit: int) -> list[Place]:
     """Return the roots of chains that a chain waited for, behind a place: which parent, and of a group which member."""
-    found: list[tuple[tuple[int, int], str]] = []
+    found: list[Place] = []
     for place, (parent, is_group) in enumerate(db.rows("named_parents", roots=_encode([root_id]).decode()), 1):
         if place < after[0] or len(found) == limit:
             continue

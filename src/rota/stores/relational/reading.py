@@ -62,10 +62,12 @@ class Reading(Base):
         with self._reading() as db:
             return groups.awaited_groups(db, job_id)
 
-    def results_before(self, job_id: str, *, after: tuple[int, int] | None, limit: int) -> ResultsPage:
+    def results_before(
+        self, job_id: str, *, after: tuple[int, int] | None, limit: int, template: str | None = None, parent: str | None = None
+    ) -> ResultsPage:
         """Return results of what a job waited for."""
         with self._reading() as db:
-            return groups.results_before(db, job_id, after, limit)
+            return groups.results_before(db, job_id, after, limit, template=template, parent=parent)
 
     def log(self, job_id: str) -> list[LogEntry]:
         """Return the moves of a chain."""

@@ -85,6 +85,9 @@ SELECT hex(e.parent_root), (SELECT g.group_id FROM job_groups AS g WHERE g.group
 SELECT sequence_number, hex(root_id) FROM job_facts
  WHERE group_id = :group_id AND sequence_number > :after AND attempt + 0 = 1 ORDER BY sequence_number LIMIT :limit;
 
+-- name: types_of_roots
+SELECT hex(f.job_id), f.job_type FROM json_array_elements_text(:roots::json) AS e (value) JOIN job_facts AS f ON f.job_id = ANY (ARRAY[e.value::uuid]);
+
 -- name: result_sizes
 -- The completed jobs of these chains that have a result: root, number, its bytes.
 SELECT hex(a.root), n.job_number, octet_length(n.result) FROM ({attempts_of}) AS a (root, number)

@@ -80,6 +80,9 @@ SELECT lower(hex(e.parent_root)), EXISTS (SELECT 1 FROM job_groups AS g WHERE g.
 SELECT sequence_number, lower(hex(root_id)) FROM jobs INDEXED BY jobs_group
  WHERE group_id = unhex(:group_id) AND sequence_number > :after AND attempt = 1 ORDER BY sequence_number LIMIT :limit;
 
+-- name: types_of_roots
+SELECT lower(hex(job_id)), job_type FROM jobs WHERE job_id IN (SELECT unhex(value) FROM json_each(:roots));
+
 -- name: result_sizes
 -- The completed jobs of these chains that have a result: root, number, its bytes.
 WITH RECURSIVE line (root, job_id) AS (

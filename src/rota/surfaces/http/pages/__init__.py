@@ -12,6 +12,7 @@ ROUTERS = (
     "entering",
     "home",
     "jobs",
+    "enqueue",
     "job",
     "queue",
     "schedules",

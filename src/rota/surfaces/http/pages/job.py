@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import Path, Response
+from fastapi import Path, Query, Response
 from fastapi.responses import PlainTextResponse
 
+from rota.errors import InvalidInput, Refused, UnknownTemplate
 from rota.model.gate import Right
 from rota.model.states import RETRYABLE_ENDS, Status
 from rota.model.values import Job
 from rota.surfaces.http.pages import charts
-from rota.surfaces.http.pages.jobs import moment, params_of
+from rota.surfaces.http.pages.jobs import moment
+from rota.surfaces.http.pages.params_form import digest_of, is_same
+from rota.surfaces.http.pages.params_input import ParamsInput, Unread
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting
 from rota.surfaces.runs import run_of
@@ -59,9 +63,9 @@ def log(visit: Visiting, job_id: JobId) -> Response:
 def cancel(visit: Visiting, job_id: JobId) -> Response:
     """Cancel its chain."""
     job = _seen(visit, job_id, Right.CANCEL)
-    visit.sure(f"Cancel {job.number} ({job.job_type})? It is never retried by itself.", "Cancel the job")
+    visit.sure(f"Cancel {job.number} ({job.job_type})? It is not retried automatically.", "Cancel the job")
     done = visit.rota.acting_as(visit.actor).jobs.cancel(job_id, reason=visit.form.text("reason"))
-    said = f"{done.number} is asked to stop." if done.status is Status.RUNNING else f"{done.number} is cancelled."
+    said = f"{done.number} was asked to stop." if done.status is Status.RUNNING else f"{done.number} is cancelled."
     return visit.done(said, f"/jobs/{done.id}")
 
 
@@ -69,19 +73,45 @@ def cancel(visit: Visiting, job_id: JobId) -> Response:
 def retry(visit: Visiting, job_id: JobId) -> Response:
     """Give its chain one more attempt."""
     done = visit.rota.acting_as(visit.actor).jobs.retry(job_id)
-    return visit.done(f"{done.number} is its next attempt.", f"/jobs/{done.id}")
+    return visit.done(f"{done.number} is the next attempt.", f"/jobs/{done.id}")
+
+
+@router.get("/jobs/{job_id}/change")
+def show_change(visit: Visiting, job_id: JobId, params_as: Annotated[str, Query(max_length=10)] = "") -> Response:
+    """Show the form that changes a waiting job."""
+    visit.must(Right.STEER)
+    job = visit.rota.acting_as(visit.actor).jobs.attempts(job_id)[-1]
+    return _change_page(visit, job, _params_of(visit, job, as_json=params_as == "json"))
 
 
 @router.post("/jobs/{job_id}/change")
 def change(visit: Visiting, job_id: JobId) -> Response:
-    """Change what the form has otherwise of a job that waits: a priority given anew would cost it its place."""
+    """Change a waiting job. What is refused comes back in the form, with what was typed."""
     visit.must(Right.STEER)
-    form, job = visit.form, visit.rota.acting_as(visit.actor).jobs.attempts(job_id)[-1]
+    job = visit.rota.acting_as(visit.actor).jobs.attempts(job_id)[-1]
+    params = _params_of(visit, job)
+    try:
+        return _changed(visit, job, params)
+    except (InvalidInput, Refused) as error:
+        return _change_page(visit, job, params, params.refused(visit, error))
+    except Unread as unread:
+        return _change_page(visit, job, params, unread)
+
+
+def _changed(visit: Visit, job: Job, params: ParamsInput) -> Response:
+    """Change what differs in the form: setting the priority that a job has would cost it its place."""
+    form = visit.form
     options: dict[str, Any] = {}
     if (priority := form.text("priority")) not in {None, str(job.priority)}:
         options["priority"] = int(priority) if priority and priority.isdecimal() else priority
-    if form.text("params") and (params := params_of(form.text("params"))) != job.params:
-        options["params"] = params
+    if (typed := params.read(form)) is not None and not is_same(typed, job.params):
+        if form.get("seen") not in {None, digest_of(job.params)}:
+            raise Unread(
+                f"The params of {job.number} were changed after this page was opened. "
+                "Open the page again to see them, or press Change to overwrite them.",
+                HTTPStatus.PRECONDITION_FAILED,
+            )
+        options["params"] = typed
     if form.text("run_at") and (run_at := moment(form.need("run_at"))) != (job.run_at and job.run_at.replace(microsecond=0)):
         options["run_at"] = run_at
     if not options:
@@ -90,11 +120,26 @@ def change(visit: Visiting, job_id: JobId) -> Response:
     return visit.done(f"{done.number} is changed.", f"/jobs/{done.id}")
 
 
+def _params_of(visit: Visit, job: Job, *, as_json: bool = False) -> ParamsInput:
+    try:
+        schema = visit.rota.acting_as(visit.actor).templates.get(job.job_type).params_schema
+    except UnknownTemplate:
+        schema = None  # it was removed, and its jobs are left
+    return ParamsInput(schema, job.params, as_json=as_json)
+
+
+def _change_page(visit: Visit, job: Job, params: ParamsInput, unread: Unread | None = None) -> Response:
+    status = 200 if unread is None else unread.status
+    return visit.page(
+        "change.html", status=status, job=job, params=params, seen=digest_of(job.params), wrong="" if unread is None else unread.detail
+    )
+
+
 @router.post("/jobs/{job_id}/front")
 def front(visit: Visiting, job_id: JobId) -> Response:
     """Move a job that is queued before all others of its priority."""
     done = visit.rota.acting_as(visit.actor).jobs.move(job_id, front=True)
-    return visit.done(f"{done.number} is the first of its priority.", f"/jobs/{done.id}")
+    return visit.done(f"{done.number} is now the first of its priority.", f"/jobs/{done.id}")
 
 
 @router.post("/jobs/{job_id}/discard")

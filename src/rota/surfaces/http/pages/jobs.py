@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-import msgspec
 from fastapi import Query, Response
 
-from rota.errors import InvalidOption, InvalidParams, NotFound, Refused
+from rota.errors import InvalidOption, NotFound, Refused
 from rota.model.gate import Right
 from rota.model.states import MOVES, RETRYABLE_ENDS, ErrorType, Status
 from rota.model.values import Job
@@ -23,7 +22,7 @@ router = page_router()
 
 PAGE = 50
 AT_ONCE = 1000
-"""Jobs that one press of a button acts on, at most; pressing it again goes on."""
+"""Most jobs that one press of a button acts on; pressing it again continues."""
 BIG = 2**62
 
 
@@ -56,34 +55,10 @@ def act(visit: Visiting) -> Response:
     options = filters.options() | {"status": status, "limit": AT_ONCE}
     found = visit.rota.acting_as(visit.actor).jobs.list(**options) if status else Page[Job]([])
     if not found:
-        return visit.done(f"Nothing to {what}: no job that matches can be.", "/jobs")
+        return visit.done(f"Nothing to {what}: none of the matching jobs allows it.", "/jobs")
     count = f"{'the newest ' if found.next is not None else ''}{plural(len(found), 'job')}"
     visit.sure(f"{what.capitalize()} {count} ({filters.words()})?", f"{what.capitalize()} {count}")
     return visit.done(do(visit, options, found), "/jobs")
-
-
-@router.post("/jobs")
-def enqueue(visit: Visiting) -> Response:
-    """Enqueue one job."""
-    form = visit.form
-    options: dict[str, Any] = {name: form.text(name) for name in ("priority", "unique_key", "organization") if form.text(name)}
-    run_at = form.text("run_at")
-    if run_at:
-        options["run_at"] = moment(run_at)
-    job = visit.rota.acting_as(visit.actor).enqueue(form.need("name"), params_of(form.text("params")), **options)
-    said = f"{job.number} was there already: it holds this unique key." if job.existing else f"{job.number} is enqueued."
-    return visit.done(said, f"/jobs/{job.id}")
-
-
-def params_of(text: str | None) -> dict[str, Any]:
-    """Return params as people type them: a JSON object, or nothing."""
-    try:
-        found = msgspec.json.decode(text or "{}")
-    except msgspec.DecodeError as error:
-        raise InvalidParams(f"the params are not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise InvalidParams('the params are not a JSON object: give {"name": "value"}')
-    return found
 
 
 def moment(text: str) -> datetime:
@@ -91,7 +66,7 @@ def moment(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidOption(f"{text[:40]!r} is not a moment: give 2026-11-15T08:00, in UTC") from None
+        raise InvalidOption(f"{text[:40]!r} is not a moment: use 2026-11-15T08:00, in UTC") from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
@@ -106,7 +81,7 @@ def _retry(visit: Visit, _options: dict[str, Any], found: list[Job]) -> str:
         try:
             visit.rota.acting_as(visit.actor).jobs.retry(job.id)
         except (Refused, NotFound):
-            continue  # it went on already, or somebody else was quicker
+            continue  # it was retried already
         count += 1
     return f"Retried {plural(count, 'job')}."
 

@@ -13,7 +13,7 @@ from rota.lab.forecasts import ForecastItem
 from rota.model.gate import Right
 from rota.model.schedules import Fate, ScheduleState
 from rota.ports.schedules import LedgerCursor
-from rota.surfaces.http.pages.jobs import params_of
+from rota.surfaces.http.pages.params_input import params_of
 from rota.surfaces.http.pages.rendering import link
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting

@@ -15,7 +15,8 @@ from rota.lab.forecasts import ForecastItem
 from rota.model.definitions import TemplateState
 from rota.model.gate import Right
 from rota.model.schedules import Fate
-from rota.surfaces.http.pages.jobs import moment, params_of
+from rota.surfaces.http.pages.jobs import moment
+from rota.surfaces.http.pages.params_input import params_of
 from rota.surfaces.http.pages.rendering import link
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit, Visiting

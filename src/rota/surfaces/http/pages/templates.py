@@ -1,4 +1,4 @@
-"""Templates: what is in force, whose word it is, and people's changes to it."""
+"""Templates: the values in effect, where each comes from, and the operators' changes."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from rota.template_views import TemplateView
 router = page_router()
 
 FIELDS = {
-    "display_name": "Name for people",
+    "display_name": "Display name",
     "description": "Description",
     "priority": "Priority",
     "timeout": "Timeout",
     "max_retries": "Retries",
-    "max_crashes": "Crashes until it is given up",
+    "max_crashes": "Crashes until it is a dead letter",
     "queue": "Queue",
     "queue_ttl": "Expires after waiting",
-    "max_running": "Run at once, over all workers",
-    "concurrency": "Run at once, in one worker",
-    "rate_limit": "Starts, as 10/60s",
-    "submit_limit": "Submissions, as 100/1h",
-    "dedup_window": "Refuse the same params for",
-    "requires_permission": "Needs the permission",
+    "max_running": "Running at a time, in all workers",
+    "concurrency": "Running at a time, in one worker",
+    "rate_limit": "Starts in a window, such as 10/60s",
+    "submit_limit": "Submissions in a window, such as 100/1h",
+    "dedup_window": "Refuse identical params for",
+    "requires_permission": "Required permission",
     "default_params": "Default params",
 }
 """What the page shows and changes, and how it is called there."""
@@ -58,7 +58,7 @@ def show(visit: Visiting, name: Annotated[str, Query(max_length=255)]) -> Respon
 def act(visit: Visiting, verb: Annotated[str, Path(max_length=20)]) -> Response:
     """Set, reset, enable, disable, archive or remove a template."""
     if verb not in ACTS:
-        raise InvalidOption(f"a template can't {verb!r}: it can {', '.join(ACTS)}")
+        raise InvalidOption(f"unknown action {verb!r} of a template: use {', '.join(ACTS)}")
     name = visit.form.need("name")
     visit.must(Right.MANAGE_TEMPLATES)
     said = ACTS[verb](visit, name)
@@ -84,7 +84,7 @@ def _set(visit: Visit, name: str) -> str:
         given = visit.form.text(field)
         if field in visit.form and (given or "") != shown(view, field):
             if given is None and field not in NULLABLE:
-                raise InvalidOption(f"{field} is empty: give a value, or take back what people have set")
+                raise InvalidOption(f"{field} is empty: enter a value, or reset the field")
             options[field] = None if given is None else from_text(field, given)
     if not options:
         return "Nothing is changed."
@@ -95,28 +95,28 @@ def _set(visit: Visit, name: str) -> str:
 def _reset(visit: Visit, name: str) -> str:
     field = visit.form.text("field")
     visit.rota.acting_as(visit.actor).templates.reset(name, *([field] if field else []))
-    return f"{name}: {field or 'everything'} is as the code says."
+    return f"{name}: {field or 'all fields'} reset."
 
 
 def _enable(visit: Visit, name: str) -> str:
     visit.rota.acting_as(visit.actor).templates.enable(name)
-    return f"{name} takes new jobs."
+    return f"{name} accepts new jobs."
 
 
 def _disable(visit: Visit, name: str) -> str:
-    visit.sure(f"Disable {name}? New jobs of it are refused; those that wait or run go on.", "Disable it")
+    visit.sure(f"Disable {name}? New jobs are refused; waiting and running jobs continue.", "Disable it")
     visit.rota.acting_as(visit.actor).templates.disable(name)
-    return f"{name} takes no new jobs."
+    return f"{name} no longer accepts new jobs."
 
 
 def _archive(visit: Visit, name: str) -> str:
-    visit.sure(f"Archive {name}? New jobs of it are refused, it leaves the lists, and its schedules are disabled.", "Archive it")
+    visit.sure(f"Archive {name}? New jobs are refused, its schedules are disabled, and lists no longer show it.", "Archive it")
     visit.rota.acting_as(visit.actor).templates.archive(name)
     return f"{name} is archived."
 
 
 def _delete(visit: Visit, name: str) -> str:
-    visit.sure(f"Remove the template {name}? Code that registers it makes it anew.", "Remove it")
+    visit.sure(f"Remove the template {name}? Code that registers it creates it again.", "Remove it")
     visit.rota.acting_as(visit.actor).templates.delete(name)
     return f"{name} is removed."
 

@@ -1,0 +1,120 @@
+"""The params in a form of a page: as fields where the schema of the handler is known, or as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from rota.errors import InvalidInput, InvalidParams, Refused
+from rota.surfaces.http import problems
+from rota.surfaces.http.pages.params_form import Field, ParamsForm, form_for
+from rota.surfaces.http.pages.visit import Form, Visit
+
+ENTERED_AS = "params_as"
+"""The form's field that says how its params were entered: fields, or json."""
+SWITCH = "switch"
+"""The button that shows the same params in the other way."""
+TEXT = "params"
+
+
+class Unread(Exception):  # noqa: N818 - nothing is wrong with the program
+    """What was typed can't be sent on: the page is shown again, with what was typed and why."""
+
+    def __init__(self, detail: str = "", status: int = HTTPStatus.UNPROCESSABLE_ENTITY, headers: Mapping[str, str] | None = None) -> None:
+        """Take what the page says, beside what its fields say."""
+        super().__init__(detail)
+        self.detail = detail
+        self.status = status
+        self.headers = headers
+
+
+class ParamsInput:
+    """The params of one form."""
+
+    def __init__(
+        self,
+        schema: Mapping[str, Any] | None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        defaults: Mapping[str, Any] | None = None,
+        as_json: bool = False,
+    ) -> None:
+        """Show params that are there, or those of a new job; `defaults` are the template's own."""
+        self.form: ParamsForm | None = form_for(schema, params, defaults)
+        self.as_json = as_json or self.form is None
+        self.text = pretty(params or {})
+
+    @property
+    def fields(self) -> list[Field]:
+        """One field for each parameter."""
+        return [] if self.form is None else self.form.fields
+
+    @property
+    def errors(self) -> list[Field]:
+        """The fields that were refused."""
+        return [] if self.form is None or self.as_json else self.form.errors
+
+    @property
+    def rows(self) -> int:
+        """How many lines of the JSON are seen at once."""
+        return min(30, max(8, self.text.count("\n") + 2))
+
+    def read(self, sent: Form) -> dict[str, Any] | None:
+        """Return the params that were sent, None if the form has none. Raise Unread if they can't be read, or are to be shown otherwise."""
+        self.as_json = self.form is None or sent.get(ENTERED_AS) != "fields"
+        if self.as_json and sent.text(TEXT) is None and SWITCH not in sent:
+            return None
+        params = self._from_json(sent) if self.form is None or self.as_json else self._from_fields(self.form, sent)
+        if SWITCH in sent:
+            self._switch(params)
+        return params
+
+    def refused(self, visit: Visit, error: InvalidInput | Refused) -> Unread:
+        """Return a refusal of what was sent, for the page that has the form."""
+        answer = problems.of(error, store=visit.rota.store.url)
+        detail = str(msgspec.json.decode(bytes(answer.body))["detail"])
+        if self.form is not None and not self.as_json:
+            self.form.blame(detail)
+        headers = {name: value for name, value in answer.headers.items() if name == "retry-after"}
+        return Unread("" if self.errors else detail, answer.status_code, headers)
+
+    def _from_json(self, sent: Form) -> dict[str, Any]:
+        self.text = sent.get(TEXT, "")
+        try:
+            return params_of(sent.text(TEXT))
+        except InvalidParams as error:
+            raise Unread(str(error)) from None
+
+    def _from_fields(self, form: ParamsForm, sent: Form) -> dict[str, Any]:
+        params = form.read(sent)
+        if form.errors:
+            raise Unread
+        return params
+
+    def _switch(self, params: dict[str, Any]) -> None:
+        if not self.as_json:
+            self.as_json, self.text = True, pretty(params)
+        elif self.form is None or not self.form.fill(params):
+            raise Unread("The fields cannot show these params without changing them: continue as JSON.")
+        else:
+            self.as_json = False
+        raise Unread(status=HTTPStatus.OK)
+
+
+def pretty(params: Mapping[str, Any]) -> str:
+    """Return params as JSON with lines and indents, never cut: what is shown is sent again."""
+    return msgspec.json.format(msgspec.json.encode(dict(params), enc_hook=str), indent=2).decode()
+
+
+def params_of(text: str | None) -> dict[str, Any]:
+    """Return params as people type them: a JSON object, or nothing."""
+    try:
+        found = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidParams(f"the params are not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidParams('the params are not a JSON object, such as {"name": "value"}')
+    return found
