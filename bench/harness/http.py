@@ -1,4 +1,4 @@
-"""The front door: jobs made over HTTP, one by one and in bulk, beside an empty endpoint of FastAPI that is asked for the same."""
+"""The front door: jobs made over HTTP, one by one and in bulk, beside an empty endpoint of Starlette that is asked for the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server process to be asked over HTTP: `empty` is FastAPI and nothing behind it, `sqlite` and `postgres` are Rota's front door."""
+"""A server process to be asked over HTTP: `empty` is Starlette and nothing behind it, `sqlite` and `postgres` are Rota's front door."""
 
 from __future__ import annotations
 
@@ -6,35 +6,36 @@ import json
 import os
 import socket
 import sys
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import uvicorn
-from fastapi import FastAPI
 from postgres import fresh_database, url_of
-from pydantic import BaseModel, Field
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from rota import Rota
 from rota.surfaces.http import make_app
 
 
-class Body(BaseModel):
-    name: str = Field(max_length=255)
-    params: dict[str, Any] = Field(default_factory=dict)
+class Body(msgspec.Struct):
+    name: Annotated[str, msgspec.Meta(max_length=255)]
+    params: dict[str, Any] = {}
     priority: str | int | None = None
     unique_key: str | None = None
 
 
-def empty() -> tuple[FastAPI, str]:
-    app = FastAPI()
+def empty() -> tuple[Starlette, str]:
+    async def create(request: Request) -> Response:
+        body = msgspec.json.decode(await request.body(), type=Body)
+        return JSONResponse({"name": body.name}, 201)
 
-    @app.post("/api/v1/jobs", status_code=201)
-    async def create(body: Body) -> dict[str, str]:
-        return {"name": body.name}
-
-    return app, ""
+    return Starlette(routes=[Route("/api/v1/jobs", create, methods=["POST"])]), ""
 
 
-def front_door(url: str) -> tuple[FastAPI, str]:
+def front_door(url: str) -> tuple[Starlette, str]:
     rota = Rota(url)
 
     @rota.job

@@ -7,7 +7,7 @@ import sys
 from contextlib import closing
 
 import pytest
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 from rota import Rota, Settings
 from rota.surfaces.http import make_app

@@ -118,7 +118,7 @@ def test_who_may_not_operate_the_store_may_not_serve_it(cli):
 
 def test_without_the_extra_a_worker_goes_on_and_serving_is_refused(cli, tmp_path, monkeypatch, capsys):
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "fastapi" else found(name, *more))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "starlette" else found(name, *more))
     result = cli("serve", "--port", "0")
     assert result.exit_code == 1
     assert "pip install 'rota[server]'" in result.stderr

@@ -6,8 +6,8 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
 
 from rota import Rota, Settings
 from rota.errors import NotFound

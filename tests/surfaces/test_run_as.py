@@ -1,7 +1,7 @@
 """Nobody can say yet as whom a job is to run: a role is refused at every surface, with the remedy."""
 
 import pytest
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 from rota.errors import InvalidDefinition, InvalidSchedule, RotaError
 from rota.surfaces.http import make_app

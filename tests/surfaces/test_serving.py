@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from rota import Rota, Settings
@@ -276,4 +276,4 @@ def test_a_request_that_never_ends_is_left_behind(live, caplog, kind):
 def test_the_server_is_imported_only_when_it_is_needed():
     look = "import sys, rota, rota.surfaces.cli.app; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=patient(30), check=True)
-    assert {"fastapi", "starlette", "uvicorn", "jinja2", "httpx2"}.isdisjoint(done.stdout.split())
+    assert {"starlette", "uvicorn", "jinja2", "httpx2"}.isdisjoint(done.stdout.split())

@@ -21,7 +21,7 @@ from tests.support.pace import patient
 from tests.surfaces.cli_support import ROOT
 
 OTHERS = {"apsw", "asyncio", "click", "concurrent.futures", "multiprocessing", "pydantic", "rich", "ssl", "subprocess", "typer"}
-OTHERS |= {"fastapi", "httpx2", "jinja2", "opentelemetry", "prometheus_client", "psycopg", "starlette", "uvicorn"}
+OTHERS |= {"httpx2", "jinja2", "opentelemetry", "prometheus_client", "psycopg", "starlette", "uvicorn"}
 """Packages that not every program needs."""
 
 WORKING = {f"rota.engine.{name}" for name in ("delivering", "dispatch", "driver", "promoting", "worker")}

@@ -1,7 +1,7 @@
 """A template is meant by its name, or by its id, which jobs and runs show."""
 
 import pytest
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 from rota import NewJob
 from rota.errors import NotFound, UnknownTemplate

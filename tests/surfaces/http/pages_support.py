@@ -12,8 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Annotated
 
-from fastapi.testclient import TestClient
 from msgspec import Meta
+from starlette.testclient import TestClient
 
 from rota import NewJob, Rota, Settings
 from rota.model.access import csrf_of

@@ -371,7 +371,7 @@ def test_a_direct_execution_that_nobody_can_run_is_refused_at_once(live):
 
 
 def direct_caller(rota: Rota) -> Caller:
-    from fastapi.testclient import TestClient
+    from starlette.testclient import TestClient
 
     from rota.surfaces.http import make_app
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 from rota import Rota, Settings
 from rota.surfaces.http import make_app

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from fastapi.routing import iter_route_contexts
-from fastapi.testclient import TestClient
+from starlette.routing import Route
+from starlette.testclient import TestClient
 
 from rota.admission import Admission
 from rota.surfaces.http import make_app
@@ -79,10 +79,11 @@ def visitor(request, store: SharedStore, client: TestClient) -> Visitor:
 def routes(client: TestClient, *methods: str) -> list[tuple[str, str]]:
     """Return every route of the app, as method and path."""
     found = {
-        (method, context.path.replace(":path}", "}"))
-        for context in iter_route_contexts(client.app.routes)
-        for method in (context.methods or ())
-        if method in methods and context.path
+        (method, route.path.replace(":path}", "}"))
+        for route in client.app.routes
+        if isinstance(route, Route)
+        for method in (route.methods or ())
+        if method in methods
     }
     return sorted(found)
 

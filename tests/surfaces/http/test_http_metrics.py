@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
 
 from rota import Rota, Settings
 from rota.ports.overseeing import Figure, Unfired

@@ -6,7 +6,7 @@ import re
 
 import jsonschema_rs
 import pytest
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 from rota.surfaces.http import make_app
 from rota.surfaces.http.openapi import EVENTS, MEMBERS, TAGS, codes, error_kinds, operations

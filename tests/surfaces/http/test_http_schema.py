@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 import schemathesis
-from fastapi.testclient import TestClient
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import from_schema
 from schemathesis.engine.events import EngineEvent, FatalError, NonFatalError, ScenarioFinished
+from starlette.testclient import TestClient
 
 from rota import Rota, Settings
 from rota.surfaces.http import make_app

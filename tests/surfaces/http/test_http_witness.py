@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 from rota import Rota, Settings
 from rota.resources.store import StoreOperations

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from urllib.parse import quote
 
 import pytest
-from fastapi.testclient import TestClient
+from starlette.testclient import TestClient
 
 from rota import Backoff, PermanentError, Rota
 from rota.model.overview import (

@@ -68,7 +68,7 @@ def _installed(*, needed: bool) -> bool:
     """Say whether the server's parts are there; without them `rota up` goes on, and says what is missing."""
     from importlib.util import find_spec  # noqa: PLC0415 - only here
 
-    if all(find_spec(name) for name in ("fastapi", "uvicorn", "jinja2")):
+    if all(find_spec(name) for name in ("starlette", "uvicorn", "jinja2")):
         return True
     if needed:
         raise Refused(MISSING)

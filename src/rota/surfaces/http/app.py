@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from importlib import import_module
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -35,19 +35,9 @@ def routes() -> list[Address]:
     return sorted(found, key=lambda each: ("{" in each.shown, -each.shown.count("/")))
 
 
-def make_app(rota: Rota, *, hosts: Hosts | None = None) -> FastAPI:
+def make_app(rota: Rota, *, hosts: Hosts | None = None) -> Starlette:
     """Return an app that serves a `Rota`, under some names or under any. It closes nothing: whoever made the Rota does."""
-    from rota import __version__  # noqa: PLC0415 - this is imported by nobody that `rota` imports
-
-    app = FastAPI(
-        title="Rota",
-        summary="A durable job scheduler and background-job engine.",
-        version=__version__,
-        default_response_class=Answer,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-    )
+    app = Starlette()
     app.state.rota = rota
     app.state.door = Door(rota)
     app.state.meters = Meters(rota)

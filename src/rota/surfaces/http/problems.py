@@ -10,9 +10,10 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
 from rota import errors
 from rota.errors import RotaError
@@ -103,23 +104,19 @@ def of(error: RotaError, *, store: str = "") -> Response:
     return problem(status, error.code, detail, headers=headers, item=error.item, accepted=error.accepted, **members)
 
 
-def install(app: FastAPI) -> None:
+def install(app: Starlette) -> None:
     """Let every refusal of this app be a problem."""
+    app.add_exception_handler(RotaError, _ours)
+    app.add_exception_handler(HTTPException, _http)
 
-    @app.exception_handler(RotaError)
-    def _ours(request: Request, error: RotaError) -> Response:
-        return of(error, store=request.app.state.rota.store.url)
 
-    @app.exception_handler(RequestValidationError)
-    def _request(_request: Request, error: RequestValidationError) -> Response:
-        wrong = [{"at": ".".join(map(str, each["loc"])), "message": each["msg"]} for each in error.errors()]
-        first = wrong[0] if wrong else {"at": "body", "message": "can't be read"}
-        return problem(422, OWN[HTTPStatus.UNPROCESSABLE_ENTITY], f"{first['at']}: {first['message']}", errors=wrong)
+def _ours(request: Request, error: Any) -> Response:
+    return of(error, store=request.app.state.rota.store.url)
 
-    @app.exception_handler(HTTPException)
-    def _http(_request: Request, error: HTTPException) -> Response:
-        status = HTTPStatus(error.status_code)
-        return problem(status, OWN.get(status, status.name.lower()), str(error.detail), headers=dict(error.headers or {}))
+
+def _http(_request: Request, error: Any) -> Response:
+    status = HTTPStatus(error.status_code)
+    return problem(status, OWN.get(status, status.name.lower()), str(error.detail), headers=dict(error.headers or {}))
 
 
 def surprise(method: str, path: str, error: Exception) -> Response:

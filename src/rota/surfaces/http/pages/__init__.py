@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from rota.surfaces.http.pages import failing, static
 
@@ -30,9 +30,9 @@ ROUTERS = (
 """Modules of this package, each with a `router`."""
 
 
-def install(app: FastAPI) -> None:
+def install(app: Starlette) -> None:
     """Add the pages to an app that has its API already."""
     static.install(app)
     for name in ROUTERS:
-        app.include_router(import_module(f"rota.surfaces.http.pages.{name}").router, include_in_schema=False)
+        app.router.routes += import_module(f"rota.surfaces.http.pages.{name}").router.routes
     failing.install(app)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from rota.surfaces.http.pages.jobs import BIG
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visiting
+from rota.surfaces.http.pages.visit import Visit
 
 router = page_router()
 
@@ -17,9 +18,9 @@ PAGE = 50
 
 @router.get("/audit")
 def find(
-    visit: Visiting,
-    subject: Annotated[str, Query(max_length=512)] = "",
-    before: Annotated[int | None, Query(ge=1, le=BIG)] = None,
+    visit: Visit,
+    subject: Annotated[str, Meta(max_length=512)] = "",
+    before: Annotated[int | None, Meta(ge=1, le=BIG)] = None,
 ) -> Response:
     """Show a page of the audit trail, newest first."""
     found = visit.rota.acting_as(visit.actor).audit.list(subject=subject.strip() or None, limit=PAGE, before=before)

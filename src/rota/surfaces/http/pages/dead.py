@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Query, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from rota.model.gate import Right
 from rota.surfaces.http.pages.filters import Filters
 from rota.surfaces.http.pages.jobs import AT_ONCE, BIG, choices
 from rota.surfaces.http.pages.rendering import plural
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.http.pages.visit import Visit
 from rota.surfaces.runs import run_of
 
 router = page_router()
@@ -21,7 +22,7 @@ NAMES = ("job_type", "error_type", "text", "organization")
 
 
 @router.get("/dead")
-def find(visit: Visiting, before: Annotated[int | None, Query(ge=1, le=BIG)] = None) -> Response:
+def find(visit: Visit, before: Annotated[int | None, Meta(ge=1, le=BIG)] = None) -> Response:
     """Show a page of dead letters, newest first."""
     filters = Filters([pair for pair in visit.request.query_params.multi_items() if pair[0] in NAMES])
     found = visit.rota.acting_as(visit.actor).dead_letters.list(**filters.options(), limit=PAGE, before=before)
@@ -30,7 +31,7 @@ def find(visit: Visiting, before: Annotated[int | None, Query(ge=1, le=BIG)] = N
 
 
 @router.post("/dead/retry")
-def retry(visit: Visiting) -> Response:
+def retry(visit: Visit) -> Response:
     """Try all that match again."""
     visit.must(Right.STEER)
     options, count, words = _matching(visit)
@@ -40,7 +41,7 @@ def retry(visit: Visiting) -> Response:
 
 
 @router.post("/dead/discard")
-def discard(visit: Visiting) -> Response:
+def discard(visit: Visit) -> Response:
     """Remove all that match, for good."""
     visit.must(Right.DELETE)
     options, count, words = _matching(visit)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Query, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from rota.errors import InvalidInput, InvalidParams, Refused, UnknownTemplate
 from rota.model.gate import Right
 from rota.surfaces.http.pages.jobs import choices, moment
 from rota.surfaces.http.pages.params_input import ParamsInput, Unread
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.http.pages.visit import Visit
 from rota.template_views import TemplateView
 
 router = page_router()
@@ -21,9 +22,9 @@ OPTIONS = ("priority", "run_at", "unique_key", "organization")
 
 @router.get("/jobs/new")
 def show(
-    visit: Visiting,
-    name: Annotated[str, Query(max_length=255)] = "",
-    params_as: Annotated[str, Query(max_length=10)] = "",
+    visit: Visit,
+    name: Annotated[str, Meta(max_length=255)] = "",
+    params_as: Annotated[str, Meta(max_length=10)] = "",
 ) -> Response:
     """Show the form for a job of a template, or let one be chosen."""
     visit.must(Right.SUBMIT)
@@ -34,7 +35,7 @@ def show(
 
 
 @router.post("/jobs")
-def enqueue(visit: Visiting) -> Response:
+def enqueue(visit: Visit) -> Response:
     """Enqueue one job. What is refused comes back in the form, with what was typed."""
     name = visit.form.need("name")
     visit.must(Right.SUBMIT)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from fastapi import Response
-from fastapi.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 
 from rota.admission import Admission
 from rota.errors import PermissionDenied, Unauthenticated
 from rota.surfaces.http.access import COOKIE, door_of, place_of
 from rota.surfaces.http.pages.rendering import THEMES
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import THEME, AtTheDoor, Visiting, is_secure, ours
+from rota.surfaces.http.pages.visit import THEME, Visit, is_secure, ours
 
 router = page_router()
 
 YEAR_S = 365 * 86_400
 
 
-@router.get("/login")
-def ask(visit: AtTheDoor, next: str = "/") -> Response:  # noqa: A002 - the word in the address
+@router.get("/login", is_open=True)
+def ask(visit: Visit, next: str = "/") -> Response:  # noqa: A002 - the word in the address
     """Show the door; who has come in already goes on."""
     session = visit.request.cookies.get(COOKIE)
     if session is not None:
@@ -33,8 +32,8 @@ def ask(visit: AtTheDoor, next: str = "/") -> Response:  # noqa: A002 - the word
     return visit.page("login.html", title="Log in", wrong="", next=ours(next) or "/")
 
 
-@router.post("/login")
-def enter(visit: AtTheDoor) -> Response:
+@router.post("/login", is_open=True)
+def enter(visit: Visit) -> Response:
     """Let a browser in that brings a token. Another site's form is refused: it would let its visitor in as somebody else."""
     if visit.request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
         raise PermissionDenied("this did not come from a page of Rota's own: open the login page and paste the token there")
@@ -53,7 +52,7 @@ def enter(visit: AtTheDoor) -> Response:
 
 
 @router.post("/logout")
-def leave(visit: Visiting) -> Response:
+def leave(visit: Visit) -> Response:
     """End the session."""
     Admission(visit.rota).close_session(visit.request.cookies.get(COOKIE, ""))
     answer = RedirectResponse("/login", status_code=HTTPStatus.SEE_OTHER)
@@ -61,8 +60,8 @@ def leave(visit: Visiting) -> Response:
     return answer
 
 
-@router.post("/theme")
-def dress(visit: AtTheDoor) -> Response:
+@router.post("/theme", is_open=True)
+def dress(visit: Visit) -> Response:
     """Take the other of dark and light: for browsers without JavaScript. It changes nothing but this browser's own cookie."""
     other = THEMES[visit.request.cookies.get(THEME) == THEMES[0]]
     answer = RedirectResponse(ours(visit.form.get("back")) or "/", status_code=HTTPStatus.SEE_OTHER)

@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import RedirectResponse
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 
 from rota.errors import RotaError, Unauthenticated
 from rota.surfaces.http.access import COOKIE, rota_of
@@ -26,9 +26,9 @@ HINTS = {
 }
 
 
-def install(app: FastAPI) -> None:
+def install(app: Starlette) -> None:
     """Let what the app refuses be a page where a page was asked for, and let pages ask back."""
-    for kind in (RotaError, RequestValidationError, HTTPException):
+    for kind in (RotaError, HTTPException):
         app.add_exception_handler(kind, _or_page(app.exception_handlers[kind]))
     app.add_exception_handler(Ask, _ask)
 

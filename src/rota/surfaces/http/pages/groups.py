@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Path, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from rota.model.gate import Right
 from rota.model.states import CHAIN_ENDS
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visiting
+from rota.surfaces.http.pages.visit import Visit
 
 router = page_router()
 
 SHOWN = 50
 MEMBERS_MAX = 500
 
-GroupId = Annotated[str, Path(max_length=64)]
+GroupId = Annotated[str, Meta(max_length=64)]
 
 
 @router.get("/groups")
-def find(visit: Visiting) -> Response:
+def find(visit: Visit) -> Response:
     """Show the newest groups."""
     found = visit.rota.acting_as(visit.actor).groups.list(limit=SHOWN)
     done = {each.id: sum(member.status in CHAIN_ENDS for member in each.members) for each in found}
@@ -28,7 +29,7 @@ def find(visit: Visiting) -> Response:
 
 
 @router.get("/groups/{group_id}")
-def show(visit: Visiting, group_id: GroupId) -> Response:
+def show(visit: Visit, group_id: GroupId) -> Response:
     """Show one group and where its members stand."""
     group = visit.rota.acting_as(visit.actor).groups.get(group_id)
     done = sum(member.status in CHAIN_ENDS for member in group.members)
@@ -36,7 +37,7 @@ def show(visit: Visiting, group_id: GroupId) -> Response:
 
 
 @router.post("/groups/{group_id}/cancel")
-def cancel(visit: Visiting, group_id: GroupId) -> Response:
+def cancel(visit: Visit, group_id: GroupId) -> Response:
     """Cancel what has not ended of a group."""
     visit.must(Right.CANCEL)
     group = visit.rota.acting_as(visit.actor).groups.get(group_id)

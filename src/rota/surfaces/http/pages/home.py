@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import Response
+from starlette.responses import Response
 
 from rota.model.gate import Right
 from rota.operation import ask_for
 from rota.resources.trend import trend as trend_of
 from rota.surfaces.http.pages import charts
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visiting
+from rota.surfaces.http.pages.visit import Visit
 
 router = page_router()
 
@@ -18,7 +18,7 @@ SHOWN = 20
 
 
 @router.get("/")
-def home(visit: Visiting) -> Response:
+def home(visit: Visit) -> Response:
     """Show the overview."""
     seen = visit.rota.acting_as(visit.actor).overview()
     trend = trend_of(ask_for(visit.rota.acting_as(visit.actor), Right.READ_STATS)) if visit.may(Right.READ_STATS) else []

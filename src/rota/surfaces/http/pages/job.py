@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Response
-from fastapi.responses import PlainTextResponse
+from msgspec import Meta
+from starlette.responses import PlainTextResponse, Response
 
 from rota.errors import InvalidInput, Refused, UnknownTemplate
 from rota.model.gate import Right
@@ -18,7 +18,7 @@ from rota.surfaces.http.pages.jobs import moment
 from rota.surfaces.http.pages.params_form import digest_of, is_same
 from rota.surfaces.http.pages.params_input import ParamsInput, Unread
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.http.pages.visit import Visit
 from rota.surfaces.runs import run_of
 
 router = page_router()
@@ -28,11 +28,11 @@ LINES_MAX = 1000
 ATTEMPTS_MAX = 40
 """Attempts that the picture of a chain shows: the last ones."""
 
-JobId = Annotated[str, Path(max_length=64)]
+JobId = Annotated[str, Meta(max_length=64)]
 
 
 @router.get("/jobs/{job_id}")
-def show(visit: Visiting, job_id: JobId) -> Response:
+def show(visit: Visit, job_id: JobId) -> Response:
     """Show one job."""
     job = visit.rota.acting_as(visit.actor).jobs.get(job_id)
     chain = visit.rota.acting_as(visit.actor).jobs.attempts(job.id)
@@ -54,13 +54,13 @@ def show(visit: Visiting, job_id: JobId) -> Response:
 
 
 @router.get("/jobs/{job_id}/log")
-def log(visit: Visiting, job_id: JobId) -> Response:
+def log(visit: Visit, job_id: JobId) -> Response:
     """Return the whole log as text."""
     return PlainTextResponse(str(visit.rota.acting_as(visit.actor).jobs.log(job_id)) + "\n", headers={"Cache-Control": "no-store"})
 
 
 @router.post("/jobs/{job_id}/cancel")
-def cancel(visit: Visiting, job_id: JobId) -> Response:
+def cancel(visit: Visit, job_id: JobId) -> Response:
     """Cancel its chain."""
     job = _seen(visit, job_id, Right.CANCEL)
     visit.sure(f"Cancel {job.number} ({job.job_type})? It is not retried automatically.", "Cancel the job")
@@ -70,14 +70,14 @@ def cancel(visit: Visiting, job_id: JobId) -> Response:
 
 
 @router.post("/jobs/{job_id}/retry")
-def retry(visit: Visiting, job_id: JobId) -> Response:
+def retry(visit: Visit, job_id: JobId) -> Response:
     """Give its chain one more attempt."""
     done = visit.rota.acting_as(visit.actor).jobs.retry(job_id)
     return visit.done(f"{done.number} is the next attempt.", f"/jobs/{done.id}")
 
 
 @router.get("/jobs/{job_id}/change")
-def show_change(visit: Visiting, job_id: JobId, params_as: Annotated[str, Query(max_length=10)] = "") -> Response:
+def show_change(visit: Visit, job_id: JobId, params_as: Annotated[str, Meta(max_length=10)] = "") -> Response:
     """Show the form that changes a waiting job."""
     visit.must(Right.STEER)
     job = visit.rota.acting_as(visit.actor).jobs.attempts(job_id)[-1]
@@ -85,7 +85,7 @@ def show_change(visit: Visiting, job_id: JobId, params_as: Annotated[str, Query(
 
 
 @router.post("/jobs/{job_id}/change")
-def change(visit: Visiting, job_id: JobId) -> Response:
+def change(visit: Visit, job_id: JobId) -> Response:
     """Change a waiting job. What is refused comes back in the form, with what was typed."""
     visit.must(Right.STEER)
     job = visit.rota.acting_as(visit.actor).jobs.attempts(job_id)[-1]
@@ -136,14 +136,14 @@ def _change_page(visit: Visit, job: Job, params: ParamsInput, unread: Unread | N
 
 
 @router.post("/jobs/{job_id}/front")
-def front(visit: Visiting, job_id: JobId) -> Response:
+def front(visit: Visit, job_id: JobId) -> Response:
     """Move a job that is queued before all others of its priority."""
     done = visit.rota.acting_as(visit.actor).jobs.move(job_id, front=True)
     return visit.done(f"{done.number} is now the first of its priority.", f"/jobs/{done.id}")
 
 
 @router.post("/jobs/{job_id}/discard")
-def discard(visit: Visiting, job_id: JobId) -> Response:
+def discard(visit: Visit, job_id: JobId) -> Response:
     """Remove its chain for good."""
     job = _seen(visit, job_id, Right.DELETE)
     visit.sure(f"Remove {job.number} ({job.job_type}) with its runs and logs, for good?", "Remove it")

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import Query, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from rota.errors import InvalidOption, NotFound, Refused
 from rota.model.gate import Right
@@ -16,7 +17,7 @@ from rota.results import Page
 from rota.surfaces.http.pages.filters import Filters
 from rota.surfaces.http.pages.rendering import plural
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.http.pages.visit import Visit
 
 router = page_router()
 
@@ -27,7 +28,7 @@ BIG = 2**62
 
 
 @router.get("/jobs")
-def find(visit: Visiting, before: Annotated[int | None, Query(ge=1, le=BIG)] = None) -> Response:
+def find(visit: Visit, before: Annotated[int | None, Meta(ge=1, le=BIG)] = None) -> Response:
     """Show a page of jobs, newest first."""
     filters = Filters(visit.request.query_params.multi_items())
     found = visit.rota.acting_as(visit.actor).jobs.list(**filters.options(), limit=PAGE, before=before)
@@ -44,7 +45,7 @@ def choices(visit: Visit) -> dict[str, Any]:
 
 
 @router.post("/jobs/act")
-def act(visit: Visiting) -> Response:
+def act(visit: Visit) -> Response:
     """Cancel, or retry, all that match."""
     filters, what = Filters(visit.form.pairs), visit.form.need("what")
     if what not in ACTS:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import Path, Query, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from rota.errors import InvalidOption
 from rota.model.gate import Right
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.http.pages.visit import Visit
 
 router = page_router()
 
 
 @router.get("/organizations")
-def show(visit: Visiting, name: Annotated[str, Query(max_length=255)] = "") -> Response:
+def show(visit: Visit, name: Annotated[str, Meta(max_length=255)] = "") -> Response:
     """Show the organizations that the visitor may see; the form shows one of them, if it is named."""
     found = visit.rota.acting_as(visit.actor).organizations.list(removed=visit.may(Right.MANAGE_ORGANIZATIONS))
     paused = (
@@ -29,7 +30,7 @@ def show(visit: Visiting, name: Annotated[str, Query(max_length=255)] = "") -> R
 
 
 @router.post("/organizations/{verb}")
-def act(visit: Visiting, verb: Annotated[str, Path(max_length=20)]) -> Response:
+def act(visit: Visit, verb: Annotated[str, Meta(max_length=20)]) -> Response:
     """Make, change, suspend, resume or remove an organization."""
     if verb not in ACTS:
         raise InvalidOption(f"an organization can't {verb!r}: it can {', '.join(ACTS)}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import Response
+from starlette.responses import Response
 
 from rota.errors import InvalidOption
 from rota.model.values import Job
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visiting
+from rota.surfaces.http.pages.visit import Visit
 
 router = page_router()
 
@@ -26,7 +26,7 @@ class Place:
 
 
 @router.get("/queue")
-def show(visit: Visiting) -> Response:
+def show(visit: Visit) -> Response:
     """Show the head of the queue."""
     found = visit.rota.acting_as(visit.actor).queues.jobs(limit=SHOWN + 1)
     places: list[Place] = []
@@ -43,7 +43,7 @@ def show(visit: Visiting) -> Response:
 
 
 @router.post("/queue/move")
-def move(visit: Visiting) -> Response:
+def move(visit: Visit) -> Response:
     """Move one job: `ID front`, `ID before OTHER` or `ID after OTHER`."""
     job, _, rest = visit.form.need("move").partition(" ")
     where, _, other = rest.partition(" ")

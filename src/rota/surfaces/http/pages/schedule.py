@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from rota import wire
 from rota.errors import InvalidOption
@@ -16,7 +17,7 @@ from rota.ports.schedules import LedgerCursor
 from rota.surfaces.http.pages.params_input import params_of
 from rota.surfaces.http.pages.rendering import link
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.http.pages.visit import Visit
 
 router = page_router()
 
@@ -26,18 +27,18 @@ YEAR_H = 24 * 366
 """How far the next due times are looked for."""
 EDITED = ("cron", "every", "timezone", "catch_up", "overlap", "jitter", "description", "priority", "calendar")
 
-Name = Annotated[str, Query(max_length=255)]
-Organization = Annotated[str | None, Query(max_length=255)]
+Name = Annotated[str, Meta(max_length=255)]
+Organization = Annotated[str | None, Meta(max_length=255)]
 
 
 @router.get("/schedules/one")
 def show(
-    visit: Visiting,
+    visit: Visit,
     name: Name,
     organization: Organization = None,
     *,
-    fate: Annotated[str, Query(max_length=40)] = "",
-    before: Annotated[str | None, Query(max_length=4096)] = None,
+    fate: Annotated[str, Meta(max_length=40)] = "",
+    before: Annotated[str | None, Meta(max_length=4096)] = None,
 ) -> Response:
     """Show one schedule."""
     found = visit.rota.acting_as(visit.actor).schedules.get(name, organization=organization)
@@ -62,7 +63,7 @@ def show(
 
 
 @router.post("/schedules/one/{verb}")
-def act(visit: Visiting, verb: Annotated[str, Path(max_length=20)]) -> Response:
+def act(visit: Visit, verb: Annotated[str, Meta(max_length=20)]) -> Response:
     """Fire, pause, enable, disable, change or remove a schedule."""
     if verb not in ACTS:
         raise InvalidOption(f"a schedule can't {verb!r}: it can {', '.join(ACTS)}")

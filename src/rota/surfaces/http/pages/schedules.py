@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import Query, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from rota.errors import InvalidOption
 from rota.lab.forecasts import ForecastItem
@@ -19,7 +20,7 @@ from rota.surfaces.http.pages.jobs import moment
 from rota.surfaces.http.pages.params_input import params_of
 from rota.surfaces.http.pages.rendering import link
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.http.pages.visit import Visit
 
 router = page_router()
 
@@ -55,7 +56,7 @@ class Day:
 
 
 @router.get("/schedules")
-def show(visit: Visiting) -> Response:
+def show(visit: Visit) -> Response:
     """Show all schedules."""
     templates = visit.rota.acting_as(visit.actor).templates.list() if visit.may(Right.SCHEDULE) else []
     names = [each.name for each in templates if each.state is TemplateState.ENABLED]
@@ -63,7 +64,7 @@ def show(visit: Visiting) -> Response:
 
 
 @router.post("/schedules")
-def create(visit: Visiting) -> Response:
+def create(visit: Visit) -> Response:
     """Make a schedule."""
     form = visit.form
     options: dict[str, Any] = {name: form.text(name) for name in GIVEN if form.text(name)}
@@ -80,10 +81,10 @@ def create(visit: Visiting) -> Response:
 
 @router.get("/schedules/month")
 def month(
-    visit: Visiting,
-    month: Annotated[str, Query(max_length=10)] = "",
-    name: Annotated[str | None, Query(max_length=255)] = None,
-    organization: Annotated[str | None, Query(max_length=255)] = None,
+    visit: Visit,
+    month: Annotated[str, Meta(max_length=10)] = "",
+    name: Annotated[str | None, Meta(max_length=255)] = None,
+    organization: Annotated[str | None, Meta(max_length=255)] = None,
 ) -> Response:
     """Show a month of due times: what became of those that have passed, and those to come. Days are UTC."""
     now = datetime.now(UTC)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 from importlib.resources import files
 
-from fastapi import FastAPI, Request, Response
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 KINDS = {"rota.css": "text/css", "rota.js": "text/javascript", "rota.svg": "image/svg+xml"}
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -19,10 +22,10 @@ def address(name: str) -> str:
     return f"/static/{name}?v={_DIGESTS[name]}"
 
 
-def install(app: FastAPI) -> None:
+def install(app: Starlette) -> None:
     """Serve the files. They tell nothing about anybody: no session is asked for."""
     for name in KINDS:
-        app.add_api_route(f"/static/{name}", _serving(name), methods=["GET", "HEAD"], include_in_schema=False)
+        app.router.routes.append(Route(f"/static/{name}", _serving(name)))
 
 
 def _serving(name: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - a route of the app

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Path, Query, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from rota.errors import InvalidOption
 from rota.model.gate import Right
 from rota.model.templates import NULLABLE, Rate, from_text
 from rota.surfaces.http.pages.rendering import link
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.http.pages.visit import Visit
 from rota.template_views import TemplateView
 
 router = page_router()
@@ -39,14 +40,14 @@ FIELDS = {
 
 
 @router.get("/templates")
-def find(visit: Visiting, archived: Annotated[str, Query(max_length=5)] = "") -> Response:
+def find(visit: Visit, archived: Annotated[str, Meta(max_length=5)] = "") -> Response:
     """Show all templates."""
     found = visit.rota.acting_as(visit.actor).templates.list(archived=archived == "yes")
     return visit.page("templates.html", found=found, archived=archived == "yes")
 
 
 @router.get("/templates/one")
-def show(visit: Visiting, name: Annotated[str, Query(max_length=255)]) -> Response:
+def show(visit: Visit, name: Annotated[str, Meta(max_length=255)]) -> Response:
     """Show one template."""
     found = visit.rota.acting_as(visit.actor).templates.get(name)
     values = {field: shown(found, field) for field in FIELDS}
@@ -55,7 +56,7 @@ def show(visit: Visiting, name: Annotated[str, Query(max_length=255)]) -> Respon
 
 
 @router.post("/templates/one/{verb}")
-def act(visit: Visiting, verb: Annotated[str, Path(max_length=20)]) -> Response:
+def act(visit: Visit, verb: Annotated[str, Meta(max_length=20)]) -> Response:
     """Set, reset, enable, disable, archive or remove a template."""
     if verb not in ACTS:
         raise InvalidOption(f"unknown action {verb!r} of a template: use {', '.join(ACTS)}")

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from fastapi import Response
+from starlette.responses import Response
 
 from rota.model.access import Permit
 from rota.model.gate import Right
 from rota.model.templates import span_of
 from rota.resources.tokens import NewToken
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.http.pages.visit import Visit
 
 router = page_router()
 
 
 @router.get("/tokens")
-def show(visit: Visiting) -> Response:
+def show(visit: Visit) -> Response:
     """Show the tokens that open something."""
     return _page(visit, None)
 
 
 @router.post("/tokens")
-def create(visit: Visiting) -> Response:
+def create(visit: Visit) -> Response:
     """Make a token and show its secret, this once."""
     form = visit.form
     lasts = form.text("expires_in")
@@ -37,7 +37,7 @@ def create(visit: Visiting) -> Response:
 
 
 @router.post("/tokens/revoke")
-def revoke(visit: Visiting) -> Response:
+def revoke(visit: Visit) -> Response:
     """Let a token open nothing any more."""
     visit.must(Right.MANAGE_ORGANIZATIONS)
     token_id, name = visit.form.need("id"), visit.form.text("name") or "this token"

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import Path, Query, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from rota.errors import InvalidOption
 from rota.model.gate import Right, Role
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.http.pages.visit import Visit
 
 router = page_router()
 
 
 @router.get("/users")
-def show(visit: Visiting, name: Annotated[str, Query(max_length=255)] = "") -> Response:
+def show(visit: Visit, name: Annotated[str, Meta(max_length=255)] = "") -> Response:
     """Show the users that the visitor may see; the form shows one of them, if it is named."""
     found = visit.rota.acting_as(visit.actor).users.list()
     names = [each.name for each in visit.rota.acting_as(visit.actor).organizations.list()]
@@ -25,7 +26,7 @@ def show(visit: Visiting, name: Annotated[str, Query(max_length=255)] = "") -> R
 
 
 @router.post("/users/{verb}")
-def act(visit: Visiting, verb: Annotated[str, Path(max_length=20)]) -> Response:
+def act(visit: Visit, verb: Annotated[str, Meta(max_length=20)]) -> Response:
     """Add, change or remove a user."""
     if verb not in ACTS:
         raise InvalidOption(f"a user can't {verb!r}: it can {', '.join(ACTS)}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from fastapi import Depends, Request, Response
-from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from rota.app import Rota
 from rota.errors import InvalidOption, PermissionDenied
@@ -179,7 +179,7 @@ async def form_of(request: Request) -> Form:
     return Form(pairs)
 
 
-def visit_of(request: Request, form: Annotated[Form, Depends(form_of)]) -> Visit:
+def visit_of(request: Request, form: Form) -> Visit:
     """Return the visit of somebody who has come in; what changes something must carry the form's own word."""
     actor = door_of(request).who(request, shown=form.get(CSRF_FIELD))
     given = [*request.query_params.multi_items(), *form.pairs, *request.path_params.items()]
@@ -191,10 +191,6 @@ def visit_of(request: Request, form: Annotated[Form, Depends(form_of)]) -> Visit
     return made
 
 
-def stranger_of(request: Request, form: Annotated[Form, Depends(form_of)]) -> Visit:
+def stranger_of(request: Request, form: Form) -> Visit:
     """Return the visit of somebody at the door."""
     return Visit(request, rota_of(request), None, form=form)
-
-
-Visiting = Annotated[Visit, Depends(visit_of)]
-AtTheDoor = Annotated[Visit, Depends(stranger_of)]

@@ -5,30 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Response
+from msgspec import Meta
+from starlette.responses import Response
 
 from rota.errors import InvalidOption
 from rota.model.gate import Right
 from rota.model.webhooks import USUAL_EVENTS, Event
 from rota.surfaces.http.pages.jobs import BIG
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit, Visiting
+from rota.surfaces.http.pages.visit import Visit
 
 router = page_router()
 
 PAGE = 50
 
-WebhookId = Annotated[str, Path(max_length=64)]
+WebhookId = Annotated[str, Meta(max_length=64)]
 
 
 @router.get("/webhooks")
-def find(visit: Visiting, before: Annotated[int | None, Query(ge=1, le=BIG)] = None) -> Response:
+def find(visit: Visit, before: Annotated[int | None, Meta(ge=1, le=BIG)] = None) -> Response:
     """Show the webhooks and the latest deliveries."""
     return _page(visit, before)
 
 
 @router.post("/webhooks")
-def create(visit: Visiting) -> Response:
+def create(visit: Visit) -> Response:
     """Make a webhook and show its secret, this once."""
     form = visit.form
     made = visit.rota.acting_as(visit.actor).webhooks.create(
@@ -43,7 +44,7 @@ def create(visit: Visiting) -> Response:
 
 
 @router.post("/webhooks/{webhook_id}/rotate")
-def rotate(visit: Visiting, webhook_id: WebhookId) -> Response:
+def rotate(visit: Visit, webhook_id: WebhookId) -> Response:
     """Give a webhook another secret and show it, this once."""
     visit.must(Right.WEBHOOKS)
     url = visit.rota.acting_as(visit.actor).webhooks.get(webhook_id).url
@@ -53,14 +54,14 @@ def rotate(visit: Visiting, webhook_id: WebhookId) -> Response:
 
 
 @router.post("/webhooks/redeliver/{delivery_id}")
-def redeliver(visit: Visiting, delivery_id: Annotated[int, Path(ge=1, le=BIG)]) -> Response:
+def redeliver(visit: Visit, delivery_id: Annotated[int, Meta(ge=1, le=BIG)]) -> Response:
     """Send a message again."""
     visit.rota.acting_as(visit.actor).webhooks.redeliver(delivery_id)
     return visit.done("The message will be sent again.", "/webhooks")
 
 
 @router.post("/webhooks/{webhook_id}/{verb}")
-def act(visit: Visiting, webhook_id: WebhookId, verb: Annotated[str, Path(max_length=20)]) -> Response:
+def act(visit: Visit, webhook_id: WebhookId, verb: Annotated[str, Meta(max_length=20)]) -> Response:
     """Enable, disable, test or delete a webhook."""
     if verb not in ACTS:
         raise InvalidOption(f"a webhook can't {verb!r}: it can {', '.join(ACTS)}")

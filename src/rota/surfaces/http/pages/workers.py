@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from fastapi import Response
+from starlette.responses import Response
 
 from rota.errors import InvalidOption
 from rota.model.gate import Right
 from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visiting
+from rota.surfaces.http.pages.visit import Visit
 from rota.surfaces.pauses import set_pause
 
 router = page_router()
 
 
 @router.get("/workers")
-def show(visit: Visiting) -> Response:
+def show(visit: Visit) -> Response:
     """Show the workers that live, and the pauses."""
     found = visit.rota.acting_as(visit.actor).workers.list()
     templates = [each.name for each in visit.rota.acting_as(visit.actor).templates.list()]
@@ -22,7 +22,7 @@ def show(visit: Visiting) -> Response:
 
 
 @router.post("/pauses")
-def pause(visit: Visiting) -> Response:
+def pause(visit: Visit) -> Response:
     """Pause or resume everything, a template, or an organization."""
     form = visit.form
     kind, name, what = form.need("kind"), form.text("name"), form.need("what")
