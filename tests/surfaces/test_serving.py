@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
+from starlette.responses import JSONResponse, StreamingResponse
 
 from rota import Rota, Settings
 from rota.errors import InvalidOption, Refused
@@ -129,10 +129,10 @@ def test_further_names_are_a_setting(live):
 def test_what_a_proxy_says_is_believed_only_of_a_proxy_that_is_named(live, believed):
     with serving(live) as server:
 
-        @server._app.get("/seen")
-        def seen(request: Request) -> dict[str, str]:
-            return {"client": request.client.host, "scheme": request.url.scheme}
+        def seen(request: Request) -> JSONResponse:
+            return JSONResponse({"client": request.client.host, "scheme": request.url.scheme})
 
+        server._app.add_route("/seen", seen)
         said = ask(server, "/seen", X_Forwarded_For="203.0.113.9", X_Forwarded_Proto="https")[1]
     assert said == ({"client": "203.0.113.9", "scheme": "https"} if believed else {"client": "127.0.0.1", "scheme": "http"})
 
@@ -193,8 +193,7 @@ def ask_or_none(server: Server) -> int | None:
 def test_a_server_stops_in_time_whoever_is_still_there(live, kind):
     server = Server(live, Address("127.0.0.1", 0))
 
-    @server._app.get("/endless")
-    async def endless() -> StreamingResponse:
+    async def endless(_request: Request) -> StreamingResponse:
         import asyncio
 
         async def drops():
@@ -204,6 +203,7 @@ def test_a_server_stops_in_time_whoever_is_still_there(live, kind):
 
         return StreamingResponse(drops())
 
+    server._app.add_route("/endless", endless)
     server.start()
     with raw(server) as client:
         if kind == "idle":
@@ -223,12 +223,12 @@ def test_a_server_stops_in_time_whoever_is_still_there(live, kind):
 def test_a_request_that_is_under_way_is_answered_before_the_server_is_gone(live):
     server, inside, go = Server(live, Address("127.0.0.1", 0)), threading.Event(), threading.Event()
 
-    @server._app.get("/slow")
-    def slow() -> dict[str, str]:
+    def slow(_request: Request) -> JSONResponse:
         inside.set()
         go.wait(patient(10))
-        return {"status": "done"}
+        return JSONResponse({"status": "done"})
 
+    server._app.add_route("/slow", slow)
     server.start()
     said = []
     asking = threading.Thread(target=lambda: said.append(ask(server, "/slow")))
@@ -247,15 +247,15 @@ def test_a_request_that_is_under_way_is_answered_before_the_server_is_gone(live)
 def test_a_request_that_never_ends_is_left_behind(live, caplog, kind):
     server, inside, go = Server(live, Address("127.0.0.1", 0)), threading.Event(), threading.Event()
 
-    def stuck() -> dict[str, str]:
+    def stuck(_request: Request) -> JSONResponse:
         inside.set()
         go.wait(patient(30))
-        return {}
+        return JSONResponse({})
 
-    async def worse() -> dict[str, str]:
-        return stuck()
+    async def worse(request: Request) -> JSONResponse:
+        return stuck(request)
 
-    server._app.get("/stuck")(stuck if kind == "its own thread" else worse)
+    server._app.add_route("/stuck", stuck if kind == "its own thread" else worse)
     server.start()
     with raw(server) as client:
         client.sendall(b"GET /stuck HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -8,7 +8,6 @@ from importlib import import_module
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from rota.app import Rota
 from rota.surfaces.http import openapi, pages, problems
@@ -18,6 +17,7 @@ from rota.surfaces.http.api import endpoint, hand
 from rota.surfaces.http.api.endpoint import API, Address
 from rota.surfaces.http.bounds import BodyLimit
 from rota.surfaces.http.metrics import Meters, metrics
+from rota.surfaces.http.routes import KnownRoute
 from rota.surfaces.http.shield import Hosts, Shield
 from rota.surfaces.http.witness import Witness
 from rota.surfaces.mcp.http import Endpoint
@@ -47,11 +47,16 @@ def make_app(rota: Rota, *, hosts: Hosts | None = None) -> Starlette:
     app.add_middleware(BodyLimit, most=rota.settings.http_body_max, patience_s=rota.settings.http_patience, admit=app.state.door.known)
     app.state.api = routes()
     mcp = Endpoint(rota, app.state.door.who, body_max=rota.settings.http_body_max)
-    app.router.routes += [*app.state.api, Route(f"{API}/openapi.json", _document), Route("/metrics", metrics), Route("/mcp", mcp)]
+    app.router.routes += [
+        *app.state.api,
+        KnownRoute(f"{API}/openapi.json", _document),
+        KnownRoute("/metrics", metrics),
+        KnownRoute("/mcp", mcp),
+    ]
     pages.install(app)
     # The last one is the outermost.
     app.add_middleware(Shield, hosts=hosts)
-    app.add_middleware(Witness, meters=app.state.meters, logs=rota.settings.http_log == "yes", prefix=API)
+    app.add_middleware(Witness, meters=app.state.meters, logs=rota.settings.http_log == "yes")
     return app
 
 

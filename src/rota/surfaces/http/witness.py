@@ -25,10 +25,9 @@ _GOOD = re.compile(r"[A-Za-z0-9._-]{1,64}")
 class Witness:
     """The outermost part of the app."""
 
-    def __init__(self, app: ASGIApp, *, meters: Meters, logs: bool, prefix: str) -> None:
-        """Take where requests are counted, whether a line is written about each, and what the API's routes stand under."""
+    def __init__(self, app: ASGIApp, *, meters: Meters, logs: bool) -> None:
+        """Take where requests are counted, and whether a line is written about each."""
         self._app = app
-        self._prefix = prefix
         self._meters = meters
         self._logs = logs
 
@@ -55,7 +54,8 @@ class Witness:
 
     def _told(self, scope: Scope, status: int, seconds: float) -> None:
         method = scope["method"] if scope["method"] in METHODS else OTHER
-        route = self._route(scope)
+        # By its pattern: a path may hold anything.
+        route = str(getattr(scope.get("route"), "path", OTHER))
         self._meters.answered(method, route, status, seconds)
         if not self._logs or not log.isEnabledFor(logging.INFO):
             return
@@ -71,14 +71,6 @@ class Witness:
             "client": client[0] if client else None,
         }
         log.info("%s %s %d in %.1f ms", method, path, status, seconds * 1000, extra={"request": request})
-
-    def _route(self, scope: Scope) -> str:
-        """Return the pattern of the route that answered, whole: an included router knows its own part only."""
-        path = getattr(scope.get("route"), "path", None)
-        if path is None:
-            return OTHER
-        below = scope["path"].startswith(f"{self._prefix}/") and not path.startswith(self._prefix)
-        return f"{self._prefix}{path}" if below else str(path)
 
 
 def name_of(scope: Scope) -> str:

@@ -12,8 +12,6 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
-from starlette.types import Scope
 
 from rota import wire
 from rota.app import Rota
@@ -25,6 +23,7 @@ from rota.surfaces.http.access import door_of
 from rota.surfaces.http.api import results
 from rota.surfaces.http.api.cursors import PAGE_MAX, Cursors, Key
 from rota.surfaces.http.api.requests import JSON, media_type, needed, read, refuse_other
+from rota.surfaces.http.routes import KnownRoute
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,8 +43,8 @@ class Asked(msgspec.Struct, frozen=True, eq=False):
     who: Actor
 
 
-class Address(Route):
-    """A route of the API: whoever looks at a request later knows which one answered it."""
+class Address(KnownRoute):
+    """A route of the API."""
 
     def __init__(self, name: str, tag: str, http: str, endpoint: Callable[[Request], Any]) -> None:
         """Take its name, the chapter of the document that it is described in, its method and path, and what answers."""
@@ -53,11 +52,6 @@ class Address(Route):
         self.method, _, self.shown = http.partition(" ")
         # A name may have slashes.
         super().__init__(API + self.shown.replace("{name}", "{name:path}"), endpoint, methods=[self.method], name=name)
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Say whether a request is for this route."""
-        match, child = super().matches(scope)
-        return match, child if match is Match.NONE else {**child, "route": self}
 
 
 class Endpoint(Address):

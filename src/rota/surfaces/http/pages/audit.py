@@ -20,7 +20,7 @@ PAGE = 50
 def find(
     visit: Visit,
     subject: Annotated[str, Meta(max_length=512)] = "",
-    before: Annotated[int | None, Meta(ge=1, le=BIG)] = None,
+    before: Annotated[int, Meta(ge=1, le=BIG)] | None = None,
 ) -> Response:
     """Show a page of the audit trail, newest first."""
     found = visit.rota.acting_as(visit.actor).audit.list(subject=subject.strip() or None, limit=PAGE, before=before)

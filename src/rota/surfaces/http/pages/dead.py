@@ -22,7 +22,7 @@ NAMES = ("job_type", "error_type", "text", "organization")
 
 
 @router.get("/dead")
-def find(visit: Visit, before: Annotated[int | None, Meta(ge=1, le=BIG)] = None) -> Response:
+def find(visit: Visit, before: Annotated[int, Meta(ge=1, le=BIG)] | None = None) -> Response:
     """Show a page of dead letters, newest first."""
     filters = Filters([pair for pair in visit.request.query_params.multi_items() if pair[0] in NAMES])
     found = visit.rota.acting_as(visit.actor).dead_letters.list(**filters.options(), limit=PAGE, before=before)

@@ -28,7 +28,7 @@ BIG = 2**62
 
 
 @router.get("/jobs")
-def find(visit: Visit, before: Annotated[int | None, Meta(ge=1, le=BIG)] = None) -> Response:
+def find(visit: Visit, before: Annotated[int, Meta(ge=1, le=BIG)] | None = None) -> Response:
     """Show a page of jobs, newest first."""
     filters = Filters(visit.request.query_params.multi_items())
     found = visit.rota.acting_as(visit.actor).jobs.list(**filters.options(), limit=PAGE, before=before)

@@ -13,19 +13,18 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
-from starlette.types import Scope
 
 from rota.errors import InvalidOption, RotaError
 from rota.surfaces.http.pages.failing import as_page
 from rota.surfaces.http.pages.visit import Ask, form_of, stranger_of, visit_of
 from rota.surfaces.http.problems import surprise
+from rota.surfaces.http.routes import KnownRoute
 
 F = TypeVar("F", bound=Callable[..., Response])
 FORESEEN = (RotaError, HTTPException, ClientDisconnect, Ask)
 
 
-class PageRoute(Route):
+class PageRoute(KnownRoute):
     """One page: a function of a visit, and of parameters that the address names."""
 
     def __init__(self, path: str, function: Callable[..., Response], method: str, *, is_open: bool) -> None:
@@ -33,11 +32,6 @@ class PageRoute(Route):
         self._function = function
         self._is_open = is_open
         super().__init__(path, self._serve, methods=[method], name=function.__name__)
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Say whether a request is for this page."""
-        match, child = super().matches(scope)
-        return match, child if match is Match.NONE else {**child, "route": self}
 
     async def _serve(self, request: Request) -> Response:
         try:

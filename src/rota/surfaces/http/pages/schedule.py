@@ -28,7 +28,7 @@ YEAR_H = 24 * 366
 EDITED = ("cron", "every", "timezone", "catch_up", "overlap", "jitter", "description", "priority", "calendar")
 
 Name = Annotated[str, Meta(max_length=255)]
-Organization = Annotated[str | None, Meta(max_length=255)]
+Organization = Annotated[str, Meta(max_length=255)] | None
 
 
 @router.get("/schedules/one")
@@ -38,7 +38,7 @@ def show(
     organization: Organization = None,
     *,
     fate: Annotated[str, Meta(max_length=40)] = "",
-    before: Annotated[str | None, Meta(max_length=4096)] = None,
+    before: Annotated[str, Meta(max_length=4096)] | None = None,
 ) -> Response:
     """Show one schedule."""
     found = visit.rota.acting_as(visit.actor).schedules.get(name, organization=organization)

@@ -83,8 +83,8 @@ def create(visit: Visit) -> Response:
 def month(
     visit: Visit,
     month: Annotated[str, Meta(max_length=10)] = "",
-    name: Annotated[str | None, Meta(max_length=255)] = None,
-    organization: Annotated[str | None, Meta(max_length=255)] = None,
+    name: Annotated[str, Meta(max_length=255)] | None = None,
+    organization: Annotated[str, Meta(max_length=255)] | None = None,
 ) -> Response:
     """Show a month of due times: what became of those that have passed, and those to come. Days are UTC."""
     now = datetime.now(UTC)

@@ -8,7 +8,8 @@ from importlib.resources import files
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+
+from rota.surfaces.http.routes import KnownRoute
 
 KINDS = {"rota.css": "text/css", "rota.js": "text/javascript", "rota.svg": "image/svg+xml"}
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -25,7 +26,7 @@ def address(name: str) -> str:
 def install(app: Starlette) -> None:
     """Serve the files. They tell nothing about anybody: no session is asked for."""
     for name in KINDS:
-        app.router.routes.append(Route(f"/static/{name}", _serving(name)))
+        app.router.routes.append(KnownRoute(f"/static/{name}", _serving(name)))
 
 
 def _serving(name: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - a route of the app

@@ -23,7 +23,7 @@ WebhookId = Annotated[str, Meta(max_length=64)]
 
 
 @router.get("/webhooks")
-def find(visit: Visit, before: Annotated[int | None, Meta(ge=1, le=BIG)] = None) -> Response:
+def find(visit: Visit, before: Annotated[int, Meta(ge=1, le=BIG)] | None = None) -> Response:
     """Show the webhooks and the latest deliveries."""
     return _page(visit, before)
 
