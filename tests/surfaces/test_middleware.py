@@ -14,7 +14,8 @@ import pytest
 
 from rota import Retry, Rota, Skip
 from rota.errors import InvalidHandler, JobCancelled
-from rota.executors import locate, runs_apart
+from rota.executors import locate
+from rota.executors.locate import runs_apart
 from rota.model.handler import inspect_handler
 from rota.ports.executor import Readiness
 from tests.engine import outcome_jobs
