@@ -195,7 +195,7 @@ class PostgresMaker(SqliteMaker):
         self._empty()
 
     def open(self) -> PostgresStore:
-        store = PostgresStore(self.server.url(), Settings(schema=self.schema))
+        store = PostgresStore(self.server.socket_url(), Settings(schema=self.schema))
         store._pool._open = partial(self._connection, store._pool._open)
         store.migrate(now=0)
         self._opened.append(store)
