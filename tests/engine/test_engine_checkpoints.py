@@ -81,7 +81,7 @@ def test_the_newest_state_wins_and_falsy_ones_are_states_too(rota: Rota, clock):
     assert seen == [None, 0]
 
 
-@pytest.mark.serial
+@pytest.mark.paired
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_progress_and_state_are_in_the_store_while_the_handler_is_still_at_work(live: Rota, tmp_path, executor):
     register(live, "show", executor)

@@ -329,7 +329,7 @@ def test_a_child_that_has_yet_to_be_told_says_that_it_goes_on(rota, ran):
 # ---- with real workers ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.serial
+@pytest.mark.paired
 def test_a_child_enqueued_in_the_instant_its_parent_ends_is_never_forgotten(live):
     """Parents end while their children come in: whichever is first, every child runs."""
     live.job(lambda: None, name="act")
@@ -353,7 +353,7 @@ def test_a_child_enqueued_in_the_instant_its_parent_ends_is_never_forgotten(live
     assert {status(live, child) for child in children} == {"COMPLETED"}
 
 
-@pytest.mark.serial
+@pytest.mark.paired
 def test_a_parent_that_is_cancelled_while_children_come_in_forgets_none(live):
     live.job(lambda: None, name="act")
     parents = [live.enqueue("act", run_at=timedelta(1)) for _ in range(60)]

@@ -160,7 +160,7 @@ def test_with_no_free_slot_it_runs_when_one_frees_before_the_rest_of_the_queue(l
     assert gate.ran == [0, 99, 1, 2]
 
 
-@pytest.mark.serial
+@pytest.mark.paired
 def test_without_a_slot_in_time_it_is_cancelled_and_names_who_holds_them(live, gate):
     with live.running(concurrency=1):
         live.enqueue("block", {"n": 0})
@@ -176,7 +176,7 @@ def test_without_a_slot_in_time_it_is_cancelled_and_names_who_holds_them(live, g
     assert gate.ran == [0, 1]
 
 
-@pytest.mark.serial
+@pytest.mark.paired
 def test_a_second_one_waits_and_then_says_whose_is_under_way(live, gate):
     with live.running(concurrency=2):
         call = Call(live.acting_as("anna"), "block", params={"n": 0})
@@ -244,7 +244,7 @@ def test_a_direct_call_whose_caller_died_is_not_run_after_a_restart(rota, clock,
     assert run_of(rota, reservation.job_id) is None
 
 
-@pytest.mark.serial
+@pytest.mark.paired
 def test_its_expiry_is_enforced_while_it_runs(tmp_path):
     rota = Rota(tmp_path / "short.db", settings=Settings(reservation_ttl=1.0))
     gate = Gate(rota)

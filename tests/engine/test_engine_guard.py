@@ -21,7 +21,7 @@ from tests.support.pace import pace, patient
 from tests.support.runs import run_of
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 TIMES = min(3.0, pace())
 SMALL = {"lease_ttl": 2.0 * TIMES, "lease_guard": 0.8 * TIMES, "beat": 0.1 * TIMES, "recovery_interval": 0.05}

@@ -21,7 +21,7 @@ def gone(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
-@pytest.mark.serial
+@pytest.mark.paired
 @pytest.mark.parametrize("executor", HANDLERS)
 def test_a_job_over_its_timeout_is_timed_out_within_a_second_and_waits_for_its_retry(live: Rota, tmp_path, executor):
     live.job(HANDLERS[executor], name="slow", executor=executor, timeout=0.5, max_retries=1)
@@ -39,7 +39,7 @@ def test_a_job_over_its_timeout_is_timed_out_within_a_second_and_waits_for_its_r
         live.jobs.cancel(job.id)
 
 
-@pytest.mark.serial
+@pytest.mark.paired
 @pytest.mark.parametrize("executor", ["async", "process"])
 def test_a_running_job_that_is_cancelled_is_stopped_within_two_seconds_and_never_retried(live: Rota, tmp_path, executor):
     live.job(HANDLERS[executor], name="slow", executor=executor)
@@ -58,7 +58,7 @@ def test_a_running_job_that_is_cancelled_is_stopped_within_two_seconds_and_never
             eventually(lambda: gone(int(marker.read_text())), what="the end of the program that the handler started")
 
 
-@pytest.mark.serial
+@pytest.mark.paired
 @pytest.mark.parametrize("executor", HANDLERS)
 def test_a_handler_that_looks_is_stopped_within_two_seconds_of_the_cancel(live: Rota, tmp_path, executor):
     live.job(_handler("look", executor), name="slow", executor=executor)
@@ -68,7 +68,7 @@ def test_a_handler_that_looks_is_stopped_within_two_seconds_of_the_cancel(live: 
     assert len(live.jobs.attempts(ended.id)) == 1
 
 
-@pytest.mark.serial
+@pytest.mark.paired
 @pytest.mark.parametrize("executor", HANDLERS)
 def test_a_handler_that_fails_in_the_instant_of_the_cancel_is_not_retried(live: Rota, tmp_path, executor):
     live.job(_handler("fail_when_asked", executor), name="slow", executor=executor, max_retries=5)
@@ -77,7 +77,7 @@ def test_a_handler_that_fails_in_the_instant_of_the_cancel_is_not_retried(live: 
     assert run_of(live, ended.id).error == "RuntimeError: in that very instant"
 
 
-@pytest.mark.serial
+@pytest.mark.paired
 @pytest.mark.parametrize("executor", HANDLERS)
 def test_a_handler_that_finishes_before_it_is_stopped_keeps_its_result(live: Rota, tmp_path, executor):
     live.job(_handler("finish_when_asked", executor), name="slow", executor=executor)

@@ -10,7 +10,7 @@ import pytest
 from rota.model.decide import CUT_OFF_ERROR, Completed, Interrupted, Released
 from tests.support.pace import patient
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 CUT_OFF = Interrupted(CUT_OFF_ERROR)
 CONCURRENT = ["thread", "async", "process"]

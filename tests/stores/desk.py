@@ -37,6 +37,8 @@ class Desk:
         self.ids = UuidV7(Random(6))
         self.worker = self.id()
         self._lanes: dict[tuple[str, str, str], int] = {}
+        self._no_lanes: set[tuple[str, str, str]] = set()
+        """Those that the store did not have, and will not have before something is written: ten thousand rows ask for them once."""
 
     def id(self) -> str:
         return self.ids.take(1, self.now)[0]
@@ -62,15 +64,19 @@ class Desk:
     def lane(self, job_type: str = "t", queue: str = "default", digest: str = "") -> int:
         """Return a lane as a caller knows it: 0 if the store did not have it when this was last looked at."""
         key = (job_type, queue, digest)
-        if key not in self._lanes:
+        if key not in self._lanes and key not in self._no_lanes:
             self._lanes = {(lane.job_type, lane.queue, lane.digest): lane.id for lane in self.store.lanes()}
+            if key not in self._lanes:
+                self._no_lanes.add(key)
         return self._lanes.get(key, 0)
 
     def put(self, *rows: NewRow) -> list[Enqueued]:
+        self._no_lanes.clear()
         return self.store.enqueue(rows, now=self.now)
 
     def put_at_once(self, row: NewRow) -> Enqueued:
         """Enqueue one job as one whose caller knows the definitions: by a shorter way, if it can be."""
+        self._no_lanes.clear()
         return self.store.enqueue([row], now=self.now, definitions=self.store.definitions())[0]
 
     def add(self, job_type: str = "t", **fields) -> str:
@@ -89,6 +95,7 @@ class Desk:
             members=list(members),
             **fields,
         )
+        self._no_lanes.clear()
         return self.store.add_group(new, actor=ANNA, now=self.now)
 
     # ---- the wheel ------------------------------------------------------------------------------------------
@@ -106,6 +113,7 @@ class Desk:
         )
 
     def turn(self, want: int = 0, **fields) -> Turned:
+        self._no_lanes.clear()
         return self.store.turn(self.request(want, **fields))
 
     def claim(self, want: int = 1, **fields) -> list[Claimed]:
@@ -172,8 +180,10 @@ class Desk:
         return self.store.held_by(worker or self.worker, limit=1000)
 
     def reserve(self, job_type: str = "t", *, ttl: float = 600.0, **fields) -> Reservation | None:
+        row = self.row(job_type, origin="direct", max_retries=0, **fields)
+        self._no_lanes.clear()
         return self.store.reserve(
-            self.row(job_type, origin="direct", max_retries=0, **fields),
+            row,
             reservation_id=self.id(),
             reserved_by="anna@here",
             worker_id=self.worker,

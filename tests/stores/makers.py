@@ -195,7 +195,7 @@ class PostgresMaker(SqliteMaker):
         self._empty()
 
     def open(self) -> PostgresStore:
-        store = PostgresStore(self.server.url(), Settings(schema=self.schema))
+        store = PostgresStore(self.server.socket_url(), Settings(schema=self.schema))
         store._pool._open = partial(self._connection, store._pool._open)
         store.migrate(now=0)
         self._opened.append(store)
@@ -232,8 +232,9 @@ class PostgresMaker(SqliteMaker):
             as_new = "display_name = 'Default', state = 'ACTIVE', max_running = NULL, max_queued = NULL, max_priority = NULL, signs = 0"
             self._raw.execute(f"UPDATE organizations SET {as_new}")
             self._raw.execute("UPDATE meta SET value = CASE key WHEN 'definitions_version' THEN 1 ELSE 0 END WHERE key <> 'schema'")
+            # Not ALTER SEQUENCE: every plan that uses it would have to be made again.
             self._raw.execute(
-                "ALTER SEQUENCE job_numbers RESTART; ALTER SEQUENCE audit_audit_id_seq RESTART; ALTER SEQUENCE outbox_outbox_id_seq RESTART"
+                "SELECT setval('job_numbers', 1, false), setval('audit_audit_id_seq', 1, false), setval('outbox_outbox_id_seq', 1, false)"
             )
 
     def damage(self, *statements: str) -> None:

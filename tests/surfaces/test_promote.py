@@ -193,7 +193,7 @@ def test_what_people_change_goes_on_being_audited(file, database):
     rota.close()
 
 
-@pytest.mark.serial
+@pytest.mark.paired
 def test_a_job_of_a_dead_worker_is_recovered_where_it_arrived(file, database):
     promoted(file, database)
     # Long enough that a busy machine does not hold our own beats up: a worker that can't show that it lives ends its process, this one.

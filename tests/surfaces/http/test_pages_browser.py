@@ -27,7 +27,7 @@ from tests.support.pace import patient
 from tests.support.pictures import shrink
 from tests.surfaces.http.pages_support import Day
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.paired
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or "chromium"
 FLAGS = (

@@ -32,6 +32,7 @@ def latest() -> int:
     return max(migrations())
 
 
+@cache
 def migrations() -> dict[int, str]:
     """Return the text of every migration by its number."""
     folder = files(__package__).joinpath("migrations")
