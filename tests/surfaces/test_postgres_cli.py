@@ -93,14 +93,14 @@ COMMANDS = [
     ("workers",),
     ("queue",),
     ("job", "list"),
-    ("job", "show", "1"),
+    ("job", "get", "1"),
     ("dead", "list"),
     ("audit",),
     ("schedule", "list"),
     ("template", "list"),
     ("grants", "eve"),
     ("purge", "--dry-run"),
-    ("job", "show", "77777"),
+    ("job", "get", "77777"),
     ("enqueue", "nothing"),
 ]
 
@@ -202,7 +202,7 @@ def test_a_password_on_the_command_line_is_warned_of_once(cli, server):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("stats", "{}"), ("{}",), ("job", "show", "1", "{}"), ("stats", "--stoer={}"), ("enqueue", "x", "--priority", "{}")]
+    "arguments", [("stats", "{}"), ("{}",), ("job", "get", "1", "{}"), ("stats", "--stoer={}"), ("enqueue", "x", "--priority", "{}")]
 )
 def test_a_command_line_that_is_wrong_is_shown_without_the_password(cli, server, arguments):
     done = cli(*(each.format(place(server)) for each in arguments))

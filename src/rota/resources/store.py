@@ -50,13 +50,19 @@ class StoreOperations(Resource):
 
     @operation(Right.OPERATE, http="POST /scheduler/resume", cli="resume", status=204)
     def resume(self, ask: Ask) -> None:
-        """End the pause of the store. Pauses of single templates and organizations stay."""
+        """End the pause of the store.
+
+        Pauses of single templates, organizations and queues stay.
+        """
         ask.store.resume("all", "", actor=ask.who, now=ask.now)
         ask.session.poke()
 
     @operation(Right.READ, http="GET /scheduler/pauses", cli="pauses")
     def pauses(self, ask: Ask) -> list[tuple[str, str]]:
-        """Return what is paused, as (kind, name): ("all", ""), ("template", …), ("organization", …)."""
+        """Return what is paused.
+
+        Each as a kind and a name: ("all", ""), ("template", …), ("organization", …), ("queue", …).
+        """
         pauses = ask.store.pauses()
         return [(kind, name) for kind, name in pauses if kind != "organization" or ask.scope.organization in {None, name}]
 
@@ -80,11 +86,11 @@ class StoreOperations(Resource):
         trust_clock: Annotated[bool, Shape("Confirm that the clock is right although it is in doubt.")] = False,
         progress: Callable[[Purged], object] | None = None,
     ) -> Purged:
-        """Delete chains that ended longer ago than this (in seconds; by default the setting `retention`), with runs and logs.
+        """Delete chains that ended long ago, with their runs and logs.
 
-        Chains that others need stay. It works batch by batch, so workers continue; `progress` is called after each batch with the
-        sum so far. With `dry_run` chains are only counted. If the clock is far past the last moment at which it was trusted,
-        ClockInDoubt is raised, which names both; `trust_clock=True` confirms that it is right, and workers then trust it, too.
+        Long ago is what `older_than` says, by default the setting `retention`. Chains that others need stay. It works batch by batch,
+        so workers continue. If the clock is far past the last moment at which it was trusted, nothing is deleted and the error
+        (ClockInDoubt) names both; `trust_clock` confirms that it is right, and workers then trust it, too.
         """
         settings = ask.settings
         if older_than is None and not settings.retention:
@@ -103,7 +109,7 @@ class StoreOperations(Resource):
         full: Annotated[bool, Shape("Include checks that take long on a large store.")] = False,
         repair: Annotated[bool, Shape("First repair what can be repaired without a guess.")] = False,
     ) -> list[Finding]:
-        """Check the store, its server or file, and its workers; return the findings. `full` includes checks that take long.
+        """Check the store, its server or file, and its workers; return the findings.
 
         Changes nothing without `repair`, which first repairs what can be repaired without a guess: those have the state `repaired`.
         Workers of other machines are watched for up to one and a half heartbeats.
@@ -157,9 +163,9 @@ class StoreOperations(Resource):
         ask: Ask,
         name: Annotated[str, Shape("The role in PostgreSQL.", "shop_worker", "ROLE")],
         *,
-        kind: Annotated[str, Shape("worker, submitter or reader.", "submitter", "KIND")] = "worker",
+        kind: Annotated[str, Shape("worker, submitter, reader or server.", "submitter", "KIND")] = "worker",
     ) -> list[str]:
-        """Return the GRANT statements that let a role of PostgreSQL be a worker, a submitter or a reader of this store."""
+        """Return the GRANT statements that let a role of PostgreSQL be a worker, a submitter, a reader or a server of this store."""
         return grants_for(ask.session.where, ask.settings, name, kind=kind)
 
     @operation(Right.READ_STATS, http="GET /stats", cli="stats")
@@ -169,7 +175,7 @@ class StoreOperations(Resource):
         *,
         hours: Annotated[int | None, Shape("How many hours averages look back. Default: the setting `stats_hours`.", 24, "N")] = None,
     ) -> Stats:
-        """Return counts by state, priority and type, ages, and averages by type over the last hours (setting stats_hours)."""
+        """Return counts by state, priority and type, ages, and averages by type over the last hours."""
         back = ask.settings.stats_hours if hours is None else whole("hours", hours, least=1, most=9600)
         return ask.store.stats(now=ask.now, hours=back, scope=ask.scope)
 

@@ -80,11 +80,11 @@ def _by_index(db: Db) -> Iterator[Finding]:
             NAME, f"schedule {name} can't be read: {why}", "run `rota doctor --repair`, which disables it; then edit it and enable it again"
         )
     for name, why in unfireable_schedules(db, [schedule_id for schedule_id, _, _ in unreadable]):
-        yield problem(NAME, f"schedule {name} can't fire: {why}", "edit it: `rota schedule edit`; its due times are recorded then")
+        yield problem(NAME, f"schedule {name} can't fire: {why}", "edit it: `rota schedule update`; its due times are recorded then")
     for template in templates(db):
         if template.broken is not None:
             remedy = (
-                f"start a worker that has its code, which records its defaults; then set its overrides: `rota template set {template.name}`"
+                f"start a worker that has its code, to record its defaults; then set its overrides: `rota template update {template.name}`"
             )
             yield problem(NAME, f"template {template.name} can't be used, and its jobs wait: {template.broken}", remedy)
     for endpoint_id, organization, why in unreadable_endpoints(db):

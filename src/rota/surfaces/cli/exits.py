@@ -11,7 +11,12 @@
 
 from __future__ import annotations
 
-from rota.errors import NotFound, RotaError, WaitTimeout
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from rota.errors import InvalidOption, InvalidSchedule, NotFound, RotaError, WaitTimeout
 from rota.surfaces.cli.output import show_error
 
 FAILED = 1
@@ -23,3 +28,13 @@ def report(error: RotaError) -> int:
     """Say what was refused, and return the exit code for it."""
     show_error(str(error), error.code)
     return next(code for kind, code in _CODES if isinstance(error, kind))
+
+
+@contextmanager
+def bad_values() -> Iterator[None]:
+    """Report a value that is not valid in one line, and exit as for every wrong command line."""
+    try:
+        yield
+    except (InvalidSchedule, InvalidOption) as error:
+        report(error)
+        raise typer.Exit(WRONG) from None

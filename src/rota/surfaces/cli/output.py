@@ -95,8 +95,8 @@ def show_json_lines(values: Iterable[Any]) -> None:
         show_json(value)
 
 
-def show_next(cursor: int | None) -> None:
-    """Say, beside what a program reads, how a list goes on."""
+def show_next(cursor: int | str | None) -> None:
+    """Print on stderr how a list continues."""
     if cursor is not None:
         typer.echo(f"more: --before {cursor}", err=True)
 
@@ -190,3 +190,25 @@ def took(job: Job) -> str:
     if job.started_at is None:
         return ""
     return span(((job.finished_at or datetime.now(UTC)) - job.started_at).total_seconds())
+
+
+def told_job(job: Job) -> str:
+    """Return a job that was changed as one line."""
+    words = [job.number, str(job.status), job.job_type]
+    if job.status is Status.RUNNING and job.cancel_requested_at is not None:
+        words.append("was asked to stop")
+    if job.status is Status.QUEUED:
+        words.append(f"priority {job.priority}, position {job.position}")
+    if job.status is Status.PENDING and job.run_at is not None:
+        words.append(f"priority {job.priority}, due {clock_time(job.run_at)}")
+    return "  ".join(words)
+
+
+def pause_text(kind: str, name: str) -> str:
+    """Return a pause in words."""
+    return "everything" if kind == "all" else f"{kind} {name}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: 1 job, 2 jobs."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
