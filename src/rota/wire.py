@@ -120,6 +120,7 @@ def struct_of(operation: Operation) -> type[msgspec.Struct]:
     return msgspec.defstruct(operation.body.__qualname__.replace(".", ""), fields, kw_only=True, forbid_unknown_fields=True)
 
 
+@functools.cache
 def reader_of(field: Field) -> Read:
     """Return how a parameter is read; `wire` is None for one that only Python can pass, such as a callback."""
     reader = _read(field.hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import UserDict
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
@@ -21,16 +21,20 @@ class Built(UserDict[str, Any]):
     def __getitem__(self, name: str) -> Any:
         command = self.data[name]
         if isinstance(command, str | CommandInfo):
-            command = self.data[name] = built(command)
+            command = self.data[name] = made(command) if isinstance(command, str) else built(command)
         return command
 
 
-def built(command: str | CommandInfo, panel: str | None = None) -> Any:
-    """Build one command."""
-    if isinstance(command, str):
-        from rota.surfaces.cli.commands import info_of  # noqa: PLC0415 - the page of all commands needs none
+@cache
+def made(place: str, panel: str | None = None) -> Any:
+    """Build the command of an operation, once."""
+    from rota.surfaces.cli.commands import info_of  # noqa: PLC0415 - the page of all commands needs none
 
-        command = info_of(command, panel=panel)
+    return built(info_of(place, panel=panel))
+
+
+def built(command: CommandInfo) -> Any:
+    """Build one command."""
     one = typer.Typer(rich_markup_mode="rich")
     one.registered_commands.append(command)
     act_as_somebody(one)
@@ -40,18 +44,18 @@ def built(command: str | CommandInfo, panel: str | None = None) -> Any:
 def registered(*places: str) -> Built:
     """Return commands: those that a function of this package registers (`module:function`), of an operation (`noun.verb`), of a noun."""
     by_hand = typer.Typer()
-    made: dict[str, Any] = {}
+    operations: dict[str, Any] = {}
     for place in places:
         module, colon, function = place.partition(":")
         if colon:
             getattr(import_module(f"{__package__}.{module}"), function)(by_hand)
         elif "." in place:
-            made[place.partition(".")[2]] = place
+            operations[place.partition(".")[2]] = place
         else:
-            from rota.surfaces.cli.commands import verbs_of  # noqa: PLC0415 - as in `built`
+            from rota.surfaces.cli.commands import verbs_of  # noqa: PLC0415 - as in `made`
 
-            made |= verbs_of(place)
-    return Built(made | {str(command.name): command for command in by_hand.registered_commands})
+            operations |= verbs_of(place)
+    return Built(operations | {str(command.name): command for command in by_hand.registered_commands})
 
 
 class Branch(TyperGroup):
@@ -89,7 +93,7 @@ class Leaf(TyperCommand):
     @cached_property
     def whole(self) -> Any:
         """The command itself."""
-        return registered(self.place)[str(self.name)] if ":" in self.place else built(self.place, panel=self.rich_help_panel)
+        return registered(self.place)[str(self.name)] if ":" in self.place else made(self.place, self.rich_help_panel)
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Begin a call, which is the command's own from here on."""

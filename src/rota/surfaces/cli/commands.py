@@ -8,6 +8,7 @@ import typing
 from collections.abc import Callable
 from contextlib import ExitStack
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,6 +103,7 @@ def command_of(place: str) -> Command:
     return Command(name, verb, operations(_class(name))[verb])
 
 
+@cache
 def verbs_of(name: str) -> dict[str, str]:
     """Return the commands of a noun, as `noun.verb`, by the last of their words."""
     words = {verb: str(operation.cli).split() for verb, operation in operations(_class(name)).items() if operation.cli}

@@ -12,81 +12,50 @@ from rota.operation import Field, Operation
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "job list": ("rota job list --status RUNNING --status QUEUED", "rota job list --type send_email --since 2h --json | jq .id"),
-    "job get": ("rota job get 42", "rota job get JOB-2026-00042.3 --json"),
-    "job log": ("rota job log 42", "rota job log 42 --chain", "rota job log JOB-2026-00042.2 --raw"),
-    "job graph": ("rota job graph 42", "rota job graph 42 --json | jq '.edges[]'"),
+    "job log": ("rota job log 42 --chain", "rota job log JOB-2026-00042.2 --raw"),
     "job update": ("rota job update 42 --priority high", "rota job update 42 -p to=bob@example.org --in 10m"),
-    "job depend": ("rota job depend 42 40 41 --on-failure skip",),
     "job move": ("rota job move 42 --front", "rota job move 42 --before 40"),
     "job cancel": ("rota job cancel 42 43 --reason 'wrong address'", "rota job cancel 42 --yes"),
-    "job cancel-all": ("rota job cancel-all --type send_email --status PENDING",),
     "job retry": ("rota job retry 42", "rota dead list --json | jq -r .id | xargs rota job retry"),
-    "job again": ("rota job again 42", "rota job again 42 -p to=bob@example.org"),
-    "direct": ("rota direct resize -p width=640 --timeout 10s",),
-    "dead list": ("rota dead list", "rota dead list --type send_email --error-type timeout"),
+    "job again": ("rota job again 42 -p to=bob@example.org",),
     "dead retry": ("rota dead retry", "rota dead retry --type send_email --text 'connection refused' --yes"),
     "dead delete": ("rota dead delete --type legacy --yes",),
-    "schedule list": ("rota schedule list", "rota schedule list --template send_email --json | jq .next_at"),
     "schedule create": (
         "rota schedule create daily send_email --cron '0 9 * * MON-FRI' --timezone Europe/Berlin -p to=ada@example.org",
         "rota schedule create heartbeat ping --every 5m --overlap queue --catch-up none",
         "rota schedule create launch announce --at 2026-12-01T09:00:00+01:00 --on-completion drop",
-        "rota schedule create report make_report --cron '@daily' --depends-on extract --calendar holidays --disabled",
     ),
     "schedule update": (
         "rota schedule update daily --cron '0 8 * * *' -p to=bob@example.org",
         "rota schedule update daily --ends none --calendar none",
-        "rota schedule update daily --new-name nightly",
     ),
-    "schedule plan": ("rota schedule plan daily --cron '0 8 * * *' --days 30", "rota schedule plan daily --timezone Asia/Tokyo --json"),
-    "schedule occurrences": (
-        "rota schedule occurrences daily",
-        "rota schedule occurrences --not-ran --since 7d",
-        "rota schedule occurrences daily --fate MISSED --json | jq .count",
-    ),
-    "schedule verify": ("rota schedule verify", "rota schedule verify daily --since 30d"),
-    "schedule fire": ("rota schedule fire daily", "rota schedule fire daily -p to=eve@example.org"),
-    "calendar update": (
-        "rota calendar update holidays 2026-12-25 2026-12-26 2027-01-01 --description 'Bank holidays'",
-        "rota calendar update holidays @holidays.txt",
-    ),
+    "schedule plan": ("rota schedule plan daily --cron '0 8 * * *' --days 30",),
+    "schedule occurrences": ("rota schedule occurrences daily", "rota schedule occurrences --not-ran --since 7d"),
+    "schedule fire": ("rota schedule fire daily -p to=eve@example.org",),
+    "calendar update": ("rota calendar update holidays 2026-12-25 2026-12-26", "rota calendar update holidays @holidays.txt"),
     "template update": (
         "rota template update send_email --max-running 2 --rate-limit 10/60s --timeout 5m",
         "rota template update send_email --max-running none --priority high",
         "rota template update resize --handler shop.images:resize --display-name 'Resize pictures'",
-        """rota template update resize --default-params '{"width": 800}'""",
     ),
-    "template reset": ("rota template reset send_email timeout", "rota template reset send_email"),
     "template load": ("rota template load jobs.toml --dry-run", "rota template load --samples"),
-    "organization create": ("rota organization create acme --display-name 'Acme Ltd' --max-running 20 --max-queued 10000",),
-    "organization update": ("rota organization update acme --max-running 50 --max-priority none",),
     "user create": ("rota user create root --role system_manager", "rota user create bob --organization acme --permission reports"),
     "user update": ("rota user update bob --role admin", "rota user update bob --permission none"),
-    "token create": (
-        "rota token create laptop --permit manage",
-        "rota token create shop --user bob --permit submit --permit read --expires-in 90d",
-    ),
-    "webhook create": (
-        "rota webhook create https://example.com/hooks",
-        "rota webhook create https://example.com/dead --event run.dead_lettered --event schedule.missed",
-    ),
+    "token create": ("rota token create laptop --permit manage", "rota token create shop --user bob --permit submit --expires 90d"),
     "webhook update": ("rota webhook update ID --disabled", "rota webhook update ID --url https://example.com/new"),
     "webhook rotate": ("rota webhook rotate ID", "rota webhook rotate --organization acme"),
-    "webhook deliveries": ("rota webhook deliveries", "rota webhook deliveries --state 'gave up'"),
-    "audit": ("rota audit", "rota audit --subject job:42"),
     "purge": ("rota purge --dry-run", "rota purge --older-than 7d --yes"),
     "doctor": ("rota doctor", "rota doctor --full --json | jq 'select(.state != \"ok\")'"),
-    "grants": ("rota grants shop_worker", "rota grants shop_web --kind submitter | psql jobs"),
-    "stats": ("rota stats", "rota stats --hours 1 --json | jq .by_type"),
 }
 
 
 def generated(operation: Operation, option_of: Callable[[Field], str]) -> tuple[str, ...]:
-    """Return the shortest call, and one with the first option that has an example."""
+    """Return the shortest call, unless that changes nothing, and one with the first two options that have examples."""
     shortest = " ".join(["rota", str(operation.cli), *(_text(field) for field in operation.fields if field.required)])
-    options = (field for field in operation.fields if not field.positional and field.shape.example is not None and field.name != "limit")
-    option = next(options, None)
-    return (shortest,) if option is None else (shortest, f"{shortest} {option_of(option)} {_text(option)}")
+    options = [field for field in operation.fields if not field.positional and field.shape.example is not None]
+    shown = [f"{option_of(field)} {_text(field)}" for field in options if field.name not in {"limit", "organization"}][:2]
+    longer = (" ".join([shortest, *shown]),) if shown else ()
+    return longer if operation.name == "update" else (shortest, *longer)
 
 
 def _text(field: Field) -> str:
