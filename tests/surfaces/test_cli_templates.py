@@ -128,7 +128,7 @@ def test_set_makes_a_template_that_names_its_handler(known):
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        (("update", "greet"), 2, "nothing to set"),
+        (("update", "greet"), 2, "nothing to change: use --display-name"),
         (("update", "greet", "--timeot", "1"), 2, "No such option: --timeot"),
         (("update", "greet", "--max-running", "many"), 2, "max_running='many'"),
         (("update", "resize", "--timeout", "1"), 2, "template 'resize' is not there yet and needs a handler"),

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
 
 from rota.model.values import Job
-from rota.surfaces.cli.output import compact, pause_text, show_json, show_json_lines, show_next, show_pairs, told_job
+from rota.surfaces.cli.output import (
+    Marked,
+    age,
+    compact,
+    escaped,
+    one_line,
+    pause_text,
+    show_json,
+    show_json_lines,
+    show_next,
+    show_pairs,
+    show_table,
+    table,
+    told_job,
+)
 
 if TYPE_CHECKING:
     from rota.operation import Expected
@@ -82,6 +98,38 @@ def _show(result: Any, called: Called) -> None:
     else:
         for each in result:
             typer.echo(each)
+
+
+def listing(empty: str, columns: str, **computed: Callable[[Any], object]) -> Shower:
+    """Return what prints a table of these columns: a word for each, which is an attribute or the name of a function given.
+
+    `type=job_type` has another heading than its attribute; an underscore is a space in it. Where there is no room, a column with `~` is
+    cut and one with `+` continues in the next line; one with `>` holds numbers. Moments are shown by their age.
+    """
+    words = [(word.rstrip("~+>").partition("="), word) for word in columns.split()]
+    titles = {heading: heading.replace("_", " ") for (heading, _, _), _ in words}
+    reads = [computed.get(heading) or attrgetter(attribute or heading) for (heading, _, attribute), _ in words]
+    marked = {mark: [titles[heading] for (heading, _, _), word in words if mark in word] for mark in "~+>"}
+
+    def show_rows(items: Iterable[Any], _called: Called) -> None:
+        rows = table(*titles.values(), right=marked[">"], soft=marked["+"], gives=marked["~"])
+        for item in items:
+            rows.add_row(*(_cell(read(item)) for read in reads))
+        show_table(rows, empty)
+
+    return show_rows
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Marked):
+        return value
+    if isinstance(value, datetime):
+        return age(value)
+    if isinstance(value, tuple | list):
+        value = ", ".join(map(str, value))
+    if isinstance(value, dict):
+        value = compact(value)
+    return escaped("" if value is None else f"{value:,}" if isinstance(value, int) else one_line(value))
 
 
 def show_fields(result: msgspec.Struct, but: Iterable[str] = ()) -> None:

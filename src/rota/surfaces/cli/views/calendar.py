@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -11,22 +11,25 @@ import typer
 
 from rota.model.schedules import Calendar
 from rota.operation import session_of
-from rota.surfaces.cli.output import counted, escaped, one_line, show_pairs, show_table, table
+from rota.surfaces.cli.output import counted, show_pairs
 from rota.surfaces.cli.session import actor
-from rota.surfaces.cli.views import View
+from rota.surfaces.cli.views import View, listing
 
 if TYPE_CHECKING:
     from rota.surfaces.cli.commands import Called
 
 
-def show_list(calendars: Sequence[Calendar], _called: Called) -> None:
-    """Print calendars with the number of their days and the next one to come."""
-    rows = table("name", "days", "next day", "what for", right=("days",))
-    for calendar in calendars:
-        coming = next((day for day in sorted(calendar.days) if day >= _today()), None)
-        day = "none to come" if coming is None else f"{coming:%a %Y-%m-%d}"
-        rows.add_row(escaped(calendar.name), f"{len(calendar.days):,}", day, escaped(one_line(calendar.description or "")))
-    show_table(rows, "No calendars: `rota calendar update holidays 2026-12-25` creates one.")
+def _next_day(calendar: Calendar) -> str:
+    coming = next((day for day in sorted(calendar.days) if day >= _today()), None)
+    return "none to come" if coming is None else f"{coming:%a %Y-%m-%d}"
+
+
+LIST = listing(
+    "No calendars: `rota calendar update holidays 2026-12-25` creates one.",
+    "name days> next_day what_for=description",
+    days=lambda calendar: len(calendar.days),
+    next_day=_next_day,
+)
 
 
 def show_one(calendar: Calendar, called: Called) -> None:
@@ -85,7 +88,7 @@ def _today() -> date:
 
 
 VIEWS: dict[str | type, View] = {
-    "calendar list": View(show_list, lambda calendars, _called: map(_fields, calendars)),
+    "calendar list": View(LIST, lambda calendars, _called: map(_fields, calendars)),
     "calendar get": View(show_one, lambda calendar, called: _fields(calendar) | {"schedules": _used_by(calendar, called)}),
     "calendar update": View(show_updated, lambda calendar, _called: _fields(calendar), prepare=keep_description),
 }

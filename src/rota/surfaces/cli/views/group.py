@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rota.model.values import Group
-from rota.surfaces.cli.output import age, console, escaped, show_table, status, table
-from rota.surfaces.cli.views import View
+from rota.surfaces.cli.output import console, escaped, show_table, status, table
+from rota.surfaces.cli.views import View, listing
 
 if TYPE_CHECKING:
     from rota.surfaces.cli.commands import Called
 
 
-def show_list(groups: Sequence[Group], _called: Called) -> None:
-    """Print groups, one a line."""
-    rows = table("id", "status", "mode", "on failure", "ended", "created", "name", right=("ended",))
-    for group in groups:
-        ended = f"{sum(member.status.ended for member in group.members)}/{len(group.members)}"
-        rows.add_row(group.id, status(group.status), group.mode, group.on_failure, ended, age(group.created_at), escaped(group.name or ""))
-    show_table(rows, "No groups.")
+LIST = listing(
+    "No groups.",
+    "id status mode on_failure ended> created=created_at name",
+    status=lambda group: status(group.status),
+    ended=lambda group: f"{sum(member.status.ended for member in group.members)}/{len(group.members)}",
+)
 
 
 def show_group(group: Group, _called: Called | None = None) -> None:
@@ -35,4 +33,4 @@ def show_group(group: Group, _called: Called | None = None) -> None:
         console().print(f"then {follower}  (if a member fails: {group.then.on_parent_failure})")
 
 
-VIEWS: dict[str | type, View] = {"group list": View(show_list), Group: View(show_group)}
+VIEWS: dict[str | type, View] = {"group list": View(LIST), Group: View(show_group)}

@@ -13,7 +13,6 @@ from rota.model.values import Dependency, Graph, Job, Purged, Run
 from rota.operation import tag_of
 from rota.results import Acted, Log
 from rota.surfaces.cli.output import (
-    age,
     clock_time,
     compact,
     console,
@@ -27,7 +26,7 @@ from rota.surfaces.cli.output import (
     took,
     with_run,
 )
-from rota.surfaces.cli.views import View
+from rota.surfaces.cli.views import View, listing
 from rota.surfaces.runs import run_of
 
 if TYPE_CHECKING:
@@ -44,16 +43,13 @@ FACES = ("background-job", "monque")
 # ---- lists ----------------------------------------------------------------------------------------------------------
 
 
-def show_list(jobs: Sequence[Job], _called: Called) -> None:
-    """Print jobs, one a line."""
-    columns = ("number", "status", "type", "priority", "created", "ran for", "reason or params")
-    rows = table(*columns, right=("priority", "ran for"), gives=("type", "reason or params"))
-    for job in jobs:
-        remark = one_line(job.reason or "") or compact(job.params)
-        rows.add_row(
-            job.number, status(job.status), escaped(job.job_type), str(job.priority), age(job.created_at), took(job), escaped(remark)
-        )
-    show_table(rows, "No jobs.")
+LIST = listing(
+    "No jobs.",
+    "number status type=job_type~ priority> created=created_at ran_for> reason_or_params~",
+    status=lambda job: status(job.status),
+    ran_for=took,
+    reason_or_params=lambda job: one_line(job.reason or "") or job.params,
+)
 
 
 def runs_with_jobs(_runs: Sequence[Run], called: Called) -> list[dict[str, Any]]:
@@ -275,9 +271,9 @@ def show_deleted(gone: Purged, called: Called) -> None:
 
 
 VIEWS: dict[str | type, View] = {
-    "job list": View(show_list),
+    "job list": View(LIST),
     "job get": View(show_one, one_document),
-    "job attempts": View(show_list),
+    "job attempts": View(LIST),
     "job runs": View(show_runs, runs_with_jobs),
     "job log": View(show_log, log_document),
     "job graph": View(show_graph),

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
 
 from rota.model.definitions import Organization, User
-from rota.surfaces.cli.output import clock_time, escaped, show_pairs, show_table, table
-from rota.surfaces.cli.views import View
+from rota.surfaces.cli.output import clock_time, show_pairs
+from rota.surfaces.cli.views import View, listing
 
 if TYPE_CHECKING:
     from rota.surfaces.cli.commands import Called
 
 LIMITS = ("max_running", "max_queued", "max_priority")
-
-
-def show_list(organizations: Sequence[Organization], _called: Called) -> None:
-    """Print organizations and their limits."""
-    limits = tuple(name.replace("_", " ") for name in LIMITS)
-    rows = table("name", "state", *limits, "display name", right=limits)
-    for each in organizations:
-        rows.add_row(escaped(each.name), each.state, *(_limit(getattr(each, name)) for name in LIMITS), escaped(each.display_name))
-    show_table(rows, "No organizations.")
 
 
 def show_one(organization: Organization, called: Called) -> None:
@@ -60,8 +50,15 @@ def _limit(limit: int | None) -> str:
     return "none" if limit is None else f"{limit:,}"
 
 
+LIST = listing(
+    "No organizations.",
+    "name state max_running> max_queued> max_priority> display_name",
+    max_running=lambda organization: _limit(organization.max_running),
+    max_queued=lambda organization: _limit(organization.max_queued),
+    max_priority=lambda organization: _limit(organization.max_priority),
+)
 VIEWS: dict[str | type, View] = {
     Organization: View(show_changed),
-    "organization list": View(show_list),
+    "organization list": View(LIST),
     "organization get": View(show_one, one_document),
 }

@@ -10,24 +10,24 @@ import typer
 
 from rota.model.findings import Finding, State
 from rota.model.states import Status
-from rota.model.values import Audited, Purged, Run, Stats, TypeStats, WorkerInfo
+from rota.model.values import Purged, Run, Stats, TypeStats, WorkerInfo
 from rota.surfaces.cli.exits import FAILED
 from rota.surfaces.cli.output import (
     COLOURS,
-    age,
     clock_time,
     coloured,
     compact,
     console,
     counted,
     escaped,
+    one_line,
     pause_text,
     show_pairs,
     show_table,
     span,
     table,
 )
-from rota.surfaces.cli.views import View, show_fields
+from rota.surfaces.cli.views import View, listing, show_fields
 
 if TYPE_CHECKING:
     from rota.engine.recovery import Recovered
@@ -92,24 +92,7 @@ def _paused(called: Called) -> list[str]:
     return [pause_text(*pause) for pause in called.rota.store.pauses()]
 
 
-def show_pauses(pauses: Sequence[tuple[str, str]], _called: Called) -> None:
-    """Print what is paused, one a line."""
-    for pause in pauses:
-        typer.echo(pause_text(*pause))
-    if not pauses:
-        typer.echo("Nothing is paused.")
-
-
 # ---- workers, checks and repairs ------------------------------------------------------------------------------------
-
-
-def show_workers(workers: Sequence[WorkerInfo], _called: Called) -> None:
-    """Print workers, one a line."""
-    rows = table("worker", "kind", "host", "running", "started", "state", "types", right=("running",), gives=("host", "types"))
-    for worker in workers:
-        state, types = "stopping" if worker.stopping_at else "up", escaped(", ".join(worker.job_types))
-        rows.add_row(worker.id, worker.kind, escaped(worker.host), _load(worker), age(worker.started_at), state, types)
-    show_table(rows, "No worker is running: start one with `rota up` or `rota worker`.")
 
 
 def _load(worker: WorkerInfo) -> str:
@@ -184,31 +167,36 @@ def purged_document(done: Purged, called: Called) -> dict[str, Any]:
     return {"chains": done.chains, "jobs": done.jobs, "kept": done.kept, "dry_run": called.asked.get("dry_run", False)}
 
 
-# ---- the audit trail, and a direct run ------------------------------------------------------------------------------
+# ---- tables ---------------------------------------------------------------------------------------------------------
 
 
-def show_audit(entries: Sequence[Audited], called: Called) -> None:
-    """Print what people changed. Long values are cut; --json has them whole."""
-    rows = table("when", "who", "did", "to", "from", "to what", gives=("to", "from", "to what"))
-    for each in entries:
-        values = (escaped(_cut(compact(value))) for value in (each.before, each.after))
-        subject = escaped(f"{each.subject} {each.subject_id}")
-        rows.add_row(clock_time(each.at), escaped(each.actor), escaped(each.action), subject, *values)
-    show_table(rows, "No such changes." if "subject" in called.asked else "Nobody has changed anything.")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= VALUE_MAX else f"{text[: VALUE_MAX - 1]}…"
-
-
+WORKERS = listing(
+    "No worker is running: start one with `rota up` or `rota worker`.",
+    "worker=id kind host~ running> started=started_at state types=job_types~",
+    running=_load,
+    state=lambda worker: "stopping" if worker.stopping_at else "up",
+)
+AUDIT = listing(
+    "No such changes.",
+    "when who=actor did=action to~ from~ to_what~",
+    **{
+        "when": lambda entry: clock_time(entry.at),
+        "to": lambda entry: f"{entry.subject} {entry.subject_id}",
+        "from": lambda entry: one_line(compact(entry.before), VALUE_MAX),
+        "to_what": lambda entry: one_line(compact(entry.after), VALUE_MAX),
+    },
+)
 VIEWS: dict[str | type, View] = {
     "stats": View(show_stats, stats_document),
-    "pauses": View(show_pauses, lambda pauses, _called: {"paused": [pause_text(*pause) for pause in pauses]}),
-    "workers": View(show_workers),
+    "pauses": View(
+        listing("Nothing is paused.", "paused", paused=lambda pause: pause_text(*pause)),
+        lambda pauses, _called: {"paused": [pause_text(*pause) for pause in pauses]},
+    ),
+    "workers": View(WORKERS),
     "doctor": View(show_findings, check=fail_on_problems),
     "recover": View(show_recovered),
     "grants": View(show_grants, grants_document),
     "purge": View(show_purged, purged_document, prepare=start_bar),
-    "audit": View(show_audit),
+    "audit": View(AUDIT),
     Run: View(lambda run, _called: show_fields(run, but=("traceback",))),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,7 +9,7 @@ import typer
 
 from rota.model.templates import FIELDS
 from rota.surfaces.cli.output import age, coloured, escaped, one_line, show_pairs, show_table, span, table
-from rota.surfaces.cli.views import View
+from rota.surfaces.cli.views import View, listing
 from rota.template_views import TemplateView
 
 if TYPE_CHECKING:
@@ -19,24 +18,6 @@ if TYPE_CHECKING:
 
 STATES = {"ENABLED": "green", "DISABLED": "yellow", "ARCHIVED": "bright_black"}
 SPANS = {"timeout", "queue_ttl", "dedup_window"}
-
-
-def show_list(views: Sequence[TemplateView], _called: Called) -> None:
-    """Print templates with their limits."""
-    columns = ("name", "state", "priority", "timeout", "retries", "limits", "handler", "what for")
-    rows = table(*columns, right=("priority", "timeout", "retries"), gives=("limits", "handler", "what for"))
-    for view in views:
-        rows.add_row(
-            escaped(view.name),
-            coloured(view.state, STATES[view.state]),
-            str(view.priority),
-            _shown(view, "timeout"),
-            str(view.max_retries),
-            escaped(", ".join(_limits(view))),
-            escaped(view.handler or ""),
-            escaped(one_line(view.description or "")),
-        )
-    show_table(rows, "No templates: a worker records those of its application, `rota template load` those of a file.")
 
 
 def show_one(view: TemplateView, _called: Called) -> None:
@@ -112,9 +93,16 @@ def _limits(view: TemplateView) -> list[str]:
     return [words for limit, words in limits if limit is not None]
 
 
+LIST = listing(
+    "No templates: a worker records those of its application, `rota template load` those of a file.",
+    "name state priority> timeout> retries=max_retries> limits~ handler~ what_for=description~",
+    state=lambda view: coloured(view.state, STATES[view.state]),
+    timeout=lambda view: _shown(view, "timeout"),
+    limits=_limits,
+)
 VIEWS: dict[str | type, View] = {
     TemplateView: View(show_one),
-    "template list": View(show_list),
+    "template list": View(LIST),
     "template enable": View(show_state),
     "template disable": View(show_state),
     "template archive": View(show_archived, prepare=note_schedules),

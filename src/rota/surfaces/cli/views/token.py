@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +10,8 @@ import typer
 
 from rota.model.access import Token
 from rota.resources.tokens import NewToken
-from rota.surfaces.cli.output import age, escaped, show_table, table
-from rota.surfaces.cli.views import View
+from rota.surfaces.cli.output import age
+from rota.surfaces.cli.views import View, listing
 
 if TYPE_CHECKING:
     from rota.surfaces.cli.commands import Called
@@ -31,24 +30,6 @@ def new_document(new: NewToken, _called: Called) -> dict[str, Any]:
     return fields | {"secret": new.secret}
 
 
-def show_list(tokens: Sequence[Token], _called: Called) -> None:
-    """Print tokens, one a line."""
-    rows = table("id", "name", "user", "permits", "created", "by", "used", "expires", "state", gives=("permits", "by"))
-    for token in tokens:
-        rows.add_row(
-            token.id,
-            escaped(token.name),
-            escaped(token.user or "(operator)"),
-            ", ".join(token.permits),
-            age(token.created_at),
-            escaped(token.created_by),
-            age(token.last_used_at) or "never",
-            age(token.expires_at) or "never",
-            _state(token),
-        )
-    show_table(rows, "No tokens: `rota token create NAME` creates one.")
-
-
 def _line(token: Token) -> str:
     expires = f"  expires {age(token.expires_at)}" if token.expires_at else ""
     return f"{token.id}  {_state(token)}  {token.name}  of {token.user or 'the operator'}  may {', '.join(token.permits)}{expires}"
@@ -60,8 +41,16 @@ def _state(token: Token) -> str:
     return "open" if token.is_open(datetime.now(UTC)) else "expired"
 
 
+LIST = listing(
+    "No tokens: `rota token create NAME` creates one.",
+    "id name user permits~ created=created_at by=created_by~ used expires state",
+    user=lambda token: token.user or "(operator)",
+    used=lambda token: token.last_used_at or "never",
+    expires=lambda token: token.expires_at or "never",
+    state=_state,
+)
 VIEWS: dict[str | type, View] = {
     Token: View(lambda token, _called: typer.echo(_line(token))),
-    "token list": View(show_list),
+    "token list": View(LIST),
     "token create": View(show_new, new_document),
 }

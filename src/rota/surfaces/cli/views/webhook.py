@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -10,22 +9,13 @@ import typer
 from rota.errors import Refused
 from rota.model.webhooks import USUAL_EVENTS, Delivery, Event, Webhook
 from rota.resources.webhooks import NewWebhook, Tested
-from rota.surfaces.cli.output import age, clock_time, escaped, one_line, show_pairs, show_table, table
-from rota.surfaces.cli.views import View
+from rota.surfaces.cli.output import clock_time, show_pairs
+from rota.surfaces.cli.views import View, listing
 
 if TYPE_CHECKING:
     from rota.surfaces.cli.commands import Called
 
 SECRET_ONCE = "It is shown only once: store it where the receiver can read it."  # noqa: S105 - words about one
-
-
-def show_list(webhooks: Sequence[Webhook], _called: Called) -> None:
-    """Print webhooks, one a line, never their secrets."""
-    rows = table("id", "organization", "url", "events", "types", "state", soft=("url", "events", "types", "state"))
-    for webhook in webhooks:
-        whose, url, types = escaped(webhook.organization), escaped(webhook.url), escaped(", ".join(webhook.job_types) or "all")
-        rows.add_row(webhook.id, whose, url, _events(webhook), types, escaped(_state(webhook)))
-    show_table(rows, "No webhooks: `rota webhook create https://example.com/hooks` creates one.")
 
 
 def show_new(new: NewWebhook, _called: Called) -> None:
@@ -50,16 +40,6 @@ def refuse_unless_accepted(tested: Tested) -> None:
     """Fail if the receiver did not accept the message."""
     if not tested.accepted:
         raise Refused(f"the webhook did not accept it: {tested.error}")
-
-
-def show_deliveries(deliveries: Sequence[Delivery], _called: Called) -> None:
-    """Print messages and their delivery results."""
-    rows = table("id", "created", "event", "state", "attempts", "answer", "next", right=("id", "attempts"), soft=("answer",))
-    for each in deliveries:
-        answer = escaped(one_line(each.last_error or ("" if each.last_status is None else str(each.last_status))))
-        about = (str(each.id), clock_time(each.created_at), escaped(each.event), each.state, str(each.attempts))
-        rows.add_row(*about, answer, age(each.next_attempt_at))
-    show_table(rows, "No deliveries: a message is written when an event happens that a webhook receives.")
 
 
 def _pairs(webhook: Webhook) -> list[tuple[str, object]]:
@@ -89,12 +69,26 @@ def _state(webhook: Webhook) -> str:
     return f"failing since {clock_time(webhook.failing_since)}: {webhook.last_error or webhook.last_status}"
 
 
+WEBHOOKS = listing(
+    "No webhooks: `rota webhook create https://example.com/hooks` creates one.",
+    "id organization url+ events+ types+ state+",
+    events=_events,
+    types=lambda webhook: webhook.job_types or "all",
+    state=_state,
+)
+DELIVERIES = listing(
+    "No deliveries: a message is written when an event happens that a webhook receives.",
+    "id> created event state attempts> answer+ next=next_attempt_at",
+    id=lambda delivery: str(delivery.id),
+    created=lambda delivery: clock_time(delivery.created_at),
+    answer=lambda delivery: delivery.last_error or ("" if delivery.last_status is None else str(delivery.last_status)),
+)
 VIEWS: dict[str | type, View] = {
     Webhook: View(lambda webhook, _called: show_pairs(_pairs(webhook))),
     Delivery: View(lambda delivery, _called: typer.echo(f"delivery {delivery.id} waits for a worker to send it again")),
-    "webhook list": View(show_list),
+    "webhook list": View(WEBHOOKS),
     "webhook create": View(show_new),
     "webhook rotate": View(show_secret, lambda secret, _called: {"secret": secret}),
     "webhook test": View(show_tested, check=refuse_unless_accepted),
-    "webhook deliveries": View(show_deliveries),
+    "webhook deliveries": View(DELIVERIES),
 }
