@@ -223,21 +223,28 @@ class StoreOperations(Resource):
     def import_monque(
         self,
         ask: Ask,
-        source: str | os.PathLike[str] | Iterable[Any],
+        source: Annotated[
+            str | os.PathLike[str] | Iterable[Any],
+            Shape("A file of one document a line, or one JSON array; - is standard input.", "jobs.jsonl", "FILE", wire=str),
+        ],
         *,
-        max_retries: int | None = None,
-        timezone: str | None = None,
-        skip_bad: bool = False,
-        make_templates: bool = False,
-        with_completed: bool = False,
-        dry_run: bool = False,
+        max_retries: Annotated[int | None, Shape("Retries of these jobs. Default: those of their templates.", 9, "N")] = None,
+        timezone: Annotated[
+            str | None, Shape("IANA time zone of recurring documents that name none. Default: UTC.", "Europe/Berlin", "ZONE")
+        ] = None,
+        skip_bad: Annotated[
+            bool, Shape("Leave bad documents out. Default: import nothing if one is bad.", option="skip-bad/all-or-nothing")
+        ] = False,
+        make_templates: Annotated[bool, Shape("Create templates for names that have none.")] = False,
+        with_completed: Annotated[bool, Shape("Import completed jobs, too, as history.")] = False,
+        dry_run: Annotated[bool, Shape("Check every document; write nothing.")] = False,
         organization: Organization = None,
         progress: Progress | None = None,
     ) -> Imported:
-        """Import a collection of Monque: a file of one document a line (or one JSON array), or lines, or documents.
+        """Import the jobs of a Monque collection, from a file, lines or documents. Importing again adds nothing.
 
-        Nothing is written if one of them is bad, unless `skip_bad`. Importing again adds nothing. `timezone` is for documents that
-        recur and name none; without it they are UTC, and the report lists them.
+        Waiting jobs wait here, running ones are recovered as after a crash, failed ones become dead letters, and recurring ones become
+        schedules. Nothing is written if a document is bad, unless `skip_bad`.
         """
         from rota.compat.monque_import import import_monque  # noqa: PLC0415 - few programs need it
 

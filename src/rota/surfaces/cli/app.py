@@ -58,7 +58,6 @@ BY_HAND = {
     "promote": "two stores, with progress; it opens the store before it asks for the right",
     "reopen": "as promote",
     "group create": "members as NAME or NAME:{JSON}",
-    "import monque": "reads standard input twice, with progress",
 }
 """Commands that are not made from an operation, each with the reason."""
 
@@ -140,7 +139,7 @@ branch(app, "queue", "See what waits in each queue, and pause queues.", "queues"
 branch(app, "template", "Handlers, defaults and limits of each type of job.", "templates", "store.load", panel="Define")
 branch(app, "schedule", "When templates become jobs, and the outcome of each due time.", "schedules", "rota.plan", panel="Define")
 branch(app, "calendar", "Days on which schedules are not due.", "calendars", panel="Define")
-branch(app, "import", "Take over the jobs of another system.", "importing:register", panel="Define")
+branch(app, "import", "Take over the jobs of another system.", "store.import_monque", panel="Define")
 branch(app, "organization", "Tenants that share this store, and their limits.", "organizations", panel="Share")
 branch(app, "user", "People, and what they may do.", "users", panel="Share")
 branch(app, "token", "Keys to the HTTP API and the dashboard.", "tokens", panel="Share")

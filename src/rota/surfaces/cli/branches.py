@@ -50,7 +50,8 @@ def registered(*places: str) -> Built:
         if colon:
             getattr(import_module(f"{__package__}.{module}"), function)(by_hand)
         elif "." in place:
-            operations[place.partition(".")[2]] = place
+            # Its last word, as the operation has it: `monque` of `store.import_monque`. To ask the operation would import it.
+            operations[place.partition(".")[2].rpartition("_")[2]] = place
         else:
             from rota.surfaces.cli.commands import verbs_of  # noqa: PLC0415 - as in `made`
 

@@ -88,7 +88,7 @@ class Command(msgspec.Struct, frozen=True):
     @property
     def takes_app(self) -> bool:
         """Whether an application can be given, whose handlers and templates it then knows."""
-        return self.noun in {"templates", "schedules"} or self.words in {"template load", "direct"}
+        return self.noun in {"templates", "schedules"} or self.words in {"template load", "import monque", "direct"}
 
     def method(self, rota: Rota, expected: Expected | None) -> Callable[..., Any]:
         """Return what it calls, of the Rota of an actor; with an expected state, it is refused if that has changed."""
@@ -183,7 +183,7 @@ def _argument(field: Field, *, several: bool) -> inspect.Parameter:
 
 def _flag(field: Field, words: str) -> inspect.Parameter:
     yes, _, no = (field.shape.option or field.name.replace("_", "-")).partition("/")
-    if field.default is False:
+    if field.default is False and not no:
         return _keyword(field.name, Annotated[bool, typer.Option(f"--{yes}", help=words)], default=False)
     name = f"--{yes}/--{no or f'no-{yes}'}"
     return _keyword(field.name, Annotated[bool | None, typer.Option(name, help=words, show_default=False)], default=None)
@@ -295,11 +295,15 @@ def _run(command: Command, given: dict[str, Any]) -> None:
         _refuse_empty(command, typed)
         calls = [wire.read(operation, typed if several is None else typed | {"job": job}, text=True) for job in several or (None,)]
     adds = bool(pairs) and given["params"] is None
-    with ExitStack() as stack, session(store, app=app, make=words in MAKES_STORE and not given.get("dry_run")) as rota:
+    with ExitStack() as stack, session(store, app=app, make=_makes_store(words, given)) as rota:
         me = rota.acting_as(actor())
         if not yes:
             confirm(command, me, {**typed, "job": ", ".join(several or ())}, calls[0])
         _call_each(command, [Called(words, me, asked, extras, adds, stack) for asked in calls], as_json=as_json)
+
+
+def _makes_store(words: str, given: dict[str, Any]) -> bool:
+    return given.get("make_templates", False) or (words in MAKES_STORE and not given.get("dry_run"))
 
 
 def _call_each(command: Command, calls: list[Called], *, as_json: bool) -> None:

@@ -39,6 +39,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rota template update resize --handler shop.images:resize --display-name 'Resize pictures'",
     ),
     "template load": ("rota template load jobs.toml --dry-run", "rota template load --samples"),
+    "import monque": (
+        "rota import monque jobs.jsonl --app shop.jobs:rota --max-retries 9",
+        "mongoexport -c monque_jobs | rota import monque - --make-templates",
+    ),
     "user create": ("rota user create root --role system_manager", "rota user create bob --organization acme --permission reports"),
     "user update": ("rota user update bob --role admin", "rota user update bob --permission none"),
     "token create": ("rota token create laptop --permit manage", "rota token create shop --user bob --permit submit --expires 90d"),

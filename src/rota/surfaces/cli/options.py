@@ -127,14 +127,10 @@ AppOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one document, or one line for each item of a list.")]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="A job: its id, its number (JOB-2026-00042, JOB-2026-00042.3) or just 42.")]
-IdsArgument = Annotated[list[str], typer.Argument(metavar="ID...", help="Jobs: ids or numbers (JOB-2026-00042, or just 42).")]
 OrganizationOption = Annotated[
     str | None,
     typer.Option("--organization", metavar="NAME", help="In this organization. Else your own: default, or that of the user named by --as."),
 ]
-GroupArgument = Annotated[str, typer.Argument(metavar="ID", help="A group's id.")]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Show at most this many.")]
 PriorityOption = Annotated[str | None, typer.Option("--priority", help="0 to 100, or low, normal, high, critical.")]
 ParamsOption = Annotated[
     str | None,

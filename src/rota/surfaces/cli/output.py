@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,25 @@ def show_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
         if value not in (None, "", [], {}):
             grid.add_row(name, escaped(value))
     console().print(grid)
+
+
+def progress_bar(stack: ExitStack) -> Callable[[str, int, int | None], None] | None:
+    """Show a bar for each step that is reported, on a terminal, until the stack is left. None: nobody sees it."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        return None
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - see console
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = stack.enter_context(Progress(*columns, console=screen, transient=True))
+    tasks: dict[str, Any] = {}
+
+    def report(step: str, done: int, total: int | None) -> None:
+        if step not in tasks:
+            tasks[step] = bar.add_task(step, total=total)
+        bar.update(tasks[step], completed=done, total=total)
+
+    return report
 
 
 def show_json(value: Any) -> None:

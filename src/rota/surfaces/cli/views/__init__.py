@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from rota.operation import Expected
     from rota.surfaces.cli.commands import Called
 
+MODULES = {"import": "imports"}
+"""The views of a noun whose name no module can have."""
 Shower = Callable[[Any, "Called"], object]
 
 
@@ -72,7 +74,7 @@ def show(called: Called, result: Any, *, as_json: bool) -> None:
 def _views(called: Called) -> dict[str | type, View]:
     """Return the views of a noun; those of commands of one word are the store's."""
     group, verb, _ = called.words.partition(" ")
-    found: dict[str | type, View] = import_module(f"{__name__}.{group if verb else 'store'}").VIEWS
+    found: dict[str | type, View] = import_module(f"{__name__}.{MODULES.get(group, group) if verb else 'store'}").VIEWS
     return found
 
 
@@ -132,9 +134,9 @@ def _cell(value: Any) -> str:
     return escaped("" if value is None else f"{value:,}" if isinstance(value, int) else one_line(value))
 
 
-def show_fields(result: msgspec.Struct, but: Iterable[str] = ()) -> None:
+def show_fields(result: msgspec.Struct) -> None:
     """Print the fields of a value, one a line."""
-    fields = ((name, getattr(result, name)) for name in result.__struct_fields__ if name not in but)
+    fields = ((name, getattr(result, name)) for name in result.__struct_fields__)
     show_pairs((name.replace("_", " "), compact(value) if isinstance(value, dict | list) else value) for name, value in fields)
 
 

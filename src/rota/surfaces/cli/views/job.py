@@ -85,7 +85,7 @@ def show_one(job: Job, called: Called) -> None:
     if called.extras["face"] is not None:
         show_pairs((name, compact(value) if isinstance(value, dict | list) else value) for name, value in _face(job, called).items())
         return
-    show_pairs([*_about(job, called.rota.jobs.attempts(job.id)), *_about_run(run_of(called.rota, job.id))])
+    show_pairs([*_about(job, called.rota.jobs.attempts(job.id)), *about_run(run_of(called.rota, job.id))])
 
 
 def one_document(job: Job, called: Called) -> dict[str, Any]:
@@ -144,7 +144,8 @@ def _about(job: Job, chain: list[Job]) -> list[tuple[str, object]]:
     ]
 
 
-def _about_run(run: Run | None) -> list[tuple[str, object]]:
+def about_run(run: Run | None) -> list[tuple[str, object]]:
+    """Return the fields of a run that people read, with their names."""
     if run is None:
         return []
     progress = None if run.progress is None else f"{run.progress} % {run.progress_message or ''}".rstrip()

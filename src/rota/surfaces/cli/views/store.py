@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from rota.model.findings import Finding, State
-from rota.model.states import Status
+from rota.model.states import RunStatus, Status
 from rota.model.values import Purged, Run, Stats, TypeStats, WorkerInfo
 from rota.surfaces.cli.exits import FAILED
 from rota.surfaces.cli.output import (
@@ -22,12 +22,15 @@ from rota.surfaces.cli.output import (
     escaped,
     one_line,
     pause_text,
+    progress_bar,
     show_pairs,
     show_table,
     span,
+    status,
     table,
 )
-from rota.surfaces.cli.views import View, listing, show_fields
+from rota.surfaces.cli.views import View, listing
+from rota.surfaces.cli.views.job import about_run
 
 if TYPE_CHECKING:
     from rota.engine.recovery import Recovered
@@ -127,6 +130,17 @@ def show_recovered(done: Recovered, _called: Called) -> None:
     )
 
 
+def show_run(run: Run, _called: Called) -> None:
+    """Print the outcome of a direct run."""
+    show_pairs([("status", status(str(run.status))), ("job", run.job_id), *about_run(run)])
+
+
+def fail_unless_ended_well(run: Run) -> None:
+    """Exit with 1 if the run failed or was cancelled."""
+    if run.status not in {RunStatus.COMPLETED, RunStatus.SKIPPED}:
+        raise typer.Exit(FAILED)
+
+
 def show_grants(statements: Sequence[str], _called: Called) -> None:
     """Print statements that can be piped into psql."""
     typer.echo("\n".join(statements))
@@ -142,16 +156,10 @@ def grants_document(statements: Sequence[str], called: Called) -> dict[str, Any]
 
 def start_bar(called: Called) -> None:
     """Show a bar on a terminal while chains are deleted."""
-    screen = console(stderr=True)
-    if called.asked.get("dry_run") or not screen.is_terminal:
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - see console
-
-    total = called.rota.store.purge(**called.asked | {"dry_run": True}).chains
-    columns = (TextColumn("deleting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = called.stack.enter_context(Progress(*columns, console=screen, transient=True))
-    task = bar.add_task("deleting", total=total)
-    called.asked["progress"] = lambda done: bar.update(task, completed=done.chains)
+    report = None if called.asked.get("dry_run") else progress_bar(called.stack)
+    if report is not None:
+        total = called.rota.store.purge(**called.asked | {"dry_run": True}).chains
+        called.asked["progress"] = lambda done: report("deleting", done.chains, total)
 
 
 def show_purged(done: Purged, called: Called) -> None:
@@ -198,5 +206,5 @@ VIEWS: dict[str | type, View] = {
     "grants": View(show_grants, grants_document),
     "purge": View(show_purged, purged_document, prepare=start_bar),
     "audit": View(AUDIT),
-    Run: View(lambda run, _called: show_fields(run, but=("traceback",))),
+    Run: View(show_run, check=fail_unless_ended_well),
 }
