@@ -133,14 +133,14 @@ def test_a_move_says_one_place(cli, where):
     assert (result.exit_code, "exactly one of" in result.stderr) == (2, True)
 
 
-def test_what_is_refused_is_one_line_with_its_code_and_exit_code_1(cli):
-    for args, code in [
-        (("enqueue", "nosuch"), "unknown_template"),
-        (("enqueue", "greet", "--priority", "101"), "invalid_option"),
-        (("enqueue", "greet", "--store", "redis://there"), "invalid_option"),
+def test_what_is_refused_is_one_line_with_its_code_and_its_exit_code(cli):
+    for args, exit_code, code in [
+        (("enqueue", "nosuch"), 1, "unknown_template"),
+        (("enqueue", "greet", "--priority", "101"), 2, "invalid_option"),
+        (("enqueue", "greet", "--store", "redis://there"), 2, "invalid_option"),
     ]:
         result = cli(*args)
-        assert (result.exit_code, result.stdout) == (1, "")
+        assert (result.exit_code, result.stdout) == (exit_code, "")
         assert result.stderr.startswith("error: ")
         assert result.stderr.endswith(f"({code})\n")
         assert result.stderr.count("\n") == 1
@@ -295,7 +295,7 @@ def test_groups_are_made_listed_shown_and_cancelled(cli):
     followed = cli.json("group", "create", "greet", "--then", 'greet:{"name": "Ada"}', "--on-parent-failure", "run")
     assert (followed["then"]["job_type"], followed["then"]["on_parent_failure"]) == ("greet", "run")
     assert f"then {followed['then']['number']}" in cli.ok("group", "get", followed["id"])
-    assert cli("group", "create", "greet", "--on-parent-failure", "run").exit_code == 1
+    assert cli("group", "create", "greet", "--on-parent-failure", "run").exit_code == 2
     assert cli("group", "create", "greet:{").exit_code == 2
 
 
@@ -365,7 +365,7 @@ def test_settings_say_value_default_and_variable(cli):
     assert "handlers one worker runs at once" in cli.ok("settings")
     cli.env["ROTA_CONCURRENCY"] = "many"
     result = cli("settings")
-    assert (result.exit_code, "ROTA_CONCURRENCY" in result.stderr) == (1, True)
+    assert (result.exit_code, "ROTA_CONCURRENCY" in result.stderr) == (2, True)
 
 
 def test_version_says_what_a_bug_report_needs(cli):
@@ -404,7 +404,7 @@ def test_an_application_that_cannot_be_loaded_says_why(cli, app, words):
     (cli.folder / "needs.py").write_text("import not_installed\n")
     (cli.folder / "leaves.py").write_text("raise SystemExit(3)\n")
     result = cli.process("enqueue", "greet", "--app", app)
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (2, "")
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
 

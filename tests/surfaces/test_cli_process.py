@@ -183,7 +183,7 @@ def test_a_demo_that_fails_says_so_and_the_worker_goes_on(cli):
 def test_an_application_without_a_demo_is_refused(cli):
     (cli.folder / "shop.py").write_text("from rota import Rota\nrota = Rota()\n")
     refused = cli.process("up", "--app", "shop", "--demo")
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "no function demo(rota)" in refused.stderr
 
 

@@ -91,7 +91,7 @@ COMMANDS = [
     ("version",),
     ("doctor",),
     ("workers",),
-    ("queue",),
+    ("queue", "jobs"),
     ("job", "list"),
     ("job", "get", "1"),
     ("dead", "list"),
@@ -213,7 +213,7 @@ def test_a_command_line_that_is_wrong_is_shown_without_the_password(cli, server,
 def test_a_url_that_can_not_be_read_is_not_repeated(cli):
     cli.env["ROTA_STORE"] = f"postgresql://ada:{SECRET}@{SECRET}/jobs@{free_port()}"
     done = cli("stats")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "percent-encoded" in done.stderr
     quiet(done.output)
 
@@ -247,5 +247,5 @@ def test_grants_are_printed_without_asking_the_server(cli, server):
 
 def test_a_file_has_no_roles(cli, tmp_path):
     done = cli("grants", "shop_web", "--store", str(tmp_path / "rota.db"))
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "SQLite store has no roles" in done.stderr

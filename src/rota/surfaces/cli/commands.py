@@ -23,7 +23,7 @@ from rota.nouns import noun
 from rota.operation import Expected, Field, Operation, operations
 from rota.surfaces.cli.confirm import confirm
 from rota.surfaces.cli.examples import EXAMPLES, generated
-from rota.surfaces.cli.exits import bad_values, report
+from rota.surfaces.cli.exits import report
 from rota.surfaces.cli.options import AppOption, JsonOption, PairsOption, StoreOption, examples, object_of, params_of
 from rota.surfaces.cli.session import actor, session
 
@@ -34,8 +34,8 @@ LIMIT = 20
 """Rows that a list shows unless --limit is given: a screen of them."""
 NONE = "none"
 """What takes an option back to its default, or a limit away. `catch_up` has this word for a value of its own."""
-MAKES_STORE = frozenset({"organization create", "template load", "token create", "user create"})
-"""Commands that create a store that is not there."""
+MAKES_STORE = frozenset({"grants", "organization create", "template load", "token create", "user create"})
+"""Commands for which the store need not be there: they create it or, as grants, do not open it."""
 NAMES = {"run_at": ("--run-at", "--in")}
 """Further names of an option, by the parameter."""
 
@@ -291,9 +291,8 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     yes = given.pop("yes", True) or bool(given.get("dry_run"))
     typed = _typed(operation, given, pairs)
     several = typed.pop("job") if command.several else None
-    with bad_values():
-        _refuse_empty(command, typed)
-        calls = [wire.read(operation, typed if several is None else typed | {"job": job}, text=True) for job in several or (None,)]
+    _refuse_empty(command, typed)
+    calls = [wire.read(operation, typed if several is None else typed | {"job": job}, text=True) for job in several or (None,)]
     adds = bool(pairs) and given["params"] is None
     with ExitStack() as stack, session(store, app=app, make=_makes_store(words, given)) as rota:
         me = rota.acting_as(actor())
@@ -309,8 +308,7 @@ def _makes_store(words: str, given: dict[str, Any]) -> bool:
 def _call_each(command: Command, calls: list[Called], *, as_json: bool) -> None:
     """Do it to each. One that is refused does not keep the others from it; the first refusal gives the exit code."""
     if len(calls) == 1:
-        with bad_values():
-            _call(command, calls[0], as_json=as_json)
+        _call(command, calls[0], as_json=as_json)
         return
     codes = []
     for called in calls:

@@ -15,7 +15,7 @@ from rota.model.templates import backoff_of
 from rota.model.values import Job, Run
 from rota.operation import session_of
 from rota.submission import submit
-from rota.surfaces.cli.exits import FAILED, bad_values
+from rota.surfaces.cli.exits import FAILED
 from rota.surfaces.cli.options import (
     AppOption,
     InOption,
@@ -115,8 +115,7 @@ def enqueue(
     if (name is None) == (handler is None):
         raise typer.BadParameter("pass the name of a template, or --handler: one of the two", param_hint="NAME")
     given, moment = params_of(params, pairs), when(run_at, delay)
-    with bad_values():
-        delays = None if backoff is None else backoff_of("backoff", object_of(backoff, "--backoff", pairs=True))
+    delays = None if backoff is None else backoff_of("backoff", object_of(backoff, "--backoff", pairs=True))
     with session(store, app=app) as rota:
         job = submit(
             session_of(rota),

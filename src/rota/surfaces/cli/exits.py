@@ -2,7 +2,7 @@
 
 0    done
 1    refused or failed (one line on stderr: `error: … (code)`); with --wait, a chain that ended badly
-2    the command line itself is wrong
+2    the command line itself is wrong: a word that does not exist, or a value that is not valid
 3    nothing of that id, or no store at that path
 4    --wait was over before the chain ended
 75   a worker was cut off and a handler did not stop (`rota.engine.guard`)
@@ -11,30 +11,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import typer
-
 from rota.errors import InvalidOption, InvalidSchedule, NotFound, RotaError, WaitTimeout
 from rota.surfaces.cli.output import show_error
 
 FAILED = 1
 WRONG = 2
-_CODES: tuple[tuple[type[RotaError], int], ...] = ((NotFound, 3), (WaitTimeout, 4), (RotaError, FAILED))
+_CODES: tuple[tuple[type[RotaError], int], ...] = (
+    (NotFound, 3),
+    (WaitTimeout, 4),
+    (InvalidOption, WRONG),
+    (InvalidSchedule, WRONG),
+    (RotaError, FAILED),
+)
 
 
 def report(error: RotaError) -> int:
     """Say what was refused, and return the exit code for it."""
     show_error(str(error), error.code)
     return next(code for kind, code in _CODES if isinstance(error, kind))
-
-
-@contextmanager
-def bad_values() -> Iterator[None]:
-    """Report a value that is not valid in one line, and exit as for every wrong command line."""
-    try:
-        yield
-    except (InvalidSchedule, InvalidOption) as error:
-        report(error)
-        raise typer.Exit(WRONG) from None

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from rota.surfaces.cli.exits import bad_values
 from rota.surfaces.cli.options import JsonOption, StoreOption, examples, point_in_time
 from rota.surfaces.cli.output import show_json
 from rota.surfaces.cli.session import actor, session
@@ -55,7 +54,7 @@ def forecast(
     A schedule that is due more than six times a day is shown as one line with its count. Jobs that would overlap, depend on each other or
     wait for a limit are simulated with the usual durations of their types.
     """
-    with bad_values(), session(store) as rota:
+    with session(store) as rota:
         found = rota.acting_as(actor()).forecast(hours, start=start, end=end, schedule=schedule, skipped=skipped, organization=organization)
         if as_json:
             return show_json(
