@@ -150,6 +150,15 @@ def test_a_job_is_enqueued_with_tags_and_a_backoff(tmp_path):
     assert (refused.exit_code, "backoff" in refused.stderr) == (2, True)
 
 
+def test_a_secret_is_read_from_a_file(tmp_path):
+    cli = Cli(tmp_path)
+    cli.ok("user", "create", "tester", "--role", "system_manager")
+    secret = cli.json("webhook", "create", "https://example.com/hooks")["secret"]
+    (tmp_path / "secret").write_text(f"{secret}\n")
+    assert cli.json("webhook", "rotate", "--secret", f"@{tmp_path / 'secret'}")["secret"] == secret
+    assert cli("webhook", "rotate", "--secret", "@nowhere").exit_code == 2
+
+
 def test_a_job_that_was_enqueued_again_and_one_that_waits_for_another(tmp_path):
     cli = Cli(tmp_path)
     assert cli.process("enqueue", "greet", "-p", "name=Ada", "--app", "shop:rota").returncode == 0

@@ -162,6 +162,10 @@ def _parameters(command: Command, field: Field) -> list[inspect.Parameter]:
     default = _default(command.operation, field)
     metavar, names = field.shape.metavar or field.name.upper(), NAMES.get(field.name) or (option_of(field),)
     text: Any = list[str] | None if _is_list(kind) else str | None
+    if _is_object(kind):
+        words = f"{words} A JSON object; @FILE reads a file, - reads standard input."
+    elif field.name in wire.SECRETS:
+        words = f"{words} Use @FILE or - (standard input): others can see a command line."
     choices = _choices(field.hint)
     if not all(choice.lower() in words.lower() for choice in choices):
         words = f"{words} One of {', '.join(choices)}."
@@ -256,6 +260,8 @@ def _value(field: Field, value: Any) -> Any:
         return [line for item in value for line in _lines(item)] if field.positional else value
     if value == NONE and reader.null and field.default is UNSET and field.name != "catch_up":
         return None
+    if field.name in wire.SECRETS:
+        return next(iter(_lines(value)), "")
     is_text = isinstance(value, str) and _is_object(reader.wire)
     return object_of(value, option_of(field), pairs=field.name == "backoff") if is_text else value
 
