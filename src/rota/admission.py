@@ -59,7 +59,7 @@ class Admission:
         if not local and all(user.removed for user in session.registry.users.values()):
             raise Refused(
                 "other machines can reach this address, and the store has no users: make one with"
-                " `rota user add NAME --role system_manager` and a token with `rota token create NAME --user NAME`, or stay on 127.0.0.1"
+                " `rota user create NAME --role system_manager` and a token with `rota token create NAME --user NAME`, or stay on 127.0.0.1"
             )
         if not local or store.tokens():
             return None

@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, Unpack, cast, overload
+
+from msgspec import UNSET, UnsetType
 
 from rota.declarations import declare_scheduled
 from rota.engine.decorated import TAKEN
@@ -18,7 +20,9 @@ from rota.middleware import Middleware
 from rota.model.call import Call
 from rota.model.gate import Actor, Right
 from rota.model.lanes import Names
+from rota.model.schedule_options import ScheduleOptions
 from rota.model.settings import Settings
+from rota.model.shapes import Shape
 from rota.model.templates import FIELDS
 from rota.model.values import Group, Job, JobRef, Run, dashed, moment_of
 from rota.nouns import noun
@@ -403,14 +407,27 @@ class Rota(View):
         return forecast(ask, hours, start=start, end=end, schedule=schedule, skipped=skipped, organization=organization, limit=limit)
 
     @operation(Right.READ, http="POST /schedules/{name}/plan", cli="schedule plan")
-    def plan(self, ask: Ask, /, name: str, *, days: int = 90, organization: str | None = None, **options: Any) -> SchedulePlan:
+    def plan(
+        self,
+        ask: Ask,
+        /,
+        name: Annotated[str, Shape("The schedule's name.", "daily", "NAME")],
+        *,
+        days: Annotated[int, Shape("How many days to look ahead.", 30, "N")] = 90,
+        template: Annotated[str | UnsetType, Shape("The template of its jobs.", "send_email", "TEMPLATE", wire=str)] = UNSET,
+        organization: Annotated[
+            str | None, Shape("Whose schedule, where several organizations have one of that name.", "default", "NAME")
+        ] = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> SchedulePlan:
         """Return the due times of the coming days that a change would add and remove; options as for `schedules.update`.
 
         Nothing is changed. Calendars count, the schedule's state does not: it is planned as if it were enabled.
         """
         from rota.lab.forecast import plan  # noqa: PLC0415 - few programs need it
 
-        return plan(ask, name, days=days, organization=organization, **options)
+        wanted: Mapping[str, Any] = {**options} if template is UNSET else {**options, "template": template}
+        return plan(ask, name, days=days, organization=organization, **wanted)
 
     def simulate(
         self,
@@ -451,8 +468,8 @@ class Rota(View):
 
     # ---- looking ----------------------------------------------------------------------------------------------
 
-    @operation(Right.READ, http="GET /jobs/{job}/explain", cli="explain")
-    def explain(self, ask: Ask, job: JobRef) -> Explanation:
+    @operation(Right.READ, http="GET /jobs/{job}/explain", cli="job explain")
+    def explain(self, ask: Ask, job: Annotated[JobRef, Shape("The job's id or number.", "JOB-2026-00042", "JOB")]) -> Explanation:
         """Say why the live job of this chain does not run yet, or how the chain ended."""
         from rota.engine.explain import explain  # noqa: PLC0415 - few programs need it
 

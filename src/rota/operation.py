@@ -182,6 +182,8 @@ class Field(msgspec.Struct, frozen=True, eq=False):
     shape: Shape
     required: bool
     default: Any
+    positional: bool = False
+    """Whether Python takes it by its place: on the command line it is an argument, not an option."""
 
 
 class Operation:
@@ -259,11 +261,12 @@ class Operation:
     def _fields(self, parameter: inspect.Parameter) -> Iterator[Field]:
         hint = self.hints[parameter.name]
         if parameter.kind is parameter.VAR_POSITIONAL:
-            yield Field(parameter.name, list[hint], shape_of(hint), required=False, default=())  # type: ignore[valid-type]
+            yield Field(parameter.name, list[hint], shape_of(hint), required=False, default=(), positional=True)  # type: ignore[valid-type]
             return
         if parameter.kind is not parameter.VAR_KEYWORD:
             required = parameter.default is parameter.empty
-            yield Field(parameter.name, hint, shape_of(hint), required, None if required else parameter.default)
+            positional = parameter.kind is not parameter.KEYWORD_ONLY
+            yield Field(parameter.name, hint, shape_of(hint), required, None if required else parameter.default, positional)
             return
         options = typing.get_args(hint)
         kind = options[0] if options and typing.get_origin(hint) is not Annotated else hint

@@ -289,7 +289,7 @@ class Session:
         user = users.get(given)
         if user is None or user.removed:
             raise PermissionDenied(
-                f"{given!r} is no user of this store, and may do nothing in it; a system manager can add it: `rota user add`"
+                f"{given!r} is no user of this store, and may do nothing in it; a system manager can add it: `rota user create`"
             )
         return Actor(user.name, user.organization, user.role, frozenset(user.permissions))
 

@@ -41,12 +41,11 @@ def test_a_worker_runs_the_neighbours_of_a_broken_row_and_says_once_which_it_is(
     assert [statuses(rota, job) for job in jobs] == [["COMPLETED"], ["QUEUED"], ["COMPLETED"], ["COMPLETED"], ["COMPLETED"]]
     (logged,) = [record.getMessage() for record in caplog.records]
     assert logged == (
-        "job 2 can't be started and was parked: UNIQUE constraint failed: job_runs.job_number. "
-        "`rota doctor --repair` repairs what can be repaired"
+        "job 2 can't be started and was parked: UNIQUE constraint failed: job_runs.job_number. `rota repair` repairs what can be repaired"
     )
     said = rota.explain(jobs[1].id).summary
     assert "its row is broken: UNIQUE constraint failed: job_runs.job_number" in said
-    assert "rota doctor --repair" in said
+    assert "rota repair" in said
     assert len(problems(rota)) == 2
     states = {each.state for each in rota.store.repair() if each.name == "rows"}
     assert states == {State.REPAIRED, State.OK}

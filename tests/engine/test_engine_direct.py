@@ -95,7 +95,7 @@ def test_it_runs_nobody_elses_job_in_the_callers_thread(rota):
 
 def test_one_that_is_paused_is_refused_at_once_and_runs_when_it_is_resumed(rota, add):
     rota.templates.pause("add")
-    with pytest.raises(ResourceBusy, match=r"^resource busy: template add is paused; try again after `rota resume --template add`"):
+    with pytest.raises(ResourceBusy, match=r"^resource busy: template add is paused; try again after `rota template resume add`"):
         rota.jobs.direct("add", {"a": 1, "b": 1})
     assert rota.jobs.list() == []
     rota.templates.resume("add")

@@ -5,11 +5,11 @@ import time
 from contextlib import closing
 
 import pytest
+from rota.surfaces.pauses import set_pause
 
 from rota import Rota, Settings
 from rota.errors import ResourceBusy, TemplateUnavailable
 from rota.model.gate import Actor, Role
-from rota.surfaces.pauses import set_pause
 from tests.engine.test_engine_direct import Call, Gate
 from tests.stores.desk import Desk
 from tests.support.pace import patient
@@ -49,7 +49,7 @@ def desk_of(rota, *types):
     ("name", "words"),
     [
         ("ghost", "no live worker has a handler for ghost; start a worker that has it with `rota worker`, or enqueue the job"),
-        ("paused", "template paused is paused; try again after `rota resume --template paused`, or enqueue the job"),
+        ("paused", "template paused is paused; try again after `rota template resume paused`, or enqueue the job"),
         ("closed", "0 of at most 0 closed jobs run; raise the limit, or enqueue the job"),
     ],
 )
@@ -66,7 +66,7 @@ def test_what_nobody_can_run_is_refused_at_once_with_the_reason_and_the_remedy(s
     ("pause", "words"),
     [
         ({}, "everything is paused; try again after `rota resume`, or enqueue the job"),
-        ({"organization": "acme"}, "organization acme is paused; try again after `rota resume --organization acme`, or enqueue the job"),
+        ({"organization": "acme"}, "organization acme is paused; try again after `rota organization resume acme`, or enqueue the job"),
     ],
 )
 def test_a_pause_of_everything_or_of_its_organization_refuses_it_too(shared, pause, words):

@@ -321,7 +321,7 @@ def test_a_handler_that_cannot_be_imported_is_told_once_and_its_jobs_wait(again,
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(told) == 1
     assert words in told[0]
-    assert "`rota template set greet handler=MODULE:FUNCTION`" in told[0]
+    assert "`rota template update greet --handler MODULE:FUNCTION`" in told[0]
     assert rota.jobs.get(job.id).status is Status.QUEUED
 
 

@@ -136,7 +136,7 @@ def test_doctor_and_a_purge_name_both_moments_while_the_clock_is_in_doubt(shop):
     shop.make_history()
     shop.clock.set(YEAR)
     year = str((datetime.now(UTC) + timedelta(days=365)).year)
-    assert shop.run("purge", "--older-than", "30d") != 0
+    assert shop.run("purge", "--older-than", "30d", "--yes") != 0
     assert shop.run("purge", "--older-than", "30d", "--dry-run") != 0
     assert shop.run("doctor") == 0
     refused, counted, *looked = [line for line in shop.text.splitlines() if year in line and str(datetime.now(UTC).year) in line]
@@ -144,7 +144,7 @@ def test_doctor_and_a_purge_name_both_moments_while_the_clock_is_in_doubt(shop):
     assert "--trust-clock" in counted
     assert looked
     assert shop.chains() == HISTORY
-    assert shop.run("purge", "--older-than", "30d", "--trust-clock") == 0
+    assert shop.run("purge", "--older-than", "30d", "--trust-clock", "--yes") == 0
     assert shop.chains() == 0
 
 

@@ -53,7 +53,7 @@ def test_a_story_without_room_says_how_much_is_left_out(cli):
 
 def test_an_unknown_fault_is_refused_in_one_line(cli):
     refused = cli("simulate", "--faults=flood")
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "'flood' is not one of crash, clock-step, sleep, or all" in refused.stderr
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -76,6 +77,11 @@ class Cli:
     def __call__(self, *args: str, stdin: str | None = None) -> Any:
         """Run in this process."""
         return CliRunner(env=self.env).invoke(app, list(args), input=stdin)
+
+    def asked(self, *args: str, answer: str) -> Any:
+        """Run in this process as on a terminal, where somebody answers the question."""
+        with patch("rota.surfaces.cli.confirm.has_terminal", return_value=True):
+            return self(*args, stdin=f"{answer}\n")
 
     def ok(self, *args: str) -> str:
         """Run in this process and expect success."""

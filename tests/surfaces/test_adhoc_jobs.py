@@ -58,7 +58,7 @@ def test_the_command_line_enqueues_one_and_says_what_is_wrong(cli):
     job = cli.json("enqueue", "--handler", "lobby:hello", "-p", "name=Ada", "--priority", "high")
     assert (job["job_type"], job["template_id"], job["priority"]) == ("lobby:hello", None, 75)
     assert cli.json("enqueue", "--handler", "lobby:hello", "--job-type", "greeting")["job_type"] == "greeting"
-    assert "none: it names its handler" in cli.ok("job", "show", job["id"])
+    assert "none: it names its handler" in cli.ok("job", "get", job["id"])
     for words, code in (
         (["--handler", "lobby:nope"], "(invalid_handler)"),
         (["--handler", "os:getpid"], "(invalid_handler)"),
@@ -68,8 +68,8 @@ def test_the_command_line_enqueues_one_and_says_what_is_wrong(cli):
     ):
         refused = cli("enqueue", *words)
         assert (refused.exit_code != 0, code in refused.stderr) == (True, True), (words, refused.stderr)
-    cli.ok("user", "add", "root", "--role", "system_manager")
-    cli.ok("user", "add", "ada", "--role", "admin", "--as", "root")
+    cli.ok("user", "create", "root", "--role", "system_manager")
+    cli.ok("user", "create", "ada", "--role", "admin", "--as", "root")
     denied = cli("enqueue", "--handler", "lobby:hello", "--as", "ada")
     assert (denied.exit_code, "(permission_denied)" in denied.stderr) == (1, True)
 

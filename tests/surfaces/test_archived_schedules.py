@@ -83,7 +83,7 @@ def test_a_template_that_schedules_use_can_not_be_deleted(scheduled):
 
 def test_the_command_names_what_it_disabled(scheduled):
     scheduled.close()
-    done = CliRunner().invoke(app, ["template", "archive", "send", "--store", str(scheduled.store.url)])
+    done = CliRunner().invoke(app, ["template", "archive", "send", "--yes", "--store", str(scheduled.store.url)])
     assert done.stdout.splitlines() == [
         "template send is ARCHIVED",
         "schedule daily of organization acme is DISABLED",
@@ -205,7 +205,7 @@ def test_a_worker_starts_although_its_decorator_declares_one(rota, caplog):
 
 def test_the_command_line_refuses_one_with_the_remedy(closed):
     closed.close()
-    for words in (["create", "new", "send", "--every", "1h"], ["enable", "hourly"], ["edit", "mine", "--template", "send"]):
+    for words in (["create", "new", "send", "--every", "1h"], ["enable", "hourly"], ["update", "mine", "--template", "send"]):
         done = CliRunner().invoke(app, ["schedule", *words, "--store", str(closed.store.url)])
         assert (done.exit_code, "(template_unavailable)" in done.stderr, "`rota template enable send`" in done.stderr) == (1, True, True)
 

@@ -54,7 +54,7 @@ def test_enqueue_prints_the_number_and_keeps_params_and_actor(cli):
     words = cli.ok("enqueue", "greet", "-p", "name=Ada")
     assert words.startswith("JOB-")
     assert "QUEUED" in words
-    job = cli.json("job", "show", "1")
+    job = cli.json("job", "get", "1")
     assert (job["params"], job["owner"], job["run"], job["attempts"]) == ({"name": "Ada"}, "tester", None, [job["number"]])
 
 
@@ -112,11 +112,9 @@ def test_options_of_a_job_are_kept(cli):
         ["enqueue", "greet", "--max-retries", "-1"],
         ["job", "list", "--status", "ASLEEP"],
         ["job", "list", "--limit", "0"],
-        ["job", "change", "1"],
-        ["job", "move", "1"],
-        ["job", "move", "1", "--front", "--before", "2"],
+        ["job", "update", "1"],
         ["job", "nothing"],
-        ["pause", "--template", "a", "--organization", "b"],
+        ["pause", "--template", "a"],
         ["up", "--demo"],
         ["--nothing"],
     ],
@@ -128,14 +126,21 @@ def test_a_wrong_command_line_exits_with_2(cli, args):
     assert not isinstance(result.exception, ValueError)
 
 
-def test_what_is_refused_is_one_line_with_its_code_and_exit_code_1(cli):
-    for args, code in [
-        (("enqueue", "nosuch"), "unknown_template"),
-        (("enqueue", "greet", "--priority", "101"), "invalid_option"),
-        (("enqueue", "greet", "--store", "redis://there"), "invalid_option"),
+@pytest.mark.parametrize("where", [(), ("--front", "--before", "1")])
+def test_a_move_says_one_place(cli, where):
+    enqueue(cli, "greet")
+    result = cli("job", "move", "1", *where)
+    assert (result.exit_code, "exactly one of" in result.stderr) == (2, True)
+
+
+def test_what_is_refused_is_one_line_with_its_code_and_its_exit_code(cli):
+    for args, exit_code, code in [
+        (("enqueue", "nosuch"), 1, "unknown_template"),
+        (("enqueue", "greet", "--priority", "101"), 2, "invalid_option"),
+        (("enqueue", "greet", "--store", "redis://there"), 2, "invalid_option"),
     ]:
         result = cli(*args)
-        assert (result.exit_code, result.stdout) == (1, "")
+        assert (result.exit_code, result.stdout) == (exit_code, "")
         assert result.stderr.startswith("error: ")
         assert result.stderr.endswith(f"({code})\n")
         assert result.stderr.count("\n") == 1
@@ -146,16 +151,16 @@ def test_what_is_refused_is_one_line_with_its_code_and_exit_code_1(cli):
 )
 def test_what_is_not_there_exits_with_3(cli, given):
     cli.ok("enqueue", "greet")
-    for verb in ("show", "explain", "runs", "log", "cancel", "retry"):
-        result = cli("job", verb, given)
+    for verb in ("get", "explain", "runs", "log", "cancel", "retry"):
+        result = cli("job", verb, given, *(["--yes"] if verb == "cancel" else []))
         assert result.exit_code == 3, result.output
         assert result.stderr.endswith("(not_found)\n")
 
 
 def test_a_group_that_is_not_there_exits_with_3(cli):
     for given in ("42", "01981c5e-7a10-7000-8000-000000000000"):
-        assert cli("group", "show", given).exit_code == 3
-        assert cli("group", "cancel", given).exit_code == 3
+        assert cli("group", "get", given).exit_code == 3
+        assert cli("group", "cancel", given, "--yes").exit_code == 3
 
 
 def test_a_question_makes_no_store(cli):
@@ -170,8 +175,8 @@ def test_a_job_is_named_by_id_by_number_or_by_digits(cli):
     job = enqueue(cli, "fails")
     turn(cli)
     for given in (job["id"], job["number"], "1", "1.1", str(job["number"]).lower()):
-        assert cli.json("job", "show", str(given))["id"] == job["id"]
-    assert cli.json("job", "show", f"{job['number']}.2")["attempt"] == 2
+        assert cli.json("job", "get", str(given))["id"] == job["id"]
+    assert cli.json("job", "get", f"{job['number']}.2")["attempt"] == 2
 
 
 def test_list_filters(cli):
@@ -193,9 +198,9 @@ def test_list_filters(cli):
 def test_an_ended_job_shows_its_result_its_runs_and_its_log(cli):
     enqueue(cli, "greet", "-p", "name=Ada")
     turn(cli)
-    shown = cli.json("job", "show", "1")
+    shown = cli.json("job", "get", "1")
     assert (shown["status"], shown["run"]["result"]) == ("COMPLETED", "Hello, Ada")
-    assert '"Hello, Ada"' in cli.ok("job", "show", "1")
+    assert '"Hello, Ada"' in cli.ok("job", "get", "1")
     assert [run["run"]["result"] for run in cli.lines("job", "runs", "1")] == ["Hello, Ada"]
     assert '"Hello, Ada"' in cli.ok("job", "runs", "1")
     log = cli.lines("job", "log", "1")
@@ -208,9 +213,9 @@ def test_an_ended_job_shows_its_result_its_runs_and_its_log(cli):
 def test_errors_with_brackets_are_shown_as_they_are(cli):
     enqueue(cli, "fails", "--max-retries", "0")
     turn(cli)
-    for command in ("show", "runs", "explain", "log"):
+    for command in ("get", "runs", "explain", "log"):
         assert "no such thing [today]" in cli.ok("job", command, "1"), command
-    assert "Traceback" in cli.ok("job", "show", "1")
+    assert "Traceback" in cli.ok("job", "get", "1")
 
 
 def test_explain_says_what_is_missing(cli):
@@ -226,18 +231,18 @@ def test_explain_says_what_is_missing(cli):
 def test_cancel_goes_on_after_a_refusal_and_the_first_one_gives_the_code(cli):
     enqueue(cli, "greet")
     enqueue(cli, "greet")
-    result = cli("job", "cancel", "99", "1", "98", "2", "--reason", "not needed")
+    result = cli("job", "cancel", "99", "1", "98", "2", "--reason", "not needed", "--yes")
     assert result.exit_code == 3
     assert result.stdout.count("CANCELLED") == 2
     assert result.stderr.count("error: ") == 2
-    job = cli.json("job", "show", "1")
+    job = cli.json("job", "get", "1")
     assert (job["status"], job["reason"], job["ended_by"]) == ("CANCELLED", "not needed", "tester")
 
 
 def test_retry_brings_an_ended_chain_back(cli):
     enqueue(cli, "gives_up")
     turn(cli)
-    assert cli.json("job", "show", "1")["status"] == "DEAD_LETTER"
+    assert cli.json("job", "get", "1")["status"] == "DEAD_LETTER"
     (again,) = cli.lines("job", "retry", "1")
     assert (again["number"][-2:], again["status"]) == (".2", "QUEUED")
     refused = cli("job", "retry", "1")
@@ -246,29 +251,29 @@ def test_retry_brings_an_ended_chain_back(cli):
 
 def test_change_replaces_params_or_only_those_named(cli):
     enqueue(cli, "greet", "--params", '{"name": "Ada", "greeting": "Hi"}')
-    assert cli.json("job", "change", "1", "-p", "name=Bob")["params"] == {"name": "Bob", "greeting": "Hi"}
-    assert cli.json("job", "change", "1", "--params", '{"name": "Eve"}', "--priority", "low")["params"] == {"name": "Eve"}
-    assert cli.json("job", "show", "1")["priority"] == 25
+    assert cli.json("job", "update", "1", "-p", "name=Bob")["params"] == {"name": "Bob", "greeting": "Hi"}
+    assert cli.json("job", "update", "1", "--params", '{"name": "Eve"}', "--priority", "low")["params"] == {"name": "Eve"}
+    assert cli.json("job", "get", "1")["priority"] == 25
     late = enqueue(cli, "greet", "--in", "1h")
-    moved = cli.json("job", "change", str(late["id"]), "--in", "5h", "--priority", "critical")
+    moved = cli.json("job", "update", str(late["id"]), "--in", "5h", "--priority", "critical")
     assert (moved["run_at"] > str(late["run_at"]), moved["priority"]) == (True, 100)
-    refused = cli("job", "change", "1", "--in", "5m", "--priority", "high")
+    refused = cli("job", "update", "1", "--in", "5m", "--priority", "high")
     assert refused.exit_code == 1
-    assert cli.json("job", "show", "1")["priority"] == 25, "of two changes at once, none is made if the time is refused"
-    before = cli.json("job", "show", str(late["id"]))["run_at"]
-    assert cli("job", "change", str(late["id"]), "--in", "10h", "--priority", "999").exit_code == 1
-    assert cli.json("job", "show", str(late["id"]))["run_at"] == before, "nor if the priority is refused"
+    assert cli.json("job", "get", "1")["priority"] == 25, "of two changes at once, none is made if the time is refused"
+    before = cli.json("job", "get", str(late["id"]))["run_at"]
+    assert cli("job", "update", str(late["id"]), "--in", "10h", "--priority", "999").exit_code == 2
+    assert cli.json("job", "get", str(late["id"]))["run_at"] == before, "nor if the priority is refused"
 
 
 def test_move_reorders_the_queue(cli):
     first, second, third = (str(enqueue(cli, "greet")["number"]) for _ in range(3))
     cli.ok("job", "move", third, "--front")
-    assert [job["number"] for job in cli.lines("queue")] == [third, first, second]
+    assert [job["number"] for job in cli.lines("queue", "jobs")] == [third, first, second]
     cli.ok("job", "move", third, "--after", first)
-    assert [job["number"] for job in cli.lines("queue")] == [first, third, second]
+    assert [job["number"] for job in cli.lines("queue", "jobs")] == [first, third, second]
     assert cli.json("job", "move", second, "--before", "1")["number"] == second
-    assert [job["number"] for job in cli.lines("queue", "--limit", "2")] == [second, first]
-    assert second in cli.ok("queue")
+    assert [job["number"] for job in cli.lines("queue", "jobs", "--limit", "2")] == [second, first]
+    assert second in cli.ok("queue", "jobs")
 
 
 def test_groups_are_made_listed_shown_and_cancelled(cli):
@@ -278,10 +283,10 @@ def test_groups_are_made_listed_shown_and_cancelled(cli):
     assert (group["mode"], group["on_failure"], group["name"], group["status"]) == ("sequential", "skip", "night", "QUEUED")
     assert [each["id"] for each in cli.lines("group", "list")] == [group["id"]]
     assert "0/3" in cli.ok("group", "list")
-    assert cli.json("group", "show", group["id"])["id"] == group["id"]
+    assert cli.json("group", "get", group["id"])["id"] == group["id"]
     assert len(cli.lines("job", "list", "--group", group["id"])) == 3
-    assert cli.json("group", "cancel", group["id"])["status"] == "CANCELLED"
-    assert "CANCELLED" in cli.ok("group", "show", group["id"])
+    assert cli.json("group", "cancel", group["id"], "--yes")["status"] == "CANCELLED"
+    assert "CANCELLED" in cli.ok("group", "get", group["id"])
     parallel = cli.json("group", "create", "greet", "--mode", "parallel")
     assert (parallel["mode"], parallel["on_failure"]) == ("parallel", "continue")
     assert cli.json("group", "create", "greet", "--mode", "parallel", "--on-failure", "stop")["on_failure"] == "stop"
@@ -289,20 +294,22 @@ def test_groups_are_made_listed_shown_and_cancelled(cli):
     assert cli("group", "create", "greet", "--mode", "sideways").exit_code == 2
     followed = cli.json("group", "create", "greet", "--then", 'greet:{"name": "Ada"}', "--on-parent-failure", "run")
     assert (followed["then"]["job_type"], followed["then"]["on_parent_failure"]) == ("greet", "run")
-    assert f"then {followed['then']['number']}" in cli.ok("group", "show", followed["id"])
-    assert cli("group", "create", "greet", "--on-parent-failure", "run").exit_code == 1
+    assert f"then {followed['then']['number']}" in cli.ok("group", "get", followed["id"])
+    assert cli("group", "create", "greet", "--on-parent-failure", "run").exit_code == 2
     assert cli("group", "create", "greet:{").exit_code == 2
 
 
 def test_pause_and_resume_say_what_is_paused(cli):
     cli.ok("organization", "create", "acme")
     assert cli.ok("pause") == "Paused: everything.\n"
-    assert cli.json("pause", "--template", "greet")["paused"] == ["everything", "template greet"]
-    assert cli.json("pause", "--organization", "acme")["paused"] == ["everything", "organization acme", "template greet"]
+    assert cli.json("template", "pause", "greet")["paused"] == ["everything", "template greet"]
+    assert cli.json("organization", "pause", "acme")["paused"] == ["everything", "organization acme", "template greet"]
     assert "everything" in cli.ok("stats")
-    cli.ok("resume", "--organization", "acme")
+    assert cli.json("pauses")["paused"] == ["everything", "organization acme", "template greet"]
+    cli.ok("organization", "resume", "acme")
     assert cli.ok("resume") == "Paused: template greet.\n"
-    assert cli.ok("resume", "--template", "greet") == "Nothing is paused.\n"
+    assert cli.ok("template", "resume", "greet") == "Nothing is paused.\n"
+    assert cli.ok("pauses") == "Nothing is paused.\n"
 
 
 def test_stats_count(cli):
@@ -358,7 +365,7 @@ def test_settings_say_value_default_and_variable(cli):
     assert "handlers one worker runs at once" in cli.ok("settings")
     cli.env["ROTA_CONCURRENCY"] = "many"
     result = cli("settings")
-    assert (result.exit_code, "ROTA_CONCURRENCY" in result.stderr) == (1, True)
+    assert (result.exit_code, "ROTA_CONCURRENCY" in result.stderr) == (2, True)
 
 
 def test_version_says_what_a_bug_report_needs(cli):
@@ -397,7 +404,7 @@ def test_an_application_that_cannot_be_loaded_says_why(cli, app, words):
     (cli.folder / "needs.py").write_text("import not_installed\n")
     (cli.folder / "leaves.py").write_text("raise SystemExit(3)\n")
     result = cli.process("enqueue", "greet", "--app", app)
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (2, "")
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
 

@@ -47,5 +47,5 @@ def test_counts_are_shown_in_words(live, rota_file):
 
 def test_what_is_no_type_or_no_event_is_refused(live, rota_file):
     live.enqueue("echo")
-    assert run("--type", "x", "--store", rota_file).exit_code == 1
-    assert run("--after", "x", "--store", rota_file).exit_code == 1
+    assert run("--type", "x", "--store", rota_file).exit_code == 2
+    assert run("--after", "x", "--store", rota_file).exit_code == 2

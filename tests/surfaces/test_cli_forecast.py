@@ -81,7 +81,7 @@ def test_a_change_of_clocks_is_marked(cli):
 
 
 def test_excluded_days_are_marked_one_line_each(cli):
-    cli.ok("calendar", "set", "holidays", "2036-12-25", "2036-12-26")
+    cli.ok("calendar", "update", "holidays", "2036-12-25", "2036-12-26")
     cli.ok("schedule", "create", "hourly", "greet", "--cron", "@hourly", "--calendar", "holidays")
     marks = lines_with("excluded by calendar 'holidays'", cli.ok("forecast", *CHRISTMAS))
     assert [line.split()[0] for line in marks] == ["2036-12-25", "2036-12-26"]
@@ -161,8 +161,8 @@ def test_a_forecast_that_holds_no_more_says_so(cli, monkeypatch):
         (("forecast", "--schedule", "nope"), 3, "there is no schedule 'nope'"),
         (("schedule", "verify", "nope"), 3, "not_found"),
         (("schedule", "plan", "nope", "--every", "1h"), 3, "not_found"),
-        (("schedule", "plan", "daily", "--every", "1h", "--days", "0"), 2, "--days"),
-        (("schedule", "plan", "daily", "--unset", "every"), 2, "no default"),
+        (("schedule", "plan", "daily", "--every", "1h", "--days", "0"), 2, "days=0"),
+        (("schedule", "plan", "daily", "--ends", "never"), 2, "ends='never' is not a moment"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_exit_code(cli, args, code, words):
@@ -185,7 +185,7 @@ def test_a_plan_shows_what_a_change_adds_and_removes_and_changes_nothing(cli):
     assert all("CE" in line for line in lines_with("  − ", shown))
     found = cli.json("schedule", "plan", "daily", "--cron", "0 9 * * MON", "--days", "14")
     assert (found["added"], len(found["removed"]), found["kept"]) == ([], 12, 2)
-    assert cli.json("schedule", "show", "daily")["version"] == 1
+    assert cli.json("schedule", "get", "daily")["version"] == 1
 
 
 def test_a_long_plan_is_cut_for_people(cli):
@@ -205,7 +205,7 @@ def history(cli):
     earlier.schedules.create("beat", "greet", every="1h")
     earlier.schedules.pause("beat")
     earlier.close()
-    cli.ok("schedule", "edit", "beat", "--priority", "high")
+    cli.ok("schedule", "update", "beat", "--priority", "high")
     return cli
 
 

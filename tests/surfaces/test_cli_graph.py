@@ -26,8 +26,8 @@ def test_a_job_can_depend_on_several_by_number_or_id(cli):
     words = cli.ok("enqueue", "greet", "--depends-on", child["id"])
     assert "PENDING until what it depends on has completed" in words
     turn(cli)
-    assert cli.json("job", "show", "3")["status"] == "COMPLETED"
-    assert cli.json("job", "show", "4")["status"] == "COMPLETED"
+    assert cli.json("job", "get", "3")["status"] == "COMPLETED"
+    assert cli.json("job", "get", "4")["status"] == "COMPLETED"
 
 
 def test_a_parent_that_is_not_there_or_a_rule_that_is_none_is_refused(cli):

@@ -70,7 +70,7 @@ def test_stats_tell_how_types_fared(graves: Cli):
 
 
 def test_the_audit_names_who_did_what(graves: Cli):
-    graves.ok("dead", "retry", "1")
+    graves.ok("job", "retry", "1")
     words = graves.ok("audit", "--subject", "job:1")
     assert "tester" in words
     assert "job.retry" in words
@@ -90,80 +90,75 @@ def test_dead_letters_are_listed_with_what_they_died_of(graves: Cli):
     assert "No dead letters" in graves.ok("dead", "list", "--type", "greet")
 
 
-def test_a_dead_letter_is_shown_with_its_last_lines(graves: Cli):
-    words = graves.ok("dead", "show", "3")
-    assert "JOB-2026-00003.2" in words or ".2" in words
-    assert "Traceback" in words
-    assert "2 (1 failed, 0 crashed before the last)" in words
-    assert graves.json("dead", "show", "3")["run"]["error"] == "ValueError: no such thing [today]"
-    assert "no dead letter" in graves("dead", "show", "4").stderr
-
-
-def test_dead_letters_named_are_retried_and_the_rest_is_said(graves: Cli):
-    result = graves("dead", "retry", "1", "4", "99")
-    assert result.exit_code == 3
-    assert "QUEUED" in result.stdout
-    assert "JOB-2026-00004 is no dead letter, it is COMPLETED" in result.stderr
-    assert "not_found" in result.stderr
-    assert numbers(graves.lines("dead", "list")) == ["00003.2", "00002"]
-
-
-def test_only_the_dead_are_discarded_as_dead_letters(graves: Cli):
-    result = graves("dead", "discard", "4")
-    assert result.exit_code == 1
-    assert "JOB-2026-00004 is no dead letter, it is COMPLETED" in result.stderr
-    assert graves.lines("job", "list", "--type", "greet")[0]["status"] == "COMPLETED"
-
-
 def test_a_question_stays_out_of_the_json(graves: Cli):
-    retried = graves("dead", "retry", "--all", "--json", stdin="y\n")
+    retried = graves.asked("dead", "retry", "--json", answer="y")
     assert retried.exit_code == 0
-    assert "Retry 3 dead letters?" in retried.stderr
+    assert "3 match. Retry every dead letter that matches?" in retried.stderr
     answered = retried.stdout.removeprefix(" y\n")  # the terminal of the test shows what was typed
     assert [line[0] for line in answered.splitlines()] == ["{", "{", "{"]
 
 
 def test_where_nothing_matches_nothing_is_asked_and_json_stays_json(graves: Cli):
-    assert graves("dead", "retry", "--all", "--type", "nothing", "--json").output == ""
-    assert graves.json("dead", "discard", "--all", "--type", "nothing")["chains"] == 0
+    assert graves("dead", "retry", "--type", "nothing", "--json").output == ""
+    assert graves.json("dead", "delete", "--type", "nothing")["chains"] == 0
 
 
 def test_all_that_match_are_retried_after_one_question(graves: Cli):
-    no = graves("dead", "retry", "--all", "--type", "gives_up", stdin="n\n")
+    no = graves.asked("dead", "retry", "--type", "gives_up", answer="n")
     assert no.exit_code == 1
-    assert "Retry 2 dead letters?" in no.output
+    assert "2 match. Retry every dead letter that matches?" in no.output
     assert len(graves.lines("dead", "list")) == 3
-    yes = graves("dead", "retry", "--all", "--type", "gives_up", stdin="y\n")
+    yes = graves.asked("dead", "retry", "--type", "gives_up", answer="y")
     assert yes.exit_code == 0
     assert "2 retried" in yes.output
-    assert "1 retried" in graves.ok("dead", "retry", "--all", "--yes")
-    assert "No dead letter matches" in graves.ok("dead", "retry", "--all", "--yes")
-    assert "No dead letter matches" in graves.ok("dead", "retry", "--all")
+    assert "1 retried" in graves.ok("dead", "retry", "--yes")
+    assert "No dead letter matches" in graves.ok("dead", "retry", "--yes")
+    assert "No dead letter matches" in graves.ok("dead", "retry")
 
 
-def test_dead_letters_are_discarded_by_name_or_all(graves: Cli):
-    assert "discarded (2 jobs)" in graves.ok("dead", "discard", "3")
-    assert graves("job", "show", "3").exit_code == 3
-    assert graves.json("dead", "discard", "--all", "--yes")["chains"] == 2
-    assert graves("dead", "discard", "1").exit_code == 3
-    assert "No dead letter matches" in graves.ok("dead", "discard", "--all", "--yes")
+def test_a_limit_is_said_before_and_kept(graves: Cli):
+    asked = graves.asked("dead", "retry", "--limit", "2", answer="y")
+    assert "More than 2 match." in asked.stderr
+    assert "2 retried" in asked.stdout
+    assert len(graves.lines("dead", "list")) == 1
 
 
-@pytest.mark.parametrize("verb", ["retry", "discard"])
-@pytest.mark.parametrize("given", [(), ("1", "--all"), ("1", "--type", "x")])
-def test_what_is_meant_must_be_clear(graves: Cli, verb, given):
-    assert graves("dead", verb, *given).exit_code == 2
+def test_dead_letters_are_deleted(graves: Cli):
+    assert "deleted (2 jobs)" in graves.ok("job", "delete", "3", "--yes")
+    assert graves("job", "get", "3").exit_code == 3
+    assert "2 match. Delete every dead letter" in graves("dead", "delete").stderr
+    assert graves.json("dead", "delete", "--yes")["chains"] == 2
+    assert graves("job", "delete", "1", "--yes").exit_code == 3
+    assert "No dead letter matches" in graves.ok("dead", "delete", "--yes")
+
+
+def test_several_jobs_are_deleted_and_the_first_refusal_gives_the_code(graves: Cli):
+    enqueue(graves, "greet")
+    result = graves("job", "delete", "99", "5", "1", "4", "--yes")
+    assert result.exit_code == 3
+    assert result.stderr.count("error: ") == 2
+    assert result.stdout.splitlines() == ["1  deleted (1 job)", "4  deleted (1 job)"]
+
+
+def test_all_that_match_are_cancelled(graves: Cli):
+    for _ in range(3):
+        enqueue(graves, "greet", "--tag", "eu")
+    refused = graves("job", "cancel-all", "--tag", "eu")
+    assert (refused.exit_code, "3 match. Cancel every job that matches?" in refused.stderr) == (1, True)
+    assert graves.ok("job", "cancel-all", "--tag", "eu", "--limit", "2", "--yes") == "2 jobs cancelled; 1 more match\n"
+    assert graves.json("job", "cancel-all", "--tag", "eu", "--status", "queued", "--yes")["done"] == 1
 
 
 def test_a_purge_counts_first_and_then_removes(graves: Cli):
     assert "0 chains" in graves.ok("purge", "--dry-run")
     assert graves.json("purge", "--older-than", "0s", "--dry-run") == {"chains": 4, "jobs": 5, "kept": 0, "dry_run": True}
     assert len(graves.lines("job", "list")) == 5
-    assert "4 chains (5 jobs) removed." in graves.ok("purge", "--older-than", "0s")
+    assert graves("purge", "--older-than", "0s").exit_code == 1
+    assert "4 chains (5 jobs) deleted." in graves.ok("purge", "--older-than", "0s", "--yes")
     assert graves.lines("job", "list") == []
 
 
 def test_a_purge_shows_a_bar_on_a_terminal(graves: Cli, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     graves.env |= {"FORCE_COLOR": "1", "TERM": "xterm"}
-    assert "removed" in graves.ok("purge", "--older-than", "0s")
+    assert "deleted" in graves.ok("purge", "--older-than", "0s", "--yes")

@@ -82,7 +82,7 @@ def test_a_zone_that_was_assumed_is_said_and_can_be_passed(cli, export):
     assert "no time zone in the documents of daily-report: they are due by UTC" in done.stderr
     assert "pass --timezone" in done.stderr
     assert cli("import", "monque", export, "--make-templates", "--timezone", "Europe/Berlin").stderr == ""
-    assert cli.json("schedule", "show", "daily-report")["timezone"] == "Europe/Berlin"
+    assert cli.json("schedule", "get", "daily-report")["timezone"] == "Europe/Berlin"
 
 
 def test_a_file_that_is_not_there_is_refused(cli, tmp_path):
@@ -101,8 +101,8 @@ def test_completed_ones_come_as_history_if_asked_for(cli, tmp_path):
 def test_a_job_is_shown_as_a_background_job_and_as_a_document(cli, export):
     cli.ok("import", "monque", export, "--make-templates")
     job_id = cli.lines("job", "list", "--type", "process-payment")[0]["id"]
-    record = cli.json("job", "show", job_id, "--face", "background-job")
+    record = cli.json("job", "get", job_id, "--face", "background-job")
     assert (record["status"], record["error_message"], record["retry_count"]) == ("Dead Letter", FAILED["failReason"], 9)
     assert record["created_at"] == "2025-12-16 09:00:00"
-    assert cli.json("job", "show", job_id, "--face", "monque")["failCount"] == 10
-    assert "Dead Letter" in cli.ok("job", "show", job_id, "--face", "background-job")
+    assert cli.json("job", "get", job_id, "--face", "monque")["failCount"] == 10
+    assert "Dead Letter" in cli.ok("job", "get", job_id, "--face", "background-job")

@@ -74,8 +74,8 @@ def test_a_wait_that_is_over_exits_with_4_and_the_job_goes_on(cli, worker):
     late = cli.process("enqueue", "sleeps", "--wait-timeout", "300ms")
     assert late.returncode == 4
     assert late.stderr.endswith("(wait_timeout)\n")
-    assert cli.process("job", "cancel", "1").returncode == 0
-    eventually(lambda: cli.json("job", "show", "1")["status"] == "CANCELLED", what="the handler heard of it")
+    assert cli.process("job", "cancel", "1", "--yes").returncode == 0
+    eventually(lambda: cli.json("job", "get", "1")["status"] == "CANCELLED", what="the handler heard of it")
 
 
 def test_ctrl_c_while_waiting_exits_with_130(cli, worker):
@@ -158,7 +158,7 @@ def test_a_second_ctrl_c_interrupts_what_runs(cli):
     process = cli.start("worker", "--app", "shop:rota")
     eventually(lambda: cli.store.exists() and cli("workers", "--json").stdout, within=20, what="the worker is up")
     cli.ok("enqueue", "sleeps")
-    eventually(lambda: cli.json("job", "show", "1")["status"] == "RUNNING", what="it runs")
+    eventually(lambda: cli.json("job", "get", "1")["status"] == "RUNNING", what="it runs")
     process.send_signal(signal.SIGINT)
     eventually(lambda: any(worker["stopping_at"] for worker in cli.lines("workers")), what="the worker is stopping")
     assert process.poll() is None, "the running job may finish"
@@ -166,8 +166,8 @@ def test_a_second_ctrl_c_interrupts_what_runs(cli):
     out, _ = process.communicate(timeout=patient(20))
     assert process.returncode == 0
     assert "Ctrl-C again interrupts" in out
-    assert cli.json("job", "show", "1")["error_type"] == "interrupted"
-    assert cli.json("job", "show", "1.2")["status"] == "QUEUED"
+    assert cli.json("job", "get", "1")["error_type"] == "interrupted"
+    assert cli.json("job", "get", "1.2")["status"] == "QUEUED"
 
 
 def test_a_demo_that_fails_says_so_and_the_worker_goes_on(cli):
@@ -183,7 +183,7 @@ def test_a_demo_that_fails_says_so_and_the_worker_goes_on(cli):
 def test_an_application_without_a_demo_is_refused(cli):
     (cli.folder / "shop.py").write_text("from rota import Rota\nrota = Rota()\n")
     refused = cli.process("up", "--app", "shop", "--demo")
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "no function demo(rota)" in refused.stderr
 
 

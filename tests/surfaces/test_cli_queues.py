@@ -26,21 +26,21 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_jobs_are_listed_by_queue_and_shown_with_it(cli: Cli):
     (job,) = cli.lines("job", "list", "--queue", "mail")
     assert job["queue"] == "mail"
-    assert "mail" in cli.ok("job", "show", job["number"])
+    assert "mail" in cli.ok("job", "get", job["number"])
 
 
 def test_queues_are_listed_with_who_serves_them(cli: Cli):
     found = {each["name"]: each for each in cli.lines("queue", "list")}
     assert {name: each["waiting"] for name, each in found.items()} == {"default": 1, "mail": 1}
     assert "not served" in cli.ok("queue", "list")
-    assert len(cli.lines("queue")) == 2
+    assert len(cli.lines("queue", "jobs")) == 2
     assert cli("queue", "lost").exit_code == 2
 
 
 def test_a_queue_is_paused_and_resumed(cli: Cli):
-    assert cli.ok("pause", "--queue", "mail") == "Paused: queue mail.\n"
-    assert cli.ok("resume", "--queue", "mail") == "Nothing is paused.\n"
-    assert cli("pause", "--queue", "mail", "--template", "greet").exit_code == 2
+    assert cli.ok("queue", "pause", "mail") == "Paused: queue mail.\n"
+    assert cli.ok("queue", "resume", "mail") == "Nothing is paused.\n"
+    assert cli("pause", "--queue", "mail").exit_code == 2
 
 
 def test_a_worker_serves_the_queues_that_it_is_told_to(cli: Cli):

@@ -84,7 +84,7 @@ def test_without_http_there_is_no_door_and_no_token(cli):
     process = cli.start("up", "--no-http")
     assert "worker" in until(process, "is up on")
     assert stop(process) == 0
-    assert cli.lines("token", "list", "--all") == []
+    assert cli.lines("token", "list", "--revoked") == []
 
 
 @pytest.mark.parametrize("command", ["serve", "up"])
@@ -100,18 +100,18 @@ def test_a_port_in_use_is_one_line_and_nothing_has_begun(cli, command):
 def test_an_address_that_others_can_reach_is_refused_until_there_are_users(cli):
     result = cli("serve", "--host", "0.0.0.0", "--port", "0")
     assert result.exit_code == 1
-    assert "rota user add" in result.stderr
+    assert "rota user create" in result.stderr
     assert "127.0.0.1" in result.stderr
-    cli.ok("user", "add", "tester", "--role", "system_manager")
+    cli.ok("user", "create", "tester", "--role", "system_manager")
     process = cli.start("serve", "--host", "0.0.0.0", "--port", "0")
     assert "127.0.0.1" in until(process, "dashboard at")
     assert stop(process) == 0
-    assert cli.lines("token", "list", "--all") == []
+    assert cli.lines("token", "list", "--revoked") == []
 
 
 def test_who_may_not_operate_the_store_may_not_serve_it(cli):
-    cli.ok("user", "add", "tester", "--role", "system_manager")
-    cli.ok("user", "add", "bob")
+    cli.ok("user", "create", "tester", "--role", "system_manager")
+    cli.ok("user", "create", "bob")
     result = cli("serve", "--port", "0", "--as", "bob")
     assert (result.exit_code, "permission_denied" in result.stderr) == (1, True)
 
@@ -142,8 +142,8 @@ def test_a_secret_stands_alone_on_stdout(cli):
 
 
 def test_a_token_is_made_as_the_options_say(cli):
-    cli.ok("user", "add", "tester", "--role", "system_manager")
-    cli.ok("user", "add", "bob")
+    cli.ok("user", "create", "tester", "--role", "system_manager")
+    cli.ok("user", "create", "bob")
     made = cli.json("token", "create", "shop", "--user", "bob", "--permit", "submit", "--permit", "read", "--expires", "30d")
     assert is_token(made.pop("secret"))
     assert (made["name"], made["user"], made["permits"], made["created_by"]) == ("shop", "bob", ["read", "submit"], "tester")
@@ -157,22 +157,22 @@ def test_a_token_is_made_as_the_options_say(cli):
 
 def test_a_token_that_was_revoked_is_listed_only_if_asked_for(cli):
     made = cli.json("token", "create", "laptop")
-    revoked = cli.json("token", "revoke", made["id"])
+    revoked = cli.json("token", "revoke", made["id"], "--yes")
     assert datetime.fromisoformat(revoked["revoked_at"]) <= datetime.now(UTC)
     assert "secret" not in revoked
     assert cli.lines("token", "list") == []
-    assert cli.lines("token", "list", "--all") == [revoked]
-    assert "revoked" in cli.ok("token", "list", "--all")
+    assert cli.lines("token", "list", "--revoked") == [revoked]
+    assert "revoked" in cli.ok("token", "list", "--revoked")
     assert "No tokens" in cli.ok("token", "list")
 
 
 def test_wrong_words_are_refused_with_the_right_ones(cli):
     for args, code, words in (
         (("token", "create", "x", "--permit", "fly"), 2, "manage"),
-        (("token", "create", "x", "--expires", "soon"), 2, "30"),
-        (("token", "create", "x", "--expires", "0s"), 1, "time to come"),
-        (("token", "create", "x", "--user", "nobody"), 3, "rota user add"),
-        (("token", "revoke", "x"), 3, "rota token list"),
+        (("token", "create", "x", "--expires", "soon"), 2, "'soon' is not a length of time"),
+        (("token", "create", "x", "--expires", "0s"), 2, "time to come"),
+        (("token", "create", "x", "--user", "nobody"), 3, "rota user create"),
+        (("token", "revoke", "x", "--yes"), 3, "rota token list"),
     ):
         result = cli(*args)
         assert (result.exit_code, words in result.output) == (code, True), (args, result.output)

@@ -44,10 +44,10 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Cli:
     return cli
 
 
-COMMANDS = ("job list", "job show {}", "job show {} --face background-job", "job log {}", "job runs {}", "job explain {}", "job graph {}")
+COMMANDS = ("job list", "job get {}", "job get {} --face background-job", "job log {}", "job runs {}", "job explain {}", "job graph {}")
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "dead list", "dead show {}"])
+@pytest.mark.parametrize("command", [*COMMANDS, "dead list"])
 @pytest.mark.parametrize("number", ["1", "2"])
 def test_no_text_steers_the_terminal_or_breaks_a_command(texts, command, number):
     shown = texts.ok(*command.format(number).split())
@@ -56,16 +56,16 @@ def test_no_text_steers_the_terminal_or_breaks_a_command(texts, command, number)
 
 def test_a_text_that_looks_like_the_end_of_markup_is_shown_as_it_is(texts):
     assert CLOSES in texts.ok("dead", "list")
-    assert f"ValueError: {CLOSES}" in texts.ok("dead", "show", "2")
-    assert f"ValueError: {CLOSES}" in texts.ok("job", "show", "2")
-    assert f"key {CLOSES}" in texts.ok("job", "show", "2")
+    assert f"ValueError: {CLOSES}" in texts.ok("job", "get", "2")
+    assert f"ValueError: {CLOSES}" in texts.ok("job", "get", "2")
+    assert f"key {CLOSES}" in texts.ok("job", "get", "2")
 
 
 def test_what_a_handler_wrote_can_still_be_had_as_it_is(texts):
-    run = texts.json("job", "show", "1")["run"]
+    run = texts.json("job", "get", "1")["run"]
     assert "\x1b[2J" in texts.ok("job", "log", "1", "--raw")
     assert texts.ok("job", "log", "1", "--raw") == Path(run["log_path"]).read_text()
-    assert texts.json("job", "show", "1")["params"] == {"text": STEERS}
+    assert texts.json("job", "get", "1")["params"] == {"text": STEERS}
 
 
 def test_lines_and_tabs_of_a_text_stay_and_what_steers_a_terminal_is_marked():
@@ -95,10 +95,10 @@ def test_an_error_is_one_line_that_steers_nothing(capsys):
 
 def test_a_terminal_without_a_sign_for_a_character_shows_a_question_mark(texts, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "iso-8859-1")
-    shown = texts.process("dead", "show", "3")
+    shown = texts.process("job", "get", "3")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "ValueError: ??" in shown.stdout
-    assert json.loads(texts.process("job", "show", "3", "--json").stdout)["params"] == {"text": OTHER_SCRIPT}
+    assert json.loads(texts.process("job", "get", "3", "--json").stdout)["params"] == {"text": OTHER_SCRIPT}
 
 
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
@@ -132,9 +132,9 @@ def test_a_time_that_can_not_be_taken_says_how_to_give_it(given, words):
     [
         ["job", "list", "--type", "\udcff"],
         ["job", "list", "--text", "a\udcff"],
-        ["job", "cancel", "1", "--reason", "\udcff"],
+        ["job", "cancel", "1", "--yes", "--reason", "\udcff"],
         ["enqueue", "says", "--unique-key", "\udcff"],
-        ["pause", "--template", "\udcff"],
+        ["template", "pause", "\udcff"],
         ["stats", "--store", "\udcff.db"],
     ],
 )

@@ -231,7 +231,7 @@ def test_live_it_pauses_when_asked_twice_resumes_and_quits(tmp_path):
 @pytest.mark.serial
 def test_ended_by_sigterm_it_gives_the_terminal_back(tmp_path):
     cli = Cli(tmp_path)
-    cli.ok("user", "add", "ada")
+    cli.ok("user", "create", "ada")
     env = cli.environment() | {"TERM": "xterm-256color"}
     del env["COLUMNS"], env["PYTHONUNBUFFERED"]
     with Terminal([sys.executable, "-m", "rota", "top", "--as", "ada"], cwd=ROOT, env=env, columns=80, rows=24) as terminal:

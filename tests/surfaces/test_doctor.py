@@ -178,7 +178,7 @@ def test_a_pause_may_be_forgotten(doctor, desk):
 def test_a_pause_of_one_thing_comes_with_the_command_that_ends_it(doctor, desk):
     desk.store.pause("organization", "acme", actor=ANNA, now=desk.now)
     desk.store.pause("template", "send mail", actor=ANNA, now=desk.now)
-    one(doctor("pauses"), State.ADVICE, "organization acme, template send mail", "`rota resume --template 'send mail'`")
+    one(doctor("pauses"), State.ADVICE, "organization acme, template send mail", "`rota template resume 'send mail'`")
 
 
 def test_messages_that_nobody_has_delivered(doctor, desk, maker):
@@ -244,7 +244,7 @@ def greeted(cli):
 
 def test_the_command_says_a_line_for_each_look_and_is_content(cli):
     greeted(cli)
-    cli.ok("job", "cancel", "1")
+    cli.ok("job", "cancel", "1", "--yes")
     said = cli.ok("doctor")
     assert "ok        durability: what is acknowledged is on disk" in said
     assert "advice    workers: none is running\n          → start one" in said

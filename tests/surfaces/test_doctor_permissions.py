@@ -85,7 +85,7 @@ def test_what_an_earlier_version_left_open_is_named_with_its_mode_and_what_other
         for path in paths:
             if path.suffix in risks:
                 assert risks[path.suffix] in next(text for text in texts if str(path) in text)
-        assert all("rota doctor --repair" in each.remedy for each in found(rota))
+        assert all("rota repair" in each.remedy for each in found(rota))
 
 
 def test_repair_closes_everything_also_of_a_store_that_is_running(url, tmp_path):
@@ -188,7 +188,7 @@ def test_the_command_names_the_file_and_repairs_it(tmp_path):
     problem = next(each for each in map(json.loads, refused.stdout.splitlines()) if each["name"] == "permissions")
     assert problem["state"] == "problem"
     assert f"{cli.store} has mode 0644" in problem["text"]
-    assert f"closed {cli.store} (was 0644) to others" in cli.ok("doctor", "--repair")
+    assert f"closed {cli.store} (was 0644) to others" in cli.ok("repair")
     assert mode(cli.store) == 0o600
 
 

@@ -197,7 +197,7 @@ def test_a_schedule_is_created_forecast_planned_and_deleted(served):
             forecast = await ok(client, "forecast", hours=48)
             assert len(forecast["items"]) == 2
             assert forecast["cut"] is False
-            plan = await ok(client, "plan", name="daily", days=7, options={"cron": "0 10 * * *"})
+            plan = await ok(client, "plan", name="daily", days=7, cron="0 10 * * *")
             assert len(plan["added"]) == len(plan["removed"]) == 7
             assert await ok(client, "schedules_delete", name="daily") == {"result": None}
             assert (await ok(client, "schedules_list")) == {"items": [], "next": None}
@@ -344,7 +344,7 @@ def test_the_process_lists_and_calls_tools(cli, mode):
             return job
 
     job = run(story)
-    shown = cli.json("job", "show", job["number"])
+    shown = cli.json("job", "get", job["number"])
     assert (shown["params"], shown["owner"]) == ({"name": "Ada"}, "tester")
 
 
@@ -361,8 +361,8 @@ def test_the_process_takes_twenty_calls_at_once(cli):
 
 
 def test_the_process_acts_as_the_user_of_as(cli):
-    cli.ok("user", "add", "tester", "--role", "system_manager")
-    cli.ok("user", "add", "ada", "--role", "user")
+    cli.ok("user", "create", "tester", "--role", "system_manager")
+    cli.ok("user", "create", "ada", "--role", "user")
 
     async def story():
         async with process(cli, "--as", "ada") as client:
@@ -419,7 +419,7 @@ def test_what_an_application_prints_does_not_disturb_the_protocol(cli):
 
 
 def test_the_process_ends_when_its_input_does(cli):
-    cli.ok("user", "add", "tester", "--role", "system_manager")
+    cli.ok("user", "create", "tester", "--role", "system_manager")
     done = subprocess.run(
         cli.command("mcp"),
         cwd=cli.folder,

@@ -91,16 +91,16 @@ COMMANDS = [
     ("version",),
     ("doctor",),
     ("workers",),
-    ("queue",),
+    ("queue", "jobs"),
     ("job", "list"),
-    ("job", "show", "1"),
+    ("job", "get", "1"),
     ("dead", "list"),
     ("audit",),
     ("schedule", "list"),
     ("template", "list"),
     ("grants", "eve"),
     ("purge", "--dry-run"),
-    ("job", "show", "77777"),
+    ("job", "get", "77777"),
     ("enqueue", "nothing"),
 ]
 
@@ -202,7 +202,7 @@ def test_a_password_on_the_command_line_is_warned_of_once(cli, server):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("stats", "{}"), ("{}",), ("job", "show", "1", "{}"), ("stats", "--stoer={}"), ("enqueue", "x", "--priority", "{}")]
+    "arguments", [("stats", "{}"), ("{}",), ("job", "get", "1", "{}"), ("stats", "--stoer={}"), ("enqueue", "x", "--priority", "{}")]
 )
 def test_a_command_line_that_is_wrong_is_shown_without_the_password(cli, server, arguments):
     done = cli(*(each.format(place(server)) for each in arguments))
@@ -213,7 +213,7 @@ def test_a_command_line_that_is_wrong_is_shown_without_the_password(cli, server,
 def test_a_url_that_can_not_be_read_is_not_repeated(cli):
     cli.env["ROTA_STORE"] = f"postgresql://ada:{SECRET}@{SECRET}/jobs@{free_port()}"
     done = cli("stats")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "percent-encoded" in done.stderr
     quiet(done.output)
 
@@ -247,5 +247,5 @@ def test_grants_are_printed_without_asking_the_server(cli, server):
 
 def test_a_file_has_no_roles(cli, tmp_path):
     done = cli("grants", "shop_web", "--store", str(tmp_path / "rota.db"))
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "SQLite store has no roles" in done.stderr

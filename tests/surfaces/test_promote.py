@@ -715,7 +715,7 @@ def test_the_command_refuses_in_one_line(cli, small, database, tmp_path):
         (("promote", "a", "b", "c"), 2, "give a source and a target"),
         (("promote", "a", "b", "--store", "c"), 2, "named twice"),
         (("promote", str(small), str(small)), 1, "are the same store"),
-        (("promote", str(small), "mysql://x"), 1, "mysql:// is not a store"),
+        (("promote", str(small), "mysql://x"), 2, "mysql:// is not a store"),
     ):
         result = cli(*arguments)
         assert result.exit_code == code, result.output

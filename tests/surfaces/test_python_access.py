@@ -130,7 +130,7 @@ def test_a_token_needs_a_user_that_is_there(shared):
 
 
 def test_before_there_are_users_a_token_is_nobodys_but_the_operators(rota):
-    with pytest.raises(NotFound, match="rota user add"):
+    with pytest.raises(NotFound, match="rota user create"):
         rota.tokens.create("x", user="bob")
 
 
@@ -328,7 +328,7 @@ def test_the_first_local_start_makes_one_token_for_the_operator_and_never_again(
 
 
 def test_an_address_that_others_can_reach_needs_users(rota):
-    with pytest.raises(Refused, match=r"rota user add .* .rota token create .* 127\.0\.0\.1"):
+    with pytest.raises(Refused, match=r"rota user create .* .rota token create .* 127\.0\.0\.1"):
         Admission(rota).welcome(local=False)
     rota.users.create("root", role="system_manager")
     assert Admission(rota).welcome(local=False) is None

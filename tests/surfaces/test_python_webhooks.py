@@ -224,7 +224,7 @@ def test_the_commands_make_show_change_and_delete_a_webhook(store):
     (line,) = said("webhook", "list", "--json").stdout.splitlines()
     assert json.loads(line)["events"] == ["run.failed"]
     assert made["secret"] not in said("webhook", "list").output
-    changed = json.loads(said("webhook", "change", hook, "--disable", "--all-types", "--json").stdout)
+    changed = json.loads(said("webhook", "update", hook, "--disabled", "--type", "none", "--json").stdout)
     assert (changed["state"], changed["job_types"]) == (WebhookState.DISABLED, [])
     assert "disabled by hand" in said("webhook", "list").output
     assert said("webhook", "rotate", hook).stdout.startswith("whsec_")

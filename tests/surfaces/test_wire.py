@@ -128,7 +128,7 @@ GOOD = [
     ("calendars.update", {"name": "a", "days": ["2026-12-25"]}, {"name": "a", "days": ["2026-12-25"]}),
     ("rota.forecast", {"hours": 3, "start": "2026-08-01T09:00:00Z"}, {"hours": 3.0, "start": NINE}),
     ("rota.explain", {"job": 42}, {"job": 42}),
-    ("rota.plan", {"name": "a", "options": {"cron": "0 9 * * *"}}, {"name": "a", "options": {"cron": "0 9 * * *"}}),
+    ("rota.plan", {"name": "a", "cron": "0 9 * * *"}, {"name": "a", "cron": "0 9 * * *"}),
 ]
 
 
@@ -166,7 +166,7 @@ BAD = [
     ("templates.update", {"name": "a", "timeout": -1}, "timeout: -1.0 is not a length of time"),
     ("templates.update", {"name": "a", "backoff": {"base": "x"}}, "backoff={'base': 'x'}: expected float, got str at backoff.base"),
     ("tokens.create", {"name": "a", "expires_in": "1e9"}, "expires_in: '1e9' is not a length of time"),
-    ("schedules.verify", {"since": "2h"}, "since: '2h' is not a moment: use ISO 8601"),
+    ("rota.forecast", {"start": "2h"}, "start: '2h' is not a moment: use ISO 8601"),
     ("schedules.occurrences", {"before": "nonsense"}, "before: 'nonsense' is not a valid cursor: pass the previous page's `next`"),
     ("calendars.update", {"name": "a", "days": [1]}, "days=[1]: expected str, got int at days[0]"),
 ]

@@ -206,7 +206,7 @@ class Doctor:
         pauses = self._store.pauses()
         if pauses:
             paused = ", ".join("everything" if kind == "all" else f"{kind} {name}" for kind, name in pauses[:SHOWN])
-            ends = ", ".join("`rota resume`" if kind == "all" else f"`rota resume --{kind} {quote(name)}`" for kind, name in pauses[:SHOWN])
+            ends = ", ".join("`rota resume`" if kind == "all" else f"`rota {kind} resume {quote(name)}`" for kind, name in pauses[:SHOWN])
             yield advice("pauses", f"paused: {paused}{', …' if len(pauses) > SHOWN else ''}", f"if it was forgotten: {ends}")
         else:
             yield ok("pauses", "nothing is paused")

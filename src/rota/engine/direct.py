@@ -30,9 +30,9 @@ LOOK_S = 0.01
 _REMEDIES = {
     "type": "start a worker that has it with `rota worker`, or enqueue the job",
     "all": "try again after `rota resume`, or enqueue the job",
-    "template": "try again after `rota resume --template {name}`, or enqueue the job",
-    Held.ORGANIZATION: "try again after `rota resume --organization {name}`, or enqueue the job",
-    Held.SUSPENDED: "a system manager can resume it with `rota organization resume {name}`",
+    "template": "try again after `rota template resume {name}`, or enqueue the job",
+    Held.ORGANIZATION: "try again after `rota organization resume {name}`, or enqueue the job",
+    Held.SUSPENDED: "a system manager can restore it with `rota organization restore {name}`",
     Held.TEMPLATE_LIMIT: "raise the limit, or enqueue the job",
     Held.ORGANIZATION_LIMIT: "raise the limit, or enqueue the job",
 }

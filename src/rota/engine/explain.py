@@ -60,7 +60,7 @@ def explain(store: Store, job_id: str, now: Instant, *, registry: Registry, scop
         return Explanation(job=job, summary=_running(job), reasons=())
     why = broken_reason(job)
     if why is not None:
-        detail = f"its row is broken: {why}; `rota doctor --repair` repairs what can be repaired"
+        detail = f"its row is broken: {why}; `rota repair` repairs what can be repaired"
         return Explanation(job=job, summary=detail, reasons=(Reason("its row is whole", met=False, detail=detail),))
     own = _own_conditions(store, job, now, scope)
     allowed = _allowed(store, job, now, registry, scope) if job.status is Status.QUEUED else []

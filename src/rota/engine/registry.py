@@ -362,7 +362,7 @@ class Registry:
             self._forget(name)
             log.error(  # noqa: TRY400 - the message says it all; our own traceback would say nothing
                 "the handler of template %s cannot be imported, so its jobs wait: %s. Fix that and restart this worker, "
-                "or use another handler: `rota template set %s handler=MODULE:FUNCTION`",
+                "or use another handler: `rota template update %s --handler MODULE:FUNCTION`",
                 name,
                 error,
                 name,

@@ -101,7 +101,7 @@ class Retention:
         for number, reason in batch.broken.items():
             if number not in self._broken:
                 log.error(
-                    "the chain of job %d is old enough to be removed and can't be: %s. `rota doctor --repair` repairs what it can",
+                    "the chain of job %d is old enough to be removed and can't be: %s. `rota repair` repairs what it can",
                     number,
                     reason,
                 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rota.errors import Refused
@@ -14,6 +14,7 @@ from rota.model.matching import Matched, match
 from rota.model.schedules import Schedule
 from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant, Job, instant
+from rota.moments import ago
 from rota.ports.schedules import Ledger
 from rota.ports.store import Store, Where
 from rota.schedule_lookup import in_scope, overdue_views
@@ -29,14 +30,14 @@ def verify(
     ask: Ask,
     schedule: str | None = None,
     *,
-    since: datetime | None = None,
-    until: datetime | None = None,
+    since: datetime | timedelta | None = None,
+    until: datetime | timedelta | None = None,
     organization: str | None = None,
 ) -> Verified:
     """Compare ledgers with due times and jobs: see `Schedules.verify`."""
     now = ask.now
-    low = 0 if since is None else instant_of("since", since)
-    high = now if until is None else instant_of("until", until)
+    low = 0 if since is None else _instant("since", since, now)
+    high = now if until is None else _instant("until", until, now)
     schedules = in_scope(ask, schedule, organization)
     problems: list[Problem] = []
     due = matched = 0
@@ -57,9 +58,13 @@ def verify(
         matched=matched,
         problems=tuple(problems),
         overdue=late,
-        since=since,
+        since=None if since is None else at(low),
         until=at(high),
     )
+
+
+def _instant(name: str, given: datetime | timedelta, now: Instant) -> Instant:
+    return ago(name, given, now) if isinstance(given, timedelta) else instant_of(name, given)
 
 
 def _match(store: Store, settings: Settings, schedule: Schedule, since: Instant, until: Instant, now: Instant) -> Matched:  # noqa: PLR0917 - one caller

@@ -32,7 +32,7 @@ def ok(name: str, text: str) -> Finding:
 
 
 def repaired(name: str, text: str) -> Finding:
-    """Return a finding that was a problem until `doctor --repair` repaired it."""
+    """Return a finding that was a problem until `rota repair` repaired it."""
     return Finding(name, State.REPAIRED, text)
 
 

@@ -239,7 +239,7 @@ def _span_us(name: str, value: Any) -> Instant | None:
 def _jitter(name: str, value: Any) -> Instant:
     found = _span_us(name, value) or 0
     if found > JITTER_MAX_S * SECOND:
-        raise InvalidSchedule(f"{name}={value!r} is not allowed: give at most a day")
+        raise InvalidSchedule(f"{name}={found / SECOND:g} seconds is not allowed: use at most a day")
     return found
 
 

@@ -35,7 +35,7 @@ Params: TypeAlias = Annotated[
     Mapping[str, Any], Shape("The handler's parameters by name.", {"to": "ada@example.com"}, "JSON", wire=dict[str, Any])
 ]
 Limit: TypeAlias = Annotated[int, Shape("Maximum number of results.", 50, "N")]
-Name: TypeAlias = Annotated[str, Shape(metavar="NAME")]
+Name: TypeAlias = Annotated[str, Shape("Its name.", metavar="NAME")]
 Organization: TypeAlias = Annotated[str | None, Shape("Organization; default: the caller's own.", "default", "NAME")]
 
 

@@ -1,7 +1,7 @@
 """What a template can say of its jobs, and what of it is in force: settings, then the code's word, then people's.
 
 Code proposes: what `@rota.job(...)` says is recorded anew whenever a process starts. People decide: what was set by
-`rota template set`, a definitions file or the API stays on top until it is reset. The state (enabled, disabled, archived)
+`rota template update`, a definitions file or the API stays on top until it is reset. The state (enabled, disabled, archived)
 is only ever people's.
 """
 

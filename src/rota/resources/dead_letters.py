@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import builtins
-from typing import Annotated
 
 from rota.engine.retention import add, remove_logs
 from rota.errors import AlreadyEnded, KeyTaken, NotFound, StillLive, StillNeeded
 from rota.model.checks import whole
 from rota.model.gate import Right
-from rota.model.shapes import Limit, Organization, Shape
+from rota.model.shapes import Limit
 from rota.model.states import ErrorType, Status
 from rota.model.values import Job, Purged, undashed
 from rota.operation import Ask, Resource, operation
 from rota.ports.store import Where
 from rota.resources.filters import each_job, error_word, page_of
-from rota.resources.jobs import MANY_MAX, JobType, Text
+from rota.resources.jobs import MANY_MAX, Cursor, Error, JobType, OfOrganization, Text
 from rota.results import Page
-
-Error = Annotated[ErrorType | str | None, Shape("Only those with this type of error.", "timeout", "TYPE", wire=str)]
 
 
 class DeadLetters(Resource):
@@ -34,9 +31,9 @@ class DeadLetters(Resource):
         job_type: JobType = None,
         error_type: Error = None,
         text: Text = None,
-        organization: Organization = None,
+        organization: OfOrganization = None,
         limit: Limit = 100,
-        before: Annotated[int | None, Shape("Continue after this place: `next` of the previous page.", metavar="CURSOR")] = None,
+        before: Cursor = None,
     ) -> Page[Job]:
         """Return the chains that ended DEAD_LETTER, by their last job, newest first. A chain that was retried is not among them."""
         return page_of(ask.store, _where(ask, job_type, error_type, text, organization), limit, before)
@@ -49,10 +46,10 @@ class DeadLetters(Resource):
         job_type: JobType = None,
         error_type: Error = None,
         text: Text = None,
-        organization: Organization = None,
+        organization: OfOrganization = None,
         limit: Limit = 1000,
     ) -> builtins.list[Job]:
-        """Retry every dead letter that matches, newest first, at most `limit`; return the new jobs.
+        """Retry every dead letter that matches, newest first, at most `limit`. Returns the new jobs.
 
         A dead letter whose unique key another job has taken is left as it is.
         """
@@ -85,7 +82,7 @@ class DeadLetters(Resource):
         job_type: JobType = None,
         error_type: Error = None,
         text: Text = None,
-        organization: Organization = None,
+        organization: OfOrganization = None,
         limit: Limit = 1000,
     ) -> Purged:
         """Delete every dead letter that matches, newest first, at most `limit`. Those that others need are kept, and counted as kept."""

@@ -180,7 +180,7 @@ def _actor(ask: Ask, entry: Entry, definitions: Definitions) -> Actor:
     ask.registry.sync(ask.store, ask.now)
     organization = ask.registry.organizations.get(name)
     if organization is not None and organization.state is OrganizationState.REMOVED:
-        raise entry.at.refusal(f"organization {name!r} was removed: `rota organization resume {name}` brings it back")
+        raise entry.at.refusal(f"organization {name!r} was removed: `rota organization restore {name}` brings it back")
     if organization is None and name not in {each.name for each in definitions.organizations}:
         raise entry.at.refusal(f"organization={name!r} is neither in the store nor in this file")
     return ask.also(Right.SCHEDULE).within(name)

@@ -69,7 +69,7 @@ def _changed_organizations(ask: Ask, entries: list[Entry]) -> Iterator[Change]:
     for entry in entries:
         present = there.get(entry.name)
         if present is not None and present.state is OrganizationState.REMOVED:
-            raise entry.at.refusal(f"organization {entry.name!r} was removed: `rota organization resume {entry.name}` brings it back")
+            raise entry.at.refusal(f"organization {entry.name!r} was removed: `rota organization restore {entry.name}` brings it back")
         with entry.at.naming():
             fields = organizations.checked_fields(ask, entry.name, entry.fields)
         before = present or Organization(name=entry.name, display_name=entry.name)

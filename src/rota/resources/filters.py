@@ -87,9 +87,9 @@ def statuses(given: Status | str | Sequence[str] | None) -> tuple[str, ...]:
     """Return states as the store keeps them; one, several or none."""
     wanted = (given,) if isinstance(given, str) else tuple(given or ())
     for each in wanted:
-        if each not in set(Status):
+        if str(each).upper() not in set(Status):
             raise InvalidOption(f"status {each!r} is not one of {', '.join(Status)}")
-    return tuple(map(str, wanted))
+    return tuple(str(each).upper() for each in wanted)
 
 
 def error_word(given: ErrorType | str | None) -> str | None:

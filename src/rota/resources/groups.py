@@ -21,7 +21,7 @@ from rota.operation import Ask, Resource, operation
 from rota.ports.store import NewGroup
 
 Word = TypeVar("Word", bound=StrEnum)
-Ref = Annotated[str | Group, Shape("The group's id.", metavar="GROUP", wire=str)]
+Ref = Annotated[str | Group, Shape("The group's id.", "01981c5e-7a10-7000-8000-000000000000", "GROUP", wire=str)]
 
 
 class Groups(Resource):

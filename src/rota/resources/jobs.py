@@ -18,7 +18,7 @@ from rota.model.checks import whole
 from rota.model.gate import EVERYTHING, Right
 from rota.model.ordering import priority_of
 from rota.model.params import encode_params
-from rota.model.shapes import Limit, Name, Organization, Params, Priority, Shape, Span, When
+from rota.model.shapes import Limit, Organization, Params, Priority, Shape, Span, When
 from rota.model.states import MOVES, ErrorType, Status
 from rota.model.values import Graph, Group, Job, JobRef, Purged, Run, undashed
 from rota.operation import Ask, Resource, operation
@@ -39,6 +39,14 @@ Queue = Annotated[str | None, Shape("Only jobs of this queue.", "mail", "QUEUE")
 Tag = Annotated[str | None, Shape("Only jobs with this tag.", "eu", "TAG")]
 Since = Annotated[datetime | timedelta | None, Shape("Created after this moment, or at most this long ago.", "2h", "TIME", wire=str)]
 Until = Annotated[datetime | timedelta | None, Shape("Created before this moment, or at least this long ago.", "1h", "TIME", wire=str)]
+OfOrganization = Annotated[str | None, Shape("Only jobs of this organization.", "acme", "NAME")]
+Owner = Annotated[str | None, Shape("Only jobs that this user owns.", "ada", "USER")]
+OfGroup = Annotated[str | Group | None, Shape("Only members of this group.", metavar="ID", wire=str)]
+OfChain = Annotated[JobRef | None, Shape("Only attempts of this job.", metavar="JOB", wire=str)]
+OfSchedule = Annotated[str | None, Shape("Only jobs of this schedule: its name, or its id if it was deleted.", "daily", "NAME")]
+Error = Annotated[ErrorType | str | None, Shape("Only jobs with this type of error.", "timeout", "TYPE")]
+Reason = Annotated[str | None, Shape("Why; recorded with the job.", "wrong address", "TEXT")]
+Cursor = Annotated[int | None, Shape("Continue after this place: `next` of the previous page.", metavar="CURSOR")]
 Replaced = Annotated[Any, Shape("Params that replace those of the job that have the same names.", {"to": "ada@example.com"}, "JSON")]
 Text = Annotated[str | None, Shape("Text in params, type, key, reason or error.", metavar="TEXT")]
 
@@ -57,19 +65,22 @@ class Jobs(Resource):
         job_type: JobType = None,
         queue: Queue = None,
         tag: Tag = None,
-        organization: Organization = None,
-        owner: Annotated[str | None, Shape("Only jobs that this user owns.", metavar="USER")] = None,
-        group: Annotated[str | Group | None, Shape("Only members of this group.", metavar="ID", wire=str)] = None,
-        chain: Annotated[JobRef | None, Shape("Only attempts of this job.", metavar="JOB", wire=str)] = None,
-        schedule: Annotated[str | None, Shape("Only jobs of this schedule: its name, or its id if it was deleted.", metavar="NAME")] = None,
+        organization: OfOrganization = None,
+        owner: Owner = None,
+        group: OfGroup = None,
+        chain: OfChain = None,
+        schedule: OfSchedule = None,
         text: Text = None,
-        error_type: ErrorType | str | None = None,
+        error_type: Error = None,
         since: Since = None,
         until: Until = None,
         limit: Limit = 100,
-        before: Annotated[int | None, Shape("Continue after this place: `next` of the previous page.", metavar="CURSOR")] = None,
+        before: Cursor = None,
     ) -> Page[Job]:
-        """Return a page of jobs, newest first, that match every filter given; `before=page.next` is the page after it."""
+        """Return jobs, newest first, that match every filter given. Each attempt is a job of its own.
+
+        The result is one page; `before` continues after it, with `next` of the page.
+        """
         where = where_of(
             ask,
             status=status,
@@ -142,7 +153,7 @@ class Jobs(Resource):
         *,
         priority: Priority | str | None = None,
         params: Params | None = None,
-        run_at: When | None = None,
+        run_at: Annotated[When | None, Shape("Not before this moment, or this long from now.", "10m")] = None,
     ) -> Job:
         """Change priority or params of a waiting job, or the time of a PENDING one: all that is given, or nothing."""
         job_id, now = ask.job(job), ask.now
@@ -171,7 +182,7 @@ class Jobs(Resource):
         job: Ref,
         on: Annotated[Sequence[Any] | JobRef, Shape("The jobs to wait for.", metavar="JOB", wire=list[str])],
         *,
-        on_failure: Annotated[str, Shape("If one of them fails: wait, skip, cancel or run.", "wait")] = "wait",
+        on_failure: Annotated[str, Shape("If one of them fails: wait, skip, cancel or run.", "wait", "RULE")] = "wait",
     ) -> Job:
         """Make a PENDING job wait for one more job, or several: their chains must complete before it is queued.
 
@@ -210,7 +221,7 @@ class Jobs(Resource):
         )
 
     @operation(Right.CANCEL, http="POST /jobs/{job}/cancel", cli="job cancel", etag=True, confirm="Cancel {job} for good?")
-    def cancel(self, ask: Ask, job: Ref, *, reason: Annotated[str | None, Shape("Why; recorded with the job.")] = None) -> Job:
+    def cancel(self, ask: Ask, job: Ref, *, reason: Reason = None) -> Job:
         """Cancel the chain: at once while it waits, by request while it runs. It is never retried."""
         job_id = ask.job(job)
         cancelled = ask.store.cancel(job_id, actor=ask.who, now=ask.now, reason=checks.reason(reason), check=ask.unchanged(job_id))
@@ -226,21 +237,21 @@ class Jobs(Resource):
         job_type: JobType = None,
         queue: Queue = None,
         tag: Tag = None,
-        organization: Organization = None,
-        owner: str | None = None,
-        group: str | Group | None = None,
-        chain: JobRef | None = None,
-        schedule: str | None = None,
+        organization: OfOrganization = None,
+        owner: Owner = None,
+        group: OfGroup = None,
+        chain: OfChain = None,
+        schedule: OfSchedule = None,
         text: Text = None,
-        error_type: ErrorType | str | None = None,
+        error_type: Error = None,
         since: Since = None,
         until: Until = None,
-        reason: str | None = None,
+        reason: Reason = None,
         limit: Limit = 1000,
     ) -> Acted:
-        """Cancel every live job that matches, newest first, at most `limit`; return how many that were, and how many still match.
+        """Cancel every live job that matches, newest first, at most `limit`. A running job is asked to stop, once.
 
-        The filters are those of `list`. A running job is asked to stop, once.
+        The filters are those of `list`. Returns the number of cancelled jobs, and of those that still match.
         """
         where = where_of(
             ask,
@@ -306,15 +317,15 @@ class Jobs(Resource):
     def direct(
         self,
         ask: Ask,
-        name: Name,
+        name: Annotated[str, Shape("The template's name.", "send_email", "TEMPLATE")],
         params: Params | None = None,
         *,
-        timeout: Annotated[Span | None, Shape("Seconds to wait for a slot.")] = None,
-        job_id: str | None = None,
-        meta: Mapping[str, Any] | None = None,
+        timeout: Annotated[Span | None, Shape("How long to wait for a slot. Default: the setting `direct_wait`.", "10s")] = None,
+        job_id: Annotated[str | None, Shape("A UUIDv7 of your own: repeating the call runs no second job.", metavar="UUID")] = None,
+        meta: Annotated[Mapping[str, Any] | None, Shape("Data that is kept with the job.", {"order": 42}, "JSON")] = None,
         organization: Organization = None,
     ) -> Run:
-        """Run one job ahead of the queue and return its run. `timeout` limits the wait for a slot."""
+        """Run one job ahead of the queue and return its run."""
         from rota.local_workers import direct  # noqa: PLC0415 - few programs need it
 
         return direct(ask, name, params, timeout=timeout, job_id=job_id, meta=meta, organization=organization)

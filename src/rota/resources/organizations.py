@@ -13,12 +13,13 @@ from rota.model.checks import check_name, line, whole
 from rota.model.definitions import Organization, OrganizationState
 from rota.model.gate import Right
 from rota.model.ordering import priority_of
-from rota.model.shapes import Name, Priority, Shape
+from rota.model.shapes import Priority, Shape
 from rota.operation import Ask, Resource, operation
 
 COUNT_MAX = 1_000_000_000
 """More jobs than a store holds: a larger limit is a typing error."""
 
+Name = Annotated[str, Shape("The organization's name.", "acme", "NAME")]
 DisplayName = Annotated[str | None, Shape("Name shown to people. Default: its name.", "Acme Ltd", "TEXT")]
 MaxRunning = Annotated[int | None, Shape("Jobs that run at the same time. Default: no limit.", 20, "N")]
 MaxQueued = Annotated[int | None, Shape("Jobs that wait. Default: no limit.", 10_000, "N")]
@@ -57,7 +58,7 @@ class Organizations(Resource):
         max_queued: MaxQueued = None,
         max_priority: MaxPriority = None,
     ) -> Organization:
-        """Create an organization. A limit of None does not limit."""
+        """Create an organization. By default it has no limits."""
         check_name(name, "organization", ask.settings.name_max)
         limits = {"max_running": max_running, "max_queued": max_queued, "max_priority": max_priority}
         new = Organization(name=name, **checked_fields(ask, name, {"display_name": display_name, **limits}))

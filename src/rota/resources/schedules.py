@@ -39,6 +39,7 @@ __all__ = ["Schedules", "backlog", "deciding", "declare", "named"]
 ScheduleName = Annotated[str, Shape("The schedule's name.", "daily", "NAME")]
 SomeSchedule = Annotated[str | None, Shape("Only this schedule.", "daily", "NAME")]
 Whose = Annotated[str | None, Shape("Whose schedule, where several organizations have one of that name.", "default", "NAME")]
+OfOrganization = Annotated[str | None, Shape("Only schedules of this organization.", "default", "NAME")]
 Since = Annotated[datetime | timedelta | None, Shape("Due at or after this moment, or at most this long ago.", "7d", "TIME", wire=str)]
 Until = Annotated[datetime | timedelta | None, Shape("Due before this moment, or at least this long ago.", "1h", "TIME", wire=str)]
 TemplateOf = Annotated[
@@ -59,7 +60,7 @@ class Schedules(Resource):
         ask: Ask,
         *,
         template: Annotated[str | None, Shape("Only schedules of this template.", "send_email", "TEMPLATE")] = None,
-        organization: Annotated[str | None, Shape("Only schedules of this organization.", "default", "NAME")] = None,
+        organization: OfOrganization = None,
     ) -> builtins.list[ScheduleView]:
         """Return schedules, by organization and name."""
         store, session = synced(ask.session), ask.session
@@ -86,7 +87,7 @@ class Schedules(Resource):
             LedgerCursor | None,
             Shape("Continue after this place: `next` of the previous page, or the `cursor` of a row.", metavar="CURSOR", wire=str),
         ] = None,
-        organization: Organization = None,
+        organization: OfOrganization = None,
     ) -> Page[OccurrenceView]:
         """Return the outcomes of due times, latest first.
 
@@ -129,8 +130,11 @@ class Schedules(Resource):
         ask: Ask,
         schedule: SomeSchedule = None,
         *,
-        since: Annotated[datetime | None, Shape("Due after this moment.", metavar="TIME", wire=str)] = None,
-        until: Annotated[datetime | None, Shape("Due up to and including this moment. Default: now.", metavar="TIME", wire=str)] = None,
+        since: Annotated[datetime | timedelta | None, Shape("Due after this moment, or this long ago.", "30d", "TIME", wire=str)] = None,
+        until: Annotated[
+            datetime | timedelta | None,
+            Shape("Due up to and including this moment, or this long ago. Default: now.", "1h", "TIME", wire=str),
+        ] = None,
         organization: Whose = None,
     ) -> Verified:
         """Check that every due time after `since`, up to and including `until`, has one fate, and each that fired a job of its own.
@@ -153,7 +157,7 @@ class Schedules(Resource):
         name: ScheduleName,
         template: TemplateOf,
         *,
-        enabled: Annotated[bool, Shape("Let it be due from now on.")] = True,
+        enabled: Annotated[bool, Shape("Whether it is due from now on. Default: enabled.", option="enabled/disabled")] = True,
         organization: Organization = None,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleView:

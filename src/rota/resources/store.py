@@ -52,13 +52,19 @@ class StoreOperations(Resource):
 
     @operation(Right.OPERATE, http="POST /scheduler/resume", cli="resume", status=204)
     def resume(self, ask: Ask) -> None:
-        """End the pause of the store. Pauses of single templates and organizations stay."""
+        """End the pause of the store.
+
+        Pauses of single templates, organizations and queues stay.
+        """
         ask.store.resume("all", "", actor=ask.who, now=ask.now)
         ask.session.poke()
 
     @operation(Right.READ, http="GET /scheduler/pauses", cli="pauses")
     def pauses(self, ask: Ask) -> list[tuple[str, str]]:
-        """Return what is paused, as (kind, name): ("all", ""), ("template", …), ("organization", …)."""
+        """Return what is paused.
+
+        Each as a kind and a name: ("all", ""), ("template", …), ("organization", …), ("queue", …).
+        """
         pauses = ask.store.pauses()
         return [(kind, name) for kind, name in pauses if kind != "organization" or ask.scope.organization in {None, name}]
 
@@ -82,11 +88,11 @@ class StoreOperations(Resource):
         trust_clock: Annotated[bool, Shape("Confirm that the clock is right although it is in doubt.")] = False,
         progress: Callable[[Purged], object] | None = None,
     ) -> Purged:
-        """Delete chains that ended longer ago than this (in seconds; by default the setting `retention`), with runs and logs.
+        """Delete chains that ended long ago, with their runs and logs.
 
-        Chains that others need stay. It works batch by batch, so workers continue; `progress` is called after each batch with the
-        sum so far. With `dry_run` chains are only counted. If the clock is far past the last moment at which it was trusted,
-        ClockInDoubt is raised, which names both; `trust_clock=True` confirms that it is right, and workers then trust it, too.
+        Long ago is what `older_than` says, by default the setting `retention`. Chains that others need stay. It works batch by batch,
+        so workers continue. If the clock is far past the last moment at which it was trusted, nothing is deleted and the error
+        (ClockInDoubt) names both; `trust_clock` confirms that it is right, and workers then trust it, too.
         """
         settings = ask.settings
         if older_than is None and not settings.retention:
@@ -105,7 +111,7 @@ class StoreOperations(Resource):
         """
         return _findings(ask, full=full, repair=False)
 
-    @operation(Right.OPERATE, http="POST /doctor/repair")
+    @operation(Right.OPERATE, http="POST /doctor/repair", cli="repair")
     def repair(self, ask: Ask, *, full: Full = False) -> list[Finding]:
         """Repair what can be repaired without a guess, then check as `doctor` does. What was repaired has the state `repaired`."""
         return _findings(ask, full=full, repair=True)
@@ -141,9 +147,9 @@ class StoreOperations(Resource):
         ask: Ask,
         name: Annotated[str, Shape("The role in PostgreSQL.", "shop_worker", "ROLE")],
         *,
-        kind: Annotated[str, Shape("worker, submitter or reader.", "submitter", "KIND")] = "worker",
+        kind: Annotated[str, Shape("worker, submitter, reader or server.", "submitter", "KIND")] = "worker",
     ) -> list[str]:
-        """Return the GRANT statements that let a role of PostgreSQL be a worker, a submitter or a reader of this store."""
+        """Return the GRANT statements that let a role of PostgreSQL be a worker, a submitter, a reader or a server of this store."""
         return grants_for(ask.session.where, ask.settings, name, kind=kind)
 
     @operation(Right.READ_STATS, http="GET /stats", cli="stats")
@@ -153,7 +159,7 @@ class StoreOperations(Resource):
         *,
         hours: Annotated[int | None, Shape("How many hours averages look back. Default: the setting `stats_hours`.", 24, "N")] = None,
     ) -> Stats:
-        """Return counts by state, priority and type, ages, and averages by type over the last hours (setting stats_hours)."""
+        """Return counts by state, priority and type, ages, and averages by type over the last hours."""
         back = ask.settings.stats_hours if hours is None else whole("hours", hours, least=1, most=9600)
         return ask.store.stats(now=ask.now, hours=back, scope=ask.scope)
 
@@ -196,21 +202,28 @@ class StoreOperations(Resource):
     def import_monque(
         self,
         ask: Ask,
-        source: str | os.PathLike[str] | Iterable[Any],
+        source: Annotated[
+            str | os.PathLike[str] | Iterable[Any],
+            Shape("A file of one document a line, or one JSON array; - is standard input.", "jobs.jsonl", "FILE", wire=str),
+        ],
         *,
-        max_retries: int | None = None,
-        timezone: str | None = None,
-        skip_bad: bool = False,
-        make_templates: bool = False,
-        with_completed: bool = False,
-        dry_run: bool = False,
+        max_retries: Annotated[int | None, Shape("Retries of these jobs. Default: those of their templates.", 9, "N")] = None,
+        timezone: Annotated[
+            str | None, Shape("IANA time zone of recurring documents that name none. Default: UTC.", "Europe/Berlin", "ZONE")
+        ] = None,
+        skip_bad: Annotated[
+            bool, Shape("Leave bad documents out. Default: import nothing if one is bad.", option="skip-bad/all-or-nothing")
+        ] = False,
+        make_templates: Annotated[bool, Shape("Create templates for names that have none.")] = False,
+        with_completed: Annotated[bool, Shape("Import completed jobs, too, as history.")] = False,
+        dry_run: Annotated[bool, Shape("Check every document; write nothing.")] = False,
         organization: Organization = None,
         progress: Progress | None = None,
     ) -> Imported:
-        """Import a collection of Monque: a file of one document a line (or one JSON array), or lines, or documents.
+        """Import the jobs of a Monque collection, from a file, lines or documents. Importing again adds nothing.
 
-        Nothing is written if one of them is bad, unless `skip_bad`. Importing again adds nothing. `timezone` is for documents that
-        recur and name none; without it they are UTC, and the report lists them.
+        Waiting jobs wait here, running ones are recovered as after a crash, failed ones become dead letters, and recurring ones become
+        schedules. Nothing is written if a document is bad, unless `skip_bad`.
         """
         from rota.compat.monque_import import import_monque  # noqa: PLC0415 - few programs need it
 

@@ -34,7 +34,7 @@ class TemplateOptions(TypedDict, total=False):
     display_name: Annotated[str, Shape("Name shown to people.", "Send an email", "TEXT")]
     description: Annotated[str | None, Shape("What its jobs do.", metavar="TEXT")]
     handler: Annotated[str, Shape("Where its code is. A new template needs it.", "package.module:function", "PATH")]
-    executor: Literal["thread", "async", "process", "inline"]
+    executor: Annotated[Literal["thread", "async", "process", "inline"], Shape("thread, async, process or inline.", "process", "WORD")]
     priority: Priority
     timeout: Annotated[Span, Shape("Longest run of one attempt.")]
     max_retries: Annotated[int, Shape("Retries after a failure.", metavar="N")]

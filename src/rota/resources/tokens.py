@@ -13,7 +13,7 @@ from rota.errors import InvalidOption, NotFound
 from rota.model.access import SECRET_BYTES, Permit, Token, digest, permits_of, token_text
 from rota.model.checks import check_name
 from rota.model.gate import Right
-from rota.model.shapes import Name, Shape
+from rota.model.shapes import Shape
 from rota.model.values import dashed, moment_of, undashed
 from rota.operation import Ask, Resource, operation
 
@@ -40,11 +40,16 @@ class Tokens(Resource):
     def create(
         self,
         ask: Ask,
-        name: Name,
+        name: Annotated[str, Shape("What it is for, in your own words.", "laptop", "NAME")],
         *,
         user: Annotated[str | None, Shape("The user it acts as. Default: the operator of the store.", "ada", "USER")] = None,
-        permits: Annotated[Iterable[Permit | str], Shape("What it may do.", "read", "PERMIT", wire=builtins.list[str])] = (Permit.READ,),
-        expires_in: Annotated[timedelta | None, Shape("How long it is valid. Default: no limit.", "90d", "SPAN", wire=float | str)] = None,
+        permits: Annotated[
+            Iterable[Permit | str],
+            Shape("What it may do: read, submit or manage. Default: read.", "read", "PERMIT", "permit", wire=builtins.list[str]),
+        ] = (Permit.READ,),
+        expires_in: Annotated[
+            timedelta | None, Shape("How long it is valid. Default: no limit.", "90d", "SPAN", "expires", wire=float | str)
+        ] = None,
     ) -> NewToken:
         """Create a token that acts as a user, or as the operator of this store. Its secret is returned only here."""
         import secrets  # noqa: PLC0415 - only creating a token needs it
@@ -53,7 +58,7 @@ class Tokens(Resource):
         if user is not None:
             ask.session.actor(user)
             if user not in ask.registry.users:
-                raise NotFound(f"{user!r} is not a user of this store: add it with `rota user add`")
+                raise NotFound(f"{user!r} is not a user of this store: add it with `rota user create`")
         if expires_in is not None and expires_in <= timedelta(0):
             raise InvalidOption(f"expires_in={expires_in} is not allowed: give a time to come")
         now = ask.now

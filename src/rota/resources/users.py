@@ -12,12 +12,13 @@ from rota.errors import InvalidOption, NotFound, Refused
 from rota.model.checks import check_name
 from rota.model.definitions import User
 from rota.model.gate import Right, Role
-from rota.model.shapes import Name, Shape
+from rota.model.shapes import Shape
 from rota.operation import Ask, Resource, operation
 
+Name = Annotated[str, Shape("The user's name.", "bob", "NAME")]
 Home = Annotated[str, Shape("The organization it belongs to.", "acme", "NAME")]
 RoleName = Annotated[Role | str, Shape("system_manager, admin or user.", "admin", "ROLE", wire=str)]
-Permissions = Annotated[Iterable[str], Shape("Permissions that templates may require.", "reports", "NAME", wire=list[str])]
+Permissions = Annotated[Iterable[str], Shape("Permissions that templates may require.", "reports", "NAME", "permission", wire=list[str])]
 
 
 class Users(Resource):

@@ -47,9 +47,12 @@ _tests = threading.BoundedSemaphore(TESTS_MAX)
 
 WebhookId = Annotated[str, Shape("The webhook's id.", metavar="ID")]
 Url = Annotated[str, Shape("The address that receives the messages.", "https://example.com/rota", "URL")]
-Events = Annotated[Iterable[Event | str] | None, Shape("Only these events. Default: the usual ones.", metavar="EVENT", wire=list[str])]
+Events = Annotated[
+    Iterable[Event | str] | None,
+    Shape("Only these events. Default: all but schedule.skipped_planned.", "run.dead_lettered", "EVENT", "event", wire=list[str]),
+]
 Types = Annotated[Iterable[str] | None, Shape("Only jobs of these types. Default: all.", metavar="TYPE", option="type", wire=list[str])]
-WithResult = Annotated[bool, Shape("Include the results of jobs.")]
+WithResult = Annotated[bool, Shape("Whether messages include the results of jobs.", option="with-result/without-result")]
 Description = Annotated[str | None, Shape("What it is for.", metavar="TEXT")]
 Secret = Annotated[str | None, Shape("The secret that signs messages. Default: a new random one.", metavar="SECRET")]
 
@@ -130,9 +133,11 @@ class Webhooks(Resource):
         job_types: Types = None,
         with_result: WithResult | None = None,
         description: Description = None,
-        enabled: Annotated[bool | None, Shape("False: send nothing, and drop the messages that wait.")] = None,
+        enabled: Annotated[
+            bool | None, Shape("Whether it receives messages; disabled, those that wait are dropped.", option="enabled/disabled")
+        ] = None,
     ) -> Webhook:
-        """Change a webhook; what is None stays as it is. Waiting messages go to its new URL; those of a disabled webhook are dropped."""
+        """Change a webhook; what is not given stays. Waiting messages go to its new URL; those of a disabled webhook are dropped."""
         present = _known(ask, webhook)
         change = EndpointChange()
         if url is not None:

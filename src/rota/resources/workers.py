@@ -22,7 +22,10 @@ class Workers(Resource):
 
     @operation(Right.OPERATE, http="GET /workers", cli="workers")
     def list(self, ask: Ask) -> builtins.list[WorkerInfo]:
-        """Return the workers that are registered and have not ended. They serve all organizations: only a system manager sees them."""
+        """Return the workers that are registered and have not ended.
+
+        They serve all organizations: only a system manager sees them.
+        """
         return ask.store.workers()
 
     @operation(Right.READ)

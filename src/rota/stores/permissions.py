@@ -1,4 +1,4 @@
-"""What `rota doctor` finds in the permissions of a store's files and folders, and sets with `--repair`."""
+"""What `rota doctor` finds in the permissions of a store's files and folders, and `rota repair` sets."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def look(places: Iterable[Kept], settings: Settings) -> Iterator[Finding]:
             yield problem(
                 NAME,
                 f"{named}{more}: {group} can {kept.risk}{change}",
-                f"run `rota doctor --repair` as their owner or root, which applies store_mode ({settings.store_mode})",
+                f"run `rota repair` as their owner or root, which applies store_mode ({settings.store_mode})",
             )
     if sound:
         yield ok(NAME, f"no file or folder of the store is more open than store_mode ({settings.store_mode})")

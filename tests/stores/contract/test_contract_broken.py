@@ -1,4 +1,4 @@
-"""Damaged stores: one broken row stops nobody else, `rota doctor` names it, and --repair repairs what it says it repairs."""
+"""Damaged stores: one broken row stops nobody else, `rota doctor` names it, and `rota repair` repairs what it says it repairs."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_a_webhook_that_can_not_be_read_is_skipped_and_named_and_disabled_by_rep
     assert [desk.status(first), desk.status(second)] == ["COMPLETED", "DEAD_LETTER"]
     assert [parcel.url for parcel in take(desk)] == ["https://good.example/x"] * 2
     (logged,) = [record.getMessage() for record in caplog.records]
-    assert f"{why}. `rota doctor --repair` disables it" in logged
+    assert f"{why}. `rota repair` disables it" in logged
 
     shown = {each.url: each for each in desk.store.endpoints()}
     assert shown.pop("https://good.example/x").state is WebhookState.ENABLED

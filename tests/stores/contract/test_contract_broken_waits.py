@@ -1,4 +1,4 @@
-"""Waiting rows that are damaged: their neighbours expire, are released or end, the culprit is parked, and --repair counts again."""
+"""Waiting rows that are damaged: their neighbours expire, are released or end, the culprit is parked, and `rota repair` counts again."""
 
 from __future__ import annotations
 

@@ -384,7 +384,7 @@ SMALL_INDEXES = {
     "bereft",  # of open edges, up to a bound
     "schedule_ids",  # of all schedules, as `schedules`, when those can't be read whole
     "stray_runs",  # of the queue, up to a bound
-    # `rota doctor` with --full or --repair
+    # `rota doctor` with --full, or `rota repair`
     "open_runs_of_ended",
     "unknown_statuses",
     "orphan_runs",

@@ -414,7 +414,7 @@ def test_empty_pages_teach(rota: Rota):
             "/dead": "PermanentError",
             "/workers": "rota up",
             "/templates": "@rota.job",
-            "/users": "rota user add",
+            "/users": "rota user create",
             "/webhooks": "rota webhook create",
         }.items():
             assert words in new.get(path).text, path

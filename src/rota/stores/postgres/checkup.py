@@ -77,7 +77,7 @@ def _permissions(where: Address, settings: Settings) -> Iterator[Finding]:
     try:
         places.locks(where, settings).check()
     except StoreUnusable as error:
-        remedy = "remove it, or set XDG_RUNTIME_DIR; `rota doctor --repair` closes a folder that is this user's own"
+        remedy = "remove it, or set XDG_RUNTIME_DIR; `rota repair` closes a folder that is this user's own"
         yield problem(permissions.NAME, str(error), remedy)
     yield from permissions.look(places.kept(where, settings), settings)
 

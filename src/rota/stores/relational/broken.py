@@ -105,7 +105,7 @@ def _set_children_aside(db: Db, turn: Turn) -> dict[int, str]:
         # It still waits for one more than it has open edges, and needs no other word.
         db.change("satisfy", root_id=ended.root_id, children=numbers_json(stuck), now=turn.now)
         for number, reason in stuck.items():
-            log.error("job %d can't be released and stays PENDING: %s. `rota doctor --repair` counts what it waits for", number, reason)
+            log.error("job %d can't be released and stays PENDING: %s. `rota repair` counts what it waits for", number, reason)
         parked |= stuck
         for status, numbers in told.by_end():
             word = WITH_PARENT[status]
@@ -140,7 +140,7 @@ def _park_waiting(db: Db, number: int, why: str, also: Callable[[], object]) -> 
     except db.refused as error:
         log.error("job %d can't be ended (%s) and can't be parked either (%s): remove what refuses it", number, why, words_of(error))  # noqa: TRY400 - it says all
         return {}
-    log.error("job %d can't be ended and was parked: %s. `rota doctor --repair` ends it when nothing refuses that", number, why)
+    log.error("job %d can't be ended and was parked: %s. `rota repair` ends it when nothing refuses that", number, why)
     return {number: why}
 
 
@@ -176,7 +176,7 @@ def _park(db: Db, statement: str, number: int, why: str, /, **values: str) -> di
     except db.refused as error:
         log.error("job %d can't be started (%s) and can't be parked either (%s): remove what refuses it", number, why, words_of(error))  # noqa: TRY400 - it says all
         return {}
-    log.error("job %d can't be started and was parked: %s. `rota doctor --repair` repairs what can be repaired", number, why)
+    log.error("job %d can't be started and was parked: %s. `rota repair` repairs what can be repaired", number, why)
     return {number: why}
 
 

@@ -44,6 +44,6 @@ def webhooks(db: Db, settings: Settings, now: Instant) -> Iterator[Finding]:
     failing = db.rows("failing_endpoints", before=now - round(settings.webhook_failing * SECOND), limit=SHOWN)
     for endpoint_id, organization, since, error in failing:
         text = f"webhook {dashed(endpoint_id)} of {organization} has failed for {span_text((now - since) / SECOND)}: {error or 'no answer'}"
-        yield advice("webhooks", text, "see its receiver; `rota webhook deliveries` says more, `rota webhook change --disable` ends it")
+        yield advice("webhooks", text, "see its receiver; `rota webhook deliveries` says more, `rota webhook update ID --disabled` ends it")
     if not failing:
         yield ok("webhooks", "none has failed for long")

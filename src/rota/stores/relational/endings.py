@@ -107,7 +107,7 @@ def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_i
             if is_moved(refusal):
                 raise
             # Something refuses every end of this job. It stays RUNNING; the others must not wait for it.
-            log.error("job %d can't be ended: %s. Remove what refuses it, then run `rota doctor --repair`", ending.number, refusal)  # noqa: TRY400 - it says all
+            log.error("job %d can't be ended: %s. Remove what refuses it, then run `rota repair`", ending.number, refusal)  # noqa: TRY400 - it says all
 
 
 def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, worker_id: bytes, *, tell: bool) -> None:

@@ -73,7 +73,7 @@ def _filters(events: str, job_types: str) -> tuple[frozenset[str], frozenset[str
 @lru_cache(maxsize=1000)
 def log_skipped(endpoint_id: str, why: str) -> None:
     """Log once that an endpoint gets no messages."""
-    log.error("webhook %s gets no messages: %s. `rota doctor --repair` disables it", dashed(endpoint_id), why)
+    log.error("webhook %s gets no messages: %s. `rota repair` disables it", dashed(endpoint_id), why)
 
 
 def name_flaws(url: str, events: str, job_types: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`rota doctor`: broken rows named, and with --repair those repaired that can be repaired without a guess.
+"""`rota doctor` and `rota repair`: broken rows named, and those repaired that can be repaired without a guess.
 
 What is removed points at nothing, or is the run of a job that never started; its content is logged. What somebody could still want is kept:
 a job that nobody can run is ended CANCELLED, with the reason, and can be retried.
@@ -41,7 +41,7 @@ LOOK_MAX = 10_000
 EVERY = 2**62
 SHOWN = 5
 LOST_WORD = broken_word("its job is gone")
-REPAIR = "run `rota doctor --repair`"
+REPAIR = "run `rota repair`"
 
 
 def rows(db: Db, *, full: bool) -> Iterator[Finding]:
@@ -77,14 +77,14 @@ def _by_index(db: Db) -> Iterator[Finding]:
     unreadable = unreadable_schedules(db)
     for _, name, why in unreadable:
         yield problem(
-            NAME, f"schedule {name} can't be read: {why}", "run `rota doctor --repair`, which disables it; then edit it and enable it again"
+            NAME, f"schedule {name} can't be read: {why}", "run `rota repair`, which disables it; then edit it and enable it again"
         )
     for name, why in unfireable_schedules(db, [schedule_id for schedule_id, _, _ in unreadable]):
-        yield problem(NAME, f"schedule {name} can't fire: {why}", "edit it: `rota schedule edit`; its due times are recorded then")
+        yield problem(NAME, f"schedule {name} can't fire: {why}", "edit it: `rota schedule update`; its due times are recorded then")
     for template in templates(db):
         if template.broken is not None:
             remedy = (
-                f"start a worker that has its code, which records its defaults; then set its overrides: `rota template set {template.name}`"
+                f"start a worker that has its code, to record its defaults; then set its overrides: `rota template update {template.name}`"
             )
             yield problem(NAME, f"template {template.name} can't be used, and its jobs wait: {template.broken}", remedy)
     for endpoint_id, organization, why in unreadable_endpoints(db):

@@ -88,7 +88,7 @@ def discard(db: Db, job_id: str, actor: Actor, now: Instant) -> Purged:
         if is_moved(error):
             raise
         raise IllegalMove(
-            f"the chain of {dashed(job_id)} can't be discarded: {words_of(error)}. `rota doctor --full` says more, and --repair repairs it"
+            f"the chain of {dashed(job_id)} can't be discarded: {words_of(error)}. `rota doctor --full` says more, `rota repair` repairs it"
         ) from error
     before = {"status": status, "job_type": job_type, "jobs": len(plan.numbers)}
     audit(db, actor, now, "job.discard", ("job", root_id), before=before, organization=organization_id)

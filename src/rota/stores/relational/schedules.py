@@ -236,7 +236,9 @@ def _there(db: Db, schedule_id: str) -> Schedule:
 def _check_surroundings(db: Db, new: Schedule, *, called: str) -> None:
     """Refuse a calendar or dependency that is not there, and dependencies in a circle; `called` is its name in the store as yet."""
     if new.calendar is not None and db.row("calendar", organization_id=new.organization, name=new.calendar) is None:
-        raise InvalidSchedule(f"calendar={new.calendar!r} is not there: `rota calendar list` shows them, `rota calendar set` makes one")
+        raise InvalidSchedule(
+            f"calendar={new.calendar!r} is not there: `rota calendar list` shows them, `rota calendar update` creates one"
+        )
     for name in new.depends_on:
         if db.value("schedule_named", organization_id=new.organization, name=name) is None:
             raise InvalidSchedule(f"depends_on={name!r}: there is no schedule of that name: `rota schedule list` shows them")

@@ -13,7 +13,7 @@ import typer
 named: ContextVar[str | None] = ContextVar("named", default=None)
 """What --as says, while a command lasts."""
 
-WITHOUT = frozenset({"grants", "settings", "version"})
+WITHOUT = frozenset({"settings", "version"})
 """Commands that ask nothing of a store."""
 
 AsOption = Annotated[

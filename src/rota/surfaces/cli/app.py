@@ -43,6 +43,25 @@ class Commands(TyperGroup):
             raise
 
 
+BY_HAND = {
+    "up": "starts a worker, a server and a live view, and stops them by signals",
+    "worker": "as up",
+    "serve": "as up",
+    "mcp": "serves a protocol on standard input and output",
+    "enqueue": "waits for the outcome, which gives the exit code; `Rota.enqueue` is not an operation",
+    "top": "a live view of `Rota.overview`",
+    "settings": "reads no store",
+    "version": "reads no store",
+    "events": "a stream that lasts until Ctrl-C",
+    "forecast": "draws bars from several forecasts; --limit counts lines, not due times",
+    "simulate": "opens a copy of the store; `Rota.simulate` is not an operation",
+    "promote": "two stores, with progress; it opens the store before it asks for the right",
+    "reopen": "as promote",
+    "group create": "members as NAME or NAME:{JSON}",
+}
+"""Commands that are not made from an operation, each with the reason."""
+
+
 def leaves() -> tuple[Leaf, ...]:
     """Return the commands of the root, with the first sentence of each: what `rota --help` shows without importing them all."""
     return (
@@ -53,14 +72,11 @@ def leaves() -> tuple[Leaf, ...]:
             "mcp", "Serve Rota's operations to a language model, as MCP tools on standard input and output.", "mcp:register", panel="Start"
         ),
         Leaf("enqueue", "Enqueue one job; when this returns, it is on disk.", "enqueue:register", panel="Jobs"),
+        Leaf("direct", "Run one job ahead of the queue and show its run.", "jobs.direct", panel="Jobs"),
         Leaf(
-            "stats",
-            "Count jobs by state, say how long the oldest waits and what is paused, and how each type fared lately.",
-            "overview:register",
-            panel="Look",
+            "stats", "Show counts by state, priority and type, ages, and averages by type over the last hours.", "store.stats", panel="Look"
         ),
-        Leaf("queue", "List QUEUED jobs in the order in which they will be claimed.", "overview:register", panel="Look"),
-        Leaf("workers", "List the workers that are registered and not ended.", "overview:register", panel="Look"),
+        Leaf("workers", "Show the workers that are registered and have not ended.", "workers.list", panel="Look"),
         Leaf("settings", "Print every setting: its value and what it is for.", "overview:register", panel="Look"),
         Leaf("version", "Print versions and which store is meant: what a bug report needs.", "overview:register", panel="Look"),
         Leaf(
@@ -69,11 +85,11 @@ def leaves() -> tuple[Leaf, ...]:
             "top:register",
             panel="Look",
         ),
-        Leaf("doctor", "Look at the store, its server or file, and its workers, and say what to do.", "doctor:register", panel="Look"),
+        Leaf("doctor", "Check the store, its server or file, and its workers; show the findings.", "store.doctor", panel="Look"),
         Leaf(
             "grants",
-            "Print the GRANT statements that a role of PostgreSQL needs, for the setting schema. Nothing is asked of the server.",
-            "doctor:register",
+            "Show the GRANT statements that let a role of PostgreSQL be a worker, a submitter, a reader or a server of this store.",
+            "store.grants",
             panel="Share",
         ),
         Leaf(
@@ -82,12 +98,14 @@ def leaves() -> tuple[Leaf, ...]:
             "forecasting:register",
             panel="Look",
         ),
-        Leaf("audit", "List what people changed, newest first: who, what, and from what to what.", "audit:register", panel="Look"),
+        Leaf("audit", "Show what people changed, newest first.", "audit.list", panel="Look"),
         Leaf("events", "Show what happens to jobs and definitions, as it happens, until Ctrl-C.", "events:register", panel="Look"),
-        Leaf("pause", "Stop new jobs from starting until `rota resume`.", "steering:register", panel="Steer"),
-        Leaf("resume", "End a pause.", "steering:register", panel="Steer"),
-        Leaf("recover", "End what dead workers left behind, now.", "steering:register", panel="Steer"),
-        Leaf("purge", "Remove chains that ended long ago, with their runs and logs.", "purge:register", panel="Steer"),
+        Leaf("pause", "Stop new jobs from starting until the store is resumed. Running ones continue.", "store.pause", panel="Steer"),
+        Leaf("resume", "End the pause of the store.", "store.resume", panel="Steer"),
+        Leaf("pauses", "Show what is paused.", "store.pauses", panel="Look"),
+        Leaf("recover", "Recover the jobs of dead workers now. Workers do this automatically.", "store.recover", panel="Steer"),
+        Leaf("repair", "Repair what can be repaired without a guess, then check as `doctor` does.", "store.repair", panel="Steer"),
+        Leaf("purge", "Delete chains that ended long ago, with their runs and logs.", "store.purge", panel="Steer"),
         Leaf(
             "promote",
             "Move everything to another store, from a file to a fleet or back, and verify that it is the same there.",
@@ -115,24 +133,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-branch(app, "job", "Look at jobs and change them.", "jobs:register", "verbs:register", "graph:register", panel="Jobs")
-branch(app, "group", "Jobs that belong together, one after the other or all at once.", "groups:register", panel="Jobs")
-branch(app, "template", "What jobs are made from: handlers, defaults and limits.", "templates:register", panel="Define")
-branch(
-    app,
-    "schedule",
-    "When templates become jobs, and what became of each due time.",
-    "schedules:register",
-    "occurrences:register",
-    "forecasting:register_checks",
-    panel="Define",
-)
-branch(app, "calendar", "Days on which schedules are not due.", "calendars:register", panel="Define")
-branch(app, "import", "Take over the jobs of another system.", "importing:register", panel="Define")
-branch(app, "dead", "Jobs that failed for good: what they died of, and one more try.", "dead:register", panel="Jobs")
-branch(
-    app, "organization", "Tenants: who shares this store, and how much of it each may use.", "tenants:register_organizations", panel="Share"
-)
-branch(app, "user", "People, and what they may do.", "tenants:register_users", panel="Share")
-branch(app, "token", "Keys to the HTTP API and the dashboard.", "tokens:register", panel="Share")
-branch(app, "webhook", "Who is told of ends, and what became of each message.", "webhooks:register", panel="Share")
+branch(app, "job", "Look at jobs and change them.", "jobs", "rota.explain", panel="Jobs")
+branch(app, "group", "Jobs that belong together, one after the other or all at once.", "groups", "groups:register", panel="Jobs")
+branch(app, "dead", "Inspect, retry or delete jobs that failed permanently.", "dead_letters", panel="Jobs")
+branch(app, "queue", "See what waits in each queue, and pause queues.", "queues", panel="Jobs")
+branch(app, "template", "Handlers, defaults and limits of each type of job.", "templates", "store.load", panel="Define")
+branch(app, "schedule", "When templates become jobs, and the outcome of each due time.", "schedules", "rota.plan", panel="Define")
+branch(app, "calendar", "Days on which schedules are not due.", "calendars", panel="Define")
+branch(app, "import", "Take over the jobs of another system.", "store.import_monque", panel="Define")
+branch(app, "organization", "Tenants that share this store, and their limits.", "organizations", panel="Share")
+branch(app, "user", "People, and what they may do.", "users", panel="Share")
+branch(app, "token", "Keys to the HTTP API and the dashboard.", "tokens", panel="Share")
+branch(app, "webhook", "Addresses that receive events, and the delivery results.", "webhooks", panel="Share")

@@ -11,6 +11,7 @@ import typer
 from rota.errors import JobCancelled, JobSkipped
 from rota.model.groups import ENDED_WELL
 from rota.model.states import Status
+from rota.model.templates import backoff_of
 from rota.model.values import Job, Run
 from rota.operation import session_of
 from rota.submission import submit
@@ -27,6 +28,7 @@ from rota.surfaces.cli.options import (
     StoreOption,
     duration,
     examples,
+    object_of,
     params_of,
     when,
 )
@@ -71,6 +73,9 @@ def enqueue(
     pairs: PairsOption = None,
     priority: PriorityOption = None,
     queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="The queue. Default: that of its template.")] = None,
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag to find it by; repeat the option for several.")
+    ] = None,
     run_at: RunAtOption = None,
     delay: InOption = None,
     unique_key: Annotated[str | None, typer.Option(help="While a job of this key lives, it is returned instead.")] = None,
@@ -87,6 +92,10 @@ def enqueue(
         ),
     ] = None,
     max_retries: Annotated[int | None, typer.Option(min=0, help="Retries after a failed attempt.")] = None,
+    backoff: Annotated[
+        str | None,
+        typer.Option("--backoff", metavar="JSON", help="The delays between retries, as a JSON object or base=60,factor=2,cap=86400."),
+    ] = None,
     timeout: Annotated[timedelta | None, typer.Option(parser=duration, metavar="DURATION", help="How long an attempt may run.")] = None,
     webhook: Annotated[str | None, typer.Option("--webhook", metavar="URL", help="Tell this URL of its ends.")] = None,
     organization: OrganizationOption = None,
@@ -106,6 +115,7 @@ def enqueue(
     if (name is None) == (handler is None):
         raise typer.BadParameter("pass the name of a template, or --handler: one of the two", param_hint="NAME")
     given, moment = params_of(params, pairs), when(run_at, delay)
+    delays = None if backoff is None else backoff_of("backoff", object_of(backoff, "--backoff", pairs=True))
     with session(store, app=app) as rota:
         job = submit(
             session_of(rota),
@@ -121,6 +131,8 @@ def enqueue(
             depends_on=depends_on,
             on_parent_failure=on_parent_failure,
             max_retries=max_retries,
+            tags=tags,
+            backoff=delays,
             timeout=None if timeout is None else timeout.total_seconds(),
             webhook=webhook,
             organization=organization,

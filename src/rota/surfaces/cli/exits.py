@@ -2,7 +2,7 @@
 
 0    done
 1    refused or failed (one line on stderr: `error: … (code)`); with --wait, a chain that ended badly
-2    the command line itself is wrong
+2    the command line itself is wrong: a word that does not exist, or a value that is not valid
 3    nothing of that id, or no store at that path
 4    --wait was over before the chain ended
 75   a worker was cut off and a handler did not stop (`rota.engine.guard`)
@@ -11,12 +11,18 @@
 
 from __future__ import annotations
 
-from rota.errors import NotFound, RotaError, WaitTimeout
+from rota.errors import InvalidOption, InvalidSchedule, NotFound, RotaError, WaitTimeout
 from rota.surfaces.cli.output import show_error
 
 FAILED = 1
 WRONG = 2
-_CODES: tuple[tuple[type[RotaError], int], ...] = ((NotFound, 3), (WaitTimeout, 4), (RotaError, FAILED))
+_CODES: tuple[tuple[type[RotaError], int], ...] = (
+    (NotFound, 3),
+    (WaitTimeout, 4),
+    (InvalidOption, WRONG),
+    (InvalidSchedule, WRONG),
+    (RotaError, FAILED),
+)
 
 
 def report(error: RotaError) -> int:

@@ -1,4 +1,4 @@
-"""`rota group create|list|show|cancel`."""
+"""`rota group create`."""
 
 from __future__ import annotations
 
@@ -7,26 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.model.groups import Mode, OnFailure
-from rota.model.values import Group, undashed
-from rota.surfaces.cli.options import (
-    AppOption,
-    GroupArgument,
-    JsonOption,
-    LimitOption,
-    OrganizationOption,
-    StoreOption,
-    examples,
-    params_of,
-)
-from rota.surfaces.cli.output import age, console, escaped, show_json, show_json_lines, show_table, status, table
+from rota.model.values import undashed
+from rota.surfaces.cli.options import AppOption, JsonOption, OrganizationOption, StoreOption, examples, params_of
+from rota.surfaces.cli.output import show_json
 from rota.surfaces.cli.session import actor, session
+from rota.surfaces.cli.views.group import show_group
 
 if TYPE_CHECKING:
     from rota.app import Rota
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the command."""
     app.command(
         "create",
         epilog=examples(
@@ -35,9 +27,6 @@ def register(app: typer.Typer) -> None:
             """rota group create 'resize:{"width": 640}' 'resize:{"width": 1280}' --mode parallel --on-failure continue""",
         ),
     )(create)
-    app.command("list", epilog=examples("rota group list --limit 5"))(list_groups)
-    app.command("show", epilog=examples("rota group show 01981c5e-7a10-7000-8000-000000000000"))(show)
-    app.command("cancel", epilog=examples("rota group cancel 01981c5e-7a10-7000-8000-000000000000"))(cancel)
 
 
 def create(
@@ -73,7 +62,7 @@ def create(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a group of new jobs and of jobs that wait already."""
+    """Create a group of new jobs and of jobs that wait already."""
     with session(store, app=app) as rota:
         items = [_member(rota, text) for text in members]
         group = rota.acting_as(actor()).group(
@@ -85,42 +74,10 @@ def create(
             name=name,
             organization=organization,
         )
-    _show(group, as_json=as_json)
-
-
-def list_groups(*, limit: LimitOption = 20, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """List groups, newest first."""
-    with session(store) as rota:
-        found = rota.acting_as(actor()).groups.list(limit=limit)
     if as_json:
-        return show_json_lines(found)
-    made = table("id", "status", "mode", "on failure", "ended", "created", "name", right=("ended",))
-    for group in found:
-        ended = sum(member.status.ended for member in group.members)
-        made.add_row(
-            group.id,
-            status(group.status),
-            group.mode,
-            group.on_failure,
-            f"{ended}/{len(group.members)}",
-            age(group.created_at),
-            escaped(group.name or ""),
-        )
-    return show_table(made, "No groups.")
-
-
-def show(group_id: GroupArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Show a group and where its members stand."""
-    with session(store) as rota:
-        group = rota.acting_as(actor()).groups.get(group_id)
-    _show(group, as_json=as_json)
-
-
-def cancel(group_id: GroupArgument, *, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Cancel every member that has not ended."""
-    with session(store) as rota:
-        group = rota.acting_as(actor()).groups.cancel(group_id)
-    _show(group, as_json=as_json)
+        show_json(group)
+    else:
+        show_group(group)
 
 
 def _member(rota: Rota, text: str) -> Any:
@@ -132,18 +89,3 @@ def _member(rota: Rota, text: str) -> Any:
 def _new(text: str) -> tuple[str, Any]:
     name, colon, params = text.partition(":{")
     return (name, params_of(f"{{{params}", None)) if colon else (text, None)
-
-
-def _show(group: Group, *, as_json: bool) -> None:
-    if as_json:
-        return show_json(group)
-    name = f"  {escaped(group.name)}" if group.name else ""
-    console().print(f"{group.id}  {status(group.status)}{name}  ({group.mode}, on failure: {group.on_failure})")
-    made = table("place", "number", "status", "type", right=("place",))
-    for member in group.members:
-        made.add_row(str(member.sequence_number), member.number, status(member.status), escaped(member.job_type))
-    show_table(made, "No members.")
-    if group.then is not None:
-        follower = f"{group.then.number}  {status(group.then.status)}  {escaped(group.then.job_type)}"
-        console().print(f"then {follower}  (if a member fails: {group.then.on_parent_failure})")
-    return None

@@ -63,7 +63,7 @@ def params_of(text: str | None, pairs: Sequence[str] | None, *, present: Mapping
     """
     if text is None and not pairs:
         return None
-    params = dict(present or {}) if text is None else _object(_read(text))
+    params = dict(present or {}) if text is None else _object(_read(text, "--params"), "--params")
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals or not key:
@@ -72,25 +72,33 @@ def params_of(text: str | None, pairs: Sequence[str] | None, *, present: Mapping
     return params
 
 
-def _read(text: str) -> str:
+def object_of(text: str, option: str, *, pairs: bool = False) -> dict[str, Any]:
+    """Return the object that an option names: JSON, @file, or - for stdin; with `pairs` also key=value,key=value."""
+    if pairs and "=" in text and not text.startswith(("{", "@")):
+        named = [pair.partition("=") for pair in text.split(",")]
+        return {key.strip(): _value(value) for key, _, value in named}
+    return _object(_read(text, option), option)
+
+
+def _read(text: str, option: str) -> str:
     try:
         # JSON is UTF-8, whatever the terminal speaks.
         if text == "-":
             return typer.get_binary_stream("stdin").read().decode()
         return Path(text[1:]).read_text(encoding="utf-8") if text.startswith("@") else text
     except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{text[1:] or text!r} can't be read: {error}", param_hint="--params") from None
+        raise typer.BadParameter(f"{text[1:] or text!r} can't be read: {error}", param_hint=option) from None
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(text: str, option: str) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise typer.BadParameter(f"{text[:60]!r} is not JSON: {error}", param_hint="--params") from None
+        raise typer.BadParameter(f"{text[:60]!r} is not JSON: {error}", param_hint=option) from None
     except RecursionError:
-        raise typer.BadParameter(f"{text[:60]!r}… is nested too deep", param_hint="--params") from None
+        raise typer.BadParameter(f"{text[:60]!r}… is nested too deep", param_hint=option) from None
     if not isinstance(value, dict):
-        raise typer.BadParameter(f'{text[:60]!r} is not a JSON object: give for example \'{{"to": "ada"}}\'', param_hint="--params")
+        raise typer.BadParameter(f'{text[:60]!r} is not a JSON object: give for example \'{{"to": "ada"}}\'', param_hint=option)
     return value
 
 
@@ -119,14 +127,10 @@ AppOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: one document, or one line for each item of a list.")]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="A job: its id, its number (JOB-2026-00042, JOB-2026-00042.3) or just 42.")]
-IdsArgument = Annotated[list[str], typer.Argument(metavar="ID...", help="Jobs: ids or numbers (JOB-2026-00042, or just 42).")]
 OrganizationOption = Annotated[
     str | None,
     typer.Option("--organization", metavar="NAME", help="In this organization. Else your own: default, or that of the user named by --as."),
 ]
-GroupArgument = Annotated[str, typer.Argument(metavar="ID", help="A group's id.")]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Show at most this many.")]
 PriorityOption = Annotated[str | None, typer.Option("--priority", help="0 to 100, or low, normal, high, critical.")]
 ParamsOption = Annotated[
     str | None,

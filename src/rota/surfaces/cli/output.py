@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,25 @@ def show_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
     console().print(grid)
 
 
+def progress_bar(stack: ExitStack) -> Callable[[str, int, int | None], None] | None:
+    """Show a bar for each step that is reported, on a terminal, until the stack is left. None: nobody sees it."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        return None
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - see console
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = stack.enter_context(Progress(*columns, console=screen, transient=True))
+    tasks: dict[str, Any] = {}
+
+    def report(step: str, done: int, total: int | None) -> None:
+        if step not in tasks:
+            tasks[step] = bar.add_task(step, total=total)
+        bar.update(tasks[step], completed=done, total=total)
+
+    return report
+
+
 def show_json(value: Any) -> None:
     """Print one JSON document on one line. It is UTF-8, whatever the terminal speaks."""
     typer.echo(msgspec.json.encode(value))
@@ -95,8 +115,8 @@ def show_json_lines(values: Iterable[Any]) -> None:
         show_json(value)
 
 
-def show_next(cursor: int | None) -> None:
-    """Say, beside what a program reads, how a list goes on."""
+def show_next(cursor: int | str | None) -> None:
+    """Print on stderr how a list continues."""
     if cursor is not None:
         typer.echo(f"more: --before {cursor}", err=True)
 
@@ -190,3 +210,25 @@ def took(job: Job) -> str:
     if job.started_at is None:
         return ""
     return span(((job.finished_at or datetime.now(UTC)) - job.started_at).total_seconds())
+
+
+def told_job(job: Job) -> str:
+    """Return a job that was changed as one line."""
+    words = [job.number, str(job.status), job.job_type]
+    if job.status is Status.RUNNING and job.cancel_requested_at is not None:
+        words.append("was asked to stop")
+    if job.status is Status.QUEUED:
+        words.append(f"priority {job.priority}, position {job.position}")
+    if job.status is Status.PENDING and job.run_at is not None:
+        words.append(f"priority {job.priority}, due {clock_time(job.run_at)}")
+    return "  ".join(words)
+
+
+def pause_text(kind: str, name: str) -> str:
+    """Return a pause in words."""
+    return "everything" if kind == "all" else f"{kind} {name}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: 1 job, 2 jobs."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -13,7 +13,7 @@ import msgspec
 
 from rota.model.schedules import Fate
 from rota.model.zones import zone_of
-from rota.surfaces.cli.output import clock_time, console, escaped, one_line, show_table, span, table
+from rota.surfaces.cli.output import clock_time, console, counted, escaped, one_line, show_table, span, table
 
 if TYPE_CHECKING:
     from rota.lab.forecasts import Forecast, ForecastItem, ZoneChange
@@ -54,11 +54,6 @@ def local_time(at: datetime, timezone: str) -> str:
 def short_time(at: datetime) -> str:
     """Return a moment in UTC, without seconds where it has none."""
     return clock_time(at).replace(":00Z", "Z") if at.second == 0 else clock_time(at)
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun: 1 job, 2 jobs."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def show_timetable(found: Forecast, beside: Forecast | None, views: Views, *, apart: bool, limit: int) -> None:

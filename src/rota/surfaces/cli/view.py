@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rota.model.states import Status
-from rota.surfaces.cli.output import COLOURS, compact, one_line, span, took
-from rota.surfaces.cli.overview import pause_text
+from rota.surfaces.cli.output import COLOURS, compact, one_line, pause_text, span, took
 from rota.surfaces.cli.watch import Current, Ended, Snapshot, Waiter
 
 SPARKS = "▁▂▃▄▅▆▇█"

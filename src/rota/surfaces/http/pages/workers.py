@@ -6,9 +6,9 @@ from starlette.responses import Response
 
 from rota.errors import InvalidOption
 from rota.model.gate import Right
+from rota.surfaces.http.pages.pauses import set_pause
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit
-from rota.surfaces.pauses import set_pause
 
 router = page_router()
 

@@ -1,4 +1,4 @@
-"""Pausing and resuming by what a surface was given: a template, an organization, a queue, or none of them."""
+"""Pausing and resuming by what a form was given: a template, an organization, a queue, or none of them."""
 
 from __future__ import annotations
 

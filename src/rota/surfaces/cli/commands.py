@@ -1,0 +1,333 @@
+"""Commands made from operations: built when they are called, read as every surface reads, and shown by the views of their noun."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable
+from contextlib import ExitStack
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from msgspec import UNSET
+from typer.models import CommandInfo
+
+from rota import wire
+from rota.errors import InvalidOption, RotaError
+from rota.nouns import noun
+from rota.operation import Expected, Field, Operation, operations
+from rota.surfaces.cli.confirm import confirm
+from rota.surfaces.cli.examples import EXAMPLES, generated
+from rota.surfaces.cli.exits import report
+from rota.surfaces.cli.options import AppOption, JsonOption, PairsOption, StoreOption, examples, object_of, params_of
+from rota.surfaces.cli.session import actor, session
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+
+LIMIT = 20
+"""Rows that a list shows unless --limit is given: a screen of them."""
+NONE = "none"
+"""What takes an option back to its default, or a limit away. `catch_up` has this word for a value of its own."""
+MAKES_STORE = frozenset({"grants", "organization create", "template load", "token create", "user create"})
+"""Commands for which the store need not be there: they create it or, as grants, do not open it."""
+NAMES = {"run_at": ("--run-at", "--in")}
+"""Further names of an option, by the parameter."""
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+EXTRAS: dict[str, dict[str, Any]] = {
+    "job get": {
+        "face": Annotated[
+            str | None, typer.Option("--face", metavar="SYSTEM", help="Show the chain as another system does: background-job or monque.")
+        ]
+    },
+    "job log": {"raw": Annotated[bool, typer.Option("--raw", help="Print only what the handler wrote, exactly as it is in the file.")]},
+    "token create": {"quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Print the secret and nothing else.")]},
+}
+"""Options that say how a result is shown. The operation does not know them."""
+
+
+class Called(msgspec.Struct):
+    """One call of a command: what its view needs besides the result."""
+
+    words: str
+    rota: Rota
+    """As the actor."""
+    asked: dict[str, Any]
+    """The keywords of the operation."""
+    extras: dict[str, Any]
+    """How the result is to be shown."""
+    adds: bool
+    """Whether single params were given, to be added to those that are there."""
+    stack: ExitStack
+    """Left when the command ends."""
+
+
+class Command(msgspec.Struct, frozen=True):
+    """The command of an operation."""
+
+    noun: str
+    verb: str
+    operation: Operation
+
+    @property
+    def words(self) -> str:
+        """The words that call it."""
+        return str(self.operation.cli)
+
+    @property
+    def several(self) -> bool:
+        """Whether it changes one job: then several can be given, and each is changed."""
+        return not self.operation.reads and [field.name for field in self.operation.fields if field.positional] == ["job"]
+
+    @property
+    def takes_app(self) -> bool:
+        """Whether an application can be given, whose handlers and templates it then knows."""
+        return self.noun in {"templates", "schedules"} or self.words in {"template load", "import monque", "direct"}
+
+    def method(self, rota: Rota, expected: Expected | None) -> Callable[..., Any]:
+        """Return what it calls, of the Rota of an actor; with an expected state, it is refused if that has changed."""
+        owner: Any = rota if self.noun == "rota" else getattr(rota, self.noun)
+        found: Callable[..., Any] = getattr(owner if expected is None else owner.if_match(expected), self.verb)
+        return found
+
+
+def command_of(place: str) -> Command:
+    """Return the command of an operation, given as `noun.verb`."""
+    name, _, verb = place.partition(".")
+    return Command(name, verb, operations(_class(name))[verb])
+
+
+@cache
+def verbs_of(name: str) -> dict[str, str]:
+    """Return the commands of a noun, as `noun.verb`, by the last of their words."""
+    words = {verb: str(operation.cli).split() for verb, operation in operations(_class(name)).items() if operation.cli}
+    return {each[-1]: f"{name}.{verb}" for verb, each in words.items() if len(each) > 1}
+
+
+def info_of(place: str, *, panel: str | None = None) -> CommandInfo:
+    """Return the command of an operation as typer takes it."""
+    command = command_of(place)
+    parameters = [parameter for field in command.operation.fields for parameter in _parameters(command, field)]
+    common: dict[str, Any] = {"app": AppOption} if command.takes_app else {}
+    common |= EXTRAS.get(command.words, {}) | ({"yes": YesOption} if command.operation.confirm else {})
+    common |= {"store": StoreOption, "as_json": JsonOption}
+    flags = {name for name, kind in common.items() if kind.__origin__ is bool}
+    parameters += [_keyword(name, kind, default=False if name in flags else None) for name, kind in common.items()]
+
+    def call(**given: Any) -> None:
+        _run(command, given)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # how a signature is told
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    shown = examples(*EXAMPLES.get(command.words) or generated(command.operation, option_of))
+    return CommandInfo(name=command.words.split()[-1], callback=call, help=_help(command.operation), epilog=shown, rich_help_panel=panel)
+
+
+def option_of(field: Field) -> str:
+    """Return the name of an option, without the other one of a pair such as --enabled/--disabled."""
+    return f"--{(field.shape.option or field.name.replace('_', '-')).partition('/')[0]}"
+
+
+# ---- what can be typed ----------------------------------------------------------------------------------------------
+
+
+def _class(name: str) -> Any:
+    if name == "rota":
+        from rota.app import Rota  # noqa: PLC0415 - only few commands are made from the operations of a Rota itself
+
+        return Rota
+    return noun(name)
+
+
+def _keyword(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _parameters(command: Command, field: Field) -> list[inspect.Parameter]:
+    """Return the argument or the options of one parameter; none for one that only Python can pass."""
+    kind = wire.reader_of(field).wire
+    if kind is None:
+        return []
+    if field.positional and not _is_object(kind):
+        return [_argument(field, several=_is_list(kind) or (command.several and field.name == "job"))]
+    words = _words(field)
+    if kind is bool:
+        return [_flag(field, words)]
+    default = _default(command.operation, field)
+    metavar, names = field.shape.metavar or field.name.upper(), NAMES.get(field.name) or (option_of(field),)
+    text: Any = list[str] | None if _is_list(kind) else str | None
+    if _is_object(kind):
+        words = f"{words} A JSON object; @FILE reads a file, - reads standard input."
+    elif field.name in wire.SECRETS:
+        words = f"{words} Use @FILE or - (standard input): others can see a command line."
+    choices = _choices(field.hint)
+    if not all(choice.lower() in words.lower() for choice in choices):
+        words = f"{words} One of {', '.join(choices)}."
+    complete = (lambda incomplete: [choice for choice in choices if choice.lower().startswith(incomplete.lower())]) if choices else None
+    option = typer.Option(*names, metavar=metavar, help=words, show_default=default is not None, autocompletion=complete)
+    made = [_keyword(field.name, Annotated[text, option], default)]
+    return [*made, _keyword("pairs", PairsOption, None)] if field.name == "params" else made
+
+
+def _argument(field: Field, *, several: bool) -> inspect.Parameter:
+    metavar = field.shape.metavar or field.name.upper()
+    kind: Any = list[str] if several else str
+    if field.required:
+        return _keyword(field.name, Annotated[kind, typer.Argument(metavar=metavar, help=_words(field))])
+    return _keyword(
+        field.name, Annotated[kind | None, typer.Argument(metavar=f"[{metavar}]", help=_words(field), show_default=False)], None
+    )
+
+
+def _flag(field: Field, words: str) -> inspect.Parameter:
+    yes, _, no = (field.shape.option or field.name.replace("_", "-")).partition("/")
+    if field.default is False and not no:
+        return _keyword(field.name, Annotated[bool, typer.Option(f"--{yes}", help=words)], default=False)
+    name = f"--{yes}/--{no or f'no-{yes}'}"
+    return _keyword(field.name, Annotated[bool | None, typer.Option(name, help=words, show_default=False)], default=None)
+
+
+def _choices(hint: Any) -> list[str]:
+    """Return the words of the enums and literals in an annotation."""
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return [str(each) for each in hint]
+    if typing.get_origin(hint) is typing.Literal:
+        return list(typing.get_args(hint))
+    return [choice for each in typing.get_args(hint) for choice in _choices(each)]
+
+
+def _words(field: Field) -> str:
+    """Return the help of a parameter, with an example where it has a form of its own."""
+    shape = field.shape
+    if shape.metavar == "CURSOR":
+        return "Continue after the cursor printed below the previous page."
+    if shape.metavar not in {"CRON", "RATE", "SPAN", "TIME", "ZONE"} or not shape.help.endswith(".") or "such as" in shape.help:
+        return shape.help
+    return shape.help if shape.example is None else f"{shape.help} Example: {shape.example}."
+
+
+def _default(operation: Operation, field: Field) -> str | None:
+    if field.name == "limit" and operation.reads:
+        return str(LIMIT)
+    return str(field.default) if isinstance(field.default, str | int) else None
+
+
+def _help(operation: Operation) -> str:
+    """Return the docstring in the words of a command: it shows what Python returns, and names options."""
+    names = {field.name: option_of(field) for field in operation.fields if not field.positional}
+    text = re.sub(r"`(\w+)`", lambda word: f"`{names.get(word[1], word[1])}`", inspect.getdoc(operation.body) or "")
+    text = re.sub(r"\bNone (takes|removes)", r"`none` \1", text)
+    for python, command in (("Returns", "Shows"), ("returned", "shown"), ("Return", "Show"), ("return", "show")):
+        text = re.sub(rf"\b{python}\b", command, text)
+    return text
+
+
+# ---- what was typed -------------------------------------------------------------------------------------------------
+
+
+def _typed(operation: Operation, given: dict[str, Any], pairs: list[str] | None) -> dict[str, Any]:
+    """Return what was typed, as `wire.read` takes it."""
+    typed: dict[str, Any] = {}
+    for field in operation.fields:
+        value = given.get(field.name)
+        if field.name == "params" and value != NONE:
+            value = params_of(value, pairs)
+        if value is not None and value != [] and not (value is False and field.default is False):
+            typed[field.name] = _value(field, value)
+    return typed
+
+
+def _refuse_empty(command: Command, typed: dict[str, Any]) -> None:
+    """Refuse an update without anything to update, before a store is opened."""
+    fields = command.operation.fields
+    options = [field for field in fields if not field.positional and (field.name, field.default) != ("organization", None)]
+    if command.verb == "update" and sum(field.positional for field in fields) == 1 and not any(field.name in typed for field in options):
+        raise InvalidOption(f"nothing to change: use {', '.join(map(option_of, options))}")
+
+
+def _value(field: Field, value: Any) -> Any:
+    """Return one value: `none` where that takes something away, objects from their JSON, the lines of an @FILE."""
+    reader = wire.reader_of(field)
+    if isinstance(value, list):
+        if value == [NONE] and not field.positional:
+            return None if reader.null and field.default is UNSET else []
+        return [line for item in value for line in _lines(item)] if field.positional else value
+    if value == NONE and reader.null and field.default is UNSET and field.name != "catch_up":
+        return None
+    if field.name in wire.SECRETS:
+        return next(iter(_lines(value)), "")
+    is_text = isinstance(value, str) and _is_object(reader.wire)
+    return object_of(value, option_of(field), pairs=field.name == "backoff") if is_text else value
+
+
+def _lines(item: str) -> list[str]:
+    """Return one item of several; of @FILE, or - for stdin, its lines, without remarks."""
+    if item != "-" and not item.startswith("@"):
+        return [item]
+    try:
+        text = typer.get_text_stream("stdin").read() if item == "-" else Path(item[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{item[1:]} can't be read: {error}") from None
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def _is_list(kind: Any) -> bool:
+    return any(typing.get_origin(each) is list for each in (kind, *typing.get_args(kind)))
+
+
+def _is_object(kind: Any) -> bool:
+    return typing.get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, msgspec.Struct))
+
+
+# ---- the call -------------------------------------------------------------------------------------------------------
+
+
+def _run(command: Command, given: dict[str, Any]) -> None:
+    """Read, ask, call and show."""
+    operation, words = command.operation, command.words
+    extras = {name: given.pop(name) for name in EXTRAS.get(words, ())}
+    store, as_json, app, pairs = given.pop("store"), given.pop("as_json"), given.pop("app", None), given.pop("pairs", None)
+    yes = given.pop("yes", True) or bool(given.get("dry_run"))
+    typed = _typed(operation, given, pairs)
+    several = typed.pop("job") if command.several else None
+    _refuse_empty(command, typed)
+    calls = [wire.read(operation, typed if several is None else typed | {"job": job}, text=True) for job in several or (None,)]
+    adds = bool(pairs) and given["params"] is None
+    with ExitStack() as stack, session(store, app=app, make=_makes_store(words, given)) as rota:
+        me = rota.acting_as(actor())
+        if not yes:
+            confirm(command, me, {**typed, "job": ", ".join(several or ())}, calls[0])
+        _call_each(command, [Called(words, me, asked, extras, adds, stack) for asked in calls], as_json=as_json)
+
+
+def _makes_store(words: str, given: dict[str, Any]) -> bool:
+    return given.get("make_templates", False) or (words in MAKES_STORE and not given.get("dry_run"))
+
+
+def _call_each(command: Command, calls: list[Called], *, as_json: bool) -> None:
+    """Do it to each. One that is refused does not keep the others from it; the first refusal gives the exit code."""
+    if len(calls) == 1:
+        _call(command, calls[0], as_json=as_json)
+        return
+    codes = []
+    for called in calls:
+        try:
+            _call(command, called, as_json=as_json)
+        except RotaError as error:
+            codes.append(report(error))
+    if codes:
+        raise typer.Exit(codes[0])
+
+
+def _call(command: Command, called: Called, *, as_json: bool) -> None:
+    from rota.surfaces.cli.views import prepare, show  # noqa: PLC0415 - no page of help needs it
+
+    method = command.method(called.rota, prepare(called))
+    show(called, wire.call(method, command.operation, called.asked), as_json=as_json)

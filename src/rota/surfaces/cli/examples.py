@@ -1,0 +1,72 @@
+"""Examples on the help pages of commands that are made from operations: by hand, or from the examples of their parameters."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from rota.operation import Field, Operation
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "job list": ("rota job list --status RUNNING --status QUEUED", "rota job list --type send_email --since 2h --json | jq .id"),
+    "job log": ("rota job log 42 --chain", "rota job log JOB-2026-00042.2 --raw"),
+    "job update": ("rota job update 42 --priority high", "rota job update 42 -p to=bob@example.org --in 10m"),
+    "job move": ("rota job move 42 --front", "rota job move 42 --before 40"),
+    "job cancel": ("rota job cancel 42 43 --reason 'wrong address'", "rota job cancel 42 --yes"),
+    "job retry": ("rota job retry 42", "rota dead list --json | jq -r .id | xargs rota job retry"),
+    "job again": ("rota job again 42 -p to=bob@example.org",),
+    "dead retry": ("rota dead retry", "rota dead retry --type send_email --text 'connection refused' --yes"),
+    "dead delete": ("rota dead delete --type legacy --yes",),
+    "schedule create": (
+        "rota schedule create daily send_email --cron '0 9 * * MON-FRI' --timezone Europe/Berlin -p to=ada@example.org",
+        "rota schedule create heartbeat ping --every 5m --overlap queue --catch-up none",
+        "rota schedule create launch announce --at 2026-12-01T09:00:00+01:00 --on-completion drop",
+    ),
+    "schedule update": (
+        "rota schedule update daily --cron '0 8 * * *' -p to=bob@example.org",
+        "rota schedule update daily --ends none --calendar none",
+    ),
+    "schedule plan": ("rota schedule plan daily --cron '0 8 * * *' --days 30",),
+    "schedule occurrences": ("rota schedule occurrences daily", "rota schedule occurrences --not-ran --since 7d"),
+    "schedule fire": ("rota schedule fire daily -p to=eve@example.org",),
+    "calendar update": ("rota calendar update holidays 2026-12-25 2026-12-26", "rota calendar update holidays @holidays.txt"),
+    "template update": (
+        "rota template update send_email --max-running 2 --rate-limit 10/60s --timeout 5m",
+        "rota template update send_email --max-running none --priority high",
+        "rota template update resize --handler shop.images:resize --display-name 'Resize pictures'",
+    ),
+    "template load": ("rota template load jobs.toml --dry-run", "rota template load --samples"),
+    "import monque": (
+        "rota import monque jobs.jsonl --app shop.jobs:rota --max-retries 9",
+        "mongoexport -c monque_jobs | rota import monque - --make-templates",
+    ),
+    "user create": ("rota user create root --role system_manager", "rota user create bob --organization acme --permission reports"),
+    "user update": ("rota user update bob --role admin", "rota user update bob --permission none"),
+    "token create": ("rota token create laptop --permit manage", "rota token create shop --user bob --permit submit --expires 90d"),
+    "webhook update": ("rota webhook update ID --disabled", "rota webhook update ID --url https://example.com/new"),
+    "webhook rotate": ("rota webhook rotate ID", "rota webhook rotate --organization acme"),
+    "purge": ("rota purge --dry-run", "rota purge --older-than 7d --yes"),
+    "repair": ("rota repair", "rota repair --full"),
+    "doctor": ("rota doctor", "rota doctor --full --json | jq 'select(.state != \"ok\")'"),
+}
+
+
+def generated(operation: Operation, option_of: Callable[[Field], str]) -> tuple[str, ...]:
+    """Return the shortest call, unless that changes nothing, and one with the first two options that have examples."""
+    shortest = " ".join(["rota", str(operation.cli), *(_text(field) for field in operation.fields if field.required)])
+    options = [field for field in operation.fields if not field.positional and field.shape.example is not None]
+    shown = [f"{option_of(field)} {_text(field)}" for field in options if field.name not in {"limit", "organization"}][:2]
+    longer = (" ".join([shortest, *shown]),) if shown else ()
+    return longer if operation.name == "update" else (shortest, *longer)
+
+
+def _text(field: Field) -> str:
+    example: Any = field.shape.example
+    if isinstance(example, list):
+        example = example[0]
+    if isinstance(example, dict):
+        example = msgspec.json.encode(example).decode()
+    return field.shape.metavar or field.name.upper() if example is None else shlex.quote(str(example))

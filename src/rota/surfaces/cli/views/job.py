@@ -1,0 +1,285 @@
+"""Jobs: lists, one job with its run and its chain, logs and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from rota.errors import InvalidOption
+from rota.model.dependencies import RUN
+from rota.model.values import Dependency, Graph, Job, Purged, Run
+from rota.operation import tag_of
+from rota.results import Acted, Log
+from rota.surfaces.cli.output import (
+    clock_time,
+    compact,
+    console,
+    counted,
+    escaped,
+    one_line,
+    show_pairs,
+    show_table,
+    status,
+    table,
+    took,
+    with_run,
+)
+from rota.surfaces.cli.views import View, listing
+from rota.surfaces.runs import run_of
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+    from rota.engine.explain import Explanation
+    from rota.surfaces.cli.commands import Called
+
+DEPTH_MAX = 40
+"""Levels of a tree that are drawn: further ones would not fit on any screen."""
+FACES = ("background-job", "monque")
+
+
+# ---- lists ----------------------------------------------------------------------------------------------------------
+
+
+LIST = listing(
+    "No jobs.",
+    "number status type=job_type~ priority> created=created_at ran_for> reason_or_params~",
+    status=lambda job: status(job.status),
+    ran_for=took,
+    reason_or_params=lambda job: one_line(job.reason or "") or job.params,
+)
+
+
+def runs_with_jobs(_runs: Sequence[Run], called: Called) -> list[dict[str, Any]]:
+    """Return every attempt of the chain with its run, also those that were never started."""
+    return [with_run(job, run_of(called.rota, job.id)) for job in called.rota.jobs.attempts(called.asked["job"])]
+
+
+def show_runs(runs: Sequence[Run], called: Called) -> None:
+    """Print every attempt of the chain and its outcome."""
+    by_job = {run.job_id: run for run in runs}
+    rows = table("number", "status", "started", "ran for", "error or result", right=("ran for",))
+    for job in called.rota.jobs.attempts(called.asked["job"]):
+        outcome = _outcome(job, by_job.get(job.id))
+        rows.add_row(job.number, status(job.status), clock_time(job.started_at), took(job), escaped(outcome))
+    show_table(rows, "No attempts.")
+
+
+def _outcome(job: Job, run: Run | None) -> str:
+    if run is None:
+        return one_line(job.reason or "")
+    if run.error:
+        return one_line(run.error)
+    if run.progress is not None and not job.status.ended:
+        return one_line(f"{run.progress} % {run.progress_message or ''}")
+    return compact(run.result) or one_line(job.reason or "")
+
+
+# ---- one job --------------------------------------------------------------------------------------------------------
+
+
+def show_one(job: Job, called: Called) -> None:
+    """Print one job, its run, and the other attempts of its chain; or the chain as another system shows it."""
+    if called.extras["face"] is not None:
+        show_pairs((name, compact(value) if isinstance(value, dict | list) else value) for name, value in _face(job, called).items())
+        return
+    show_pairs([*_about(job, called.rota.jobs.attempts(job.id)), *about_run(run_of(called.rota, job.id))])
+
+
+def one_document(job: Job, called: Called) -> dict[str, Any]:
+    """Return one job with its run and the numbers of its chain; or the chain as another system has it."""
+    if called.extras["face"] is not None:
+        return _face(job, called)
+    return with_run(job, run_of(called.rota, job.id)) | {"attempts": [each.number for each in called.rota.jobs.attempts(job.id)]}
+
+
+def _face(job: Job, called: Called) -> dict[str, Any]:
+    from rota.compat.faces import background_job, monque_document  # noqa: PLC0415 - few calls need it
+    from rota.faces.background_job import document  # noqa: PLC0415 - as above
+    from rota.model.gate import Right  # noqa: PLC0415 - as above
+    from rota.operation import ask_for  # noqa: PLC0415 - as above
+
+    face = called.extras["face"]
+    if face not in FACES:
+        raise InvalidOption(f"--face {face!r} is not one of {', '.join(FACES)}")
+    ask = ask_for(called.rota, Right.READ)
+    return dict(document(background_job(ask, job.id)) if face == "background-job" else monque_document(ask, job.id))
+
+
+def _about(job: Job, chain: list[Job]) -> list[tuple[str, object]]:
+    others = ", ".join(f"{each.number} {each.status}" for each in chain if each.id != job.id)
+    return [
+        ("number", job.number),
+        ("id", job.id),
+        ("status", status(job.status)),
+        ("type", job.job_type),
+        ("queue", job.queue),
+        ("tags", ", ".join(job.tags) or None),
+        ("template", "none: it names its handler" if job.template_id is None else None),
+        ("params", compact(job.params)),
+        ("priority", f"{job.priority}, position {job.position}"),
+        ("attempt", f"{job.attempt} ({job.failures} failed, {job.crashes} crashed; {job.max_retries} retries allowed)"),
+        ("other attempts", others),
+        ("organization", None if job.organization == "default" else job.organization),
+        ("owner", job.owner),
+        ("unique key", job.unique_key),
+        ("group", f"{job.group_id}, place {job.sequence_number}" if job.group_id else None),
+        ("waits for", f"{job.blockers} other {'job' if job.blockers == 1 else 'jobs'}" if job.blockers else None),
+        ("held by", job.held),
+        ("created", clock_time(job.created_at)),
+        ("run at", clock_time(job.run_at) if job.run_at and job.run_at > job.created_at else None),
+        ("expires", clock_time(job.expires_at)),
+        ("queued", clock_time(job.queued_at)),
+        ("started", clock_time(job.started_at)),
+        ("finished", clock_time(job.finished_at)),
+        ("ran for", took(job)),
+        ("cancel asked", f"by {job.cancel_requested_by}, {clock_time(job.cancel_requested_at)}" if job.cancel_requested_at else None),
+        ("ended by", job.ended_by),
+        ("reason", job.reason),
+        ("timeout", f"{job.timeout:g} s" if job.timeout else "none"),
+        ("executor", job.executor),
+        ("worker", job.worker_id),
+    ]
+
+
+def about_run(run: Run | None) -> list[tuple[str, object]]:
+    """Return the fields of a run that people read, with their names."""
+    if run is None:
+        return []
+    progress = None if run.progress is None else f"{run.progress} % {run.progress_message or ''}".rstrip()
+    return [
+        ("run", run.id),
+        ("progress", progress),
+        ("result", compact(run.result)),
+        ("error", f"{run.error} ({run.error_type})" if run.error else None),
+        ("artifacts", ", ".join(run.artifacts)),
+        ("log file", run.log_path),
+        ("traceback", f"\n{run.traceback.rstrip()}" if run.traceback else None),
+    ]
+
+
+def show_explanation(explanation: Explanation, _called: Called) -> None:
+    """Print why a job does not run yet, condition by condition."""
+    screen = console()
+    screen.print(f"{explanation.job.number} is {status(explanation.job.status)}: {escaped(one_line(explanation.summary, 1000))}")
+    for reason in explanation.reasons:
+        mark = "[green]✓[/]" if reason.met else "[red]✗[/]"
+        screen.print(f"  {mark} {escaped(reason.condition)}: {escaped(one_line(reason.detail, 1000))}")
+
+
+# ---- the log --------------------------------------------------------------------------------------------------------
+
+
+def show_log(log: Log, called: Called) -> None:
+    """Print state changes and the handler's lines; or what the handler wrote, as it is."""
+    if called.extras["raw"]:
+        typer.echo(log.text.encode(), nl=False)
+        return
+    screen = console()
+    for entry in log:
+        stamp = f"[bright_black]{entry.at:%Y-%m-%d %H:%M:%S}.{entry.at.microsecond // 1000:03d}Z[/]"
+        attempt = f"  [bold]#{entry.attempt}[/]" if called.asked.get("chain") else ""
+        if entry.to_status is None:
+            words = f"{escaped(entry.level or '')}  {escaped(entry.message)}"
+        else:
+            by = f" by {escaped(entry.actor)}" if entry.actor else ""
+            words = f"{status(entry.to_status)}{by}" + (f": {escaped(entry.message)}" if entry.message else "")
+        screen.print(f"{stamp}{attempt}  {words}", soft_wrap=True)
+
+
+def log_document(log: Log, called: Called) -> object:
+    """Return the entries of a log, or what the handler wrote."""
+    return {"text": log.text} if called.extras["raw"] else log
+
+
+# ---- the graph ------------------------------------------------------------------------------------------------------
+
+
+def show_graph(graph: Graph, _called: Called) -> None:
+    """Print the jobs that one waits for above it, and those that wait for it below it."""
+    screen = console()
+    above = _tree("[bright_black]waits for[/]", graph, up=True)
+    if above.children:
+        screen.print(above)
+    screen.print(_tree(f"[bold]{_line(graph.jobs[graph.root_id])}[/]", graph, up=False))
+    if graph.cut:
+        screen.print("There is more than this: setting graph_max limits what is shown.")
+
+
+def _tree(label: str, graph: Graph, *, up: bool) -> Tree:
+    """Return the tree that grows from the job in one direction, level by level, near ones first."""
+    from rich.tree import Tree  # noqa: PLC0415 - as in output.console
+
+    beside: dict[str, list[Dependency]] = {}
+    for edge in sorted(graph.edges, key=lambda edge: edge.parent if up else edge.child):
+        beside.setdefault(edge.child if up else edge.parent, []).append(edge)
+    tree = Tree(label)
+    # Where two ways lead to one job, the second only names it.
+    drawn = {graph.root_id}
+    level = [(tree, graph.root_id)]
+    for _ in range(DEPTH_MAX):
+        further: list[tuple[Tree, str]] = []
+        for place, root in level:
+            for edge in beside.get(root, ()):
+                other = edge.parent if up else edge.child
+                again = other in drawn
+                branch = place.add(_line(graph.jobs[other], edge) + ("  [bright_black](drawn elsewhere)[/]" if again else ""))
+                if not again:
+                    drawn.add(other)
+                    further.append((branch, other))
+        level = further
+    return tree
+
+
+def _line(job: Job, edge: Dependency | None = None) -> str:
+    words = f"{job.number}  {escaped(one_line(job.job_type))}  {status(job.status)}"
+    about = "" if edge is None else _about_edge(edge)
+    return f"{words}  [bright_black]{about}[/]" if about else words
+
+
+def _about_edge(edge: Dependency) -> str:
+    """Return the source of an edge and, while it is open, what a failure would do."""
+    source = {"group": "its turn in a group", "overlap": "one at a time"}.get(edge.source, "")
+    ruled = (edge.needs == "success" or edge.on_failure == RUN) and edge.on_failure != "wait" and edge.resolved_at is None
+    rule = "run even" if edge.on_failure == RUN else edge.on_failure
+    return ", ".join(word for word in (source, f"{rule} if it fails" if ruled else "") if word)
+
+
+# ---- changes --------------------------------------------------------------------------------------------------------
+
+
+def add_to_params(called: Called) -> str | None:
+    """Let -p change the params it names and keep the others; the edit is refused if the job has changed since they were read."""
+    if not called.adds:
+        return None
+    named = called.rota.jobs.get(called.asked["job"]).id
+    chain = called.rota.jobs.attempts(named)
+    called.asked["params"] = {**chain[-1].params, **called.asked["params"]}
+    return tag_of(next(job for job in chain if job.id == named), chain[-1])
+
+
+def show_acted(acted: Acted, _called: Called) -> None:
+    """Print how many jobs were cancelled, and how many still match."""
+    left = f"; {'at least ' if acted.more else ''}{acted.left:,} more match" if acted.left else ""
+    typer.echo(f"{counted(acted.done, 'job')} cancelled{left}" if acted.done else "No job matches.")
+
+
+def show_deleted(gone: Purged, called: Called) -> None:
+    """Print what was deleted."""
+    typer.echo(f"{called.asked['job']}  deleted ({counted(gone.jobs, 'job')})")
+
+
+VIEWS: dict[str | type, View] = {
+    "job list": View(LIST),
+    "job get": View(show_one, one_document),
+    "job attempts": View(LIST),
+    "job runs": View(show_runs, runs_with_jobs),
+    "job log": View(show_log, log_document),
+    "job graph": View(show_graph),
+    "job explain": View(show_explanation),
+    "job update": View(prepare=add_to_params),
+    "job cancel-all": View(show_acted),
+    "job delete": View(show_deleted, lambda gone, called: {"job": called.asked["job"], "jobs": gone.jobs}),
+}

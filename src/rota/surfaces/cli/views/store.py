@@ -1,0 +1,211 @@
+"""The store as a whole, its workers and its audit trail: the commands of one word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import typer
+
+from rota.model.findings import Finding, State
+from rota.model.states import RunStatus, Status
+from rota.model.values import Purged, Run, Stats, TypeStats, WorkerInfo
+from rota.surfaces.cli.exits import FAILED
+from rota.surfaces.cli.output import (
+    COLOURS,
+    clock_time,
+    coloured,
+    compact,
+    console,
+    counted,
+    escaped,
+    one_line,
+    pause_text,
+    progress_bar,
+    show_pairs,
+    show_table,
+    span,
+    status,
+    table,
+)
+from rota.surfaces.cli.views import View, listing
+from rota.surfaces.cli.views.job import about_run
+
+if TYPE_CHECKING:
+    from rota.engine.recovery import Recovered
+    from rota.surfaces.cli.commands import Called
+    from rota.surfaces.cli.fitting import Fitted
+
+VALUE_MAX = 40
+FINDINGS = {State.OK: "green", State.REPAIRED: "cyan", State.ADVICE: "yellow", State.PROBLEM: "red"}
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+def stats_document(stats: Stats, called: Called) -> dict[str, Any]:
+    """Return statistics, with what is paused."""
+    fields: dict[str, Any] = msgspec.to_builtins(stats, str_keys=True)
+    return fields | {"paused": _paused(called)}
+
+
+def show_stats(stats: Stats, called: Called) -> None:
+    """Print counts, ages, pauses and averages by type."""
+    show_pairs(
+        [
+            *((state.lower(), _count(stats, state)) for state in Status),
+            ("claimed ahead", stats.claimed_ahead or None),
+            ("workers", str(stats.workers)),
+            ("oldest waits", span(stats.oldest_waiting_s) if stats.oldest_waiting_s is not None else None),
+            ("by priority", ", ".join(f"{priority}: {count:,}" for priority, count in stats.by_priority.items())),
+            ("waiting", ", ".join(f"{name}: {count:,}" for name, count in stats.waiting_by_type.items())),
+            ("late results", stats.late_results or None),
+            ("paused", ", ".join(_paused(called))),
+        ]
+    )
+    if stats.by_type:
+        typer.echo(f"\nlast {stats.hours} hours:" if stats.hours > 1 else "\nlast hour:")
+        show_table(_by_type(stats), "")
+
+
+def _count(stats: Stats, state: Status) -> str:
+    """Return how many jobs are in a state; of RUNNING, those whose handler runs."""
+    count = stats.running if state is Status.RUNNING else stats.by_status.get(state, 0)
+    return coloured(f"{count:,}", COLOURS[state]) if count else "0"
+
+
+def _by_type(stats: Stats) -> Fitted:
+    columns = ("completed", "failed", "failure rate", "average", "95 % within")
+    rows = table("type", *columns, right=columns, gives=("type",))
+    for each in stats.by_type:
+        rows.add_row(escaped(each.job_type), f"{each.completed:,}", f"{each.failed:,}", *_pace(each))
+    if len(stats.by_type) > 1:
+        done, failed = sum(each.completed for each in stats.by_type), sum(each.failed for each in stats.by_type)
+        rows.add_section()
+        rows.add_row("together", f"{done:,}", f"{failed:,}", *_pace(stats))
+    return rows
+
+
+def _pace(stats: Stats | TypeStats) -> tuple[str, str, str]:
+    return f"{stats.failure_rate:.1%}" if stats.failure_rate else "", span(stats.average_s), span(stats.p95_s)
+
+
+def _paused(called: Called) -> list[str]:
+    return [pause_text(*pause) for pause in called.rota.store.pauses()]
+
+
+# ---- workers, checks and repairs ------------------------------------------------------------------------------------
+
+
+def _load(worker: WorkerInfo) -> str:
+    """Return how many handlers a worker runs, of how many it can, and how many jobs it has claimed ahead."""
+    of = "" if worker.slots is None else f" of {worker.slots}"
+    return f"{worker.running}{of}" + (f", {worker.claimed_ahead} ahead" if worker.claimed_ahead else "")
+
+
+def show_findings(findings: Sequence[Finding], _called: Called) -> None:
+    """Print findings, each with its remedy."""
+    screen = console()
+    for each in findings:
+        screen.print(f"[{FINDINGS[each.state]}]{each.state:<8}[/]  [bold]{each.name}[/]: {escaped(each.text)}", soft_wrap=True)
+        if each.remedy:
+            screen.print(f"          → {escaped(each.remedy)}", soft_wrap=True)
+
+
+def fail_on_problems(findings: Sequence[Finding]) -> None:
+    """Exit with 1 if there is a problem; advice alone is no reason for it."""
+    if any(each.state is State.PROBLEM for each in findings):
+        raise typer.Exit(FAILED)
+
+
+def show_recovered(done: Recovered, _called: Called) -> None:
+    """Print what was recovered."""
+    if not done:
+        typer.echo("Nothing to recover.")
+        return
+    typer.echo(
+        f"{counted(done.workers, 'worker')} lost; {counted(done.jobs, 'job')} of theirs ended,"
+        f" {counted(done.successors, 'missing successor')} created, {counted(done.reservations, 'reservation')} ended."
+    )
+
+
+def show_run(run: Run, _called: Called) -> None:
+    """Print the outcome of a direct run."""
+    show_pairs([("status", status(str(run.status))), ("job", run.job_id), *about_run(run)])
+
+
+def fail_unless_ended_well(run: Run) -> None:
+    """Exit with 1 if the run failed or was cancelled."""
+    if run.status not in {RunStatus.COMPLETED, RunStatus.SKIPPED}:
+        raise typer.Exit(FAILED)
+
+
+def show_grants(statements: Sequence[str], _called: Called) -> None:
+    """Print statements that can be piped into psql."""
+    typer.echo("\n".join(statements))
+
+
+def grants_document(statements: Sequence[str], called: Called) -> dict[str, Any]:
+    """Return statements with the role and the kind that they are for."""
+    return {"role": called.asked["name"], "kind": called.asked["kind"], "statements": statements}
+
+
+# ---- purge ----------------------------------------------------------------------------------------------------------
+
+
+def start_bar(called: Called) -> None:
+    """Show a bar on a terminal while chains are deleted."""
+    report = None if called.asked.get("dry_run") else progress_bar(called.stack)
+    if report is not None:
+        total = called.rota.store.purge(**called.asked | {"dry_run": True}).chains
+        called.asked["progress"] = lambda done: report("deleting", done.chains, total)
+
+
+def show_purged(done: Purged, called: Called) -> None:
+    """Print how much was deleted, or would be."""
+    called.stack.close()
+    kept = f"; {done.kept:,} are needed by others and stay" if done.kept else ""
+    words = "would be deleted" if called.asked.get("dry_run") else "deleted"
+    typer.echo(f"{counted(done.chains, 'chain')} ({counted(done.jobs, 'job')}) {words}{kept}.")
+
+
+def purged_document(done: Purged, called: Called) -> dict[str, Any]:
+    """Return how much was deleted, or would be."""
+    return {"chains": done.chains, "jobs": done.jobs, "kept": done.kept, "dry_run": called.asked.get("dry_run", False)}
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
+
+
+WORKERS = listing(
+    "No worker is running: start one with `rota up` or `rota worker`.",
+    "worker=id kind host~ running> started=started_at state types=job_types~",
+    running=_load,
+    state=lambda worker: "stopping" if worker.stopping_at else "up",
+)
+AUDIT = listing(
+    "No such changes.",
+    "when who=actor did=action to~ from~ to_what~",
+    **{
+        "when": lambda entry: clock_time(entry.at),
+        "to": lambda entry: f"{entry.subject} {entry.subject_id}",
+        "from": lambda entry: one_line(compact(entry.before), VALUE_MAX),
+        "to_what": lambda entry: one_line(compact(entry.after), VALUE_MAX),
+    },
+)
+VIEWS: dict[str | type, View] = {
+    "stats": View(show_stats, stats_document),
+    "pauses": View(
+        listing("Nothing is paused.", "paused", paused=lambda pause: pause_text(*pause)),
+        lambda pauses, _called: {"paused": [pause_text(*pause) for pause in pauses]},
+    ),
+    "workers": View(WORKERS),
+    "doctor": View(show_findings, check=fail_on_problems),
+    "repair": View(show_findings, check=fail_on_problems),
+    "recover": View(show_recovered),
+    "grants": View(show_grants, grants_document),
+    "purge": View(show_purged, purged_document, prepare=start_bar),
+    "audit": View(AUDIT),
+    Run: View(show_run, check=fail_unless_ended_well),
+}
