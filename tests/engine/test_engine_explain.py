@@ -4,7 +4,6 @@ from datetime import timedelta
 from random import Random
 
 import pytest
-from rota.surfaces.pauses import set_pause
 
 from rota import Backoff, Cancelled
 from rota.engine.parts import Parts
@@ -14,6 +13,7 @@ from rota.model.decide import Completed, Crashed
 from rota.model.values import SECOND, dashed
 from rota.ports.executor import Ended, Readiness
 from rota.ports.turns import Choice
+from rota.surfaces.http.pages.pauses import set_pause
 from tests.stores.desk import Desk, inside
 from tests.support.proof import size
 

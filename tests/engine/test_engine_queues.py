@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
-from rota.surfaces.pauses import set_pause
 
 from rota import NewJob, Rota, Settings
 from rota.errors import InvalidOption
 from rota.model.findings import State
 from rota.model.states import Status
+from rota.surfaces.http.pages.pauses import set_pause
 from tests.support.waiting import eventually
 
 

@@ -30,7 +30,6 @@ WITHOUT_COMMAND = {
     "run": "as start",
     "turn": "for tests and scripts in Python",
     "Workers.jobs": "`rota job list --status RUNNING` lists them",
-    "StoreOperations.trend": "the dashboard's chart",
     "StoreOperations.measures": "for metrics",
     "StoreOperations.minder": "a context manager",
 }

@@ -117,4 +117,4 @@ def test_reading_a_job_over_http_takes_two_selects_one_for_the_token_and_one_for
         functions, files = walk.of(lambda: client.get("/api/v1/jobs/1"))
     assert len(walk.selects) == 2
     assert functions <= 95
-    assert files <= 29
+    assert files <= 30

@@ -85,7 +85,12 @@ def leaves() -> tuple[Leaf, ...]:
             "top:register",
             panel="Look",
         ),
-        Leaf("doctor", "Check the store, its server or file, and its workers; show the findings.", "store.doctor", panel="Look"),
+        Leaf(
+            "doctor",
+            "Check the store, its server or file, and its workers; show the findings. Changes nothing.",
+            "store.doctor",
+            panel="Look",
+        ),
         Leaf(
             "grants",
             "Show the GRANT statements that let a role of PostgreSQL be a worker, a submitter, a reader or a server of this store.",
@@ -104,7 +109,12 @@ def leaves() -> tuple[Leaf, ...]:
         Leaf("resume", "End the pause of the store.", "store.resume", panel="Steer"),
         Leaf("pauses", "Show what is paused.", "store.pauses", panel="Look"),
         Leaf("recover", "Recover the jobs of dead workers now. Workers do this automatically.", "store.recover", panel="Steer"),
-        Leaf("repair", "Repair what can be repaired without a guess, then check as `doctor` does.", "store.repair", panel="Steer"),
+        Leaf(
+            "repair",
+            "Repair what can be repaired without a guess, then check as `doctor` does. What was repaired has the state `repaired`.",
+            "store.repair",
+            panel="Steer",
+        ),
         Leaf("purge", "Delete chains that ended long ago, with their runs and logs.", "store.purge", panel="Steer"),
         Leaf(
             "promote",
