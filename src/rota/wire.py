@@ -267,10 +267,12 @@ def _moment(given: str, wrong: str = "is not a moment: use ISO 8601 with a time 
 
 def _worded(field: Field, value: Any) -> Any:
     """Return a word of a fixed set as the set has it: people write words in any letter case."""
+    words = _words_of(field) if isinstance(value, str | list) else {}
+    if not words:
+        return value
     if isinstance(value, list):
-        return [_worded(field, each) for each in value]
-    words = _words_of(field) if isinstance(value, str) else {}
-    return words.get(value.casefold(), value) if words else value
+        return [words.get(each.casefold(), each) if isinstance(each, str) else each for each in value]
+    return words.get(value.casefold(), value)
 
 
 @functools.cache

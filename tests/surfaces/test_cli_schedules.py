@@ -430,6 +430,7 @@ def test_the_days_of_a_calendar_come_from_a_file_too_and_its_description_stays(c
     [
         (("update", "holidays"), 2, "Missing argument"),
         (("update", "holidays", "@nope.txt"), 2, "can't be read"),
+        (("update", "holidays", "@/dev/null"), 2, "/dev/null is empty"),
         (("update", "holidays", "2036-02-30"), 2, "'2036-02-30' is not a day"),
         (("get", "nope"), 3, "there is no calendar 'nope'"),
         (("delete", "nope", "--yes"), 3, "not_found"),

@@ -11,7 +11,7 @@ import pytest
 from rota import wire
 from rota.app import Rota
 from rota.errors import InvalidOption
-from rota.model.backoff import Backoff
+from rota.model.backoff import StrictBackoff
 from rota.model.states import ErrorType
 from rota.nouns import NOUNS, noun
 from rota.operation import Operation, operations
@@ -107,7 +107,7 @@ GOOD = [
         {"name": "a", "timeout": timedelta(seconds=1.5), "queue_ttl": None},
     ),
     ("templates.update", {"name": "a", "priority": "low"}, {"name": "a", "priority": "low"}),
-    ("templates.update", {"name": "a", "backoff": {"base": 2}}, {"name": "a", "backoff": Backoff(base=2)}),
+    ("templates.update", {"name": "a", "backoff": {"base": 2}}, {"name": "a", "backoff": StrictBackoff(base=2)}),
     ("templates.update", {"name": "a", "rate_limit": "10/60s"}, {"name": "a", "rate_limit": "10/60s"}),
     ("templates.reset", {"name": "a", "fields": ["timeout"]}, {"name": "a", "fields": ["timeout"]}),
     ("schedules.create", {"name": "a", "template": "b", "every": "2h"}, {"name": "a", "template": "b", "every": timedelta(hours=2)}),

@@ -43,6 +43,10 @@ class Backoff(msgspec.Struct, frozen=True):
             return self.cap
 
 
+class StrictBackoff(Backoff, frozen=True, forbid_unknown_fields=True):
+    """The same, as people give it: a field that it does not have is refused."""
+
+
 def _require(field: str, value: object, low: float, high: float, allowed: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise InvalidOption(f"backoff {field}={value!r} is not allowed: give {allowed}")

@@ -13,7 +13,7 @@ from rota.model.states import ErrorType, Status
 from rota.model.values import Job, Purged, undashed
 from rota.operation import Ask, Resource, operation
 from rota.ports.store import Where
-from rota.resources.filters import each_job, error_word, page_of
+from rota.resources.filters import each_job, error_word, page_of, refuse_empty
 from rota.resources.jobs import MANY_MAX, Cursor, Error, JobType, OfOrganization, Text
 from rota.results import Page
 
@@ -56,6 +56,7 @@ class DeadLetters(Resource):
         where = _where(ask, job_type, error_type, text, organization)
         who, store = ask.who, ask.store
         whole("limit", limit, least=1, most=MANY_MAX)
+        refuse_empty(None, text)
         retried: builtins.list[Job] = []
         for job in each_job(store, where):
             if len(retried) == limit:
@@ -89,6 +90,7 @@ class DeadLetters(Resource):
         where = _where(ask, job_type, error_type, text, organization)
         who, opened = ask.who, ask.opened
         whole("limit", limit, least=1, most=MANY_MAX)
+        refuse_empty(None, text)
         done = Purged()
         for job in each_job(opened.store, where):
             if done.chains == limit:

@@ -68,6 +68,14 @@ def page_of(store: Store, where: Where, limit: int, before: int | None) -> Page[
     return Page([job for _, job in rows[:limit]], next_=rows[limit - 1][0] if len(rows) > limit else None)
 
 
+def refuse_empty(status: object, text: str | None) -> None:
+    """Refuse filters of an act on all that match that are there and filter nothing: a program may have meant to fill them."""
+    if status is not None and not isinstance(status, str) and not list(status):  # type: ignore[call-overload] # a sequence
+        raise InvalidOption("status=[] matches nothing and filters nothing: name the states, or leave it out for all")
+    if text is not None and not text.strip():
+        raise InvalidOption(f"text={text!r} is empty and filters nothing: give a text, or leave it out for all")
+
+
 def check_place(before: int | None) -> None:
     """Refuse a place in a list that no store has."""
     if before is not None:

@@ -24,7 +24,7 @@ from rota.model.values import Graph, Group, Job, JobRef, Purged, Run, undashed
 from rota.operation import Ask, Resource, operation
 from rota.permits import refuse_unfit
 from rota.ports.store import Where
-from rota.resources.filters import each_job, page_of, where_of
+from rota.resources.filters import each_job, page_of, refuse_empty, where_of
 from rota.results import Acted, Log, Page, log_of
 from rota.submission import submit
 
@@ -270,6 +270,7 @@ class Jobs(Resource):
             until=until,
         )
         whole("limit", limit, least=1, most=MANY_MAX)
+        refuse_empty(status, text)
         live = tuple(each for each in map(str, MOVES) if not where.status or each in where.status)
         return _cancel(ask, msgspec.structs.replace(where, status=live), limit, reason) if live else Acted(0, 0)
 

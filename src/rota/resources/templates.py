@@ -12,7 +12,7 @@ import msgspec
 from rota.declarations import synced
 from rota.engine.registry import Known
 from rota.errors import ChangedMeanwhile, InvalidOption, NotFound, UnknownTemplate
-from rota.model.backoff import Backoff
+from rota.model.backoff import Backoff, StrictBackoff
 from rota.model.checks import check_name
 from rota.model.definitions import Template, TemplateState
 from rota.model.gate import Right
@@ -39,7 +39,9 @@ class TemplateOptions(TypedDict, total=False):
     timeout: Annotated[Span, Shape("Longest run of one attempt.")]
     max_retries: Annotated[int, Shape("Retries after a failure.", metavar="N")]
     max_crashes: Annotated[int, Shape("Attempts that may be lost with their worker.", metavar="N")]
-    backoff: Annotated[Backoff, Shape("The delays between retries.", {"base": 60, "factor": 2, "cap": 86400, "jitter": 0.2}, "JSON")]
+    backoff: Annotated[
+        Backoff, Shape("The delays between retries.", {"base": 60, "factor": 2, "cap": 86400, "jitter": 0.2}, "JSON", wire=StrictBackoff)
+    ]
     queue: Annotated[str, Shape("The queue that its jobs wait in.", "mail", "QUEUE")]
     queue_ttl: Annotated[Span | None, Shape("Longest wait in the queue. Default: no limit.")]
     payload_max: Annotated[int | None, Shape("Largest params, in bytes.", metavar="BYTES")]

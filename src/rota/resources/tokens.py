@@ -56,7 +56,7 @@ class Tokens(Resource):
 
         check_name(name, "token", ask.settings.name_max)
         if user is not None:
-            ask.session.actor(user)
+            ask.registry.sync(ask.store, ask.now)
             if user not in ask.registry.users:
                 raise NotFound(f"{user!r} is not a user of this store: add it with `rota user create`")
         if expires_in is not None and expires_in <= timedelta(0):

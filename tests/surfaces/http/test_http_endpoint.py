@@ -112,3 +112,53 @@ def test_a_job_takes_the_delays_between_its_retries(callers: Callers):
     for wrong, words in (({"base": -1}, "backoff base=-1"), ({"bsae": 1}, "unknown field `bsae`")):
         answer = callers.manager.post("/jobs", {"name": "echo", "backoff": wrong})
         assert (answer.status_code, words in answer.json()["detail"]) == (422, True), answer.text
+
+
+def test_a_field_of_a_backoff_that_there_is_not_is_refused_and_changes_nothing(callers: Callers):
+    callers.manager.patch("/templates/echo", {"backoff": {"base": 5, "factor": 3}})
+    answer = callers.manager.patch("/templates/echo", {"backoff": {"Base": 7}})
+    assert (answer.status_code, "Base" in answer.json()["detail"]) == (422, True)
+    assert callers.manager.get("/templates/echo").json()["backoff"]["factor"] == 3
+
+
+@pytest.mark.parametrize("depth", [2, 480, 900])
+def test_lists_in_lists_are_a_wrong_value(callers: Callers, depth):
+    deep: object = "x"
+    for _ in range(depth):
+        deep = [deep]
+    for field in ("text", "status", "reason"):
+        answer = callers.manager.post("/jobs/cancel", {field: deep})
+        assert answer.status_code in {400, 422}, (field, answer.text)
+
+
+@pytest.mark.parametrize("body", [{"status": []}, {"text": ""}, {"text": "  "}, {"limit": 10_001}])
+def test_an_act_on_all_that_match_refuses_filters_that_filter_nothing_and_too_many(callers: Callers, body):
+    for path in ("/jobs/cancel", "/dead-letters/retry", "/dead-letters/delete"):
+        if "status" not in body or path == "/jobs/cancel":
+            assert callers.manager.post(path, body).status_code == 422, path
+    assert callers.manager.get("/jobs").json()["items"][0]["status"] == "QUEUED"
+
+
+def test_tokens_and_webhooks_are_listed_newest_first_page_by_page(callers: Callers):
+    newest = [each.id for each in callers.rota.tokens.list()]
+    seen, cursor = [], {}
+    while True:
+        page = callers.manager.get("/tokens", limit=2, **cursor).json()
+        seen += [each["id"] for each in page["items"]]
+        if page["next"] is None:
+            break
+        cursor = {"cursor": page["next"]}
+    assert seen == newest
+    for number in range(3):
+        callers.rota.acting_as("ada").webhooks.create(f"https://example.com/{number}")
+    assert [each["url"][-1] for each in callers.admin.get("/webhooks").json()["items"]] == ["2", "1", "0"]
+
+
+def test_only_the_methods_that_the_document_has_are_answered(callers: Callers):
+    for path in ("/events", "/jobs", "/templates/echo"):
+        assert callers.manager("HEAD", path).status_code == 405
+
+
+def test_a_token_for_nobody_is_refused_with_the_remedy(callers: Callers):
+    answer = callers.manager.post("/tokens", {"name": "x", "user": "nobody"})
+    assert (answer.status_code, "`rota user create`" in answer.json()["detail"]) == (404, True)

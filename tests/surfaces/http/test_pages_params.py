@@ -105,9 +105,13 @@ def form(params: dict[str, Any] | None = None, defaults: dict[str, Any] | None =
 
 
 def sent(built: ParamsForm, **typed: str) -> dict[str, str]:
-    """Return what a browser sends, with other texts for some fields: a box without its tick is not sent, lines end with CRLF."""
+    """Return what a browser sends, with other texts for some fields.
+
+    A box without its tick is not sent, lines end with CRLF, and where none of the choices is chosen the first one is.
+    """
     leaves = [each for each in built.root.walk() if each.kind is not Kind.OBJECT]
     texts = {each.key: each.text for each in leaves if each.kind is not Kind.CHECK or each.text}
+    texts |= {each.key: each.choices[0][0] for each in leaves if each.kind is Kind.CHOICE and each.text not in dict(each.choices)}
     texts |= {f"p/{name.replace('__', '/')}": text for name, text in typed.items()}
     lines = {each.key for each in leaves if each.kind in {Kind.LINES, Kind.JSON}}
     return {key: text.replace("\n", "\r\n") if key in lines else text for key, text in texts.items()}
@@ -417,6 +421,24 @@ def test_what_the_fields_can_show_comes_back_the_same(before, after):
         assert msgspec.json.decode(CODEC.encode(again.read(typed))) == after
 
 
+@pytest.mark.parametrize(
+    ("schema", "before", "after"),
+    [
+        ({"type": "boolean"}, {"f": False}, {}),
+        ({"enum": ["red", "green"], "default": "green"}, {"f": "red"}, {}),
+        ({"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}], "default": "a"}, {"f": "b"}, {}),
+        ({"enum": ["a", None]}, {"f": "a"}, {}),
+    ],
+)
+def test_a_choice_that_was_taken_out_is_not_chosen_again_by_the_browser(schema, before, after):
+    whole = {"type": "object", "properties": {"f": schema}, "additionalProperties": False}
+    built = form(before, schema=whole)
+    shown = built.fill(after)
+    typed = sent(built)
+    again = form(before, schema=whole)
+    assert not shown or again.read(typed) == after
+
+
 # ---- on pages --------------------------------------------------------------------------------------------------------
 
 
@@ -662,6 +684,17 @@ def test_params_that_somebody_else_changed_are_not_overwritten_unseen(store: Rot
     assert form_on(answer, address)["p/name"] == "Eve"
     root.act(address, **form_on(answer, address))
     assert store.jobs.get(job.id).params == PARAMS | {"name": "Eve", "times": 1}
+
+
+def test_a_typing_mistake_does_not_take_the_params_of_somebody_else_for_seen(store: Rota, root: Browser):
+    job = store.acting_as("root").enqueue("shop", PARAMS, organization="acme")
+    address = f"/jobs/{job.id}/change"
+    typed = form_on(root.get(address), address) | {"p/name": "Eve"}
+    store.acting_as("root").jobs.update(job, params=PARAMS | {"times": 5})
+    mistaken = root.act(address, **typed | {"p/times": "0"})
+    assert mistaken.status_code == 422
+    assert root.act(address, **form_on(mistaken, address) | {"p/times": "1"}).status_code == 412
+    assert store.jobs.get(job.id).params == PARAMS | {"times": 5}
 
 
 def test_a_job_that_has_started_is_not_changed(store: Rota, root: Browser):

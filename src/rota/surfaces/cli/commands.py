@@ -236,8 +236,8 @@ def _typed(operation: Operation, given: dict[str, Any], pairs: list[str] | None)
     typed: dict[str, Any] = {}
     for field in operation.fields:
         value = given.get(field.name)
-        if field.name == "params" and value != NONE:
-            value = params_of(value, pairs)
+        if field.name == "params" and (value != NONE or pairs):
+            value = params_of("{}" if value == NONE else value, pairs)
         if value is not None and value != [] and not (value is False and field.default is False):
             typed[field.name] = _value(field, value)
     return typed
@@ -274,8 +274,10 @@ def _lines(item: str) -> list[str]:
         text = typer.get_text_stream("stdin").read() if item == "-" else Path(item[1:]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{item[1:]} can't be read: {error}") from None
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
-    return [line for line in lines if line]
+    lines = [line for line in (line.partition("#")[0].strip() for line in text.splitlines()) if line]
+    if not lines:
+        raise typer.BadParameter(f"{'standard input' if item == '-' else item[1:]} is empty: give at least one line")
+    return lines
 
 
 def _is_list(kind: Any) -> bool:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from rota.surfaces.cli.commands import Command
 
 
+LOOK_MAX = 10_000
+"""How many are counted for the question, at most."""
+
+
 def confirm(command: Command, rota: Rota, typed: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Ask once, with the number of things that match where there are filters. If none matches, nothing is asked."""
     question = str(command.operation.confirm).format(**typed)
@@ -41,7 +45,7 @@ def _matching(command: Command, rota: Rota, asked: Mapping[str, Any]) -> str | N
     listing = {field.name for field in operations(type(getattr(rota, command.noun)))["list"].fields}
     limit = asked.get("limit", next(field.default for field in command.operation.fields if field.name == "limit"))
     filters = {name: value for name, value in asked.items() if name in listing and name != "limit"}
-    page = getattr(rota, command.noun).list(**filters, limit=limit)
+    page = getattr(rota, command.noun).list(**filters, limit=min(limit, LOOK_MAX))
     if not page:
         return ""
     return f"More than {len(page):,} match." if page.next is not None else f"{len(page):,} {'matches' if len(page) == 1 else 'match'}."

@@ -186,7 +186,9 @@ def _operation(route: Endpoint, kinds: dict[str, Any]) -> dict[str, Any]:
     schema = wire.schema(operation, refs=REF)
     kinds |= schema.pop("$defs", {})
     properties = {name: each for name, each in schema["properties"].items() if name in route.parameters}
-    said = _said(route, inspect.getdoc(operation.body) or "")
+    # What Python passes as `before` is the cursor here.
+    words = inspect.getdoc(operation.body) or ""
+    said = _said(route, words if route.place is None else words.replace("`before`", "`cursor`"))
     parameters = [_parameter(route, name, each) for name, each in properties.items() if name in route.in_path or not route.takes_body]
     if route.limit is not None:
         parameters += _paging(route)

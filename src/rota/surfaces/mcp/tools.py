@@ -11,13 +11,13 @@ import msgspec
 
 from rota import wire
 from rota.app import Rota
-from rota.errors import PermissionDenied
+from rota.errors import InvalidOption, PermissionDenied
 from rota.model.gate import Actor, Right, scope_of
 from rota.model.overview import Overview
 from rota.model.shapes import Organization, Params, Priority, Shape, Span, When
 from rota.nouns import NOUNS, noun
 from rota.operation import Operation, operations
-from rota.surfaces.mcp.results import document
+from rota.surfaces.mcp.results import ITEMS_MAX, document
 
 DependsOn = Annotated[Sequence[str] | None, Shape("Ids or numbers of jobs that must complete first.", ["JOB-2026-00042"])]
 
@@ -52,6 +52,8 @@ class Tool(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Read the arguments, call the operation for this actor, and return its result as a JSON object."""
         scope_of(actor, self.operation.right)
         keywords = wire.read(self.operation, arguments)
+        if self.operation.method == "GET" and (keywords.get("limit") or 0) > ITEMS_MAX:
+            raise InvalidOption(f"limit={keywords['limit']} is not allowed here: give at most {ITEMS_MAX:,}, and follow `next`")
         return document(wire.call(self.method(rota.acting_as(actor)), self.operation, keywords), actor)
 
 

@@ -28,6 +28,8 @@ from rota.surfaces.http.routes import KnownRoute
 F = TypeVar("F", bound=Callable[..., Any])
 
 API = "/api/v1"
+MANY_MAX = 10_000
+"""Things that one request acts on, at most."""
 PER_PAGE = 100
 """Items of a page of a list that is whole in memory, unless the request says how many."""
 IN_ADDRESS = frozenset({"GET", "DELETE"})
@@ -52,6 +54,8 @@ class Address(KnownRoute):
         self.method, _, self.shown = http.partition(" ")
         # A name may have slashes.
         super().__init__(API + self.shown.replace("{name}", "{name:path}"), endpoint, methods=[self.method], name=name)
+        # Starlette adds HEAD to GET. Streams would answer it without an end.
+        self.methods = {self.method}
 
 
 class Endpoint(Address):
@@ -117,6 +121,8 @@ class Endpoint(Address):
         given = self._given(request, body)
         cursor, limit = given.pop("cursor", None), given.pop("limit", self.limit) if self.limit is not None else None
         keywords = wire.read(self.operation, given, text=not self.takes_body)
+        if self.takes_body and (keywords.get("limit") or 0) > MANY_MAX:
+            raise InvalidOption(f"limit={keywords['limit']} is not allowed here: give at most {MANY_MAX:,}, and repeat the request")
         page = None
         if limit is not None:
             limit = _limit(limit)

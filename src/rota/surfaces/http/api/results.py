@@ -129,12 +129,14 @@ KEYS: dict[Any, tuple[str, ...]] = {
     QueueInfo: ("name",),
     ScheduleView: ("organization", "name"),
     TemplateView: ("name",),
-    Token: ("name", "id"),
+    Token: ("id",),
     User: ("name",),
     Webhook: ("id",),
     WorkerInfo: ("started_at", "id"),
 }
 """What lists of these are sorted by. They are whole in memory, and cut into pages by it."""
+NEWEST_FIRST = (Token, Webhook)
+"""Those that are sorted from the end: ids grow with time."""
 
 
 def shown(value: Any) -> Any:
@@ -174,7 +176,10 @@ def etag(asked: Asked, result: Any) -> str:
 def _page(result: Sequence[Any], page: Paging) -> tuple[Sequence[Any], str | None]:
     if isinstance(result, Page):
         return result, None if result.next is None else page.cursors.seal(result.next)
-    items = sorted((each for each in result if page.after is None or key_of(each) > page.after), key=key_of)
+    backwards = bool(result) and isinstance(result[0], NEWEST_FIRST)
+    items = sorted(result, key=key_of, reverse=backwards)
+    if page.after is not None:
+        items = [each for each in items if (key_of(each) < page.after if backwards else key_of(each) > page.after)]
     return items[: page.limit], page.cursors.seal(key_of(items[page.limit - 1])) if len(items) > page.limit else None
 
 

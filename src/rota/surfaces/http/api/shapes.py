@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from rota.engine.explain import Explanation, Reason
 from rota.faces.background_job import BackgroundJob, ExecutionLogEntry
-from rota.model.backoff import Backoff
+from rota.model.backoff import StrictBackoff
 from rota.model.checks import CENTURY_S
 from rota.model.groups import Mode, OnFailure
 from rota.model.values import Dependency, Follower, Graph, Group, Job, LogEntry, Member, Run
@@ -32,10 +32,6 @@ class _Body(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defau
     """A body: what it does not know is refused."""
 
 
-class BackoffIn(Backoff, frozen=True, forbid_unknown_fields=True):
-    """The delays between retries: `base` seconds, times `factor` each time, up to `cap`, spread by `jitter`."""
-
-
 class _JobIn(_Body):
     """What can be said of a new job beside what it is."""
 
@@ -46,7 +42,7 @@ class _JobIn(_Body):
     depends_on: Annotated[list[Id], Meta(max_length=1000, description="Jobs whose chains must complete first.")] | None = None
     on_parent_failure: Annotated[ParentRule | None, Meta(description="What becomes of it if one of them ends otherwise.")] = None
     max_retries: Retries | None = None
-    backoff: Annotated[BackoffIn | None, Meta(description="The delays between retries; else those of its template.")] = None
+    backoff: Annotated[StrictBackoff | None, Meta(description="The delays between retries; else those of its template.")] = None
     timeout: Annotated[Seconds | None, Meta(description="How long the handler may take; 0: no limit.")] = None
     queue: Annotated[Name, Meta(description="The queue; else that of its template.")] | None = None
     tags: Annotated[list[str], Meta(description="Short labels, at most 20.")] | None = None
@@ -204,7 +200,7 @@ SHAPES: dict[type, Any] = {
         "message": None,
         "retry_attempt": None,
     },
-    BackoffIn: {"base": 60.0, "factor": 2.0},
+    StrictBackoff: {"base": 60.0, "factor": 2.0},
     BulkJobIn: NEW_JOB,
     NewJobIn: NEW_JOB,
     NewGroupIn: {"jobs": [NEW_JOB, "JOB-2026-00042"], "mode": "sequential"},

@@ -13,6 +13,7 @@ from rota.errors import InvalidInput, Refused, UnknownTemplate
 from rota.model.gate import Right
 from rota.model.states import RETRYABLE_ENDS, Status
 from rota.model.values import Job
+from rota.operation import tag_of
 from rota.surfaces.http.pages import charts
 from rota.surfaces.http.pages.jobs import moment
 from rota.surfaces.http.pages.params_form import digest_of, is_same
@@ -116,7 +117,9 @@ def _changed(visit: Visit, job: Job, params: ParamsInput) -> Response:
         options["run_at"] = run_at
     if not options:
         return visit.done("Nothing is changed.", f"/jobs/{job.id}")
-    done = visit.rota.acting_as(visit.actor).jobs.update(job.id, **options)
+    # What was compared is what is written over: another change in between is refused.
+    unchanged = tag_of(job, job) if "params" in options else None
+    done = visit.rota.acting_as(visit.actor).jobs.if_match(unchanged).update(job.id, **options)
     return visit.done(f"{done.number} is changed.", f"/jobs/{done.id}")
 
 
@@ -130,9 +133,11 @@ def _params_of(visit: Visit, job: Job, *, as_json: bool = False) -> ParamsInput:
 
 def _change_page(visit: Visit, job: Job, params: ParamsInput, unread: Unread | None = None) -> Response:
     status = 200 if unread is None else unread.status
-    return visit.page(
-        "change.html", status=status, job=job, params=params, seen=digest_of(job.params), wrong="" if unread is None else unread.detail
-    )
+    seen = digest_of(job.params)
+    if unread is not None and status != HTTPStatus.PRECONDITION_FAILED:
+        # What is typed was typed over the params that the form was opened with.
+        seen = visit.form.get("seen") or seen
+    return visit.page("change.html", status=status, job=job, params=params, seen=seen, wrong="" if unread is None else unread.detail)
 
 
 @router.post("/jobs/{job_id}/front")

@@ -179,11 +179,13 @@ class ParamsForm:
             if value is UNSET:
                 for each in field.walk():
                     each.text = self._shown[each.key] if field.base is UNSET else ""
+                    _choose_anew(each)
             elif field.kind is Kind.OBJECT:
                 self._fill(field, value if isinstance(value, dict) else {})
             elif _fits(field, value):
                 field.text = _text_of(field, value)
                 field.kind = _one_or_more_lines(field)
+                _choose_anew(field)
 
     def blame(self, message: str) -> None:
         """Show a refusal of the whole params beside the field that it names."""
@@ -424,15 +426,22 @@ def _moment_text(field: Field, value: str) -> str | None:
         return None
 
 
+def _choose_anew(field: Field) -> None:
+    """Let a choice that has no value any more have an empty one: a browser sends the first if none is chosen."""
+    if field.kind is Kind.CHOICE:
+        field.choices = _choices(field)
+
+
 def _choices(field: Field) -> list[tuple[str, str]]:
     values = [field.schema["const"]] if "const" in field.schema else list(field.schema.get("enum") or (True, False))
     found = [(msgspec.json.encode(value).decode(), _choice_words(value)) for value in values]
     if field.text and field.text not in dict(found):
         found.append((field.text, f"{_choice_words(msgspec.json.decode(field.text))} (not one of the values)"))
-    if _offers_null(field) and "null" not in dict(found):
+    null = _offers_null(field)
+    if null and "null" not in dict(found):
         found.append(("null", "no value"))
-    elif not field.text or field.nullable:
-        found.insert(0, ("", "Choose" if field.must_fill else "no value"))
+    if not field.text or (field.nullable and not null):
+        found.insert(0, ("", "Choose" if field.must_fill else "not given" if null else "no value"))
     return found
 
 

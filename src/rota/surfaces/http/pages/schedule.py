@@ -14,7 +14,7 @@ from rota.lab.forecasts import ForecastItem
 from rota.model.gate import Right
 from rota.model.schedules import Fate, ScheduleState
 from rota.ports.schedules import LedgerCursor
-from rota.surfaces.http.pages.params_input import params_of
+from rota.surfaces.http.pages.params_input import params_of, pretty
 from rota.surfaces.http.pages.rendering import link
 from rota.surfaces.http.pages.routing import page_router
 from rota.surfaces.http.pages.visit import Visit
@@ -53,6 +53,7 @@ def show(
     return visit.page(
         "schedule.html",
         it=found,
+        params=pretty(found.params),
         coming=_coming(visit, name, found.organization) if found.state is not ScheduleState.DISABLED else [],
         rows=rows,
         next=None if rows.next is None else wire.seal(rows.next),
