@@ -59,6 +59,8 @@ class Tokens(Resource):
             ask.registry.sync(ask.store, ask.now)
             if user not in ask.registry.users:
                 raise NotFound(f"{user!r} is not a user of this store: add it with `rota user create`")
+            # One that was removed may do nothing, and its tokens neither.
+            ask.session.actor(user)
         if expires_in is not None and expires_in <= timedelta(0):
             raise InvalidOption(f"expires_in={expires_in} is not allowed: give a time to come")
         now = ask.now
