@@ -59,7 +59,12 @@ def _sorted_codes() -> list[tuple[str, HTTPStatus]]:
 
 
 def _operation(path: str, method: str, said: dict[str, Any]) -> str:
-    lines = [f"### {method.upper()} {path.removeprefix(PREFIX)}", "", f"**{said['summary']}.** {' '.join(said['description'].split())}", ""]
+    lines = [
+        f"### {method.upper()} {path.removeprefix(PREFIX)}",
+        "",
+        f"**{said['summary']}.** {said['description'].removeprefix(said['summary']).removeprefix('.').strip()}".rstrip(),
+        "",
+    ]
     rows = list(_parameters(said))
     if rows:
         lines += ["| parameter | in | type | |", "| --- | --- | --- | --- |", *rows, ""]

@@ -36,7 +36,7 @@ def routes() -> list[Address]:
 
 
 def make_app(rota: Rota, *, hosts: Hosts | None = None) -> Starlette:
-    """Return an app that serves a `Rota`, under some names or under any. It closes nothing: whoever made the Rota does."""
+    """Return an app that serves a `Rota`, under some names or under any. The caller closes the Rota."""
     app = Starlette()
     app.state.rota = rota
     app.state.door = Door(rota)

@@ -42,7 +42,7 @@ TAGS = {
     "Webhooks": "Addresses that are notified of events, and the delivery of each message.",
     "Queues": "What waits in each queue, what runs, and who serves it.",
     "Workers": "The processes that run jobs.",
-    "Scheduler": "Whether work goes on, the worker of this server, and what retention would remove.",
+    "Scheduler": "Pauses, the worker of this server, and what retention would remove.",
     "Store": "The store as a whole: pauses, recovery, statistics and the doctor.",
     "Overview": "What the first screen shows: is it healthy, what did not run, what is stuck, what runs, what comes next.",
     "Audit": "What people changed, and who.",

@@ -33,7 +33,7 @@ MANY_MAX = 10_000
 PER_PAGE = 100
 """Items of a page of a list that is whole in memory, unless the request says how many."""
 IN_ADDRESS = frozenset({"GET", "DELETE"})
-"""Methods whose parameters stand in the address; those of all others are the body."""
+"""Methods whose parameters are in the address; those of all others are the body."""
 _PLACES = re.compile(r"\{(\w+)\}")
 
 
@@ -197,30 +197,13 @@ class Endpoint(Address):
 def made() -> list[Endpoint]:
     """Return the endpoints of all operations that have an address."""
     return [
-        Endpoint(f"{name}.{verb}", TAGS[name], each, _verb(name, verb))
+        Endpoint(f"{name}.{verb}", name.replace("_", " ").capitalize(), each, _verb(name, verb))
         for name in NOUNS
         for verb, each in operations(noun(name)).items()
         if each.path and f"{name}.{verb}" not in OTHERWISE
     ]
 
 
-TAGS = {
-    "jobs": "Jobs",
-    "groups": "Groups",
-    "dead_letters": "Dead letters",
-    "schedules": "Schedules",
-    "calendars": "Calendars",
-    "templates": "Templates",
-    "queues": "Queues",
-    "workers": "Workers",
-    "organizations": "Organizations",
-    "users": "Users",
-    "tokens": "Tokens",
-    "webhooks": "Webhooks",
-    "audit": "Audit",
-    "store": "Store",
-}
-"""The chapter of the document that each noun is described in."""
 OTHERWISE = {
     "jobs.log": "it is also sent as text, and as a stream",
     "jobs.direct": "it waits for a run, and takes an Idempotency-Key",

@@ -68,7 +68,7 @@ async def listen(request: Request) -> Response:
         cursor_of(cursor[: AFTER_MAX + 1])
     job_type = asked.get("job_type")
     if job_type is not None and (len(job_type) > NAME_MAX or "\0" in job_type):
-        raise HTTPException(422, f"query.job_type: it is no name of a type: {job_type[:40]!r}")
+        raise HTTPException(422, f"query.job_type: {job_type[:40]!r} is not a valid job type")
     return EventStream(
         request,
         _rota(request),

@@ -151,7 +151,7 @@ WEBHOOK: dict[str, Any] = {
     "job_types": [],
     "job": None,
     "with_result": False,
-    "description": "pages whoever is on duty",
+    "description": "alerts the person on call",
     "state": "ENABLED",
     "reason": None,
     "failing_since": None,

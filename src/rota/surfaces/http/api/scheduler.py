@@ -1,4 +1,4 @@
-"""The scheduler of this server: whether work goes on, its own worker, and what retention would remove."""
+"""The scheduler as this server sees it: pauses, its own worker, and what retention would remove."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class RetentionStatus(msgspec.Struct, kw_only=True, frozen=True):
 
 @by_hand("scheduler.get", Right.READ, "GET /scheduler", tag="Scheduler")
 def status(asked: Asked, ask: Ask) -> SchedulerStatus:  # noqa: ARG001 - the gate is asked by making it
-    """Say whether work goes on: what is paused, how many workers there are, and whether this process has one."""
+    """Return what is paused, how many workers there are, and whether this process runs one."""
     pauses = [Paused(kind, name) for kind, name in asked.rota.store.pauses()]
     try:
         workers: int | None = len(asked.rota.workers.list())
