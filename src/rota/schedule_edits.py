@@ -18,6 +18,7 @@ from rota.model.params import encode_params
 from rota.model.schedule_options import TIMES, with_options
 from rota.model.schedules import Kind, Schedule, Timing
 from rota.model.values import SECOND, Instant
+from rota.ports.schedules import Change
 from rota.ports.store import DefinitionsChanged, Store
 from rota.schedule_views import schedule_view
 
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class _Overtaken(Exception):  # noqa: N818 - a signal, not an error of anybody
+    """The schedule fired while its change waited for its turn: the change comes after that, by the clock too."""
+
+
 def deciding(session: Session, work: Callable[[Decider, Store, Instant, int], T]) -> T:
-    """Do work that closes a ledger, again if the definitions change in the meantime; then report the due times that did not run."""
+    """Do work that closes a ledger, again if it comes too late for its moment; then report the due times that did not run."""
     store = session.open().store
     trigger = Trigger(
         store,
@@ -45,12 +50,31 @@ def deciding(session: Session, work: Callable[[Decider, Store, Instant, int], T]
         decider = trigger.decider(now)
         try:
             result = work(decider, store, now, session.registry.version)
-        except DefinitionsChanged:
+        except (DefinitionsChanged, _Overtaken):
             continue
         for schedule, rows in decider.decided:
             trigger.tell(schedule, rows)
         session.poke()
         return result
+
+
+def edited(session: Session, schedule_id: str, change: Change, who: Actor) -> Schedule:
+    """Change a schedule after its ledger was closed."""
+    return deciding(session, lambda decide, store, now, version: _edit(session, decide, store, now, version)(schedule_id, change, who))
+
+
+def _edit(session: Session, decide: Decider, store: Store, now: Instant, version: int) -> Callable[[str, Change, Actor], Schedule]:
+    """Return what changes a schedule at one moment."""
+
+    def edit(schedule_id: str, change: Change, who: Actor) -> Schedule:
+        def in_time(schedule: Schedule) -> Schedule:
+            if now < schedule.cursor_at <= session.clock.now():
+                raise _Overtaken
+            return change(schedule)
+
+        return store.change_schedule(schedule_id, in_time, decide, actor=who, now=now, definitions=version)
+
+    return edit
 
 
 def declared(session: Session, name: str, options: Mapping[str, Any], who: Actor) -> Schedule:
@@ -59,7 +83,8 @@ def declared(session: Session, name: str, options: Mapping[str, Any], who: Actor
 
     def work(decide: Decider, store: Store, now: Instant, version: int) -> Schedule:
         build = partial(new_schedule, session, name, options, who, now)
-        return declare(store, name, options, build, decide, actor=who, now=now, definitions=version)
+        edit = _edit(session, decide, store, now, version)
+        return declare(store, name, options, build, edit, actor=who, now=now)
 
     return deciding(session, work)
 

@@ -769,6 +769,24 @@ def test_definitions_that_change_while_a_schedule_is_edited_are_read_again(rota,
     assert [job.priority for job in jobs(rota)] == [77]
 
 
+def test_a_change_that_had_to_wait_while_its_schedule_fired_comes_after_that(rota, clock, monkeypatch):
+    """The moment of a change is not before a due time that has fired: the ledger is whole up to it."""
+    rota.schedule("s", "work", every="5m")
+    real, waits = SqliteStore.change_schedule, [1]
+
+    def change_schedule(store, *args, **options):
+        if waits:
+            waits.clear()
+            minutes(rota, clock, 5)
+        return real(store, *args, **options)
+
+    monkeypatch.setattr(SqliteStore, "change_schedule", change_schedule)
+    view = rota.schedules.disable("s")
+    (row,) = rota.schedules.occurrences("s")
+    assert row.fate == "FIRED"
+    assert row.due_at <= view.cursor_at
+
+
 # ---- retention ---------------------------------------------------------------------------------------------------------
 
 

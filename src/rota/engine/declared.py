@@ -17,7 +17,7 @@ from rota.model.gate import Actor, Scope
 from rota.model.schedule_options import TIMES, as_said, with_options
 from rota.model.schedules import OnCompletion, Schedule, ScheduleState
 from rota.model.values import Instant
-from rota.ports.schedules import Decide
+from rota.ports.schedules import Change
 from rota.ports.store import Store
 
 log = logging.getLogger("rota.schedules")
@@ -28,11 +28,10 @@ def declare(
     name: str,
     said: Mapping[str, Any],
     build: Callable[[], Schedule],
-    decide: Decide,
+    edit: Callable[[str, Change, Actor], Schedule],
     *,
     actor: Actor,
     now: Instant,
-    definitions: int | None,
 ) -> Schedule:
     """Make the schedule, or change what is said otherwise than last time; `build` refuses what can't be.
 
@@ -64,10 +63,10 @@ def declare(
         return _disabled(change(schedule))
 
     try:
-        return store.change_schedule(found[0].id, change, decide, actor=actor, now=now, definitions=definitions)
+        return edit(found[0].id, change, actor)
     except TemplateUnavailable as error:
         _warn(found[0], error)
-        return store.change_schedule(found[0].id, disabled, decide, actor=actor, now=now, definitions=definitions)
+        return edit(found[0].id, disabled, actor)
 
 
 def _add(store: Store, new: Schedule, actor: Actor, now: Instant) -> Schedule:

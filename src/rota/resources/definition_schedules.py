@@ -19,7 +19,7 @@ from rota.model.schedule_order import dependencies_first
 from rota.model.schedules import Calendar, Schedule, ScheduleState, comes_into_use, next_due
 from rota.operation import Ask
 from rota.resources.templates import recorded
-from rota.schedule_edits import added, built, changed, deciding, new_schedule
+from rota.schedule_edits import added, built, changed, edited, new_schedule
 
 NULLABLE = frozenset(
     {"timezone", "starts", "ends", "params", "priority", "catch_up_lateness", "catch_up_count", "calendar", "run_as", "description"}
@@ -166,12 +166,7 @@ def _write(ask: Ask, planned: _Planned) -> None:
     def change(schedule: Schedule) -> Schedule:
         return _in_state(ask, changed(ask.session, schedule, planned.options, ask.now), planned.state)
 
-    deciding(
-        ask.session,
-        lambda decide, store, now, version: store.change_schedule(
-            planned.after.id, change, decide, actor=planned.who, now=now, definitions=version
-        ),
-    )
+    edited(ask.session, planned.after.id, change, planned.who)
 
 
 def _actor(ask: Ask, entry: Entry, definitions: Definitions) -> Actor:

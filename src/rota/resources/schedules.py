@@ -29,7 +29,7 @@ from rota.ports.schedules import Ledger, LedgerCursor
 from rota.ports.store import DefinitionsChanged
 from rota.resources.filters import LIST_MAX
 from rota.results import Page, job_of
-from rota.schedule_edits import added, changed, deciding, declared, new_schedule, refuse_unavailable, renamed, with_template_name
+from rota.schedule_edits import added, changed, deciding, declared, edited, new_schedule, refuse_unavailable, renamed, with_template_name
 from rota.schedule_lookup import backlog, named, overdue_views
 from rota.schedule_views import OccurrenceView, OverdueView, ScheduleView, occurrence_view, overdue_row, schedule_view
 from rota.task import Task
@@ -305,14 +305,7 @@ def _change(ask: Ask, name: str, edit: Callable[[Schedule], Schedule], organizat
             refuse_unfit(session.registry, who, after.template)
         return after
 
-    return schedule_view(
-        deciding(
-            session,
-            lambda decide, store, now, definitions: store.change_schedule(
-                present.id, change, decide, actor=who, now=now, definitions=definitions
-            ),
-        )
-    )
+    return schedule_view(edited(session, present.id, change, who))
 
 
 def _subject(template: TemplateOf, options: Mapping[str, Any]) -> dict[str, Any]:

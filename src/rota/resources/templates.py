@@ -227,14 +227,9 @@ def _disable_schedules(ask: Ask, template: str) -> None:
 
 
 def _disable_schedule(ask: Ask, schedule_id: str) -> None:
-    from rota.schedule_edits import deciding  # noqa: PLC0415 - only archiving needs it
+    from rota.schedule_edits import edited  # noqa: PLC0415 - only archiving needs it
 
     def disable(schedule: Schedule) -> Schedule:
         return msgspec.structs.replace(schedule, state=ScheduleState.DISABLED)
 
-    deciding(
-        ask.session,
-        lambda decide, store, now, version: store.change_schedule(
-            schedule_id, disable, decide, actor=ask.who, now=now, definitions=version
-        ),
-    )
+    edited(ask.session, schedule_id, disable, ask.who)
