@@ -55,8 +55,10 @@ class Accepted:
         self._job: Job | None = None
 
     @property
-    def number(self) -> str:
-        """The job's number."""
+    def number(self) -> str | None:
+        """The job's number; None where it is given with the commit, as in tests."""
+        if not self.enqueued.number:
+            return None
         return number_text(self.enqueued.root_id, self.enqueued.number, 1) if self._job is None else self._job.number
 
     def found(self, job: Job) -> None:

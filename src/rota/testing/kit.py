@@ -1,14 +1,4 @@
-"""A kit for testing programs that use Rota: their own Rota, on a store that is thrown away, with a clock that is moved.
-
-    from rota import testing
-
-    with testing.use(app) as kit:
-        sign_up("ada@example.org")                       # the program's own code, which enqueues on `app`
-        kit.assert_enqueued("welcome", {"to": "ada@example.org"})
-        kit.drain()                                      # runs it, here, in this thread
-
-`import rota` does not import this module.
-"""
+"""The kit: a Rota moved to a store that is thrown away, what was enqueued on it, and running that in the test's thread."""
 
 from __future__ import annotations
 
@@ -17,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -27,6 +18,7 @@ from rota.declarations import declare_scheduled
 from rota.engine.decorated import TAKEN
 from rota.engine.registry import Known
 from rota.errors import InvalidOption, Refused
+from rota.hooks import AttemptEvent
 from rota.model.checks import whole
 from rota.model.params import decode, encode
 from rota.model.settings import Settings
@@ -35,8 +27,7 @@ from rota.model.templates import FIELDS
 from rota.model.values import SECOND, Instant, Job, instant, moment, moment_of, undashed
 from rota.ports.store import Where
 from rota.session import Session
-
-__all__ = ["Clock", "Kit", "use"]
+from rota.testing.transactions import Recorder
 
 PAGE = 1000
 SHOWN = 20
@@ -78,10 +69,11 @@ class Clock:
 class Kit:
     """What a test holds: the Rota under test, its clock, and what was enqueued on it. Made by `use`."""
 
-    def __init__(self, app: Rota, clock: Clock) -> None:
+    def __init__(self, app: Rota, clock: Clock, recorder: Recorder | None = None) -> None:
         """Take the Rota that has been moved."""
         self.app = app
         self.clock = clock
+        self._recorder = recorder
 
     # ---- looking ----------------------------------------------------------------------------------------------
 
@@ -126,22 +118,38 @@ class Kit:
             raise AssertionError(f"nothing is ready to run.{self._instead()}")
         return ran[0]
 
-    def drain(self, until: datetime | timedelta | None = None, *, limit: int = 1000) -> list[Job]:
+    def drain(self, until: datetime | timedelta | None = None, *, limit: int = 1000, raise_errors: bool = False) -> list[Job]:
         """Run what is ready, and what that makes ready, in this thread; return the attempts that ran, in their order.
 
         With `until` the clock then goes from one due time to the next, up to that moment: what waits for its time or its
         retry runs too, and schedules fire. More than `limit` attempts are taken for jobs that enqueue each other for ever.
+
+        With `raise_errors` the first failure ends it: what the handler raised is raised here. The job after it may have run by then.
         """
         __tracebackhide__ = True
         end = None if until is None else self.clock.at + until if isinstance(until, timedelta) else until
         before = self._run_ids()
-        left = self._turn(whole("limit", limit, least=1), limit)
-        while end is not None and (due := self._next_due()) is not None and self.clock.at < due <= end:
-            self.clock.set(due)
-            left = self._turn(left, limit)
+        with self._failures(raise_errors=raise_errors) as failures:
+            left = self._turn(whole("limit", limit, least=1), limit, failures)
+            while end is not None and (due := self._next_due()) is not None and self.clock.at < due <= end:
+                self.clock.set(due)
+                left = self._turn(left, limit, failures)
         if end is not None and end > self.clock.at:
             self.clock.set(end)
         return self._ran_since(before)
+
+    @contextmanager
+    def _failures(self, *, raise_errors: bool) -> Iterator[list[AttemptEvent]]:
+        """Collect the attempts that fail, or none."""
+        failures: list[AttemptEvent] = []
+        hook = self.app.on.failed
+        before = hook.functions
+        if raise_errors:
+            hook(failures.append)
+        try:
+            yield failures
+        finally:
+            hook.functions = before
 
     def advance_to_next(self) -> datetime | None:
         """Set the clock to the moment when the next waiting job or schedule is due, and return it; None if none waits for its time."""
@@ -150,13 +158,18 @@ class Kit:
             self.clock.set(due)
         return due
 
-    def _turn(self, left: int, limit: int) -> int:
+    def _turn(self, left: int, limit: int, failures: list[AttemptEvent]) -> int:
         """Turn the wheel until nothing is ready; a turn runs one job at most, because there is one slot and no prefetch."""
+        __tracebackhide__ = True
         with self._worker() as worker:
             while worker.turn() == 0.0 or worker.holding:
+                if failures:
+                    break
                 left -= 1
                 if left < 0:
                     raise AssertionError(f"{limit:,} attempts ran and more are ready: do jobs enqueue each other?{self._instead()}")
+        if failures:
+            raise _failure(failures[0])
         return left
 
     @contextmanager
@@ -194,16 +207,23 @@ class Kit:
         return [after[run_id] for run_id in sorted(after) if run_id not in before]
 
     def _instead(self) -> str:
-        found = self.jobs()
-        return f" There are:{_list(found)}" if found else " Nothing was enqueued."
+        jobs, waiting = self.jobs(), self._recorder.count() if self._recorder is not None else 0
+        words = f" There are:{_list(jobs)}" if jobs else " Nothing was enqueued."
+        return words if not waiting else f"{words}\n{_times_of(waiting)} for the commit of the transaction they were enqueued in."
 
 
 @contextmanager
-def use(app: Rota, *, at: datetime | None = None, settings: Settings | None = None, seed: int = 0) -> Iterator[Kit]:
+def use(
+    app: Rota, *, at: datetime | None = None, settings: Settings | None = None, seed: int = 0, store: str | None = None
+) -> Iterator[Kit]:
     """Move a Rota with its handlers to a store that is thrown away, for the time of the block; its own is not touched.
 
     Its clock stands still, at `at` (now, if not given); its settings are its own, with retention off, unless others are given; chance comes
     from `seed`. What the program enqueues meanwhile, on the same object, goes to that store. Not for two threads at once.
+
+    The store is a file. `enqueue(transaction=session)` is recorded: a job is there once the transaction of SQLAlchemy's session or
+    connection, or of Django's connection, is committed, whatever database that is. With `store="postgresql://…"` the store is a new
+    schema of that database, and such jobs are written by the transaction itself.
     """
     own = app._session
     if own.drivers:
@@ -214,20 +234,51 @@ def use(app: Rota, *, at: datetime | None = None, settings: Settings | None = No
     quick = msgspec.structs.replace(chosen, prefetch=0.0, synchronous="NORMAL")
     handlers = [known for known in own.registry.known() if known.handler is not None]
     scheduled = own.registry.scheduled
-    with TemporaryDirectory(prefix="rota-testing-") as folder:
-        app._seat.session = Session(app, Path(folder) / "rota.db", settings=quick, clock=clock, seed=seed)
+    with TemporaryDirectory(prefix="rota-testing-") as folder, _place(store, Path(folder), quick) as (place, fitted):
+        app._seat.session = Session(app, place, settings=fitted, clock=clock, seed=seed)
         app._session.middleware, app._session.on = own.middleware, own.on
+        recorder = Recorder(app._session.open().store) if store is None else None
         try:
             for known in handlers:
                 _register(app, known, scheduled.get(known.name))
             # What is due after this moment is due in the test, whatever it does first.
             declare_scheduled(app._session)
-            yield Kit(app, clock)
+            yield Kit(app, clock, recorder)
         finally:
             try:
+                if recorder is not None:
+                    recorder.close()
                 app.close()
             finally:
                 app._seat.session = own
+
+
+@contextmanager
+def _place(store: str | None, folder: Path, settings: Settings) -> Iterator[tuple[Path | str, Settings]]:
+    """Lend a place for the store: a file, or a new schema of a PostgreSQL database, which is dropped."""
+    if store is None:
+        yield folder / "rota.db", settings
+        return
+    if not store.startswith(("postgresql://", "postgres://")):
+        raise InvalidOption(f"store={store!r} is not a PostgreSQL URL: pass one, such as postgresql://localhost/test, or leave it out")
+    import psycopg  # noqa: PLC0415 - an extra
+    from psycopg import sql  # noqa: PLC0415
+
+    schema = f"rota_test_{token_hex(6)}"
+    try:
+        yield store, msgspec.structs.replace(settings, schema=schema, log_dir=str(folder))
+    finally:
+        with psycopg.connect(store, autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+
+
+def _failure(event: AttemptEvent) -> BaseException:
+    """Return what a handler raised, with a note of whose handler it was."""
+    which = f"{event.number} ({event.template}), attempt {event.attempt}"
+    if event.exception is None:
+        return AssertionError(f"{which} failed: {event.error}")
+    event.exception.add_note(f"raised by {which}")
+    return event.exception
 
 
 def _register(app: Rota, known: Known, schedule: Mapping[str, Any] | None) -> None:
@@ -260,6 +311,10 @@ def _wish(name: str | None, params: Mapping[str, Any] | None) -> str:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
+
+
+def _times_of(waiting: int) -> str:
+    return "1 more job waits" if waiting == 1 else f"{waiting} more jobs wait"
 
 
 def _list(jobs: list[Job]) -> str:
