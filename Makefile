@@ -73,7 +73,7 @@ test: .venv/.dev .venv/.servers $(if $(POSTGRES),.venv/postgres-$(POSTGRES)/.the
 	[ $$failed = 0 ] || { echo 'make test: FAILED'; exit 1; }
 
 prove: .venv/.dev .venv/.servers ## Run what has a large number at full size, and put it into docs/internals/proofs.md
-	@export ROTA_PROVE=1 PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX="$$PWD/.venv/pycache"
+	@export ROTA_TEST_PROVE=1 PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX="$$PWD/.venv/pycache"
 	$(BIN)/python -m pytest -n 2 -m prove $(ARGS)
 
 check: .venv/.dev ## Lint, check format, types and the direction of imports

@@ -18,6 +18,7 @@ from rota.handle import Handle
 from rota.hooks import On
 from rota.middleware import Middleware
 from rota.model.call import Call
+from rota.model.checks import unknown_option
 from rota.model.gate import Actor, Right
 from rota.model.lanes import Names
 from rota.model.schedule_options import ScheduleOptions
@@ -576,4 +577,4 @@ _SCHEDULE = (
 
 def _unknown_option(options: Mapping[str, Any]) -> InvalidOption:
     unknown = min(options.keys() - EnqueueOptions.__annotations__.keys())
-    return InvalidOption(f"enqueue has no option {unknown!r}: it takes {', '.join(EnqueueOptions.__annotations__)}")
+    return unknown_option("enqueue", unknown, EnqueueOptions.__annotations__)

@@ -11,6 +11,7 @@ from rota.engine.registry import Registry
 from rota.engine.submit import NewJob
 from rota.errors import InvalidOption, NotFound, PermissionDenied
 from rota.executors.calls import NewCall, read_call, read_page_request, written_page
+from rota.model.checks import unknown_option
 from rota.model.gate import Actor, Role
 from rota.model.settings import Settings
 from rota.model.values import Claimed, Job, dashed, undashed
@@ -77,7 +78,7 @@ class HandlerCalls:
     def _enqueuing(self, job: Claimed, call: NewCall) -> Callable[[], str]:
         unknown = next((name for name in call.options if name not in OPTIONS), None)
         if unknown is not None:
-            raise InvalidOption(f"ctx.enqueue has no option {unknown!r}: it takes {', '.join(OPTIONS)}")
+            raise unknown_option("ctx.enqueue", unknown, OPTIONS)
         # One id for every try: a second one finds what the first has written.
         own_id = dashed(self._ids.take(1, self._clock.now())[0])
         options = {"job_id": own_id} | call.options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -26,7 +27,7 @@ from rota.model.definitions import OrganizationState
 from rota.model.dependencies import unknown_parent
 from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Right, Role, Scope, act_in, scope_of
 from rota.model.lanes import SERVES_ALL, Names, Serving, serving_of
-from rota.model.settings import Settings
+from rota.model.settings import Settings, unknown_variables
 from rota.model.values import Group, Job, JobRef, dashed, undashed
 from rota.ports.clock import Clock, Ids, StoreClock, UuidV7
 
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from rota.engine.watcher import Watcher
     from rota.engine.worker import Worker
     from rota.ports.liveness import Lease
+
+
+log = logging.getLogger("rota.settings")
+_warned: set[str] = set()
 
 
 class Session:
@@ -53,7 +58,7 @@ class Session:
     ) -> None:
         """Take the Rota whose session it is, and the name of the store: see there."""
         self.app = app
-        self.settings = settings or Settings.from_environment(os.environ)
+        self.settings = settings or _settings_of_environment()
         self.where = store_url(store, os.environ)
         follows = StoreClock(begin=self.open if is_postgres(self.where) else None)
         self.clock: Clock = clock or follows
@@ -430,6 +435,15 @@ class Session:
 
 _NUMBER = re.compile(r"(?:JOB-([0-9]{4})-)?([0-9]{1,18})(?:\.([0-9]{1,9}))?", re.IGNORECASE)
 """JOB-2026-00042, its third attempt JOB-2026-00042.3, or just 42. The length is limited to what SQLite can store."""
+
+
+def _settings_of_environment() -> Settings:
+    """Read the settings from the environment; warn of each variable that sets nothing, once in a process."""
+    for warning in unknown_variables(os.environ):
+        if warning not in _warned:
+            _warned.add(warning)
+            log.warning(warning)
+    return Settings.from_environment(os.environ)
 
 
 def _text(given: object) -> str:

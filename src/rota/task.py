@@ -14,6 +14,7 @@ from rota.errors import InvalidOption, InvalidParams
 from rota.handle import Handle
 from rota.model.backoff import Backoff
 from rota.model.call import Call
+from rota.model.checks import unknown_option
 from rota.model.gate import Actor
 from rota.model.handler import Handler, Wrapper, function_of, inspect_handler
 from rota.model.signals import rules_of
@@ -137,8 +138,7 @@ class Task(Wrapper, Generic[P, R]):
         """Return the same task with options for its jobs, on top of those it has."""
         unknown = options.keys() - EnqueueOptions.__annotations__.keys()
         if unknown:
-            takes = ", ".join(EnqueueOptions.__annotations__)
-            raise InvalidOption(f"{self.name}.options() has no option {min(unknown)!r}: it takes {takes}")
+            raise unknown_option(f"{self.name}.options()", min(unknown), EnqueueOptions.__annotations__)
         return self._copy(_options={**self._options, **options})
 
     def acting_as(self, actor: Actor | str | None) -> Self:
@@ -348,7 +348,7 @@ class Home:
             raise InvalidOption(f"@rota.job({function!r}) decorates nothing: a name is given as @rota.job(name={function!r})")
         unknown = next((option for option in options if option not in TAKES and option != "at"), None)
         if unknown is not None:
-            raise InvalidOption(f"@rota.job has no option {unknown!r}: it takes {', '.join(TAKES)}")
+            raise unknown_option("@rota.job", unknown, TAKES)
         if function is None:
             return functools.partial(self.job, **options)
         target = function_of(function)

@@ -47,7 +47,7 @@ def send(rota):
 
 
 def test_a_template_that_nobody_knows_takes_no_job(rota, send):
-    with pytest.raises(UnknownTemplate, match="no template 'sned'; known here: send"):
+    with pytest.raises(UnknownTemplate, match="no template 'sned' \\(did you mean 'send'\\?\\); known here: send"):
         rota.enqueue("sned")
 
 

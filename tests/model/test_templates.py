@@ -105,7 +105,7 @@ def test_what_a_store_keeps_is_read_back_as_it_was():
         ("default_params", [1], "default_params=[1] is not allowed: give an object of names and values"),
         ("default_params", {"a": {"b": object()}}, "default_params.a.b is an object, which JSON can't hold"),
         ("max_retries", None, "max_retries can't be none"),
-        ("retries", 3, "a template has no option 'retries': it has display_name, description, handler"),
+        ("retries", 3, "a template has no option 'retries' (did you mean 'max_retries'?): it takes display_name, description, handler"),
     ],
 )
 def test_a_refusal_names_the_field_its_value_and_what_is_allowed(field, value, words):

@@ -36,7 +36,7 @@ class Run(NamedTuple):
 
 
 def size(usual: int, *, prove: int) -> int:
-    """Return the usual size, or the full one where ROTA_PROVE is set."""
+    """Return the usual size, or the full one where ROTA_TEST_PROVE is set."""
     if not proving():
         return usual
     asked = _asked[sys._getframe(1).f_globals["__name__"]]
@@ -47,7 +47,7 @@ def size(usual: int, *, prove: int) -> int:
 
 def proving() -> bool:
     """Say whether this run is at full size."""
-    return bool(os.environ.get("ROTA_PROVE"))
+    return bool(os.environ.get("ROTA_TEST_PROVE"))
 
 
 def sizes_of(module: str) -> tuple[int, ...]:

@@ -231,9 +231,11 @@ def test_a_function_of_no_class_may_call_its_first_parameter_self(rota):
 
 
 def test_an_option_that_is_not_there_is_refused_by_name(rota, greet):
-    with pytest.raises(InvalidOption, match=r"@rota\.job has no option 'max_retires': it takes name, "):
+    with pytest.raises(InvalidOption, match=r"@rota\.job has no option 'max_retires' \(did you mean 'max_retries'\?\): it takes name, "):
         rota.job(max_retires=3)
-    with pytest.raises(InvalidOption, match=r"greet\.options\(\) has no option 'priorty': it takes priority, run_at"):
+    with pytest.raises(
+        InvalidOption, match=r"greet\.options\(\) has no option 'priorty' \(did you mean 'priority'\?\): it takes priority, run_at"
+    ):
         greet.options(priorty="high")
 
 

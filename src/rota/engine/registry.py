@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from rota.engine.decorated import schedule_said
 from rota.errors import InvalidHandler, OrganizationUnavailable, TemplateUnavailable, UnknownOrganization, UnknownTemplate
-from rota.model.checks import check_name, whole
+from rota.model.checks import check_name, guess, whole
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import SYSTEM, Actor
 from rota.model.handler import Handler, Place, Wrapper, function_of, inspect_handler
@@ -47,6 +47,9 @@ Find: TypeAlias = Callable[[str], "Callable[..., Any] | None"]
 """Imports the function that a template names; None if it is not to be imported here. Raises InvalidHandler if it can't be."""
 Check: TypeAlias = Callable[[Handler], None]
 """Refuses a handler that its executor could never call."""
+
+SHOWN = 10
+"""Templates that the refusal of an unknown one lists."""
 
 
 class Known(msgspec.Struct, kw_only=True):
@@ -202,8 +205,7 @@ class Registry:
             known = self._known.get(self.name_of(name))
         if known is None or known.template_id is None:
             check_name(name, "template", self._settings.name_max)
-            names = ", ".join(sorted(each.name for each in self.known() if each.state != TemplateState.ARCHIVED)[:10]) or "none"
-            raise UnknownTemplate(f"no template {name!r}; known here: {names}. Register it with @rota.job, or start a worker that has it")
+            raise self._unknown(name)
         if known.broken is not None:
             raise TemplateUnavailable(f"template {name!r} takes no new jobs: {known.broken}; `rota doctor` says what to do")
         if known.state != "ENABLED":
@@ -211,6 +213,13 @@ class Registry:
                 f"template {name!r} is {known.state.lower()} and takes no new jobs: `rota template enable {name}` changes that"
             )
         return known
+
+    def _unknown(self, name: str) -> UnknownTemplate:
+        names = sorted(each.name for each in self.known() if each.state != TemplateState.ARCHIVED)
+        listed = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
+        return UnknownTemplate(
+            f"no template {name!r}{guess(name, names)}; known here: {listed or 'none'}. Register it with @rota.job, or start a worker that has it"
+        )
 
     def record_adhoc(self, job_type: str, path: str, store: Store, actor: Actor, now: Instant) -> None:
         """Have the store know the handler of a type without a template, so that workers that may import it learn of it."""

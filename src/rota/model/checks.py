@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rota.errors import InvalidName, InvalidOption
 
 CENTURY_S = 36_525 * 86_400
@@ -18,6 +20,20 @@ def check_name(name: object, what: str, limit: int) -> None:
         raise InvalidName(f"the {what} name {name[:40] + '…'!r} has {len(name):,} characters; at most {limit} are allowed")
     if not name.isprintable():
         raise InvalidName(f"the {what} name {name!r} has characters that can't be printed")
+
+
+def guess(word: object, known: Iterable[str]) -> str:
+    """Return a question about the known word that is most like this one, with a space before it; "" if none is."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only a refusal needs it
+
+    found = get_close_matches(str(word), list(known), 1, 0.7)
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def unknown_option(where: str, unknown: str, takes: Iterable[str]) -> InvalidOption:
+    """Return the refusal of an option that is not there."""
+    names = list(takes)
+    return InvalidOption(f"{where} has no option {unknown!r}{guess(unknown, names)}: it takes {', '.join(names)}")
 
 
 def whole(name: str, value: object, *, least: int, most: int | None = None) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, TypedDict, TypeVar
 import msgspec
 
 from rota.errors import InvalidOption, InvalidSchedule
-from rota.model.checks import check_name, text, whole
+from rota.model.checks import check_name, text, unknown_option, whole
 from rota.model.cron import read_cron
 from rota.model.ordering import priority_of
 from rota.model.params import decode_params, encode
@@ -81,7 +81,7 @@ def with_options(schedule: Schedule, options: Mapping[str, Any], now: Instant) -
     """Return a schedule on which these options have been applied; None takes an option back to its default."""
     unknown = next((name for name in options if name not in OPTIONS), None)
     if unknown is not None:
-        raise InvalidOption(f"a schedule has no option {unknown!r}: it takes {', '.join(OPTIONS)}")
+        raise unknown_option("a schedule", unknown, OPTIONS)
     fields = {name: READ[name](name, value) for name, value in options.items() if name in READ}
     changed = msgspec.structs.replace(schedule, timing=_timing(schedule.timing, options, now), **fields)
     check(changed)

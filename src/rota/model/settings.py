@@ -11,6 +11,7 @@ from typing import Annotated, get_args, get_type_hints
 import msgspec
 
 from rota.errors import InvalidOption
+from rota.model.checks import guess
 
 MIB = 1024 * 1024
 
@@ -280,8 +281,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 values[name] = _parse(name, text)
         unknown = sorted(set(given) - set(cls.__struct_fields__))
         if unknown:
-            raise InvalidOption(f"there is no setting {unknown[0]!r}: `rota settings` lists them")
+            raise InvalidOption(f"there is no setting {unknown[0]!r}{guess(unknown[0], cls.__struct_fields__)}: `rota settings` lists them")
         return cls(**(values | given))  # type: ignore[arg-type] # checked in __post_init__
+
+
+OTHER_VARIABLES = frozenset({"ROTA_STORE", "ROTA_ACTOR"})
+"""Variables that are no settings: the store's URL, and who acts on the command line."""
+TEST_VARIABLES = "ROTA_TEST_"
+"""How variables begin that Rota's own tests use."""
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return a warning for each `ROTA_*` variable that sets nothing."""
+    known = {f"ROTA_{name.upper()}" for name in Settings.__struct_fields__} | OTHER_VARIABLES
+    unknown = [
+        name for name in sorted(environment) if name.startswith("ROTA_") and name not in known and not name.startswith(TEST_VARIABLES)
+    ]
+    return [f"the variable {name} is not a setting and has no effect{guess(name, known)}: `rota settings` lists them" for name in unknown]
 
 
 def _parse(name: str, text: str) -> object:

@@ -20,7 +20,7 @@ from msgspec import UNSET, UnsetType
 
 from rota.errors import InvalidHandler, InvalidOption, InvalidParams, PayloadTooLarge
 from rota.model.backoff import Backoff
-from rota.model.checks import line, seconds, text, whole
+from rota.model.checks import line, seconds, text, unknown_option, whole
 from rota.model.handler import Handler, Place
 from rota.model.lanes import DEFAULT_QUEUE, queue_of
 from rota.model.ordering import priority_of
@@ -166,7 +166,7 @@ def spec_of(given: Mapping[str, object]) -> Spec:
     """Return checked options as a Spec; each refusal names the option, its value and what is allowed."""
     unknown = sorted(set(given) - set(FIELDS))
     if unknown:
-        raise InvalidOption(f"a template has no option {unknown[0]!r}: it has {', '.join(FIELDS)}")
+        raise unknown_option("a template", unknown[0], FIELDS)
     return Spec(**{name: _checked(name, value) for name, value in given.items() if value is not UNSET})  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ import limits  # ends this program after a while, whatever happens
 
 from rota import Rota
 
-if os.environ.get("ROTA_PROVE"):
+if os.environ.get("ROTA_TEST_PROVE"):
     signal.alarm(4 * limits.HARD_S)
 
 rota = Rota(os.environ["FAULTS_DB"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -143,6 +143,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - called by typer
+    if wanted:
+        from rota import __version__  # noqa: PLC0415 - the package is complete by now
+
+        typer.echo(f"rota {__version__}")
+        raise typer.Exit
+
+
+@app.callback(help=app.info.help)
+def _root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version; `rota version` prints more.")
+    ] = False,
+) -> None:
+    del version
+
+
 branch(app, "job", "Look at jobs and change them.", "jobs", "rota.explain", panel="Jobs")
 branch(app, "group", "Jobs that belong together, one after the other or all at once.", "groups", "groups:register", panel="Jobs")
 branch(app, "dead", "Inspect, retry or delete jobs that failed permanently.", "dead_letters", panel="Jobs")

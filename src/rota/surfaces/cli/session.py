@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rota.app import Rota
 
 DEFAULT_ATTRIBUTE = "rota"
+PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
+"""Where Rota itself is installed."""
 
 
 @contextmanager
@@ -121,6 +123,8 @@ def actor() -> Actor | str:
 def _why(error: BaseException) -> str:
     frames = extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
+    # What Rota refuses was written by the program: its line is named, and not that of the check.
+    theirs = [frame for frame in theirs if not frame.filename.startswith(PACKAGE)] or theirs
     where = f" ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else ""
     return f"importing it failed with {type(error).__name__}: {str(error) or 'no message'}{where}"
 
