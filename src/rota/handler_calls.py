@@ -9,7 +9,7 @@ import msgspec
 from rota.engine.patience import Patience
 from rota.engine.registry import Registry
 from rota.engine.submit import NewJob
-from rota.errors import InvalidOption, NotFound, PermissionDenied
+from rota.errors import NotFound, PermissionDenied
 from rota.executors.calls import NewCall, read_call, read_page_request, written_page
 from rota.model.checks import unknown_option
 from rota.model.gate import Actor, Role

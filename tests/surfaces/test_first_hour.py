@@ -34,7 +34,7 @@ def test_a_misspelt_job_is_answered_with_the_name_that_was_meant_and_no_list_is_
 
 @pytest.mark.parametrize("name", ["zzz", "", "x" * 300])
 def test_a_name_that_is_like_no_other_gets_no_guess(app, name):
-    with pytest.raises(Exception, match="^(?!.*did you mean)"):
+    with pytest.raises(Exception, match=r"^(?!.*did you mean)"):
         app.enqueue(name)
 
 

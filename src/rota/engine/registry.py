@@ -218,7 +218,8 @@ class Registry:
         names = sorted(each.name for each in self.known() if each.state != TemplateState.ARCHIVED)
         listed = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
         return UnknownTemplate(
-            f"no template {name!r}{guess(name, names)}; known here: {listed or 'none'}. Register it with @rota.job, or start a worker that has it"
+            f"no template {name!r}{guess(name, names)}; known here: {listed or 'none'}. "
+            "Register it with @rota.job, or start a worker that has it"
         )
 
     def record_adhoc(self, job_type: str, path: str, store: Store, actor: Actor, now: Instant) -> None:

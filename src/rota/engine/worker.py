@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib  # noqa: F401 - see PRELOADED
 import graphlib  # noqa: F401 - see PRELOADED
 import hashlib  # noqa: F401
 import logging
@@ -41,7 +42,7 @@ from rota.model.values import Claimed, Instant, Origin
 from rota.ports.executor import Ended, Receipt, Report
 from rota.ports.turns import Turn, Turned
 
-PRELOADED = ("cronsim", "graphlib", "hashlib", "zoneinfo")
+PRELOADED = ("cronsim", "difflib", "graphlib", "hashlib", "zoneinfo")
 """Modules that others import when they need them. A worker has them from its start: if one of its threads imported a module while the
 program forks, the child would wait for ever for the lock of that import."""
 log = logging.getLogger("rota.worker")
