@@ -24,13 +24,13 @@ from rota.model.schedule_options import ScheduleOptions
 from rota.model.settings import Settings
 from rota.model.shapes import Shape
 from rota.model.templates import FIELDS
-from rota.model.values import Group, Job, JobRef, Run, dashed, moment_of
+from rota.model.values import Group, Job, JobRef, Run, moment_of
 from rota.nouns import noun
 from rota.operation import Ask, Seat, View, operation
 from rota.ports.clock import Clock, Ids
 from rota.results import Bulk
 from rota.session import Session
-from rota.submission import Accepted, submit, submit_async, submit_many
+from rota.submission import submit, submit_async, submit_many
 from rota.task import EnqueueOptions, Home, JobDecorator, JobSet, Span, Task
 
 if TYPE_CHECKING:
@@ -233,8 +233,7 @@ class Rota(View):
         if handler is not None or job_type is not None:
             options |= {"handler": handler, "job_type": job_type}
         if type(name) is str or name is None:
-            accepted = submit(self._session, self._actor, name, params, **options)
-            return Handle(self, None, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
+            return submit(self._seat.session, self._actor, name, params, **options).handle(self)
         return self._enqueue_call(name, params, options)
 
     def _enqueue_call(self, target: Any, params: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Handle[Any]:
@@ -250,13 +249,7 @@ class Rota(View):
         rota = self if call.actor is None else self.acting_as(call.actor)
         said = call.params if call is target else params
         accepted = submit(self._session, rota._actor, call.name, said, **{**call.options, **options})  # noqa: SLF001 - a view of this one
-        return Handle(rota, call.task, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
-
-    def _submit(self, name: str | None, params: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Accepted:
-        return submit(self._session, self._actor, name, params, **options)
-
-    async def _submit_async(self, name: str, params: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Accepted:
-        return await submit_async(self._session, self._actor, name, params, **options)
+        return accepted.handle(rota, call.task)
 
     def _accept(self, actor: Actor, name: str, params: Mapping[str, Any] | None, **options: Any) -> Job:
         """Accept a job that a handler of a local worker asks for, for the owner of its own job."""
@@ -270,8 +263,7 @@ class Rota(View):
         """Accept one job by name without blocking the event loop. Of a task, use `task.enqueue_async`."""
         if not options.keys() <= EnqueueOptions.__annotations__.keys():
             raise _unknown_option(options)
-        accepted = await submit_async(self._session, self._actor, name, params, **options)
-        return Handle(self, None, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
+        return (await submit_async(self._session, self._actor, name, params, **options)).handle(self)
 
     def enqueue_many(self, jobs: Iterable[Any], *, organization: str | None = None, transaction: Any = None) -> Bulk:
         """Accept many jobs: calls, (name, params) pairs or NewJob, any number, in bounded memory, a chunk to a commit.

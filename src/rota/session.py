@@ -117,14 +117,14 @@ class Session:
 
     def open(self) -> Opened:
         """Return the open store; open it if that was not done in this process yet."""
-        self.see_fork()
         opened = self.opened
-        if opened is None:
+        if opened is None or self.pid != os.getpid():
+            self.see_fork()
             with self.lock:
                 if self.opened is None:
                     self.opened = self.open_on_time()
                 opened = self.opened
-        if self.follows is not None:
+        if opened.time is not None and self.follows is not None:
             self.follows.check()
         return opened
 

@@ -18,7 +18,7 @@ from rota.model.gate import Actor
 from rota.model.handler import Handler, Wrapper, function_of, inspect_handler
 from rota.model.signals import rules_of
 from rota.model.templates import FIELDS, Rate
-from rota.model.values import dashed
+from rota.submission import submit, submit_async
 
 if TYPE_CHECKING:
     from rota.executors.context import Context
@@ -120,14 +120,15 @@ class Task(Wrapper, Generic[P, R]):
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Accept one job; when this returns it is on disk (or, with the option `transaction`, will be when that commits)."""
         rota = self._acting
-        accepted = rota._submit(self.name, self._bound(args, kwargs), self._options)  # noqa: SLF001 - its own Rota's
-        return Handle(rota, self._origin, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
+        accepted = submit(rota._seat.session, rota._actor, self.name, self._bound(args, kwargs), **self._options)  # noqa: SLF001 - its own Rota's
+        return accepted.handle(rota, self._origin)
 
     async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Accept one job without blocking the event loop."""
         rota = self._acting
-        accepted = await rota._submit_async(self.name, self._bound(args, kwargs), self._options)  # noqa: SLF001 - its own Rota's
-        return Handle(rota, self._origin, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
+        params = self._bound(args, kwargs)
+        accepted = await submit_async(rota._seat.session, rota._actor, self.name, params, **self._options)  # noqa: SLF001 - its own Rota's
+        return accepted.handle(rota, self._origin)
 
     def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Return the job that `enqueue` would accept, as a value; nothing is written."""
@@ -157,14 +158,11 @@ class Task(Wrapper, Generic[P, R]):
             )
 
     @property
-    def _rota(self) -> Any:
-        self.check_included()
-        return self._home.rota
-
-    @property
     def _acting(self) -> Any:
         """The Rota as the user that this task acts as."""
-        rota = self._rota
+        rota = self._home.rota
+        if rota is None:
+            self.check_included()
         return rota if self._actor is None else rota.acting_as(self._actor)
 
     def _decoded(self, text: str) -> R:

@@ -17,7 +17,7 @@ from rota.errors import InvalidInput, InvalidOption, InvalidParams, NotFound, Pe
 from rota.model.backoff import Backoff
 from rota.model.call import Call
 from rota.model.checks import check_name, line, text
-from rota.model.definitions import Organization, OrganizationState
+from rota.model.definitions import Organization
 from rota.model.dependencies import PARENT_RULES
 from rota.model.gate import Actor, Right, may_use, scope_of
 from rota.model.handler import Handler, inspect_handler
@@ -106,7 +106,7 @@ class Submitter:
         """Build the row of one job."""
         now = self._clock.now()
         known = self._known(job, store, actor, now)
-        organization = self._organization(actor, store, now)
+        organization = self._registry.organization(actor.organization, store, now)
         row = self._row(job, known, organization, actor, now, job_id=self.id_of(job.job_id, now), origin=origin)
         if self._tracing is not None:
             carry(self._tracing, [row])
@@ -129,7 +129,7 @@ class Submitter:
         self._registry.sync(store, now)
         # Before anything is read: rows that are of newer definitions than they say are only built once more.
         definitions = self._registry.version
-        organization = self._organization(actor, store, now)
+        organization = self._registry.organization(actor.organization, store, now)
         rows: list[NewRow] = []
         built = Rows(rows, definitions, bounded=organization.max_queued is not None)
         templates: dict[str, Known] = {}
@@ -164,7 +164,8 @@ class Submitter:
         """Build the row of one job that has nothing of its own but its params: most jobs, and the shortest way."""
         now = self._clock.now()
         known = self._registry.resolve(name, store, now)
-        row = self._plain(known, self._organization(actor, store, now), params, self._ids.take(1, now)[0], actor, now)
+        organization = self._registry.organization(actor.organization, store, now)
+        row = self._plain(known, organization, params, self._ids.take(1, now)[0], actor, now)
         if self._tracing is not None:
             carry(self._tracing, [row])
         return row
@@ -205,12 +206,6 @@ class Submitter:
             raise TransactionMisuse(
                 f"handler {job.handler!r} is new here: enqueue a job of it outside of a transaction first, or register a template"
             )
-
-    def _organization(self, actor: Actor, store: Store, now: Instant) -> Organization:
-        found = self._registry.organizations.get(actor.organization)
-        if found is None or found.state is not OrganizationState.ACTIVE:
-            return self._registry.organization(actor.organization, store, now)
-        return found
 
     def _plain(  # noqa: PLR0917 - on the path of every job: keywords would cost it half a microsecond
         self, known: Known, organization: Organization, params: Mapping[str, Any] | None, job_id: str, actor: Actor, now: Instant
