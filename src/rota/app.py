@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, Unpack, cast, o
 from msgspec import UNSET, UnsetType
 
 from rota.declarations import declare_scheduled
-from rota.engine.decorated import TAKEN
 from rota.errors import InvalidOption, InvalidParams
 from rota.executors import check_handler
 from rota.handle import Handle
@@ -20,7 +19,7 @@ from rota.middleware import Middleware
 from rota.model.call import Call
 from rota.model.gate import Actor, Right
 from rota.model.lanes import Names
-from rota.model.schedule_options import ScheduleOptions
+from rota.model.schedule_options import TAKEN, ScheduleOptions
 from rota.model.settings import Settings
 from rota.model.shapes import Shape
 from rota.model.templates import FIELDS

@@ -9,13 +9,13 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
-from rota.engine.decorated import TAKEN
 from rota.errors import InvalidOption, InvalidParams
 from rota.handle import Handle
 from rota.model.backoff import Backoff
 from rota.model.call import Call
 from rota.model.gate import Actor
 from rota.model.handler import Handler, Wrapper, function_of, inspect_handler
+from rota.model.schedule_options import TAKEN
 from rota.model.signals import rules_of
 from rota.model.templates import FIELDS, Rate
 from rota.submission import submit, submit_async

@@ -24,11 +24,11 @@ import msgspec
 
 from rota.app import Rota
 from rota.declarations import declare_scheduled
-from rota.engine.decorated import TAKEN
 from rota.engine.registry import Known
 from rota.errors import InvalidOption, Refused
 from rota.model.checks import whole
 from rota.model.params import decode, encode
+from rota.model.schedule_options import TAKEN
 from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.templates import FIELDS

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from rota import Call, Context, Handle, NewJob, Rota, Settings, Status, Task
-from rota.engine.decorated import TAKEN
 from rota.errors import InvalidHandler, InvalidInput, InvalidOption, InvalidParams, KeyTaken, PermissionDenied
+from rota.model.schedule_options import TAKEN
 from rota.model.templates import FIELDS
 from rota.task import TAKES, EnqueueOptions, JobOptions
 from tests.support.pace import patient

@@ -14,14 +14,14 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from rota.engine.decorated import schedule_said
 from rota.errors import InvalidHandler, OrganizationUnavailable, TemplateUnavailable, UnknownOrganization, UnknownTemplate
 from rota.model.checks import check_name, whole
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
-from rota.model.gate import SYSTEM, Actor
+from rota.model.gate import SYSTEM, Actor, refuse_unfit
 from rota.model.handler import Handler, Place, Wrapper, function_of, inspect_handler
 from rota.model.lanes import JobLane, ParamNames, Takes
 from rota.model.ordering import priority_of
+from rota.model.schedule_options import schedule_said
 from rota.model.settings import Settings
 from rota.model.signals import PermanentError, Rules
 from rota.model.templates import (
@@ -184,6 +184,11 @@ class Registry:
     def find(self, name: str) -> Known | None:
         """Return a template as it was last read."""
         return self._known.get(name)
+
+    def refuse_unfit(self, who: Actor, template: str) -> None:
+        """Refuse who lacks the permission that a template requires. A job has the rights of its owner: nobody borrows them by an edit."""
+        known = self.find(template)
+        refuse_unfit(who, None if known is None else known.force.requires_permission, template)
 
     def name_of(self, given: str) -> str:
         """Return the name of the template that is meant, by its name or else by its id; what is neither as it is."""

@@ -19,7 +19,7 @@ from rota.model.call import Call
 from rota.model.checks import check_name, line, text
 from rota.model.definitions import Organization
 from rota.model.dependencies import PARENT_RULES
-from rota.model.gate import Actor, Right, may_use, scope_of
+from rota.model.gate import Actor, Right, refuse_unfit, scope_of
 from rota.model.handler import Handler, inspect_handler
 from rota.model.lanes import queue_of
 from rota.model.params import encode_hook, encode_params
@@ -288,10 +288,7 @@ class Submitter:
     ) -> None:
         """Apply what only some templates and organizations have: a permission, a dedup window, limits."""
         force, most = known.force, organization.max_priority
-        if not may_use(actor, force.requires_permission):
-            raise PermissionDenied(
-                f"{actor.name!r} lacks the permission {force.requires_permission!r} that template {known.name!r} requires"
-            )
+        refuse_unfit(actor, force.requires_permission, known.name)
         if most is not None and row.policy.priority > most:
             if chosen_priority:
                 raise InvalidOption(f"priority {row.policy.priority} is over the max_priority {most} of organization {organization.name!r}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from rota.errors import InvalidName, InvalidOption
+from rota.model.values import SECOND, Instant, instant
 
 CENTURY_S = 36_525 * 86_400
 REASON_MAX = 10_000
@@ -55,3 +58,18 @@ def line(name: str, value: object, limit: int) -> str:
     if not found.strip() or not found.isprintable():
         raise InvalidOption(f"{name}={found[:40]!r} is not allowed: give 1 to {limit:,} characters on one line")
     return found
+
+
+def ago(name: str, given: datetime | timedelta, now: Instant) -> Instant:
+    """Return the moment that an aware datetime names, or that was so long ago."""
+    if isinstance(given, timedelta):
+        return now - round(seconds(name, given.total_seconds()) * SECOND)
+    if getattr(given, "tzinfo", None) is None:
+        raise InvalidOption(f"{name}={given!r} is not allowed: give a datetime with a time zone, or a timedelta for how long ago")
+    return instant(given)
+
+
+def age_us(name: str, given: timedelta | float) -> Instant:
+    """Return an age given in seconds or as a timedelta, in microseconds."""
+    length = given.total_seconds() if isinstance(given, timedelta) else given
+    return round(seconds(name, length) * SECOND)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rota.errors import DependencyCycle, UnknownParent
 
@@ -58,3 +58,14 @@ def find_circle(waits: Iterable[tuple[str, str]], start: str) -> list[str] | Non
             path.append(above)
             steps.append(iter(parents.get(above, ())))
     return None
+
+
+def dependencies_first(waits: Mapping[str, Collection[str]]) -> list[str]:
+    """Return these names so that each comes after those it waits for; refuse a circle, naming the path."""
+    from graphlib import CycleError, TopologicalSorter  # noqa: PLC0415 - few programs need it
+
+    try:
+        return [name for name in TopologicalSorter(waits).static_order() if name in waits]
+    except CycleError as error:
+        path = tuple(reversed(error.args[1]))
+        raise DependencyCycle(f"schedules can't depend on each other in a circle: {' → '.join(path)}", path) from None

@@ -171,3 +171,9 @@ def act_in(actor: Actor, operation: Right, organization: str | None) -> Actor:
 def may_use(actor: Actor, requires_permission: str | None) -> bool:
     """Say whether the actor may submit (and have run) jobs of a template that requires this permission."""
     return requires_permission is None or actor.role is Role.MANAGER or requires_permission in actor.permissions
+
+
+def refuse_unfit(actor: Actor, requires_permission: str | None, template: str) -> None:
+    """Refuse an actor who lacks the permission that a template requires."""
+    if not may_use(actor, requires_permission):
+        raise PermissionDenied(f"{actor.name!r} lacks the permission {requires_permission!r} that template {template!r} requires")

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from rota.errors import InvalidOption
-from rota.model.checks import whole
+from rota.model.checks import ago, whole
 from rota.model.gate import Right
 from rota.model.states import ErrorType, Status
 from rota.model.values import Group, Job, JobRef, undashed
-from rota.moments import ago
 from rota.operation import Ask
 from rota.ports.store import Store, Where
 from rota.results import Page

@@ -22,7 +22,6 @@ from rota.model.shapes import Limit, Organization, Params, Priority, Shape, Span
 from rota.model.states import MOVES, ErrorType, Status
 from rota.model.values import Graph, Group, Job, JobRef, Purged, Run, undashed
 from rota.operation import Ask, Resource, operation
-from rota.permits import refuse_unfit
 from rota.ports.store import Where
 from rota.resources.filters import each_job, page_of, refuse_empty, where_of
 from rota.results import Acted, Log, Page, log_of
@@ -165,7 +164,7 @@ class Jobs(Resource):
         if present is not None and number is not None:
             _check_priority(ask, present.organization, number)
         if present is not None and params is not None:
-            refuse_unfit(ask.registry, ask.who, present.job_type)
+            ask.registry.refuse_unfit(ask.who, present.job_type)
         text = None if present is None or params is None else _checked_params(ask, present.job_type, params)
         at = None if run_at is None else when(run_at, now)
         put_off = isinstance(run_at, timedelta)
