@@ -24,8 +24,7 @@ from rota.model.settings import Settings
 from rota.model.shapes import Shape
 from rota.model.templates import FIELDS
 from rota.model.values import Group, Job, JobRef, Run, moment_of
-from rota.nouns import noun
-from rota.operation import Ask, Seat, View, operation
+from rota.operation import Ask, Noun, Seat, View, operation
 from rota.ports.clock import Clock, Ids
 from rota.results import Bulk
 from rota.session import Session
@@ -83,75 +82,34 @@ class Rota(View):
 
     # ---- nouns ------------------------------------------------------------------------------------------------
 
-    @property
-    def jobs(self) -> Jobs:
-        """Jobs: find, read and change them."""
-        return cast("Jobs", noun("jobs")(self._seat, self._actor))
-
-    @property
-    def groups(self) -> Groups:
-        """Groups of jobs."""
-        return cast("Groups", noun("groups")(self._seat, self._actor))
-
-    @property
-    def dead_letters(self) -> DeadLetters:
-        """Jobs that failed permanently."""
-        return cast("DeadLetters", noun("dead_letters")(self._seat, self._actor))
-
-    @property
-    def schedules(self) -> Schedules:
-        """Schedules, and the outcomes of their due times."""
-        return cast("Schedules", noun("schedules")(self._seat, self._actor))
-
-    @property
-    def calendars(self) -> Calendars:
-        """Calendars: days on which schedules are not due."""
-        return cast("Calendars", noun("calendars")(self._seat, self._actor))
-
-    @property
-    def templates(self) -> Templates:
-        """Templates: what is in force for each type of job."""
-        return cast("Templates", noun("templates")(self._seat, self._actor))
-
-    @property
-    def queues(self) -> Queues:
-        """Queues of jobs."""
-        return cast("Queues", noun("queues")(self._seat, self._actor))
-
-    @property
-    def workers(self) -> Workers:
-        """Workers that are registered with the store."""
-        return cast("Workers", noun("workers")(self._seat, self._actor))
-
-    @property
-    def organizations(self) -> Organizations:
-        """Organizations that share the store."""
-        return cast("Organizations", noun("organizations")(self._seat, self._actor))
-
-    @property
-    def users(self) -> Users:
-        """Users and their roles."""
-        return cast("Users", noun("users")(self._seat, self._actor))
-
-    @property
-    def tokens(self) -> Tokens:
-        """Tokens for the HTTP API and the dashboard."""
-        return cast("Tokens", noun("tokens")(self._seat, self._actor))
-
-    @property
-    def webhooks(self) -> Webhooks:
-        """Webhooks and their deliveries."""
-        return cast("Webhooks", noun("webhooks")(self._seat, self._actor))
-
-    @property
-    def audit(self) -> Audit:
-        """The audit trail."""
-        return cast("Audit", noun("audit")(self._seat, self._actor))
-
-    @property
-    def store(self) -> StoreOperations:
-        """The store itself: pause, recover, purge, check, move it."""
-        return cast("StoreOperations", noun("store")(self._seat, self._actor))
+    jobs: Noun[Jobs] = Noun()
+    """Jobs: find, read and change them."""
+    groups: Noun[Groups] = Noun()
+    """Groups of jobs."""
+    dead_letters: Noun[DeadLetters] = Noun()
+    """Jobs that failed permanently."""
+    schedules: Noun[Schedules] = Noun()
+    """Schedules, and the outcomes of their due times."""
+    calendars: Noun[Calendars] = Noun()
+    """Calendars: days on which schedules are not due."""
+    templates: Noun[Templates] = Noun()
+    """Templates: what is in force for each type of job."""
+    queues: Noun[Queues] = Noun()
+    """Queues of jobs."""
+    workers: Noun[Workers] = Noun()
+    """Workers that are registered with the store."""
+    organizations: Noun[Organizations] = Noun()
+    """Organizations that share the store."""
+    users: Noun[Users] = Noun()
+    """Users and their roles."""
+    tokens: Noun[Tokens] = Noun()
+    """Tokens for the HTTP API and the dashboard."""
+    webhooks: Noun[Webhooks] = Noun()
+    """Webhooks and their deliveries."""
+    audit: Noun[Audit] = Noun()
+    """The audit trail."""
+    store: Noun[StoreOperations] = Noun()
+    """The store itself: pause, recover, purge, check, move it."""
 
     # ---- handlers ---------------------------------------------------------------------------------------------
 
@@ -369,7 +327,7 @@ class Rota(View):
         from rota.resources.schedules import declare  # noqa: PLC0415 - few programs need it
 
         said = locals()
-        options = {option: said[option] for option in _SCHEDULE if said[option] is not None}
+        options = {option: said[option] for option in ScheduleOptions.__annotations__ if said[option] is not None}
         return declare(ask, name, template, options, organization=organization)
 
     @operation(Right.READ, http="GET /forecast", cli="forecast")
@@ -557,12 +515,6 @@ class Rota(View):
     def now(self) -> datetime:
         """The time, by the clock that everything here goes by."""
         return moment_of(self._session.clock.now())
-
-
-_SCHEDULE = (
-    *("cron", "at", "every", "timezone", "starts", "ends", "params", "priority", "catch_up", "catch_up_lateness", "catch_up_count"),
-    *("overlap", "jitter", "calendar", "on_completion", "depends_on", "run_as", "description"),
-)
 
 
 def _unknown_option(options: Mapping[str, Any]) -> InvalidOption:

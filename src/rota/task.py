@@ -283,31 +283,10 @@ class WithCtx(Protocol[P, R_co]):
         """Be called with a Context."""
 
 
-class Decorator(Protocol):
-    """The decorator that `@rota.job(...)` returns."""
+class JobDecorator(Protocol):
+    """`@rota.job`, and `@rota.job(...)`, which takes a function or more options."""
 
     # The order matters: a Context before none, and an ordinary function last, which every function is.
-    @overload
-    def __call__(self, function: WithCtx[P, Coroutine[Any, Any, R]], /) -> AsyncContextTask[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: WithCtx[P, AsyncGenerator[Any, Any]], /) -> AsyncGeneratorContextTask[P]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: WithCtx[P, Generator[Any, Any, R]], /) -> GeneratorContextTask[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: WithCtx[P, R], /) -> ContextTask[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: Callable[P, AsyncGenerator[Any, Any]], /) -> AsyncGeneratorTask[P]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: Callable[P, Generator[Any, Any, R]], /) -> GeneratorTask[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
-
-
-class JobDecorator(Protocol):
-    """`@rota.job` itself, with options or without."""
-
     @overload
     def __call__(self, target: WithCtx[P, Coroutine[Any, Any, R]], /, **options: Unpack[JobOptions]) -> AsyncContextTask[P, R]: ...  # type: ignore[overload-overlap]
     @overload
@@ -325,7 +304,7 @@ class JobDecorator(Protocol):
     @overload
     def __call__(self, target: Callable[P, R], /, **options: Unpack[JobOptions]) -> PlainTask[P, R]: ...
     @overload
-    def __call__(self, **options: Unpack[JobOptions]) -> Decorator: ...
+    def __call__(self, **options: Unpack[JobOptions]) -> JobDecorator: ...
 
 
 Register: TypeAlias = "Callable[[Task[..., Any], Mapping[str, Any]], None]"
