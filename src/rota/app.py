@@ -18,12 +18,13 @@ from rota.hooks import On
 from rota.middleware import Middleware
 from rota.model.call import Call
 from rota.model.gate import Actor, Right
+from rota.model.groups import Group
 from rota.model.lanes import Names
 from rota.model.schedule_options import TAKEN, ScheduleOptions
 from rota.model.settings import Settings
 from rota.model.shapes import Shape
 from rota.model.templates import FIELDS
-from rota.model.values import Group, Job, JobRef, Run, moment_of
+from rota.model.values import Job, JobRef, Run, moment_of
 from rota.operation import Ask, Noun, Seat, View, operation
 from rota.ports.clock import Clock, Ids
 from rota.results import Bulk

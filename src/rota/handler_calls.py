@@ -8,9 +8,9 @@ import msgspec
 
 from rota.engine.patience import Patience
 from rota.engine.registry import Registry
-from rota.engine.submit import NewJob
 from rota.errors import InvalidOption, NotFound, PermissionDenied
 from rota.executors.calls import NewCall, read_call, read_page_request, written_page
+from rota.model.call import NewJob
 from rota.model.gate import Actor, Role
 from rota.model.settings import Settings
 from rota.model.values import Claimed, Job, dashed, undashed

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rota.compose import Opened, make_minder
-from rota.engine.submit import NewJob
 from rota.errors import Refused, StoreUnavailable
 from rota.executors import inside_handler
+from rota.model.call import NewJob
 from rota.model.checks import whole
 from rota.model.gate import Right, scope_of
 from rota.model.lanes import Serving

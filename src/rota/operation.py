@@ -23,8 +23,9 @@ from rota.model.values import undashed
 if TYPE_CHECKING:
     from rota.compose import Opened
     from rota.engine.registry import Registry
+    from rota.model.groups import Group
     from rota.model.settings import Settings
-    from rota.model.values import Group, Instant, Job, JobRef
+    from rota.model.values import Instant, Job, JobRef
     from rota.ports.store import Check, Store
     from rota.session import Session
 

@@ -25,9 +25,10 @@ from rota.model.checks import check_name
 from rota.model.definitions import OrganizationState
 from rota.model.dependencies import unknown_parent
 from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Right, Role, Scope, act_in, scope_of
+from rota.model.groups import Group
 from rota.model.lanes import SERVES_ALL, Names, Serving, serving_of
 from rota.model.settings import Settings
-from rota.model.values import Group, Job, JobRef, dashed, undashed
+from rota.model.values import Job, JobRef, dashed, undashed
 from rota.ports.clock import Clock, Ids, StoreClock, UuidV7
 
 if TYPE_CHECKING:

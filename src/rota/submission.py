@@ -12,7 +12,6 @@ import msgspec
 
 from rota.declarations import declare_scheduled
 from rota.engine.bulk import BulkCall
-from rota.engine.submit import NewJob
 from rota.errors import (
     DuplicateId,
     DuplicateJob,
@@ -25,6 +24,7 @@ from rota.errors import (
     TransactionMisuse,
 )
 from rota.handle import Handle
+from rota.model.call import NewJob
 from rota.model.gate import Actor, Right, scope_of
 from rota.model.values import Enqueued, Instant, Job, NewRow, dashed, undashed
 from rota.ports.places import Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from rota.errors import InvalidName, InvalidOption
-from rota.model.values import SECOND, Instant, instant
+from rota.model.values import LATEST, SECOND, Instant, instant
 
 CENTURY_S = 36_525 * 86_400
 REASON_MAX = 10_000
@@ -73,3 +73,20 @@ def age_us(name: str, given: timedelta | float) -> Instant:
     """Return an age given in seconds or as a timedelta, in microseconds."""
     length = given.total_seconds() if isinstance(given, timedelta) else given
     return round(seconds(name, length) * SECOND)
+
+
+def when(run_at: datetime | timedelta, now: Instant) -> Instant:
+    """Return a moment given as an aware datetime or as a time from now."""
+    if isinstance(run_at, timedelta):
+        at = now + run_at // timedelta(microseconds=1)
+        if not 0 <= at <= LATEST:
+            raise InvalidOption(f"run_at={run_at} from now is out of range: give a moment between the years 1970 and 9999")
+        return at
+    if not isinstance(run_at, datetime):
+        raise InvalidOption(f"run_at={run_at!r} is not a moment: give an aware datetime, or a timedelta from now")
+    if run_at.tzinfo is None:
+        raise InvalidOption(f"run_at={run_at.isoformat()} has no time zone: give an aware datetime, such as datetime.now(UTC)")
+    at = max(0, instant(run_at))
+    if at > LATEST:
+        raise InvalidOption(f"run_at={run_at.isoformat()} is out of range: give a moment between the years 1970 and 9999, in UTC")
+    return at

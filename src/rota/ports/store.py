@@ -19,27 +19,13 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from rota.model.decide import Transition
+from rota.model.dependencies import Graph
+from rota.model.figures import Stats
 from rota.model.findings import Finding
 from rota.model.gate import EVERYTHING, Actor, Scope
-from rota.model.groups import Mode, OnFailure
+from rota.model.groups import Group, Mode, OnFailure
 from rota.model.states import Status
-from rota.model.values import (
-    Audited,
-    Claimed,
-    Enqueued,
-    Graph,
-    Group,
-    Instant,
-    Job,
-    LogEntry,
-    NewRow,
-    PurgeCursor,
-    Purged,
-    ResultsPage,
-    Run,
-    Stats,
-    WorkerInfo,
-)
+from rota.model.values import Audited, Claimed, Enqueued, Instant, Job, LogEntry, NewRow, PurgeCursor, Purged, ResultsPage, Run, WorkerInfo
 from rota.ports.access import Access
 from rota.ports.definitions import Definitions
 from rota.ports.events import Watching

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from rota.errors import InvalidOption
 from rota.model.checks import ago, whole
 from rota.model.gate import Right
+from rota.model.groups import Group
 from rota.model.states import ErrorType, Status
-from rota.model.values import Group, Job, JobRef, undashed
+from rota.model.values import Job, JobRef, undashed
 from rota.operation import Ask
 from rota.ports.store import Store, Where
 from rota.results import Page

@@ -9,14 +9,14 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from rota.engine.submit import as_new_job
 from rota.errors import DuplicateId, InvalidOption, NotFound
 from rota.handle import Handle
+from rota.model.call import as_new_job
 from rota.model.checks import check_name, whole
 from rota.model.gate import Actor, Right
-from rota.model.groups import USUAL_RULE, Mode, OnFailure
+from rota.model.groups import USUAL_RULE, Group, Mode, OnFailure
 from rota.model.shapes import Limit, Shape
-from rota.model.values import Group, Job, NewRow, Origin, dashed, undashed
+from rota.model.values import Job, NewRow, Origin, dashed, undashed
 from rota.operation import Ask, Resource, operation
 from rota.ports.store import NewGroup
 

@@ -11,16 +11,17 @@ from typing import Annotated, Any
 import msgspec
 
 from rota.engine.retention import remove_logs
-from rota.engine.submit import parent_rule, when
 from rota.errors import AlreadyEnded, InvalidOption, NotFound
 from rota.model import checks
-from rota.model.checks import whole
+from rota.model.checks import when, whole
+from rota.model.dependencies import Graph, parent_rule
 from rota.model.gate import EVERYTHING, Right
+from rota.model.groups import Group
 from rota.model.ordering import priority_of
 from rota.model.params import encode_params
 from rota.model.shapes import Limit, Organization, Params, Priority, Shape, Span, When
 from rota.model.states import MOVES, ErrorType, Status
-from rota.model.values import Graph, Group, Job, JobRef, Purged, Run, undashed
+from rota.model.values import Job, JobRef, Purged, Run, undashed
 from rota.operation import Ask, Resource, operation
 from rota.ports.store import Where
 from rota.resources.filters import each_job, page_of, refuse_empty, where_of
