@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, Unpack, cast, o
 
 from msgspec import UNSET, UnsetType
 
-from rota.declarations import declare_scheduled
 from rota.errors import InvalidOption, InvalidParams
 from rota.executors import check_handler
 from rota.handle import Handle
@@ -24,7 +23,7 @@ from rota.model.schedule_options import TAKEN, ScheduleOptions
 from rota.model.settings import Settings
 from rota.model.shapes import Shape
 from rota.model.templates import FIELDS
-from rota.model.values import Job, JobRef, Run, moment_of
+from rota.model.values import JobRef, Run, moment_of
 from rota.operation import Ask, Noun, Seat, View, operation
 from rota.ports.clock import Clock, Ids
 from rota.results import Bulk
@@ -208,14 +207,6 @@ class Rota(View):
         said = call.params if call is target else params
         accepted = submit(self._session, rota._actor, call.name, said, **{**call.options, **options})  # noqa: SLF001 - a view of this one
         return accepted.handle(rota, call.task)
-
-    def _accept(self, actor: Actor, name: str, params: Mapping[str, Any] | None, **options: Any) -> Job:
-        """Accept a job that a handler of a local worker asks for, for the owner of its own job."""
-        return submit(self._session, actor, name, params, **options).job()
-
-    def _declare_scheduled(self) -> None:
-        """Declare the schedules of decorators, before a local worker starts."""
-        declare_scheduled(self._session)
 
     async def enqueue_async(self, name: str, params: Mapping[str, Any] | None = None, **options: Unpack[EnqueueOptions]) -> Handle[Any]:
         """Accept one job by name without blocking the event loop. Of a task, use `task.enqueue_async`."""

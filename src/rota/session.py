@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from rota.compose import Opened, import_named, is_postgres, look_for_handler, make_tracing, make_worker, open_store, store_url
+from rota.compose import Opened, is_postgres, look_for_handler, make_tracing, open_store, store_url
 from rota.engine.call_pool import CallPool
 from rota.engine.fleet import Beats
 from rota.engine.meter import Meter
@@ -18,7 +17,6 @@ from rota.engine.registry import Registry
 from rota.engine.submit import Submitter
 from rota.errors import NotFound, OrganizationUnavailable, PermissionDenied
 from rota.handle import Handle
-from rota.handler_calls import HandlerCalls
 from rota.hooks import On
 from rota.middleware import Middleware
 from rota.model.checks import check_name
@@ -26,7 +24,7 @@ from rota.model.definitions import OrganizationState
 from rota.model.dependencies import unknown_parent
 from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Right, Role, Scope, act_in, scope_of
 from rota.model.groups import Group
-from rota.model.lanes import SERVES_ALL, Names, Serving, serving_of
+from rota.model.lanes import Names, Serving, serving_of
 from rota.model.settings import Settings
 from rota.model.values import Job, JobRef, dashed, undashed
 from rota.ports.clock import Clock, Ids, StoreClock, UuidV7
@@ -170,88 +168,10 @@ class Session:
         self.see_fork()
         return self.opened
 
-    def make_worker(
-        self, opened: Opened, slots: int, *, inline: bool = False, direct_only: bool = False, serving: Serving | None = None
-    ) -> Worker:
-        """Build a worker, once the store knows the schedules that decorators declare."""
-        self.app._declare_scheduled()  # noqa: SLF001 - a session is the inside of its Rota
-        import_named(self.registry, opened.store, self.settings, self.clock)
-        return make_worker(
-            opened,
-            self.registry,
-            clock=self.clock,
-            ids=self.ids,
-            rng=self.rng,
-            settings=self.settings,
-            concurrency=slots,
-            inline=inline,
-            alerts=self.on.not_run,
-            direct_only=direct_only,
-            check_clock=None if self.follows is None else self.follows.check,
-            meter=self.meter,
-            tracing=self.tracing,
-            app=self.app,
-            serving=SERVES_ALL if direct_only else serving or self.serving(),
-            serve=HandlerCalls(opened.store, self.registry, self.clock, self.ids, self.settings, self.app._accept, self.job_id),  # noqa: SLF001 - as above
-        )
-
     def serving(self, queues: Names = None, types: Names = None, exclude: Names = None) -> Serving:
         """Return what a worker is to serve: what its caller says, or else the settings."""
         settings = self.settings
         return serving_of(queues, types, exclude, usual=(settings.worker_queues, settings.worker_types, settings.worker_exclude))
-
-    @contextmanager
-    def inline_worker(self, *, direct_only: bool = True) -> Iterator[Worker]:
-        """Lend a worker that runs here; unless it is asked to do more, it is there for a direct execution alone."""
-        worker = self.make_worker(self.open(), 1, inline=True, direct_only=direct_only)
-        try:
-            worker.start()
-            if worker.standing.renewal.watched and self.follows is not None:
-                # A handler may take long. Nothing repeats a direct execution, so nobody has to be stopped before others take over.
-                worker.standing.watch(guarded=False)
-            yield worker
-        finally:
-            try:
-                worker.begin_stop()
-                worker.finish()
-            finally:
-                # One that could not say goodbye to its store turns no more all the same: it must not look alive.
-                worker.standing.withdraw()
-
-    @contextmanager
-    def owning(self, opened: Opened) -> Iterator[str]:
-        """Lend the id of the row that shows that this process lives: a local worker's, or one of its own, which beats meanwhile."""
-        with self.lock:
-            local = self.drivers[0].worker.id if self.drivers else None
-        if local is not None:
-            yield local
-            return
-        from rota.engine.lease import Renewal  # noqa: PLC0415 - only direct executions without a worker need it
-        from rota.engine.ticker import Ticker  # noqa: PLC0415
-
-        client_id = self.known_client(opened)
-        every_s = Renewal(self.clock, self.settings).every_s
-        beats = Ticker(lambda: opened.store.beat(client_id, job_types=()), every_s=every_s, name="beats")
-        beats.start()
-        try:
-            yield client_id
-        finally:
-            beats.stop()
-
-    def known_client(self, opened: Opened) -> str:
-        """Return the row of this process, made anew if others have given it up while it had nothing to say."""
-        with self.lock:
-            if self.client_id is not None and opened.store.beat(self.client_id, job_types=()):
-                return self.client_id
-            lease, self.lease, self.client_id = self.lease, None, None
-            if lease is not None:
-                lease.release(clean=True)
-            now = self.clock.now()
-            client_id = self.ids.take(1, now)[0]
-            self.lease = opened.liveness.take(client_id)
-            opened.store.register(client_id, host=os.uname().nodename, kind="client", job_types=(), now=now)
-            self.client_id = client_id
-            return client_id
 
     def stop(self, driver: Driver) -> None:
         """Bring a worker home."""

@@ -26,6 +26,7 @@ from rota.app import Rota
 from rota.declarations import declare_scheduled
 from rota.engine.registry import Known
 from rota.errors import InvalidOption, Refused
+from rota.local_workers import inline_worker
 from rota.model.checks import whole
 from rota.model.params import decode, encode
 from rota.model.schedule_options import TAKEN
@@ -163,7 +164,7 @@ class Kit:
     def _worker(self) -> Iterator[Any]:
         app = self.app
         app._session.registry.sync(app._session.open().store, self.clock.now())
-        with app._session.inline_worker(direct_only=False) as worker:
+        with inline_worker(app._session, direct_only=False) as worker:
             yield worker
 
     def _next_due(self) -> datetime | None:
