@@ -11,7 +11,7 @@ import msgspec
 from rota.errors import JobCancelled, JobFailed, JobSkipped, NotFound
 from rota.model.params import decode
 from rota.model.states import RunStatus, Status
-from rota.model.values import Enqueued, Job, LogEntry, Run, number_text
+from rota.model.values import Enqueued, Job, LogEntry, Run, dashed, number_text
 
 if TYPE_CHECKING:
     from rota.engine.explain import Explanation
@@ -22,22 +22,33 @@ R_co = TypeVar("R_co", covariant=True)
 class Handle(Generic[R_co]):
     """A job and its retries, by the job's id. Cheap to make and to compare; pickles by its task's name and its id."""
 
-    __slots__ = ("_enqueued", "_number", "_rota", "_task", "existing", "id")
+    __slots__ = ("_enqueued", "_id", "_number", "_rota", "_task", "existing")
 
-    def __init__(self, rota: Any, task: Any, job_id: str, *, number: str | None = None, enqueued: Enqueued | None = None) -> None:
-        """Made by `enqueue`, with what it wrote, and by `Task.handle`. Without a task its result is plain JSON."""
+    def __init__(self, rota: Any, task: Any, job_id: str = "", *, number: str | None = None, enqueued: Enqueued | None = None) -> None:
+        """Made by `Task.handle`, with an id, and by `enqueue`, with what it wrote. Without a task its result is plain JSON."""
         self._rota = rota
         self._task = task
         self._number = number
         self._enqueued = enqueued
-        self.id = job_id
+        self._id = job_id
         self.existing = enqueued is not None and enqueued.existing
         """Whether `enqueue` found this job, by its unique key or its id, and added none."""
 
     @property
+    def id(self) -> str:
+        """The job's id."""
+        if not self._id and self._enqueued is not None:
+            self._id = dashed(self._enqueued.job_id)
+        return self._id
+
+    @property
     def number(self) -> str:
         """The job's number, such as JOB-2026-00042."""
-        return self._known_number or self._read_number()
+        number = self._known_number
+        if number is None:
+            job: Job = self._rota.jobs.get(self.id)
+            number = self._number = job.number
+        return number
 
     @property
     def _known_number(self) -> str | None:
@@ -45,11 +56,6 @@ class Handle(Generic[R_co]):
         if self._number is None and self._enqueued is not None:
             self._number = number_text(self._enqueued.root_id, self._enqueued.number, 1)
         return self._number
-
-    def _read_number(self) -> str:
-        job: Job = self._rota.jobs.get(self.id)
-        self._number = job.number
-        return job.number
 
     def status(self) -> Status:
         """Return the status of the newest attempt."""

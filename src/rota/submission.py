@@ -26,7 +26,7 @@ from rota.errors import (
 from rota.handle import Handle
 from rota.model.call import NewJob
 from rota.model.gate import Actor, Right, scope_of
-from rota.model.values import Enqueued, Instant, Job, NewRow, dashed, undashed
+from rota.model.values import Enqueued, Instant, Job, NewRow, undashed
 from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged, Store
 from rota.results import Bulk, job_of
@@ -51,7 +51,7 @@ class Accepted(msgspec.Struct):
     def handle(self, rota: Any, task: Any = None) -> Handle[Any]:
         """Return the handle of the job, for the Rota and the task that it was enqueued by."""
         number = None if self.found is None else self.found.number
-        return Handle(rota, task, dashed(self.enqueued.job_id), number=number, enqueued=self.enqueued)
+        return Handle(rota, task, number=number, enqueued=self.enqueued)
 
     def job(self) -> Job:
         """Return the job."""

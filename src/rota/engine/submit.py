@@ -289,10 +289,9 @@ class Submitter:
         return found
 
     def _target(self, url: object) -> str:
-        from rota.model.targets import check_url  # noqa: PLC0415 - only jobs with a webhook of their own need it
+        from rota.model.targets import target_of  # noqa: PLC0415 - only jobs with a webhook of their own need it
 
-        settings = self._settings
-        return check_url(url, private=settings.webhook_private == "allow", plain_http=settings.webhook_http == "allow")
+        return target_of(url, self._settings)
 
     def _key(self, key: object) -> str:
         if not isinstance(key, str) or not 1 <= len(key) <= self._settings.key_max:

@@ -385,7 +385,7 @@ def undashed(text: str) -> str | None:
 
 def moment(instant: Instant | None) -> datetime | None:
     """Return an instant as an aware datetime, None for None."""
-    return None if instant is None else moment_of(instant)
+    return None if instant is None else _EPOCH + timedelta(microseconds=instant)
 
 
 def moment_of(instant: Instant) -> datetime:

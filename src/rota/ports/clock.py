@@ -43,9 +43,8 @@ class SystemClock:
         """Return microseconds since 1970 UTC."""
         return time.time_ns() // 1000
 
-    def monotonic(self) -> float:
-        """Return seconds that never go back."""
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
+    """Return seconds that never go back."""
 
 
 class StoreClock:

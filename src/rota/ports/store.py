@@ -26,8 +26,7 @@ from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.groups import Group, Mode, OnFailure
 from rota.model.states import Status
 from rota.model.values import Audited, Claimed, Enqueued, Instant, Job, LogEntry, NewRow, PurgeCursor, Purged, ResultsPage, Run, WorkerInfo
-from rota.ports.access import Access
-from rota.ports.definitions import Definitions
+from rota.ports.definitions import Access, Definitions
 from rota.ports.events import Watching
 from rota.ports.hooks import Hooks
 from rota.ports.overseeing import Overseeing

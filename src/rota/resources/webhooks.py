@@ -15,6 +15,7 @@ from rota.errors import InvalidOption, NotFound, Refused
 from rota.model.checks import text, whole
 from rota.model.gate import Right
 from rota.model.shapes import Limit, Organization, Shape
+from rota.model.targets import target_of
 from rota.model.values import SECOND, dashed, moment_of, undashed
 from rota.model.webhooks import (
     SECRET_BYTES,
@@ -109,7 +110,7 @@ class Webhooks(Resource):
         webhook = Webhook(
             id=dashed(ask.session.ids.take(1, now)[0]),
             organization=who.organization,
-            url=_target(ask, url),
+            url=target_of(url, ask.settings),
             events=events_of(events),
             job_types=job_types_of(job_types, ask.settings.name_max),
             with_result=bool(with_result),
@@ -141,7 +142,7 @@ class Webhooks(Resource):
         present = _known(ask, webhook)
         change = EndpointChange()
         if url is not None:
-            change.url = _target(ask, url)
+            change.url = target_of(url, ask.settings)
         if events is not None:
             change.events = events_of(events)
         if job_types is not None:
@@ -246,12 +247,6 @@ def _known(ask: Ask, webhook: str) -> Webhook:
     if present is None or not ask.scope.holds(present.organization, None):
         raise _no_webhook(webhook)
     return present
-
-
-def _target(ask: Ask, url: object) -> str:
-    from rota.model.targets import check_url  # noqa: PLC0415 - few programs need it
-
-    return check_url(url, private=ask.settings.webhook_private == "allow", plain_http=ask.settings.webhook_http == "allow")
 
 
 def _no_webhook(name: object) -> NotFound:
