@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,7 +22,6 @@ from rota.ports.store import Store
 from rota.ports.tracing import Tracing
 
 if TYPE_CHECKING:
-    from rota.engine.minder import Minder
     from rota.engine.promoting import Place
     from rota.ports.liveness import Liveness
     from rota.ports.sender import Caller, Sender
@@ -150,17 +149,6 @@ def make_caller(settings: Settings) -> Caller | None:
     return HttpSender(settings, trusted=True)
 
 
-def make_minder(opened: Opened, registry: Registry, *, clock: Clock, settings: Settings, has_worker: Callable[[], bool]) -> Minder:
-    """Build what serves an open store while the process runs no worker."""
-    from rota.engine.delivering import Delivering  # noqa: PLC0415 - few programs need it
-    from rota.engine.minder import Minder  # noqa: PLC0415
-    from rota.engine.overdue_watch import OverdueWatch  # noqa: PLC0415
-
-    watch = OverdueWatch(opened.store, registry, clock=clock, settings=settings)
-    delivering = Delivering(opened.store, partial(make_sender, settings), clock=clock, settings=settings, trust=opened.trust)
-    return Minder(watch, delivering, has_worker=has_worker, clock=clock, settings=settings)
-
-
 def make_tracing(settings: Settings) -> Tracing | None:
     """Return how jobs are traced, None where the settings don't ask for it."""
     if settings.traces == "off":
@@ -180,14 +168,6 @@ def import_named(registry: Registry, store: Store, settings: Settings, clock: Cl
 
     find = partial(find_handler, prefixes=prefixes_of(settings.handler_modules))
     registry.serve(find, check_handler, store, clock.now())
-
-
-def look_for_handler(settings: Settings, path: str) -> Callable[..., Any] | None:
-    """Return the function that a job without a template names, where it is here; refuse one that the settings don't allow."""
-    from rota.executors.named import look_for_handler as look  # noqa: PLC0415 - few programs need it
-    from rota.executors.named import prefixes_of  # noqa: PLC0415
-
-    return look(path, prefixes_of(settings.handler_modules))
 
 
 def sqlite_path(url: str) -> Path:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rota.compose import Opened, import_named, make_caller, make_minder, make_sender
+from rota.compose import Opened, import_named, make_caller, make_sender
 from rota.declarations import declare_scheduled
 from rota.engine.parts import Parts
 from rota.engine.worker import Worker
@@ -212,9 +212,15 @@ def turn(session: Session) -> None:
 
 def minder(ask: Ask) -> Minder:
     """Return a minder, which reports overdue schedules and sends webhook messages while this process runs no worker."""
-    session = ask.session
+    from rota.engine.delivering import Delivering  # noqa: PLC0415 - few programs need it
+    from rota.engine.minder import Minder  # noqa: PLC0415
+    from rota.engine.overdue_watch import OverdueWatch  # noqa: PLC0415
+
+    session, opened, settings, clock = ask.session, ask.opened, ask.settings, ask.session.clock
+    watch = OverdueWatch(opened.store, ask.registry, clock=clock, settings=settings)
+    delivering = Delivering(opened.store, partial(make_sender, settings), clock=clock, settings=settings, trust=opened.trust)
     has_worker = lambda: any(driver.running for driver in session.drivers)  # noqa: E731 - asked again and again
-    return make_minder(ask.opened, ask.registry, clock=session.clock, settings=ask.settings, has_worker=has_worker)
+    return Minder(watch, delivering, has_worker=has_worker, clock=clock, settings=settings)
 
 
 def recover(ask: Ask) -> Recovered:

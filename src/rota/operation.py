@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpe
 import msgspec
 from msgspec import UNSET
 
-from rota.errors import ChangedMeanwhile, InvalidOption
-from rota.model.gate import Actor, Right, Scope
+from rota.errors import ChangedMeanwhile, InvalidOption, NotFound
+from rota.model.gate import EVERYTHING, Actor, Right, Scope
 from rota.model.shapes import Shape, shape_of
-from rota.model.values import undashed
+from rota.model.values import dashed, undashed
 
 if TYPE_CHECKING:
     from rota.compose import Opened
@@ -100,7 +100,12 @@ class Ask:
 
     def group(self, ref: str | Group) -> str:
         """Return the id of a group in the scope; NotFound for any other."""
-        return self.session.reach_group(ref, self.actor, self.right)
+        group_id = self.session.group_id(ref)
+        if self.scope is not EVERYTHING:
+            group = self.store.group(group_id)
+            if group is None or not self.scope.holds(group.organization, group.owner):
+                raise NotFound(f"there is no group {dashed(group_id)} in this store")
+        return group_id
 
     @property
     def version(self) -> int | None:

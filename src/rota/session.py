@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from rota.compose import Opened, is_postgres, look_for_handler, make_tracing, open_store, store_url
+from rota.compose import Opened, is_postgres, make_tracing, open_store, store_url
 from rota.engine.call_pool import CallPool
 from rota.engine.fleet import Beats
 from rota.engine.meter import Meter
@@ -181,8 +181,10 @@ class Session:
                 self.drivers.remove(driver)
 
     def look(self, path: str) -> Callable[..., Any] | None:
-        """Return the function that a job without a template names."""
-        return look_for_handler(self.settings, path)
+        """Return the function that a job without a template names, where it is here; refuse one that the settings don't allow."""
+        from rota.executors.named import look_for_handler, prefixes_of  # noqa: PLC0415 - few programs need it
+
+        return look_for_handler(path, prefixes_of(self.settings.handler_modules))
 
     def poke(self) -> None:
         """Wake the workers of this process."""
@@ -259,22 +261,12 @@ class Session:
         """Return the id of a job that the actor may do this to; for one that is out of reach, what is said of one that is not there."""
         return self.job_id(given, self.scope(actor, operation))
 
-    def reach_group(self, given: str | Group, actor: Actor | str | None, operation: Right) -> str:
-        """Return the id of a group that the actor may do this to."""
-        scope = self.scope(actor, operation)
-        group_id = self.group_id(given)
-        if scope is not EVERYTHING:
-            group = self.open().store.group(group_id)
-            if group is None or not scope.holds(group.organization, group.owner):
-                raise NotFound(f"there is no group {dashed(group_id)} in this store")
-        return group_id
-
     def parent(self, given: JobRef, actor: Actor) -> str:
         """Return the id of a job that the actor lets another wait for: only what it may read shows that it is there."""
         scope = scope_of(actor, Right.READ)
         job_id = undashed(_text(given))
         if job_id is None:
-            return self.by_number(_text(given), scope)
+            return str(undashed(self.numbered(_text(given), scope).id))
         if scope.owner is not None:
             job = self.open().store.job(job_id)
             if job is not None and not scope.holds(job.organization, job.owner):
@@ -288,15 +280,8 @@ class Session:
 
     def job_id(self, given: JobRef, scope: Scope = EVERYTHING) -> str:
         """Return the id that a text means: a UUID, or a number as people see it."""
-        text = _text(given)
-        job_id = undashed(text)
-        if job_id is None:
-            return self.by_number(text, scope)
-        if scope is not EVERYTHING:
-            job = self.open().store.job(job_id)
-            if job is None or not scope.holds(job.organization, job.owner):
-                raise self.no_job(given)
-        return job_id
+        job_id = undashed(_text(given))
+        return job_id if job_id is not None and scope is EVERYTHING else str(undashed(self.job(given, scope).id))
 
     def job(self, given: JobRef, scope: Scope) -> Job:
         """Return the job that a text means, with one SELECT unless the number of a later attempt is given."""
@@ -308,10 +293,6 @@ class Session:
         if job is None or not scope.holds(job.organization, job.owner):
             raise self.no_job(given)
         return job
-
-    def by_number(self, given: str, scope: Scope = EVERYTHING) -> str:
-        """Return the id of a job by its number, such as JOB-2026-00042.3."""
-        return str(undashed(self.numbered(given, scope).id))
 
     def numbered(self, given: str, scope: Scope) -> Job:
         """Return a job by its number."""

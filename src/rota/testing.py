@@ -35,11 +35,11 @@ from rota.model.states import Status
 from rota.model.templates import FIELDS
 from rota.model.values import SECOND, Instant, Job, instant, moment, moment_of, undashed
 from rota.ports.store import Where
+from rota.resources.filters import each_job
 from rota.session import Session
 
 __all__ = ["Clock", "Kit", "use"]
 
-PAGE = 1000
 SHOWN = 20
 """Jobs that a failed assertion lists."""
 NOBODY = "0" * 32
@@ -177,12 +177,7 @@ class Kit:
 
     def _attempts(self, name: str | None = None) -> list[Job]:
         """Return every attempt, first to last."""
-        store, where, cursor = self.app._session.open().store, Where(job_type=name), None
-        found: list[Job] = []
-        while page := store.find(where, limit=PAGE, before=cursor):
-            cursor = page[-1][0]
-            found += [job for _, job in page]
-        return found[::-1]
+        return list(each_job(self.app._session.open().store, Where(job_type=name)))[::-1]
 
     def _run_ids(self) -> dict[str, Job]:
         """Return the attempts that have run, by the ids of their runs, which ascend."""

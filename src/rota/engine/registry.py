@@ -221,17 +221,12 @@ class Registry:
         """Have the store know the handler of a type without a template, so that workers that may import it learn of it."""
         if self._unsynced:
             self.sync(store, now)
-        if self.has_adhoc(job_type, path) and job_type not in self._known:
+        version, types = self._adhoc
+        if version == self.version and types.get(job_type) == path and job_type not in self._known:
             return
         store.put_adhoc_type(job_type, path, actor=actor, now=now)
         self.sync(store, now)
-        version, types = self._adhoc
         self._adhoc = (self.version, {**(types if version == self.version else {}), job_type: path})
-
-    def has_adhoc(self, job_type: str, path: str) -> bool:
-        """Say whether the store is known to have this handler for this type without a template."""
-        version, types = self._adhoc
-        return version == self.version and types.get(job_type) == path
 
     def organization(self, name: str, store: Store, now: Instant) -> Organization:
         """Return an organization that takes new jobs, or refuse it."""

@@ -122,10 +122,8 @@ class Jobs(Resource):
     @operation(Right.READ_LOG, http="GET /jobs/{job}/log", cli="job log")
     def log(self, ask: Ask, job: Ref, *, chain: Annotated[bool, Shape("Include every attempt of the chain.")] = False) -> Log:
         """Return the log of this attempt, or of the whole chain: state changes and the handler's lines, in the order of time."""
-        job_id, opened = ask.job(job), ask.opened
-        found = opened.store.job(job_id)
-        if found is None:
-            raise ask.session.no_job(job)
+        found, opened = ask.found(job), ask.opened
+        job_id = str(undashed(found.id))
         moves = opened.store.log(job_id)
         if chain:
             runs = {attempt.attempt: opened.store.run(str(undashed(attempt.id))) for attempt in opened.store.chain(job_id)}
