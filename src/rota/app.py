@@ -29,7 +29,7 @@ from rota.ports.clock import Clock, Ids
 from rota.results import Bulk
 from rota.session import Session
 from rota.submission import submit, submit_async, submit_many
-from rota.task import EnqueueOptions, Home, JobDecorator, JobSet, Span, Task
+from rota.task import EnqueueOptions, Home, JobDecorator, JobSet, Span, Task, refuse_unknown
 
 if TYPE_CHECKING:
     from rota.engine.driver import Driver
@@ -185,8 +185,8 @@ class Rota(View):
         `handler` ("module:function") creates one without a template, of the type `job_type` or of that path. For actors who may manage
         templates.
         """
-        if options and not options.keys() <= EnqueueOptions.__annotations__.keys():
-            raise _unknown_option(options)
+        if options:
+            refuse_unknown("enqueue", options)
         if handler is not None or job_type is not None:
             options |= {"handler": handler, "job_type": job_type}
         if type(name) is str or name is None:
@@ -210,8 +210,7 @@ class Rota(View):
 
     async def enqueue_async(self, name: str, params: Mapping[str, Any] | None = None, **options: Unpack[EnqueueOptions]) -> Handle[Any]:
         """Accept one job by name without blocking the event loop. Of a task, use `task.enqueue_async`."""
-        if not options.keys() <= EnqueueOptions.__annotations__.keys():
-            raise _unknown_option(options)
+        refuse_unknown("enqueue", options)
         return (await submit_async(self._session, self._actor, name, params, **options)).handle(self)
 
     def enqueue_many(self, jobs: Iterable[Any], *, organization: str | None = None, transaction: Any = None) -> Bulk:
@@ -507,8 +506,3 @@ class Rota(View):
     def now(self) -> datetime:
         """The time, by the clock that everything here goes by."""
         return moment_of(self._session.clock.now())
-
-
-def _unknown_option(options: Mapping[str, Any]) -> InvalidOption:
-    unknown = min(options.keys() - EnqueueOptions.__annotations__.keys())
-    return InvalidOption(f"enqueue has no option {unknown!r}: it takes {', '.join(EnqueueOptions.__annotations__)}")

@@ -91,6 +91,13 @@ class EnqueueOptions(TypedDict, total=False):
     transaction: Any
 
 
+def refuse_unknown(called: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that no job has; `called` is what they were passed to."""
+    unknown = options.keys() - EnqueueOptions.__annotations__.keys()
+    if unknown:
+        raise InvalidOption(f"{called} has no option {min(unknown)!r}: it takes {', '.join(EnqueueOptions.__annotations__)}")
+
+
 class Task(Wrapper, Generic[P, R]):
     """A function that can be enqueued. `options` speaks about the job, `enqueue` and `bind` take the function's own arguments."""
 
@@ -136,10 +143,7 @@ class Task(Wrapper, Generic[P, R]):
 
     def options(self, **options: Unpack[EnqueueOptions]) -> Self:
         """Return the same task with options for its jobs, on top of those it has."""
-        unknown = options.keys() - EnqueueOptions.__annotations__.keys()
-        if unknown:
-            takes = ", ".join(EnqueueOptions.__annotations__)
-            raise InvalidOption(f"{self.name}.options() has no option {min(unknown)!r}: it takes {takes}")
+        refuse_unknown(f"{self.name}.options()", options)
         return self._copy(_options={**self._options, **options})
 
     def acting_as(self, actor: Actor | str | None) -> Self:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from rota.errors import InvalidName, InvalidOption
 from rota.model.values import LATEST, SECOND, Instant, instant
+
+Word = TypeVar("Word", bound=StrEnum)
 
 CENTURY_S = 36_525 * 86_400
 REASON_MAX = 10_000
@@ -58,6 +63,20 @@ def line(name: str, value: object, limit: int) -> str:
     if not found.strip() or not found.isprintable():
         raise InvalidOption(f"{name}={found[:40]!r} is not allowed: give 1 to {limit:,} characters on one line")
     return found
+
+
+def word_of(kind: type[Word], name: str, value: object) -> Word:
+    """Return a word of a fixed set, or refuse it."""
+    if not isinstance(value, str) or value not in set(kind):
+        raise InvalidOption(f"{name}={value!r} is not one of {', '.join(kind)}")
+    return kind(value)
+
+
+def listed(name: str, value: object) -> list[Any]:
+    """Return several names as a list, or refuse a text in their place."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidOption(f"{name}={value!r} is not allowed: give a list of names")
+    return list(value)
 
 
 def ago(name: str, given: datetime | timedelta, now: Instant) -> Instant:

@@ -12,7 +12,7 @@ import msgspec
 
 from rota.compose import make_sender
 from rota.errors import InvalidOption, NotFound, Refused
-from rota.model.checks import text, whole
+from rota.model.checks import text, whole, word_of
 from rota.model.gate import Right
 from rota.model.shapes import Limit, Organization, Shape
 from rota.model.targets import target_of
@@ -224,12 +224,10 @@ class Webhooks(Resource):
         """Return messages and their delivery results, newest first. They are kept for `webhook_retention`."""
         whole("limit", limit, least=1, most=LIST_MAX)
         check_place(before)
-        if state is not None and state not in set(DeliveryState):
-            raise InvalidOption(f"state={state!r} is not one of {', '.join(DeliveryState)}")
         endpoint_id = None if webhook is None else undashed(webhook)
         if webhook is not None and endpoint_id is None:
             raise _no_webhook(webhook)
-        wanted = None if state is None else DeliveryState(state)
+        wanted = None if state is None else word_of(DeliveryState, "state", state)
         rows = ask.store.deliveries(scope=ask.scope, endpoint_id=endpoint_id, state=wanted, before=before, limit=limit + 1)
         return Page(rows[:limit], next_=rows[limit - 1].id if len(rows) > limit else None)
 
