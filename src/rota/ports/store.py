@@ -117,7 +117,7 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protocol):
-    """The durable half of Rota. For schedules see `rota.ports.schedules`, for the front door `rota.ports.access`, `overseeing`, `hooks`."""
+    """The durable half of Rota. Other parts of it are in `rota.ports.schedules`, `definitions`, `overseeing`, `events` and `hooks`."""
 
     url: str
     beside: bool
