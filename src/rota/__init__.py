@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.engine.submit import NewJob
     from rota.errors import JobCancelled, JobFailed, JobSkipped, RotaError, WaitTimeout
     from rota.executors.context import Context
     from rota.handle import Handle
     from rota.hooks import NotRun
     from rota.model.backoff import Backoff
-    from rota.model.call import Call
+    from rota.model.call import Call, NewJob
     from rota.model.gate import Actor
+    from rota.model.groups import Group
     from rota.model.settings import Settings
     from rota.model.signals import Cancelled, PermanentError, Retry, Skip, Snooze, TransientError
     from rota.model.states import GroupStatus, RunStatus, Status
-    from rota.model.values import Group, Job, Run
+    from rota.model.values import Job, Run
     from rota.task import EnqueueOptions, JobOptions, JobSet, Task
 
 __version__ = "0.1.0"
@@ -68,36 +68,24 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Actor": "rota.model.gate",
-    "Backoff": "rota.model.backoff",
-    "Call": "rota.model.call",
-    "Cancelled": "rota.model.signals",
-    "Context": "rota.executors.context",
-    "EnqueueOptions": "rota.task",
-    "Group": "rota.model.values",
-    "GroupStatus": "rota.model.states",
-    "Handle": "rota.handle",
-    "Job": "rota.model.values",
-    "JobCancelled": "rota.errors",
-    "JobFailed": "rota.errors",
-    "JobOptions": "rota.task",
-    "JobSet": "rota.task",
-    "JobSkipped": "rota.errors",
-    "NewJob": "rota.engine.submit",
-    "NotRun": "rota.hooks",
-    "PermanentError": "rota.model.signals",
-    "Retry": "rota.model.signals",
-    "Rota": "rota.app",
-    "RotaError": "rota.errors",
-    "Run": "rota.model.values",
-    "RunStatus": "rota.model.states",
-    "Settings": "rota.model.settings",
-    "Skip": "rota.model.signals",
-    "Snooze": "rota.model.signals",
-    "Status": "rota.model.states",
-    "Task": "rota.task",
-    "TransientError": "rota.model.signals",
-    "WaitTimeout": "rota.errors",
+    name: module
+    for module, names in {
+        "rota.app": "Rota",
+        "rota.errors": "JobCancelled JobFailed JobSkipped RotaError WaitTimeout",
+        "rota.executors.context": "Context",
+        "rota.handle": "Handle",
+        "rota.hooks": "NotRun",
+        "rota.model.backoff": "Backoff",
+        "rota.model.call": "Call NewJob",
+        "rota.model.gate": "Actor",
+        "rota.model.settings": "Settings",
+        "rota.model.signals": "Cancelled PermanentError Retry Skip Snooze TransientError",
+        "rota.model.states": "GroupStatus RunStatus Status",
+        "rota.model.groups": "Group",
+        "rota.model.values": "Job Run",
+        "rota.task": "EnqueueOptions JobOptions JobSet Task",
+    }.items()
+    for name in names.split()
 }
 """Where each public name is defined: its module is imported when the name is first used."""
 

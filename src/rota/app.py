@@ -10,29 +10,26 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, Unpack, cast, o
 
 from msgspec import UNSET, UnsetType
 
-from rota.declarations import declare_scheduled
-from rota.engine.decorated import TAKEN
 from rota.errors import InvalidOption, InvalidParams
 from rota.executors import check_handler
 from rota.handle import Handle
 from rota.hooks import On
 from rota.middleware import Middleware
 from rota.model.call import Call
-from rota.model.checks import unknown_option
 from rota.model.gate import Actor, Right
+from rota.model.groups import Group
 from rota.model.lanes import Names
-from rota.model.schedule_options import ScheduleOptions
+from rota.model.schedule_options import TAKEN, ScheduleOptions
 from rota.model.settings import Settings
 from rota.model.shapes import Shape
 from rota.model.templates import FIELDS
-from rota.model.values import Group, Job, JobRef, Run, dashed, moment_of
-from rota.nouns import noun
-from rota.operation import Ask, Seat, View, operation
+from rota.model.values import JobRef, Run, moment_of
+from rota.operation import Ask, Noun, Seat, View, operation
 from rota.ports.clock import Clock, Ids
 from rota.results import Bulk
 from rota.session import Session
-from rota.submission import Accepted, submit, submit_async, submit_many
-from rota.task import EnqueueOptions, Home, JobDecorator, JobSet, Span, Task
+from rota.submission import submit, submit_async, submit_many
+from rota.task import EnqueueOptions, Home, JobDecorator, JobSet, Span, Task, refuse_unknown
 
 if TYPE_CHECKING:
     from rota.engine.driver import Driver
@@ -85,75 +82,34 @@ class Rota(View):
 
     # ---- nouns ------------------------------------------------------------------------------------------------
 
-    @property
-    def jobs(self) -> Jobs:
-        """Jobs: find, read and change them."""
-        return cast("Jobs", noun("jobs")(self._seat, self._actor))
-
-    @property
-    def groups(self) -> Groups:
-        """Groups of jobs."""
-        return cast("Groups", noun("groups")(self._seat, self._actor))
-
-    @property
-    def dead_letters(self) -> DeadLetters:
-        """Jobs that failed permanently."""
-        return cast("DeadLetters", noun("dead_letters")(self._seat, self._actor))
-
-    @property
-    def schedules(self) -> Schedules:
-        """Schedules, and the outcomes of their due times."""
-        return cast("Schedules", noun("schedules")(self._seat, self._actor))
-
-    @property
-    def calendars(self) -> Calendars:
-        """Calendars: days on which schedules are not due."""
-        return cast("Calendars", noun("calendars")(self._seat, self._actor))
-
-    @property
-    def templates(self) -> Templates:
-        """Templates: what is in force for each type of job."""
-        return cast("Templates", noun("templates")(self._seat, self._actor))
-
-    @property
-    def queues(self) -> Queues:
-        """Queues of jobs."""
-        return cast("Queues", noun("queues")(self._seat, self._actor))
-
-    @property
-    def workers(self) -> Workers:
-        """Workers that are registered with the store."""
-        return cast("Workers", noun("workers")(self._seat, self._actor))
-
-    @property
-    def organizations(self) -> Organizations:
-        """Organizations that share the store."""
-        return cast("Organizations", noun("organizations")(self._seat, self._actor))
-
-    @property
-    def users(self) -> Users:
-        """Users and their roles."""
-        return cast("Users", noun("users")(self._seat, self._actor))
-
-    @property
-    def tokens(self) -> Tokens:
-        """Tokens for the HTTP API and the dashboard."""
-        return cast("Tokens", noun("tokens")(self._seat, self._actor))
-
-    @property
-    def webhooks(self) -> Webhooks:
-        """Webhooks and their deliveries."""
-        return cast("Webhooks", noun("webhooks")(self._seat, self._actor))
-
-    @property
-    def audit(self) -> Audit:
-        """The audit trail."""
-        return cast("Audit", noun("audit")(self._seat, self._actor))
-
-    @property
-    def store(self) -> StoreOperations:
-        """The store itself: pause, recover, purge, check, move it."""
-        return cast("StoreOperations", noun("store")(self._seat, self._actor))
+    jobs: Noun[Jobs] = Noun()
+    """Jobs: find, read and change them."""
+    groups: Noun[Groups] = Noun()
+    """Groups of jobs."""
+    dead_letters: Noun[DeadLetters] = Noun()
+    """Jobs that failed permanently."""
+    schedules: Noun[Schedules] = Noun()
+    """Schedules, and the outcomes of their due times."""
+    calendars: Noun[Calendars] = Noun()
+    """Calendars: days on which schedules are not due."""
+    templates: Noun[Templates] = Noun()
+    """Templates: what is in force for each type of job."""
+    queues: Noun[Queues] = Noun()
+    """Queues of jobs."""
+    workers: Noun[Workers] = Noun()
+    """Workers that are registered with the store."""
+    organizations: Noun[Organizations] = Noun()
+    """Organizations that share the store."""
+    users: Noun[Users] = Noun()
+    """Users and their roles."""
+    tokens: Noun[Tokens] = Noun()
+    """Tokens for the HTTP API and the dashboard."""
+    webhooks: Noun[Webhooks] = Noun()
+    """Webhooks and their deliveries."""
+    audit: Noun[Audit] = Noun()
+    """The audit trail."""
+    store: Noun[StoreOperations] = Noun()
+    """The store itself: pause, recover, purge, check, move it."""
 
     # ---- handlers ---------------------------------------------------------------------------------------------
 
@@ -229,13 +185,12 @@ class Rota(View):
         `handler` ("module:function") creates one without a template, of the type `job_type` or of that path. For actors who may manage
         templates.
         """
-        if options and not options.keys() <= EnqueueOptions.__annotations__.keys():
-            raise _unknown_option(options)
+        if options:
+            refuse_unknown("enqueue", options)
         if handler is not None or job_type is not None:
             options |= {"handler": handler, "job_type": job_type}
         if type(name) is str or name is None:
-            accepted = submit(self._session, self._actor, name, params, **options)
-            return Handle(self, None, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
+            return submit(self._seat.session, self._actor, name, params, **options).handle(self)
         return self._enqueue_call(name, params, options)
 
     def _enqueue_call(self, target: Any, params: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Handle[Any]:
@@ -251,28 +206,12 @@ class Rota(View):
         rota = self if call.actor is None else self.acting_as(call.actor)
         said = call.params if call is target else params
         accepted = submit(self._session, rota._actor, call.name, said, **{**call.options, **options})  # noqa: SLF001 - a view of this one
-        return Handle(rota, call.task, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
-
-    def _submit(self, name: str | None, params: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Accepted:
-        return submit(self._session, self._actor, name, params, **options)
-
-    async def _submit_async(self, name: str, params: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Accepted:
-        return await submit_async(self._session, self._actor, name, params, **options)
-
-    def _accept(self, actor: Actor, name: str, params: Mapping[str, Any] | None, **options: Any) -> Job:
-        """Accept a job that a handler of a local worker asks for, for the owner of its own job."""
-        return submit(self._session, actor, name, params, **options).job()
-
-    def _declare_scheduled(self) -> None:
-        """Declare the schedules of decorators, before a local worker starts."""
-        declare_scheduled(self._session)
+        return accepted.handle(rota, call.task)
 
     async def enqueue_async(self, name: str, params: Mapping[str, Any] | None = None, **options: Unpack[EnqueueOptions]) -> Handle[Any]:
         """Accept one job by name without blocking the event loop. Of a task, use `task.enqueue_async`."""
-        if not options.keys() <= EnqueueOptions.__annotations__.keys():
-            raise _unknown_option(options)
-        accepted = await submit_async(self._session, self._actor, name, params, **options)
-        return Handle(self, None, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
+        refuse_unknown("enqueue", options)
+        return (await submit_async(self._session, self._actor, name, params, **options)).handle(self)
 
     def enqueue_many(self, jobs: Iterable[Any], *, organization: str | None = None, transaction: Any = None) -> Bulk:
         """Accept many jobs: calls, (name, params) pairs or NewJob, any number, in bounded memory, a chunk to a commit.
@@ -379,7 +318,7 @@ class Rota(View):
         from rota.resources.schedules import declare  # noqa: PLC0415 - few programs need it
 
         said = locals()
-        options = {option: said[option] for option in _SCHEDULE if said[option] is not None}
+        options = {option: said[option] for option in ScheduleOptions.__annotations__ if said[option] is not None}
         return declare(ask, name, template, options, organization=organization)
 
     @operation(Right.READ, http="GET /forecast", cli="forecast")
@@ -567,14 +506,3 @@ class Rota(View):
     def now(self) -> datetime:
         """The time, by the clock that everything here goes by."""
         return moment_of(self._session.clock.now())
-
-
-_SCHEDULE = (
-    *("cron", "at", "every", "timezone", "starts", "ends", "params", "priority", "catch_up", "catch_up_lateness", "catch_up_count"),
-    *("overlap", "jitter", "calendar", "on_completion", "depends_on", "run_as", "description"),
-)
-
-
-def _unknown_option(options: Mapping[str, Any]) -> InvalidOption:
-    unknown = min(options.keys() - EnqueueOptions.__annotations__.keys())
-    return unknown_option("enqueue", unknown, EnqueueOptions.__annotations__)

@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from rota.engine.clock_trust import ClockTrust
-from rota.engine.meter import Meter
 from rota.engine.registry import Registry
-from rota.engine.requests import Serve
-from rota.engine.trigger import Alert
 from rota.errors import InvalidOption, StoreMoved
-from rota.executors import build, check_handler
-from rota.hooks import On
-from rota.middleware import Middleware
-from rota.model.lanes import SERVES_ALL, Serving
+from rota.executors import check_handler
 from rota.model.settings import Settings
 from rota.model.urls import StoreUrl
 from rota.model.values import Instant
-from rota.ports.clock import Clock, Ids
-from rota.ports.executor import App
+from rota.ports.clock import Clock
 from rota.ports.store import Store
 from rota.ports.tracing import Tracing
 
 if TYPE_CHECKING:
-    from rota.engine.minder import Minder
     from rota.engine.promoting import Place
-    from rota.engine.worker import Worker
     from rota.ports.liveness import Liveness
     from rota.ports.sender import Caller, Sender
     from rota.ports.wakeup import Wakeup
@@ -139,67 +129,6 @@ def _migrate(store: Store, clock: Clock, *, moved: bool) -> None:
         raise
 
 
-def make_worker(
-    opened: Opened,
-    registry: Registry,
-    *,
-    clock: Clock,
-    ids: Ids,
-    rng: Random,
-    settings: Settings,
-    concurrency: int,
-    inline: bool = False,
-    alerts: Iterable[Alert] = (),
-    direct_only: bool = False,
-    check_clock: Callable[[], object] | None = None,
-    meter: Meter | None = None,
-    tracing: Tracing | None = None,
-    app: App | None = None,
-    serve: Serve | None = None,
-    serving: Serving = SERVES_ALL,
-) -> Worker:
-    """Build a worker on an open store.
-
-    Annotations of handlers are resolved here: one that can't be is no matter for a job. What a worker needs is imported here too: a thread
-    of its own would hold the lock of an import while its process is forked, and the child could never import that module.
-    """
-    from rota.engine.parts import Parts  # noqa: PLC0415 - a program that only enqueues has no worker
-    from rota.engine.worker import Worker  # noqa: PLC0415
-    from rota.executors.locate import runs_apart  # noqa: PLC0415
-
-    for handler in tuple(registry.handlers.values()):
-        handler.codec.build()
-    parts = Parts(
-        store=opened.store,
-        liveness=opened.liveness,
-        clock=clock,
-        ids=ids,
-        rng=rng,
-        settings=settings,
-        handlers=registry.handlers,
-        registry=registry,
-        build_executor=build,
-        runs_apart=partial(runs_apart, app=app),
-        log_dir=opened.log_dir,
-        wakeup=None if inline else opened.wakeup,
-        inline=inline,
-        alerts=alerts,
-        direct_only=direct_only,
-        check_clock=check_clock,
-        make_sender=None if inline else partial(make_sender, settings),
-        caller=None if inline else make_caller(settings),
-        meter=meter or Meter(),
-        trust=opened.trust,
-        tracing=tracing,
-        app=app,
-        middleware=Middleware() if app is None else app.middleware,
-        on=On() if app is None else app.on,
-        serve=serve,
-        serving=serving,
-    )
-    return Worker(parts, concurrency=concurrency)
-
-
 def make_sender(settings: Settings) -> Sender | None:
     """Return who sends messages to webhooks; None if what it needs is not installed."""
     try:
@@ -218,17 +147,6 @@ def make_caller(settings: Settings) -> Caller | None:
     except ImportError as error:
         raise InvalidOption(f"setting pulse_url needs an HTTP client ({error}): install rota[webhooks]") from error
     return HttpSender(settings, trusted=True)
-
-
-def make_minder(opened: Opened, registry: Registry, *, clock: Clock, settings: Settings, has_worker: Callable[[], bool]) -> Minder:
-    """Build what serves an open store while the process runs no worker."""
-    from rota.engine.delivering import Delivering  # noqa: PLC0415 - few programs need it
-    from rota.engine.minder import Minder  # noqa: PLC0415
-    from rota.engine.overdue_watch import OverdueWatch  # noqa: PLC0415
-
-    watch = OverdueWatch(opened.store, registry, clock=clock, settings=settings)
-    delivering = Delivering(opened.store, partial(make_sender, settings), clock=clock, settings=settings, trust=opened.trust)
-    return Minder(watch, delivering, has_worker=has_worker, clock=clock, settings=settings)
 
 
 def make_tracing(settings: Settings) -> Tracing | None:
@@ -250,14 +168,6 @@ def import_named(registry: Registry, store: Store, settings: Settings, clock: Cl
 
     find = partial(find_handler, prefixes=prefixes_of(settings.handler_modules))
     registry.serve(find, check_handler, store, clock.now())
-
-
-def look_for_handler(settings: Settings, path: str) -> Callable[..., Any] | None:
-    """Return the function that a job without a template names, where it is here; refuse one that the settings don't allow."""
-    from rota.executors.named import look_for_handler as look  # noqa: PLC0415 - few programs need it
-    from rota.executors.named import prefixes_of  # noqa: PLC0415
-
-    return look(path, prefixes_of(settings.handler_modules))
 
 
 def sqlite_path(url: str) -> Path:

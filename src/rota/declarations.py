@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rota.errors import DependencyCycle, InvalidInput, NotFound, Refused
 from rota.model.definitions import TemplateState
+from rota.model.dependencies import dependencies_first
 from rota.model.gate import SYSTEM
-from rota.model.schedule_order import dependencies_first
 
 if TYPE_CHECKING:
     from rota.ports.store import Store

@@ -11,7 +11,7 @@ import msgspec
 from rota.errors import JobCancelled, JobFailed, JobSkipped, NotFound
 from rota.model.params import decode
 from rota.model.states import RunStatus, Status
-from rota.model.values import Job, LogEntry, Run
+from rota.model.values import Enqueued, Job, LogEntry, Run, dashed, number_text
 
 if TYPE_CHECKING:
     from rota.engine.explain import Explanation
@@ -22,23 +22,39 @@ R_co = TypeVar("R_co", covariant=True)
 class Handle(Generic[R_co]):
     """A job and its retries, by the job's id. Cheap to make and to compare; pickles by its task's name and its id."""
 
-    __slots__ = ("_number", "_rota", "_task", "existing", "id")
+    __slots__ = ("_enqueued", "_id", "_number", "_rota", "_task", "existing")
 
-    def __init__(self, rota: Any, task: Any, job_id: str, *, number: str | None = None, existing: bool = False) -> None:
-        """Made by `enqueue` and `Task.handle`. Without a task its result is plain JSON."""
+    def __init__(self, rota: Any, task: Any, job_id: str = "", *, number: str | None = None, enqueued: Enqueued | None = None) -> None:
+        """Made by `Task.handle`, with an id, and by `enqueue`, with what it wrote. Without a task its result is plain JSON."""
         self._rota = rota
         self._task = task
         self._number = number
-        self.id = job_id
-        self.existing = existing
+        self._enqueued = enqueued
+        self._id = job_id
+        self.existing = enqueued is not None and enqueued.existing
         """Whether `enqueue` found this job, by its unique key or its id, and added none."""
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        if not self._id and self._enqueued is not None:
+            self._id = dashed(self._enqueued.job_id)
+        return self._id
 
     @property
     def number(self) -> str:
         """The job's number, such as JOB-2026-00042."""
-        if self._number is None:
+        number = self._known_number
+        if number is None:
             job: Job = self._rota.jobs.get(self.id)
-            self._number = job.number
+            number = self._number = job.number
+        return number
+
+    @property
+    def _known_number(self) -> str | None:
+        """The number, where the store need not be asked for it. In tests it may be given with the caller's commit."""
+        if self._number is None and self._enqueued is not None and self._enqueued.number:
+            self._number = number_text(self._enqueued.root_id, self._enqueued.number, 1)
         return self._number
 
     def status(self) -> Status:
@@ -108,7 +124,7 @@ class Handle(Generic[R_co]):
 
             why = "was enqueued by name" if self._task is None else f"is of {rota.store.url}, and its task belongs to another Rota"
             raise PicklingError(f"{self!r} can't be pickled: it {why}; pass its id ({self.id})")
-        return _handle_at, (self._task, rota._actor, self.id, self._number, self.existing)  # noqa: SLF001 - of its own class
+        return _handle_at, (self._task, rota._actor, self.id, self._known_number, self.existing)  # noqa: SLF001 - of its own class
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Handle) and other.id == self.id
@@ -118,7 +134,7 @@ class Handle(Generic[R_co]):
 
     def __repr__(self) -> str:
         name = "" if self._task is None else f"{self._task.name} "
-        return f"<Handle {name}{self._number or self.id}>"
+        return f"<Handle {name}{self._known_number or self.id}>"
 
 
 def _handle_at(task: Any, actor: Any, job_id: str, number: str | None, existing: bool) -> Any:  # noqa: FBT001 - called by pickle

@@ -7,17 +7,16 @@ from collections.abc import Callable
 import msgspec
 
 from rota.engine.patience import Patience
-from rota.engine.registry import Registry
-from rota.engine.submit import NewJob
 from rota.errors import NotFound, PermissionDenied
 from rota.executors.calls import NewCall, read_call, read_page_request, written_page
+from rota.model.call import NewJob
 from rota.model.checks import unknown_option
 from rota.model.gate import Actor, Role
-from rota.model.settings import Settings
-from rota.model.values import Claimed, Job, dashed, undashed
-from rota.ports.clock import Clock, Ids
+from rota.model.values import Claimed, dashed, undashed
 from rota.ports.executor import Question, Request
 from rota.ports.store import Store
+from rota.session import Session
+from rota.submission import submit
 
 PAGE = 100
 """Results that are read at once."""
@@ -27,24 +26,10 @@ OPTIONS = tuple(name for name in NewJob.__struct_fields__ if name not in {"name"
 class HandlerCalls:
     """Answers the requests of a worker's handlers. Any thread may call it."""
 
-    def __init__(  # noqa: PLR0917 - built in one place
-        self,
-        store: Store,
-        registry: Registry,
-        clock: Clock,
-        ids: Ids,
-        settings: Settings,
-        enqueue: Callable[..., Job],
-        find: Callable[[str], str],
-    ) -> None:
-        """Take what requests are answered with: `enqueue` accepts a job for an actor, `find` returns a job's id, also by its number."""
+    def __init__(self, session: Session, store: Store) -> None:
+        """Take the session of the worker's Rota, and the store that the worker is on."""
+        self._session = session
         self._store = store
-        self._registry = registry
-        self._clock = clock
-        self._ids = ids
-        self._outage_s = settings.busy_timeout
-        self._enqueue = enqueue
-        self._find = find
 
     def __call__(self, job: Claimed, request: Request, check: Callable[[], None]) -> str:
         """Do what the handler of a job asks for. While the store is away it is tried again, for as long as the handler may run."""
@@ -54,7 +39,7 @@ class HandlerCalls:
             check()
             return ask()
 
-        return Patience(outage_s=job.timeout or self._outage_s).ask(checked)
+        return Patience(outage_s=job.timeout or self._session.settings.busy_timeout).ask(checked)
 
     def _reading(self, job: Claimed, body: str) -> Callable[[], str]:
         request = read_page_request(body)
@@ -70,7 +55,7 @@ class HandlerCalls:
     def _root_of(self, given: str) -> str:
         """Return the chain of a job; "" for one that is not there, which no job has waited for."""
         try:
-            job = self._store.job(self._find(given))
+            job = self._store.job(self._session.job_id(given))
         except NotFound:
             return ""
         return "" if job is None else undashed(job.root_id) or ""
@@ -79,12 +64,13 @@ class HandlerCalls:
         unknown = next((name for name in call.options if name not in OPTIONS), None)
         if unknown is not None:
             raise unknown_option("ctx.enqueue", unknown, OPTIONS)
+        session = self._session
         # One id for every try: a second one finds what the first has written.
-        own_id = dashed(self._ids.take(1, self._clock.now())[0])
+        own_id = dashed(session.ids.take(1, session.clock.now())[0])
         options = {"job_id": own_id} | call.options
 
         def enqueue() -> str:
-            made = self._enqueue(self._owner(job), call.name, call.params, **options)
+            made = submit(session, self._owner(job), call.name, call.params, **options).job()
             if "job_id" not in call.options and made.id == own_id:
                 made.existing = False
             return msgspec.json.encode(made).decode()
@@ -93,8 +79,9 @@ class HandlerCalls:
 
     def _owner(self, job: Claimed) -> Actor:
         """Return who answers for a job, with the rights it has now, in the organization of the job."""
-        self._registry.sync(self._store, self._clock.now())
-        user = self._registry.users.get(job.owner)
+        registry = self._session.registry
+        registry.sync(self._store, self._session.clock.now())
+        user = registry.users.get(job.owner)
         if user is None:
             # Enqueued by who opened the store itself, or before there were users: see `rota.model.gate.LOCAL`.
             return Actor(job.owner, job.organization_id, Role.MANAGER)

@@ -155,7 +155,7 @@ def listen(
         types=types_of(types if types is None or isinstance(types, str) else list(types)),
         statuses=frozenset(statuses(status if status is None or isinstance(status, str) else list(status))),
         job_type=job_type,
-        root_id=None if job is None else _root(ask, job),
+        root_id=None if job is None else undashed(ask.found(job).root_id),
     )
     listener = _feed(ask).listen(view, after=None if view.root_id else cursor, ready=ready)
     if view.root_id is not None:
@@ -168,9 +168,7 @@ def follow_log(ask: Ask, job: JobRef) -> LogTail:
 
     Iterating waits for each piece, which is whole lines; `read()` returns what is new and does not wait.
     """
-    job_id, opened = ask.job(job), ask.opened
-    if opened.store.job(job_id) is None:
-        raise ask.session.no_job(job)
+    opened, job_id = ask.opened, str(undashed(ask.found(job).id))
     return LogTail(opened.store, opened.log_dir, job_id, Patience(outage_s=ask.settings.busy_timeout))
 
 
@@ -207,10 +205,3 @@ def _counted(ask: Ask) -> Scope | None:
         return ask.also(Right.READ_STATS).scope
     except PermissionDenied:
         return None
-
-
-def _root(ask: Ask, job: JobRef) -> str:
-    found = ask.store.job(ask.job(job))
-    if found is None:
-        raise ask.session.no_job(job)
-    return str(undashed(found.root_id))

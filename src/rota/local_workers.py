@@ -5,19 +5,25 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rota.compose import Opened, make_minder
-from rota.engine.submit import NewJob
+from rota.compose import Opened, import_named, make_caller, make_sender
+from rota.declarations import declare_scheduled
+from rota.engine.parts import Parts
+from rota.engine.worker import Worker
 from rota.errors import Refused, StoreUnavailable
-from rota.executors import inside_handler
+from rota.executors import build, inside_handler
+from rota.executors.locate import runs_apart
+from rota.handler_calls import HandlerCalls
+from rota.model.call import NewJob
 from rota.model.checks import whole
 from rota.model.gate import Right, scope_of
-from rota.model.lanes import Serving
+from rota.model.lanes import SERVES_ALL, Serving
 from rota.model.signals import PermanentError
 from rota.model.templates import span_of
 from rota.model.values import Origin, Run
@@ -40,6 +46,106 @@ LAST_LOOK_S = 0.05
 
 class InsideHandlerError(Refused, PermanentError):
     """A call that no handler can make: an attempt that does not catch it is not repeated."""
+
+
+def make_worker(
+    session: Session, opened: Opened, slots: int, *, inline: bool = False, direct_only: bool = False, serving: Serving | None = None
+) -> Worker:
+    """Build a worker on an open store, once that knows the schedules that decorators declare.
+
+    Annotations of handlers are resolved here: one that can't be is no matter for a job. What a worker needs is imported here too: a thread
+    of its own would hold the lock of an import while its process is forked, and the child could never import that module.
+    """
+    settings, registry, clock, app = session.settings, session.registry, session.clock, session.app
+    declare_scheduled(session)
+    import_named(registry, opened.store, settings, clock)
+    for handler in tuple(registry.handlers.values()):
+        handler.codec.build()
+    parts = Parts(
+        store=opened.store,
+        liveness=opened.liveness,
+        clock=clock,
+        ids=session.ids,
+        rng=session.rng,
+        settings=settings,
+        handlers=registry.handlers,
+        registry=registry,
+        build_executor=build,
+        runs_apart=partial(runs_apart, app=app),
+        log_dir=opened.log_dir,
+        wakeup=None if inline else opened.wakeup,
+        inline=inline,
+        alerts=session.on.not_run,
+        direct_only=direct_only,
+        check_clock=None if session.follows is None else session.follows.check,
+        make_sender=None if inline else partial(make_sender, settings),
+        caller=None if inline else make_caller(settings),
+        meter=session.meter,
+        trust=opened.trust,
+        tracing=session.tracing,
+        app=app,
+        middleware=app.middleware,
+        on=app.on,
+        serve=HandlerCalls(session, opened.store),
+        serving=SERVES_ALL if direct_only else serving or session.serving(),
+    )
+    return Worker(parts, concurrency=slots)
+
+
+@contextmanager
+def inline_worker(session: Session, *, direct_only: bool = True) -> Iterator[Worker]:
+    """Lend a worker that runs here; unless it is asked to do more, it is there for a direct execution alone."""
+    worker = make_worker(session, session.open(), 1, inline=True, direct_only=direct_only)
+    try:
+        worker.start()
+        if worker.standing.renewal.watched and session.follows is not None:
+            # A handler may take long. Nothing repeats a direct execution, so nobody has to be stopped before others take over.
+            worker.standing.watch(guarded=False)
+        yield worker
+    finally:
+        try:
+            worker.begin_stop()
+            worker.finish()
+        finally:
+            # One that could not say goodbye to its store turns no more all the same: it must not look alive.
+            worker.standing.withdraw()
+
+
+@contextmanager
+def owning(session: Session, opened: Opened) -> Iterator[str]:
+    """Lend the id of the row that shows that this process lives: a local worker's, or one of its own, which beats meanwhile."""
+    with session.lock:
+        local = session.drivers[0].worker.id if session.drivers else None
+    if local is not None:
+        yield local
+        return
+    from rota.engine.lease import Renewal  # noqa: PLC0415 - only direct executions without a worker need it
+    from rota.engine.ticker import Ticker  # noqa: PLC0415
+
+    client_id = _client(session, opened)
+    every_s = Renewal(session.clock, session.settings).every_s
+    beats = Ticker(lambda: opened.store.beat(client_id, job_types=()), every_s=every_s, name="beats")
+    beats.start()
+    try:
+        yield client_id
+    finally:
+        beats.stop()
+
+
+def _client(session: Session, opened: Opened) -> str:
+    """Return the row of this process, made anew if others have given it up while it had nothing to say."""
+    with session.lock:
+        if session.client_id is not None and opened.store.beat(session.client_id, job_types=()):
+            return session.client_id
+        lease, session.lease, session.client_id = session.lease, None, None
+        if lease is not None:
+            lease.release(clean=True)
+        now = session.clock.now()
+        client_id = session.ids.take(1, now)[0]
+        session.lease = opened.liveness.take(client_id)
+        opened.store.register(client_id, host=os.uname().nodename, kind="client", job_types=(), now=now)
+        session.client_id = client_id
+        return client_id
 
 
 def start(session: Session, concurrency: int | None, serving: Serving) -> Driver:
@@ -89,7 +195,7 @@ def turn(session: Session) -> None:
     with session.lock:
         if session.inline is None:
             session.registry.sync(opened.store, session.clock.now())
-            inline = session.make_worker(opened, session.settings.concurrency, inline=True)
+            inline = make_worker(session, opened, session.settings.concurrency, inline=True)
             try:
                 inline.start()
             except BaseException:
@@ -106,9 +212,15 @@ def turn(session: Session) -> None:
 
 def minder(ask: Ask) -> Minder:
     """Return a minder, which reports overdue schedules and sends webhook messages while this process runs no worker."""
-    session = ask.session
+    from rota.engine.delivering import Delivering  # noqa: PLC0415 - few programs need it
+    from rota.engine.minder import Minder  # noqa: PLC0415
+    from rota.engine.overdue_watch import OverdueWatch  # noqa: PLC0415
+
+    session, opened, settings, clock = ask.session, ask.opened, ask.settings, ask.session.clock
+    watch = OverdueWatch(opened.store, ask.registry, clock=clock, settings=settings)
+    delivering = Delivering(opened.store, partial(make_sender, settings), clock=clock, settings=settings, trust=opened.trust)
     has_worker = lambda: any(driver.running for driver in session.drivers)  # noqa: E731 - asked again and again
-    return make_minder(ask.opened, ask.registry, clock=session.clock, settings=ask.settings, has_worker=has_worker)
+    return Minder(watch, delivering, has_worker=has_worker, clock=clock, settings=settings)
 
 
 def recover(ask: Ask) -> Recovered:
@@ -145,7 +257,7 @@ def direct(
     ttl = settings.reservation_ttl
     limit = min(row.policy.timeout, ttl) if row.policy.timeout else ttl
     row.policy = msgspec.structs.replace(row.policy, timeout=limit)
-    with session.owning(opened) as owner_id:
+    with owning(session, opened) as owner_id:
         execution = Direct(
             store=opened.store,
             registry=ask.registry,
@@ -159,7 +271,7 @@ def direct(
             scope=scope_of(who, Right.READ),
             poke=session.poke,
             sweep=partial(_recovery(session, opened).sweep, None),
-            inline_worker=session.inline_worker if name in ask.registry.handlers else None,
+            inline_worker=partial(inline_worker, session) if name in ask.registry.handlers else None,
         )
         return execution.run(row, wait_s=wait_s)
 
@@ -173,7 +285,7 @@ def _started(session: Session, opened: Opened, slots: int, serving: Serving) -> 
     while True:
         try:
             session.registry.sync(opened.store, session.clock.now())
-            driver = Driver(session.make_worker(opened, slots, serving=serving), session.settings, session.clock)
+            driver = Driver(make_worker(session, opened, slots, serving=serving), session.settings, session.clock)
             driver.start()
         except StoreUnavailable:
             if time.monotonic() + pause_s > end:

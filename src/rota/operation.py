@@ -7,23 +7,25 @@ import hashlib
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET
 
-from rota.errors import ChangedMeanwhile, InvalidOption
-from rota.model.gate import Actor, Right, Scope
+from rota.errors import ChangedMeanwhile, InvalidOption, NotFound
+from rota.model.gate import EVERYTHING, Actor, Right, Scope
 from rota.model.shapes import Shape, shape_of
-from rota.model.values import undashed
+from rota.model.values import dashed, undashed
 
 if TYPE_CHECKING:
     from rota.compose import Opened
     from rota.engine.registry import Registry
+    from rota.model.groups import Group
     from rota.model.settings import Settings
-    from rota.model.values import Group, Instant, Job, JobRef
+    from rota.model.values import Instant, Job, JobRef
     from rota.ports.store import Check, Store
     from rota.session import Session
 
@@ -98,7 +100,12 @@ class Ask:
 
     def group(self, ref: str | Group) -> str:
         """Return the id of a group in the scope; NotFound for any other."""
-        return self.session.reach_group(ref, self.actor, self.right)
+        group_id = self.session.group_id(ref)
+        if self.scope is not EVERYTHING:
+            group = self.store.group(group_id)
+            if group is None or not self.scope.holds(group.organization, group.owner):
+                raise NotFound(f"there is no group {dashed(group_id)} in this store")
+        return group_id
 
     @property
     def version(self) -> int | None:
@@ -166,12 +173,12 @@ class Resource(View):
 
 def ask_for(view: View, right: Right) -> Ask:
     """Ask the gate for the actor of a noun or a Rota: for functions of surfaces that are not operations."""
-    return Ask(view._session, view._actor, right, view._expected)  # noqa: SLF001 - of this module's own class
+    return Ask(view._seat.session, view._actor, right, view._expected)  # noqa: SLF001 - of this module's own class
 
 
 def session_of(view: View) -> Session:
     """Return the session behind a noun or a Rota: for surfaces, which are part of the same program."""
-    return view._session  # noqa: SLF001 - of this module's own class
+    return view._seat.session  # noqa: SLF001 - of this module's own class
 
 
 class Field(msgspec.Struct, frozen=True, eq=False):
@@ -293,7 +300,7 @@ def operation(
         def call(self: N, /, *args: P.args, **kwargs: P.kwargs) -> R:
             if self._expected is not None and not edits:
                 raise InvalidOption(f"{body.__qualname__} takes no expected state: call it without if_match({self._expected!r})")
-            return body(self, Ask(self._session, self._actor, right, self._expected), *args, **kwargs)
+            return body(self, Ask(self._seat.session, self._actor, right, self._expected), *args, **kwargs)
 
         call.operation = Operation(body, right, http, cli, etag, status, confirm)  # type: ignore[attr-defined]
         # `inspect`, `help()` and the docs show what a caller passes.
@@ -314,6 +321,41 @@ def tag_of(job: Job, tail: Job) -> str:
     return f'"{digest.hexdigest()}"'
 
 
-def operations(noun: type[View]) -> dict[str, Operation]:
+def operations(kind: type[View]) -> dict[str, Operation]:
     """Return the operations of a noun by verb."""
-    return {name: each.operation for name, each in vars(noun).items() if hasattr(each, "operation")}
+    return {name: each.operation for name, each in vars(kind).items() if hasattr(each, "operation")}
+
+
+NOUNS: dict[str, str] = {
+    "jobs": "Jobs",
+    "groups": "Groups",
+    "dead_letters": "DeadLetters",
+    "schedules": "Schedules",
+    "calendars": "Calendars",
+    "templates": "Templates",
+    "queues": "Queues",
+    "workers": "Workers",
+    "organizations": "Organizations",
+    "users": "Users",
+    "tokens": "Tokens",
+    "webhooks": "Webhooks",
+    "audit": "Audit",
+    "store": "StoreOperations",
+}
+"""The class of each noun; its module has the noun's name."""
+
+
+@cache
+def noun(name: str) -> Any:
+    """Import the class of a noun. Cached, because an import statement costs 0.7 µs at each access."""
+    return getattr(import_module(f"rota.resources.{name}"), NOUNS[name])
+
+
+class Noun(Generic[N]):
+    """An attribute of a Rota that is one of its nouns: a view of the same session, for the same actor."""
+
+    def __set_name__(self, owner: type[View], name: str) -> None:
+        self._name = name
+
+    def __get__(self, view: View, owner: type[View] | None = None) -> N:
+        return cast("N", noun(self._name)(view._seat, view._actor))  # noqa: SLF001 - of this module's own class

@@ -135,11 +135,6 @@ def _text(run: Run | None, log_dir: str) -> str:
         return ""
 
 
-def ids_of(enqueued: Sequence[Enqueued]) -> list[str]:
-    """Return the outside form of ids."""
-    return [dashed(each.job_id) for each in enqueued]
-
-
 @lru_cache(maxsize=256)
 def _backoff(text: str) -> dict[str, float]:
     return msgspec.json.decode(text, type=dict[str, float])

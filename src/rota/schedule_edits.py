@@ -2,37 +2,57 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from rota.engine.declared import declare
 from rota.engine.trigger import Decider, Trigger
-from rota.errors import InvalidSchedule
+from rota.errors import InvalidSchedule, ScheduleExists, TemplateUnavailable
 from rota.model.checks import check_name
 from rota.model.definitions import TemplateState, unfit_for_schedules
-from rota.model.gate import Actor
+from rota.model.gate import Actor, Scope
 from rota.model.params import encode_params
-from rota.model.schedule_options import TIMES, with_options
-from rota.model.schedules import Kind, Schedule, Timing
-from rota.model.values import SECOND, Instant
+from rota.model.schedule_options import TIMES, as_said, with_options
+from rota.model.schedules import Kind, OnCompletion, Schedule, ScheduleState, Timing
+from rota.model.values import SECOND, Instant, moment
 from rota.ports.schedules import Change
 from rota.ports.store import DefinitionsChanged, Store
-from rota.schedule_views import schedule_view
 
 if TYPE_CHECKING:
     from rota.session import Session
 
 T = TypeVar("T")
 
+log = logging.getLogger("rota.schedules")
+
 
 class _Overtaken(Exception):  # noqa: N818 - a signal, not an error of anybody
     """The schedule fired while its change waited for its turn: the change comes after that, by the clock too."""
 
 
-def deciding(session: Session, work: Callable[[Decider, Store, Instant, int], T]) -> T:
+class Edit(msgspec.Struct):
+    """A moment at which schedules are changed, and the decider that closes their ledgers up to it."""
+
+    session: Session
+    store: Store
+    now: Instant
+    definitions: int
+    decide: Decider
+
+    def change(self, schedule_id: str, change: Change, who: Actor) -> Schedule:
+        """Change a schedule after its ledger was closed."""
+
+        def in_time(schedule: Schedule) -> Schedule:
+            if self.now < schedule.cursor_at <= self.session.clock.now():
+                raise _Overtaken
+            return change(schedule)
+
+        return self.store.change_schedule(schedule_id, in_time, self.decide, actor=who, now=self.now, definitions=self.definitions)
+
+
+def deciding(session: Session, work: Callable[[Edit], T]) -> T:
     """Do work that closes a ledger, again if it comes too late for its moment; then report the due times that did not run."""
     store = session.open().store
     trigger = Trigger(
@@ -49,7 +69,7 @@ def deciding(session: Session, work: Callable[[Decider, Store, Instant, int], T]
         session.registry.sync(store, now)
         decider = trigger.decider(now)
         try:
-            result = work(decider, store, now, session.registry.version)
+            result = work(Edit(session, store, now, session.registry.version, decider))
         except (DefinitionsChanged, _Overtaken):
             continue
         for schedule, rows in decider.decided:
@@ -60,33 +80,75 @@ def deciding(session: Session, work: Callable[[Decider, Store, Instant, int], T]
 
 def edited(session: Session, schedule_id: str, change: Change, who: Actor) -> Schedule:
     """Change a schedule after its ledger was closed."""
-    return deciding(session, lambda decide, store, now, version: _edit(session, decide, store, now, version)(schedule_id, change, who))
-
-
-def _edit(session: Session, decide: Decider, store: Store, now: Instant, version: int) -> Callable[[str, Change, Actor], Schedule]:
-    """Return what changes a schedule at one moment."""
-
-    def edit(schedule_id: str, change: Change, who: Actor) -> Schedule:
-        def in_time(schedule: Schedule) -> Schedule:
-            if now < schedule.cursor_at <= session.clock.now():
-                raise _Overtaken
-            return change(schedule)
-
-        return store.change_schedule(schedule_id, in_time, decide, actor=who, now=now, definitions=version)
-
-    return edit
+    return deciding(session, lambda edit: edit.change(schedule_id, change, who))
 
 
 def declared(session: Session, name: str, options: Mapping[str, Any], who: Actor) -> Schedule:
-    """Create the schedule that code declares, or change what it declares differently from last time."""
+    """Create the schedule that code declares, or change what it declares differently from last time.
+
+    The options that the code declared last are kept with the schedule. If it declares the same again nothing changes, whatever people have
+    changed since. Where it declares something else, that option and no other is changed: people's changes stay until the code has new ones.
+    """
     _check_params(session, options)
+    return deciding(session, lambda edit: _declare(edit, name, options, who))
 
-    def work(decide: Decider, store: Store, now: Instant, version: int) -> Schedule:
-        build = partial(new_schedule, session, name, options, who, now)
-        edit = _edit(session, decide, store, now, version)
-        return declare(store, name, options, build, edit, actor=who, now=now)
 
-    return deciding(session, work)
+def _declare(edit: Edit, name: str, options: Mapping[str, Any], who: Actor) -> Schedule:
+    store, now, scope, words = edit.store, edit.now, Scope(who.organization), as_said(options)
+    found = store.schedules(scope=scope, name=name)
+    if found and found[0].declared == words:
+        # Not built: its `at` or `ends` may have passed since it was declared first.
+        return found[0]
+    if not found and (done := _done(store, name, words, scope)) is not None:
+        return done
+    new = msgspec.structs.replace(new_schedule(edit.session, name, options, who, now), declared=words)
+    if not found:
+        try:
+            return _available(new, lambda after: store.add_schedule(after(new), actor=who, now=now))
+        except ScheduleExists:
+            # Another process started in the same moment: its schedule is treated like any other.
+            found = store.schedules(scope=scope, name=name)
+            if not found:
+                raise
+            if found[0].declared == words:
+                return found[0]
+
+    def change(schedule: Schedule) -> Schedule:
+        return msgspec.structs.replace(with_options(schedule, news(schedule.declared or {}, words), now), declared=words)
+
+    return _available(found[0], lambda after: edit.change(found[0].id, lambda schedule: after(change(schedule)), who))
+
+
+def _available(schedule: Schedule, write: Callable[[Change], Schedule]) -> Schedule:
+    """Write a schedule; if its template takes no jobs, write it DISABLED, with a warning: a program has to start all the same."""
+    try:
+        return write(lambda after: after)
+    except TemplateUnavailable as error:
+        log.warning(
+            "schedule %s of organization %s is disabled: %s, and `rota schedule enable %s` after it",
+            schedule.name,
+            schedule.organization,
+            error,
+            schedule.name,
+        )
+        return write(lambda after: msgspec.structs.replace(after, state=ScheduleState.DISABLED))
+
+
+def _done(store: Store, name: str, words: Mapping[str, Any], scope: Scope) -> Schedule | None:
+    """Return an AT that has fired and was not to be kept: it is not created again when the program starts again."""
+    if words.get("at") is None or str(words.get("on_completion")).upper() != OnCompletion.DROP:
+        return None
+    gone = store.schedules(scope=scope, name=name, dropped=True)
+    return gone[-1] if gone and gone[-1].declared == words and gone[-1].last_at is not None else None
+
+
+def news(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are declared differently now; one that is declared no more goes back to its default."""
+    changed = {name: after.get(name) for name in {*before, *after} if before.get(name) != after.get(name)}
+    if any(changed.get(name) is not None for name in TIMES):
+        # Another rule takes the place of the old one.
+        changed = {name: value for name, value in changed.items() if name not in TIMES or value is not None}
+    return changed
 
 
 def new_schedule(session: Session, name: str, options: Mapping[str, Any], who: Actor, now: Instant | None = None) -> Schedule:
@@ -185,4 +247,4 @@ def _refuse_unfit_params(session: Session, schedule: Schedule) -> None:
 def _refuse_past(schedule: Schedule, now: Instant) -> None:
     at = schedule.timing.at
     if at is not None and at <= now:
-        raise InvalidSchedule(f"at={schedule_view(schedule).at} has passed: give a moment to come, or `enqueue` the job")
+        raise InvalidSchedule(f"at={moment(at)} has passed: give a moment to come, or `enqueue` the job")

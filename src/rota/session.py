@@ -6,12 +6,11 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from rota.compose import Opened, import_named, is_postgres, look_for_handler, make_tracing, make_worker, open_store, store_url
+from rota.compose import Opened, is_postgres, make_tracing, open_store, store_url
 from rota.engine.call_pool import CallPool
 from rota.engine.fleet import Beats
 from rota.engine.meter import Meter
@@ -19,16 +18,16 @@ from rota.engine.registry import Registry
 from rota.engine.submit import Submitter
 from rota.errors import NotFound, OrganizationUnavailable, PermissionDenied
 from rota.handle import Handle
-from rota.handler_calls import HandlerCalls
 from rota.hooks import On
 from rota.middleware import Middleware
 from rota.model.checks import check_name
 from rota.model.definitions import OrganizationState
 from rota.model.dependencies import unknown_parent
 from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Right, Role, Scope, act_in, scope_of
-from rota.model.lanes import SERVES_ALL, Names, Serving, serving_of
+from rota.model.groups import Group
+from rota.model.lanes import Names, Serving, serving_of
 from rota.model.settings import Settings, unknown_variables
-from rota.model.values import Group, Job, JobRef, dashed, undashed
+from rota.model.values import Job, JobRef, dashed, undashed
 from rota.ports.clock import Clock, Ids, StoreClock, UuidV7
 
 if TYPE_CHECKING:
@@ -122,14 +121,14 @@ class Session:
 
     def open(self) -> Opened:
         """Return the open store; open it if that was not done in this process yet."""
-        self.see_fork()
         opened = self.opened
-        if opened is None:
+        if opened is None or self.pid != os.getpid():
+            self.see_fork()
             with self.lock:
                 if self.opened is None:
                     self.opened = self.open_on_time()
                 opened = self.opened
-        if self.follows is not None:
+        if opened.time is not None and self.follows is not None:
             self.follows.check()
         return opened
 
@@ -174,88 +173,10 @@ class Session:
         self.see_fork()
         return self.opened
 
-    def make_worker(
-        self, opened: Opened, slots: int, *, inline: bool = False, direct_only: bool = False, serving: Serving | None = None
-    ) -> Worker:
-        """Build a worker, once the store knows the schedules that decorators declare."""
-        self.app._declare_scheduled()  # noqa: SLF001 - a session is the inside of its Rota
-        import_named(self.registry, opened.store, self.settings, self.clock)
-        return make_worker(
-            opened,
-            self.registry,
-            clock=self.clock,
-            ids=self.ids,
-            rng=self.rng,
-            settings=self.settings,
-            concurrency=slots,
-            inline=inline,
-            alerts=self.on.not_run,
-            direct_only=direct_only,
-            check_clock=None if self.follows is None else self.follows.check,
-            meter=self.meter,
-            tracing=self.tracing,
-            app=self.app,
-            serving=SERVES_ALL if direct_only else serving or self.serving(),
-            serve=HandlerCalls(opened.store, self.registry, self.clock, self.ids, self.settings, self.app._accept, self.job_id),  # noqa: SLF001 - as above
-        )
-
     def serving(self, queues: Names = None, types: Names = None, exclude: Names = None) -> Serving:
         """Return what a worker is to serve: what its caller says, or else the settings."""
         settings = self.settings
         return serving_of(queues, types, exclude, usual=(settings.worker_queues, settings.worker_types, settings.worker_exclude))
-
-    @contextmanager
-    def inline_worker(self, *, direct_only: bool = True) -> Iterator[Worker]:
-        """Lend a worker that runs here; unless it is asked to do more, it is there for a direct execution alone."""
-        worker = self.make_worker(self.open(), 1, inline=True, direct_only=direct_only)
-        try:
-            worker.start()
-            if worker.standing.renewal.watched and self.follows is not None:
-                # A handler may take long. Nothing repeats a direct execution, so nobody has to be stopped before others take over.
-                worker.standing.watch(guarded=False)
-            yield worker
-        finally:
-            try:
-                worker.begin_stop()
-                worker.finish()
-            finally:
-                # One that could not say goodbye to its store turns no more all the same: it must not look alive.
-                worker.standing.withdraw()
-
-    @contextmanager
-    def owning(self, opened: Opened) -> Iterator[str]:
-        """Lend the id of the row that shows that this process lives: a local worker's, or one of its own, which beats meanwhile."""
-        with self.lock:
-            local = self.drivers[0].worker.id if self.drivers else None
-        if local is not None:
-            yield local
-            return
-        from rota.engine.lease import Renewal  # noqa: PLC0415 - only direct executions without a worker need it
-        from rota.engine.ticker import Ticker  # noqa: PLC0415
-
-        client_id = self.known_client(opened)
-        every_s = Renewal(self.clock, self.settings).every_s
-        beats = Ticker(lambda: opened.store.beat(client_id, job_types=()), every_s=every_s, name="beats")
-        beats.start()
-        try:
-            yield client_id
-        finally:
-            beats.stop()
-
-    def known_client(self, opened: Opened) -> str:
-        """Return the row of this process, made anew if others have given it up while it had nothing to say."""
-        with self.lock:
-            if self.client_id is not None and opened.store.beat(self.client_id, job_types=()):
-                return self.client_id
-            lease, self.lease, self.client_id = self.lease, None, None
-            if lease is not None:
-                lease.release(clean=True)
-            now = self.clock.now()
-            client_id = self.ids.take(1, now)[0]
-            self.lease = opened.liveness.take(client_id)
-            opened.store.register(client_id, host=os.uname().nodename, kind="client", job_types=(), now=now)
-            self.client_id = client_id
-            return client_id
 
     def stop(self, driver: Driver) -> None:
         """Bring a worker home."""
@@ -265,8 +186,10 @@ class Session:
                 self.drivers.remove(driver)
 
     def look(self, path: str) -> Callable[..., Any] | None:
-        """Return the function that a job without a template names."""
-        return look_for_handler(self.settings, path)
+        """Return the function that a job without a template names, where it is here; refuse one that the settings don't allow."""
+        from rota.executors.named import look_for_handler, prefixes_of  # noqa: PLC0415 - few programs need it
+
+        return look_for_handler(path, prefixes_of(self.settings.handler_modules))
 
     def poke(self) -> None:
         """Wake the workers of this process."""
@@ -343,22 +266,12 @@ class Session:
         """Return the id of a job that the actor may do this to; for one that is out of reach, what is said of one that is not there."""
         return self.job_id(given, self.scope(actor, operation))
 
-    def reach_group(self, given: str | Group, actor: Actor | str | None, operation: Right) -> str:
-        """Return the id of a group that the actor may do this to."""
-        scope = self.scope(actor, operation)
-        group_id = self.group_id(given)
-        if scope is not EVERYTHING:
-            group = self.open().store.group(group_id)
-            if group is None or not scope.holds(group.organization, group.owner):
-                raise NotFound(f"there is no group {dashed(group_id)} in this store")
-        return group_id
-
     def parent(self, given: JobRef, actor: Actor) -> str:
         """Return the id of a job that the actor lets another wait for: only what it may read shows that it is there."""
         scope = scope_of(actor, Right.READ)
         job_id = undashed(_text(given))
         if job_id is None:
-            return self.by_number(_text(given), scope)
+            return str(undashed(self.numbered(_text(given), scope).id))
         if scope.owner is not None:
             job = self.open().store.job(job_id)
             if job is not None and not scope.holds(job.organization, job.owner):
@@ -372,15 +285,8 @@ class Session:
 
     def job_id(self, given: JobRef, scope: Scope = EVERYTHING) -> str:
         """Return the id that a text means: a UUID, or a number as people see it."""
-        text = _text(given)
-        job_id = undashed(text)
-        if job_id is None:
-            return self.by_number(text, scope)
-        if scope is not EVERYTHING:
-            job = self.open().store.job(job_id)
-            if job is None or not scope.holds(job.organization, job.owner):
-                raise self.no_job(given)
-        return job_id
+        job_id = undashed(_text(given))
+        return job_id if job_id is not None and scope is EVERYTHING else str(undashed(self.job(given, scope).id))
 
     def job(self, given: JobRef, scope: Scope) -> Job:
         """Return the job that a text means, with one SELECT unless the number of a later attempt is given."""
@@ -392,10 +298,6 @@ class Session:
         if job is None or not scope.holds(job.organization, job.owner):
             raise self.no_job(given)
         return job
-
-    def by_number(self, given: str, scope: Scope = EVERYTHING) -> str:
-        """Return the id of a job by its number, such as JOB-2026-00042.3."""
-        return str(undashed(self.numbered(given, scope).id))
 
     def numbered(self, given: str, scope: Scope) -> Job:
         """Return a job by its number."""

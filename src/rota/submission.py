@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from contextlib import suppress
 from contextvars import copy_context
-from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +12,6 @@ import msgspec
 
 from rota.declarations import declare_scheduled
 from rota.engine.bulk import BulkCall
-from rota.engine.submit import NewJob
 from rota.errors import (
     DuplicateId,
     DuplicateJob,
@@ -25,9 +23,10 @@ from rota.errors import (
     StoreError,
     TransactionMisuse,
 )
-from rota.model.backoff import Backoff
+from rota.handle import Handle
+from rota.model.call import NewJob
 from rota.model.gate import Actor, Right, scope_of
-from rota.model.values import Enqueued, Instant, Job, NewRow, number_text, undashed
+from rota.model.values import Enqueued, Instant, Job, NewRow, undashed
 from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged, Store
 from rota.results import Bulk, job_of
@@ -36,113 +35,68 @@ if TYPE_CHECKING:
     from rota.session import Session
 
 Result = TypeVar("Result")
-NOTHING = (None,) * 14
 
 
-class Accepted:
+class Accepted(msgspec.Struct):
     """One job that was accepted, or found by its unique key or id. The Job is built only for a caller who asks for it."""
 
-    __slots__ = ("_job", "enqueued", "existing", "now", "row", "store", "transaction")
+    row: NewRow
+    enqueued: Enqueued
+    now: Instant
+    store: Store
+    transaction: Any
+    found: Job | None = None
+    """The job, once it was read or built."""
 
-    def __init__(self, row: NewRow, enqueued: Enqueued, now: Instant, store: Store, transaction: Any) -> None:
-        """Take what was written."""
-        self.row = row
-        self.enqueued = enqueued
-        self.now = now
-        self.store = store
-        self.transaction = transaction
-        self.existing = enqueued.existing
-        self._job: Job | None = None
-
-    @property
-    def number(self) -> str | None:
-        """The job's number; None where it is given with the commit, as in tests."""
-        if not self.enqueued.number:
-            return None
-        return number_text(self.enqueued.root_id, self.enqueued.number, 1) if self._job is None else self._job.number
-
-    def found(self, job: Job) -> None:
-        """Note the job that was there already."""
-        self._job = job
+    def handle(self, rota: Any, task: Any = None) -> Handle[Any]:
+        """Return the handle of the job, for the Rota and the task that it was enqueued by."""
+        number = None if self.found is None else self.found.number
+        return Handle(rota, task, number=number, enqueued=self.enqueued)
 
     def job(self) -> Job:
         """Return the job."""
-        if self._job is None and self.row.depends_on:
+        if self.found is None and self.row.depends_on:
             # What a child waits for, or why it ended at once, is in the store.
-            self._job = self.store.job(self.enqueued.job_id, transaction=self.transaction)
-        if self._job is None:
-            self._job = job_of(self.row, self.enqueued, self.now)
-        return self._job
+            self.found = self.store.job(self.enqueued.job_id, transaction=self.transaction)
+        if self.found is None:
+            self.found = job_of(self.row, self.enqueued, self.now)
+        return self.found
 
 
-def submit(
-    session: Session,
-    actor: Actor | str | None,
-    name: str | None,
-    params: Mapping[str, Any] | None,
-    *,
-    handler: str | None = None,
-    job_type: str | None = None,
-    priority: str | int | None = None,
-    run_at: datetime | timedelta | None = None,
-    unique_key: str | None = None,
-    depends_on: Any = None,
-    on_parent_failure: str | None = None,
-    max_retries: int | None = None,
-    timeout: Any = None,
-    queue: str | None = None,
-    queue_ttl: Any = None,
-    webhook: str | None = None,
-    job_id: str | None = None,
-    meta: Mapping[str, Any] | None = None,
-    tags: Sequence[str] | None = None,
-    backoff: Backoff | None = None,
-    organization: str | None = None,
-    transaction: Any = None,
-) -> Accepted:
-    """Accept one job; when this returns it is on disk (or, with `transaction`, will be when that commits)."""
-    store, who = session.open().store, session.acts(actor, Right.SUBMIT, organization)
-    if session.registry.undeclared:
+def submit(session: Session, actor: Actor | str | None, name: str | None, params: Mapping[str, Any] | None, **options: Any) -> Accepted:
+    """Accept one job; when this returns it is on disk (or, with `transaction`, will be when that commits).
+
+    The options are those of `EnqueueOptions`, `handler` and `job_type`.
+    """
+    store, who = session.open().store, session.acts(actor, Right.SUBMIT, options.pop("organization", None))
+    submitter, registry = session.submitter, session.registry
+    if registry.undeclared:
         declare_scheduled(session)
-    said = (priority, run_at, unique_key, depends_on, on_parent_failure, max_retries, timeout)
-    given = (*said, queue, queue_ttl, webhook, job_id, meta, tags, backoff)
-    plain = handler is None and given == NOTHING
-    if name is None or handler is not None or job_type is not None:
-        name = _type_of(name, handler, job_type)
-    build: Callable[[], NewRow]
-    if plain:
-        build = partial(session.submitter.plain, name, params, store, who)
-    else:
-        new = NewJob(
-            name=name,
-            params=params,
-            priority=priority,
-            run_at=run_at,
-            unique_key=unique_key,
-            depends_on=depends_on,
-            on_parent_failure=on_parent_failure,
-            max_retries=max_retries,
-            timeout=timeout,
-            queue=queue,
-            queue_ttl=queue_ttl,
-            webhook=webhook,
-            job_id=job_id,
-            meta=meta,
-            tags=tags,
-            backoff=backoff,
-            handler=handler,
-        )
-        build = partial(session.submitter.one, new, store, who)
-        if handler is not None and transaction is not None:
-            session.submitter.refuse_new(new, store)
+    transaction = options.pop("transaction", None)
+    new = _new_job(name, params, options) if options or name is None else None
     if transaction is not None:
+        if new is not None and new.handler is not None:
+            submitter.refuse_new(new, store)
         transaction = store.join(transaction)
-    accepted = _written(session, build, store, transaction, who, plain=plain)
-    if transaction is None:
-        session.poke()
-    if accepted.existing:
-        accepted.found(_holder(accepted, transaction, who))
-    return accepted
+    while True:
+        row = submitter.plain(name or "", params, store, who) if new is None else submitter.one(new, store, who)
+        # A plain job is due when it was created: the clock is read once.
+        now = row.run_at if new is None else session.clock.now()
+        try:
+            enqueued = store.enqueue([row], now=now, definitions=registry.version, transaction=transaction)[0]
+        except DefinitionsChanged:
+            registry.sync(store, now)
+        except DuplicateJob as error:
+            raise _discreet(session, error, who) from error
+        else:
+            accepted = Accepted(row, enqueued, now, store, transaction)
+            if transaction is None and not row.lane:
+                submitter.learn_lanes((row,), store, now)
+            if transaction is None and session.drivers:
+                session.poke()
+            if enqueued.existing:
+                accepted.found = _holder(accepted, transaction, who)
+            return accepted
 
 
 async def submit_async(
@@ -202,24 +156,6 @@ def submit_many(
     transaction = store.join(transaction)
     with transaction.savepoint():
         return _chunks(session, jobs, store, who, transaction)
-
-
-def _written(session: Session, build: Callable[[], NewRow], store: Store, transaction: Any, who: Actor, *, plain: bool) -> Accepted:
-    """Write one row; if the definitions it was built from have changed in the meantime, build it again."""
-    while True:
-        row = build()
-        # A plain job is due when it was created: the clock is read once.
-        now = row.run_at if plain else session.clock.now()
-        try:
-            enqueued = store.enqueue([row], now=now, definitions=session.registry.version, transaction=transaction)[0]
-        except DefinitionsChanged:
-            session.registry.sync(store, now)
-        except DuplicateJob as error:
-            raise _discreet(session, error, who) from error
-        else:
-            if transaction is None:
-                session.submitter.learn_lanes((row,), store, now)
-            return Accepted(row, enqueued, now, store, transaction)
 
 
 def _in_line(session: Session, rows: list[NewRow], store: Store, now: Instant) -> bool:
@@ -289,8 +225,18 @@ def _reaches(who: Actor, job: Job) -> bool:
     return scope_of(msgspec.structs.replace(who, operations=None), Right.READ).holds(job.organization, job.owner)
 
 
+def _new_job(name: str | None, params: Mapping[str, Any] | None, options: dict[str, Any]) -> NewJob | None:
+    """Return a job with its own options, or without a template; None if it has neither."""
+    job_type, handler = options.pop("job_type", None), options.get("handler")
+    if name is None or handler is not None or job_type is not None:
+        return NewJob(name=_type_of(name, handler, job_type), params=params, **options)
+    if all(value is None for value in options.values()):
+        return None
+    return NewJob(name=name, params=params, **options)
+
+
 def _type_of(name: str | None, handler: str | None, job_type: str | None) -> str:
-    """Return the template of a new job, or the type of one without a template; "" is the path of its handler."""
+    """Return the type of a job without a template; "" is the path of its handler."""
     if handler is None and job_type is not None:
         raise InvalidOption(
             f"job_type={job_type!r} is for a job without a template: pass handler='module:function' too, or a template's name"

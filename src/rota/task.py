@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
-from rota.engine.decorated import TAKEN
 from rota.errors import InvalidOption, InvalidParams
 from rota.handle import Handle
 from rota.model.backoff import Backoff
@@ -17,9 +16,10 @@ from rota.model.call import Call
 from rota.model.checks import unknown_option
 from rota.model.gate import Actor
 from rota.model.handler import Handler, Wrapper, function_of, inspect_handler
+from rota.model.schedule_options import TAKEN
 from rota.model.signals import rules_of
 from rota.model.templates import FIELDS, Rate
-from rota.model.values import dashed
+from rota.submission import submit, submit_async
 
 if TYPE_CHECKING:
     from rota.executors.context import Context
@@ -92,6 +92,13 @@ class EnqueueOptions(TypedDict, total=False):
     transaction: Any
 
 
+def refuse_unknown(called: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that no job has; `called` is what they were passed to."""
+    unknown = options.keys() - EnqueueOptions.__annotations__.keys()
+    if unknown:
+        raise unknown_option(called, min(unknown), EnqueueOptions.__annotations__)
+
+
 class Task(Wrapper, Generic[P, R]):
     """A function that can be enqueued. `options` speaks about the job, `enqueue` and `bind` take the function's own arguments."""
 
@@ -121,14 +128,15 @@ class Task(Wrapper, Generic[P, R]):
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Accept one job; when this returns it is on disk (or, with the option `transaction`, will be when that commits)."""
         rota = self._acting
-        accepted = rota._submit(self.name, self._bound(args, kwargs), self._options)  # noqa: SLF001 - its own Rota's
-        return Handle(rota, self._origin, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
+        accepted = submit(rota._seat.session, rota._actor, self.name, self._bound(args, kwargs), **self._options)  # noqa: SLF001 - its own Rota's
+        return accepted.handle(rota, self._origin)
 
     async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Accept one job without blocking the event loop."""
         rota = self._acting
-        accepted = await rota._submit_async(self.name, self._bound(args, kwargs), self._options)  # noqa: SLF001 - its own Rota's
-        return Handle(rota, self._origin, dashed(accepted.enqueued.job_id), number=accepted.number, existing=accepted.existing)
+        params = self._bound(args, kwargs)
+        accepted = await submit_async(rota._seat.session, rota._actor, self.name, params, **self._options)  # noqa: SLF001 - its own Rota's
+        return accepted.handle(rota, self._origin)
 
     def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Return the job that `enqueue` would accept, as a value; nothing is written."""
@@ -136,9 +144,7 @@ class Task(Wrapper, Generic[P, R]):
 
     def options(self, **options: Unpack[EnqueueOptions]) -> Self:
         """Return the same task with options for its jobs, on top of those it has."""
-        unknown = options.keys() - EnqueueOptions.__annotations__.keys()
-        if unknown:
-            raise unknown_option(f"{self.name}.options()", min(unknown), EnqueueOptions.__annotations__)
+        refuse_unknown(f"{self.name}.options()", options)
         return self._copy(_options={**self._options, **options})
 
     def acting_as(self, actor: Actor | str | None) -> Self:
@@ -157,14 +163,11 @@ class Task(Wrapper, Generic[P, R]):
             )
 
     @property
-    def _rota(self) -> Any:
-        self.check_included()
-        return self._home.rota
-
-    @property
     def _acting(self) -> Any:
         """The Rota as the user that this task acts as."""
-        rota = self._rota
+        rota = self._home.rota
+        if rota is None:
+            self.check_included()
         return rota if self._actor is None else rota.acting_as(self._actor)
 
     def _decoded(self, text: str) -> R:
@@ -285,31 +288,10 @@ class WithCtx(Protocol[P, R_co]):
         """Be called with a Context."""
 
 
-class Decorator(Protocol):
-    """The decorator that `@rota.job(...)` returns."""
+class JobDecorator(Protocol):
+    """`@rota.job`, and `@rota.job(...)`, which takes a function or more options."""
 
     # The order matters: a Context before none, and an ordinary function last, which every function is.
-    @overload
-    def __call__(self, function: WithCtx[P, Coroutine[Any, Any, R]], /) -> AsyncContextTask[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: WithCtx[P, AsyncGenerator[Any, Any]], /) -> AsyncGeneratorContextTask[P]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: WithCtx[P, Generator[Any, Any, R]], /) -> GeneratorContextTask[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: WithCtx[P, R], /) -> ContextTask[P, R]: ...
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: Callable[P, AsyncGenerator[Any, Any]], /) -> AsyncGeneratorTask[P]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: Callable[P, Generator[Any, Any, R]], /) -> GeneratorTask[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
-
-
-class JobDecorator(Protocol):
-    """`@rota.job` itself, with options or without."""
-
     @overload
     def __call__(self, target: WithCtx[P, Coroutine[Any, Any, R]], /, **options: Unpack[JobOptions]) -> AsyncContextTask[P, R]: ...  # type: ignore[overload-overlap]
     @overload
@@ -327,7 +309,7 @@ class JobDecorator(Protocol):
     @overload
     def __call__(self, target: Callable[P, R], /, **options: Unpack[JobOptions]) -> PlainTask[P, R]: ...
     @overload
-    def __call__(self, **options: Unpack[JobOptions]) -> Decorator: ...
+    def __call__(self, **options: Unpack[JobOptions]) -> JobDecorator: ...
 
 
 Register: TypeAlias = "Callable[[Task[..., Any], Mapping[str, Any]], None]"

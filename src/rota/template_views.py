@@ -59,30 +59,14 @@ def template_view(known: Known) -> TemplateView:
     sources = said_by(known.code, known.people)
     if known.handler is not None:
         sources |= dict.fromkeys(OF_THE_HANDLER, Source.CODE)
+    fields = msgspec.structs.asdict(force)
+    fields |= msgspec.structs.asdict(fields.pop("policy"))
     return TemplateView(
+        **{**fields, "backoff": _backoff.decode(force.policy.backoff)},
         name=known.name,
         state=record.state,
         version=record.version,
-        display_name=force.display_name,
-        description=force.description,
-        handler=force.handler,
         handled_here=known.handler is not None,
-        executor=force.policy.executor,
-        priority=force.policy.priority,
-        timeout=force.policy.timeout,
-        max_retries=force.policy.max_retries,
-        max_crashes=force.policy.max_crashes,
-        backoff=_backoff.decode(force.policy.backoff),
-        queue=force.queue,
-        queue_ttl=force.queue_ttl,
-        payload_max=force.payload_max,
-        dedup_window=force.dedup_window,
-        requires_permission=force.requires_permission,
-        max_running=force.max_running,
-        concurrency=force.concurrency,
-        rate_limit=force.rate_limit,
-        submit_limit=force.submit_limit,
-        default_params=force.default_params,
         sources=sources,
         created_at=record.created_at,
         updated_at=record.updated_at,

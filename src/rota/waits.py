@@ -54,15 +54,9 @@ async def wait_async(
     if tail.run is not None and tail.status not in {Status.CANCELLED, Status.SKIPPED}:
         return tail.run
     # The error names what the store has of the job, and reading that would block the loop.
-    return ended(await session.calls.call(partial(_job_of, session, actor, tail.job_id)), tail.run)
+    found = await session.calls.call(lambda: session.job(tail.job_id, session.scope(actor, Right.READ)))
+    return ended(found, tail.run)
 
 
 def _run_of(session: Session, job: Job) -> Run | None:
     return session.open().store.run(str(undashed(job.id)))
-
-
-def _job_of(session: Session, actor: Actor | str | None, job_id: str) -> Job:
-    job = session.open().store.job(session.reach(job_id, actor, Right.READ))
-    if job is None:
-        raise session.no_job(job_id)
-    return job

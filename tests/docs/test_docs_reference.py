@@ -11,8 +11,7 @@ import rota
 from rota import Call, Context, EnqueueOptions, Handle, JobSet, Rota, Settings, Task, errors
 from rota.model.gate import Right
 from rota.model.settings import DOCS
-from rota.nouns import NOUNS, noun
-from rota.operation import Resource
+from rota.operation import NOUNS, Resource, noun
 from rota.task import Home
 from tests.docs.pages import page, rows
 

@@ -9,9 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from rota import Settings
-from rota.engine.decorated import TAKEN
 from rota.engine.trigger import QUIET
-from rota.model.schedule_options import OPTIONS
+from rota.model.schedule_options import OPTIONS, TAKEN
 from rota.model.schedules import Fate, Kind, Timing, lattice_of
 from rota.model.values import SECOND, instant
 from rota.model.words import in_words

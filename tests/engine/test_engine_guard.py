@@ -12,6 +12,7 @@ from rota.compose import Opened
 from rota.engine.driver import Driver
 from rota.engine.guard import EXIT_CUT_OFF
 from rota.errors import InvalidOption, StoreUnavailable
+from rota.local_workers import make_worker
 from rota.model.decide import CUT_OFF_ERROR, Crashed
 from rota.ports.liveness import Life
 from tests.engine import cut_off
@@ -99,7 +100,7 @@ class Rig:
         self.rota._session.registry.sync(self.real.store, self.rota._session.clock.now())
         self.line = Line(self.real.store)
         opened = Opened(self.line, Elsewhere(self.real.liveness), self.real.log_dir)
-        self.driver = Driver(self.rota._session.make_worker(opened, concurrency), self.settings, self.rota._session.clock)
+        self.driver = Driver(make_worker(self.rota._session, opened, concurrency), self.settings, self.rota._session.clock)
         self.worker = self.driver.worker
         self.left = []
         self.guard._leave = self.left.append

@@ -11,6 +11,7 @@ from rota import Context, Settings
 from rota.engine.patience import Patience
 from rota.errors import AnswerLost, StoreBusy, StoreUnavailable, WaitTimeout
 from rota.live import follow_log
+from rota.local_workers import inline_worker
 from rota.model.gate import Right
 from rota.operation import Ask
 from tests.stores.desk import inside
@@ -184,7 +185,7 @@ def test_before_it_is_made_an_outage_is_borne_as_long_as_a_slot_is_waited_for(ro
 def test_a_worker_that_could_not_come_or_go_in_an_outage_does_not_look_alive(rota, away, ran):
     rota.jobs.direct("note", {"n": 0})
     away.times, away.when = 1000, {"recovered": "before", "end_worker": "before"}
-    with pytest.raises((StoreBusy, StoreUnavailable)), rota._session.inline_worker():
+    with pytest.raises((StoreBusy, StoreUnavailable)), inline_worker(rota._session):
         pass
     away.when = {}
     (left,) = [worker for worker in rota.workers.list() if worker.kind == "worker"]

@@ -8,6 +8,7 @@ import pytest
 from rota import Backoff, PermanentError, Rota, Settings, Snooze
 from rota.compose import Opened
 from rota.errors import StoreBusy, StoreUnavailable
+from rota.local_workers import make_worker
 from tests.stores.desk import ANNA
 from tests.support.runs import run_of
 
@@ -82,7 +83,7 @@ class Rig:
         self.rota._session.registry.sync(self.real.store, clock.now())
         self.faulty = Faulty(self.real.store, lambda *_: None)
         opened = Opened(self.faulty, self.real.liveness, self.real.log_dir)
-        self.worker = self.rota._session.make_worker(opened, 4, inline=True)
+        self.worker = make_worker(self.rota._session, opened, 4, inline=True)
         self.worker.start()
         self.faulty._plan = plan
 

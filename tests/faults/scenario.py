@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rota import Backoff, NewJob, PermanentError, Rota, Settings, Snooze
 from rota.compose import Opened
+from rota.local_workers import make_worker
 from rota.model.gate import LOCAL
 from rota.model.groups import Mode, OnFailure
 from rota.model.values import Origin
@@ -67,7 +68,7 @@ class Scenario:
         rota = self.rota
         if rota._session.inline is None:
             rota._session.registry.sync(self.store, self.clock.now())
-            worker = rota._session.make_worker(rota._session.opened, 4, inline=True)
+            worker = make_worker(rota._session, rota._session.opened, 4, inline=True)
             worker.start()
             rota._session.inline = worker
         worker = rota._session.inline

@@ -20,6 +20,7 @@ import pytest
 
 from rota import Rota
 from rota.errors import StoreUnavailable
+from rota.local_workers import make_worker
 from tests.faults import invariants
 from tests.faults.broken_disk import BrokenDisk, Fault, Op
 from tests.faults.scenario import SETTINGS, Scenario, job_id, prepare, scenario
@@ -267,7 +268,7 @@ def test_a_job_whose_first_turn_failed_is_claimed_by_the_next_without_another_hi
 def a_worker(story):
     """A worker that is turned by hand, beside the story's own."""
     story.rota._session.registry.sync(story.store, story.clock.now())
-    worker = story.rota._session.make_worker(story.rota._session.opened, 2, inline=True)
+    worker = make_worker(story.rota._session, story.rota._session.opened, 2, inline=True)
     worker.start()
     return worker
 

@@ -4,9 +4,8 @@ from itertools import product
 
 import pytest
 
-from rota.model.groups import REST_ENDS, OnFailure, derive
+from rota.model.groups import REST_ENDS, Member, OnFailure, derive
 from rota.model.states import CHAIN_ENDS, Status
-from rota.model.values import Member
 
 
 def member(status, *, started=None, attempt=1):

@@ -15,6 +15,7 @@ import msgspec
 from rota import Rota, Settings, testing
 from rota.engine.worker import Worker
 from rota.errors import InvalidSchedule
+from rota.local_workers import make_worker
 from rota.model.schedules import Fate, lattice_of
 from rota.model.values import SECOND, instant, moment_of
 from rota.testing import Clock, Kit
@@ -139,7 +140,7 @@ def program(drawn: Fleet) -> Iterator[tuple[Kit, Sleepers, list[Worker]]]:
             options = {key: value for key, value in said.items() if key != "name"}
             with suppress(InvalidSchedule):
                 app.schedules.create(said["name"], options.pop("template"), **options)
-        workers = [app._session.make_worker(app._session.open(), drawn.concurrency) for _ in range(drawn.workers)]
+        workers = [make_worker(app._session, app._session.open(), drawn.concurrency) for _ in range(drawn.workers)]
         try:
             for worker in workers:
                 worker.start()

@@ -7,8 +7,9 @@ from random import Random
 import pytest
 
 from rota.model.decide import Completed, Failed, Interrupted, Stopped, TimedOut
+from rota.model.figures import TypeStats
 from rota.model.settings import Settings
-from rota.model.values import SECOND, Claimed, TypeStats
+from rota.model.values import SECOND, Claimed
 from rota.ports.executor import Equipment
 from rota.simulation.clock import SimulatedClock
 from rota.simulation.executor import Manner, Manners, SimulatedExecutor

@@ -12,9 +12,10 @@ import msgspec
 from rota import Rota
 from rota.errors import DependencyCycle, InvalidSchedule, NotFound, StillNeeded
 from rota.model.definitions import Organization, Template
+from rota.model.figures import TypeStats
 from rota.model.schedule_options import with_options
 from rota.model.schedules import Calendar, Kind, Schedule, ScheduleState, Timing
-from rota.model.values import SECOND, TypeStats, instant
+from rota.model.values import SECOND, instant
 from rota.simulation import Deed, Definitions, Fault, Order, Stage
 
 DAY = 86_400 * SECOND

@@ -10,8 +10,8 @@ import msgspec
 from rota.model.backoff import Backoff
 from rota.model.decide import Limits, Outcome, decide, decide_cancelled
 from rota.model.gate import Actor, Role
-from rota.model.groups import Mode, OnFailure
-from rota.model.values import SECOND, Claimed, Enqueued, Group, Job, NewRow, Policy, dashed, undashed
+from rota.model.groups import Group, Mode, OnFailure
+from rota.model.values import SECOND, Claimed, Enqueued, Job, NewRow, Policy, dashed, undashed
 from rota.ports.clock import UuidV7
 from rota.ports.store import Held, NewGroup, Store, Where
 from rota.ports.turns import Choice, Ending, Reservation, Turn, Turned, Usage

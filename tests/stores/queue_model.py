@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rota.model.decide import Transition
-from rota.model.groups import derive
+from rota.model.groups import Member, derive
 from rota.model.states import Status
-from rota.model.values import Member
 
 WAITING = {"PENDING", "QUEUED"}
 LIVE = {"PENDING", "QUEUED", "RUNNING"}

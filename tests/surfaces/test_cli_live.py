@@ -24,7 +24,7 @@ import pytest
 from rich.console import Console
 
 from rota import Job, Run, Status
-from rota.model.values import Stats
+from rota.model.figures import Stats
 from rota.surfaces.cli.view import About, frame, sparkline
 from rota.surfaces.cli.watch import Current, Ended, Gauge, Snapshot, Waiter, Watch
 from tests.support.pace import patient

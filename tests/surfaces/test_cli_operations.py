@@ -8,8 +8,7 @@ import pytest
 
 from rota import wire
 from rota.app import Rota
-from rota.nouns import NOUNS, noun
-from rota.operation import Operation, operations
+from rota.operation import NOUNS, Operation, noun, operations
 from rota.surfaces.cli.app import BY_HAND
 from rota.surfaces.cli.commands import EXTRAS, MAKES_STORE
 from rota.surfaces.cli.examples import EXAMPLES

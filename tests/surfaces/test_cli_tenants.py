@@ -9,7 +9,7 @@ import json
 import pytest
 
 from rota import Rota
-from rota.nouns import NOUNS
+from rota.operation import NOUNS
 from rota.surfaces.cli.acting import WITHOUT
 from tests.surfaces.cli_support import ROOT, Cli, commands
 

@@ -10,8 +10,7 @@ import pytest
 
 from rota import Rota
 from rota.errors import ChangedMeanwhile, InvalidOption
-from rota.nouns import NOUNS, noun
-from rota.operation import Operation, Resource, operations, tag_of
+from rota.operation import NOUNS, Operation, Resource, noun, operations, tag_of
 
 SOURCE = Path(__file__).parents[2] / "src/rota"
 TWO_BASES = {

@@ -18,7 +18,7 @@ from rota import NewJob, Rota
 from rota.engine import checkup
 from rota.engine.explain import Explanation
 from rota.errors import RotaError
-from rota.nouns import NOUNS, noun
+from rota.operation import NOUNS, noun
 from rota.results import Log
 from tests.support.proof import size
 from tests.surfaces.shared_store import HOME, MANAGERS, ORGANIZATIONS, PEOPLE, TEMPLATES, Person, SharedStore, fill, person, schedule_names

@@ -15,8 +15,7 @@ from mcp.client.client import Client
 
 from rota import Rota
 from rota.model.gate import LOCAL, Actor, Right
-from rota.nouns import NOUNS, noun
-from rota.operation import operations
+from rota.operation import NOUNS, noun, operations
 from rota.resources.jobs import Jobs
 from rota.surfaces.mcp.results import ITEMS_MAX, document
 from rota.surfaces.mcp.server import Threads, make_server

@@ -16,6 +16,7 @@ from rota import Retry, Rota, Skip
 from rota.errors import InvalidHandler, JobCancelled
 from rota.executors import locate
 from rota.executors.locate import runs_apart
+from rota.local_workers import make_worker
 from rota.model.handler import inspect_handler
 from rota.ports.executor import Readiness
 from tests.engine import outcome_jobs
@@ -379,7 +380,7 @@ def test_no_job_runs_in_a_process_that_can_not_import_the_rota(tmp_path, monkeyp
 def test_a_process_that_can_not_import_the_rota_takes_no_suspect(tmp_path, monkeypatch):
     app = import_app(monkeypatch, tmp_path, NO_LICENCE)
     app.rota.job(outcome_jobs.fine)
-    worker = app.rota._session.make_worker(app.rota._session.open(), 1)
+    worker = make_worker(app.rota._session, app.rota._session.open(), 1)
     worker.start()
     try:
         eventually(lambda: worker._crew.readiness("fine") is Readiness.NEVER, within=30, what="the import fails")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota import Rota
-from rota.nouns import NOUNS, noun
-from rota.operation import operations
+from rota.operation import NOUNS, noun, operations
 from rota.surfaces.http.api.endpoint import OTHERWISE
 from rota.surfaces.http.app import routes
 from rota.surfaces.mcp.tools import all_tools

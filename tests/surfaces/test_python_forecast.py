@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rota import Rota, Settings, testing
 from rota.errors import InvalidOption, InvalidSchedule, NotFound
+from rota.local_workers import make_worker
 from rota.model.fates import stretches
 from rota.model.gate import LOCAL
 from rota.model.schedules import Fate, lattice_of
@@ -190,7 +191,7 @@ def test_workers_of_different_size_have_the_slots_that_they_have(tmp_path, clock
     rota.job(lambda: None, name="work")
     for name in ("a", "b", "c", "d"):
         rota.schedule(name, "work", cron="0 13 * * *")
-    workers = [rota._session.make_worker(rota._session.open(), slots) for slots in (1, 2)]
+    workers = [make_worker(rota._session, rota._session.open(), slots) for slots in (1, 2)]
     for worker in workers:
         worker.start()
     assert [item.wait_s for item in rota.forecast(2)] == [0.0, 0.0, 0.0, 0.999]
@@ -209,7 +210,7 @@ def test_a_job_that_runs_now_is_in_the_way_of_the_next_due_time(tmp_path, clock)
     rota.jobs.direct("slow", {"seconds": 90.0})
     rota.schedule("often", "slow", every="60s", overlap="skip")
     clock.advance(seconds=60)
-    worker = rota._session.make_worker(rota._session.open(), 1)
+    worker = make_worker(rota._session, rota._session.open(), 1)
     worker.start()
     rota._session.open().store.fire(worker.trigger.decider(clock.now()), now=clock.now(), limit=10, ahead=clock.now())
     fates = [item.fate for item in rota.forecast(start=clock_at(clock), end=clock_at(clock) + timedelta(minutes=4), skipped=True)]

@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from rota import Call, Context, Handle, NewJob, Rota, Settings, Status, Task
-from rota.engine.decorated import TAKEN
 from rota.errors import InvalidHandler, InvalidInput, InvalidOption, InvalidParams, KeyTaken, PermissionDenied
+from rota.model.schedule_options import TAKEN
 from rota.model.templates import FIELDS
-from rota.submission import submit
 from rota.task import TAKES, EnqueueOptions, JobOptions
 from tests.support.pace import patient
 from tests.support.prepared import prepare
@@ -242,9 +241,8 @@ def test_an_option_that_is_not_there_is_refused_by_name(rota, greet):
 def test_the_typed_options_are_those_that_are_taken():
     assert set(JobOptions.__annotations__) == set(TAKES)
     assert {"name", *FIELDS, *TAKEN} - {"handler"} <= set(TAKES)
-    taken = set(inspect.signature(submit).parameters) - {"session", "actor", "name", "params", "handler", "job_type"}
-    assert set(EnqueueOptions.__annotations__) == taken
-    assert set(NewJob.__struct_fields__) - {"name", "params", "handler"} == taken - {"organization", "transaction"}
+    taken = set(EnqueueOptions.__annotations__) - {"organization", "transaction"}
+    assert set(NewJob.__struct_fields__) - {"name", "params", "handler"} == taken
 
 
 # ---- decorators above and below -------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from rota.app import Rota
 from rota.errors import InvalidOption
 from rota.model.backoff import StrictBackoff
 from rota.model.states import ErrorType
-from rota.nouns import NOUNS, noun
-from rota.operation import Operation, operations
+from rota.operation import NOUNS, Operation, noun, operations
 
 OPERATIONS: dict[str, Operation] = {
     f"{name}.{verb}": operation

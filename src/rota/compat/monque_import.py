@@ -10,9 +10,9 @@ from rota.compat.import_report import Imported, Progress
 from rota.compat.import_source import documents_of
 from rota.compat.import_task import Found, Import
 from rota.declarations import synced
-from rota.engine.submit import NewJob
 from rota.errors import ScheduleExists
 from rota.faces.monque import Document, adopted, schedule_of
+from rota.model.call import NewJob
 from rota.model.checks import whole
 from rota.model.definitions import Template
 from rota.model.gate import Actor, Right, Scope, scope_of

@@ -11,11 +11,12 @@ from rota.engine.predicates import ParamsTaken, Waiting, World
 from rota.engine.registry import Registry
 from rota.errors import RotaError
 from rota.model.definitions import TemplateState
+from rota.model.figures import Stats
 from rota.model.findings import Finding, advice, look_at, ok, problem
 from rota.model.schedules import ScheduleState
 from rota.model.settings import Settings
 from rota.model.states import Status
-from rota.model.values import Stats, WorkerInfo, moment_of
+from rota.model.values import WorkerInfo, moment_of
 from rota.ports.clock import Clock
 from rota.ports.liveness import Life, Liveness
 from rota.ports.sender import Sender

@@ -9,10 +9,10 @@ import msgspec
 from rota.engine.predicates import World
 from rota.engine.registry import Registry
 from rota.model.contention import SLOTS, Demand, Limited
-from rota.model.figures import usual
+from rota.model.figures import TypeStats, usual
 from rota.model.prospects import Prospect
 from rota.model.schedules import Overlap, Schedule
-from rota.model.values import SECOND, TypeStats
+from rota.model.values import SECOND
 
 
 class Demands(msgspec.Struct, frozen=True, kw_only=True):

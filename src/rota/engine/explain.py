@@ -14,10 +14,11 @@ from rota.engine.wording import in_words
 from rota.errors import NotFound
 from rota.model.dependencies import RUN
 from rota.model.gate import EVERYTHING, Scope
+from rota.model.groups import Group
 from rota.model.handler import Place
 from rota.model.lanes import ParamNames
 from rota.model.states import CHAIN_ENDS, GroupStatus, Status
-from rota.model.values import Group, Held, Instant, Job, WorkerInfo, broken_reason, dashed, instant, undashed
+from rota.model.values import Held, Instant, Job, WorkerInfo, broken_reason, dashed, instant, undashed
 from rota.ports.store import Store
 
 RULES_MAX = 1000

@@ -14,14 +14,14 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from rota.engine.decorated import schedule_said
 from rota.errors import InvalidHandler, OrganizationUnavailable, TemplateUnavailable, UnknownOrganization, UnknownTemplate
 from rota.model.checks import check_name, guess, whole
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
-from rota.model.gate import SYSTEM, Actor
+from rota.model.gate import SYSTEM, Actor, refuse_unfit
 from rota.model.handler import Handler, Place, Wrapper, function_of, inspect_handler
 from rota.model.lanes import JobLane, ParamNames, Takes
 from rota.model.ordering import priority_of
+from rota.model.schedule_options import schedule_said
 from rota.model.settings import Settings
 from rota.model.signals import PermanentError, Rules
 from rota.model.templates import (
@@ -188,6 +188,11 @@ class Registry:
         """Return a template as it was last read."""
         return self._known.get(name)
 
+    def refuse_unfit(self, who: Actor, template: str) -> None:
+        """Refuse who lacks the permission that a template requires. A job has the rights of its owner: nobody borrows them by an edit."""
+        known = self.find(template)
+        refuse_unfit(who, None if known is None else known.force.requires_permission, template)
+
     def name_of(self, given: str) -> str:
         """Return the name of the template that is meant, by its name or else by its id; what is neither as it is."""
         wanted = None if given in self._known else undashed(given)
@@ -226,17 +231,12 @@ class Registry:
         """Have the store know the handler of a type without a template, so that workers that may import it learn of it."""
         if self._unsynced:
             self.sync(store, now)
-        if self.has_adhoc(job_type, path) and job_type not in self._known:
+        version, types = self._adhoc
+        if version == self.version and types.get(job_type) == path and job_type not in self._known:
             return
         store.put_adhoc_type(job_type, path, actor=actor, now=now)
         self.sync(store, now)
-        version, types = self._adhoc
         self._adhoc = (self.version, {**(types if version == self.version else {}), job_type: path})
-
-    def has_adhoc(self, job_type: str, path: str) -> bool:
-        """Say whether the store is known to have this handler for this type without a template."""
-        version, types = self._adhoc
-        return version == self.version and types.get(job_type) == path
 
     def organization(self, name: str, store: Store, now: Instant) -> Organization:
         """Return an organization that takes new jobs, or refuse it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,18 +14,17 @@ import msgspec
 from rota.engine.registry import Known, Registry, override
 from rota.engine.tracing import carry
 from rota.errors import InvalidInput, InvalidOption, InvalidParams, NotFound, PermissionDenied, RotaError, TransactionMisuse
-from rota.model.backoff import Backoff
-from rota.model.call import Call
-from rota.model.checks import check_name, line, text
-from rota.model.definitions import Organization, OrganizationState
-from rota.model.dependencies import PARENT_RULES
-from rota.model.gate import Actor, Right, may_use, scope_of
+from rota.model.call import NewJob, as_new_job, as_pair
+from rota.model.checks import check_name, line, text, when
+from rota.model.definitions import Organization
+from rota.model.dependencies import parent_rule
+from rota.model.gate import Actor, Right, refuse_unfit, scope_of
 from rota.model.handler import Handler, inspect_handler
 from rota.model.lanes import queue_of
 from rota.model.params import encode_hook, encode_params
 from rota.model.settings import Settings
 from rota.model.templates import Spec, in_force, path_of, span_of
-from rota.model.values import LATEST, SECOND, Instant, NewRow, Origin, instant, undashed
+from rota.model.values import LATEST, SECOND, Instant, NewRow, Origin, undashed
 from rota.ports.clock import Clock, Ids
 from rota.ports.store import Store
 from rota.ports.tracing import Tracing
@@ -41,35 +40,6 @@ TAGS_MAX, TAG_MAX = 20, 64
 """Labels of one job, and letters of one label."""
 HANDLERS_MAX = 1000
 """Handlers of types without a template that are kept in memory."""
-
-
-class NewJob(msgspec.Struct, kw_only=True):
-    """One job to enqueue, with its own options. What is None comes from the template."""
-
-    name: str = ""
-    """The template; of a job without one, its type: if empty, the handler's path."""
-    params: Mapping[str, Any] | None = None
-    priority: str | int | None = None
-    run_at: datetime | timedelta | None = None
-    unique_key: str | None = None
-    depends_on: Any = None
-    """Jobs (or their ids or numbers) whose chains must complete first."""
-    on_parent_failure: str | None = None
-    """What becomes of this job if one of them ends otherwise: wait (until it is retried), skip, cancel, or run all the same."""
-    max_retries: int | None = None
-    timeout: float | str | timedelta | None = None
-    queue: str | None = None
-    queue_ttl: float | str | timedelta | None = None
-    webhook: str | None = None
-    """A URL that is told of this job's ends, signed with its organization's secret."""
-    job_id: str | None = None
-    meta: Mapping[str, Any] | None = None
-    """Kept with the job and shown with it; its handler reads it as `ctx.meta`."""
-    tags: Sequence[str] | None = None
-    """Short labels, kept with the job; lists can be narrowed to one."""
-    backoff: Backoff | Mapping[str, Any] | None = None
-    handler: str | None = None
-    """The function that a job without a template calls: module:function, of a module that handler_modules allow."""
 
 
 class Submitter:
@@ -106,7 +76,7 @@ class Submitter:
         """Build the row of one job."""
         now = self._clock.now()
         known = self._known(job, store, actor, now)
-        organization = self._organization(actor, store, now)
+        organization = self._registry.organization(actor.organization, store, now)
         row = self._row(job, known, organization, actor, now, job_id=self.id_of(job.job_id, now), origin=origin)
         if self._tracing is not None:
             carry(self._tracing, [row])
@@ -129,7 +99,7 @@ class Submitter:
         self._registry.sync(store, now)
         # Before anything is read: rows that are of newer definitions than they say are only built once more.
         definitions = self._registry.version
-        organization = self._organization(actor, store, now)
+        organization = self._registry.organization(actor.organization, store, now)
         rows: list[NewRow] = []
         built = Rows(rows, definitions, bounded=organization.max_queued is not None)
         templates: dict[str, Known] = {}
@@ -164,7 +134,8 @@ class Submitter:
         """Build the row of one job that has nothing of its own but its params: most jobs, and the shortest way."""
         now = self._clock.now()
         known = self._registry.resolve(name, store, now)
-        row = self._plain(known, self._organization(actor, store, now), params, self._ids.take(1, now)[0], actor, now)
+        organization = self._registry.organization(actor.organization, store, now)
+        row = self._plain(known, organization, params, self._ids.take(1, now)[0], actor, now)
         if self._tracing is not None:
             carry(self._tracing, [row])
         return row
@@ -205,12 +176,6 @@ class Submitter:
             raise TransactionMisuse(
                 f"handler {job.handler!r} is new here: enqueue a job of it outside of a transaction first, or register a template"
             )
-
-    def _organization(self, actor: Actor, store: Store, now: Instant) -> Organization:
-        found = self._registry.organizations.get(actor.organization)
-        if found is None or found.state is not OrganizationState.ACTIVE:
-            return self._registry.organization(actor.organization, store, now)
-        return found
 
     def _plain(  # noqa: PLR0917 - on the path of every job: keywords would cost it half a microsecond
         self, known: Known, organization: Organization, params: Mapping[str, Any] | None, job_id: str, actor: Actor, now: Instant
@@ -293,10 +258,7 @@ class Submitter:
     ) -> None:
         """Apply what only some templates and organizations have: a permission, a dedup window, limits."""
         force, most = known.force, organization.max_priority
-        if not may_use(actor, force.requires_permission):
-            raise PermissionDenied(
-                f"{actor.name!r} lacks the permission {force.requires_permission!r} that template {known.name!r} requires"
-            )
+        refuse_unfit(actor, force.requires_permission, known.name)
         if most is not None and row.policy.priority > most:
             if chosen_priority:
                 raise InvalidOption(f"priority {row.policy.priority} is over the max_priority {most} of organization {organization.name!r}")
@@ -327,10 +289,9 @@ class Submitter:
         return found
 
     def _target(self, url: object) -> str:
-        from rota.model.targets import check_url  # noqa: PLC0415 - only jobs with a webhook of their own need it
+        from rota.model.targets import target_of  # noqa: PLC0415 - only jobs with a webhook of their own need it
 
-        settings = self._settings
-        return check_url(url, private=settings.webhook_private == "allow", plain_http=settings.webhook_http == "allow")
+        return target_of(url, self._settings)
 
     def _key(self, key: object) -> str:
         if not isinstance(key, str) or not 1 <= len(key) <= self._settings.key_max:
@@ -358,54 +319,6 @@ class Rows(msgspec.Struct):
     error: RotaError | None = None
 
 
-def when(run_at: datetime | timedelta, now: Instant) -> Instant:
-    """Return a moment given as an aware datetime or as a time from now."""
-    if isinstance(run_at, timedelta):
-        at = now + run_at // timedelta(microseconds=1)
-        if not 0 <= at <= LATEST:
-            raise InvalidOption(f"run_at={run_at} from now is out of range: give a moment between the years 1970 and 9999")
-        return at
-    if not isinstance(run_at, datetime):
-        raise InvalidOption(f"run_at={run_at!r} is not a moment: give an aware datetime, or a timedelta from now")
-    if run_at.tzinfo is None:
-        raise InvalidOption(f"run_at={run_at.isoformat()} has no time zone: give an aware datetime, such as datetime.now(UTC)")
-    at = max(0, instant(run_at))
-    if at > LATEST:
-        raise InvalidOption(f"run_at={run_at.isoformat()} is out of range: give a moment between the years 1970 and 9999, in UTC")
-    return at
-
-
-def as_pair(item: Any) -> Any:
-    """Return a call that has nothing but params as a (name, params) pair, which is the shortest way; other items as they are."""
-    if isinstance(item, Call) and not item.options and item.actor is None:
-        item.task.check_included()
-        return (item.name, item.params)
-    return item
-
-
-def as_new_job(item: Any) -> NewJob:
-    """Return an item of a bulk call as a NewJob: a name, a (name, params) pair, a call or a NewJob."""
-    if isinstance(item, NewJob):
-        return item
-    if isinstance(item, Call):
-        return _of_call(item)
-    if isinstance(item, str):
-        return NewJob(name=item)
-    if isinstance(item, tuple | list) and len(item) == 2:
-        return NewJob(name=item[0], params=item[1])
-    raise InvalidParams(f"{item!r:.80} is not a job: give task.bind(...), (name, params) or rota.NewJob(...)")
-
-
-def _of_call(call: Call[Any]) -> NewJob:
-    """Return a call with its options; those that hold for all jobs of a bulk call or a group are refused."""
-    call.task.check_included()
-    shared = {"actor": call.actor, **{name: call.options.get(name) for name in ("organization", "transaction")}}
-    option = next((name for name, value in shared.items() if value is not None), None)
-    if option is not None:
-        raise InvalidOption(f"{call!r} has its own {option}, and many jobs are accepted with one: pass {option}=… to the whole call")
-    return NewJob(name=call.name, params=call.params, **{name: value for name, value in call.options.items() if name not in shared})
-
-
 def tags_of(given: Sequence[str]) -> str:
     """Return labels as JSON text, each once and in their order, or refuse them."""
     if isinstance(given, str) or not isinstance(given, Iterable):
@@ -414,15 +327,6 @@ def tags_of(given: Sequence[str]) -> str:
     if len(labels) > TAGS_MAX:
         raise InvalidOption(f"tags has {len(labels):,} labels, and a job has at most {TAGS_MAX}")
     return msgspec.json.encode(labels).decode()
-
-
-def parent_rule(word: str | None, option: str = "on_parent_failure") -> str:
-    """Return what is to happen to a job whose parent ends badly."""
-    if word is None:
-        return PARENT_RULES[0]
-    if word not in PARENT_RULES:
-        raise InvalidOption(f"{option}={word!r} is not one of {', '.join(PARENT_RULES)}")
-    return word
 
 
 def job_hash(organization: str, template: str, params: Mapping[str, Any] | None) -> str:

@@ -27,7 +27,7 @@ from rota.model.states import Status
 from rota.model.values import LATEST, SECOND, Instant
 from rota.model.words import in_words
 from rota.schedule_edits import changed, with_template_name
-from rota.schedule_lookup import in_scope, named
+from rota.schedule_views import in_scope, named
 
 if TYPE_CHECKING:
     from rota.operation import Ask

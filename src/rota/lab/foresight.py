@@ -11,14 +11,14 @@ from rota.engine.demand import Demands, demands_of
 from rota.engine.knowledge import make_world
 from rota.engine.registry import Registry
 from rota.model.contention import contended, fits
-from rota.model.figures import usual
+from rota.model.figures import TypeStats, usual
 from rota.model.forecast import Seen, list_due
 from rota.model.gate import Role
 from rota.model.prospects import Prospect
 from rota.model.schedules import Schedule, ScheduleState
 from rota.model.settings import Settings
 from rota.model.states import Status
-from rota.model.values import Instant, Job, TypeStats, instant, undashed
+from rota.model.values import Instant, Job, instant, undashed
 from rota.ports.store import Store, Where
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from rota.errors import Refused
 from rota.lab.forecasts import Problem, Verified, at
 from rota.lab.prospects import PAGE, ledger_rows
 from rota.lab.windows import instant_of
+from rota.model.checks import ago
 from rota.model.matching import Matched, match
 from rota.model.schedules import Schedule
 from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant, Job, instant
-from rota.moments import ago
 from rota.ports.schedules import Ledger
 from rota.ports.store import Store, Where
-from rota.schedule_lookup import in_scope, overdue_views
+from rota.schedule_views import in_scope, overdue_views
 
 if TYPE_CHECKING:
     from rota.operation import Ask

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from rota.errors import InvalidName, InvalidOption
+from rota.model.values import LATEST, SECOND, Instant, instant
+
+Word = TypeVar("Word", bound=StrEnum)
 
 CENTURY_S = 36_525 * 86_400
 REASON_MAX = 10_000
@@ -71,3 +77,49 @@ def line(name: str, value: object, limit: int) -> str:
     if not found.strip() or not found.isprintable():
         raise InvalidOption(f"{name}={found[:40]!r} is not allowed: give 1 to {limit:,} characters on one line")
     return found
+
+
+def word_of(kind: type[Word], name: str, value: object) -> Word:
+    """Return a word of a fixed set, or refuse it."""
+    if not isinstance(value, str) or value not in set(kind):
+        raise InvalidOption(f"{name}={value!r} is not one of {', '.join(kind)}")
+    return kind(value)
+
+
+def listed(name: str, value: object) -> list[Any]:
+    """Return several names as a list, or refuse a text in their place."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidOption(f"{name}={value!r} is not allowed: give a list of names")
+    return list(value)
+
+
+def ago(name: str, given: datetime | timedelta, now: Instant) -> Instant:
+    """Return the moment that an aware datetime names, or that was so long ago."""
+    if isinstance(given, timedelta):
+        return now - round(seconds(name, given.total_seconds()) * SECOND)
+    if getattr(given, "tzinfo", None) is None:
+        raise InvalidOption(f"{name}={given!r} is not allowed: give a datetime with a time zone, or a timedelta for how long ago")
+    return instant(given)
+
+
+def age_us(name: str, given: timedelta | float) -> Instant:
+    """Return an age given in seconds or as a timedelta, in microseconds."""
+    length = given.total_seconds() if isinstance(given, timedelta) else given
+    return round(seconds(name, length) * SECOND)
+
+
+def when(run_at: datetime | timedelta, now: Instant) -> Instant:
+    """Return a moment given as an aware datetime or as a time from now."""
+    if isinstance(run_at, timedelta):
+        at = now + run_at // timedelta(microseconds=1)
+        if not 0 <= at <= LATEST:
+            raise InvalidOption(f"run_at={run_at} from now is out of range: give a moment between the years 1970 and 9999")
+        return at
+    if not isinstance(run_at, datetime):
+        raise InvalidOption(f"run_at={run_at!r} is not a moment: give an aware datetime, or a timedelta from now")
+    if run_at.tzinfo is None:
+        raise InvalidOption(f"run_at={run_at.isoformat()} has no time zone: give an aware datetime, such as datetime.now(UTC)")
+    at = max(0, instant(run_at))
+    if at > LATEST:
+        raise InvalidOption(f"run_at={run_at.isoformat()} is out of range: give a moment between the years 1970 and 9999, in UTC")
+    return at

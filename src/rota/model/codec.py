@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 import sys
 import types
 import typing
@@ -40,12 +39,25 @@ from msgspec.structs import asdict
 
 from rota.errors import InvalidHandler, InvalidParams
 from rota.model.lanes import ParamNames
-from rota.model.params import EMPTY, check_size, decode, decode_params, encode, encode_hook, encode_params, is_model, not_an_object
+from rota.model.params import (
+    EMPTY,
+    MISSING,
+    MisfitError,
+    check_size,
+    decode,
+    decode_params,
+    encode,
+    encode_hook,
+    encode_params,
+    is_model,
+    misfit,
+    not_an_object,
+    shown,
+)
 
 if TYPE_CHECKING:
     from rota.model.handler import Handler
 
-MISSING = inspect.Parameter.empty
 CONTAINERS = {
     *(list, set, frozenset, tuple, dict),
     *(abc.Collection, abc.Sequence, abc.MutableSequence, abc.Set, abc.MutableSet, abc.Mapping, abc.MutableMapping),
@@ -55,8 +67,6 @@ NOT_KEYS = (CollectionType, TupleType, DictType, DataclassType, NamedTupleType, 
 PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types whose JSON form fits wherever the value does; a Decimal fits a float, but its JSON form, text, does not."""
 REMEDY = "annotate it with a type that can, such as a dataclass, or with Any"
-SHOWN_MAX = 60
-"""Characters of a wrong value that an error shows."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -280,16 +290,6 @@ def digest_of(names: ParamNames) -> str:
     return blake2b(msgspec.json.encode([sorted(names.required), allowed]), digest_size=8).hexdigest()
 
 
-class MisfitError(ValueError):
-    """What a hook refuses: the place below the value that it was given, and why."""
-
-    def __init__(self, path: str, words: str) -> None:
-        """Take the place as it is written after the parameter, and the reason."""
-        super().__init__(words)
-        self.path = path
-        self.words = words
-
-
 class _Anything(type):
     """msgspec asks whether a hook returned an instance of the type: whatever a member of a union made is one."""
 
@@ -313,7 +313,7 @@ def decode_hook(kind: Any, value: Any) -> Any:
         return value
     if issubclass(kind, PurePath):
         if not isinstance(value, str):
-            raise MisfitError("", f"expected text, got {_shown(value)}")
+            raise MisfitError("", f"expected text, got {shown(value)}")
         return kind(value)
     return _model(kind, value)
 
@@ -329,65 +329,6 @@ def schema_of(kind: Any) -> dict[str, Any]:
     return dict(kind.model_json_schema(ref_template="#/$defs/{model}"))
 
 
-WORDS = {
-    "Invalid decimal string": "expected decimal",
-    "Invalid UUID": "expected UUID",
-    "Invalid RFC3339 encoded datetime": "expected datetime in ISO 8601",
-    "Invalid RFC3339 encoded date": "expected date in ISO 8601",
-    "Invalid RFC3339 encoded time": "expected time in ISO 8601",
-    "Invalid ISO8601 duration": "expected duration in ISO 8601",
-    "Invalid base64 encoded string": "expected bytes in base64",
-}
-"""How our errors say what msgspec says of text in a wrong form."""
-_PLACE = re.compile(r"(?P<words>.*) - at `(?P<key>key` in `)?\$(?P<path>.*)`", re.DOTALL)
-_STEP = re.compile(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])")
-
-
-def misfit(error: Exception, value: object, name: str = "params") -> str:
-    """Return msgspec's words as `params.lines[2].amount: expected decimal, got str 'x'`."""
-    if isinstance(error, RecursionError):
-        return f"{name} is nested too deeply, or contains itself"
-    if not isinstance(error, msgspec.ValidationError):
-        return f"{name}: {type(error).__name__}: {error}"
-    told = str(error)
-    parsed = _PLACE.fullmatch(told)
-    words, path = (told, "") if parsed is None else (parsed["words"], parsed["path"])
-    cause = error.__cause__
-    if isinstance(cause, MisfitError):
-        return f"{name}{path}{cause.path}: {cause.words}"
-    key = parsed is not None and parsed["key"] is not None
-    return f"{'a key of ' if key else ''}{name}{path}: {_with_value(words, MISSING if key else _at(value, path))}"
-
-
-def _with_value(words: str, value: object) -> str:
-    """Return what was expected, and the value that there was instead, if it could be found and is short."""
-    words = WORDS.get(words) or f"{words[:1].lower()}{words[1:]}".replace("`", "")
-    if value is MISSING or words.startswith(("object ", "invalid ")):
-        return words
-    return f"{words.partition(', got ')[0]}, got {_shown(value)}"
-
-
-def _at(value: Any, path: str) -> object:
-    """Return what is at a path; MISSING where it leads through what has no places."""
-    for name, index, _ in _STEP.findall(path):
-        try:
-            value = value[name] if name else value[int(index)]
-        except (LookupError, TypeError, ValueError):
-            return MISSING
-    return value
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, Mapping):
-        return "object"
-    if isinstance(value, list | tuple | set | frozenset):
-        return f"array of length {len(value)}"
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + '…'}"
-
-
 def _first_fit(members: tuple[Any, ...], value: Any) -> Any:
     """Return the value as the first member that takes it. Of objects, classes that know all of the names come first."""
     refusals = []
@@ -398,7 +339,7 @@ def _first_fit(members: tuple[Any, ...], value: Any) -> Any:
             refusals.append(misfit(error, value, ""))
     if all(words.startswith(": ") for words in refusals):
         wanted = dict.fromkeys(words.removeprefix(": ").removeprefix("expected ").partition(", got ")[0] for words in refusals)
-        raise MisfitError("", f"expected {' or '.join(wanted)}, got {_shown(value)}")
+        raise MisfitError("", f"expected {' or '.join(wanted)}, got {shown(value)}")
     path, _, words = refusals[0].partition(": ")
     raise MisfitError("", refusals[0]) if path.startswith("a key") else MisfitError(path, words)
 
@@ -421,7 +362,7 @@ def _model(kind: Any, value: Any) -> Any:
         first = error.errors()[0]  # type: ignore[attr-defined] # a ValidationError of pydantic, which need not be installed
         path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
         words = str(first["msg"])
-        raise MisfitError(path, f"{words[:1].lower()}{words[1:]}, got {_shown(first['input'])}") from None
+        raise MisfitError(path, f"{words[:1].lower()}{words[1:]}, got {shown(first['input'])}") from None
 
 
 def _resolved(function: Callable[..., Any], name: str, annotation: Any) -> Any:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 
-from rota.errors import DependencyCycle, UnknownParent
+import msgspec
+
+from rota.errors import DependencyCycle, InvalidOption, UnknownParent
+from rota.model.values import Job
 
 PARENT_RULES = ("wait", "skip", "cancel", "run")
 """What may become of a job whose parent did not complete; the first is the default."""
@@ -12,6 +16,36 @@ RUN = "run"
 """The rule of a job that starts when its parents have ended for good, however they ended."""
 SHOWN_MAX = 12
 """How many jobs of a circle a message names; the error's `path` has them all."""
+
+
+class Dependency(msgspec.Struct, kw_only=True, frozen=True):
+    """One edge: a job that waits, the chain it waits for, and what is to happen if that ends badly."""
+
+    child: str
+    parent: str
+    needs: str
+    on_failure: str
+    source: str
+    resolved_at: datetime | None = None
+
+
+class Graph(msgspec.Struct, kw_only=True, frozen=True):
+    """What waits for what around one chain: the tails of the chains by root id, and the edges between them."""
+
+    root_id: str
+    jobs: dict[str, Job]
+    edges: tuple[Dependency, ...]
+    cut: bool = False
+    """There is more than was asked for."""
+
+
+def parent_rule(word: str | None, option: str = "on_parent_failure") -> str:
+    """Return what is to happen to a job whose parent ends badly."""
+    if word is None:
+        return PARENT_RULES[0]
+    if word not in PARENT_RULES:
+        raise InvalidOption(f"{option}={word!r} is not one of {', '.join(PARENT_RULES)}")
+    return word
 
 
 def unknown_parent(name: str) -> UnknownParent:
@@ -58,3 +92,14 @@ def find_circle(waits: Iterable[tuple[str, str]], start: str) -> list[str] | Non
             path.append(above)
             steps.append(iter(parents.get(above, ())))
     return None
+
+
+def dependencies_first(waits: Mapping[str, Collection[str]]) -> list[str]:
+    """Return these names so that each comes after those it waits for; refuse a circle, naming the path."""
+    from graphlib import CycleError, TopologicalSorter  # noqa: PLC0415 - few programs need it
+
+    try:
+        return [name for name in TopologicalSorter(waits).static_order() if name in waits]
+    except CycleError as error:
+        path = tuple(reversed(error.args[1]))
+        raise DependencyCycle(f"schedules can't depend on each other in a circle: {' → '.join(path)}", path) from None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from rota.model.values import SECOND, Instant, TypeStats
+from rota.model.values import SECOND, Instant
 
 PER_OCTAVE = 8
 NO_RUN = -1
@@ -19,6 +19,42 @@ FIGURES_H = 30 * 24
 UNKNOWN_S = 0.999
 """How long a job takes whose type has no completed run: just under a second, so that it is over when one of every second is due again."""
 MILLISECOND: Instant = 1000
+
+
+class TypeStats(msgspec.Struct, kw_only=True, frozen=True):
+    """How one job type has fared in the hours that were asked for."""
+
+    job_type: str
+    completed: int
+    failed: int
+    """Attempts that failed, timed out or were dead-lettered."""
+    failure_rate: float
+    average_s: float | None
+    p95_s: float | None
+
+
+class Stats(msgspec.Struct, kw_only=True, frozen=True):
+    """A store at a glance."""
+
+    by_status: dict[str, int]
+    by_priority: dict[int, int]
+    waiting_by_type: dict[str, int]
+    oldest_waiting_s: float | None
+    workers: int
+    late_results: int
+    claimed_ahead: int = 0
+    """RUNNING jobs that workers hold beyond their slots: their handlers do not run. 0 in the figures of one organization."""
+    hours: int = 24
+    by_type: tuple[TypeStats, ...] = ()
+    """Over the last `hours`."""
+    average_s: float | None = None
+    p95_s: float | None = None
+    failure_rate: float = 0.0
+
+    @property
+    def running(self) -> int:
+        """Return how many handlers run."""
+        return max(0, self.by_status.get("RUNNING", 0) - self.claimed_ahead)
 
 
 class Fared(msgspec.Struct, kw_only=True):

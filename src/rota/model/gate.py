@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from rota.errors import InvalidOption, PermissionDenied
-from rota.model.checks import check_name
+from rota.model.checks import check_name, word_of
 
 NAME_MAX = 255
 
@@ -116,12 +116,11 @@ class Actor(msgspec.Struct, frozen=True):
         """Refuse what is no name or no role: an actor that is not what it seems would pass where it must not."""
         check_name(self.name, "actor", NAME_MAX)
         check_name(self.organization, "organization", NAME_MAX)
-        if self.role not in set(Role):
-            raise InvalidOption(f"role={self.role!r} is not one of {', '.join(Role)}")
+        role = word_of(Role, "role", self.role)
         given: object = self.permissions
         if isinstance(given, str):
             raise InvalidOption(f"permissions={given!r} is not allowed: give a list of names")
-        msgspec.structs.force_setattr(self, "role", Role(self.role))
+        msgspec.structs.force_setattr(self, "role", role)
         msgspec.structs.force_setattr(self, "permissions", frozenset(self.permissions))
 
 
@@ -171,3 +170,9 @@ def act_in(actor: Actor, operation: Right, organization: str | None) -> Actor:
 def may_use(actor: Actor, requires_permission: str | None) -> bool:
     """Say whether the actor may submit (and have run) jobs of a template that requires this permission."""
     return requires_permission is None or actor.role is Role.MANAGER or requires_permission in actor.permissions
+
+
+def refuse_unfit(actor: Actor, requires_permission: str | None, template: str) -> None:
+    """Refuse an actor who lacks the permission that a template requires."""
+    if not may_use(actor, requires_permission):
+        raise PermissionDenied(f"{actor.name!r} lacks the permission {requires_permission!r} that template {template!r} requires")

@@ -3,10 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 
+import msgspec
+
 from rota.model.states import GroupStatus, Status
-from rota.model.values import Member
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One member of a group: its place and the tail of its chain."""
+
+    sequence_number: int
+    root_id: str
+    number: str
+    job_type: str
+    status: Status
+    attempt: int
+    started: bool
+
+
+class Follower(msgspec.Struct, frozen=True, kw_only=True):
+    """The job that follows a group, by the tail of its chain."""
+
+    root_id: str
+    number: str
+    job_type: str
+    status: Status
+    on_parent_failure: str
+    """What becomes of it if a member ends badly."""
+
+
+class Group(msgspec.Struct, kw_only=True, frozen=True):
+    """Jobs that belong together."""
+
+    id: str
+    name: str | None
+    mode: str
+    on_failure: str
+    status: GroupStatus
+    created_at: datetime
+    members: tuple[Member, ...]
+    organization: str = "default"
+    owner: str = "local"
+    """Who made it."""
+    then: Follower | None = None
+    """What is queued when all of them have ended."""
 
 
 class Mode(StrEnum):

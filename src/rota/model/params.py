@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
+import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
@@ -33,6 +35,10 @@ def is_model(kind: object) -> bool:
 _encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 _decode = msgspec.json.Decoder().decode
 EMPTY = "{}"
+MISSING = inspect.Parameter.empty
+"""In the place of a value or an annotation that is not there."""
+SHOWN_MAX = 60
+"""Characters of a wrong value that an error shows."""
 DEPTH_MAX = 500
 """Levels of nesting: what every store's own JSON functions can take."""
 DEEP_BYTES = 2 * DEPTH_MAX
@@ -154,3 +160,73 @@ def _not_finite(value: object, place: str) -> str | None:
 
 def _article(name: str) -> str:
     return f"an {name}" if name[0].lower() in "aeiou" else f"a {name}"
+
+
+class MisfitError(ValueError):
+    """What a hook refuses: the place below the value that it was given, and why."""
+
+    def __init__(self, path: str, words: str) -> None:
+        """Take the place as it is written after the parameter, and the reason."""
+        super().__init__(words)
+        self.path = path
+        self.words = words
+
+
+WORDS = {
+    "Invalid decimal string": "expected decimal",
+    "Invalid UUID": "expected UUID",
+    "Invalid RFC3339 encoded datetime": "expected datetime in ISO 8601",
+    "Invalid RFC3339 encoded date": "expected date in ISO 8601",
+    "Invalid RFC3339 encoded time": "expected time in ISO 8601",
+    "Invalid ISO8601 duration": "expected duration in ISO 8601",
+    "Invalid base64 encoded string": "expected bytes in base64",
+}
+"""How our errors say what msgspec says of text in a wrong form."""
+_PLACE = re.compile(r"(?P<words>.*) - at `(?P<key>key` in `)?\$(?P<path>.*)`", re.DOTALL)
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])")
+
+
+def misfit(error: Exception, value: object, name: str = "params") -> str:
+    """Return msgspec's words as `params.lines[2].amount: expected decimal, got str 'x'`."""
+    if isinstance(error, RecursionError):
+        return f"{name} is nested too deeply, or contains itself"
+    if not isinstance(error, msgspec.ValidationError):
+        return f"{name}: {type(error).__name__}: {error}"
+    told = str(error)
+    parsed = _PLACE.fullmatch(told)
+    words, path = (told, "") if parsed is None else (parsed["words"], parsed["path"])
+    cause = error.__cause__
+    if isinstance(cause, MisfitError):
+        return f"{name}{path}{cause.path}: {cause.words}"
+    key = parsed is not None and parsed["key"] is not None
+    return f"{'a key of ' if key else ''}{name}{path}: {_with_value(words, MISSING if key else _at(value, path))}"
+
+
+def _with_value(words: str, value: object) -> str:
+    """Return what was expected, and the value that there was instead, if it could be found and is short."""
+    words = WORDS.get(words) or f"{words[:1].lower()}{words[1:]}".replace("`", "")
+    if value is MISSING or words.startswith(("object ", "invalid ")):
+        return words
+    return f"{words.partition(', got ')[0]}, got {shown(value)}"
+
+
+def _at(value: Any, path: str) -> object:
+    """Return what is at a path; MISSING where it leads through what has no places."""
+    for name, index, _ in _STEP.findall(path):
+        try:
+            value = value[name] if name else value[int(index)]
+        except (LookupError, TypeError, ValueError):
+            return MISSING
+    return value
+
+
+def shown(value: object) -> str:
+    """Return a wrong value as an error shows it."""
+    if value is None:
+        return "null"
+    if isinstance(value, Mapping):
+        return "object"
+    if isinstance(value, list | tuple | set | frozenset):
+        return f"array of length {len(value)}"
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + '…'}"

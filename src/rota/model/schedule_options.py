@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
-from rota.errors import InvalidOption, InvalidSchedule
+from rota.errors import InvalidInput, InvalidOption, InvalidSchedule
 from rota.model.checks import check_name, text, unknown_option, whole
 from rota.model.cron import read_cron
 from rota.model.ordering import priority_of
@@ -24,25 +24,8 @@ NAME_MAX = 255
 JITTER_MAX_S = 86_400
 TIMES = ("cron", "at", "every")
 """Exactly one of them says when."""
-OPTIONS = (
-    "template",
-    *TIMES,
-    "timezone",
-    "starts",
-    "ends",
-    "params",
-    "priority",
-    "catch_up",
-    "catch_up_lateness",
-    "catch_up_count",
-    "overlap",
-    "jitter",
-    "calendar",
-    "on_completion",
-    "depends_on",
-    "run_as",
-    "description",
-)
+TAKEN = ("cron", "every", "timezone", "catch_up", "overlap", "calendar", "jitter", "depends_on")
+"""What a decorator can say of its schedule. For more there is `rota.schedule(...)`."""
 
 Moment: TypeAlias = Annotated[
     datetime | str, Shape("An aware datetime, or text such as 2026-03-01T09:00:00Z.", "2026-03-01T09:00:00Z", "TIME", wire=str)
@@ -73,6 +56,8 @@ class ScheduleOptions(TypedDict, total=False):
     run_as: Annotated[str | None, Shape("Not available yet: any role is refused.", metavar="ROLE")]
     description: Annotated[str | None, Shape("What the schedule is for.", metavar="TEXT")]
 
+
+OPTIONS = ("template", *ScheduleOptions.__annotations__)
 
 Word = TypeVar("Word", bound=StrEnum)
 
@@ -120,6 +105,28 @@ def as_said(options: Mapping[str, Any]) -> dict[str, Any]:
         return value.total_seconds() if hasattr(value, "total_seconds") else value
 
     return dict(msgspec.json.decode(msgspec.json.encode({name: plain(value) for name, value in options.items()}, enc_hook=str)))
+
+
+def schedule_said(template: str, options: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+    """Return what is declared of a template's schedule, or None if nothing is; refuse what can't be, naming the function."""
+    said = {name: value for name, value in options.items() if value is not None}
+    if not said:
+        return None
+    if "at" in said:
+        raise InvalidSchedule(
+            f"{where}: at={said['at']!r} is one moment, and a decorator says the same again at each start: "
+            f"use `rota.create_schedule(NAME, {template!r}, at=…)` once, or enqueue with run_at=…"
+        )
+    if "cron" not in said and "every" not in said:
+        option = next(iter(said))
+        raise InvalidSchedule(f"{where}: {option}= is about a schedule, and nothing says when: give cron= or every=, or leave it out")
+    said["template"] = template
+    empty = Schedule(id="", name=template, organization="", template=template, timing=Timing(kind=Kind.CRON))
+    try:
+        with_options(empty, said, 0)
+    except InvalidInput as error:
+        raise InvalidSchedule(f"{where}: {error}") from None
+    return said
 
 
 def calendar_of(name: str, days: object, description: str | None, *, most: int) -> Calendar:

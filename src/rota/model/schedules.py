@@ -155,7 +155,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fa
     next_at: Instant | None = None
     last_at: Instant | None = None
     declared: dict[str, Any] | None = None
-    """What the code said of it last, where it is the code's: see `rota.engine.declared`."""
+    """What the code said of it last, where it is the code's: see `rota.schedule_edits`."""
     version: int = 1
     created_by: str = "system"
     created_at: datetime | None = None

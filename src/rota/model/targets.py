@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from rota.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from rota.model.settings import Settings
 
 URL_MAX = 2048
 _HOST = re.compile(r"[^\s/?#@\\%<>\"`{}|^]+")
@@ -20,6 +24,11 @@ _UNICAST = IPv6Network("2000::/3")
 """All that the internet uses of IPv6: what lies outside is of a machine, of a site, or nobody's."""
 _NEARBY = (IPv4Network("192.0.0.0/24"), IPv4Network("168.63.129.16/32"))
 """Addresses that look like others and are answered by the network one is in, or by a cloud's own machinery: not every Python knows."""
+
+
+def target_of(url: object, settings: Settings) -> str:
+    """Return the URL of a webhook, or refuse it, by what the settings allow."""
+    return check_url(url, private=settings.webhook_private == "allow", plain_http=settings.webhook_http == "allow")
 
 
 def check_url(given: object, *, private: bool, plain_http: bool, what: str = "the URL of a webhook") -> str:

@@ -20,7 +20,7 @@ from msgspec import UNSET, UnsetType
 
 from rota.errors import InvalidHandler, InvalidOption, InvalidParams, PayloadTooLarge
 from rota.model.backoff import Backoff
-from rota.model.checks import line, seconds, text, unknown_option, whole
+from rota.model.checks import line, seconds, text, unknown_option, whole, word_of
 from rota.model.handler import Handler, Place
 from rota.model.lanes import DEFAULT_QUEUE, queue_of
 from rota.model.ordering import priority_of
@@ -287,16 +287,6 @@ def _checked(name: str, value: object) -> object:
     return _CHECKS[name](name, value)
 
 
-def _priority(_name: str, value: Any) -> int:
-    return priority_of(value)
-
-
-def _place(name: str, value: object) -> str:
-    if not isinstance(value, str) or value not in set(Place):
-        raise InvalidOption(f"{name}={value!r} is not one of {', '.join(Place)}")
-    return str(value)
-
-
 def path_of(name: str, value: object) -> str:
     """Return where a function is, as people write it: package.module:function; refuse what can't be that."""
     path = line(name, value, TEXT_MAX)
@@ -332,8 +322,8 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "display_name": partial(line, limit=LABEL_MAX),
     "description": partial(text, limit=TEXT_MAX),
     "handler": path_of,
-    "executor": _place,
-    "priority": _priority,
+    "executor": lambda name, value: str(word_of(Place, name, value)),
+    "priority": lambda _, value: priority_of(value),
     "timeout": span_of,
     "max_retries": partial(whole, least=0),
     "max_crashes": partial(whole, least=1),

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from rota.model.states import ErrorType, GroupStatus, RunStatus, Status
+from rota.model.states import ErrorType, RunStatus, Status
 
 Instant: TypeAlias = int
 SECOND: Instant = 1_000_000
@@ -296,46 +296,6 @@ class LogEntry(msgspec.Struct, kw_only=True, frozen=True):
     level: str | None = None
 
 
-class Member(msgspec.Struct, frozen=True):
-    """One member of a group: its place and the tail of its chain."""
-
-    sequence_number: int
-    root_id: str
-    number: str
-    job_type: str
-    status: Status
-    attempt: int
-    started: bool
-
-
-class Follower(msgspec.Struct, frozen=True, kw_only=True):
-    """The job that follows a group, by the tail of its chain."""
-
-    root_id: str
-    number: str
-    job_type: str
-    status: Status
-    on_parent_failure: str
-    """What becomes of it if a member ends badly."""
-
-
-class Group(msgspec.Struct, kw_only=True, frozen=True):
-    """Jobs that belong together."""
-
-    id: str
-    name: str | None
-    mode: str
-    on_failure: str
-    status: GroupStatus
-    created_at: datetime
-    members: tuple[Member, ...]
-    organization: str = "default"
-    owner: str = "local"
-    """Who made it."""
-    then: Follower | None = None
-    """What is queued when all of them have ended."""
-
-
 PurgeCursor: TypeAlias = tuple[Instant, Instant, int]
 """The last end that a purge has looked at: when it ended, when it was made, its number."""
 
@@ -369,27 +329,6 @@ class Audited(msgspec.Struct, kw_only=True, frozen=True):
     after: object = None
 
 
-class Dependency(msgspec.Struct, kw_only=True, frozen=True):
-    """One edge: a job that waits, the chain it waits for, and what is to happen if that ends badly."""
-
-    child: str
-    parent: str
-    needs: str
-    on_failure: str
-    source: str
-    resolved_at: datetime | None = None
-
-
-class Graph(msgspec.Struct, kw_only=True, frozen=True):
-    """What waits for what around one chain: the tails of the chains by root id, and the edges between them."""
-
-    root_id: str
-    jobs: dict[str, Job]
-    edges: tuple[Dependency, ...]
-    cut: bool = False
-    """There is more than was asked for."""
-
-
 class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
     """One process incarnation that claims jobs."""
 
@@ -419,42 +358,6 @@ class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
         return self.running + self.claimed_ahead
 
 
-class TypeStats(msgspec.Struct, kw_only=True, frozen=True):
-    """How one job type has fared in the hours that were asked for."""
-
-    job_type: str
-    completed: int
-    failed: int
-    """Attempts that failed, timed out or were dead-lettered."""
-    failure_rate: float
-    average_s: float | None
-    p95_s: float | None
-
-
-class Stats(msgspec.Struct, kw_only=True, frozen=True):
-    """A store at a glance."""
-
-    by_status: dict[str, int]
-    by_priority: dict[int, int]
-    waiting_by_type: dict[str, int]
-    oldest_waiting_s: float | None
-    workers: int
-    late_results: int
-    claimed_ahead: int = 0
-    """RUNNING jobs that workers hold beyond their slots: their handlers do not run. 0 in the figures of one organization."""
-    hours: int = 24
-    by_type: tuple[TypeStats, ...] = ()
-    """Over the last `hours`."""
-    average_s: float | None = None
-    p95_s: float | None = None
-    failure_rate: float = 0.0
-
-    @property
-    def running(self) -> int:
-        """Return how many handlers run."""
-        return max(0, self.by_status.get("RUNNING", 0) - self.claimed_ahead)
-
-
 def number_text(root_id: str, root_number: int, attempt: int) -> str:
     """Return the name people see: JOB-2026-00042, its third attempt JOB-2026-00042.3."""
     text = f"JOB-{_year_of(int(root_id[:12], 16) // 86_400_000)}-{root_number:05d}"
@@ -482,7 +385,7 @@ def undashed(text: str) -> str | None:
 
 def moment(instant: Instant | None) -> datetime | None:
     """Return an instant as an aware datetime, None for None."""
-    return None if instant is None else moment_of(instant)
+    return None if instant is None else _EPOCH + timedelta(microseconds=instant)
 
 
 def moment_of(instant: Instant) -> datetime:

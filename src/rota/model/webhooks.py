@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rota.errors import InvalidOption
-from rota.model.checks import check_name
+from rota.model.checks import check_name, listed
 from rota.model.reports import ScheduleEvent
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant, dashed, moment, number_text
@@ -307,9 +307,7 @@ def job_types_of(given: object, name_max: int) -> tuple[str, ...]:
     """Return the job types that a webhook is narrowed to; none means all."""
     if given is None:
         return ()
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise InvalidOption(f"job_types={given!r} is not allowed: give a list of names")
-    named = list(dict.fromkeys(given))
+    named = list(dict.fromkeys(listed("job_types", given)))
     if len(named) > TYPES_MAX:
         raise InvalidOption(f"{len(named)} job types are too many for one webhook: give at most {TYPES_MAX}, or none for all")
     for each in named:

@@ -43,9 +43,8 @@ class SystemClock:
         """Return microseconds since 1970 UTC."""
         return time.time_ns() // 1000
 
-    def monotonic(self) -> float:
-        """Return seconds that never go back."""
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
+    """Return seconds that never go back."""
 
 
 class StoreClock:
@@ -169,29 +168,23 @@ class UuidV7:
             # 48 bits of milliseconds and 12 + 10 of counter, as one number that only grows.
             first = max((now // 1000) << 22, self._last + 1)
             self._last = first + count - 1
-            chance = self._chance(13 * count)
-        if count == 1:
-            return [f"{_head(first)}{_LOW[first & 0x3FF]}{chance}"]
+            digits = 13 * count
+            if self._rng is not None:
+                chance = self._rng.randbytes(digits // 2 + 1).hex()[:digits]
+            else:
+                if len(self._pool) < digits:
+                    # From the system, a thousand digits at a time.
+                    self._pool += os.urandom(max(512, digits)).hex()
+                chance, self._pool = self._pool[:digits], self._pool[digits:]
         ids: list[str] = []
         while (done := len(ids)) < count:
-            # As many as share all but the lowest bits of the counter.
-            head, low = _head(first + done), (first + done) & 0x3FF
+            # As many as share all but the lowest bits of the counter: milliseconds, version 7, and the counter's 12 high bits.
+            stamp = first + done
+            head, low = f"{stamp >> 22:012x}7{(stamp >> 10) & 0xFFF:03x}", stamp & 0x3FF
+            if count == 1:
+                return [f"{head}{_LOW[low]}{chance}"]
             ids += [f"{head}{lows}{chance[13 * at : 13 * at + 13]}" for at, lows in enumerate(_LOW[low : low + count - done], done)]
         return ids
-
-    def _chance(self, digits: int) -> str:
-        """Return random hex digits, drawn from the system a thousand at a time."""
-        if self._rng is not None:
-            return self._rng.randbytes(digits // 2 + 1).hex()[:digits]
-        if len(self._pool) < digits:
-            self._pool += os.urandom(max(512, digits)).hex()
-        drawn, self._pool = self._pool[:digits], self._pool[digits:]
-        return drawn
-
-
-def _head(stamp: int) -> str:
-    """Return the milliseconds, version 7, and the 12 high bits of the counter."""
-    return f"{stamp >> 22:012x}7{(stamp >> 10) & 0xFFF:03x}"
 
 
 _LOW = [f"{0x800 | low:03x}" for low in range(1024)]

@@ -19,29 +19,14 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from rota.model.decide import Transition
+from rota.model.dependencies import Graph
+from rota.model.figures import Stats
 from rota.model.findings import Finding
 from rota.model.gate import EVERYTHING, Actor, Scope
-from rota.model.groups import Mode, OnFailure
+from rota.model.groups import Group, Mode, OnFailure
 from rota.model.states import Status
-from rota.model.values import (
-    Audited,
-    Claimed,
-    Enqueued,
-    Graph,
-    Group,
-    Instant,
-    Job,
-    LogEntry,
-    NewRow,
-    PurgeCursor,
-    Purged,
-    ResultsPage,
-    Run,
-    Stats,
-    WorkerInfo,
-)
-from rota.ports.access import Access
-from rota.ports.definitions import Definitions
+from rota.model.values import Audited, Claimed, Enqueued, Instant, Job, LogEntry, NewRow, PurgeCursor, Purged, ResultsPage, Run, WorkerInfo
+from rota.ports.definitions import Access, Definitions
 from rota.ports.events import Watching
 from rota.ports.hooks import Hooks
 from rota.ports.overseeing import Overseeing
@@ -132,7 +117,7 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Protocol):
-    """The durable half of Rota. For schedules see `rota.ports.schedules`, for the front door `rota.ports.access`, `overseeing`, `hooks`."""
+    """The durable half of Rota. Other parts of it are in `rota.ports.schedules`, `definitions`, `overseeing`, `events` and `hooks`."""
 
     url: str
     beside: bool

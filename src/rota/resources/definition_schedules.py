@@ -12,10 +12,10 @@ from rota.declarations import declare_scheduled, synced
 from rota.definitions_file import Definitions, Entry
 from rota.errors import DependencyCycle, InvalidInput
 from rota.model.definitions import OrganizationState, TemplateState, unfit_for_schedules
+from rota.model.dependencies import dependencies_first
 from rota.model.gate import Actor, Right
 from rota.model.params import decode_params, encode_params
 from rota.model.schedule_options import calendar_of
-from rota.model.schedule_order import dependencies_first
 from rota.model.schedules import Calendar, Schedule, ScheduleState, comes_into_use, next_due
 from rota.operation import Ask
 from rota.resources.templates import recorded

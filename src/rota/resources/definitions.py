@@ -9,13 +9,14 @@ import msgspec
 
 from rota.definitions_file import Definitions, Entry, Location, TemplateEntry, definitions_of, read_definitions
 from rota.engine.registry import Known
+from rota.model.checks import word_of
 from rota.model.definitions import Organization, OrganizationState, TemplateState, User
-from rota.model.gate import Right
+from rota.model.gate import Right, Role
 from rota.model.templates import as_object
 from rota.operation import Ask
 from rota.resources import organizations, templates, users
 from rota.resources.definition_schedules import Change, changed_calendars, changed_schedules
-from rota.resources.users import permissions_of, role_of
+from rota.resources.users import permissions_of
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,10 +101,10 @@ def _user(ask: Ask, entry: Entry, present: User | None) -> User:
     fields = dict(entry.fields)
     with entry.at.naming():
         if "role" in fields:
-            fields["role"] = role_of(fields["role"])
+            fields["role"] = word_of(Role, "role", fields["role"])
         if "permissions" in fields:
             fields["permissions"] = permissions_of(ask, fields["permissions"])
-    before = present or User(name=entry.name, organization="default", role=role_of("user"))
+    before = present or User(name=entry.name, organization="default", role=Role.USER)
     return msgspec.structs.replace(before, **fields)
 
 

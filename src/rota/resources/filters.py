@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from rota.errors import InvalidOption
-from rota.model.checks import whole
+from rota.model.checks import ago, whole
 from rota.model.gate import Right
+from rota.model.groups import Group
 from rota.model.states import ErrorType, Status
-from rota.model.values import Group, Job, JobRef, undashed
-from rota.moments import ago
+from rota.model.values import Job, JobRef, undashed
 from rota.operation import Ask
 from rota.ports.store import Store, Where
 from rota.results import Page
@@ -50,7 +50,7 @@ def where_of(
         organization=organization,
         owner=owner,
         group_id=None if group is None else ask.session.group_id(group),
-        root_id=None if chain is None else _root(ask, chain),
+        root_id=None if chain is None else undashed(ask.also(Right.READ).found(chain).root_id),
         schedule_id=None if schedule is None else _schedule_id(ask, schedule, organization),
         text=text,
         error_type=error_word(error_type),
@@ -105,13 +105,6 @@ def error_word(given: ErrorType | str | None) -> str | None:
     if given is not None and given not in set(ErrorType):
         raise InvalidOption(f"error_type {given!r} is not one of {', '.join(ErrorType)}")
     return None if given is None else str(given)
-
-
-def _root(ask: Ask, ref: JobRef) -> str:
-    job = ask.store.job(ask.also(Right.READ).job(ref))
-    if job is None:
-        raise ask.session.no_job(ref)
-    return str(undashed(job.root_id))
 
 
 def _schedule_id(ask: Ask, given: str, organization: str | None) -> str:

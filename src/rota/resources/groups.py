@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from enum import StrEnum
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 
-from rota.engine.submit import as_new_job
 from rota.errors import DuplicateId, InvalidOption, NotFound
 from rota.handle import Handle
-from rota.model.checks import check_name, whole
+from rota.model.call import as_new_job
+from rota.model.checks import check_name, whole, word_of
 from rota.model.gate import Actor, Right
-from rota.model.groups import USUAL_RULE, Mode, OnFailure
+from rota.model.groups import USUAL_RULE, Group, Mode, OnFailure
 from rota.model.shapes import Limit, Shape
-from rota.model.values import Group, Job, NewRow, Origin, dashed, undashed
+from rota.model.values import Job, NewRow, Origin, dashed, undashed
 from rota.operation import Ask, Resource, operation
 from rota.ports.store import NewGroup
 
-Word = TypeVar("Word", bound=StrEnum)
 Ref = Annotated[str | Group, Shape("The group's id.", "01981c5e-7a10-7000-8000-000000000000", "GROUP", wire=str)]
 
 
@@ -65,8 +63,8 @@ def create(
 ) -> Group:
     """Create a group of new jobs and of waiting jobs: see `Rota.group`."""
     who = ask.within(organization)
-    group_mode = _word(Mode, "mode", mode)
-    rule = USUAL_RULE[group_mode] if on_failure is None else _word(OnFailure, "on_failure", on_failure)
+    group_mode = word_of(Mode, "mode", mode)
+    rule = USUAL_RULE[group_mode] if on_failure is None else word_of(OnFailure, "on_failure", on_failure)
     if not jobs and then is None:
         raise InvalidOption("a group needs at least one job, or a job that follows it: pass then=…")
     if then is None and on_parent_failure is not None:
@@ -102,10 +100,3 @@ def _follower(ask: Ask, then: Any, on_parent_failure: str | None, who: Actor) ->
     if on_parent_failure is not None:
         new = msgspec.structs.replace(new, on_parent_failure=on_parent_failure)
     return ask.session.submitter.one(new, ask.store, who, origin=Origin.GROUP)
-
-
-def _word(kind: type[Word], option: str, value: str) -> Word:
-    try:
-        return kind(value)
-    except ValueError:
-        raise InvalidOption(f"{option}={value!r} is not one of {', '.join(kind)}") from None

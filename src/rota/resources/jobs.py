@@ -11,18 +11,18 @@ from typing import Annotated, Any
 import msgspec
 
 from rota.engine.retention import remove_logs
-from rota.engine.submit import parent_rule, when
 from rota.errors import AlreadyEnded, InvalidOption, NotFound
 from rota.model import checks
-from rota.model.checks import whole
+from rota.model.checks import when, whole
+from rota.model.dependencies import Graph, parent_rule
 from rota.model.gate import EVERYTHING, Right
+from rota.model.groups import Group
 from rota.model.ordering import priority_of
 from rota.model.params import encode_params
 from rota.model.shapes import Limit, Organization, Params, Priority, Shape, Span, When
 from rota.model.states import MOVES, ErrorType, Status
-from rota.model.values import Graph, Group, Job, JobRef, Purged, Run, undashed
+from rota.model.values import Job, JobRef, Purged, Run, undashed
 from rota.operation import Ask, Resource, operation
-from rota.permits import refuse_unfit
 from rota.ports.store import Where
 from rota.resources.filters import each_job, page_of, refuse_empty, where_of
 from rota.results import Acted, Log, Page, log_of
@@ -122,10 +122,8 @@ class Jobs(Resource):
     @operation(Right.READ_LOG, http="GET /jobs/{job}/log", cli="job log")
     def log(self, ask: Ask, job: Ref, *, chain: Annotated[bool, Shape("Include every attempt of the chain.")] = False) -> Log:
         """Return the log of this attempt, or of the whole chain: state changes and the handler's lines, in the order of time."""
-        job_id, opened = ask.job(job), ask.opened
-        found = opened.store.job(job_id)
-        if found is None:
-            raise ask.session.no_job(job)
+        found, opened = ask.found(job), ask.opened
+        job_id = str(undashed(found.id))
         moves = opened.store.log(job_id)
         if chain:
             runs = {attempt.attempt: opened.store.run(str(undashed(attempt.id))) for attempt in opened.store.chain(job_id)}
@@ -165,7 +163,7 @@ class Jobs(Resource):
         if present is not None and number is not None:
             _check_priority(ask, present.organization, number)
         if present is not None and params is not None:
-            refuse_unfit(ask.registry, ask.who, present.job_type)
+            ask.registry.refuse_unfit(ask.who, present.job_type)
         text = None if present is None or params is None else _checked_params(ask, present.job_type, params)
         at = None if run_at is None else when(run_at, now)
         put_off = isinstance(run_at, timedelta)

@@ -16,22 +16,29 @@ from rota.engine.overdue import Overdue
 from rota.errors import ChangedMeanwhile, InvalidOption, InvalidSchedule, Refused
 from rota.lab.forecasts import Verified
 from rota.model.call import Call
-from rota.model.checks import whole
+from rota.model.checks import ago, whole
 from rota.model.gate import Right
 from rota.model.schedule_options import OPTIONS, ScheduleOptions
 from rota.model.schedules import Fate, Schedule, ScheduleState, next_due
 from rota.model.shapes import Limit, Name, Organization, Params, Shape
 from rota.model.values import LATEST, Job, undashed
-from rota.moments import ago
 from rota.operation import Ask, Resource, operation
-from rota.permits import refuse_unfit
 from rota.ports.schedules import Ledger, LedgerCursor
 from rota.ports.store import DefinitionsChanged
 from rota.resources.filters import LIST_MAX
 from rota.results import Page, job_of
 from rota.schedule_edits import added, changed, deciding, declared, edited, new_schedule, refuse_unavailable, renamed, with_template_name
-from rota.schedule_lookup import backlog, named, overdue_views
-from rota.schedule_views import OccurrenceView, OverdueView, ScheduleView, occurrence_view, overdue_row, schedule_view
+from rota.schedule_views import (
+    OccurrenceView,
+    OverdueView,
+    ScheduleView,
+    backlog,
+    named,
+    occurrence_view,
+    overdue_row,
+    overdue_views,
+    schedule_view,
+)
 from rota.task import Task
 
 __all__ = ["Schedules", "backlog", "deciding", "declare", "named"]
@@ -247,8 +254,8 @@ class Schedules(Resource):
         schedule = named(ask, name, organization)
         deciding(
             ask.session,
-            lambda decide, store, now, definitions: store.drop_schedule(
-                schedule.id, decide, actor=who, now=now, definitions=definitions, version=version
+            lambda edit: edit.store.drop_schedule(
+                schedule.id, edit.decide, actor=who, now=edit.now, definitions=edit.definitions, version=version
             ),
         )
 
@@ -263,7 +270,7 @@ class Schedules(Resource):
         while True:
             now = ask.now
             session.registry.resolve(schedule.template, store, now)
-            refuse_unfit(session.registry, who, schedule.template)
+            session.registry.refuse_unfit(who, schedule.template)
             session.registry.organization(schedule.organization, store, now)
             merged = {**schedule.params, **(params or {})}
             row = DueRows(session.registry, session.ids, session.rng).build(schedule, merged, now=now, run_at=now)
@@ -302,7 +309,7 @@ def _change(ask: Ask, name: str, edit: Callable[[Schedule], Schedule], organizat
             raise ChangedMeanwhile(f"schedule {schedule.name!r}", has=schedule.version, given=version)
         after = edit(schedule)
         if (after.template, after.params, after.timing) != (schedule.template, schedule.params, schedule.timing):
-            refuse_unfit(session.registry, who, after.template)
+            session.registry.refuse_unfit(who, after.template)
         return after
 
     return schedule_view(edited(session, present.id, change, who))

@@ -14,12 +14,12 @@ from rota.compose import grants_for, make_sender
 from rota.engine.recovery import Recovered
 from rota.engine.retention import Retention
 from rota.errors import InvalidOption
-from rota.model.checks import whole
+from rota.model.checks import age_us, whole
+from rota.model.figures import Stats
 from rota.model.findings import Finding
 from rota.model.gate import Right
 from rota.model.shapes import Organization, Shape
-from rota.model.values import SECOND, Instant, Purged, Stats
-from rota.moments import age_us
+from rota.model.values import SECOND, Instant, Purged
 from rota.operation import Ask, Resource, operation
 from rota.ports.clock import SystemClock
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from msgspec import UNSET, UnsetType
 
-from rota.errors import InvalidOption, NotFound, Refused
-from rota.model.checks import check_name
+from rota.errors import NotFound, Refused
+from rota.model.checks import check_name, listed, word_of
 from rota.model.definitions import User
 from rota.model.gate import Right, Role
 from rota.model.shapes import Shape
@@ -45,7 +45,7 @@ class Users(Resource):
     ) -> User:
         """Create a user, or bring a deleted one back. Once the store has a user, a name that is not a user may do nothing."""
         check_name(name, "user", ask.settings.name_max)
-        new = User(name=name, organization=organization, role=role_of(role), permissions=permissions_of(ask, permissions))
+        new = User(name=name, organization=organization, role=word_of(Role, "role", role), permissions=permissions_of(ask, permissions))
         present = recorded(ask).get(name)
         if present is not None and not present.removed and _rights(present) != _rights(new):
             raise Refused(f"user {name!r} is there already: change it with users.update({name!r}, …)")
@@ -69,7 +69,7 @@ class Users(Resource):
         changed = User(
             name=name,
             organization=present.organization if organization is UNSET else organization,
-            role=present.role if role is UNSET else role_of(role),
+            role=present.role if role is UNSET else word_of(Role, "role", role),
             permissions=present.permissions if permissions is UNSET else permissions_of(ask, permissions),
         )
         ask.store.put_user(changed, actor=ask.who, now=ask.now)
@@ -87,18 +87,9 @@ def recorded(ask: Ask) -> dict[str, User]:
     return {user.name: user for user in ask.store.users()}
 
 
-def role_of(value: object) -> Role:
-    """Return a role by its name, or refuse it."""
-    if not isinstance(value, str) or value not in set(Role):
-        raise InvalidOption(f"role={value!r} is not one of {', '.join(Role)}")
-    return Role(value)
-
-
 def permissions_of(ask: Ask, value: object) -> tuple[str, ...]:
     """Return permissions as they are stored, or refuse them."""
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InvalidOption(f"permissions={value!r} is not allowed: give a list of names")
-    names = list(value)
+    names = listed("permissions", value)
     for name in names:
         check_name(name, "permission", ask.settings.name_max)
     return tuple(sorted(set(names)))

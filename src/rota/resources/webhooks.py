@@ -12,9 +12,10 @@ import msgspec
 
 from rota.compose import make_sender
 from rota.errors import InvalidOption, NotFound, Refused
-from rota.model.checks import text, whole
+from rota.model.checks import text, whole, word_of
 from rota.model.gate import Right
 from rota.model.shapes import Limit, Organization, Shape
+from rota.model.targets import target_of
 from rota.model.values import SECOND, dashed, moment_of, undashed
 from rota.model.webhooks import (
     SECRET_BYTES,
@@ -109,7 +110,7 @@ class Webhooks(Resource):
         webhook = Webhook(
             id=dashed(ask.session.ids.take(1, now)[0]),
             organization=who.organization,
-            url=_target(ask, url),
+            url=target_of(url, ask.settings),
             events=events_of(events),
             job_types=job_types_of(job_types, ask.settings.name_max),
             with_result=bool(with_result),
@@ -141,7 +142,7 @@ class Webhooks(Resource):
         present = _known(ask, webhook)
         change = EndpointChange()
         if url is not None:
-            change.url = _target(ask, url)
+            change.url = target_of(url, ask.settings)
         if events is not None:
             change.events = events_of(events)
         if job_types is not None:
@@ -223,12 +224,10 @@ class Webhooks(Resource):
         """Return messages and their delivery results, newest first. They are kept for `webhook_retention`."""
         whole("limit", limit, least=1, most=LIST_MAX)
         check_place(before)
-        if state is not None and state not in set(DeliveryState):
-            raise InvalidOption(f"state={state!r} is not one of {', '.join(DeliveryState)}")
         endpoint_id = None if webhook is None else undashed(webhook)
         if webhook is not None and endpoint_id is None:
             raise _no_webhook(webhook)
-        wanted = None if state is None else DeliveryState(state)
+        wanted = None if state is None else word_of(DeliveryState, "state", state)
         rows = ask.store.deliveries(scope=ask.scope, endpoint_id=endpoint_id, state=wanted, before=before, limit=limit + 1)
         return Page(rows[:limit], next_=rows[limit - 1].id if len(rows) > limit else None)
 
@@ -246,12 +245,6 @@ def _known(ask: Ask, webhook: str) -> Webhook:
     if present is None or not ask.scope.holds(present.organization, None):
         raise _no_webhook(webhook)
     return present
-
-
-def _target(ask: Ask, url: object) -> str:
-    from rota.model.targets import check_url  # noqa: PLC0415 - few programs need it
-
-    return check_url(url, private=ask.settings.webhook_private == "allow", plain_http=ask.settings.webhook_http == "allow")
 
 
 def _no_webhook(name: object) -> NotFound:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from rota.model.definitions import Organization, Template, User
-from rota.model.figures import FIGURES_H
+from rota.model.figures import FIGURES_H, TypeStats
 from rota.model.gate import EVERYTHING, SYSTEM, Scope
 from rota.model.schedules import Calendar, CatchUp, Schedule
-from rota.model.values import Instant, TypeStats
+from rota.model.values import Instant
 from rota.ports.store import Store
 
 

@@ -12,8 +12,8 @@ from types import MappingProxyType
 import msgspec
 
 from rota.model.decide import Completed, Failed, Interrupted, Outcome, Stopped, TimedOut
-from rota.model.figures import PER_OCTAVE, UNKNOWN_S, in_milliseconds, usual
-from rota.model.values import SECOND, Claimed, Instant, TypeStats
+from rota.model.figures import PER_OCTAVE, UNKNOWN_S, TypeStats, in_milliseconds, usual
+from rota.model.values import SECOND, Claimed, Instant
 from rota.ports.executor import Ended, Equipment, Readiness
 from rota.simulation.clock import SimulatedClock
 

@@ -15,21 +15,22 @@ import msgspec
 
 from rota.app import Rota
 from rota.declarations import declare_scheduled
-from rota.engine.decorated import TAKEN
 from rota.engine.registry import Known
 from rota.errors import InvalidOption, Refused
 from rota.hooks import AttemptEvent
+from rota.local_workers import inline_worker
 from rota.model.checks import whole
 from rota.model.params import decode, encode
+from rota.model.schedule_options import TAKEN
 from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.templates import FIELDS
 from rota.model.values import SECOND, Instant, Job, instant, moment, moment_of, undashed
 from rota.ports.store import Where
+from rota.resources.filters import each_job
 from rota.session import Session
 from rota.testing.transactions import Recorder
 
-PAGE = 1000
 SHOWN = 20
 """Jobs that a failed assertion lists."""
 NOBODY = "0" * 32
@@ -176,7 +177,7 @@ class Kit:
     def _worker(self) -> Iterator[Any]:
         app = self.app
         app._session.registry.sync(app._session.open().store, self.clock.now())
-        with app._session.inline_worker(direct_only=False) as worker:
+        with inline_worker(app._session, direct_only=False) as worker:
             yield worker
 
     def _next_due(self) -> datetime | None:
@@ -189,12 +190,7 @@ class Kit:
 
     def _attempts(self, name: str | None = None) -> list[Job]:
         """Return every attempt, first to last."""
-        store, where, cursor = self.app._session.open().store, Where(job_type=name), None
-        found: list[Job] = []
-        while page := store.find(where, limit=PAGE, before=cursor):
-            cursor = page[-1][0]
-            found += [job for _, job in page]
-        return found[::-1]
+        return list(each_job(self.app._session.open().store, Where(job_type=name)))[::-1]
 
     def _run_ids(self) -> dict[str, Job]:
         """Return the attempts that have run, by the ids of their runs, which ascend."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from rota.model.dependencies import RUN
-from rota.model.values import Dependency, Graph, Job, dashed, moment
+from rota.model.dependencies import RUN, Dependency, Graph
+from rota.model.values import Job, dashed, moment
 from rota.stores.relational import reads
 from rota.stores.relational.db import Db
 

@@ -9,10 +9,10 @@ import msgspec
 from rota.errors import GroupRefused, NotFound
 from rota.model.dependencies import RUN
 from rota.model.gate import Actor
-from rota.model.groups import Mode, derive
+from rota.model.groups import Follower, Group, Member, Mode, derive
 from rota.model.settings import MIB
 from rota.model.states import Status
-from rota.model.values import Follower, Group, Instant, Member, NewRow, ResultsPage, dashed, moment, number_text
+from rota.model.values import Instant, NewRow, ResultsPage, dashed, moment, number_text
 from rota.ports.store import NewGroup
 from rota.stores.relational import edges, reads
 from rota.stores.relational.db import Db

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rota.model.dependencies import Graph
+from rota.model.figures import Stats
 from rota.model.gate import EVERYTHING, Scope
-from rota.model.values import Audited, Graph, Group, Instant, Job, LogEntry, ResultsPage, Run, Stats
+from rota.model.groups import Group
+from rota.model.values import Audited, Instant, Job, LogEntry, ResultsPage, Run
 from rota.ports.store import Tail, Where
 from rota.ports.turns import Counting, Usage
 from rota.stores.relational import graph, groups, limits, lists, reads, stats

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.model.figures import Fared, together
+from rota.model.figures import Fared, Stats, together
 from rota.model.gate import Scope
 from rota.model.states import Status
-from rota.model.values import Instant, Stats
+from rota.model.values import Instant
 from rota.stores.relational.db import Db
 from rota.stores.relational.queue import numbers_json
 from rota.stores.relational.reads import lines

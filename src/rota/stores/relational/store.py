@@ -11,8 +11,9 @@ import msgspec
 from rota.errors import NotFound
 from rota.model.findings import Finding
 from rota.model.gate import EVERYTHING, Actor, Scope
+from rota.model.groups import Group
 from rota.model.states import Status
-from rota.model.values import Claimed, Enqueued, Group, Instant, Job, NewRow, PurgeCursor, Purged, WorkerInfo, dashed
+from rota.model.values import Claimed, Enqueued, Instant, Job, NewRow, PurgeCursor, Purged, WorkerInfo, dashed
 from rota.ports.places import Place
 from rota.ports.store import Adopted, Check, Held, NewGroup
 from rota.ports.turns import Ending, Peek, Reservation, Turn, Turned

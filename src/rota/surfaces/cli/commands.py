@@ -19,8 +19,7 @@ from typer.models import CommandInfo
 
 from rota import wire
 from rota.errors import InvalidOption, RotaError
-from rota.nouns import noun
-from rota.operation import Expected, Field, Operation, operations
+from rota.operation import Expected, Field, Operation, noun, operations
 from rota.surfaces.cli.confirm import confirm
 from rota.surfaces.cli.examples import EXAMPLES, generated
 from rota.surfaces.cli.exits import report

@@ -13,8 +13,8 @@ import msgspec
 
 from rota.engine.outcome_log import FIELDS, JOBS
 from rota.errors import RotaError
+from rota.model.figures import Stats
 from rota.model.states import Status
-from rota.model.values import Stats
 from rota.surfaces.asked import request_id
 from rota.surfaces.cli.output import plain
 

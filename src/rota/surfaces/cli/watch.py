@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from rota.errors import RotaError
+from rota.model.figures import Stats
 from rota.model.states import TERMINAL, Status
-from rota.model.values import Job, Run, Stats, WorkerInfo
+from rota.model.values import Job, Run, WorkerInfo
 from rota.surfaces.runs import run_of
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from rota.errors import InvalidOption, PermissionDenied
 from rota.model.gate import Actor, Right, scope_of
 from rota.model.overview import Overview
 from rota.model.shapes import Organization, Params, Priority, Shape, Span, When
-from rota.nouns import NOUNS, noun
-from rota.operation import Operation, operations
+from rota.operation import NOUNS, Operation, noun, operations
 from rota.surfaces.mcp.results import ITEMS_MAX, document
 
 DependsOn = Annotated[Sequence[str] | None, Shape("Ids or numbers of jobs that must complete first.", ["JOB-2026-00042"])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rota.model.values import Group
+from rota.model.groups import Group
 from rota.surfaces.cli.output import console, escaped, show_table, status, table
 from rota.surfaces.cli.views import View, listing
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rota.errors import InvalidOption
-from rota.model.dependencies import RUN
-from rota.model.values import Dependency, Graph, Job, Purged, Run
+from rota.model.dependencies import RUN, Dependency, Graph
+from rota.model.values import Job, Purged, Run
 from rota.operation import tag_of
 from rota.results import Acted, Log
 from rota.surfaces.cli.output import (

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import typer
 
+from rota.model.figures import Stats, TypeStats
 from rota.model.findings import Finding, State
 from rota.model.states import RunStatus, Status
-from rota.model.values import Purged, Run, Stats, TypeStats, WorkerInfo
+from rota.model.values import Purged, Run, WorkerInfo
 from rota.surfaces.cli.exits import FAILED
 from rota.surfaces.cli.output import (
     COLOURS,

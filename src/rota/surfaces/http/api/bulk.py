@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from rota import errors
 from rota.app import Rota
-from rota.engine.submit import NewJob
+from rota.model.call import NewJob
 from rota.model.gate import Actor
 from rota.surfaces.http.access import door_of
 from rota.surfaces.http.answers import Answer

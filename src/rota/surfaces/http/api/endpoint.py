@@ -17,8 +17,7 @@ from rota import wire
 from rota.app import Rota
 from rota.errors import InvalidOption, NotFound, UnknownOrganization, UnknownTemplate
 from rota.model.gate import Actor, Right, scope_of
-from rota.nouns import NOUNS, noun
-from rota.operation import Ask, Field, Operation, ask_for, operations
+from rota.operation import NOUNS, Ask, Field, Operation, ask_for, noun, operations
 from rota.surfaces.http.access import door_of
 from rota.surfaces.http.api import results
 from rota.surfaces.http.api.cursors import PAGE_MAX, Cursors, Key

@@ -8,10 +8,11 @@ from rota.engine.recovery import Recovered
 from rota.lab.forecasts import ForecastItem, Problem, SchedulePlan, Verified, ZoneChange
 from rota.model.access import Token
 from rota.model.definitions import Organization, User
+from rota.model.figures import Stats, TypeStats
 from rota.model.findings import Finding
 from rota.model.lanes import QueueInfo
 from rota.model.schedules import Calendar
-from rota.model.values import Audited, Stats, TypeStats, WorkerInfo
+from rota.model.values import Audited, WorkerInfo
 from rota.model.webhooks import Delivery, Webhook
 from rota.resources.tokens import NewToken
 from rota.resources.webhooks import NewWebhook, Tested

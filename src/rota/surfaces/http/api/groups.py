@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from rota import errors
 from rota.app import Rota
-from rota.engine.submit import NewJob
 from rota.errors import NotFound
-from rota.model.groups import USUAL_RULE
-from rota.model.values import Group, undashed
+from rota.model.call import NewJob
+from rota.model.groups import USUAL_RULE, Group
+from rota.model.values import undashed
 from rota.surfaces.http.access import door_of
 from rota.surfaces.http.answers import Answer
 from rota.surfaces.http.api import keys

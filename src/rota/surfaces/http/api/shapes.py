@@ -11,8 +11,9 @@ from rota.engine.explain import Explanation, Reason
 from rota.faces.background_job import BackgroundJob, ExecutionLogEntry
 from rota.model.backoff import StrictBackoff
 from rota.model.checks import CENTURY_S
-from rota.model.groups import Mode, OnFailure
-from rota.model.values import Dependency, Follower, Graph, Group, Job, LogEntry, Member, Run
+from rota.model.dependencies import Dependency, Graph
+from rota.model.groups import Follower, Group, Member, Mode, OnFailure
+from rota.model.values import Job, LogEntry, Run
 from rota.results import Acted
 from rota.surfaces.http.api.requests import PRIORITY, TEXT, Id, Moment, Name
 from rota.surfaces.http.api.runs import LogOut
