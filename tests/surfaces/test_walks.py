@@ -106,8 +106,8 @@ def test_claim_run_and_end_of_two_jobs_in_two_turns(walk, store):
 def test_creating_a_job_over_http(walk, store):
     with served(store) as client:
         functions, files = walk.of(lambda: client.post("/api/v1/jobs", json={"name": "greet", "params": {"name": "ada"}}))
-    assert functions <= 104
-    assert files <= 35
+    assert functions <= 88
+    assert files <= 30
 
 
 def test_reading_a_job_over_http_takes_two_selects_one_for_the_token_and_one_for_the_job(walk, store):
@@ -116,5 +116,5 @@ def test_reading_a_job_over_http_takes_two_selects_one_for_the_token_and_one_for
         assert client.get("/api/v1/jobs/1").status_code == 200
         functions, files = walk.of(lambda: client.get("/api/v1/jobs/1"))
     assert len(walk.selects) == 2
-    assert functions <= 95
-    assert files <= 30
+    assert functions <= 82
+    assert files <= 25

@@ -30,8 +30,7 @@ from rota.model.overview import (
 )
 from rota.surfaces.http import make_app
 from rota.surfaces.http.access import COOKIE
-from rota.surfaces.http.pages.rendering import NAV
-from rota.surfaces.http.pages.static import address
+from rota.surfaces.http.pages.context import NAV, address
 from rota.wire import seal
 from tests.surfaces.http.pages_support import ACCEPT, HOSTILE, Browser, browsing, said
 

@@ -30,10 +30,9 @@ from rota.model.figures import NO_RUN, PER_OCTAVE
 from rota.model.gate import LOCAL, Actor, Right, scope_of
 from rota.model.settings import Settings
 from rota.model.states import Status
-from rota.model.values import SECOND, moment_of
+from rota.model.values import SECOND, Instant, moment_of
+from rota.ports.overseeing import Figure, Unfired
 from rota.resources.measures import Measures, WorkerMeasures
-from rota.surfaces.http.access import door_of, rota_of
-from rota.surfaces.http.growth import Growth
 
 LATENCY_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000)
 """Upper bounds of the latency's buckets, in milliseconds."""
@@ -43,6 +42,9 @@ FAILED = frozenset({Status.FAILED, Status.TIMED_OUT, Status.DEAD_LETTER})
 Labels: TypeAlias = tuple[str, ...]
 OTHER = "(other)"
 """The label of what is not told apart."""
+HOUR_US: Instant = 3600 * SECOND
+LATE_US: Instant = 2 * HOUR_US
+"""An end is counted in the hour it happened in: of hours so long ago nothing new is expected."""
 GROWTHS_MAX = 256
 """Organizations whose counters are kept apart for their own tokens, at most: those that asked longest ago begin anew."""
 
@@ -95,21 +97,15 @@ METRICS = {
 
 def metrics(request: Request) -> Response:
     """Return every metric that the token may see; of one organization's token, those of its organization."""
-    meters: Meters = request.app.state.meters
-    text = meters.page(_reader(request, rota_of(request)))
+    state = request.app.state
+    meters: Meters = state.meters
+    text = meters.page(LOCAL if state.rota.settings.metrics_access == "loopback" and _is_local(request) else state.door.who(request))
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
-def _reader(request: Request, rota: Rota) -> Actor:
-    """Return who asks: by token, or anybody from this machine where the settings say so."""
-    if rota.settings.metrics_access == "loopback" and "authorization" not in request.headers and _is_local(request):
-        return LOCAL
-    return door_of(request).who(request)
-
-
 def _is_local(request: Request) -> bool:
-    """Say whether a request comes from this machine; one that somebody has forwarded comes from elsewhere."""
-    if {"forwarded", "x-forwarded-for"} & set(request.headers.keys()):
+    """Say whether a request comes from this machine without a token; one that somebody has forwarded comes from elsewhere."""
+    if {"authorization", "forwarded", "x-forwarded-for"} & set(request.headers.keys()):
         return False
     try:
         return request.client is not None and ip_address(request.client.host).is_loopback
@@ -165,6 +161,61 @@ class Meters:
         while len(self._growths) > GROWTHS_MAX:
             self._growths.popitem(last=False)
         return found
+
+
+class Growth:
+    """Counters from a store whose own figures may go back: what has grown since this process first looked.
+
+    A store forgets figures of old hours and due times of old days, and counts what is removed no longer. So each look is compared with
+    the one before, and only what has grown is added: a counter begins at nothing when the process does, and never goes back. Belongs to
+    whoever holds its lock.
+    """
+
+    def __init__(self) -> None:
+        """Nothing was seen yet: what is there at the first look is where counting begins."""
+        self.ends: defaultdict[tuple[str, str, str, int], int] = defaultdict(int)
+        """By organization, job type, status and bucket."""
+        self.spent_us: defaultdict[tuple[str, str], int] = defaultdict(int)
+        """What completed runs took together, by organization and job type."""
+        self.unfired: defaultdict[str, int] = defaultdict(int)
+        """By fate."""
+        self._figures: dict[tuple[Instant, str, str, str, int], Figure] = {}
+        self._rows: dict[tuple[str, Instant, str], int] = {}
+        self._since: Instant | None = None
+
+    @property
+    def since(self) -> Instant | None:
+        """Return from when on figures are wanted at the next look: hours before the last look may still have grown. None: any."""
+        return None if self._since is None else self._since - LATE_US
+
+    def add(self, figures: Iterable[Figure], unfired: Iterable[Unfired], now: Instant) -> None:
+        """Take in a look."""
+        first, self._since = self._since is None, now
+        latest = {(each.hour, each.organization, each.job_type, each.status, each.bucket): each for each in figures}
+        rows = {(each.schedule_id, each.due_at, str(each.fate)): each.count for each in unfired}
+        if first:
+            self._begin(latest, rows)
+        else:
+            self._add_ends(latest)
+            for key, count in rows.items():
+                self.unfired[key[2]] += max(0, count - self._rows.get(key, 0))
+        self._figures, self._rows = latest, rows
+
+    def _begin(self, latest: Mapping[tuple[Instant, str, str, str, int], Figure], rows: Iterable[tuple[str, Instant, str]]) -> None:
+        # Series that are there from the beginning: what grows from nothing is then seen as growth.
+        for _, organization, job_type, status, bucket in latest:
+            self.ends[organization, job_type, status, bucket] += 0
+        for row in rows:
+            self.unfired[row[2]] += 0
+
+    def _add_ends(self, latest: Mapping[tuple[Instant, str, str, str, int], Figure]) -> None:
+        for key, figure in latest.items():
+            before = self._figures.get(key)
+            grown = figure.count - (0 if before is None else before.count)
+            if grown > 0:
+                self.ends[figure.organization, figure.job_type, figure.status, figure.bucket] += grown
+                spent = figure.total_us - (0 if before is None else before.total_us)
+                self.spent_us[figure.organization, figure.job_type] += max(0, spent) if figure.status == "COMPLETED" else 0
 
 
 class _Collected:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from functools import cache
 from http import HTTPStatus
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from rota import errors, wire
 from rota.errors import RotaError
-from rota.surfaces.http.problems import MEDIA_TYPE, OWN, STATUS
+from rota.surfaces.http.problems import MEDIA_TYPE, OWN, status_of
 
 if TYPE_CHECKING:
     from rota.surfaces.http.api.endpoint import Address, Endpoint
@@ -67,9 +65,6 @@ with 412 if somebody else was quicker.
 **Refusals** are problems of RFC 9457 with a stable `code`.
 """
 
-SHAPES_OF = ("shapes", "examples", "rota_verbs", "health")
-"""Modules of `rota.surfaces.http.api` with `SHAPES`: values that routes take and give, each with an example."""
-
 _ANY = {"description": "Any JSON value."}
 
 
@@ -77,7 +72,7 @@ _ANY = {"description": "Any JSON value."}
 
 
 def shape(kind: type) -> dict[str, Any]:
-    """Return a reference to the description of a value; its module's `SHAPES`, or those of `SHAPES_OF`, have to know it."""
+    """Return a reference to the description of a value; `SHAPES` of the API's examples has to know it."""
     return {"$ref": REF.format(name=kind.__name__)}
 
 
@@ -120,7 +115,7 @@ def refuses(*kinds: type[RotaError] | HTTPStatus) -> dict[int | str, dict[str, A
     """Return the entries of `responses` for what a route refuses beyond what all do."""
     found: dict[int | str, dict[str, Any]] = {}
     for kind in kinds:
-        status, code = (kind, OWN[kind]) if isinstance(kind, HTTPStatus) else (_status(kind), kind.code)
+        status, code = (kind, OWN[kind]) if isinstance(kind, HTTPStatus) else (status_of(kind), kind.code)
         entry = found.setdefault(int(status), {"description": status.phrase, "content": {MEDIA_TYPE: {"schema": PROBLEM_REF}}})
         entry["content"][MEDIA_TYPE].setdefault("examples", {})[code] = {"value": _example(status, code)}
     return found
@@ -133,13 +128,14 @@ def document(routes: list[Address]) -> dict[str, Any]:
     """Return the OpenAPI document of these routes."""
     from rota import __version__  # noqa: PLC0415 - this is imported by nobody that `rota` imports
     from rota.surfaces.http.api.endpoint import API, Endpoint  # noqa: PLC0415 - routes describe their answers by this module
+    from rota.surfaces.http.api.examples import SHAPES  # noqa: PLC0415 - as above
 
     paths: dict[str, Any] = {}
     kinds: dict[str, Any] = {}
     for route in routes:
         said = _operation(route, kinds) if isinstance(route, Endpoint) else _by_hand(route)
         paths.setdefault(API + route.shown, {})[route.method.lower()] = said
-    schemas = dict(sorted((_components(_shapes()) | kinds | {"Problem": _problem_schema()}).items()))
+    schemas = dict(sorted((_components(SHAPES) | kinds | {"Problem": _problem_schema()}).items()))
     found: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -227,7 +223,7 @@ def _parameter(route: Endpoint, name: str, schema: dict[str, Any]) -> dict[str, 
 
 
 def _paging(route: Endpoint) -> list[dict[str, Any]]:
-    from rota.surfaces.http.api.cursors import CURSOR_MAX, PAGE_MAX  # noqa: PLC0415 - as above
+    from rota.surfaces.http.api.results import CURSOR_MAX, PAGE_MAX  # noqa: PLC0415 - as above
 
     limit = {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": route.limit}
     said: list[dict[str, Any]] = [
@@ -310,15 +306,6 @@ def operations(found: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, A
                 yield path, method, operation
 
 
-@cache
-def _shapes() -> dict[type, Any]:
-    """Return every value that routes name, with its example."""
-    found: dict[type, Any] = {}
-    for name in SHAPES_OF:
-        found |= import_module(f"rota.surfaces.http.api.{name}").SHAPES
-    return found
-
-
 def _components(shapes: Mapping[type, Any]) -> dict[str, Any]:
     _, components = msgspec.json.schema_components(tuple(shapes), schema_hook=lambda _kind: _ANY, ref_template=REF)
     for kind, example in shapes.items():
@@ -370,7 +357,7 @@ def codes() -> dict[str, HTTPStatus]:
     """Return every code that a problem may have, and its status."""
     found = {code: status for status, code in OWN.items()}
     for kind in error_kinds():
-        found[kind.code] = _status(kind)
+        found[kind.code] = status_of(kind)
     return found
 
 
@@ -380,10 +367,6 @@ def error_kinds(kind: type[RotaError] = RotaError) -> Iterator[type[RotaError]]:
     for each in kind.__subclasses__():
         if each.__module__ == errors.__name__:
             yield from error_kinds(each)
-
-
-def _status(kind: type[RotaError]) -> HTTPStatus:
-    return next(STATUS[each] for each in kind.__mro__ if each in STATUS)
 
 
 def meaning(code: str) -> str:

@@ -18,9 +18,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from rota.app import Rota
 from rota.errors import InvalidOption, Refused
 from rota.model.settings import Settings
-from rota.surfaces.http.api.scheduler import LocalWorker
+from rota.surfaces.http.api.verbs import LocalWorker
 from rota.surfaces.http.app import make_app
-from rota.surfaces.http.shield import Hosts
+from rota.surfaces.http.middleware import Hosts
 
 log = logging.getLogger("rota.http")
 
@@ -201,7 +201,7 @@ def _config(app: Any, settings: Settings) -> uvicorn.Config:
         ws="none",
         lifespan="on",
         log_config=None,
-        # What clients do wrong is no news, and they could fill a disk with it; what the app does wrong, `Shield` logs.
+        # What clients do wrong is no news, and they could fill a disk with it; what the app does wrong, `Middleware` logs.
         log_level=logging.CRITICAL,
         access_log=False,
         backlog=BACKLOG,

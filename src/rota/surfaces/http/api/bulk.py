@@ -17,26 +17,25 @@ from rota import errors
 from rota.app import Rota
 from rota.engine.submit import NewJob
 from rota.model.gate import Actor
-from rota.surfaces.http.access import door_of
-from rota.surfaces.http.answers import Answer
-from rota.surfaces.http.api import keys
-from rota.surfaces.http.api.hand import query, route
+from rota.surfaces.http.api.endpoint import query, route
 from rota.surfaces.http.api.jobs import SUBMITTING, options_of
-from rota.surfaces.http.api.keys import REPLAYED, made
 from rota.surfaces.http.api.requests import (
     JSON,
+    KEY,
+    REPLAYED,
+    Creation,
+    body_type,
     encode,
     has_twins,
     in_body,
-    media_type,
-    refuse_other,
+    key_of,
     refuse_query,
     refuse_twins,
     wrong,
 )
+from rota.surfaces.http.api.results import Answer
 from rota.surfaces.http.api.shapes import NEW_JOB, BulkJobIn, Taken
-from rota.surfaces.http.intake import intake_of
-from rota.surfaces.http.openapi import REF, gives, refuses
+from rota.surfaces.http.openapi import gives, refuses, shape
 from rota.surfaces.http.problems import problem, status_of
 from rota.surfaces.http.streams import Held, streams_of
 
@@ -51,9 +50,8 @@ MARGIN_S = 1.0
 _decoder = msgspec.json.Decoder(BulkJobIn)
 _lines = msgspec.json.Encoder().encode_lines
 _array = msgspec.json.Decoder(list[msgspec.Raw])
-_item = {"$ref": REF.format(name=BulkJobIn.__name__)}
 BODY = {
-    JSON: {"schema": {"type": "array", "items": _item}, "example": [NEW_JOB, NEW_JOB]},
+    JSON: {"schema": {"type": "array", "items": shape(BulkJobIn)}, "example": [NEW_JOB, NEW_JOB]},
     LINES: {"schema": {"type": "string"}, "example": '{"name": "send_email", "params": {"to": "ada@example.com"}}\n{"name": "clean_up"}\n'},
 }
 
@@ -62,7 +60,7 @@ BODY = {
     "jobs.create_many",
     "Jobs",
     "POST /jobs/bulk",
-    parameters=[query("organization", {"type": "string"}, "Another than your own: for system managers."), keys.KEY],
+    parameters=[query("organization", {"type": "string"}, "Another than your own: for system managers."), KEY],
     content=BODY,
     responses={**gives(Taken), **refuses(*SUBMITTING)},
 )
@@ -74,20 +72,19 @@ async def create_many(request: Request) -> Response:
     keys of their own.
     """
     refuse_query(request, "organization")
-    organization, idempotency_key = request.query_params.get("organization"), keys.key_of(request)
-    kind = media_type(request)
-    refuse_other(kind, JSON, LINES)
-    who = await intake_of(request).do(lambda: door_of(request).who(request))
+    organization, idempotency_key = request.query_params.get("organization"), key_of(request)
+    kind = body_type(request, JSON, LINES)
+    state = request.app.state
+    who: Actor = await state.intake.do(lambda: state.door.who(request))
     with streams_of(request).holding(request, who, asyncio.Event()) as held:
         items: Items = (
             Whole(held, await request.body())
             if kind == JSON
-            else Streamed(held, request.stream(), asyncio.get_running_loop(), patience_s=request.app.state.rota.settings.http_patience)
+            else Streamed(held, request.stream(), asyncio.get_running_loop(), patience_s=state.rota.settings.http_patience)
         )
-        call = _Call(request.app.state.rota, who, items, organization)
-        if idempotency_key is None:
-            return await intake_of(request).do_long(call.take)
-        return await intake_of(request).do_long(lambda: call.take_once(idempotency_key))
+        call = _Call(state.rota, who, items, organization)
+        answer: Response = await state.intake.do_long(call.take if idempotency_key is None else lambda: call.take_once(idempotency_key))
+        return answer
 
 
 class Items(ABC):
@@ -219,9 +216,9 @@ class _Call:
         jobs = list(islice(self._items, most + 1))
         self._refuse_unkeyable(jobs, most)
         said = repr(self._organization).encode() + _lines(jobs)
-        request = keys.Request(self._who, "bulk", key, said)
+        request = Creation(self._who, "bulk", key, said)
         ids = request.ids(self._rota.now)
-        before = made(self._rota, request, ids)
+        before = request.made(self._rota, ids)
         year = self._rota.now.year if before is None or before.id == ids[0] else self._rota.now.year - 1
         new = [_new(job, job_id=request.id(year, place), meta=request.meta) for place, job in enumerate(jobs)]
         answer = self._enqueue(new, once=True)

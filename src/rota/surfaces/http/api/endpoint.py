@@ -1,10 +1,11 @@
-"""Endpoints: each operation at its address, read from the request by the operation's own parameters."""
+"""Endpoints: each operation at its address, read from the request by the operation's own parameters; and routes written by hand."""
 
 from __future__ import annotations
 
+import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from rota import wire
 from rota.app import Rota
@@ -19,11 +21,10 @@ from rota.errors import InvalidOption, NotFound, UnknownOrganization, UnknownTem
 from rota.model.gate import Actor, Right, scope_of
 from rota.nouns import NOUNS, noun
 from rota.operation import Ask, Field, Operation, ask_for, operations
-from rota.surfaces.http.access import door_of
 from rota.surfaces.http.api import results
-from rota.surfaces.http.api.cursors import PAGE_MAX, Cursors, Key
-from rota.surfaces.http.api.requests import JSON, media_type, needed, read, refuse_other
-from rota.surfaces.http.routes import KnownRoute
+from rota.surfaces.http.api.requests import JSON, BadRequest, body_type, read
+from rota.surfaces.http.api.results import PAGE_MAX, Cursors, Key
+from rota.surfaces.http.openapi import shape
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,7 +46,7 @@ class Asked(msgspec.Struct, frozen=True, eq=False):
     who: Actor
 
 
-class Address(KnownRoute):
+class Address(Route):
     """A route of the API."""
 
     def __init__(self, name: str, tag: str, http: str, endpoint: Callable[[Request], Any]) -> None:
@@ -116,7 +117,7 @@ class Endpoint(Address):
         return await run_in_threadpool(self._answer, request, body)
 
     def _answer(self, request: Request, body: bytes) -> Response:
-        who = door_of(request).who(request)
+        who: Actor = request.app.state.door.who(request)
         scope_of(who, self.operation.right)
         given = self._given(request, body)
         cursor, limit = given.pop("cursor", None), given.pop("limit", self.limit) if self.limit is not None else None
@@ -161,15 +162,15 @@ class Endpoint(Address):
             raise NotFound("there is nothing with a NUL character in its name")
         if not self.takes_body:
             if body:
-                refuse_other(media_type(request), JSON)
+                body_type(request, JSON)
                 if read(body, dict):
                     raise InvalidOption(f"{self.name} takes no body: send none")
             return path | self._query(request, known)
         self._query(request, set())
-        if self.operation.confirm is not None and not self.in_path:
-            needed(body)
+        if self.operation.confirm is not None and not self.in_path and not body.strip():
+            raise BadRequest("body is missing: send the filters, or {} for everything")
         if body:
-            refuse_other(media_type(request), JSON)
+            body_type(request, JSON)
         said = read(body, dict[str, Any])
         for name, value in said.items():
             if name not in known:
@@ -253,3 +254,69 @@ def _searchable(name: str, value: Any) -> Any:
         if isinstance(text, str) and "\0" in text:
             raise InvalidOption(f"{name} has a NUL character, which no name or text has: leave it out")
     return value
+
+
+# ---- routes that are written by hand ---------------------------------------------------------------------------------
+
+
+class HandRoute(Address):
+    """A route that is written by hand, because it streams, waits, or takes more than one kind of body. It describes itself."""
+
+    def __init__(
+        self,
+        name: str,
+        tag: str,
+        http: str,
+        endpoint: Callable[[Request], Any],
+        *,
+        parameters: Sequence[dict[str, Any]] = (),
+        content: dict[str, Any] | None = None,
+        responses: dict[int | str, dict[str, Any]],
+        is_open: bool = False,
+    ) -> None:
+        """Take its parameters, its body by media type, and its answers; `is_open` if it asks for no token."""
+        super().__init__(name, tag, http, endpoint)
+        self.parameters = list(parameters)
+        self.content = content
+        self.responses = responses
+        self.is_open = is_open
+        self.words = inspect.getdoc(endpoint) or ""
+
+
+def route(name: str, tag: str, http: str, **described: Any) -> Callable[[F], F]:
+    """Make a function of a request a route; `described` is what a `HandRoute` takes."""
+
+    def decorate(function: F) -> F:
+        ROUTES.append(HandRoute(name, tag, http, function, **described))
+        return function
+
+    return decorate
+
+
+def query(name: str, schema: dict[str, Any], words: str) -> dict[str, Any]:
+    """Return the description of a parameter in the address."""
+    return {"name": name, "in": "query", "required": False, "description": words, "schema": schema}
+
+
+def header(name: str, words: str, **schema: Any) -> dict[str, Any]:
+    """Return the description of a header."""
+    return {"name": name, "in": "header", "required": False, "description": words, "schema": {"type": "string", **schema}}
+
+
+JOB = {
+    "name": "job",
+    "in": "path",
+    "required": True,
+    "description": "The job's id, or its number.",
+    "schema": {"type": "string"},
+    "example": "JOB-2026-00042",
+}
+
+
+def takes(kind: type) -> dict[str, Any]:
+    """Return the content of a body that is one JSON value."""
+    return {JSON: {"schema": shape(kind)}}
+
+
+ROUTES: list[HandRoute] = []
+"""Every route that is written by hand."""

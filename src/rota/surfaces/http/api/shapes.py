@@ -1,4 +1,4 @@
-"""What the API of jobs takes and gives, beside the model's own values: each is described by its type, and shown by an example."""
+"""What the API of jobs takes and gives, beside the model's own values: each is described by its type."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from rota.engine.explain import Explanation, Reason
-from rota.faces.background_job import BackgroundJob, ExecutionLogEntry
 from rota.model.backoff import StrictBackoff
 from rota.model.checks import CENTURY_S
 from rota.model.groups import Mode, OnFailure
-from rota.model.values import Dependency, Follower, Graph, Group, Job, LogEntry, Member, Run
-from rota.results import Acted
 from rota.surfaces.http.api.requests import PRIORITY, TEXT, Id, Moment, Name
-from rota.surfaces.http.api.runs import LogOut
 
 WAIT_MAX_S = 3600.0
 
@@ -98,115 +93,5 @@ class Taken(msgspec.Struct, kw_only=True):
     ids: Annotated[list[str] | None, Meta(description="In the order of the request; null if there are more than 10,000.")]
 
 
-_AT = "2026-03-01T09:00:00Z"
-_ID, _RUN_ID, _GROUP_ID = (f"019c8a5e-7a00-7{n}-8000-00000000002a" for n in ("000", "001", "002"))
-JOB: dict[str, Any] = {
-    "id": _ID,
-    "number": "JOB-2026-00042",
-    "status": "QUEUED",
-    "job_type": "send_email",
-    "organization": "default",
-    "priority": 50,
-    "position": 100,
-    "attempt": 1,
-    "root_id": _ID,
-    "created_at": _AT,
-    "params": {"to": "ada@example.com"},
-    "owner": "ada",
-    "run_at": _AT,
-    "queued_at": _AT,
-    "max_retries": 5,
-    "timeout": 300.0,
-}
-RUN: dict[str, Any] = {
-    "id": _RUN_ID,
-    "job_id": _ID,
-    "started_at": _AT,
-    "status": "COMPLETED",
-    "params": {"to": "ada@example.com"},
-    "finished_at": "2026-03-01T09:00:01Z",
-    "result": {"sent": 1},
-    "progress": 100,
-}
 NEW_JOB: dict[str, Any] = {"name": "send_email", "params": {"to": "ada@example.com"}}
-_ENTRY = {"at": _AT, "attempt": 1, "message": "", "from_status": None, "to_status": "QUEUED", "actor": "ada", "level": None}
-_MEMBER = {
-    "sequence_number": 1,
-    "root_id": _ID,
-    "number": "JOB-2026-00042",
-    "job_type": "send_email",
-    "status": "QUEUED",
-    "attempt": 1,
-    "started": False,
-}
-_EDGE = {"child": _ID, "parent": _RUN_ID, "needs": "success", "on_failure": "wait", "source": "user", "resolved_at": None}
-_FOLLOWER = {"root_id": _ID, "number": "JOB-2026-00043", "job_type": "report", "status": "PENDING", "on_parent_failure": "wait"}
-_REASON = {"condition": "what it waits for has ended", "met": False, "detail": "waits for JOB-2026-00041 (RUNNING)"}
-
-SHAPES: dict[type, Any] = {
-    Job: JOB,
-    Run: RUN,
-    LogEntry: _ENTRY,
-    Member: _MEMBER,
-    Group: {
-        "id": _GROUP_ID,
-        "name": "newsletter",
-        "mode": "sequential",
-        "on_failure": "stop",
-        "status": "QUEUED",
-        "created_at": _AT,
-        "members": [_MEMBER],
-        "organization": "default",
-        "owner": "ada",
-        "then": _FOLLOWER,
-    },
-    Follower: _FOLLOWER,
-    Reason: _REASON,
-    Explanation: {"job": JOB, "summary": _REASON["detail"], "reasons": [_REASON]},
-    Dependency: _EDGE,
-    Graph: {"root_id": _ID, "jobs": {_ID: JOB}, "edges": [_EDGE], "cut": False},
-    BackgroundJob: {
-        "naming_series": "JOB-.YYYY.-",
-        "name": "JOB-2026-00042",
-        "job_type": "send_email",
-        "organization": "default",
-        "owner_user": "ada",
-        "status": "Queued",
-        "priority": "Normal",
-        "progress": 0,
-        "progress_message": None,
-        "input_parameters": {"to": "ada@example.com"},
-        "output_reference": None,
-        "error_message": None,
-        "error_type": None,
-        "retry_count": 0,
-        "max_retries": 5,
-        "next_retry_at": None,
-        "depends_on": None,
-        "job_hash": None,
-        "timeout_seconds": 300,
-        "created_at": _AT,
-        "started_at": None,
-        "completed_at": None,
-        "canceled_at": None,
-        "canceled_by": None,
-    },
-    ExecutionLogEntry: {
-        "background_job": "JOB-2026-00042",
-        "from_status": None,
-        "to_status": "Queued",
-        "timestamp": _AT,
-        "actor": "ada",
-        "message": None,
-        "retry_attempt": None,
-    },
-    StrictBackoff: {"base": 60.0, "factor": 2.0},
-    BulkJobIn: NEW_JOB,
-    NewJobIn: NEW_JOB,
-    NewGroupIn: {"jobs": [NEW_JOB, "JOB-2026-00042"], "mode": "sequential"},
-    DirectIn: {**NEW_JOB, "timeout": 5},
-    Acted: {"done": 1000, "left": 250, "more": False},
-    Taken: {"accepted": 2, "existing": 0, "ids": [_ID, _RUN_ID]},
-    LogOut: {"items": [_ENTRY], "cut": False},
-}
-"""Every value that the API of jobs takes or gives, with an example."""
+"""The body of a new job in examples."""

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from rota.model.overview import Ahead, Coming
 from rota.resources.trend import Trend
 from rota.surfaces.cli.output import span
-from rota.surfaces.http.pages.rendering import iso
+from rota.surfaces.http.pages.context import iso
 
 WIDTH = 960
 HALF = 560

@@ -10,8 +10,8 @@ import msgspec
 
 from rota.errors import InvalidInput, InvalidParams, Refused
 from rota.surfaces.http import problems
+from rota.surfaces.http.pages.context import Form, Visit
 from rota.surfaces.http.pages.params_form import Field, ParamsForm, form_for
-from rota.surfaces.http.pages.visit import Form, Visit
 
 ENTERED_AS = "params_as"
 """The form's field that says how its params were entered: fields, or json."""
