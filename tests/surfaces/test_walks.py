@@ -116,5 +116,15 @@ def test_reading_a_job_over_http_takes_two_selects_one_for_the_token_and_one_for
         assert client.get("/api/v1/jobs/1").status_code == 200
         functions, files = walk.of(lambda: client.get("/api/v1/jobs/1"))
     assert len(walk.selects) == 2
-    assert functions <= 82
+    assert functions <= 81
     assert files <= 25
+
+
+def test_the_first_page_of_the_dashboard(walk, store):
+    store.enqueue("greet", {"name": "ada"})
+    with served(store) as client:
+        assert client.get("/").status_code == 200
+        functions, files = walk.of(lambda: client.get("/"))
+    assert len(walk.selects) <= 24
+    assert functions <= 175
+    assert files <= 49

@@ -18,6 +18,7 @@ from rota.surfaces.http.api.results import Answer
 from rota.surfaces.http.intake import Intake
 from rota.surfaces.http.metrics import Meters, metrics
 from rota.surfaces.http.middleware import Hosts, Middleware
+from rota.surfaces.http.streams import Streams
 from rota.surfaces.mcp.http import Endpoint
 
 BY_HAND = (bulk, direct, events, jobs, verbs)
@@ -40,6 +41,7 @@ def make_app(rota: Rota, *, hosts: Hosts | None = None) -> Starlette:
     app.state.intake = Intake(jobs.create_together, direct_max=settings.http_direct_max)
     # Set when the server is about to stop: streams end by themselves then.
     app.state.closing = threading.Event()
+    app.state.streams = Streams(door, app.state.closing)
     app.state.api = routes()
     served: list[Route] = [
         *app.state.api,

@@ -151,7 +151,7 @@ class Meters:
         if look.workers is not None:
             families += [*_of_workers(look.workers), *_of_queues(look, self._rota.settings)]
             own = self.registry.collect()
-        families.append(_gauge("rota_scrape_duration_seconds", {(): time.perf_counter() - start}))
+        families.append(_family("rota_scrape_duration_seconds", {(): time.perf_counter() - start}))
         text: bytes = generate_latest(_Collected([*families, *own]))
         return text
 
@@ -190,32 +190,21 @@ class Growth:
 
     def add(self, figures: Iterable[Figure], unfired: Iterable[Unfired], now: Instant) -> None:
         """Take in a look."""
-        first, self._since = self._since is None, now
         latest = {(each.hour, each.organization, each.job_type, each.status, each.bucket): each for each in figures}
         rows = {(each.schedule_id, each.due_at, str(each.fate)): each.count for each in unfired}
-        if first:
-            self._begin(latest, rows)
-        else:
-            self._add_ends(latest)
-            for key, count in rows.items():
-                self.unfired[key[2]] += max(0, count - self._rows.get(key, 0))
-        self._figures, self._rows = latest, rows
-
-    def _begin(self, latest: Mapping[tuple[Instant, str, str, str, int], Figure], rows: Iterable[tuple[str, Instant, str]]) -> None:
-        # Series that are there from the beginning: what grows from nothing is then seen as growth.
-        for _, organization, job_type, status, bucket in latest:
-            self.ends[organization, job_type, status, bucket] += 0
-        for row in rows:
-            self.unfired[row[2]] += 0
-
-    def _add_ends(self, latest: Mapping[tuple[Instant, str, str, str, int], Figure]) -> None:
+        if self._since is None:
+            # Series that are there from the beginning, at nothing: what grows from then on is seen as growth.
+            self._figures, self._rows = latest, rows
         for key, figure in latest.items():
             before = self._figures.get(key)
-            grown = figure.count - (0 if before is None else before.count)
-            if grown > 0:
-                self.ends[figure.organization, figure.job_type, figure.status, figure.bucket] += grown
+            grown = max(0, figure.count - (0 if before is None else before.count))
+            self.ends[figure.organization, figure.job_type, figure.status, figure.bucket] += grown
+            if grown and figure.status == Status.COMPLETED:
                 spent = figure.total_us - (0 if before is None else before.total_us)
-                self.spent_us[figure.organization, figure.job_type] += max(0, spent) if figure.status == "COMPLETED" else 0
+                self.spent_us[figure.organization, figure.job_type] += max(0, spent)
+        for row, count in rows.items():
+            self.unfired[row[2]] += max(0, count - self._rows.get(row, 0))
+        self._figures, self._rows, self._since = latest, rows, now
 
 
 class _Collected:
@@ -243,14 +232,14 @@ def _of_jobs(look: Measures, settings: Settings) -> Iterator[Family]:
     for (_, job_type), count in look.running.items():
         running[job_type,] += count
     few = settings.metrics_types_max
-    yield _gauge("scheduler_queue_depth", _bounded(depth, few))
-    yield _gauge("jobs_running", _bounded(running, few))
-    yield _gauge("rota_pending_jobs", pending)
-    yield _gauge("rota_oldest_waiting_seconds", _bounded(waits, few, together=max))
-    yield _gauge("rota_dead_letters", _bounded({(name,): count for name, count in look.dead.items()}, few))
-    yield _gauge("rota_overdue_occurrences", {(): look.overdue})
-    yield _gauge("rota_pauses", {(): look.pauses})
-    yield _gauge("rota_build_info", {(_version(),): 1})
+    yield _family("scheduler_queue_depth", _bounded(depth, few))
+    yield _family("jobs_running", _bounded(running, few))
+    yield _family("rota_pending_jobs", pending)
+    yield _family("rota_oldest_waiting_seconds", _bounded(waits, few, together=max))
+    yield _family("rota_dead_letters", _bounded({(name,): count for name, count in look.dead.items()}, few))
+    yield _family("rota_overdue_occurrences", {(): look.overdue})
+    yield _family("rota_pauses", {(): look.pauses})
+    yield _family("rota_build_info", {(_version(),): 1})
 
 
 def _of_growth(growth: Growth, settings: Settings) -> Iterator[Family]:
@@ -276,29 +265,29 @@ def _of_growth(growth: Growth, settings: Settings) -> Iterator[Family]:
     for (organization, job_type), spent_us in growth.spent_us.items():
         spent_ms[labels_of(organization, job_type)] += spent_us / 1000
     extra = ("organization",) if told else ()
-    yield _counter("jobs_failed_total", failed, extra)
-    yield _counter("rota_jobs_completed_total", completed, extra)
+    yield _family("jobs_failed_total", failed, extra)
+    yield _family("rota_jobs_completed_total", completed, extra)
     yield _histogram("job_run_latency_ms", latency, LATENCY_MS, spent_ms, extra)
-    yield _counter("rota_missed_occurrences_total", {(fate,): count for fate, count in growth.unfired.items()})
+    yield _family("rota_missed_occurrences_total", {(fate,): count for fate, count in growth.unfired.items()})
 
 
 def _of_workers(workers: WorkerMeasures) -> Iterator[Family]:
     turns = workers.turns
-    yield _gauge("rota_workers", {("alive",): workers.alive, ("lost",): workers.lost})
-    yield _gauge("rota_next_due_seconds", {} if workers.next_due_s is None else {(): workers.next_due_s})
-    yield _gauge("rota_claimed_ahead_jobs", {(): workers.claimed_ahead})
-    yield _gauge("rota_worker_beat_age_seconds", {(): workers.beat_age_s})
-    yield _counter("rota_turns_total", {(): turns.count})
+    yield _family("rota_workers", {("alive",): workers.alive, ("lost",): workers.lost})
+    yield _family("rota_next_due_seconds", {} if workers.next_due_s is None else {(): workers.next_due_s})
+    yield _family("rota_claimed_ahead_jobs", {(): workers.claimed_ahead})
+    yield _family("rota_worker_beat_age_seconds", {(): workers.beat_age_s})
+    yield _family("rota_turns_total", {(): turns.count})
     yield _histogram("rota_turn_duration_seconds", {(): list(turns.buckets)}, BOUNDS_S, {(): turns.total_s})
-    yield _counter("rota_jobs_claimed_total", {(): turns.claimed})
+    yield _family("rota_jobs_claimed_total", {(): turns.claimed})
 
 
 def _of_queues(look: Measures, settings: Settings) -> Iterator[Family]:
     few, now = settings.metrics_types_max, moment_of(look.at)
     waits: dict[Labels, float] = {(each.name,): (now - each.oldest).total_seconds() for each in look.queues if each.oldest is not None}
-    yield _gauge("rota_queue_depth", _bounded({(each.name,): each.waiting for each in look.queues}, few))
-    yield _gauge("rota_queue_oldest_waiting_seconds", _bounded(waits, few, together=max))
-    yield _gauge("rota_queue_workers", _bounded({(each.name,): each.workers for each in look.queues}, few, together=max))
+    yield _family("rota_queue_depth", _bounded({(each.name,): each.waiting for each in look.queues}, few))
+    yield _family("rota_queue_oldest_waiting_seconds", _bounded(waits, few, together=max))
+    yield _family("rota_queue_workers", _bounded({(each.name,): each.workers for each in look.queues}, few, together=max))
 
 
 def _version() -> str:
@@ -327,17 +316,11 @@ def _bounded(values: Mapping[Labels, float], most: int, *, together: Callable[[f
     return found
 
 
-def _gauge(name: str, values: Mapping[Labels, float]) -> Family:
+def _family(name: str, values: Mapping[Labels, float], extra: Labels = ()) -> Family:
+    """Return the values of a gauge or a counter."""
     metric = METRICS[name]
-    made = GaugeMetricFamily(name, metric.what, labels=metric.labels)
-    for labels, value in values.items():
-        made.add_metric(labels, value)
-    return made
-
-
-def _counter(name: str, values: Mapping[Labels, float], extra: Labels = ()) -> Family:
-    metric = METRICS[name]
-    made = CounterMetricFamily(metric.family, metric.what, labels=(*metric.labels, *extra))
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    made = kind(metric.family, metric.what, labels=(*metric.labels, *extra))
     for labels, value in values.items():
         made.add_metric(labels, value)
     return made

@@ -7,6 +7,7 @@ is added here, once: a route names only what is special to it.
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from rota.errors import RotaError
 from rota.surfaces.http.problems import MEDIA_TYPE, OWN, status_of
 
 if TYPE_CHECKING:
-    from rota.surfaces.http.api.endpoint import Address, Endpoint
+    from rota.surfaces.http.api.endpoint import Address, Endpoint, HandRoute
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -76,31 +77,12 @@ def shape(kind: type) -> dict[str, Any]:
     return {"$ref": REF.format(name=kind.__name__)}
 
 
-def page_of(kind: type) -> dict[str, Any]:
-    """Return the description of one page of a list."""
-    return {
-        "type": "object",
-        "required": ["items", "next"],
-        "properties": {
-            "items": {"type": "array", "items": shape(kind)},
-            "next": {"type": ["string", "null"], "description": "Give it as `cursor` to get the page after this one."},
-        },
-    }
-
-
-def list_of(kind: type) -> dict[str, Any]:
-    """Return the description of a list that is never long enough for pages."""
-    return {"type": "object", "required": ["items"], "properties": {"items": {"type": "array", "items": shape(kind)}}}
-
-
 def gives(
-    given: type | dict[str, Any], *, status: int = 200, what: str | None = None, example: object = None, etag: bool = False
+    given: type | dict[str, Any], *, status: int = 200, what: str | None = None, etag: bool = False
 ) -> dict[int | str, dict[str, Any]]:
     """Return the entry of `responses` for what a route answers: a value of the model, or a description made by hand."""
-    media: dict[str, Any] = {"schema": shape(given) if isinstance(given, type) else given}
-    if example is not None:
-        media["example"] = example
-    answer: dict[str, Any] = {"description": what or HTTPStatus(status).phrase, "content": {JSON: media}}
+    schema = shape(given) if isinstance(given, type) else given
+    answer: dict[str, Any] = {"description": what or HTTPStatus(status).phrase, "content": {JSON: {"schema": schema}}}
     if etag:
         answer["headers"] = {"ETag": {"description": "Its version, for `If-Match`.", "schema": {"type": "string"}, "example": '"3"'}}
     return {status: answer}
@@ -133,9 +115,12 @@ def document(routes: list[Address]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     kinds: dict[str, Any] = {}
     for route in routes:
-        said = _operation(route, kinds) if isinstance(route, Endpoint) else _by_hand(route)
+        said = _operation(route, kinds) if isinstance(route, Endpoint) else _by_hand(typing.cast("HandRoute", route))
         paths.setdefault(API + route.shown, {})[route.method.lower()] = said
-    schemas = dict(sorted((_components(SHAPES) | kinds | {"Problem": _problem_schema()}).items()))
+    _, components = msgspec.json.schema_components(tuple(SHAPES), schema_hook=lambda _kind: _ANY, ref_template=REF)
+    for kind, example in SHAPES.items():
+        components[kind.__name__]["examples"] = [example]
+    schemas = dict(sorted((components | kinds | {"Problem": _problem_schema()}).items()))
     found: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -164,14 +149,15 @@ def _said(route: Address, words: str) -> dict[str, Any]:
     return {"tags": [route.tag], "operationId": route.name.replace(".", "_"), "summary": summary, "description": " ".join(words.split())}
 
 
-def _by_hand(route: Any) -> dict[str, Any]:
-    said = _said(route, route.words)
-    if route.parameters:
-        said["parameters"] = route.parameters
-    if route.content is not None:
-        said["requestBody"] = {"required": True, "content": route.content}
-    said["responses"] = {str(status): answer for status, answer in route.responses.items()}
-    if not route.is_open:
+def _by_hand(route: HandRoute) -> dict[str, Any]:
+    described = route.described
+    said = _said(route, inspect.getdoc(route.endpoint) or "")
+    if "parameters" in described:
+        said["parameters"] = described["parameters"]
+    if "content" in described:
+        said["requestBody"] = {"required": True, "content": described["content"]}
+    said["responses"] = {str(status): answer for status, answer in described["responses"].items()}
+    if not described.get("is_open"):
         said["security"] = SECURITY
     return said
 
@@ -264,8 +250,10 @@ def _answers(route: Endpoint) -> dict[int | str, dict[str, Any]]:
     if operation.result is type(None) or operation.result is None:
         found |= nothing()
     elif route.item is not None:
-        kind = _shown(route.item)
-        found |= gives(page_of(kind) if route.place is not None else list_of(kind), status=operation.status)
+        fields: dict[str, Any] = {"items": {"type": "array", "items": shape(_shown(route.item))}}
+        if route.place is not None:
+            fields["next"] = {"type": ["string", "null"], "description": "Give it as `cursor` to get the page after this one."}
+        found |= gives({"type": "object", "required": list(fields), "properties": fields}, status=operation.status)
     else:
         found |= gives(_shown(operation.result), status=operation.status, etag=operation.etag)
     if operation.etag and operation.method == "GET":
@@ -304,13 +292,6 @@ def operations(found: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, A
         for method, operation in methods.items():
             if method in METHODS:
                 yield path, method, operation
-
-
-def _components(shapes: Mapping[type, Any]) -> dict[str, Any]:
-    _, components = msgspec.json.schema_components(tuple(shapes), schema_hook=lambda _kind: _ANY, ref_template=REF)
-    for kind, example in shapes.items():
-        components[kind.__name__]["examples"] = [example]
-    return components
 
 
 # ---- refusals ------------------------------------------------------------------------------------------------------

@@ -70,7 +70,9 @@ class Server:
     def __init__(self, rota: Rota, address: Address) -> None:
         """Take what is served, and where."""
         self.address = address
-        self._app = make_app(rota, hosts=Hosts([*rota.settings.http_hosts.split(","), rota.settings.http_host, *_own_names(address)]))
+        # Where others may come, also the name of this machine: it leads to no stranger's page.
+        own = [] if address.local else [os.uname().nodename]
+        self._app = make_app(rota, hosts=Hosts([*rota.settings.http_hosts.split(","), rota.settings.http_host, *own]))
         self._server = _Uvicorn(_config(self._app, rota.settings))
         self._thread = threading.Thread(target=self._run, name="rota-http", daemon=True)
         self._failure: BaseException | None = None
@@ -235,11 +237,6 @@ def _bound(family: int, place: tuple[str, int]) -> socket.socket:
         made.close()
         raise
     return made
-
-
-def _own_names(address: Address) -> list[str]:
-    """Return what this machine is called, where others may come: it leads to no stranger's page."""
-    return [] if address.local else [os.uname().nodename]
 
 
 def _shown(host: str) -> str:

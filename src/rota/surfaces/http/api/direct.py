@@ -19,13 +19,12 @@ from rota.errors import DuplicateId, JobCancelled, JobSkipped, ResourceBusy, Wai
 from rota.model.gate import Actor
 from rota.model.values import Run
 from rota.surfaces.http.api.endpoint import route, takes
+from rota.surfaces.http.api.jobs import DirectIn
 from rota.surfaces.http.api.requests import JSON, KEY, REPLAYED, Creation, body_type, key_of, read, refuse_query
 from rota.surfaces.http.api.results import Answer, shown
-from rota.surfaces.http.api.shapes import DirectIn
 from rota.surfaces.http.intake import Intake
 from rota.surfaces.http.openapi import gives, refuses
 from rota.surfaces.http.problems import problem
-from rota.surfaces.http.streams import streams_of
 
 
 @route(
@@ -92,7 +91,7 @@ async def _waited(request: Request, who: Actor, job_id: str, work: Callable[[], 
     if not room.acquire(blocking=False):
         raise ResourceBusy(f"{settings.http_direct_max} direct executions are waited for already (setting http_direct_max): try again")
     done = _start(work, room)
-    with streams_of(request).holding(request, who, asyncio.Event()) as held:
+    with request.app.state.streams.holding(request, who, asyncio.Event()) as held:
         lost = asyncio.create_task(held.lost.wait())
         ends: list[asyncio.Future[Any]] = [done, lost]
         await asyncio.wait(ends, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)

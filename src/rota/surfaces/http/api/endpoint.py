@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -124,33 +123,39 @@ class Endpoint(Address):
         keywords = wire.read(self.operation, given, text=not self.takes_body)
         if self.takes_body and (keywords.get("limit") or 0) > MANY_MAX:
             raise InvalidOption(f"limit={keywords['limit']} is not allowed here: give at most {MANY_MAX:,}, and repeat the request")
-        page = None
-        if limit is not None:
-            limit = _limit(limit)
-            if self.place is not None:
-                page = results.Paging(Cursors(self.name, keywords), limit)
-                place = None if cursor is None else page.cursors.unseal(cursor, self.place)
-                if self.is_cut:
-                    page.after = place
-                else:
-                    keywords["before"] = place
-            if not self.is_cut:
-                keywords["limit"] = limit
+        page = None if limit is None else self._page(keywords, limit, cursor)
         rota: Rota = request.app.state.rota
         asked = Asked(request, rota.acting_as(who), who)
         method = self._method(asked, request.headers.get("if-match") if self.operation.method != "GET" else None)
-        result = self._call(method, keywords)
-        return result if isinstance(result, Response) else results.answer(asked, self.operation, result, page)
-
-    def _call(self, method: Callable[..., Any], keywords: Mapping[str, Any]) -> Any:
         try:
-            return wire.call(method, self.operation, keywords)
+            result = wire.call(method, self.operation, keywords)
         except (UnknownTemplate, UnknownOrganization) as error:
             # A name in the path that is nobody's is a 404; in a body it is a wrong value.
             word = "template" if isinstance(error, UnknownTemplate) else "organization"
             if not self.in_path or word in keywords:
                 raise
             raise NotFound(str(error)) from None
+        return result if isinstance(result, Response) else results.answer(asked, self.operation, result, page)
+
+    def _page(self, keywords: dict[str, Any], given: object, cursor: str | None) -> results.Paging | None:
+        """Return which page of a list is asked for, and add what the operation is told of it to its keywords."""
+        try:
+            limit = msgspec.convert(given, int, strict=False)
+        except msgspec.ValidationError:
+            limit = 0
+        if not 1 <= limit <= PAGE_MAX:
+            raise InvalidOption(f"limit={given!r:.40} is not allowed: give a whole number from 1 to {PAGE_MAX:,}")
+        page = None
+        if self.place is not None:
+            page = results.Paging(Cursors(self.name, keywords), limit)
+            place = None if cursor is None else page.cursors.unseal(cursor, self.place)
+            if self.is_cut:
+                page.after = place
+            else:
+                keywords["before"] = place
+        if not self.is_cut:
+            keywords["limit"] = limit
+        return page
 
     def _given(self, request: Request, body: bytes) -> dict[str, Any]:
         """Return what a request says: by its path and its query, or by its path and its body."""
@@ -238,16 +243,6 @@ def _verb(name: str, verb: str) -> Callable[[Asked, str | None], Callable[..., A
     return method
 
 
-def _limit(given: object) -> int:
-    try:
-        limit = msgspec.convert(given, int, strict=False)
-    except msgspec.ValidationError:
-        limit = 0
-    if not 1 <= limit <= PAGE_MAX:
-        raise InvalidOption(f"limit={given!r:.40} is not allowed: give a whole number from 1 to {PAGE_MAX:,}")
-    return limit
-
-
 def _searchable(name: str, value: Any) -> Any:
     """Return a value of a request, unless it has a character that no store can look for."""
     for text in value if isinstance(value, list) else (value,):
@@ -259,35 +254,31 @@ def _searchable(name: str, value: Any) -> Any:
 # ---- routes that are written by hand ---------------------------------------------------------------------------------
 
 
+class Described(typing.TypedDict, total=False):
+    """What the OpenAPI document says of a route that is written by hand, beside its docstring."""
+
+    parameters: list[dict[str, Any]]
+    content: dict[str, Any]
+    """Its body, by media type."""
+    responses: typing.Required[dict[int | str, dict[str, Any]]]
+    is_open: bool
+    """It asks for no token."""
+
+
 class HandRoute(Address):
     """A route that is written by hand, because it streams, waits, or takes more than one kind of body. It describes itself."""
 
-    def __init__(
-        self,
-        name: str,
-        tag: str,
-        http: str,
-        endpoint: Callable[[Request], Any],
-        *,
-        parameters: Sequence[dict[str, Any]] = (),
-        content: dict[str, Any] | None = None,
-        responses: dict[int | str, dict[str, Any]],
-        is_open: bool = False,
-    ) -> None:
-        """Take its parameters, its body by media type, and its answers; `is_open` if it asks for no token."""
+    def __init__(self, name: str, tag: str, http: str, endpoint: Callable[[Request], Any], described: Described) -> None:
+        """Take what answers, and what is said of it."""
         super().__init__(name, tag, http, endpoint)
-        self.parameters = list(parameters)
-        self.content = content
-        self.responses = responses
-        self.is_open = is_open
-        self.words = inspect.getdoc(endpoint) or ""
+        self.described = described
 
 
-def route(name: str, tag: str, http: str, **described: Any) -> Callable[[F], F]:
-    """Make a function of a request a route; `described` is what a `HandRoute` takes."""
+def route(name: str, tag: str, http: str, **described: typing.Unpack[Described]) -> Callable[[F], F]:
+    """Make a function of a request a route."""
 
     def decorate(function: F) -> F:
-        ROUTES.append(HandRoute(name, tag, http, function, **described))
+        ROUTES.append(HandRoute(name, tag, http, function, described))
         return function
 
     return decorate

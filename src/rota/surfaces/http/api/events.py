@@ -70,7 +70,6 @@ async def listen(request: Request) -> Response:
         raise HTTPException(422, f"query.job_type: {job_type[:40]!r} is not a valid job type")
     return EventStream(
         request,
-        request.app.state.rota,
         who,
         types=_some(EventType, "type", asked.getlist("type")),
         status=_some(Status, "status", asked.getlist("status")),
@@ -92,7 +91,7 @@ async def follow(request: Request) -> Response:
     refuse_query(request)
     if _last_event(request) == OVER:
         return Response(status_code=204)
-    return EventStream(request, request.app.state.rota, who, job=request.path_params["job"])
+    return EventStream(request, who, job=request.path_params["job"])
 
 
 def _last_event(request: Request) -> str | None:

@@ -8,34 +8,20 @@ from rota.engine.explain import Explanation, Reason
 from rota.engine.recovery import Recovered
 from rota.faces.background_job import BackgroundJob, ExecutionLogEntry
 from rota.lab.forecasts import ForecastItem, Problem, SchedulePlan, Verified, ZoneChange
-from rota.model import overview
+from rota.model import overview, values
 from rota.model.access import Token
 from rota.model.backoff import StrictBackoff
 from rota.model.definitions import Organization, User
 from rota.model.findings import Finding
 from rota.model.lanes import QueueInfo
 from rota.model.schedules import Calendar
-from rota.model.values import (
-    Audited,
-    Dependency,
-    Follower,
-    Graph,
-    Group,
-    Job,
-    LogEntry,
-    Member,
-    Run,
-    Stats,
-    TypeStats,
-    WorkerInfo,
-)
 from rota.model.webhooks import Delivery, Webhook
 from rota.resources.tokens import NewToken
 from rota.resources.webhooks import NewWebhook, Tested
 from rota.results import Acted
 from rota.schedule_views import OverdueView, ScheduleView
+from rota.surfaces.http.api.jobs import NEW_JOB, BulkJobIn, DirectIn, NewGroupIn, NewJobIn, Taken
 from rota.surfaces.http.api.results import ForecastAnswer, HourDensity, NewSecret, Occurrence, Paused, Removed
-from rota.surfaces.http.api.shapes import NEW_JOB, BulkJobIn, DirectIn, NewGroupIn, NewJobIn, Taken
 from rota.surfaces.http.api.verbs import LogOut, ProcessHealth, RetentionStatus, SchedulerStatus, StoreHealth
 from rota.template_views import TemplateView
 
@@ -285,11 +271,11 @@ AHEAD = {
 RUNNING = {"jobs": [CURRENT], "count": 1, "more": False, "claimed_ahead": 0}
 
 SHAPES: dict[type, Any] = {
-    Job: JOB,
-    Run: RUN,
-    LogEntry: ENTRY,
-    Member: MEMBER,
-    Group: {
+    values.Job: JOB,
+    values.Run: RUN,
+    values.LogEntry: ENTRY,
+    values.Member: MEMBER,
+    values.Group: {
         "id": GROUP_ID,
         "name": "newsletter",
         "mode": "sequential",
@@ -301,11 +287,11 @@ SHAPES: dict[type, Any] = {
         "owner": "ada",
         "then": FOLLOWER,
     },
-    Follower: FOLLOWER,
+    values.Follower: FOLLOWER,
     Reason: REASON,
     Explanation: {"job": JOB, "summary": REASON["detail"], "reasons": [REASON]},
-    Dependency: EDGE,
-    Graph: {"root_id": JOB_ID, "jobs": {JOB_ID: JOB}, "edges": [EDGE], "cut": False},
+    values.Dependency: EDGE,
+    values.Graph: {"root_id": JOB_ID, "jobs": {JOB_ID: JOB}, "edges": [EDGE], "cut": False},
     BackgroundJob: {
         "naming_series": "JOB-.YYYY.-",
         "name": "JOB-2026-00042",
@@ -383,7 +369,7 @@ SHAPES: dict[type, Any] = {
     User: {"name": "ada", "organization": "acme", "role": "admin", "permissions": [], "removed": False, "created_at": AT},
     Token: TOKEN,
     NewToken: {"token": TOKEN, "secret": "rota_" + "0123456789abcdef" * 4},
-    WorkerInfo: {
+    values.WorkerInfo: {
         "id": ID,
         "host": "app-1",
         "kind": "worker",
@@ -399,8 +385,8 @@ SHAPES: dict[type, Any] = {
         "digests": {"send_email": "9f86d081884c7d65"},
     },
     QueueInfo: {"name": "mail", "waiting": 12, "at_least": False, "oldest": AT, "running": 3, "workers": 1, "paused": False},
-    TypeStats: TYPE,
-    Stats: {
+    values.TypeStats: TYPE,
+    values.Stats: {
         "by_status": {"QUEUED": 12, "RUNNING": 3, "COMPLETED": 998},
         "by_priority": {"50": 12},
         "waiting_by_type": {"send_email": 12},
@@ -418,7 +404,7 @@ SHAPES: dict[type, Any] = {
     SchedulerStatus: {"paused": False, "pauses": [{"kind": "template", "name": "send_email"}], "workers": 1, "here": True},
     RetentionStatus: {"retention_s": 2592000.0, "chains": 120, "jobs": 130, "kept": 2},
     Recovered: {"workers": 1, "jobs": 3, "successors": 3, "reservations": 0},
-    Audited: {
+    values.Audited: {
         "id": 17,
         "at": AT,
         "actor": "ada",

@@ -61,7 +61,8 @@ def body_type(request: Request, *wanted: str) -> str:
 def read(body: bytes, kind: type[T]) -> T:
     """Return a body as a value. 400 for what is no JSON, 422 with the place for what is no such value."""
     try:
-        value: T = _decoders[kind].decode(body or b"{}")
+        decoder = _decoders.get(kind) or _decoders.setdefault(kind, msgspec.json.Decoder(kind))
+        value: T = decoder.decode(body or b"{}")
         if has_twins(body, encode(value)):
             refuse_twins(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -93,15 +94,8 @@ def wrong(error: Exception, at: str = "body") -> HTTPException:
 encode = msgspec.json.Encoder().encode
 
 
-class _Decoders(dict[Any, msgspec.json.Decoder[Any]]):
-    """One for each kind of body, made when it first comes."""
-
-    def __missing__(self, kind: Any) -> msgspec.json.Decoder[Any]:
-        made = self[kind] = msgspec.json.Decoder(kind)
-        return made
-
-
-_decoders = _Decoders()
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+"""One for each kind of body, made when it first comes."""
 _BARE_ZONE = re.compile(rb':\d\d(?:\.\d+)?[+-]\d{4}"')
 """The end of a moment such as 2026-03-01T09:00:00+0100."""
 

@@ -128,8 +128,7 @@ def _followed(asked: Asked, job: str, *, chain: bool) -> Response:
         raise InvalidOption("follow=true is for one attempt: leave chain out")
     if asked.request.headers.get("last-event-id") == OVER:
         return Response(status_code=204)
-    request = asked.request
-    return LogStream(request, request.app.state.rota, asked.who, job)
+    return LogStream(asked.request, asked.who, job)
 
 
 @by_hand("jobs.background_job", Right.READ, "GET /jobs/{job}/background-job", tag="Jobs")

@@ -24,7 +24,7 @@ from rota.errors import InvalidOption, PermissionDenied
 from rota.model.access import csrf_of
 from rota.model.gate import Actor, Right, Role, scope_of
 from rota.surfaces.cli.output import one_line, span
-from rota.surfaces.http.access import COOKIE, CSRF_FIELD, Door
+from rota.surfaces.http.access import COOKIE
 
 FIELDS_MAX = 1000
 """Fields of one form, at most."""
@@ -59,6 +59,7 @@ NAV: tuple[tuple[str, str, Right], ...] = (
 STATIC = {"rota.css": "text/css", "rota.js": "text/javascript", "rota.svg": "image/svg+xml"}
 BODIES = {name: (files(__package__) / "static" / name).read_bytes() for name in STATIC}
 DIGESTS = {name: hashlib.sha256(body).hexdigest()[:16] for name, body in BODIES.items()}
+ADDRESSES = {name: f"/static/{name}?v={digest}" for name, digest in DIGESTS.items()}
 """Static files are named by their digest, so that browsers may keep them for ever."""
 
 
@@ -91,6 +92,10 @@ class Form(dict[str, str]):
             raise InvalidOption(f"{name} is empty: fill it in")
         return found
 
+    def words(self, name: str) -> list[str]:
+        """Return the words of a field, between commas."""
+        return [word.strip() for word in self.get(name, "").split(",") if word.strip()]
+
     def number(self, name: str) -> int | None:
         """Return the whole number of a field, None if it is empty."""
         found = self.text(name)
@@ -113,21 +118,12 @@ class Visit:
         """As the actor uses it."""
         self.csrf = "" if session is None else csrf_of(session)
         self.form = form or Form([])
-        self._actor = actor
-
-    @property
-    def actor(self) -> Actor:
-        """Who asks."""
-        assert self._actor is not None  # noqa: S101 - pages for nobody ask for none
-        return self._actor
-
-    @property
-    def known(self) -> bool:
-        """Say whether somebody has come in."""
-        return self._actor is not None
+        self.actor = actor
 
     def may(self, operation: Right) -> bool:
         """Say whether the actor's right reaches anything: what it may not do is not offered."""
+        if self.actor is None:
+            return False
         try:
             scope_of(self.actor, operation)
         except PermissionDenied:
@@ -136,12 +132,13 @@ class Visit:
 
     def must(self, operation: Right) -> None:
         """Refuse, in the gate's words, what the actor may not do: before it is asked whether it is sure."""
+        assert self.actor is not None  # noqa: S101 - pages for nobody ask for none
         scope_of(self.actor, operation)
 
     @property
     def everywhere(self) -> bool:
         """Say whether the actor sees more than one organization."""
-        return self.known and self.actor.role is Role.MANAGER
+        return self.actor is not None and self.actor.role is Role.MANAGER
 
     @property
     def here(self) -> str:
@@ -170,7 +167,7 @@ class Visit:
             part=part,
             theme=theme if theme in THEMES else "",
             said=said,
-            events=EVENTS if self.known and self.may(Right.READ) else "",
+            events=EVENTS if self.may(Right.READ) else "",
             **context,
         )
         answer = HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store", "Vary": f"Cookie, {PART}", **(headers or {})})
@@ -204,50 +201,27 @@ def is_secure(request: Request) -> bool:
 
 async def form_of(request: Request) -> Form:
     """Return the form that was sent."""
-    if request.method != "POST":
-        return Form([])
-    body = await request.body()
     try:
-        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict")
+        pairs = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict")
     except ValueError:
         raise InvalidOption("this form can't be read: send it as application/x-www-form-urlencoded in UTF-8") from None
     return Form(pairs)
 
 
-def visit_of(request: Request, form: Form) -> Visit:
-    """Return the visit of somebody who has come in; what changes something must carry the form's own word."""
-    door: Door = request.app.state.door
-    actor = door.who(request, shown=form.get(CSRF_FIELD))
-    given = [*request.query_params.multi_items(), *form.pairs, *request.path_params.items()]
-    if any("\0" in str(value) for _, value in given):
-        raise InvalidOption("this has a NUL character in it, which no store can keep or look for")
-    visit = request.state.visit = Visit(request, actor, form)
-    return visit
-
-
 # ---- how values are written ------------------------------------------------------------------------------------------
 
 
-def nav(visit: Visit) -> list[tuple[str, str]]:
-    """Return the pages that this visitor is offered."""
-    return [(href, name) for href, name, operation in NAV if visit.known and visit.may(operation)]
-
-
-def is_here(visit: Visit, href: str) -> bool:
-    """Say whether the visitor is on this page of the menu, or on one below it."""
+def nav(visit: Visit) -> list[tuple[str, str, bool]]:
+    """Return the pages that this visitor is offered, each with whether it is the one that is shown, or one above it."""
     path = visit.request.url.path
-    return path == href or (href != "/" and path.startswith(f"{href}/"))
+    offered = [(href, name) for href, name, operation in NAV if visit.may(operation)]
+    return [(href, name, path == href or (href != "/" and path.startswith(f"{href}/"))) for href, name in offered]
 
 
 def link(path: str, **query: object) -> str:
     """Return an address with what it is about behind the question mark: names may have any characters."""
     given = urlencode([(name, str(value)) for name, value in query.items() if value not in (None, "")])
     return f"{path}?{given}" if given else path
-
-
-def count(number: float) -> str:
-    """Return a number that can be read: 1,234,567."""
-    return f"{number:,}"
 
 
 def clock(at: datetime | None) -> str:
@@ -276,10 +250,9 @@ def coarse(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def json_text(value: object) -> str:
-    """Return a value as JSON with lines and indents, cut where it is too long to look at."""
-    text = msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode()
-    return cut(text)
+def pretty(value: object) -> str:
+    """Return a value as JSON with lines and indents, never cut: a form sends again what it shows."""
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode()
 
 
 def compact(value: object) -> str:
@@ -308,11 +281,6 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def address(name: str) -> str:
-    """Return where a static file is, in this very version."""
-    return f"/static/{name}?v={DIGESTS[name]}"
-
-
 _environment = Environment(
     loader=PackageLoader(__package__ or "", "templates"),
     autoescape=True,
@@ -321,12 +289,12 @@ _environment = Environment(
     lstrip_blocks=True,
 )
 _environment.filters |= {
-    "count": count,
+    "count": "{:,}".format,
     "clock": clock,
     "iso": iso,
     "ago": ago,
     "span": span,
-    "json": json_text,
+    "pretty": pretty,
     "compact": compact,
     "cut": cut,
     "word": word,
@@ -335,4 +303,4 @@ _environment.filters |= {
     "ticked": ticked,
     "twice": lambda value: (str(value), str(value)),
 }
-_environment.globals |= {"static": address, "Op": Right, "nav": nav, "is_here": is_here, "link": link}
+_environment.globals |= {"static": ADDRESSES, "Op": Right, "nav": nav, "link": link}

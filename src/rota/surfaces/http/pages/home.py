@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from rota.model.gate import Right
 from rota.operation import ask_for
-from rota.resources.trend import trend as trend_of
+from rota.resources.overview import trend as trend_of
 from rota.surfaces.http.pages import charts
 from rota.surfaces.http.pages.context import Visit
 from rota.surfaces.http.pages.routes import page

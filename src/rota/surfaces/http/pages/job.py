@@ -18,8 +18,8 @@ from rota.surfaces.http.pages import charts
 from rota.surfaces.http.pages.context import Visit
 from rota.surfaces.http.pages.jobs import choices, moment
 from rota.surfaces.http.pages.params_form import digest_of, is_same
-from rota.surfaces.http.pages.params_input import ParamsInput, Unread
-from rota.surfaces.http.pages.routes import page
+from rota.surfaces.http.pages.params_input import UNSENT, ParamsInput, Unread
+from rota.surfaces.http.pages.routes import Name, page
 from rota.surfaces.runs import run_of
 from rota.template_views import TemplateView
 
@@ -35,11 +35,7 @@ ParamsAs = Annotated[str, Meta(max_length=10)]
 
 
 @page("GET /jobs/new")
-def show_enqueue(
-    visit: Visit,
-    name: Annotated[str, Meta(max_length=255)] = "",
-    params_as: ParamsAs = "",
-) -> Response:
+def show_enqueue(visit: Visit, name: Name = "", params_as: ParamsAs = "") -> Response:
     """Show the form for a job of a template, or let one be chosen."""
     visit.must(Right.SUBMIT)
     if not name:
@@ -86,15 +82,8 @@ def _input(view: TemplateView | None, *, as_json: bool = False) -> ParamsInput:
     return ParamsInput(view.params_schema, defaults=view.default_params, as_json=as_json)
 
 
-def _enqueue_page(visit: Visit, view: TemplateView, params: ParamsInput, unread: Unread | None = None) -> Response:
-    return visit.page(
-        "enqueue.html",
-        status=200 if unread is None else unread.status,
-        headers=None if unread is None else unread.headers,
-        it=view,
-        params=params,
-        wrong="" if unread is None else unread.detail,
-    )
+def _enqueue_page(visit: Visit, view: TemplateView, params: ParamsInput, unread: Unread = UNSENT) -> Response:
+    return visit.page("enqueue.html", status=unread.status, headers=unread.headers, it=view, params=params, wrong=unread.detail)
 
 
 # ---- a job that is there ---------------------------------------------------------------------------------------------
@@ -199,13 +188,12 @@ def _params_of(visit: Visit, job: Job, *, as_json: bool = False) -> ParamsInput:
     return ParamsInput(schema, job.params, as_json=as_json)
 
 
-def _change_page(visit: Visit, job: Job, params: ParamsInput, unread: Unread | None = None) -> Response:
-    status = 200 if unread is None else unread.status
+def _change_page(visit: Visit, job: Job, params: ParamsInput, unread: Unread = UNSENT) -> Response:
     seen = digest_of(job.params)
-    if unread is not None and status != HTTPStatus.PRECONDITION_FAILED:
+    if unread is not UNSENT and unread.status != HTTPStatus.PRECONDITION_FAILED:
         # What is typed was typed over the params that the form was opened with.
         seen = visit.form.get("seen") or seen
-    return visit.page("change.html", status=status, job=job, params=params, seen=seen, wrong="" if unread is None else unread.detail)
+    return visit.page("change.html", status=unread.status, job=job, params=params, seen=seen, wrong=unread.detail)
 
 
 @page("POST /jobs/{job_id}/front")

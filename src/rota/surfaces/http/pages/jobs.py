@@ -42,7 +42,11 @@ class Filters:
         """Take pairs of name and value; what is empty, or no filter, is left out."""
         self.pairs = [(name, value.strip()[:LONG]) for name, value in pairs if name in (*NAMES, "status") and value.strip()]
         self._by_name = {name: value for name, value in self.pairs if name != "status"}
-        self.status = [Status(_status(value)) for name, value in self.pairs if name == "status"]
+        self.status: list[Status] = []
+        for status in (value for name, value in self.pairs if name == "status"):
+            if status.upper() not in STATUSES:
+                raise InvalidOption(f"status={status!r} is not one of {', '.join(Status)}")
+            self.status.append(Status(status.upper()))
 
     def __getitem__(self, name: str) -> str:
         """Return one filter, empty if it is not set."""
@@ -53,7 +57,7 @@ class Filters:
         return bool(self.pairs)
 
     def options(self) -> dict[str, Any]:
-        """Return them as `Rota.find` takes them."""
+        """Return them as `jobs.list` takes them."""
         found: dict[str, Any] = {name: self[name] for name in NAMES if self[name] and name not in {"since", "until"}}
         if self["error_type"] and self["error_type"] not in set(ErrorType):
             raise InvalidOption(f"error_type={self['error_type']!r} is not one of {', '.join(ErrorType)}")
@@ -68,19 +72,12 @@ class Filters:
         return " and ".join(said) if said else "any"
 
 
-def _status(given: str) -> str:
-    if given.upper() not in STATUSES:
-        raise InvalidOption(f"status={given!r} is not one of {', '.join(Status)}")
-    return given.upper()
-
-
 def _when(name: str, given: str) -> datetime | timedelta:
     """Return a moment given as people write one (2026-11-15 or 2026-11-15T08:00Z, UTC if no zone is said), or how long ago (2h)."""
     try:
-        at = datetime.fromisoformat(given)
-    except ValueError:
+        return moment(given)
+    except InvalidOption:
         return timedelta(seconds=span_of(name, given))
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 @page("GET /jobs")

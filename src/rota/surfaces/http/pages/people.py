@@ -96,7 +96,7 @@ def _add_user(visit: Visit, name: str) -> str:
         name,
         organization=visit.form.text("organization") or "default",
         role=visit.form.text("role") or Role.USER,
-        permissions=_permissions(visit),
+        permissions=visit.form.words("permissions"),
     )
     return f"User {name} is added."
 
@@ -106,13 +106,9 @@ def _change_user(visit: Visit, name: str) -> str:
         name,
         organization=visit.form.need("organization"),
         role=visit.form.need("role"),
-        permissions=_permissions(visit),
+        permissions=visit.form.words("permissions"),
     )
     return f"User {name} is changed."
-
-
-def _permissions(visit: Visit) -> list[str]:
-    return [each.strip() for each in (visit.form.text("permissions") or "").split(",") if each.strip()]
 
 
 USER_ACTS: dict[str, Callable[[Visit, str], str]] = {

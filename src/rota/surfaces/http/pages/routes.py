@@ -20,10 +20,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from rota.errors import InvalidOption, RotaError, Unauthenticated
-from rota.model.gate import Right
+from rota.model.gate import Actor, Right
 from rota.surfaces.http import problems
-from rota.surfaces.http.access import COOKIE
-from rota.surfaces.http.pages.context import BODIES, DIGESTS, PART, STATIC, SURE, Ask, Form, Visit, form_of, visit_of
+from rota.surfaces.http.access import COOKIE, CSRF_FIELD
+from rota.surfaces.http.pages.context import BODIES, DIGESTS, PART, STATIC, SURE, Ask, Form, Visit, form_of
 from rota.surfaces.http.problems import surprise
 
 F = TypeVar("F", bound=Callable[..., Response])
@@ -54,7 +54,7 @@ class PageRoute(Route):
 
     async def _serve(self, request: Request) -> Response:
         try:
-            form = await form_of(request)
+            form = await form_of(request) if request.method == "POST" else Form([])
             return await run_in_threadpool(self._show, request, form)
         except FORESEEN:
             raise
@@ -62,7 +62,15 @@ class PageRoute(Route):
             return as_page(request, surprise(request.method, request.url.path, error))
 
     def _show(self, request: Request, form: Form) -> Response:
-        visit = Visit(request, form=form) if self._is_open else visit_of(request, form)
+        if self._is_open:
+            visit = Visit(request, form=form)
+        else:
+            # What changes something must carry the form's own word.
+            actor: Actor = request.app.state.door.who(request, shown=form.get(CSRF_FIELD))
+            given = [*request.query_params.multi_items(), *form.pairs, *request.path_params.items()]
+            if any("\0" in str(value) for _, value in given):
+                raise InvalidOption("this has a NUL character in it, which no store can keep or look for")
+            visit = request.state.visit = Visit(request, actor, form)
         return self._function(visit, **self._read({**request.query_params, **request.path_params}))
 
     def _read(self, given: Mapping[str, str]) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from rota.model.definitions import TemplateState
 from rota.model.gate import Right
 from rota.model.schedules import Fate, ScheduleState
 from rota.ports.schedules import LedgerCursor
-from rota.surfaces.http.pages.context import Visit, link
+from rota.surfaces.http.pages.context import Visit, link, pretty
 from rota.surfaces.http.pages.jobs import moment
-from rota.surfaces.http.pages.params_input import params_of, pretty
+from rota.surfaces.http.pages.params_input import params_of
 from rota.surfaces.http.pages.routes import Act, Name, Verb, chosen, page
 
 PAGE = 50

@@ -31,7 +31,7 @@ def create(visit: Visit) -> Response:
     made = visit.rota.webhooks.create(
         form.need("url"),
         events=[value for name, value in form.pairs if name == "event"] or None,
-        job_types=_words(form.text("job_types")),
+        job_types=form.words("job_types") or None,
         with_result=form.text("with_result") == "yes",
         description=form.text("description"),
         organization=form.text("organization"),
@@ -89,10 +89,6 @@ def _url(visit: Visit, webhook_id: str, right: Right) -> str:
     """Return the address of a webhook to ask about; what would be refused is refused before anybody is asked."""
     visit.must(right)
     return visit.rota.webhooks.get(webhook_id).url
-
-
-def _words(text: str | None) -> list[str] | None:
-    return [each.strip() for each in text.split(",") if each.strip()] if text else None
 
 
 def _page(visit: Visit, before: int | None, *, secret: str = "", about: str = "") -> Response:
