@@ -120,15 +120,17 @@ class Streams:
         away = False
         while True:
             await asyncio.sleep(CHECK_S)
+            # Only these are judged: an answer that begins during the check was not asked about.
+            asked = list(self._held)
             try:
-                found = await asyncio.to_thread(self._door.admission.still_admitted, {held.key for held in self._held})
+                found = await asyncio.to_thread(self._door.admission.still_admitted, {held.key for held in asked})
             except StoreError as error:
                 if not away:
                     log.warning("could not check the tokens of open streams (%s); retrying every %g s", error, CHECK_S)
                 away = True
                 continue
             away = False
-            for held in list(self._held):
+            for held in asked:
                 held.judge(found.get(held.key))
 
 
