@@ -77,6 +77,22 @@ def shape(kind: type) -> dict[str, Any]:
     return {"$ref": REF.format(name=kind.__name__)}
 
 
+def query(name: str, schema: dict[str, Any], words: str) -> dict[str, Any]:
+    """Return the description of a parameter in the address."""
+    return {"name": name, "in": "query", "required": False, "description": words, "schema": schema}
+
+
+def header(name: str, words: str, example: str | None = None, **schema: Any) -> dict[str, Any]:
+    """Return the description of a header."""
+    said = {"name": name, "in": "header", "required": False, "description": words, "schema": {"type": "string", **schema}}
+    return said if example is None else {**said, "example": example}
+
+
+def takes(kind: type) -> dict[str, Any]:
+    """Return the content of a body that is one JSON value."""
+    return {JSON: {"schema": shape(kind)}}
+
+
 def gives(
     given: type | dict[str, Any], *, status: int = 200, what: str | None = None, etag: bool = False
 ) -> dict[int | str, dict[str, Any]]:
@@ -212,13 +228,10 @@ def _paging(route: Endpoint) -> list[dict[str, Any]]:
     from rota.surfaces.http.api.results import CURSOR_MAX, PAGE_MAX  # noqa: PLC0415 - as above
 
     limit = {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": route.limit}
-    said: list[dict[str, Any]] = [
-        {"name": "limit", "in": "query", "required": False, "description": "Items of this page, at most.", "schema": limit}
-    ]
+    said = [query("limit", limit, "Items of this page, at most.")]
     if route.place is not None:
         schema = {"type": "string", "maxLength": CURSOR_MAX}
-        words = "`next` of the previous page, with the same filters."
-        said.append({"name": "cursor", "in": "query", "required": False, "description": words, "schema": schema})
+        said.append(query("cursor", schema, "`next` of the previous page, with the same filters."))
     return said
 
 
@@ -226,12 +239,10 @@ def _conditions(route: Endpoint) -> list[dict[str, Any]]:
     operation = route.operation
     if not operation.etag or operation.status == HTTPStatus.CREATED:
         return []
-    name, words = (
-        ("If-None-Match", "The `ETag` that you have seen: 304 without a body if it has not changed.")
-        if operation.method == "GET"
-        else ("If-Match", "The `ETag` that you have seen: 412 if it has another by now. `*`, or no header: whatever it has.")
-    )
-    return [{"name": name, "in": "header", "required": False, "description": words, "schema": {"type": "string"}, "example": '"3"'}]
+    if operation.method == "GET":
+        return [header("If-None-Match", "The `ETag` that you have seen: 304 without a body if it has not changed.", '"3"')]
+    words = "The `ETag` that you have seen: 412 if it has another by now. `*`, or no header: whatever it has."
+    return [header("If-Match", words, '"3"')]
 
 
 def _body_example(route: Endpoint, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:

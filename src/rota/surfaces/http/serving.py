@@ -154,13 +154,8 @@ class _Impatient(H11Protocol):
 
     def resume_writing(self) -> None:
         """Go on: it reads."""
-        self._stop_unread()
+        _stop(self._unread)
         super().resume_writing()
-
-    def _stop_unread(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         """Begin to wait for the first request."""
@@ -176,23 +171,23 @@ class _Impatient(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
-        self._stop_waiting()
-        self._stop_unread()
+        _stop(self._waiting)
+        _stop(self._unread)
         super().connection_lost(exc)
 
     def _wait(self) -> None:
-        self._stop_waiting()
+        _stop(self._waiting)
         self._waiting = self.loop.call_later(self.patience_s, self._give_up)
-
-    def _stop_waiting(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
 
     def _give_up(self) -> None:
         cycle: Any = self.cycle
         if (cycle is None or cycle.response_complete) and not self.transport.is_closing():
             self.transport.close()
+
+
+def _stop(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
 
 
 def _config(app: Any, settings: Settings) -> uvicorn.Config:

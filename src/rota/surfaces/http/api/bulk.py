@@ -17,7 +17,7 @@ from rota import errors
 from rota.app import Rota
 from rota.engine.submit import NewJob
 from rota.model.gate import Actor
-from rota.surfaces.http.api.endpoint import query, route
+from rota.surfaces.http.api.endpoint import route
 from rota.surfaces.http.api.jobs import NEW_JOB, SUBMITTING, BulkJobIn, Taken, options_of
 from rota.surfaces.http.api.requests import (
     JSON,
@@ -34,7 +34,7 @@ from rota.surfaces.http.api.requests import (
     wrong,
 )
 from rota.surfaces.http.api.results import Answer
-from rota.surfaces.http.openapi import gives, refuses, shape
+from rota.surfaces.http.openapi import gives, query, refuses, shape
 from rota.surfaces.http.problems import problem, status_of
 from rota.surfaces.http.streams import Held
 

@@ -18,12 +18,12 @@ from rota.app import Rota
 from rota.errors import DuplicateId, JobCancelled, JobSkipped, ResourceBusy, WaitTimeout
 from rota.model.gate import Actor
 from rota.model.values import Run
-from rota.surfaces.http.api.endpoint import route, takes
+from rota.surfaces.http.api.endpoint import route
 from rota.surfaces.http.api.jobs import DirectIn
 from rota.surfaces.http.api.requests import JSON, KEY, REPLAYED, Creation, body_type, key_of, read, refuse_query
 from rota.surfaces.http.api.results import Answer, shown
 from rota.surfaces.http.intake import Intake
-from rota.surfaces.http.openapi import gives, refuses
+from rota.surfaces.http.openapi import gives, refuses, takes
 from rota.surfaces.http.problems import problem
 
 

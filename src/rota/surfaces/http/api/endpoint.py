@@ -23,7 +23,6 @@ from rota.operation import Ask, Field, Operation, ask_for, operations
 from rota.surfaces.http.api import results
 from rota.surfaces.http.api.requests import JSON, BadRequest, body_type, read
 from rota.surfaces.http.api.results import PAGE_MAX, Cursors, Key
-from rota.surfaces.http.openapi import shape
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -282,31 +281,6 @@ def route(name: str, tag: str, http: str, **described: typing.Unpack[Described])
         return function
 
     return decorate
-
-
-def query(name: str, schema: dict[str, Any], words: str) -> dict[str, Any]:
-    """Return the description of a parameter in the address."""
-    return {"name": name, "in": "query", "required": False, "description": words, "schema": schema}
-
-
-def header(name: str, words: str, **schema: Any) -> dict[str, Any]:
-    """Return the description of a header."""
-    return {"name": name, "in": "header", "required": False, "description": words, "schema": {"type": "string", **schema}}
-
-
-JOB = {
-    "name": "job",
-    "in": "path",
-    "required": True,
-    "description": "The job's id, or its number.",
-    "schema": {"type": "string"},
-    "example": "JOB-2026-00042",
-}
-
-
-def takes(kind: type) -> dict[str, Any]:
-    """Return the content of a body that is one JSON value."""
-    return {JSON: {"schema": shape(kind)}}
 
 
 ROUTES: list[HandRoute] = []

@@ -13,9 +13,9 @@ from rota.errors import InvalidOption, NotFound, TooManyListeners
 from rota.model.events import EventType, cursor_of
 from rota.model.gate import Actor
 from rota.model.states import Status
-from rota.surfaces.http.api.endpoint import JOB, header, query, route
+from rota.surfaces.http.api.endpoint import route
 from rota.surfaces.http.api.requests import NAME_MAX, refuse_query
-from rota.surfaces.http.openapi import nothing, refuses
+from rota.surfaces.http.openapi import header, nothing, query, refuses
 from rota.surfaces.http.streams import MEDIA_TYPE, OVER, EventStream
 
 W = TypeVar("W", EventType, Status)
@@ -35,6 +35,16 @@ STREAM: dict[int | str, dict[str, Any]] = {
 }
 AFTER_MAX = 40
 LAST_EVENT_ID = header("Last-Event-ID", "The same as `after`, as a browser sends it that comes back.", maxLength=AFTER_MAX)
+
+
+JOB = {
+    "name": "job",
+    "in": "path",
+    "required": True,
+    "description": "The job's id, or its number.",
+    "schema": {"type": "string"},
+    "example": "JOB-2026-00042",
+}
 
 
 def _words(kind: type[W]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from rota.model.values import Group, Job, undashed
 from rota.operation import session_of
 from rota.submission import submit, submit_each
 from rota.surfaces.http.access import ACTOR, Door
-from rota.surfaces.http.api.endpoint import route, takes
+from rota.surfaces.http.api.endpoint import route
 from rota.surfaces.http.api.requests import (
     JSON,
     KEY,
@@ -43,7 +43,7 @@ from rota.surfaces.http.api.requests import (
 )
 from rota.surfaces.http.api.results import Answer
 from rota.surfaces.http.intake import Intake
-from rota.surfaces.http.openapi import gives, refuses
+from rota.surfaces.http.openapi import gives, refuses, takes
 
 WAIT_MAX_S = 3600.0
 

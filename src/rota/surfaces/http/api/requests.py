@@ -20,6 +20,7 @@ from rota.errors import NotFound, UnknownParent
 from rota.model.gate import Actor
 from rota.model.ordering import PRIORITIES
 from rota.model.values import Job, dashed
+from rota.surfaces.http.openapi import header
 
 T = TypeVar("T")
 JSON = "application/json"
@@ -152,14 +153,13 @@ _YEAR_MS = 365 * 86_400_000
 _STEPS = 1 << 20
 """Ids that follow from one key, at most."""
 
-KEY: dict[str, Any] = {
-    "name": "Idempotency-Key",
-    "in": "header",
-    "required": False,
-    "description": "A text of your own, a new one for each thing to create. The same request again, with the same key, creates nothing.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": KEY_MAX},
-    "example": "8e03978e-40d5-43dd-bc93-6894a57f9324",
-}
+KEY = header(
+    "Idempotency-Key",
+    "A text of your own, a new one for each thing to create. The same request again, with the same key, creates nothing.",
+    "8e03978e-40d5-43dd-bc93-6894a57f9324",
+    minLength=1,
+    maxLength=KEY_MAX,
+)
 """What the OpenAPI document says of the header."""
 
 

@@ -30,10 +30,10 @@ from rota.operation import Ask
 from rota.resources.jobs import Ref
 from rota.resources.schedules import ScheduleName, SomeSchedule, Whose
 from rota.results import line
-from rota.surfaces.http.api.endpoint import Asked, by_hand, query, route
+from rota.surfaces.http.api.endpoint import Asked, by_hand, route
 from rota.surfaces.http.api.requests import refuse_query
 from rota.surfaces.http.api.results import Answer, Paused
-from rota.surfaces.http.openapi import gives, refuses
+from rota.surfaces.http.openapi import gives, query, refuses
 from rota.surfaces.http.streams import OVER, LogStream
 
 PLAIN = "text/plain"
