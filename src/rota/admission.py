@@ -14,7 +14,6 @@ from rota.model.gate import LOCAL, Actor, Right, Role
 from rota.model.values import SECOND, Instant, instant, moment_of
 from rota.operation import View
 from rota.resources.tokens import NewToken, Tokens
-from rota.session import Session
 
 log = logging.getLogger("rota.access")
 
@@ -40,11 +39,7 @@ class Admission:
 
     def __init__(self, rota: View) -> None:
         """Take the Rota that is served, or a view of it: `welcome` asks for its actor."""
-        self._rota = rota
-
-    @property
-    def _session(self) -> Session:
-        return self._rota._session  # noqa: SLF001 - a Rota's own
+        self._seat, self._actor = rota._seat, rota._actor  # noqa: SLF001 - a Rota's own
 
     def welcome(self, *, local: bool) -> NewToken | None:
         """Check, before this store is served over HTTP, that it may be. Return the operator's token, if this is the first time.
@@ -52,8 +47,8 @@ class Admission:
         If only this machine can reach the address, and there is no token yet, one is created for the person who starts the server. If
         other machines can reach it, the store must have users.
         """
-        session, actor = self._session, self._rota._actor  # noqa: SLF001 - a Rota's own
-        session.scope(actor, Right.OPERATE)
+        session = self._seat.session
+        session.scope(self._actor, Right.OPERATE)
         store = session.open().store
         session.registry.sync(store, session.clock.now())
         if not local and all(user.removed for user in session.registry.users.values()):
@@ -63,60 +58,69 @@ class Admission:
             )
         if not local or store.tokens():
             return None
-        return Tokens(self._rota._seat, actor).create(FIRST, permits=Permit)  # noqa: SLF001 - a Rota's own
+        return Tokens(self._seat, self._actor).create(FIRST, permits=Permit)
 
     def authenticate(self, secret: str) -> Actor:
         """Return the actor of this token. Raise Unauthenticated, with the same words whatever is wrong with it."""
         if not is_token(secret):
             raise Unauthenticated(NOBODY)
-        return self._admitted(self._session.open().store.token_by(digest(secret)))
+        return self._admitted(self._seat.session.open().store.token_by(digest(secret)))
 
     def open_session(self, secret: str) -> BrowserSession:
         """Log a browser in with a token."""
         import secrets  # noqa: PLC0415 - only a login needs it
 
-        store, now = self._session.open().store, self._session.clock.now()
+        session = self._seat.session
+        store, now = session.open().store, session.clock.now()
         token = store.token_by(digest(secret)) if is_token(secret) else None
         self._admitted(token)
         assert token is not None  # noqa: S101 - admitted
-        cookie, age_s = secrets.token_hex(SECRET_BYTES), self._session.settings.session_ttl
+        cookie, age_s = secrets.token_hex(SECRET_BYTES), session.settings.session_ttl
         store.add_session(digest(cookie), token.id, now=now, expires_at=now + round(age_s * SECOND))
         return BrowserSession(cookie, csrf_of(cookie), round(age_s))
 
     def session(self, secret: str) -> Actor:
         """Return the actor of a browser session."""
-        return self._admitted(self._session.open().store.session(digest(secret), now=self._session.clock.now()))
+        session = self._seat.session
+        return self._admitted(session.open().store.session(digest(secret), now=session.clock.now()))
 
     def close_session(self, secret: str) -> None:
         """End a browser session."""
-        self._session.open().store.end_session(digest(secret), now=self._session.clock.now())
+        session = self._seat.session
+        session.open().store.end_session(digest(secret), now=session.clock.now())
 
     def still_admitted(self, digests: Collection[bytes]) -> dict[bytes, Actor]:
         """Return the actor of each token or session, given by its digest, that is still valid.
 
         This takes two statements, however many are asked about, and does not count as a use of a token.
         """
-        store, now = self._session.open().store, self._session.clock.now()
+        session = self._seat.session
+        store, now = session.open().store, session.clock.now()
         tokens = store.tokens_behind(digests, now=now)
-        self._session.registry.sync(store, now)
+        session.registry.sync(store, now)
         actors: dict[bytes, Actor] = {}
         for key, token in tokens.items():
             with suppress(Unauthenticated, PermissionDenied):
                 actor = self._actor_of(token, now)
                 if actor.role is not Role.MANAGER:
-                    self._session.refuse_known_closed(actor, Right.READ)
+                    session.refuse_known_closed(actor, Right.READ)
                 actors[key] = actor
         return actors
 
     def _admitted(self, token: Token | None) -> Actor:
-        now = self._session.clock.now()
         if token is None:
             raise Unauthenticated(NOBODY)
+        session = self._seat.session
+        now = session.clock.now()
         if token.user is not None:
-            self._session.registry.sync(self._session.open().store, now)
+            session.registry.sync(session.open().store, now)
         actor = self._actor_of(token, now)
         if token.last_used_at is None or now - instant(token.last_used_at) >= NOTED_S * SECOND:
-            self._note_use(token)
+            try:
+                session.open().store.note_use(token.id, now=now)
+            except StoreError as error:
+                # A store that can't be written may still be read, so a failure does not refuse the caller.
+                log.warning("could not record the use of token %s: %s", token.id, error)
         return actor
 
     def _actor_of(self, token: Token, now: Instant) -> Actor:
@@ -124,7 +128,7 @@ class Admission:
         if not token.is_open(moment_of(now)):
             raise Unauthenticated(NOBODY)
         try:
-            user = LOCAL if token.user is None else self._session.known_user(token.user)
+            user = LOCAL if token.user is None else self._seat.session.known_user(token.user)
         except PermissionDenied:
             raise Unauthenticated(NOBODY) from None
         if Permit.MANAGE in token.permits:
@@ -132,13 +136,6 @@ class Admission:
             return user
         operations = frozenset(operation for operation, permit in PERMITS.items() if permit in token.permits)
         return msgspec.structs.replace(user, operations=operations)
-
-    def _note_use(self, token: Token) -> None:
-        """Record that a token was used. A store that can't be written may still be read, so a failure does not refuse the caller."""
-        try:
-            self._session.open().store.note_use(token.id, now=self._session.clock.now())
-        except StoreError as error:
-            log.warning("could not record the use of token %s: %s", token.id, error)
 
 
 def is_same(one: str, other: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from rota import Rota, Settings
 from rota.errors import ResourceBusy, TemplateUnavailable
 from rota.model.gate import Actor, Role
-from rota.surfaces.http.pages.pauses import set_pause
+from rota.surfaces.http.pages.workers import set_pause
 from tests.engine.test_engine_direct import Call, Gate
 from tests.stores.desk import Desk
 from tests.support.pace import patient

@@ -13,7 +13,7 @@ from rota.model.decide import Completed, Crashed
 from rota.model.values import SECOND, dashed
 from rota.ports.executor import Ended, Readiness
 from rota.ports.turns import Choice
-from rota.surfaces.http.pages.pauses import set_pause
+from rota.surfaces.http.pages.workers import set_pause
 from tests.stores.desk import Desk, inside
 from tests.support.proof import size
 

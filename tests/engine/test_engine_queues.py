@@ -10,7 +10,7 @@ from rota import NewJob, Rota, Settings
 from rota.errors import InvalidOption
 from rota.model.findings import State
 from rota.model.states import Status
-from rota.surfaces.http.pages.pauses import set_pause
+from rota.surfaces.http.pages.workers import set_pause
 from tests.support.waiting import eventually
 
 

@@ -8,7 +8,7 @@ from rota import Backoff, NewJob, PermanentError, Retry, Skip, Snooze, Status, T
 from rota.errors import AlreadyEnded, JobSkipped, StillLive
 from rota.model.settings import Settings
 from rota.model.values import instant
-from rota.surfaces.http.pages.pauses import set_pause
+from rota.surfaces.http.pages.workers import set_pause
 from tests.support.runs import run_of
 
 EXACT = Backoff(base=60, factor=2, jitter=0)

@@ -17,9 +17,8 @@ from rota import Rota
 from rota.model.gate import LOCAL, Actor, Right
 from rota.operation import NOUNS, noun, operations
 from rota.resources.jobs import Jobs
-from rota.surfaces.mcp.results import ITEMS_MAX, document
 from rota.surfaces.mcp.server import Threads, make_server
-from rota.surfaces.mcp.tools import all_tools
+from rota.surfaces.mcp.tools import ITEMS_MAX, all_tools, document
 from tests.support.pace import patient
 from tests.surfaces.cli_support import Cli
 from tests.surfaces.mcp_support import MODES, names, ok, process, refused, run

@@ -106,8 +106,8 @@ def test_claim_run_and_end_of_two_jobs_in_two_turns(walk, store):
 def test_creating_a_job_over_http(walk, store):
     with served(store) as client:
         functions, files = walk.of(lambda: client.post("/api/v1/jobs", json={"name": "greet", "params": {"name": "ada"}}))
-    assert functions <= 100
-    assert files <= 35
+    assert functions <= 88
+    assert files <= 30
 
 
 def test_reading_a_job_over_http_takes_two_selects_one_for_the_token_and_one_for_the_job(walk, store):
@@ -116,5 +116,15 @@ def test_reading_a_job_over_http_takes_two_selects_one_for_the_token_and_one_for
         assert client.get("/api/v1/jobs/1").status_code == 200
         functions, files = walk.of(lambda: client.get("/api/v1/jobs/1"))
     assert len(walk.selects) == 2
-    assert functions <= 93
-    assert files <= 30
+    assert functions <= 81
+    assert files <= 25
+
+
+def test_the_first_page_of_the_dashboard(walk, store):
+    store.enqueue("greet", {"name": "ada"})
+    with served(store) as client:
+        assert client.get("/").status_code == 200
+        functions, files = walk.of(lambda: client.get("/"))
+    assert len(walk.selects) <= 24
+    assert functions <= 175
+    assert files <= 49

@@ -1,19 +1,23 @@
-"""The first screen: whether the store is healthy, what did not run, what is stuck and why, what is running, what comes next."""
+"""The first screen: is the store healthy, what did not run, what is stuck and why, what is running, what comes next, how did it go."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+
+import msgspec
 
 from rota.declarations import synced
 from rota.engine.fleet import Fleet, fleet_of
 from rota.engine.overdue import Backlog, Overdue, overdue
-from rota.engine.overseeing import Grouping, example_of
+from rota.engine.overseeing import Grouping, example_of, unserved_queues
 from rota.errors import PermissionDenied
 from rota.lab.agenda import agenda
 from rota.lab.prospects import prospects
-from rota.model.figures import Fared
+from rota.model.checks import whole
+from rota.model.figures import Fared, percentile_s
 from rota.model.gate import Actor, Right, Scope
 from rota.model.overview import (
     PLANNED,
@@ -34,9 +38,9 @@ from rota.model.overview import (
 )
 from rota.model.prospects import Outcomes
 from rota.model.schedules import Fate
-from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant, moment_of
+from rota.operation import Ask
 from rota.ports.overseeing import Dead, Figure, Lane, Seen, Unfired
 from rota.ports.store import Store
 from rota.session import Session
@@ -58,6 +62,7 @@ AHEAD_LOOK = 3000
 """Due times of dependencies that are looked at for what is listed."""
 UNQUEUED_S = 60.0
 SHOULD_RUN = {Why.TURN, Why.NO_WORKER}
+ENDS = frozenset({Status.COMPLETED, Status.FAILED, Status.TIMED_OUT, Status.DEAD_LETTER})
 
 
 def overview(session: Session, actor: Actor | str | None) -> Overview:
@@ -68,12 +73,10 @@ def overview(session: Session, actor: Actor | str | None) -> Overview:
     now, scope, settings = session.clock.now(), _may(session, actor, Right.READ), session.settings
     if scope is None:
         return _nothing(now)
-    opened = session.open()
-    store = opened.store
-    session.registry.sync(store, now)
+    store = synced(session)
     begun = time.perf_counter()
     figures = store.figures(since=now - settings.stats_hours * HOUR_US, scope=scope)
-    fleet = fleet_of(store, opened.liveness, session.beats, patience_s=settings.lease_ttl)
+    fleet = fleet_of(store, session.open().liveness, session.beats, patience_s=settings.lease_ttl)
     lanes = store.waiting(now=now, look=LOOK, scope=scope)
     stuck = Grouping(store, session.registry, fleet.alive, now=now, scope=scope).stuck(lanes)
     ahead_of_slots = sum(worker.claimed_ahead for worker in fleet.alive) if scope.organization is None else 0
@@ -82,21 +85,24 @@ def overview(session: Session, actor: Actor | str | None) -> Overview:
     unfired = store.unfired(since=now - DAY_US, limit=NOT_RUN_LOOK, scope=scope)
     backlog = overdue(store, session.registry, settings, now=now, scope=scope)
     read_s = time.perf_counter() - begun
-    ahead = _ahead(session, now, scope)
+    ahead = _ahead(session, store, now, scope)
     counts = _counts(lanes, running, figures, fleet, settings.stats_hours, _may(session, actor, Right.READ_STATS))
-    facts = _facts(lanes, stuck, counts, running, fleet, whole=scope.organization is None, read_s=read_s)
+    furthest = store.beat_of_schedules().furthest
+    facts = _facts(lanes, stuck, counts, running, fleet, everything=scope.organization is None)
     facts |= {
+        "read_s": read_s,
         "paused": _paused(store, scope),
         "scheduled": bool(ahead.items),
         "dead": sum(each.at >= now - HOUR_US for each in dead),
         "overdue": _overdue_facts(backlog),
         "missed": sum(_inside(row, now - HOUR_US) for row in unfired if row.fate not in PLANNED),
-        "clock_ahead_s": _clock_ahead_s(store, now),
+        "clock_ahead_s": 0.0 if furthest is None else max(0.0, (furthest - now) / SECOND),
     }
+    patience = Patience(waiting_s=settings.waiting_warn, unqueued_s=UNQUEUED_S, clock_s=settings.schedule_grace, read_s=settings.slow_warn)
     return Overview(
         at=moment_of(now),
         organization=scope.organization,
-        health=health_of(Facts(**facts), _patience(settings)),  # type: ignore[arg-type] # each of its own type
+        health=health_of(Facts(**facts), patience),  # type: ignore[arg-type] # each of its own type
         counts=counts,
         not_run=(*map(_overdue_group, backlog.schedules), *_not_run(unfired, dead, now - DAY_US))[:NOT_RUN_MAX],
         stuck=tuple(stuck),
@@ -106,11 +112,11 @@ def overview(session: Session, actor: Actor | str | None) -> Overview:
     )
 
 
-def _ahead(session: Session, now: Instant, scope: Scope) -> Ahead:
+def _ahead(session: Session, store: Store, now: Instant, scope: Scope) -> Ahead:
     """Return what comes next: hours are counted, and only the first due times are listed."""
-    schedules = synced(session).schedules(scope=scope)
+    schedules = store.schedules(scope=scope)
     shown = schedules[:AHEAD_SCHEDULES]
-    known = prospects(session, shown, now)
+    known = prospects(session, shown, now) if shown else []
     outcomes = Outcomes(known, wait=round(session.settings.dependency_wait * SECOND), most=AHEAD_LOOK)
     until, more = now + AHEAD_HOURS * HOUR_US, len(schedules) > len(shown)
     return agenda(known, outcomes, after=now, until=until, shown=len(shown), more=more)
@@ -129,15 +135,18 @@ def _counts(  # noqa: PLR0917 - called in one place
 ) -> Counts | None:
     if scope is None:
         return None
+    ended: Counter[str] = Counter()
+    for figure in figures:
+        ended[figure.status] += figure.count
     return Counts(
         pending=sum(lane.count for lane in lanes if lane.status == Status.PENDING),
         queued=sum(lane.count for lane in lanes if lane.status == Status.QUEUED),
         running=running.count,
         claimed_ahead=running.claimed_ahead,
         more=running.more or any(lane.more for lane in lanes),
-        completed=_ended(figures, Status.COMPLETED),
-        failed=_ended(figures, Status.FAILED, Status.TIMED_OUT),
-        dead=_ended(figures, Status.DEAD_LETTER),
+        completed=ended[Status.COMPLETED],
+        failed=ended[Status.FAILED] + ended[Status.TIMED_OUT],
+        dead=ended[Status.DEAD_LETTER],
         hours=hours,
         workers=len(fleet.alive) if scope.organization is None else None,
     )
@@ -150,15 +159,6 @@ def _paused(store: Store, scope: Scope) -> tuple[tuple[str, Instant, str], ...]:
         ("everything" if each.kind == "all" else f"{each.kind} {each.name}", each.at, each.by if scope.organization is None else "")
         for each in pauses
     )
-
-
-def _clock_ahead_s(store: Store, now: Instant) -> float:
-    furthest = store.beat_of_schedules().furthest
-    return 0.0 if furthest is None else max(0.0, (furthest - now) / SECOND)
-
-
-def _patience(settings: Settings) -> Patience:
-    return Patience(waiting_s=settings.waiting_warn, unqueued_s=UNQUEUED_S, clock_s=settings.schedule_grace, read_s=settings.slow_warn)
 
 
 def _nothing(now: Instant) -> Overview:
@@ -180,17 +180,15 @@ def _nothing(now: Instant) -> Overview:
 
 
 def _facts(
-    lanes: Sequence[Lane], stuck: Sequence[Stuck], counts: Counts | None, running: Running, fleet: Fleet, *, whole: bool, read_s: float
+    lanes: Sequence[Lane], stuck: Sequence[Stuck], counts: Counts | None, running: Running, fleet: Fleet, *, everything: bool
 ) -> dict[str, object]:
     ready = [each.oldest_s for each in stuck if each.why is Why.TURN and each.job_type is not None]
-    from rota.engine.overseeing import unserved_queues  # noqa: PLC0415 - as in `overview`
-
     unqueued = [each.oldest_s for each in stuck if each.why in SHOULD_RUN and each.job_type is None]
     return {
         "alive": len(fleet.alive),
         # Workers serve all organizations: one of them learns nothing about them.
-        "lost": len(fleet.lost) if whole else 0,
-        "lost_jobs": sum(worker.holds for worker in fleet.lost) if whole else 0,
+        "lost": len(fleet.lost) if everything else 0,
+        "lost_jobs": sum(worker.holds for worker in fleet.lost) if everything else 0,
         "waiting": sum(lane.count for lane in lanes),
         "more": any(lane.more for lane in lanes),
         "running": running.count,
@@ -201,12 +199,7 @@ def _facts(
         "suspects": tuple((each.count, each.words) for each in stuck if each.why is Why.SUSPECT),
         "unserved": tuple(str(each.job_type) for each in stuck if each.why is Why.NO_WORKER and each.job_type is not None),
         "unserved_queues": unserved_queues(lanes, fleet.alive),
-        "read_s": read_s,
     }
-
-
-def _ended(figures: Iterable[Figure], *states: Status) -> int:
-    return sum(figure.count for figure in figures if figure.status in states)
 
 
 def _overdue_facts(backlog: Backlog) -> OverdueFacts | None:
@@ -327,3 +320,39 @@ def _current(seen: Seen, fared: Fared, now: datetime) -> Current:
         stopping=job.cancel_requested_at is not None,
         slow=long_s is not None and elapsed_s > long_s,
     )
+
+
+# ---- how did it go, hour by hour? ------------------------------------------------------------------------------------
+
+
+class Trend(msgspec.Struct, frozen=True, kw_only=True):
+    """One hour: attempts that ended in it, and how long those that completed took."""
+
+    begins_at: datetime
+    completed: int
+    failed: int
+    """Attempts that failed, timed out or were dead-lettered."""
+    p50_s: float | None
+    p95_s: float | None
+
+
+def trend(ask: Ask, *, hours: int = 24) -> list[Trend]:
+    """Return how attempts ended in each of the last hours, the oldest first and the current hour last. For Right.READ_STATS."""
+    now = ask.now
+    last = now - now % HOUR_US
+    first = last - (whole("hours", hours, least=1, most=9600) - 1) * HOUR_US
+    fared: dict[int, Fared] = defaultdict(Fared)
+    for figure in ask.store.hourly(since=first):
+        if ask.scope.organization in {None, figure.organization} and figure.status in ENDS:
+            completed = figure.status == Status.COMPLETED
+            fared[figure.hour].add(bucket=figure.bucket, completed=completed, count=figure.count, total_us=figure.total_us)
+    return [
+        Trend(
+            begins_at=moment_of(hour),
+            completed=fared[hour].completed,
+            failed=fared[hour].failed,
+            p50_s=percentile_s(fared[hour].buckets, 0.5),
+            p95_s=fared[hour].p95_s,
+        )
+        for hour in range(first, last + 1, HOUR_US)
+    ]

@@ -15,12 +15,11 @@ from starlette.testclient import TestClient
 from rota import Rota, Settings
 from rota.admission import Admission
 from rota.errors import TooManyAttempts, Unauthenticated
-from rota.surfaces.http import access, bounds, make_app, shield
-from rota.surfaces.http.access import COOKIE, CSRF_HEADER, Throttle, door_of
+from rota.surfaces.http import access, make_app, middleware
+from rota.surfaces.http.access import COOKIE, CSRF_HEADER, Throttle
 from rota.surfaces.http.api import jobs
 from rota.surfaces.http.api.requests import BadRequest, read
-from rota.surfaces.http.bounds import BodyLimit
-from rota.surfaces.http.shield import HEADERS, Hosts
+from rota.surfaces.http.middleware import HEADERS, Body, Hosts
 from tests.support.pace import patient
 
 ASK = "/api/v1/ask"
@@ -31,7 +30,7 @@ def app_of(rota, **options):
     app = make_app(rota, **options)
 
     def ask(request: Request) -> Response:
-        return JSONResponse({"name": door_of(request).who(request).name})
+        return JSONResponse({"name": request.app.state.door.who(request).name})
 
     def fail(_request: Request) -> Response:
         raise ZeroDivisionError("the secret of the house")
@@ -129,7 +128,7 @@ def test_of_requests_that_go_together_each_is_its_senders_own(rota, secret):
         (Request({"type": "http", "app": app, "method": "POST", "headers": [(b"authorization", b"Bearer"), *more]}), b'{"name": "x"}')
         for more in (own, [])
     ]
-    assert [type(each) for each in jobs._create_together(asked)] == [Unauthenticated, Unauthenticated]
+    assert [type(each) for each in jobs.create_together(asked)] == [Unauthenticated, Unauthenticated]
 
 
 # ---- wrong tokens ---------------------------------------------------------------------------------------------------
@@ -255,10 +254,10 @@ def test_every_answer_is_strict_with_browsers(client, path):
 
 
 def test_the_policy_lets_a_page_use_nothing_but_our_own():
-    rules = dict(rule.split(" ", 1) for rule in shield.POLICY.split("; "))
+    rules = dict(rule.split(" ", 1) for rule in middleware.POLICY.split("; "))
     assert rules["default-src"] == rules["frame-ancestors"] == rules["base-uri"] == "'none'"
     assert {rules[name] for name in ("style-src", "script-src", "img-src", "connect-src", "form-action")} == {"'self'"}
-    assert "unsafe" not in shield.POLICY
+    assert "unsafe" not in middleware.POLICY
 
 
 def test_an_answer_may_say_how_long_it_can_be_kept(client):
@@ -317,11 +316,11 @@ def test_the_body_of_a_stranger_is_not_held():
         return {"type": "http.request", "body": b"x" * 16_384, "more_body": True}
 
     async def story():
-        await BodyLimit(app, most=2**30, patience_s=5, admit=admit)({"type": "http", "headers": []}, receive, None)
+        await app(None, Body({"type": "http", "headers": []}, receive, most=2**30, patience_s=5, admit=admit).receive, None)
 
     with pytest.raises(Unauthenticated):
         asyncio.run(story())
-    assert sum(read) == bounds.UNKNOWN_MAX
+    assert sum(read) == middleware.UNKNOWN_MAX
 
 
 @pytest.mark.parametrize("length", ["-1", "9" * 400, "²", "1_0", ""])
@@ -350,9 +349,9 @@ def test_a_body_that_does_not_come_is_not_waited_for_and_what_comes_after_it_is(
             return {"type": "http.disconnect"}
 
         scope = {"type": "http", "headers": []}
-        await BodyLimit(app, most=10, patience_s=0.01)(scope, receive, None)
+        await app(scope, Body(scope, receive, most=10, patience_s=0.01).receive, None)
         with pytest.raises(Exception, match="did not come within") as slow:
-            await BodyLimit(never, most=10, patience_s=0.01)(scope, receive, None)
+            await never(scope, Body(scope, receive, most=10, patience_s=0.01).receive, None)
         assert slow.value.status_code == 408
 
     asyncio.run(story())

@@ -17,7 +17,7 @@ import pytest
 from rota import Rota, Settings
 from rota.model.gate import LOCAL
 from rota.surfaces.http.api import bulk
-from rota.surfaces.http.api.keys import Request
+from rota.surfaces.http.api.requests import Creation
 from rota.surfaces.http.serving import Address, Server
 from rota.surfaces.http.streams import Held
 from tests.support.pace import patient
@@ -235,7 +235,7 @@ def test_a_key_is_for_as_many_as_one_chunk_holds(callers, admin):
 
 
 def test_what_a_key_makes_ascends_and_is_of_its_year(callers):
-    request = Request(callers.rota._session.actor("ada"), "bulk", "key", b"")
+    request = Creation(callers.rota._session.actor("ada"), "bulk", "key", b"")
     ids = [request.id(2026, step) for step in range(3)]
     assert ids == sorted(ids)
     assert all(each[14] == "7" for each in ids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota import PermanentError
-from rota.surfaces.http.api.cursors import Cursors
+from rota.surfaces.http.api.results import Cursors
 from tests.surfaces.http.api_support import API, Caller, Callers, callers, code_of
 
 __all__ = ["callers"]

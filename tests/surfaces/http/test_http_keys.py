@@ -1,5 +1,6 @@
 """Answers that stay open end with the key that opened them, wherever it ended; a real server, real processes."""
 
+import asyncio
 import http.client
 import json
 import logging
@@ -10,11 +11,13 @@ import time
 from collections import Counter
 from contextlib import closing
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from rota import Context, Rota, Settings
 from rota.admission import Admission
+from rota.model.gate import LOCAL
 from rota.stores.postgres.connection import Db as PostgresDb
 from rota.stores.sqlite.connection import Db as SqliteDb
 from rota.surfaces.http import streams
@@ -136,6 +139,30 @@ def test_a_stream_whose_client_does_not_read_ends_with_its_key_all_the_same(tmp_
             rota.tokens.revoke(key.token.id)
             eventually(lambda: not held_by(door), within=3 * WITHIN_S)
             assert held.refused is not None
+
+
+def test_a_stream_that_begins_while_keys_are_checked_is_not_judged_by_that_check(monkeypatch):
+    monkeypatch.setattr(streams, "CHECK_S", 0.01)
+    asked, begun, go, again = [], threading.Event(), threading.Event(), threading.Event()
+
+    def still_admitted(keys):
+        asked.append(set(keys))
+        (begun if len(asked) == 1 else again).set()
+        assert go.wait(patient(10))
+        return dict.fromkeys(keys, LOCAL)
+
+    async def story():
+        door = SimpleNamespace(key=lambda request: request, admission=SimpleNamespace(still_admitted=still_admitted))
+        watched = streams.Streams(door, threading.Event())
+        with watched.holding(b"old", LOCAL, asyncio.Event()):
+            assert await asyncio.to_thread(begun.wait, patient(10))
+            with watched.holding(b"new", LOCAL, asyncio.Event()) as new:
+                go.set()
+                assert await asyncio.to_thread(again.wait, patient(10))
+                assert new.refused is None
+
+    asyncio.run(story())
+    assert asked[:2] == [{b"old"}, {b"old", b"new"}]
 
 
 @pytest.mark.prove

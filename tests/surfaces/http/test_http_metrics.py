@@ -14,8 +14,7 @@ from starlette.testclient import TestClient
 from rota import Rota, Settings
 from rota.ports.overseeing import Figure, Unfired
 from rota.surfaces.http import make_app
-from rota.surfaces.http.growth import Growth
-from rota.surfaces.http.metrics import METRICS, OTHER, _bounded
+from rota.surfaces.http.metrics import METRICS, OTHER, Growth, _bounded
 from tests.docs.pages import ROOT, page, rows
 from tests.stores.desk import Desk
 from tests.support.clock import ManualClock

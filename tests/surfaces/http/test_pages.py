@@ -30,8 +30,7 @@ from rota.model.overview import (
 )
 from rota.surfaces.http import make_app
 from rota.surfaces.http.access import COOKIE
-from rota.surfaces.http.pages.rendering import NAV
-from rota.surfaces.http.pages.static import address
+from rota.surfaces.http.pages.context import ADDRESSES, NAV
 from rota.wire import seal
 from tests.surfaces.http.pages_support import ACCEPT, HOSTILE, Browser, browsing, said
 
@@ -300,13 +299,13 @@ def test_a_token_that_may_only_read_is_offered_nothing_else(people):
 
 def test_the_first_page_with_all_its_parts_is_small(store: Rota, root: Browser, monkeypatch):
     monkeypatch.setattr(type(store), "overview", lambda *_, **__: full())
-    parts = [root.get("/").content, *(root.get(address(name)).content for name in ("rota.css", "rota.js", "rota.svg"))]
+    parts = [root.get("/").content, *(root.get(ADDRESSES[name]).content for name in ("rota.css", "rota.js", "rota.svg"))]
     assert sum(map(len, parts)) < PAGE_MAX, [len(part) for part in parts]
 
 
 def test_parts_are_kept_for_ever_by_their_digest_and_asked_for_again_without_it(root: Browser):
     for name in ("rota.css", "rota.js", "rota.svg"):
-        kept = root.get(address(name))
+        kept = root.get(ADDRESSES[name])
         assert "immutable" in kept.headers["cache-control"]
         assert root.get(f"/static/{name}").headers["cache-control"] == "no-cache"
         again = root.client.get(f"/static/{name}", headers={"if-none-match": kept.headers["etag"]})

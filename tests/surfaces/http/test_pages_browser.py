@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 
 from rota.admission import Admission
 from rota.surfaces.http import make_app
-from rota.surfaces.http.pages.rendering import NAV
+from rota.surfaces.http.pages.context import NAV
 from tests.support.pace import patient
 from tests.support.pictures import shrink
 from tests.surfaces.http.pages_support import Day

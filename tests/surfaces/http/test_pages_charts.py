@@ -12,7 +12,7 @@ from rota import Rota
 from rota.model.gate import Right
 from rota.model.overview import Ahead, ClockChange, Coming, Hour
 from rota.operation import ask_for
-from rota.resources.trend import Trend, trend
+from rota.resources.overview import Trend, trend
 from rota.surfaces.http.pages import charts
 from tests.surfaces.http.pages_support import HOSTILE, browsing
 

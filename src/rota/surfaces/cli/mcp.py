@@ -33,7 +33,7 @@ def mcp(*, app: AppOption = None, store: StoreOption = None, as_json: JsonOption
     if find_spec("mcp") is None:
         raise Refused(MISSING)
     from rota.surfaces.cli.journal import set_up  # noqa: PLC0415 - no page of help needs it
-    from rota.surfaces.mcp.stdio import serve  # noqa: PLC0415 - a second that no other command needs
+    from rota.surfaces.mcp.server import serve  # noqa: PLC0415 - a second that no other command needs
 
     with ExitStack() as stack:
         # Standard output belongs to the protocol, also while an application is imported that prints something.

@@ -3,60 +3,57 @@
 from __future__ import annotations
 
 import threading
-from importlib import import_module
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from rota.app import Rota
-from rota.surfaces.http import openapi, pages, problems
+from rota.surfaces.http import openapi, pages
 from rota.surfaces.http.access import Door
-from rota.surfaces.http.answers import Answer
-from rota.surfaces.http.api import endpoint, hand
+from rota.surfaces.http.api import bulk, direct, endpoint, events, jobs, verbs
 from rota.surfaces.http.api.endpoint import API, Address
-from rota.surfaces.http.bounds import BodyLimit
+from rota.surfaces.http.api.results import Answer
+from rota.surfaces.http.intake import Intake
 from rota.surfaces.http.metrics import Meters, metrics
-from rota.surfaces.http.routes import KnownRoute
-from rota.surfaces.http.shield import Hosts, Shield
-from rota.surfaces.http.witness import Witness
+from rota.surfaces.http.middleware import Hosts, Middleware
+from rota.surfaces.http.streams import Streams
 from rota.surfaces.mcp.http import Endpoint
 
-MODULES = ("rota_verbs", "jobs", "bulk", "runs", "groups", "direct", "events", "webhooks", "scheduler", "health")
-"""Modules of `rota.surfaces.http.api` with routes that are written by hand."""
+BY_HAND = (bulk, direct, events, jobs, verbs)
+"""Modules with routes that are written by hand: importing one lists its routes."""
 
 
 def routes() -> list[Address]:
     """Return every route of the API: those that are written by hand, and those of the operations, the more particular first."""
-    for name in MODULES:
-        import_module(f"rota.surfaces.http.api.{name}")
-    found: list[Address] = [*hand.ROUTES, *endpoint.BY_HAND, *endpoint.made()]
+    found: list[Address] = [*endpoint.ROUTES, *endpoint.BY_HAND, *endpoint.made()]
     # A name may have slashes: a path that has more behind the name is looked at first.
     return sorted(found, key=lambda each: ("{" in each.shown, -each.shown.count("/")))
 
 
 def make_app(rota: Rota, *, hosts: Hosts | None = None) -> Starlette:
     """Return an app that serves a `Rota`, under some names or under any. The caller closes the Rota."""
-    app = Starlette()
+    app, settings = Starlette(), rota.settings
     app.state.rota = rota
-    app.state.door = Door(rota)
+    app.state.door = door = Door(rota)
     app.state.meters = Meters(rota)
+    app.state.intake = Intake(jobs.create_together, direct_max=settings.http_direct_max)
     # Set when the server is about to stop: streams end by themselves then.
     app.state.closing = threading.Event()
-    problems.install(app)
-    app.add_middleware(BodyLimit, most=rota.settings.http_body_max, patience_s=rota.settings.http_patience, admit=app.state.door.known)
+    app.state.streams = Streams(door, app.state.closing)
     app.state.api = routes()
-    mcp = Endpoint(rota, app.state.door.who, body_max=rota.settings.http_body_max)
-    app.router.routes += [
+    served: list[Route] = [
         *app.state.api,
-        KnownRoute(f"{API}/openapi.json", _document),
-        KnownRoute("/metrics", metrics),
-        KnownRoute("/mcp", mcp),
+        Route(f"{API}/openapi.json", _document),
+        Route("/metrics", metrics),
+        Route("/mcp", Endpoint(rota, door.who, body_max=settings.http_body_max)),
+        *pages.routes(),
     ]
+    app.router.routes += served
     pages.install(app)
-    # The last one is the outermost.
-    app.add_middleware(Shield, hosts=hosts)
-    app.add_middleware(Witness, meters=app.state.meters, logs=rota.settings.http_log == "yes")
+    paths = {route.endpoint: route.path for route in served}
+    app.add_middleware(Middleware, settings=settings, hosts=hosts, admit=door.known, meters=app.state.meters, paths=paths)
     return app
 
 

@@ -11,9 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Generic, TypeVar
-
-from starlette.requests import Request
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -26,18 +24,30 @@ UNDER_WAY_MAX = 3
 LONG_THREADS = 8
 
 
-class Line(Generic[A, B]):
-    """Those who wait for one commit: while a thread works for some, the next gather, and go together."""
+class Intake(Generic[A, B]):
+    """The threads of one app, and the requests that wait for one commit: while a thread works for some, the next gather."""
 
-    def __init__(self, work: Callable[[list[A]], list[B | Exception]], threads: ThreadPoolExecutor) -> None:
-        """Take what is done for all who go together; each is told its own, or what went wrong with it."""
+    def __init__(self, work: Callable[[list[A]], list[B | Exception]], *, direct_max: int) -> None:
+        """Take what is done for all requests that go together, each with its own result, and how many direct executions there may be."""
         self._work = work
-        self._threads = threads
+        # No thread is started before it is needed.
+        self._threads = ThreadPoolExecutor(THREADS, "rota-intake")
+        self._long = ThreadPoolExecutor(LONG_THREADS, "rota-intake-long")
         self._waiting: list[tuple[A, asyncio.Future[B]]] = []
         self._under_way = 0
+        self.room = threading.Semaphore(direct_max)
+        """Room for direct executions."""
 
-    async def do(self, asked: A) -> B:
-        """Wait for one's turn and for its end."""
+    async def do(self, work: Callable[[], T]) -> T:
+        """Do work on one of the threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def do_long(self, work: Callable[[], T]) -> T:
+        """Do work that waits for a client, on one of other threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._long, work)
+
+    async def do_together(self, asked: A) -> B:
+        """Wait until a thread has done the work for this request, and for those that go with it."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[B] = loop.create_future()
         self._waiting.append((asked, done))
@@ -67,44 +77,3 @@ class Line(Generic[A, B]):
             else:
                 done.set_result(answer)
         self._go(loop)
-
-
-class Intake:
-    """The threads of one app."""
-
-    def __init__(self) -> None:
-        """Make none before they are needed."""
-        self._threads = ThreadPoolExecutor(THREADS, "rota-intake")
-        self._lines: dict[Any, Line[Any, Any]] = {}
-        self._room: threading.Semaphore | None = None
-        self._long = ThreadPoolExecutor(LONG_THREADS, "rota-intake-long")
-
-    async def do(self, work: Callable[[], T]) -> T:
-        """Do work on one of the threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-    def line(self, work: Callable[[list[A]], list[B | Exception]]) -> Line[A, B]:
-        """Return the line of those for whom this is done."""
-        found = self._lines.get(work)
-        if found is None:
-            found = self._lines[work] = Line(work, self._threads)
-        return found
-
-    async def do_long(self, work: Callable[[], T]) -> T:
-        """Do work that waits for a client, on one of other threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._long, work)
-
-    def room(self, most: int) -> threading.Semaphore:
-        """Return what has room for so many direct executions."""
-        if self._room is None:
-            self._room = threading.Semaphore(most)
-        return self._room
-
-
-def intake_of(request: Request) -> Intake:
-    """Return the intake of the app that a request came to; it is made with the first one."""
-    state = request.app.state
-    found: Intake | None = getattr(state, "intake", None)
-    if found is None:
-        found = state.intake = Intake()
-    return found

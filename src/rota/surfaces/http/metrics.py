@@ -30,10 +30,9 @@ from rota.model.figures import NO_RUN, PER_OCTAVE
 from rota.model.gate import LOCAL, Actor, Right, scope_of
 from rota.model.settings import Settings
 from rota.model.states import Status
-from rota.model.values import SECOND, moment_of
+from rota.model.values import SECOND, Instant, moment_of
+from rota.ports.overseeing import Figure, Unfired
 from rota.resources.measures import Measures, WorkerMeasures
-from rota.surfaces.http.access import door_of, rota_of
-from rota.surfaces.http.growth import Growth
 
 LATENCY_MS = (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000)
 """Upper bounds of the latency's buckets, in milliseconds."""
@@ -43,6 +42,9 @@ FAILED = frozenset({Status.FAILED, Status.TIMED_OUT, Status.DEAD_LETTER})
 Labels: TypeAlias = tuple[str, ...]
 OTHER = "(other)"
 """The label of what is not told apart."""
+HOUR_US: Instant = 3600 * SECOND
+LATE_US: Instant = 2 * HOUR_US
+"""An end is counted in the hour it happened in: of hours so long ago nothing new is expected."""
 GROWTHS_MAX = 256
 """Organizations whose counters are kept apart for their own tokens, at most: those that asked longest ago begin anew."""
 
@@ -95,21 +97,15 @@ METRICS = {
 
 def metrics(request: Request) -> Response:
     """Return every metric that the token may see; of one organization's token, those of its organization."""
-    meters: Meters = request.app.state.meters
-    text = meters.page(_reader(request, rota_of(request)))
+    state = request.app.state
+    meters: Meters = state.meters
+    text = meters.page(LOCAL if state.rota.settings.metrics_access == "loopback" and _is_local(request) else state.door.who(request))
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
-def _reader(request: Request, rota: Rota) -> Actor:
-    """Return who asks: by token, or anybody from this machine where the settings say so."""
-    if rota.settings.metrics_access == "loopback" and "authorization" not in request.headers and _is_local(request):
-        return LOCAL
-    return door_of(request).who(request)
-
-
 def _is_local(request: Request) -> bool:
-    """Say whether a request comes from this machine; one that somebody has forwarded comes from elsewhere."""
-    if {"forwarded", "x-forwarded-for"} & set(request.headers.keys()):
+    """Say whether a request comes from this machine without a token; one that somebody has forwarded comes from elsewhere."""
+    if {"authorization", "forwarded", "x-forwarded-for"} & set(request.headers.keys()):
         return False
     try:
         return request.client is not None and ip_address(request.client.host).is_loopback
@@ -155,7 +151,7 @@ class Meters:
         if look.workers is not None:
             families += [*_of_workers(look.workers), *_of_queues(look, self._rota.settings)]
             own = self.registry.collect()
-        families.append(_gauge("rota_scrape_duration_seconds", {(): time.perf_counter() - start}))
+        families.append(_family("rota_scrape_duration_seconds", {(): time.perf_counter() - start}))
         text: bytes = generate_latest(_Collected([*families, *own]))
         return text
 
@@ -165,6 +161,50 @@ class Meters:
         while len(self._growths) > GROWTHS_MAX:
             self._growths.popitem(last=False)
         return found
+
+
+class Growth:
+    """Counters from a store whose own figures may go back: what has grown since this process first looked.
+
+    A store forgets figures of old hours and due times of old days, and counts what is removed no longer. So each look is compared with
+    the one before, and only what has grown is added: a counter begins at nothing when the process does, and never goes back. Belongs to
+    whoever holds its lock.
+    """
+
+    def __init__(self) -> None:
+        """Nothing was seen yet: what is there at the first look is where counting begins."""
+        self.ends: defaultdict[tuple[str, str, str, int], int] = defaultdict(int)
+        """By organization, job type, status and bucket."""
+        self.spent_us: defaultdict[tuple[str, str], int] = defaultdict(int)
+        """What completed runs took together, by organization and job type."""
+        self.unfired: defaultdict[str, int] = defaultdict(int)
+        """By fate."""
+        self._figures: dict[tuple[Instant, str, str, str, int], Figure] = {}
+        self._rows: dict[tuple[str, Instant, str], int] = {}
+        self._since: Instant | None = None
+
+    @property
+    def since(self) -> Instant | None:
+        """Return from when on figures are wanted at the next look: hours before the last look may still have grown. None: any."""
+        return None if self._since is None else self._since - LATE_US
+
+    def add(self, figures: Iterable[Figure], unfired: Iterable[Unfired], now: Instant) -> None:
+        """Take in a look."""
+        latest = {(each.hour, each.organization, each.job_type, each.status, each.bucket): each for each in figures}
+        rows = {(each.schedule_id, each.due_at, str(each.fate)): each.count for each in unfired}
+        if self._since is None:
+            # Series that are there from the beginning, at nothing: what grows from then on is seen as growth.
+            self._figures, self._rows = latest, rows
+        for key, figure in latest.items():
+            before = self._figures.get(key)
+            grown = max(0, figure.count - (0 if before is None else before.count))
+            self.ends[figure.organization, figure.job_type, figure.status, figure.bucket] += grown
+            if grown and figure.status == Status.COMPLETED:
+                spent = figure.total_us - (0 if before is None else before.total_us)
+                self.spent_us[figure.organization, figure.job_type] += max(0, spent)
+        for row, count in rows.items():
+            self.unfired[row[2]] += max(0, count - self._rows.get(row, 0))
+        self._figures, self._rows, self._since = latest, rows, now
 
 
 class _Collected:
@@ -192,14 +232,14 @@ def _of_jobs(look: Measures, settings: Settings) -> Iterator[Family]:
     for (_, job_type), count in look.running.items():
         running[job_type,] += count
     few = settings.metrics_types_max
-    yield _gauge("scheduler_queue_depth", _bounded(depth, few))
-    yield _gauge("jobs_running", _bounded(running, few))
-    yield _gauge("rota_pending_jobs", pending)
-    yield _gauge("rota_oldest_waiting_seconds", _bounded(waits, few, together=max))
-    yield _gauge("rota_dead_letters", _bounded({(name,): count for name, count in look.dead.items()}, few))
-    yield _gauge("rota_overdue_occurrences", {(): look.overdue})
-    yield _gauge("rota_pauses", {(): look.pauses})
-    yield _gauge("rota_build_info", {(_version(),): 1})
+    yield _family("scheduler_queue_depth", _bounded(depth, few))
+    yield _family("jobs_running", _bounded(running, few))
+    yield _family("rota_pending_jobs", pending)
+    yield _family("rota_oldest_waiting_seconds", _bounded(waits, few, together=max))
+    yield _family("rota_dead_letters", _bounded({(name,): count for name, count in look.dead.items()}, few))
+    yield _family("rota_overdue_occurrences", {(): look.overdue})
+    yield _family("rota_pauses", {(): look.pauses})
+    yield _family("rota_build_info", {(_version(),): 1})
 
 
 def _of_growth(growth: Growth, settings: Settings) -> Iterator[Family]:
@@ -225,29 +265,29 @@ def _of_growth(growth: Growth, settings: Settings) -> Iterator[Family]:
     for (organization, job_type), spent_us in growth.spent_us.items():
         spent_ms[labels_of(organization, job_type)] += spent_us / 1000
     extra = ("organization",) if told else ()
-    yield _counter("jobs_failed_total", failed, extra)
-    yield _counter("rota_jobs_completed_total", completed, extra)
+    yield _family("jobs_failed_total", failed, extra)
+    yield _family("rota_jobs_completed_total", completed, extra)
     yield _histogram("job_run_latency_ms", latency, LATENCY_MS, spent_ms, extra)
-    yield _counter("rota_missed_occurrences_total", {(fate,): count for fate, count in growth.unfired.items()})
+    yield _family("rota_missed_occurrences_total", {(fate,): count for fate, count in growth.unfired.items()})
 
 
 def _of_workers(workers: WorkerMeasures) -> Iterator[Family]:
     turns = workers.turns
-    yield _gauge("rota_workers", {("alive",): workers.alive, ("lost",): workers.lost})
-    yield _gauge("rota_next_due_seconds", {} if workers.next_due_s is None else {(): workers.next_due_s})
-    yield _gauge("rota_claimed_ahead_jobs", {(): workers.claimed_ahead})
-    yield _gauge("rota_worker_beat_age_seconds", {(): workers.beat_age_s})
-    yield _counter("rota_turns_total", {(): turns.count})
+    yield _family("rota_workers", {("alive",): workers.alive, ("lost",): workers.lost})
+    yield _family("rota_next_due_seconds", {} if workers.next_due_s is None else {(): workers.next_due_s})
+    yield _family("rota_claimed_ahead_jobs", {(): workers.claimed_ahead})
+    yield _family("rota_worker_beat_age_seconds", {(): workers.beat_age_s})
+    yield _family("rota_turns_total", {(): turns.count})
     yield _histogram("rota_turn_duration_seconds", {(): list(turns.buckets)}, BOUNDS_S, {(): turns.total_s})
-    yield _counter("rota_jobs_claimed_total", {(): turns.claimed})
+    yield _family("rota_jobs_claimed_total", {(): turns.claimed})
 
 
 def _of_queues(look: Measures, settings: Settings) -> Iterator[Family]:
     few, now = settings.metrics_types_max, moment_of(look.at)
     waits: dict[Labels, float] = {(each.name,): (now - each.oldest).total_seconds() for each in look.queues if each.oldest is not None}
-    yield _gauge("rota_queue_depth", _bounded({(each.name,): each.waiting for each in look.queues}, few))
-    yield _gauge("rota_queue_oldest_waiting_seconds", _bounded(waits, few, together=max))
-    yield _gauge("rota_queue_workers", _bounded({(each.name,): each.workers for each in look.queues}, few, together=max))
+    yield _family("rota_queue_depth", _bounded({(each.name,): each.waiting for each in look.queues}, few))
+    yield _family("rota_queue_oldest_waiting_seconds", _bounded(waits, few, together=max))
+    yield _family("rota_queue_workers", _bounded({(each.name,): each.workers for each in look.queues}, few, together=max))
 
 
 def _version() -> str:
@@ -276,17 +316,11 @@ def _bounded(values: Mapping[Labels, float], most: int, *, together: Callable[[f
     return found
 
 
-def _gauge(name: str, values: Mapping[Labels, float]) -> Family:
+def _family(name: str, values: Mapping[Labels, float], extra: Labels = ()) -> Family:
+    """Return the values of a gauge or a counter."""
     metric = METRICS[name]
-    made = GaugeMetricFamily(name, metric.what, labels=metric.labels)
-    for labels, value in values.items():
-        made.add_metric(labels, value)
-    return made
-
-
-def _counter(name: str, values: Mapping[Labels, float], extra: Labels = ()) -> Family:
-    metric = METRICS[name]
-    made = CounterMetricFamily(metric.family, metric.what, labels=(*metric.labels, *extra))
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    made = kind(metric.family, metric.what, labels=(*metric.labels, *extra))
     for labels, value in values.items():
         made.add_metric(labels, value)
     return made

@@ -7,20 +7,19 @@ is added here, once: a route names only what is special to it.
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Iterator, Mapping
-from functools import cache
 from http import HTTPStatus
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from rota import errors, wire
 from rota.errors import RotaError
-from rota.surfaces.http.problems import MEDIA_TYPE, OWN, STATUS
+from rota.surfaces.http.problems import MEDIA_TYPE, OWN, status_of
 
 if TYPE_CHECKING:
-    from rota.surfaces.http.api.endpoint import Address, Endpoint
+    from rota.surfaces.http.api.endpoint import Address, Endpoint, HandRoute
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -67,9 +66,6 @@ with 412 if somebody else was quicker.
 **Refusals** are problems of RFC 9457 with a stable `code`.
 """
 
-SHAPES_OF = ("shapes", "examples", "rota_verbs", "health")
-"""Modules of `rota.surfaces.http.api` with `SHAPES`: values that routes take and give, each with an example."""
-
 _ANY = {"description": "Any JSON value."}
 
 
@@ -77,35 +73,32 @@ _ANY = {"description": "Any JSON value."}
 
 
 def shape(kind: type) -> dict[str, Any]:
-    """Return a reference to the description of a value; its module's `SHAPES`, or those of `SHAPES_OF`, have to know it."""
+    """Return a reference to the description of a value; `SHAPES` of the API's examples has to know it."""
     return {"$ref": REF.format(name=kind.__name__)}
 
 
-def page_of(kind: type) -> dict[str, Any]:
-    """Return the description of one page of a list."""
-    return {
-        "type": "object",
-        "required": ["items", "next"],
-        "properties": {
-            "items": {"type": "array", "items": shape(kind)},
-            "next": {"type": ["string", "null"], "description": "Give it as `cursor` to get the page after this one."},
-        },
-    }
+def query(name: str, schema: dict[str, Any], words: str) -> dict[str, Any]:
+    """Return the description of a parameter in the address."""
+    return {"name": name, "in": "query", "required": False, "description": words, "schema": schema}
 
 
-def list_of(kind: type) -> dict[str, Any]:
-    """Return the description of a list that is never long enough for pages."""
-    return {"type": "object", "required": ["items"], "properties": {"items": {"type": "array", "items": shape(kind)}}}
+def header(name: str, words: str, example: str | None = None, **schema: Any) -> dict[str, Any]:
+    """Return the description of a header."""
+    said = {"name": name, "in": "header", "required": False, "description": words, "schema": {"type": "string", **schema}}
+    return said if example is None else {**said, "example": example}
+
+
+def takes(kind: type) -> dict[str, Any]:
+    """Return the content of a body that is one JSON value."""
+    return {JSON: {"schema": shape(kind)}}
 
 
 def gives(
-    given: type | dict[str, Any], *, status: int = 200, what: str | None = None, example: object = None, etag: bool = False
+    given: type | dict[str, Any], *, status: int = 200, what: str | None = None, etag: bool = False
 ) -> dict[int | str, dict[str, Any]]:
     """Return the entry of `responses` for what a route answers: a value of the model, or a description made by hand."""
-    media: dict[str, Any] = {"schema": shape(given) if isinstance(given, type) else given}
-    if example is not None:
-        media["example"] = example
-    answer: dict[str, Any] = {"description": what or HTTPStatus(status).phrase, "content": {JSON: media}}
+    schema = shape(given) if isinstance(given, type) else given
+    answer: dict[str, Any] = {"description": what or HTTPStatus(status).phrase, "content": {JSON: {"schema": schema}}}
     if etag:
         answer["headers"] = {"ETag": {"description": "Its version, for `If-Match`.", "schema": {"type": "string"}, "example": '"3"'}}
     return {status: answer}
@@ -120,7 +113,7 @@ def refuses(*kinds: type[RotaError] | HTTPStatus) -> dict[int | str, dict[str, A
     """Return the entries of `responses` for what a route refuses beyond what all do."""
     found: dict[int | str, dict[str, Any]] = {}
     for kind in kinds:
-        status, code = (kind, OWN[kind]) if isinstance(kind, HTTPStatus) else (_status(kind), kind.code)
+        status, code = (kind, OWN[kind]) if isinstance(kind, HTTPStatus) else (status_of(kind), kind.code)
         entry = found.setdefault(int(status), {"description": status.phrase, "content": {MEDIA_TYPE: {"schema": PROBLEM_REF}}})
         entry["content"][MEDIA_TYPE].setdefault("examples", {})[code] = {"value": _example(status, code)}
     return found
@@ -133,13 +126,17 @@ def document(routes: list[Address]) -> dict[str, Any]:
     """Return the OpenAPI document of these routes."""
     from rota import __version__  # noqa: PLC0415 - this is imported by nobody that `rota` imports
     from rota.surfaces.http.api.endpoint import API, Endpoint  # noqa: PLC0415 - routes describe their answers by this module
+    from rota.surfaces.http.api.examples import SHAPES  # noqa: PLC0415 - as above
 
     paths: dict[str, Any] = {}
     kinds: dict[str, Any] = {}
     for route in routes:
-        said = _operation(route, kinds) if isinstance(route, Endpoint) else _by_hand(route)
+        said = _operation(route, kinds) if isinstance(route, Endpoint) else _by_hand(typing.cast("HandRoute", route))
         paths.setdefault(API + route.shown, {})[route.method.lower()] = said
-    schemas = dict(sorted((_components(_shapes()) | kinds | {"Problem": _problem_schema()}).items()))
+    _, components = msgspec.json.schema_components(tuple(SHAPES), schema_hook=lambda _kind: _ANY, ref_template=REF)
+    for kind, example in SHAPES.items():
+        components[kind.__name__]["examples"] = [example]
+    schemas = dict(sorted((components | kinds | {"Problem": _problem_schema()}).items()))
     found: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -168,14 +165,15 @@ def _said(route: Address, words: str) -> dict[str, Any]:
     return {"tags": [route.tag], "operationId": route.name.replace(".", "_"), "summary": summary, "description": " ".join(words.split())}
 
 
-def _by_hand(route: Any) -> dict[str, Any]:
-    said = _said(route, route.words)
-    if route.parameters:
-        said["parameters"] = route.parameters
-    if route.content is not None:
-        said["requestBody"] = {"required": True, "content": route.content}
-    said["responses"] = {str(status): answer for status, answer in route.responses.items()}
-    if not route.is_open:
+def _by_hand(route: HandRoute) -> dict[str, Any]:
+    described = route.described
+    said = _said(route, inspect.getdoc(route.endpoint) or "")
+    if "parameters" in described:
+        said["parameters"] = described["parameters"]
+    if "content" in described:
+        said["requestBody"] = {"required": True, "content": described["content"]}
+    said["responses"] = {str(status): answer for status, answer in described["responses"].items()}
+    if not described.get("is_open"):
         said["security"] = SECURITY
     return said
 
@@ -227,16 +225,13 @@ def _parameter(route: Endpoint, name: str, schema: dict[str, Any]) -> dict[str, 
 
 
 def _paging(route: Endpoint) -> list[dict[str, Any]]:
-    from rota.surfaces.http.api.cursors import CURSOR_MAX, PAGE_MAX  # noqa: PLC0415 - as above
+    from rota.surfaces.http.api.results import CURSOR_MAX, PAGE_MAX  # noqa: PLC0415 - as above
 
     limit = {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": route.limit}
-    said: list[dict[str, Any]] = [
-        {"name": "limit", "in": "query", "required": False, "description": "Items of this page, at most.", "schema": limit}
-    ]
+    said = [query("limit", limit, "Items of this page, at most.")]
     if route.place is not None:
         schema = {"type": "string", "maxLength": CURSOR_MAX}
-        words = "`next` of the previous page, with the same filters."
-        said.append({"name": "cursor", "in": "query", "required": False, "description": words, "schema": schema})
+        said.append(query("cursor", schema, "`next` of the previous page, with the same filters."))
     return said
 
 
@@ -244,12 +239,10 @@ def _conditions(route: Endpoint) -> list[dict[str, Any]]:
     operation = route.operation
     if not operation.etag or operation.status == HTTPStatus.CREATED:
         return []
-    name, words = (
-        ("If-None-Match", "The `ETag` that you have seen: 304 without a body if it has not changed.")
-        if operation.method == "GET"
-        else ("If-Match", "The `ETag` that you have seen: 412 if it has another by now. `*`, or no header: whatever it has.")
-    )
-    return [{"name": name, "in": "header", "required": False, "description": words, "schema": {"type": "string"}, "example": '"3"'}]
+    if operation.method == "GET":
+        return [header("If-None-Match", "The `ETag` that you have seen: 304 without a body if it has not changed.", '"3"')]
+    words = "The `ETag` that you have seen: 412 if it has another by now. `*`, or no header: whatever it has."
+    return [header("If-Match", words, '"3"')]
 
 
 def _body_example(route: Endpoint, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
@@ -268,8 +261,10 @@ def _answers(route: Endpoint) -> dict[int | str, dict[str, Any]]:
     if operation.result is type(None) or operation.result is None:
         found |= nothing()
     elif route.item is not None:
-        kind = _shown(route.item)
-        found |= gives(page_of(kind) if route.place is not None else list_of(kind), status=operation.status)
+        fields: dict[str, Any] = {"items": {"type": "array", "items": shape(_shown(route.item))}}
+        if route.place is not None:
+            fields["next"] = {"type": ["string", "null"], "description": "Give it as `cursor` to get the page after this one."}
+        found |= gives({"type": "object", "required": list(fields), "properties": fields}, status=operation.status)
     else:
         found |= gives(_shown(operation.result), status=operation.status, etag=operation.etag)
     if operation.etag and operation.method == "GET":
@@ -308,22 +303,6 @@ def operations(found: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, A
         for method, operation in methods.items():
             if method in METHODS:
                 yield path, method, operation
-
-
-@cache
-def _shapes() -> dict[type, Any]:
-    """Return every value that routes name, with its example."""
-    found: dict[type, Any] = {}
-    for name in SHAPES_OF:
-        found |= import_module(f"rota.surfaces.http.api.{name}").SHAPES
-    return found
-
-
-def _components(shapes: Mapping[type, Any]) -> dict[str, Any]:
-    _, components = msgspec.json.schema_components(tuple(shapes), schema_hook=lambda _kind: _ANY, ref_template=REF)
-    for kind, example in shapes.items():
-        components[kind.__name__]["examples"] = [example]
-    return components
 
 
 # ---- refusals ------------------------------------------------------------------------------------------------------
@@ -370,7 +349,7 @@ def codes() -> dict[str, HTTPStatus]:
     """Return every code that a problem may have, and its status."""
     found = {code: status for status, code in OWN.items()}
     for kind in error_kinds():
-        found[kind.code] = _status(kind)
+        found[kind.code] = status_of(kind)
     return found
 
 
@@ -380,10 +359,6 @@ def error_kinds(kind: type[RotaError] = RotaError) -> Iterator[type[RotaError]]:
     for each in kind.__subclasses__():
         if each.__module__ == errors.__name__:
             yield from error_kinds(each)
-
-
-def _status(kind: type[RotaError]) -> HTTPStatus:
-    return next(STATUS[each] for each in kind.__mro__ if each in STATUS)
 
 
 def meaning(code: str) -> str:

@@ -10,9 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
 
 from rota import errors
@@ -64,9 +62,10 @@ OWN = {
 AWAY = "the store can't be used now; the server's log says why"
 
 
-def status_of(error: RotaError) -> HTTPStatus:
-    """Return the status of an error: its own class's, or the nearest above it."""
-    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+def status_of(error: RotaError | type[RotaError]) -> HTTPStatus:
+    """Return the status of an error, or of a class of errors: its own class's, or the nearest above it."""
+    kind = error if isinstance(error, type) else type(error)
+    return next(STATUS[each] for each in kind.__mro__ if each in STATUS)
 
 
 def problem(status: int, code: str, detail: str, *, headers: dict[str, str] | None = None, **extra: Any) -> Response:
@@ -104,17 +103,8 @@ def of(error: RotaError, *, store: str = "") -> Response:
     return problem(status, error.code, detail, headers=headers, item=error.item, accepted=error.accepted, **members)
 
 
-def install(app: Starlette) -> None:
-    """Let every refusal of this app be a problem."""
-    app.add_exception_handler(RotaError, _ours)
-    app.add_exception_handler(HTTPException, _http)
-
-
-def _ours(request: Request, error: Any) -> Response:
-    return of(error, store=request.app.state.rota.store.url)
-
-
-def _http(_request: Request, error: Any) -> Response:
+def of_http(error: HTTPException) -> Response:
+    """Return what HTTP itself refuses as an answer."""
     status = HTTPStatus(error.status_code)
     return problem(status, OWN.get(status, status.name.lower()), str(error.detail), headers=dict(error.headers or {}))
 

@@ -18,9 +18,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from rota.app import Rota
 from rota.errors import InvalidOption, Refused
 from rota.model.settings import Settings
-from rota.surfaces.http.api.scheduler import LocalWorker
+from rota.surfaces.http.api.verbs import LocalWorker
 from rota.surfaces.http.app import make_app
-from rota.surfaces.http.shield import Hosts
+from rota.surfaces.http.middleware import Hosts
 
 log = logging.getLogger("rota.http")
 
@@ -70,7 +70,9 @@ class Server:
     def __init__(self, rota: Rota, address: Address) -> None:
         """Take what is served, and where."""
         self.address = address
-        self._app = make_app(rota, hosts=Hosts([*rota.settings.http_hosts.split(","), rota.settings.http_host, *_own_names(address)]))
+        # Where others may come, also the name of this machine: it leads to no stranger's page.
+        own = [] if address.local else [os.uname().nodename]
+        self._app = make_app(rota, hosts=Hosts([*rota.settings.http_hosts.split(","), rota.settings.http_host, *own]))
         self._server = _Uvicorn(_config(self._app, rota.settings))
         self._thread = threading.Thread(target=self._run, name="rota-http", daemon=True)
         self._failure: BaseException | None = None
@@ -152,13 +154,8 @@ class _Impatient(H11Protocol):
 
     def resume_writing(self) -> None:
         """Go on: it reads."""
-        self._stop_unread()
+        _stop(self._unread)
         super().resume_writing()
-
-    def _stop_unread(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         """Begin to wait for the first request."""
@@ -174,23 +171,23 @@ class _Impatient(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
-        self._stop_waiting()
-        self._stop_unread()
+        _stop(self._waiting)
+        _stop(self._unread)
         super().connection_lost(exc)
 
     def _wait(self) -> None:
-        self._stop_waiting()
+        _stop(self._waiting)
         self._waiting = self.loop.call_later(self.patience_s, self._give_up)
-
-    def _stop_waiting(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
 
     def _give_up(self) -> None:
         cycle: Any = self.cycle
         if (cycle is None or cycle.response_complete) and not self.transport.is_closing():
             self.transport.close()
+
+
+def _stop(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
 
 
 def _config(app: Any, settings: Settings) -> uvicorn.Config:
@@ -201,7 +198,7 @@ def _config(app: Any, settings: Settings) -> uvicorn.Config:
         ws="none",
         lifespan="on",
         log_config=None,
-        # What clients do wrong is no news, and they could fill a disk with it; what the app does wrong, `Shield` logs.
+        # What clients do wrong is no news, and they could fill a disk with it; what the app does wrong, `Middleware` logs.
         log_level=logging.CRITICAL,
         access_log=False,
         backlog=BACKLOG,
@@ -235,11 +232,6 @@ def _bound(family: int, place: tuple[str, int]) -> socket.socket:
         made.close()
         raise
     return made
-
-
-def _own_names(address: Address) -> list[str]:
-    """Return what this machine is called, where others may come: it leads to no stranger's page."""
-    return [] if address.local else [os.uname().nodename]
 
 
 def _shown(host: str) -> str:

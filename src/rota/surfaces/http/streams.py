@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from rota.admission import NOBODY, Admission
+from rota.admission import NOBODY
 from rota.app import Rota
 from rota.engine.listening import Batch, Listener, Over
 from rota.errors import PermissionDenied, RotaError, StoreError, Unauthenticated
@@ -77,9 +77,8 @@ class Held:
 class Streams:
     """Everything that stays open in one app: all of it ends with the server, and each answer with the key that opened it."""
 
-    def __init__(self, rota: Rota, door: Door, closing: threading.Event) -> None:
-        """Take whose streams they are, and the flag that is set when the server stops."""
-        self._rota = rota
+    def __init__(self, door: Door, closing: threading.Event) -> None:
+        """Take what knows their keys, and the flag that is set when the server stops."""
         self._door = door
         self._closing = closing
         self._held: set[Held] = set()
@@ -121,40 +120,37 @@ class Streams:
         away = False
         while True:
             await asyncio.sleep(CHECK_S)
+            # Only these are judged: an answer that begins during the check was not asked about.
+            asked = list(self._held)
             try:
-                found = await asyncio.to_thread(Admission(self._rota).still_admitted, {held.key for held in self._held})
+                found = await asyncio.to_thread(self._door.admission.still_admitted, {held.key for held in asked})
             except StoreError as error:
                 if not away:
                     log.warning("could not check the tokens of open streams (%s); retrying every %g s", error, CHECK_S)
                 away = True
                 continue
             away = False
-            for held in list(self._held):
+            for held in asked:
                 held.judge(found.get(held.key))
-
-
-def streams_of(request: Request) -> Streams:
-    """Return the streams of the app that a request came to."""
-    state = request.app.state
-    if not hasattr(state, "streams"):
-        state.streams = Streams(state.rota, state.door, state.closing)
-    found: Streams = state.streams
-    return found
 
 
 class Stream(Response, ABC):
     """An answer that goes on. What it is about is opened when it is sent, so that a refusal is still an answer of its own."""
 
     media_type = MEDIA_TYPE
+    goes_back = False
+    """Whether it begins with what happened before: to open it takes long then, and they are opened one by one."""
+    pause_s = 3600.0
+    """How long to wait at most for what may come."""
 
-    def __init__(self, request: Request, rota: Rota, who: Actor) -> None:
+    def __init__(self, request: Request, who: Actor) -> None:
         """Take who asks."""
         super().__init__(headers=HEADERS, media_type=MEDIA_TYPE)
         del self.headers["content-length"]
         self._request = request
-        self._rota = rota
+        self._rota: Rota = request.app.state.rota
         self._who = who
-        self._streams = streams_of(request)
+        self._streams: Streams = request.app.state.streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Open, and send what comes until it is over."""
@@ -218,16 +214,6 @@ class Stream(Response, ABC):
     def over(self) -> str | None:
         """Why nothing more comes; asked before `take`."""
 
-    @property
-    def goes_back(self) -> bool:
-        """Say whether it begins with what happened before: to open it takes long then, and they are opened one by one."""
-        return False
-
-    @property
-    def pause_s(self) -> float:
-        """How long to wait at most for what may come."""
-        return 3600.0
-
     def idle(self) -> bytes:
         """Return what is sent while nothing happens."""
         return b"\n"
@@ -236,7 +222,6 @@ class Stream(Response, ABC):
     def last(self, why: str) -> bytes:
         """Return what is sent at the end."""
 
-    @abstractmethod
     def close(self) -> None:
         """Let go of everything."""
 
@@ -244,23 +229,19 @@ class Stream(Response, ABC):
 class EventStream(Stream):
     """What happens, as it happens."""
 
-    def __init__(self, request: Request, rota: Rota, who: Actor, **asked: Any) -> None:
+    def __init__(self, request: Request, who: Actor, **asked: Any) -> None:
         """Take what `Rota.listen` is asked."""
-        super().__init__(request, rota, who)
+        super().__init__(request, who)
         self._asked = asked
+        self.goes_back = asked.get("after") is not None
         self._listener: Listener | None = None
         self._cursor = ""
 
     def open(self, ready: Callable[[], None]) -> None:
         """Begin to listen."""
         self._listener = listen(ask_for(self._rota.acting_as(self._who), Right.READ), ready=ready, **self._asked)
-        if self._asked.get("after") is None:
+        if not self.goes_back:
             self._cursor = self._listener.begun
-
-    @property
-    def goes_back(self) -> bool:
-        """Say whether it begins with what happened before."""
-        return self._asked.get("after") is not None
 
     async def take(self) -> list[bytes]:
         """Return the events that have come."""
@@ -282,7 +263,7 @@ class EventStream(Stream):
     def last(self, why: str) -> bytes:
         """Say why, and to a chain's listener that it need not come back."""
         if why == Over.ENDED:
-            return b"id: %b\nevent: %b\ndata: %b\n\n" % (OVER.encode(), OVER.encode(), _encode({"reason": why}))
+            return _last(why)
         return _comment(why)
 
     def close(self) -> None:
@@ -297,15 +278,14 @@ class LogStream(Stream):
 
     pause_s = LOG_S
 
-    def __init__(self, request: Request, rota: Rota, who: Actor, job_id: str) -> None:
+    def __init__(self, request: Request, who: Actor, job_id: str) -> None:
         """Take whose log it is."""
-        super().__init__(request, rota, who)
+        super().__init__(request, who)
         self._job_id = job_id
         self._tail: LogTail | None = None
 
-    def open(self, ready: Callable[[], None]) -> None:
+    def open(self, ready: Callable[[], None]) -> None:  # noqa: ARG002 - a log is looked at, and rings nothing
         """Find it."""
-        del ready
         self._tail = follow_log(ask_for(self._rota.acting_as(self._who), Right.READ_LOG), self._job_id)
 
     async def take(self) -> list[bytes]:
@@ -321,12 +301,7 @@ class LogStream(Stream):
 
     def last(self, why: str) -> bytes:
         """Say why."""
-        if self.over is None:
-            return _comment(why)
-        return b"id: %b\nevent: %b\ndata: %b\n\n" % (OVER.encode(), OVER.encode(), _encode({"reason": why}))
-
-    def close(self) -> None:
-        """Let go of nothing: a log is opened for each look."""
+        return _comment(why) if self.over is None else _last(why)
 
 
 def wire(batch: Batch) -> bytes:
@@ -346,6 +321,10 @@ def _pieces(data: bytes) -> list[bytes]:
 async def _send(send: Send, data: bytes) -> None:
     async with asyncio.timeout(SEND_S):
         await send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+def _last(why: str) -> bytes:
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (OVER.encode(), OVER.encode(), _encode({"reason": why}))
 
 
 def _comment(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The server: lists the tools that an actor may use, and calls them on threads."""
+"""The server: lists the tools that an actor may use, and calls them on threads; and its way over standard input and output."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, TypeVar
 
+import anyio
 import msgspec
 from mcp import types
 from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from rota.app import Rota
@@ -123,3 +125,22 @@ def _refused(message: str, code: str) -> types.CallToolResult:
     shown = message.encode("utf-8", "backslashreplace").decode()
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=shown)]
     return types.CallToolResult(content=content, structured_content={"code": code, "message": shown}, is_error=True)
+
+
+# ---- over standard input and output: one client, which has started this process ----------------------------------------
+
+
+def serve(rota: Rota, actor: Actor | str | None) -> None:
+    """Serve a Rota to the client until it closes standard input. All calls are the actor's; raises PermissionDenied for one unknown."""
+    session_of(rota).actor(actor)
+    threads = Threads()
+    try:
+        anyio.run(_serve, make_server(rota, lambda _context: actor, threads))
+    finally:
+        # Before the store is closed under calls that have begun.
+        threads.close()
+
+
+async def _serve(server: Server[Any]) -> None:
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())

@@ -1,4 +1,7 @@
-"""Tools: the operations that have a route over HTTP, and a few written by hand. Nothing here needs the package `mcp`."""
+"""Tools: the operations that have a route over HTTP, and a few written by hand; their results as JSON objects.
+
+Nothing here needs the package `mcp`.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,20 @@ import msgspec
 from rota import wire
 from rota.app import Rota
 from rota.errors import InvalidOption, PermissionDenied
+from rota.lab.forecasts import Forecast
 from rota.model.gate import Actor, Right, scope_of
 from rota.model.overview import Overview
 from rota.model.shapes import Organization, Params, Priority, Shape, Span, When
+from rota.model.values import Run
 from rota.operation import NOUNS, Operation, noun, operations
-from rota.surfaces.mcp.results import ITEMS_MAX, document
+from rota.results import Log
+from rota.schedule_views import OccurrenceView
+from rota.surfaces.redaction import is_redacted, without_read
 
+ITEMS_MAX = 1000
+"""Items of a list in one result; `count` says how many there are."""
+LOG_MAX = 1000
+"""Entries of a log in one result; those before them are left out."""
 DependsOn = Annotated[Sequence[str] | None, Shape("Ids or numbers of jobs that must complete first.", ["JOB-2026-00042"])]
 
 
@@ -120,7 +131,7 @@ def all_tools() -> dict[str, Tool]:
     ]
     for verb, operation in operations(Rota).items():
         if operation.path:
-            tools.append(Tool(verb, operation, functools.partial(_own, verb)))
+            tools.append(Tool(verb, operation, functools.partial(_verb, "", verb)))
     for name in NOUNS:
         for verb, operation in operations(noun(name)).items():
             if operation.path:
@@ -132,11 +143,41 @@ def _by_hand(function: Callable[..., Any]) -> Callable[[Rota], Callable[..., Any
     return lambda rota: functools.partial(function, rota, None)
 
 
-def _own(verb: str, rota: Rota) -> Callable[..., Any]:
-    method: Callable[..., Any] = getattr(rota, verb)
-    return method
-
-
 def _verb(name: str, verb: str, rota: Rota) -> Callable[..., Any]:
-    method: Callable[..., Any] = getattr(getattr(rota, name), verb)
+    method: Callable[..., Any] = getattr(getattr(rota, name) if name else rota, verb)
     return method
+
+
+# ---- results -----------------------------------------------------------------------------------------------------------
+
+
+def document(result: Any, actor: Actor) -> dict[str, Any]:
+    """Return what an operation returned as a JSON object, as far as the actor may read it. A list is `items` and `next`."""
+    shown = _object(result)
+    built = msgspec.to_builtins(without_read(shown) if is_redacted(actor) else shown, str_keys=True)
+    return built if isinstance(built, dict) else {"result": built}
+
+
+def _object(result: Any) -> Any:
+    if isinstance(result, Log):
+        return {"items": list(result[-LOG_MAX:]), "next": None, "cut": len(result) > LOG_MAX}
+    if isinstance(result, Forecast):
+        more = {"start": result.start, "end": result.end, "cut": result.cut, "exact_until": result.exact_until, "changes": result.changes}
+        return {"items": list(result), "next": None, **more}
+    if isinstance(result, list | tuple):
+        following = getattr(result, "next", None)
+        items = {
+            "items": [_item(each) for each in result[:ITEMS_MAX]],
+            "next": wire.seal(following) if isinstance(following, tuple) else following,
+        }
+        return items if len(result) <= ITEMS_MAX else {**items, "cut": True, "count": len(result)}
+    return _item(result)
+
+
+def _item(value: Any) -> Any:
+    if isinstance(value, Run):
+        # The place of a log is a path of the machine that ran the job.
+        return msgspec.structs.replace(value, log_path=None)
+    if isinstance(value, OccurrenceView):
+        return {name: getattr(value, name) for name in value.__struct_fields__ if name != "cursor"}
+    return value

@@ -1,1 +1,1 @@
-"""One module for each resource: a router that turns requests into calls of `Rota`, each with its Actor, and nothing more."""
+"""The HTTP API: the endpoints of the operations, and those that are written by hand."""

@@ -17,28 +17,26 @@ from rota import errors
 from rota.app import Rota
 from rota.model.call import NewJob
 from rota.model.gate import Actor
-from rota.surfaces.http.access import door_of
-from rota.surfaces.http.answers import Answer
-from rota.surfaces.http.api import keys
-from rota.surfaces.http.api.hand import query, route
-from rota.surfaces.http.api.jobs import SUBMITTING, options_of
-from rota.surfaces.http.api.keys import REPLAYED, made
+from rota.surfaces.http.api.endpoint import route
+from rota.surfaces.http.api.jobs import NEW_JOB, SUBMITTING, BulkJobIn, Taken, options_of
 from rota.surfaces.http.api.requests import (
     JSON,
+    KEY,
+    REPLAYED,
+    Creation,
+    body_type,
     encode,
     has_twins,
     in_body,
-    media_type,
-    refuse_other,
+    key_of,
     refuse_query,
     refuse_twins,
     wrong,
 )
-from rota.surfaces.http.api.shapes import NEW_JOB, BulkJobIn, Taken
-from rota.surfaces.http.intake import intake_of
-from rota.surfaces.http.openapi import REF, gives, refuses
+from rota.surfaces.http.api.results import Answer
+from rota.surfaces.http.openapi import gives, query, refuses, shape
 from rota.surfaces.http.problems import problem, status_of
-from rota.surfaces.http.streams import Held, streams_of
+from rota.surfaces.http.streams import Held
 
 LINES = "application/x-ndjson"
 IDS_MAX = 10_000
@@ -51,9 +49,8 @@ MARGIN_S = 1.0
 _decoder = msgspec.json.Decoder(BulkJobIn)
 _lines = msgspec.json.Encoder().encode_lines
 _array = msgspec.json.Decoder(list[msgspec.Raw])
-_item = {"$ref": REF.format(name=BulkJobIn.__name__)}
 BODY = {
-    JSON: {"schema": {"type": "array", "items": _item}, "example": [NEW_JOB, NEW_JOB]},
+    JSON: {"schema": {"type": "array", "items": shape(BulkJobIn)}, "example": [NEW_JOB, NEW_JOB]},
     LINES: {"schema": {"type": "string"}, "example": '{"name": "send_email", "params": {"to": "ada@example.com"}}\n{"name": "clean_up"}\n'},
 }
 
@@ -62,7 +59,7 @@ BODY = {
     "jobs.create_many",
     "Jobs",
     "POST /jobs/bulk",
-    parameters=[query("organization", {"type": "string"}, "Another than your own: for system managers."), keys.KEY],
+    parameters=[query("organization", {"type": "string"}, "Another than your own: for system managers."), KEY],
     content=BODY,
     responses={**gives(Taken), **refuses(*SUBMITTING)},
 )
@@ -74,20 +71,19 @@ async def create_many(request: Request) -> Response:
     keys of their own.
     """
     refuse_query(request, "organization")
-    organization, idempotency_key = request.query_params.get("organization"), keys.key_of(request)
-    kind = media_type(request)
-    refuse_other(kind, JSON, LINES)
-    who = await intake_of(request).do(lambda: door_of(request).who(request))
-    with streams_of(request).holding(request, who, asyncio.Event()) as held:
+    organization, idempotency_key = request.query_params.get("organization"), key_of(request)
+    kind = body_type(request, JSON, LINES)
+    state = request.app.state
+    who: Actor = await state.intake.do(lambda: state.door.who(request))
+    with state.streams.holding(request, who, asyncio.Event()) as held:
         items: Items = (
             Whole(held, await request.body())
             if kind == JSON
-            else Streamed(held, request.stream(), asyncio.get_running_loop(), patience_s=request.app.state.rota.settings.http_patience)
+            else Streamed(held, request.stream(), asyncio.get_running_loop(), patience_s=state.rota.settings.http_patience)
         )
-        call = _Call(request.app.state.rota, who, items, organization)
-        if idempotency_key is None:
-            return await intake_of(request).do_long(call.take)
-        return await intake_of(request).do_long(lambda: call.take_once(idempotency_key))
+        call = _Call(state.rota.acting_as(who), who, items, organization)
+        answer: Response = await state.intake.do_long(call.take if idempotency_key is None else lambda: call.take_once(idempotency_key))
+        return answer
 
 
 class Items(ABC):
@@ -197,17 +193,17 @@ def _job(text: bytes) -> BulkJobIn:
     return job
 
 
-class _Call:
+class _Call(msgspec.Struct, frozen=True, eq=False):
     """One request for many."""
 
-    def __init__(self, rota: Rota, who: Actor, items: Items, organization: str | None) -> None:
-        self._rota = rota
-        self._organization = organization
-        self._who = who
-        self._items = items
+    rota: Rota
+    """As the caller uses it."""
+    who: Actor
+    items: Items
+    organization: str | None
 
     def take(self) -> Response:
-        new = (_new(job) for job in self._items)
+        new = (_new(job) for job in self.items)
         first = list(islice(new, IDS_MAX))
         # Ids are kept for what has a length: while there may be more to come, it has none.
         rest = next(new, None) if len(first) == IDS_MAX else None
@@ -215,14 +211,14 @@ class _Call:
 
     def take_once(self, key: str) -> Response:
         """Take what may have been taken before."""
-        most = self._rota.settings.bulk_chunk
-        jobs = list(islice(self._items, most + 1))
+        most = self.rota.settings.bulk_chunk
+        jobs = list(islice(self.items, most + 1))
         self._refuse_unkeyable(jobs, most)
-        said = repr(self._organization).encode() + _lines(jobs)
-        request = keys.Request(self._who, "bulk", key, said)
-        ids = request.ids(self._rota.now)
-        before = made(self._rota, request, ids)
-        year = self._rota.now.year if before is None or before.id == ids[0] else self._rota.now.year - 1
+        said = repr(self.organization).encode() + _lines(jobs)
+        request = Creation(self.who, "bulk", key, said)
+        ids = request.ids(self.rota.now)
+        before = request.made(self.rota, ids)
+        year = self.rota.now.year if before is None or before.id == ids[0] else self.rota.now.year - 1
         new = [_new(job, job_id=request.id(year, place), meta=request.meta) for place, job in enumerate(jobs)]
         answer = self._enqueue(new, once=True)
         if before is not None:
@@ -230,8 +226,8 @@ class _Call:
         return answer
 
     def _refuse_unkeyable(self, jobs: list[BulkJobIn], most: int) -> None:
-        if self._items.error is not None:
-            raise self._items.error
+        if self.items.error is not None:
+            raise self.items.error
         if len(jobs) > most:
             raise errors.InvalidOption(f"a request with an Idempotency-Key may have {most:,} jobs (setting bulk_chunk): send more in parts")
         place = next((place for place, job in enumerate(jobs) if job.unique_key is not None), None)
@@ -240,8 +236,8 @@ class _Call:
 
     def _enqueue(self, new: Any, *, once: bool = False) -> Response:
         with in_body():
-            found = self._rota.acting_as(self._who).enqueue_many(new, organization=self._organization)
-        error = self._items.error
+            found = self.rota.enqueue_many(new, organization=self.organization)
+        error = self.items.error
         if error is not None:
             return self._bad(error, found.accepted)
         ids = list(found.ids) if isinstance(new, list) else None
@@ -252,7 +248,7 @@ class _Call:
 
     def _bad(self, error: Exception, accepted: int) -> Response:
         status, words = 422, "it can't be read"
-        place = self._items.seen
+        place = self.items.seen
         if isinstance(error, errors.RotaError):
             return problem(status_of(error), error.code, f"{error} ({accepted:,} jobs were accepted)", item=place, accepted=accepted)
         if isinstance(error, HTTPException):

@@ -18,25 +18,20 @@ from rota.app import Rota
 from rota.errors import DuplicateId, JobCancelled, JobSkipped, ResourceBusy, WaitTimeout
 from rota.model.gate import Actor
 from rota.model.values import Run
-from rota.surfaces.http.access import door_of
-from rota.surfaces.http.answers import Answer
-from rota.surfaces.http.api import keys
-from rota.surfaces.http.api.hand import route, takes
-from rota.surfaces.http.api.keys import REPLAYED, made
-from rota.surfaces.http.api.requests import json_body, read, refuse_query
-from rota.surfaces.http.api.results import shown
-from rota.surfaces.http.api.shapes import DirectIn
-from rota.surfaces.http.intake import intake_of
-from rota.surfaces.http.openapi import gives, refuses
+from rota.surfaces.http.api.endpoint import route
+from rota.surfaces.http.api.jobs import DirectIn
+from rota.surfaces.http.api.requests import JSON, KEY, REPLAYED, Creation, body_type, key_of, read, refuse_query
+from rota.surfaces.http.api.results import Answer, shown
+from rota.surfaces.http.intake import Intake
+from rota.surfaces.http.openapi import gives, refuses, takes
 from rota.surfaces.http.problems import problem
-from rota.surfaces.http.streams import streams_of
 
 
 @route(
     "jobs.direct",
     "Jobs",
     "POST /direct",
-    parameters=[keys.KEY],
+    parameters=[KEY],
     content=takes(DirectIn),
     responses={
         **gives(Run),
@@ -50,21 +45,23 @@ async def run(request: Request) -> Response:
     If it takes longer than the setting `http_direct_wait`, the answer is 504 with the `job_id` under which it continues.
     """
     refuse_query(request)
-    body, key = await json_body(request), keys.key_of(request)
-    intake = intake_of(request)
-    rota: Rota = request.app.state.rota
-    who, new = await intake.do(lambda: (door_of(request).who(request), read(body, DirectIn)))
+    body_type(request, JSON)
+    body, key = await request.body(), key_of(request)
+    state = request.app.state
+    intake: Intake[Any, Any] = state.intake
+    rota: Rota = state.rota
+    who, new = await intake.do(lambda: (state.door.who(request), read(body, DirectIn)))
     # Without a key it has one that nobody will guess: its id is told before it is made.
-    asked = keys.Request(who, "direct", key or secrets.token_hex(16), body)
+    asked = Creation(who, "direct", key or secrets.token_hex(16), body)
     ids = asked.ids(rota.now)
-    before = await intake.do(lambda: made(rota, asked, ids)) if key else None
+    before = await intake.do(lambda: asked.made(rota, ids)) if key else None
     if before is not None:
         return await _waited(request, who, before.id, lambda: _again(rota, asked, before.id), replayed=True)
     meta = asked.meta if key else None
     return await _waited(request, who, ids[0], lambda: _run(rota, new, asked, ids[0], meta))
 
 
-def _run(rota: Rota, new: DirectIn, asked: keys.Request, job_id: str, meta: dict[str, str] | None) -> Run:
+def _run(rota: Rota, new: DirectIn, asked: Creation, job_id: str, meta: dict[str, str] | None) -> Run:
     try:
         return rota.acting_as(asked.who).jobs.direct(
             new.name, new.params, timeout=new.timeout, job_id=job_id, meta=meta, organization=new.organization
@@ -73,7 +70,7 @@ def _run(rota: Rota, new: DirectIn, asked: keys.Request, job_id: str, meta: dict
         return _again(rota, asked, job_id)
 
 
-def _again(rota: Rota, asked: keys.Request, job_id: str) -> Run:
+def _again(rota: Rota, asked: Creation, job_id: str) -> Run:
     """Return what became of the same request that came before."""
     asked.refuse_other(rota.acting_as(asked.reader).jobs.get(job_id))
     try:
@@ -90,11 +87,11 @@ def _again(rota: Rota, asked: keys.Request, job_id: str) -> Run:
 async def _waited(request: Request, who: Actor, job_id: str, work: Callable[[], Run], *, replayed: bool = False) -> Response:
     """Wait for a run, for a bounded time and while the caller's key is open; the job continues without us."""
     settings = request.app.state.rota.settings
-    wait_s, room = settings.http_direct_wait, intake_of(request).room(settings.http_direct_max)
+    wait_s, room = settings.http_direct_wait, request.app.state.intake.room
     if not room.acquire(blocking=False):
         raise ResourceBusy(f"{settings.http_direct_max} direct executions are waited for already (setting http_direct_max): try again")
     done = _start(work, room)
-    with streams_of(request).holding(request, who, asyncio.Event()) as held:
+    with request.app.state.streams.holding(request, who, asyncio.Event()) as held:
         lost = asyncio.create_task(held.lost.wait())
         ends: list[asyncio.Future[Any]] = [done, lost]
         await asyncio.wait(ends, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)

@@ -1,10 +1,10 @@
-"""Endpoints: each operation at its address, read from the request by the operation's own parameters."""
+"""Endpoints: each operation at its address, read from the request by the operation's own parameters; and routes written by hand."""
 
 from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -12,17 +12,16 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from rota import wire
 from rota.app import Rota
 from rota.errors import InvalidOption, NotFound, UnknownOrganization, UnknownTemplate
 from rota.model.gate import Actor, Right, scope_of
 from rota.operation import NOUNS, Ask, Field, Operation, ask_for, noun, operations
-from rota.surfaces.http.access import door_of
 from rota.surfaces.http.api import results
-from rota.surfaces.http.api.cursors import PAGE_MAX, Cursors, Key
-from rota.surfaces.http.api.requests import JSON, media_type, needed, read, refuse_other
-from rota.surfaces.http.routes import KnownRoute
+from rota.surfaces.http.api.requests import JSON, BadRequest, body_type, read
+from rota.surfaces.http.api.results import PAGE_MAX, Cursors, Key
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,7 +43,7 @@ class Asked(msgspec.Struct, frozen=True, eq=False):
     who: Actor
 
 
-class Address(KnownRoute):
+class Address(Route):
     """A route of the API."""
 
     def __init__(self, name: str, tag: str, http: str, endpoint: Callable[[Request], Any]) -> None:
@@ -115,40 +114,46 @@ class Endpoint(Address):
         return await run_in_threadpool(self._answer, request, body)
 
     def _answer(self, request: Request, body: bytes) -> Response:
-        who = door_of(request).who(request)
+        who: Actor = request.app.state.door.who(request)
         scope_of(who, self.operation.right)
         given = self._given(request, body)
         cursor, limit = given.pop("cursor", None), given.pop("limit", self.limit) if self.limit is not None else None
         keywords = wire.read(self.operation, given, text=not self.takes_body)
         if self.takes_body and (keywords.get("limit") or 0) > MANY_MAX:
             raise InvalidOption(f"limit={keywords['limit']} is not allowed here: give at most {MANY_MAX:,}, and repeat the request")
-        page = None
-        if limit is not None:
-            limit = _limit(limit)
-            if self.place is not None:
-                page = results.Paging(Cursors(self.name, keywords), limit)
-                place = None if cursor is None else page.cursors.unseal(cursor, self.place)
-                if self.is_cut:
-                    page.after = place
-                else:
-                    keywords["before"] = place
-            if not self.is_cut:
-                keywords["limit"] = limit
+        page = None if limit is None else self._page(keywords, limit, cursor)
         rota: Rota = request.app.state.rota
         asked = Asked(request, rota.acting_as(who), who)
         method = self._method(asked, request.headers.get("if-match") if self.operation.method != "GET" else None)
-        result = self._call(method, keywords)
-        return result if isinstance(result, Response) else results.answer(asked, self.operation, result, page)
-
-    def _call(self, method: Callable[..., Any], keywords: Mapping[str, Any]) -> Any:
         try:
-            return wire.call(method, self.operation, keywords)
+            result = wire.call(method, self.operation, keywords)
         except (UnknownTemplate, UnknownOrganization) as error:
             # A name in the path that is nobody's is a 404; in a body it is a wrong value.
             word = "template" if isinstance(error, UnknownTemplate) else "organization"
             if not self.in_path or word in keywords:
                 raise
             raise NotFound(str(error)) from None
+        return result if isinstance(result, Response) else results.answer(asked, self.operation, result, page)
+
+    def _page(self, keywords: dict[str, Any], given: object, cursor: str | None) -> results.Paging | None:
+        """Return which page of a list is asked for, and add what the operation is told of it to its keywords."""
+        try:
+            limit = msgspec.convert(given, int, strict=False)
+        except msgspec.ValidationError:
+            limit = 0
+        if not 1 <= limit <= PAGE_MAX:
+            raise InvalidOption(f"limit={given!r:.40} is not allowed: give a whole number from 1 to {PAGE_MAX:,}")
+        page = None
+        if self.place is not None:
+            page = results.Paging(Cursors(self.name, keywords), limit)
+            place = None if cursor is None else page.cursors.unseal(cursor, self.place)
+            if self.is_cut:
+                page.after = place
+            else:
+                keywords["before"] = place
+        if not self.is_cut:
+            keywords["limit"] = limit
+        return page
 
     def _given(self, request: Request, body: bytes) -> dict[str, Any]:
         """Return what a request says: by its path and its query, or by its path and its body."""
@@ -160,15 +165,15 @@ class Endpoint(Address):
             raise NotFound("there is nothing with a NUL character in its name")
         if not self.takes_body:
             if body:
-                refuse_other(media_type(request), JSON)
+                body_type(request, JSON)
                 if read(body, dict):
                     raise InvalidOption(f"{self.name} takes no body: send none")
             return path | self._query(request, known)
         self._query(request, set())
-        if self.operation.confirm is not None and not self.in_path:
-            needed(body)
+        if self.operation.confirm is not None and not self.in_path and not body.strip():
+            raise BadRequest("body is missing: send the filters, or {} for everything")
         if body:
-            refuse_other(media_type(request), JSON)
+            body_type(request, JSON)
         said = read(body, dict[str, Any])
         for name, value in said.items():
             if name not in known:
@@ -236,19 +241,46 @@ def _verb(name: str, verb: str) -> Callable[[Asked, str | None], Callable[..., A
     return method
 
 
-def _limit(given: object) -> int:
-    try:
-        limit = msgspec.convert(given, int, strict=False)
-    except msgspec.ValidationError:
-        limit = 0
-    if not 1 <= limit <= PAGE_MAX:
-        raise InvalidOption(f"limit={given!r:.40} is not allowed: give a whole number from 1 to {PAGE_MAX:,}")
-    return limit
-
-
 def _searchable(name: str, value: Any) -> Any:
     """Return a value of a request, unless it has a character that no store can look for."""
     for text in value if isinstance(value, list) else (value,):
         if isinstance(text, str) and "\0" in text:
             raise InvalidOption(f"{name} has a NUL character, which no name or text has: leave it out")
     return value
+
+
+# ---- routes that are written by hand ---------------------------------------------------------------------------------
+
+
+class Described(typing.TypedDict, total=False):
+    """What the OpenAPI document says of a route that is written by hand, beside its docstring."""
+
+    parameters: list[dict[str, Any]]
+    content: dict[str, Any]
+    """Its body, by media type."""
+    responses: typing.Required[dict[int | str, dict[str, Any]]]
+    is_open: bool
+    """It asks for no token."""
+
+
+class HandRoute(Address):
+    """A route that is written by hand, because it streams, waits, or takes more than one kind of body. It describes itself."""
+
+    def __init__(self, name: str, tag: str, http: str, endpoint: Callable[[Request], Any], described: Described) -> None:
+        """Take what answers, and what is said of it."""
+        super().__init__(name, tag, http, endpoint)
+        self.described = described
+
+
+def route(name: str, tag: str, http: str, **described: typing.Unpack[Described]) -> Callable[[F], F]:
+    """Make a function of a request a route."""
+
+    def decorate(function: F) -> F:
+        ROUTES.append(HandRoute(name, tag, http, function, described))
+        return function
+
+    return decorate
+
+
+ROUTES: list[HandRoute] = []
+"""Every route that is written by hand."""

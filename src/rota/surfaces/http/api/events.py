@@ -9,14 +9,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rota.app import Rota
 from rota.errors import InvalidOption, NotFound, TooManyListeners
 from rota.model.events import EventType, cursor_of
+from rota.model.gate import Actor
 from rota.model.states import Status
-from rota.surfaces.http.access import door_of
-from rota.surfaces.http.api.hand import JOB, header, query, route
+from rota.surfaces.http.api.endpoint import route
 from rota.surfaces.http.api.requests import NAME_MAX, refuse_query
-from rota.surfaces.http.openapi import nothing, refuses
+from rota.surfaces.http.openapi import header, nothing, query, refuses
 from rota.surfaces.http.streams import MEDIA_TYPE, OVER, EventStream
 
 W = TypeVar("W", EventType, Status)
@@ -36,6 +35,16 @@ STREAM: dict[int | str, dict[str, Any]] = {
 }
 AFTER_MAX = 40
 LAST_EVENT_ID = header("Last-Event-ID", "The same as `after`, as a browser sends it that comes back.", maxLength=AFTER_MAX)
+
+
+JOB = {
+    "name": "job",
+    "in": "path",
+    "required": True,
+    "description": "The job's id, or its number.",
+    "schema": {"type": "string"},
+    "example": "JOB-2026-00042",
+}
 
 
 def _words(kind: type[W]) -> dict[str, Any]:
@@ -60,7 +69,7 @@ async def listen(request: Request) -> Response:
 
     Each event is sent at least once; see the guide.
     """
-    who = await run_in_threadpool(door_of(request).who, request)
+    who: Actor = await run_in_threadpool(request.app.state.door.who, request)
     refuse_query(request, "type", "status", "job_type", "after")
     asked = request.query_params
     cursor = _last_event(request) or asked.get("after")
@@ -71,7 +80,6 @@ async def listen(request: Request) -> Response:
         raise HTTPException(422, f"query.job_type: {job_type[:40]!r} is not a valid job type")
     return EventStream(
         request,
-        _rota(request),
         who,
         types=_some(EventType, "type", asked.getlist("type")),
         status=_some(Status, "status", asked.getlist("status")),
@@ -89,16 +97,11 @@ async def listen(request: Request) -> Response:
 )
 async def follow(request: Request) -> Response:
     """Send the state of this job's chain, then its progress and its attempts as they come, until the chain has ended (`over`)."""
-    who = await run_in_threadpool(door_of(request).who, request)
+    who: Actor = await run_in_threadpool(request.app.state.door.who, request)
     refuse_query(request)
     if _last_event(request) == OVER:
         return Response(status_code=204)
-    return EventStream(request, _rota(request), who, job=request.path_params["job"])
-
-
-def _rota(request: Request) -> Rota:
-    rota: Rota = request.app.state.rota
-    return rota
+    return EventStream(request, who, job=request.path_params["job"])
 
 
 def _last_event(request: Request) -> str | None:

@@ -1,31 +1,78 @@
-"""The values that the API of definitions and operation gives, each with an example: what the OpenAPI document shows of them."""
+"""The values that the API takes and gives, each with an example: what the OpenAPI document shows of them."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from rota.engine.explain import Explanation, Reason
 from rota.engine.recovery import Recovered
+from rota.faces.background_job import BackgroundJob, ExecutionLogEntry
 from rota.lab.forecasts import ForecastItem, Problem, SchedulePlan, Verified, ZoneChange
+from rota.model import overview, values
 from rota.model.access import Token
+from rota.model.backoff import StrictBackoff
 from rota.model.definitions import Organization, User
+from rota.model.dependencies import Dependency, Graph
 from rota.model.figures import Stats, TypeStats
 from rota.model.findings import Finding
+from rota.model.groups import Follower, Group, Member
 from rota.model.lanes import QueueInfo
 from rota.model.schedules import Calendar
-from rota.model.values import Audited, WorkerInfo
 from rota.model.webhooks import Delivery, Webhook
 from rota.resources.tokens import NewToken
 from rota.resources.webhooks import NewWebhook, Tested
+from rota.results import Acted
 from rota.schedule_views import OverdueView, ScheduleView
-from rota.surfaces.http.api import shapes
+from rota.surfaces.http.api.jobs import NEW_JOB, BulkJobIn, DirectIn, NewGroupIn, NewJobIn, Taken
 from rota.surfaces.http.api.results import ForecastAnswer, HourDensity, NewSecret, Occurrence, Paused, Removed
-from rota.surfaces.http.api.scheduler import RetentionStatus, SchedulerStatus
+from rota.surfaces.http.api.verbs import LogOut, ProcessHealth, RetentionStatus, SchedulerStatus, StoreHealth
 from rota.template_views import TemplateView
 
-AT = "2026-03-01T09:00:00Z"
-DUE = "2026-03-02T08:00:00Z"
+AT, SOON, DUE = "2026-03-01T09:00:00Z", "2026-03-01T09:10:00Z", "2026-03-02T08:00:00Z"
 ID = "01980c5e-7a10-7000-8000-000000000001"
+JOB_ID, RUN_ID, GROUP_ID = (f"019c8a5e-7a00-7{n}-8000-00000000002a" for n in ("000", "001", "002"))
 
+JOB: dict[str, Any] = {
+    "id": JOB_ID,
+    "number": "JOB-2026-00042",
+    "status": "QUEUED",
+    "job_type": "send_email",
+    "organization": "default",
+    "priority": 50,
+    "position": 100,
+    "attempt": 1,
+    "root_id": JOB_ID,
+    "created_at": AT,
+    "params": {"to": "ada@example.com"},
+    "owner": "ada",
+    "run_at": AT,
+    "queued_at": AT,
+    "max_retries": 5,
+    "timeout": 300.0,
+}
+RUN: dict[str, Any] = {
+    "id": RUN_ID,
+    "job_id": JOB_ID,
+    "started_at": AT,
+    "status": "COMPLETED",
+    "params": {"to": "ada@example.com"},
+    "finished_at": "2026-03-01T09:00:01Z",
+    "result": {"sent": 1},
+    "progress": 100,
+}
+ENTRY = {"at": AT, "attempt": 1, "message": "", "from_status": None, "to_status": "QUEUED", "actor": "ada", "level": None}
+MEMBER = {
+    "sequence_number": 1,
+    "root_id": JOB_ID,
+    "number": "JOB-2026-00042",
+    "job_type": "send_email",
+    "status": "QUEUED",
+    "attempt": 1,
+    "started": False,
+}
+EDGE = {"child": JOB_ID, "parent": RUN_ID, "needs": "success", "on_failure": "wait", "source": "user", "resolved_at": None}
+FOLLOWER = {"root_id": JOB_ID, "number": "JOB-2026-00043", "job_type": "report", "status": "PENDING", "on_parent_failure": "wait"}
+REASON = {"condition": "what it waits for has ended", "met": False, "detail": "waits for JOB-2026-00041 (RUNNING)"}
 TEMPLATE: dict[str, Any] = {
     "name": "send_email",
     "state": "ENABLED",
@@ -128,9 +175,7 @@ TOKEN: dict[str, Any] = {
     "permits": ["read", "submit"],
     "created_by": "root",
     "created_at": AT,
-    "expires_at": None,
-    "revoked_at": None,
-    "last_used_at": None,
+    **dict.fromkeys(("expires_at", "revoked_at", "last_used_at")),
 }
 PROBLEM = {"schedule": "daily", "due_at": DUE, "what": "has no fate"}
 
@@ -154,17 +199,138 @@ WEBHOOK: dict[str, Any] = {
     "with_result": False,
     "description": "alerts the person on call",
     "state": "ENABLED",
-    "reason": None,
-    "failing_since": None,
-    "last_status": None,
-    "last_error": None,
+    **dict.fromkeys(("reason", "failing_since", "last_status", "last_error")),
     "version": 1,
     "created_by": "ada",
     "created_at": AT,
     "updated_at": AT,
 }
+EXAMPLE = {"id": "019ca8a1-2c00-7000-8000-00000000002a", "number": "JOB-2026-00042", "job_type": "send_email"}
+CONCERN = {"level": "watch", "what": "1 job was dead-lettered in the last hour", "remedy": "`rota dead list` says why"}
+HEALTH = {"level": "watch", "sentence": "1 job was dead-lettered in the last hour.", "concerns": [CONCERN]}
+COUNTS = {
+    "pending": 3,
+    "queued": 12,
+    "running": 1,
+    "claimed_ahead": 0,
+    "more": False,
+    "completed": 1204,
+    "failed": 2,
+    "dead": 1,
+    "hours": 24,
+    "workers": 2,
+}
+NOT_RUN = {
+    "kind": "job",
+    "name": "send_email",
+    "organization": "default",
+    "fate": "DEAD_LETTER",
+    "count": 1,
+    "first_at": AT,
+    "last_at": AT,
+    "reason": "ValueError: no such address",
+    "more": False,
+    "planned": False,
+    "example": EXAMPLE,
+}
+STUCK = {
+    "why": "limit",
+    "words": "2 of at most 2 send_email jobs run",
+    "count": 12,
+    "more": False,
+    "oldest_s": 4.2,
+    "example": EXAMPLE,
+    "job_type": None,
+    "next_at": None,
+}
+CURRENT = {
+    "id": EXAMPLE["id"],
+    "number": EXAMPLE["number"],
+    "job_type": "send_email",
+    "organization": "default",
+    "attempt": 1,
+    "started_at": AT,
+    "elapsed_s": 3.4,
+    "progress": 40,
+    "message": "page 4 of 10",
+    "usual_s": 8.0,
+    "long_s": 12.5,
+    "timeout_s": 300.0,
+    "stopping": False,
+    "slow": False,
+}
+COMING = {"schedule": "report", "organization": "default", "template": "make_report", "due_at": SOON, "note": None, "more": 0}
+HOUR = {"begins_at": AT, "count": 6}
+CLOCK_CHANGE = {**CHANGE, "schedules": ["report"]}
+AHEAD = {
+    "start": AT,
+    "end": "2026-03-02T09:00:00Z",
+    "items": [COMING],
+    "hours": [HOUR],
+    "count": 144,
+    "more": False,
+    "changes": [CLOCK_CHANGE],
+}
+RUNNING = {"jobs": [CURRENT], "count": 1, "more": False, "claimed_ahead": 0}
+
 SHAPES: dict[type, Any] = {
-    **shapes.SHAPES,
+    values.Job: JOB,
+    values.Run: RUN,
+    values.LogEntry: ENTRY,
+    Member: MEMBER,
+    Group: {
+        "id": GROUP_ID,
+        "name": "newsletter",
+        "mode": "sequential",
+        "on_failure": "stop",
+        "status": "QUEUED",
+        "created_at": AT,
+        "members": [MEMBER],
+        "organization": "default",
+        "owner": "ada",
+        "then": FOLLOWER,
+    },
+    Follower: FOLLOWER,
+    Reason: REASON,
+    Explanation: {"job": JOB, "summary": REASON["detail"], "reasons": [REASON]},
+    Dependency: EDGE,
+    Graph: {"root_id": JOB_ID, "jobs": {JOB_ID: JOB}, "edges": [EDGE], "cut": False},
+    BackgroundJob: {
+        "naming_series": "JOB-.YYYY.-",
+        "name": "JOB-2026-00042",
+        "job_type": "send_email",
+        "organization": "default",
+        "owner_user": "ada",
+        "status": "Queued",
+        "priority": "Normal",
+        "progress": 0,
+        "progress_message": None,
+        "input_parameters": {"to": "ada@example.com"},
+        **dict.fromkeys(("output_reference", "error_message", "error_type")),
+        "retry_count": 0,
+        "max_retries": 5,
+        **dict.fromkeys(("next_retry_at", "depends_on", "job_hash")),
+        "timeout_seconds": 300,
+        "created_at": AT,
+        **dict.fromkeys(("started_at", "completed_at", "canceled_at", "canceled_by")),
+    },
+    ExecutionLogEntry: {
+        "background_job": "JOB-2026-00042",
+        "from_status": None,
+        "to_status": "Queued",
+        "timestamp": AT,
+        "actor": "ada",
+        "message": None,
+        "retry_attempt": None,
+    },
+    StrictBackoff: {"base": 60.0, "factor": 2.0},
+    BulkJobIn: NEW_JOB,
+    NewJobIn: NEW_JOB,
+    NewGroupIn: {"jobs": [NEW_JOB, "JOB-2026-00042"], "mode": "sequential"},
+    DirectIn: {**NEW_JOB, "timeout": 5},
+    Acted: {"done": 1000, "left": 250, "more": False},
+    Taken: {"accepted": 2, "existing": 0, "ids": [JOB_ID, RUN_ID]},
+    LogOut: {"items": [ENTRY], "cut": False},
     TemplateView: TEMPLATE,
     ScheduleView: SCHEDULE,
     Occurrence: OCCURRENCE,
@@ -206,7 +372,7 @@ SHAPES: dict[type, Any] = {
     User: {"name": "ada", "organization": "acme", "role": "admin", "permissions": [], "removed": False, "created_at": AT},
     Token: TOKEN,
     NewToken: {"token": TOKEN, "secret": "rota_" + "0123456789abcdef" * 4},
-    WorkerInfo: {
+    values.WorkerInfo: {
         "id": ID,
         "host": "app-1",
         "kind": "worker",
@@ -241,7 +407,7 @@ SHAPES: dict[type, Any] = {
     SchedulerStatus: {"paused": False, "pauses": [{"kind": "template", "name": "send_email"}], "workers": 1, "here": True},
     RetentionStatus: {"retention_s": 2592000.0, "chains": 120, "jobs": 130, "kept": 2},
     Recovered: {"workers": 1, "jobs": 3, "successors": 3, "reservations": 0},
-    Audited: {
+    values.Audited: {
         "id": 17,
         "at": AT,
         "actor": "ada",
@@ -277,6 +443,31 @@ SHAPES: dict[type, Any] = {
     },
     Removed: {"chains": 12, "jobs": 14, "kept": 0},
     Finding: {"name": "workers", "state": "ok", "text": "1 worker is up", "remedy": ""},
+    overview.Overview: {
+        "at": AT,
+        "organization": None,
+        "health": HEALTH,
+        "counts": COUNTS,
+        "not_run": [NOT_RUN],
+        "stuck": [STUCK],
+        "running": RUNNING,
+        "ahead": AHEAD,
+        "took_ms": 12.5,
+    },
+    overview.Health: HEALTH,
+    overview.Concern: CONCERN,
+    overview.Counts: COUNTS,
+    overview.NotRun: NOT_RUN,
+    overview.Stuck: STUCK,
+    overview.Running: RUNNING,
+    overview.Current: CURRENT,
+    overview.Ahead: AHEAD,
+    overview.Coming: COMING,
+    overview.Hour: HOUR,
+    overview.ClockChange: CLOCK_CHANGE,
+    overview.Example: EXAMPLE,
+    ProcessHealth: {"status": "ok"},
+    StoreHealth: {"status": "ok", "overdue": 0},
 }
 """Every value, with an example that its description allows."""
 

@@ -1,18 +1,23 @@
-"""Results of operations as answers: what each looks like as JSON, its ETag, and the page of a list."""
+"""Results as answers: what each looks like as JSON, as far as its reader may see it, its ETag, and the page of a list."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from rota import wire
+from rota.errors import InvalidOption
 from rota.faces.background_job import named_output
 from rota.lab.forecasts import Forecast, ForecastItem, ZoneChange
 from rota.model.access import Token
 from rota.model.definitions import Organization, User
+from rota.model.gate import Actor
 from rota.model.lanes import QueueInfo
 from rota.model.schedules import Calendar
 from rota.model.states import Status
@@ -23,14 +28,70 @@ from rota.resources.tokens import NewToken
 from rota.resources.webhooks import NewWebhook
 from rota.results import Page
 from rota.schedule_views import OccurrenceView, ScheduleView
-from rota.surfaces.http.answers import Answer
-from rota.surfaces.http.api.cursors import Cursors
+from rota.surfaces.http.access import ACTOR
+from rota.surfaces.redaction import is_redacted, without_read
 from rota.template_views import TemplateView
 
 if TYPE_CHECKING:
     from rota.surfaces.http.api.endpoint import Asked
 
+CURSOR_MAX = 4096
+PAGE_MAX = 1000
+"""Items of one page, at most."""
 NO_STORE = {"Cache-Control": "no-store"}
+_CHECK_BYTES = 6
+_encode = msgspec.json.Encoder().encode
+
+
+class Answer(Response):
+    """Any value of ours as JSON, as far as the token that it is for may read it."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Return the value as bytes; keep it until it is known whom it is for."""
+        self._content = content
+        return _encode(content)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it; without what the token may not read, and without a tag, which would tell of that."""
+        actor: Actor | None = scope.get(ACTOR)
+        if actor is not None and is_redacted(actor):
+            self.body = _encode(without_read(self._content))
+            self.headers["content-length"] = str(len(self.body))
+            if isinstance(self._content, Job) and "etag" in self.headers:
+                del self.headers["etag"]
+        await super().__call__(scope, receive, send)
+
+
+class Cursors:
+    """The cursors of one list: a cursor of another list, or of the same list with other filters, is refused."""
+
+    def __init__(self, name: str, filters: Mapping[str, Any]) -> None:
+        """Take the list's name and its filters."""
+        self._salt = repr((name, sorted((name, str(value)) for name, value in filters.items() if value is not None))).encode()
+
+    def seal(self, place: object) -> str:
+        """Return the cursor of a place."""
+        return wire.seal((self._check(place), place))
+
+    def unseal(self, cursor: str, kind: Any) -> Any:
+        """Return the place of a cursor."""
+        try:
+            check, place = wire.unseal(cursor[:CURSOR_MAX], tuple[str, kind])
+        except InvalidOption:
+            check, place = "", None
+        if not check or check != self._check(place):
+            raise InvalidOption(f"cursor {cursor[:100]!r} is not of this list: pass `next` of the previous page, with the same filters")
+        return place
+
+    def _check(self, place: object) -> str:
+        # No secret: a cursor opens nothing that the filters would not. It only has to show a mistake.
+        return hashlib.blake2b(self._salt + _encode(place), digest_size=_CHECK_BYTES).hexdigest()
+
+
+Key = Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=2)]
+"""The place in a list that is whole in memory: the key that it is sorted by."""
 
 
 class Paging(msgspec.Struct):
@@ -157,7 +218,8 @@ def answer(asked: Asked, operation: Operation, result: Any, page: Paging | None)
         return Answer({"items": [shown(each) for each in result]}, status_code=operation.status)
     if operation.etag:
         headers["ETag"] = tag = etag(asked, result)
-        if operation.reads and tag in _tags(asked.request.headers.get("if-none-match", "")):
+        seen = asked.request.headers.get("if-none-match", "").split(",")
+        if operation.reads and tag in {each.strip().removeprefix("W/") for each in seen}:
             return Response(status_code=304, headers=headers)
     return Answer(shown(result), status_code=operation.status, headers=headers)
 
@@ -187,7 +249,3 @@ def key_of(value: Any) -> tuple[str, ...]:
     """Return what a value is sorted by in a list."""
     parts = (getattr(value, name) for name in KEYS[type(value)])
     return tuple(part.isoformat(timespec="microseconds") if isinstance(part, datetime) else str(part) for part in parts)
-
-
-def _tags(header: str) -> set[str]:
-    return {tag.strip().removeprefix("W/") for tag in header.split(",")}

@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from starlette.routing import Route
 
-from starlette.applications import Starlette
+from rota.surfaces.http.pages import home, job, jobs, login, people, schedules, templates, webhooks, workers
+from rota.surfaces.http.pages.context import STATIC
+from rota.surfaces.http.pages.routes import ROUTES, install, static_file
 
-from rota.surfaces.http.pages import failing, static
+__all__ = ["MODULES", "install", "routes"]
 
-ROUTERS = (
-    "entering",
-    "home",
-    "jobs",
-    "enqueue",
-    "job",
-    "queue",
-    "schedules",
-    "schedule",
-    "groups",
-    "dead",
-    "workers",
-    "templates",
-    "organizations",
-    "users",
-    "tokens",
-    "webhooks",
-    "audit",
-)
-"""Modules of this package, each with a `router`."""
+MODULES = (home, job, jobs, login, people, schedules, templates, webhooks, workers)
+"""Modules with pages: importing one lists its pages."""
 
 
-def install(app: Starlette) -> None:
-    """Add the pages to an app that has its API already."""
-    static.install(app)
-    for name in ROUTERS:
-        app.router.routes += import_module(f"rota.surfaces.http.pages.{name}").router.routes
-    failing.install(app)
+def routes() -> list[Route]:
+    """Return the routes of all pages and of the static files, those without parts that vary first."""
+    return [*map(static_file, STATIC), *sorted(ROUTES, key=lambda route: "{" in route.path)]

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+import msgspec
 from markupsafe import Markup
 
 from rota.model.overview import Ahead, Coming
-from rota.resources.trend import Trend
+from rota.resources.overview import Trend
 from rota.surfaces.cli.output import span
-from rota.surfaces.http.pages.rendering import iso
+from rota.surfaces.http.pages.context import iso
 
 WIDTH = 960
 HALF = 560
@@ -33,51 +34,43 @@ class Drawing:
 
     def __init__(self, name: str, title: str, description: str, *, height: float, width: float = WIDTH) -> None:
         """Begin with what it shows, in words."""
-        self._parts = [
-            Markup('<svg viewBox="0 0 {} {}" role="img" aria-labelledby="{}-t {}-d">').format(_n(width), _n(height), name, name),
-            Markup('<title id="{}-t">{}</title><desc id="{}-d">{}</desc>').format(name, title, name, description),
-        ]
+        self._parts: list[Markup] = []
+        self._add('<svg viewBox="0 0 {} {}" role="img" aria-labelledby="{}-t {}-d">', width, height, name, name)
+        self._add('<title id="{}-t">{}</title><desc id="{}-d">{}</desc>', name, title, name, description)
 
     def line(self, start: tuple[float, float], end: tuple[float, float], kind: str) -> None:
         """Draw a straight line."""
-        self._parts.append(
-            Markup('<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>').format(kind, _n(start[0]), _n(start[1]), _n(end[0]), _n(end[1]))
-        )
+        self._add('<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>', kind, *start, *end)
 
-    def bar(self, at: tuple[float, float], size: tuple[float, float], kind: str, *, tip: str = "", round_: float = 1.5) -> None:
+    def bar(self, at: tuple[float, float], size: tuple[float, float], kind: str, *, tip: str = "") -> None:
         """Draw a rectangle that says what it stands for."""
-        if size[0] <= 0 or size[1] <= 0:
-            return
-        self._parts.append(
-            Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}" rx="{}">{}</rect>').format(
-                kind, _n(at[0]), _n(at[1]), _n(size[0]), _n(size[1]), _n(round_), _tip(tip)
-            )
-        )
+        if size[0] > 0 and size[1] > 0:
+            self._add('<rect class="{}" x="{}" y="{}" width="{}" height="{}" rx="1.5">{}</rect>', kind, *at, *size, _tip(tip))
 
     def ticks(self, places: Sequence[float], top: float, tall: float, *, tip: str) -> None:
         """Draw a tick at each place, all as one shape: hundreds of them must not make the page heavy."""
         shape = "".join(f"M{_n(x - 1.5)} {_n(top)}h3v{_n(tall)}h-3z" for x in places)
-        self._parts.append(Markup('<path class="tick" d="{}">{}</path>').format(shape, _tip(tip)))
+        self._add('<path class="tick" d="{}">{}</path>', shape, _tip(tip))
 
     def dot(self, at: tuple[float, float], kind: str, *, tip: str = "") -> None:
         """Draw a point that says what it stands for."""
-        self._parts.append(Markup('<circle class="{}" cx="{}" cy="{}" r="3">{}</circle>').format(kind, _n(at[0]), _n(at[1]), _tip(tip)))
+        self._add('<circle class="{}" cx="{}" cy="{}" r="3">{}</circle>', kind, *at, _tip(tip))
 
     def path(self, points: Sequence[tuple[float, float]], kind: str) -> None:
         """Draw a line through points."""
-        if points:
-            self._parts.append(Markup('<polyline class="{}" points="{}"/>').format(kind, " ".join(f"{_n(x)},{_n(y)}" for x, y in points)))
+        self._add('<polyline class="{}" points="{}"/>', kind, " ".join(f"{_n(x)},{_n(y)}" for x, y in points))
 
     def text(self, at: tuple[float, float], words: str, *, anchor: str = "start", kind: str = "", moment: datetime | None = None) -> None:
         """Write; a moment is written in UTC, and turned into local time by the page's script."""
         data = Markup(' data-at="{}"').format(iso(moment)) if moment else ""
-        self._parts.append(
-            Markup('<text x="{}" y="{}" text-anchor="{}" class="{}"{}>{}</text>').format(_n(at[0]), _n(at[1]), anchor, kind, data, words)
-        )
+        self._add('<text x="{}" y="{}" text-anchor="{}" class="{}"{}>{}</text>', *at, anchor, kind, data, words)
 
     def done(self) -> Markup:
         """Return the picture."""
         return Markup("").join([*self._parts, Markup("</svg>")])
+
+    def _add(self, element: str, *values: float | str) -> None:
+        self._parts.append(Markup(element).format(*(value if isinstance(value, str) else _n(value) for value in values)))  # noqa: S704 - of this class alone
 
 
 def throughput(trend: Sequence[Trend]) -> Markup:
@@ -86,14 +79,12 @@ def throughput(trend: Sequence[Trend]) -> Markup:
     words = f"{done:,} completed and {failed:,} failed in {len(trend)} hours"
     drawing = Drawing("throughput", "Attempts by the hour", words, height=190, width=HALF)
     top = _top(max((each.completed + each.failed for each in trend), default=0))
-    _scale(drawing, [(top * part, f"{_short(top * part)}") for part in (0, 0.5, 1)], top)
-    step = (HALF - LEFT) / max(1, len(trend))
+    step = _axes(drawing, trend, [(top * part, _short(top * part)) for part in (0, 0.5, 1)], top)
     for place, each in enumerate(trend):
         x, tip = LEFT + place * step + 2, f"{each.begins_at:%H:%M} UTC: {each.completed:,} completed, {each.failed:,} failed"
         good, bad = 140 * each.completed / top, 140 * each.failed / top
         drawing.bar((x, 160 - good), (step - 4, good), "fill-good", tip=tip)
         drawing.bar((x, 160 - good - bad), (step - 4, bad), "fill-bad", tip=tip)
-    _hours(drawing, [each.begins_at for each in trend], step, 176)
     return drawing.done()
 
 
@@ -104,8 +95,7 @@ def latency(trend: Sequence[Trend]) -> Markup:
     drawing = Drawing("latency", "How long runs took, by the hour", words, height=190, width=HALF)
     low = math.floor(math.log10(max(1e-5, min(known, default=0.01))))
     high = max(low + 1, math.ceil(math.log10(max(1e-5, max(known, default=1.0)))))
-    _scale(drawing, [(power - low, span(10.0**power)) for power in range(low, high + 1)], high - low)
-    step = (HALF - LEFT) / max(1, len(trend))
+    step = _axes(drawing, trend, [(power - low, span(10.0**power)) for power in range(low, high + 1)], high - low)
 
     def y(value: float) -> float:
         return 160 - 140 * (math.log10(max(1e-5, value)) - low) / (high - low)
@@ -121,7 +111,6 @@ def latency(trend: Sequence[Trend]) -> Markup:
         for each, point, value in zip(trend, points, values, strict=True):
             if point is not None:
                 drawing.dot(point, f"dot{kind}", tip=f"{each.begins_at:%H:%M} UTC: {words} {span(value)}")
-    _hours(drawing, [each.begins_at for each in trend], step, 176)
     return drawing.done()
 
 
@@ -183,16 +172,14 @@ def _lane(drawing: Drawing, due: Sequence[Coming], x: Callable[[datetime], float
     drawing.ticks([x(each.due_at) for each in due], y + 1, 12, tip=f"{name}: {times} UTC")
 
 
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """One bar of a chain: when it was made, began and ended, and in which colour."""
 
-    def __init__(self, name: str, *, made: datetime, began: datetime | None, ended: datetime | None, status: str) -> None:
-        """Take one attempt."""
-        self.name = name
-        self.made = made
-        self.began = began
-        self.ended = ended
-        self.status = status
+    name: str
+    made: datetime
+    began: datetime | None
+    ended: datetime | None
+    status: str
 
 
 COLOURS = {
@@ -235,17 +222,18 @@ def chain(attempts: Sequence[Attempt], now: datetime) -> Markup:
     return drawing.done()
 
 
-def _scale(drawing: Drawing, marks: Sequence[tuple[float, str]], top: float) -> None:
+def _axes(drawing: Drawing, trend: Sequence[Trend], marks: Sequence[tuple[float, str]], top: float) -> float:
+    """Draw a scale with these marks, and the hours below it; return the width of an hour."""
     for value, words in marks:
         y = 160 - 140 * value / top
         drawing.line((LEFT, y), (HALF, y), "base" if value == 0 else "grid")
         drawing.text((LEFT - 6, y + 4), words, anchor="end")
-
-
-def _hours(drawing: Drawing, begins: Sequence[datetime], step: float, y: float) -> None:
-    for place, at in enumerate(begins):
-        if at.hour % 6 == 0:
-            drawing.text((LEFT + (place + 0.5) * step, y), f"{at:%H:%M}", anchor="middle", moment=at)
+    step = (HALF - LEFT) / max(1, len(trend))
+    for place, each in enumerate(trend):
+        if each.begins_at.hour % 6 == 0:
+            at = LEFT + (place + 0.5) * step, 176
+            drawing.text(at, f"{each.begins_at:%H:%M}", anchor="middle", moment=each.begins_at)
+    return step
 
 
 def _top(value: float) -> float:

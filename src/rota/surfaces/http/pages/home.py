@@ -6,22 +6,20 @@ from starlette.responses import Response
 
 from rota.model.gate import Right
 from rota.operation import ask_for
-from rota.resources.trend import trend as trend_of
+from rota.resources.overview import trend as trend_of
 from rota.surfaces.http.pages import charts
-from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit
-
-router = page_router()
+from rota.surfaces.http.pages.context import Visit
+from rota.surfaces.http.pages.routes import page
 
 SHOWN = 20
 """Rows of each answer: more than one look takes in is a page of its own."""
 
 
-@router.get("/")
+@page("GET /")
 def home(visit: Visit) -> Response:
     """Show the overview."""
-    seen = visit.rota.acting_as(visit.actor).overview()
-    trend = trend_of(ask_for(visit.rota.acting_as(visit.actor), Right.READ_STATS)) if visit.may(Right.READ_STATS) else []
+    seen = visit.rota.overview()
+    trend = trend_of(ask_for(visit.rota, Right.READ_STATS)) if visit.may(Right.READ_STATS) else []
     return visit.page(
         "home.html",
         seen=seen,

@@ -1,4 +1,4 @@
-"""The page of one job: its chain, its log, its run, why it waits, and what can be done to it."""
+"""One job: the form that enqueues it; its chain, its log, its run, why it waits, and what can be done to it."""
 
 from __future__ import annotations
 
@@ -9,87 +9,144 @@ from typing import Annotated, Any
 from msgspec import Meta
 from starlette.responses import PlainTextResponse, Response
 
-from rota.errors import InvalidInput, Refused, UnknownTemplate
+from rota.errors import InvalidInput, InvalidParams, Refused, UnknownTemplate
 from rota.model.gate import Right
 from rota.model.states import RETRYABLE_ENDS, Status
 from rota.model.values import Job
 from rota.operation import tag_of
 from rota.surfaces.http.pages import charts
-from rota.surfaces.http.pages.jobs import moment
+from rota.surfaces.http.pages.context import Visit
+from rota.surfaces.http.pages.jobs import choices, moment
 from rota.surfaces.http.pages.params_form import digest_of, is_same
-from rota.surfaces.http.pages.params_input import ParamsInput, Unread
-from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit
+from rota.surfaces.http.pages.params_input import UNSENT, ParamsInput, Unread
+from rota.surfaces.http.pages.routes import Name, page
 from rota.surfaces.runs import run_of
-
-router = page_router()
+from rota.template_views import TemplateView
 
 LINES_MAX = 1000
 """Lines of a log that the page shows: the last ones. All of it is a link away."""
 ATTEMPTS_MAX = 40
 """Attempts that the picture of a chain shows: the last ones."""
 
+OPTIONS = ("priority", "run_at", "unique_key", "organization")
+
 JobId = Annotated[str, Meta(max_length=64)]
+ParamsAs = Annotated[str, Meta(max_length=10)]
 
 
-@router.get("/jobs/{job_id}")
+@page("GET /jobs/new")
+def show_enqueue(visit: Visit, name: Name = "", params_as: ParamsAs = "") -> Response:
+    """Show the form for a job of a template, or let one be chosen."""
+    visit.must(Right.SUBMIT)
+    if not name:
+        return visit.page("enqueue.html", it=None, params=None, wrong="", **choices(visit))
+    view = visit.rota.templates.get(name)
+    return _enqueue_page(visit, view, _input(view, as_json=params_as == "json"))
+
+
+@page("POST /jobs")
+def enqueue(visit: Visit) -> Response:
+    """Enqueue one job. What is refused comes back in the form, with what was typed."""
+    name = visit.form.need("name")
+    visit.must(Right.SUBMIT)
+    try:
+        view = visit.rota.templates.get(name)
+    except UnknownTemplate:
+        view = None  # enqueueing says what is wrong with the name
+    params = _input(view)
+    try:
+        return _enqueued(visit, name, params)
+    except (InvalidInput, Refused) as error:
+        if view is None:
+            raise
+        return _enqueue_page(visit, view, params, params.refused(visit, error))
+    except Unread as unread:
+        if view is None:
+            raise InvalidParams(unread.detail) from None
+        return _enqueue_page(visit, view, params, unread)
+
+
+def _enqueued(visit: Visit, name: str, params: ParamsInput) -> Response:
+    options: dict[str, Any] = {option: visit.form.text(option) for option in OPTIONS if visit.form.text(option)}
+    typed = params.read(visit.form)
+    if "run_at" in options:
+        options["run_at"] = moment(options["run_at"])
+    job = visit.rota.enqueue(name, typed or {}, **options)
+    said = f"{job.number} already exists: it holds this unique key." if job.existing else f"{job.number} is enqueued."
+    return visit.done(said, f"/jobs/{job.id}")
+
+
+def _input(view: TemplateView | None, *, as_json: bool = False) -> ParamsInput:
+    if view is None:
+        return ParamsInput(None)
+    return ParamsInput(view.params_schema, defaults=view.default_params, as_json=as_json)
+
+
+def _enqueue_page(visit: Visit, view: TemplateView, params: ParamsInput, unread: Unread = UNSENT) -> Response:
+    return visit.page("enqueue.html", status=unread.status, headers=unread.headers, it=view, params=params, wrong=unread.detail)
+
+
+# ---- a job that is there ---------------------------------------------------------------------------------------------
+
+
+@page("GET /jobs/{job_id}")
 def show(visit: Visit, job_id: JobId) -> Response:
     """Show one job."""
-    job = visit.rota.acting_as(visit.actor).jobs.get(job_id)
-    chain = visit.rota.acting_as(visit.actor).jobs.attempts(job.id)
+    job = visit.rota.jobs.get(job_id)
+    chain = visit.rota.jobs.attempts(job.id)
     live = chain[-1]
-    log = list(visit.rota.acting_as(visit.actor).jobs.log(job.id)) if visit.may(Right.READ_LOG) else None
+    log = list(visit.rota.jobs.log(job.id)) if visit.may(Right.READ_LOG) else None
     return visit.page(
         "job.html",
         job=job,
         live=live,
         chain=chain,
-        run=run_of(visit.rota.acting_as(visit.actor), job.id),
+        run=run_of(visit.rota, job.id),
         log=None if log is None else log[-LINES_MAX:],
         cut=0 if log is None else max(0, len(log) - LINES_MAX),
         picture=_picture(chain),
-        why=None if live.status.ended else visit.rota.acting_as(visit.actor).explain(job.id),
+        why=None if live.status.ended else visit.rota.explain(job.id),
         around=_around(visit, job),
         retryable=live.status in RETRYABLE_ENDS,
     )
 
 
-@router.get("/jobs/{job_id}/log")
+@page("GET /jobs/{job_id}/log")
 def log(visit: Visit, job_id: JobId) -> Response:
     """Return the whole log as text."""
-    return PlainTextResponse(str(visit.rota.acting_as(visit.actor).jobs.log(job_id)) + "\n", headers={"Cache-Control": "no-store"})
+    return PlainTextResponse(str(visit.rota.jobs.log(job_id)) + "\n", headers={"Cache-Control": "no-store"})
 
 
-@router.post("/jobs/{job_id}/cancel")
+@page("POST /jobs/{job_id}/cancel")
 def cancel(visit: Visit, job_id: JobId) -> Response:
     """Cancel its chain."""
     job = _seen(visit, job_id, Right.CANCEL)
     visit.sure(f"Cancel {job.number} ({job.job_type})? It is not retried automatically.", "Cancel the job")
-    done = visit.rota.acting_as(visit.actor).jobs.cancel(job_id, reason=visit.form.text("reason"))
+    done = visit.rota.jobs.cancel(job_id, reason=visit.form.text("reason"))
     said = f"{done.number} was asked to stop." if done.status is Status.RUNNING else f"{done.number} is cancelled."
     return visit.done(said, f"/jobs/{done.id}")
 
 
-@router.post("/jobs/{job_id}/retry")
+@page("POST /jobs/{job_id}/retry")
 def retry(visit: Visit, job_id: JobId) -> Response:
     """Give its chain one more attempt."""
-    done = visit.rota.acting_as(visit.actor).jobs.retry(job_id)
+    done = visit.rota.jobs.retry(job_id)
     return visit.done(f"{done.number} is the next attempt.", f"/jobs/{done.id}")
 
 
-@router.get("/jobs/{job_id}/change")
-def show_change(visit: Visit, job_id: JobId, params_as: Annotated[str, Meta(max_length=10)] = "") -> Response:
+@page("GET /jobs/{job_id}/change")
+def show_change(visit: Visit, job_id: JobId, params_as: ParamsAs = "") -> Response:
     """Show the form that changes a waiting job."""
     visit.must(Right.STEER)
-    job = visit.rota.acting_as(visit.actor).jobs.attempts(job_id)[-1]
+    job = visit.rota.jobs.attempts(job_id)[-1]
     return _change_page(visit, job, _params_of(visit, job, as_json=params_as == "json"))
 
 
-@router.post("/jobs/{job_id}/change")
+@page("POST /jobs/{job_id}/change")
 def change(visit: Visit, job_id: JobId) -> Response:
     """Change a waiting job. What is refused comes back in the form, with what was typed."""
     visit.must(Right.STEER)
-    job = visit.rota.acting_as(visit.actor).jobs.attempts(job_id)[-1]
+    job = visit.rota.jobs.attempts(job_id)[-1]
     params = _params_of(visit, job)
     try:
         return _changed(visit, job, params)
@@ -119,47 +176,46 @@ def _changed(visit: Visit, job: Job, params: ParamsInput) -> Response:
         return visit.done("Nothing is changed.", f"/jobs/{job.id}")
     # What was compared is what is written over: another change in between is refused.
     unchanged = tag_of(job, job) if "params" in options else None
-    done = visit.rota.acting_as(visit.actor).jobs.if_match(unchanged).update(job.id, **options)
+    done = visit.rota.jobs.if_match(unchanged).update(job.id, **options)
     return visit.done(f"{done.number} is changed.", f"/jobs/{done.id}")
 
 
 def _params_of(visit: Visit, job: Job, *, as_json: bool = False) -> ParamsInput:
     try:
-        schema = visit.rota.acting_as(visit.actor).templates.get(job.job_type).params_schema
+        schema = visit.rota.templates.get(job.job_type).params_schema
     except UnknownTemplate:
         schema = None  # it was removed, and its jobs are left
     return ParamsInput(schema, job.params, as_json=as_json)
 
 
-def _change_page(visit: Visit, job: Job, params: ParamsInput, unread: Unread | None = None) -> Response:
-    status = 200 if unread is None else unread.status
+def _change_page(visit: Visit, job: Job, params: ParamsInput, unread: Unread = UNSENT) -> Response:
     seen = digest_of(job.params)
-    if unread is not None and status != HTTPStatus.PRECONDITION_FAILED:
+    if unread is not UNSENT and unread.status != HTTPStatus.PRECONDITION_FAILED:
         # What is typed was typed over the params that the form was opened with.
         seen = visit.form.get("seen") or seen
-    return visit.page("change.html", status=status, job=job, params=params, seen=seen, wrong="" if unread is None else unread.detail)
+    return visit.page("change.html", status=unread.status, job=job, params=params, seen=seen, wrong=unread.detail)
 
 
-@router.post("/jobs/{job_id}/front")
+@page("POST /jobs/{job_id}/front")
 def front(visit: Visit, job_id: JobId) -> Response:
     """Move a job that is queued before all others of its priority."""
-    done = visit.rota.acting_as(visit.actor).jobs.move(job_id, front=True)
+    done = visit.rota.jobs.move(job_id, front=True)
     return visit.done(f"{done.number} is now the first of its priority.", f"/jobs/{done.id}")
 
 
-@router.post("/jobs/{job_id}/discard")
+@page("POST /jobs/{job_id}/discard")
 def discard(visit: Visit, job_id: JobId) -> Response:
     """Remove its chain for good."""
     job = _seen(visit, job_id, Right.DELETE)
     visit.sure(f"Remove {job.number} ({job.job_type}) with its runs and logs, for good?", "Remove it")
-    visit.rota.acting_as(visit.actor).jobs.delete(job_id)
+    visit.rota.jobs.delete(job_id)
     return visit.done(f"{job.number} is removed.", "/jobs")
 
 
 def _seen(visit: Visit, job_id: str, operation: Right) -> Job:
     """Return a job to ask about; what would be refused is refused before anybody is asked."""
     visit.must(operation)
-    return visit.rota.acting_as(visit.actor).jobs.get(job_id)
+    return visit.rota.jobs.get(job_id)
 
 
 def _picture(chain: list[Job]) -> Any:
@@ -181,7 +237,7 @@ def _picture(chain: list[Job]) -> Any:
 
 def _around(visit: Visit, job: Job) -> list[tuple[str, Job]]:
     """Return the chains that this one waits for, or that wait for it, nearest only."""
-    graph = visit.rota.acting_as(visit.actor).jobs.graph(job.id)
+    graph = visit.rota.jobs.graph(job.id)
     found = []
     for edge in graph.edges:
         for way, mine, other in (("waits for", edge.child, edge.parent), ("is awaited by", edge.parent, edge.child)):

@@ -1,50 +1,101 @@
-"""The list of jobs: narrowed by its address, page by page; and acts on all that match."""
+"""Lists of jobs: all of them, the dead letters, the queue and the groups; and what can be done to all that match."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
 from rota.errors import InvalidOption, NotFound, Refused
 from rota.model.gate import Right
-from rota.model.states import MOVES, RETRYABLE_ENDS, ErrorType, Status
+from rota.model.states import CHAIN_ENDS, MOVES, RETRYABLE_ENDS, ErrorType, Status
+from rota.model.templates import span_of
 from rota.model.values import Job
 from rota.results import Page
-from rota.surfaces.http.pages.filters import Filters
-from rota.surfaces.http.pages.rendering import plural
-from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit
-
-router = page_router()
+from rota.surfaces.http.pages.context import Visit, plural
+from rota.surfaces.http.pages.routes import Before, page
+from rota.surfaces.runs import run_of
 
 PAGE = 50
 AT_ONCE = 1000
 """Most jobs that one press of a button acts on; pressing it again continues."""
-BIG = 2**62
+NAMES = ("job_type", "queue", "organization", "owner", "group", "schedule", "text", "error_type", "since", "until")
+DEAD_NAMES = ("job_type", "error_type", "text", "organization")
+QUEUE_SHOWN = 100
+GROUPS_SHOWN = 50
+MEMBERS_MAX = 500
+LONG = 1024
+"""Characters of one filter, at most."""
+STATUSES = frozenset(Status)
+
+GroupId = Annotated[str, Meta(max_length=64)]
 
 
-@router.get("/jobs")
-def find(visit: Visit, before: Annotated[int, Meta(ge=1, le=BIG)] | None = None) -> Response:
+class Filters:
+    """What a list is narrowed to."""
+
+    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Take pairs of name and value; what is empty, or no filter, is left out."""
+        self.pairs = [(name, value.strip()[:LONG]) for name, value in pairs if name in (*NAMES, "status") and value.strip()]
+        self._by_name = {name: value for name, value in self.pairs if name != "status"}
+        self.status: list[Status] = []
+        for status in (value for name, value in self.pairs if name == "status"):
+            if status.upper() not in STATUSES:
+                raise InvalidOption(f"status={status!r} is not one of {', '.join(Status)}")
+            self.status.append(Status(status.upper()))
+
+    def __getitem__(self, name: str) -> str:
+        """Return one filter, empty if it is not set."""
+        return self._by_name.get(name, "")
+
+    def __bool__(self) -> bool:
+        """Say whether anything is narrowed."""
+        return bool(self.pairs)
+
+    def options(self) -> dict[str, Any]:
+        """Return them as `jobs.list` takes them."""
+        found: dict[str, Any] = {name: self[name] for name in NAMES if self[name] and name not in {"since", "until"}}
+        if self["error_type"] and self["error_type"] not in set(ErrorType):
+            raise InvalidOption(f"error_type={self['error_type']!r} is not one of {', '.join(ErrorType)}")
+        for name in ("since", "until"):
+            if self[name]:
+                found[name] = _when(name, self[name])
+        return found | ({"status": self.status} if self.status else {})
+
+    def words(self) -> str:
+        """Say what is left, for a question."""
+        said = [f"{name} {value}" for name, value in self.pairs]
+        return " and ".join(said) if said else "any"
+
+
+def _when(name: str, given: str) -> datetime | timedelta:
+    """Return a moment given as people write one (2026-11-15 or 2026-11-15T08:00Z, UTC if no zone is said), or how long ago (2h)."""
+    try:
+        return moment(given)
+    except InvalidOption:
+        return timedelta(seconds=span_of(name, given))
+
+
+@page("GET /jobs")
+def find(visit: Visit, before: Before = None) -> Response:
     """Show a page of jobs, newest first."""
     filters = Filters(visit.request.query_params.multi_items())
-    found = visit.rota.acting_as(visit.actor).jobs.list(**filters.options(), limit=PAGE, before=before)
+    found = visit.rota.jobs.list(**filters.options(), limit=PAGE, before=before)
     return visit.page("jobs.html", jobs=found, next=found.next, first=before is not None, filters=filters, **choices(visit))
 
 
 def choices(visit: Visit) -> dict[str, Any]:
     """Return what the filters of a list offer."""
-    names = [each.name for each in visit.rota.acting_as(visit.actor).templates.list()]
-    organizations = (
-        visit.rota.acting_as(visit.actor).organizations.list() if visit.everywhere and visit.may(Right.READ_ORGANIZATIONS) else []
-    )
+    names = [each.name for each in visit.rota.templates.list()]
+    organizations = visit.rota.organizations.list() if visit.everywhere and visit.may(Right.READ_ORGANIZATIONS) else []
     return {"templates": names, "organizations": [each.name for each in organizations], "statuses": list(Status), "errors": list(ErrorType)}
 
 
-@router.post("/jobs/act")
+@page("POST /jobs/act")
 def act(visit: Visit) -> Response:
     """Cancel, or retry, all that match."""
     filters, what = Filters(visit.form.pairs), visit.form.need("what")
@@ -54,7 +105,7 @@ def act(visit: Visit) -> Response:
     visit.must(right)
     status = [each for each in states if not filters.status or each in filters.status]
     options = filters.options() | {"status": status, "limit": AT_ONCE}
-    found = visit.rota.acting_as(visit.actor).jobs.list(**options) if status else Page[Job]([])
+    found = visit.rota.jobs.list(**options) if status else Page[Job]([])
     if not found:
         return visit.done(f"Nothing to {what}: none of the matching jobs allows it.", "/jobs")
     count = f"{'the newest ' if found.next is not None else ''}{plural(len(found), 'job')}"
@@ -72,7 +123,7 @@ def moment(text: str) -> datetime:
 
 
 def _cancel(visit: Visit, options: dict[str, Any], _found: list[Job]) -> str:
-    done = visit.rota.acting_as(visit.actor).jobs.cancel_all(**options)
+    done = visit.rota.jobs.cancel_all(**options)
     return f"Cancelled {plural(done.done, 'job')}."
 
 
@@ -80,7 +131,7 @@ def _retry(visit: Visit, _options: dict[str, Any], found: list[Job]) -> str:
     count = 0
     for job in found:
         try:
-            visit.rota.acting_as(visit.actor).jobs.retry(job.id)
+            visit.rota.jobs.retry(job.id)
         except (Refused, NotFound):
             continue  # it was retried already
         count += 1
@@ -93,3 +144,114 @@ ACTS: dict[str, tuple[Sequence[Status], Do, Right]] = {
     "retry": (tuple(RETRYABLE_ENDS), _retry, Right.STEER),
 }
 """What can be done to all that match: to jobs in which states, by whom."""
+
+
+# ---- dead letters ----------------------------------------------------------------------------------------------------
+
+
+@page("GET /dead")
+def find_dead(visit: Visit, before: Before = None) -> Response:
+    """Show a page of dead letters, newest first."""
+    filters = Filters([pair for pair in visit.request.query_params.multi_items() if pair[0] in DEAD_NAMES])
+    found = visit.rota.dead_letters.list(**filters.options(), limit=PAGE, before=before)
+    runs = {job.id: run_of(visit.rota, job.id) for job in found}
+    return visit.page("dead.html", jobs=found, runs=runs, next=found.next, first=before is not None, filters=filters, **choices(visit))
+
+
+@page("POST /dead/retry")
+def retry_dead(visit: Visit) -> Response:
+    """Try all that match again."""
+    visit.must(Right.STEER)
+    options, count, words = _matching(visit)
+    visit.sure(f"Retry {count} ({words})?", f"Retry {count}")
+    done = visit.rota.dead_letters.retry(**options, limit=AT_ONCE)
+    return visit.done(f"{plural(len(done), 'job')} will be tried again.", "/dead")
+
+
+@page("POST /dead/discard")
+def discard_dead(visit: Visit) -> Response:
+    """Remove all that match, for good."""
+    visit.must(Right.DELETE)
+    options, count, words = _matching(visit)
+    visit.sure(f"Remove {count} ({words}) with their runs and logs, for good?", f"Remove {count}")
+    done = visit.rota.dead_letters.delete(**options, limit=AT_ONCE)
+    kept = f" {plural(done.kept, 'other')} stayed: somebody still needs them." if done.kept else ""
+    return visit.done(f"{plural(done.chains, 'dead letter')} removed.{kept}", "/dead")
+
+
+def _matching(visit: Visit) -> tuple[dict[str, Any], str, str]:
+    """Return the filters, how many they match (as far as one press goes), and both in words."""
+    filters = Filters([pair for pair in visit.form.pairs if pair[0] in DEAD_NAMES])
+    found = visit.rota.dead_letters.list(**filters.options(), limit=AT_ONCE)
+    first = "the newest " if found.next is not None else ""
+    return filters.options(), f"{first}{plural(len(found), 'dead letter')}", filters.words()
+
+
+# ---- the queue -------------------------------------------------------------------------------------------------------
+
+
+class Place(msgspec.Struct):
+    """One place of the queue, and its neighbours: jobs of the same organization and priority, among which it can be moved."""
+
+    number: int
+    job: Job
+    before: Job | None
+    after: Job | None = None
+
+
+@page("GET /queue")
+def show_queue(visit: Visit) -> Response:
+    """Show the head of the queue."""
+    found = visit.rota.queues.jobs(limit=QUEUE_SHOWN + 1)
+    places: list[Place] = []
+    last: dict[tuple[str, int], Place] = {}
+    for number, job in enumerate(found[:QUEUE_SHOWN], 1):
+        line = (job.organization, job.priority)
+        neighbour = last.get(line)
+        place = Place(number, job, None if neighbour is None else neighbour.job)
+        if neighbour is not None:
+            neighbour.after = job
+        last[line] = place
+        places.append(place)
+    return visit.page("queue.html", places=places, more=len(found) > QUEUE_SHOWN, pauses=visit.rota.store.pauses())
+
+
+@page("POST /queue/move")
+def move(visit: Visit) -> Response:
+    """Move one job: `ID front`, `ID before OTHER` or `ID after OTHER`."""
+    job, _, rest = visit.form.need("move").partition(" ")
+    where, _, other = rest.partition(" ")
+    if where != "front" and (where not in {"before", "after"} or not other):
+        raise InvalidOption(f"move={rest[:40]!r} is not front, before or after another job")
+    done = visit.rota.jobs.move(job, **{where: True if where == "front" else other})  # type: ignore[arg-type] # as the word wants it
+    return visit.done(f"{done.number} is moved.", "/queue")
+
+
+# ---- groups ----------------------------------------------------------------------------------------------------------
+
+
+@page("GET /groups")
+def find_groups(visit: Visit) -> Response:
+    """Show the newest groups."""
+    found = visit.rota.groups.list(limit=GROUPS_SHOWN)
+    done = {each.id: sum(member.status in CHAIN_ENDS for member in each.members) for each in found}
+    return visit.page("groups.html", groups=found, done=done)
+
+
+@page("GET /groups/{group_id}")
+def show_group(visit: Visit, group_id: GroupId) -> Response:
+    """Show one group and where its members stand."""
+    group = visit.rota.groups.get(group_id)
+    done = sum(member.status in CHAIN_ENDS for member in group.members)
+    return visit.page("group.html", group=group, members=group.members[:MEMBERS_MAX], done=done)
+
+
+@page("POST /groups/{group_id}/cancel")
+def cancel_group(visit: Visit, group_id: GroupId) -> Response:
+    """Cancel what has not ended of a group."""
+    visit.must(Right.CANCEL)
+    group = visit.rota.groups.get(group_id)
+    left = sum(member.status not in CHAIN_ENDS for member in group.members)
+    visit.sure(f"Cancel the {left:,} jobs of {group.name or 'this group'} that have not ended?", "Cancel the group")
+    visit.rota.groups.cancel(group_id)
+    return visit.done("The group is cancelled.", f"/groups/{group.id}")

@@ -258,7 +258,7 @@ def form_for(
     root = Field(path=(), kind=Kind.OBJECT, schema=schema, required=True, nullable=False, must_fill=True, id="p0", base=dict(params or {}))
     # Params that the handler does not have stay: whether they are refused is not the form's to decide.
     root.children = builder.children(root, frozenset(), defaults or {})
-    if len(builder.ids) > FIELDS_MAX or (root.children and all(not _is_typed(field.schema) for field in root.children)):
+    if builder.count > FIELDS_MAX or (root.children and all(not _is_typed(field.schema) for field in root.children)):
         return None
     return ParamsForm(root)
 
@@ -278,7 +278,7 @@ class _Builder:
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
-        self.ids: list[str] = []
+        self.count = 0
 
     def children(self, parent: Field, above: frozenset[str], defaults: Mapping[str, Any]) -> list[Field]:
         """Return the fields of an object."""
@@ -286,41 +286,40 @@ class _Builder:
         present = parent.base if isinstance(parent.base, dict) else parent.default if isinstance(parent.default, dict) else {}
         found = []
         for name, schema in parent.schema["properties"].items():
-            if len(self.ids) > FIELDS_MAX:
+            if self.count > FIELDS_MAX:
                 break
+            self.count += 1
             flat, references, nullable = self._flat(schema if isinstance(schema, dict) else {}, above)
-            default = defaults[name] if name in defaults else flat.get("default", UNSET)
-            found.append(
-                self._field(
-                    path=(*parent.path, str(name)),
-                    schema=flat,
-                    above=references,
-                    nullable=nullable,
-                    required=name in required,
-                    must_fill=parent.must_fill and name in required and not nullable,
-                    base=present.get(name, UNSET),
-                    default=default,
-                )
+            field = Field(
+                path=(*parent.path, str(name)),
+                kind=_kind(flat, depth=len(parent.path) + 1),
+                schema=flat,
+                id=f"p{self.count}",
+                nullable=nullable,
+                required=name in required,
+                must_fill=parent.must_fill and name in required and not nullable,
+                base=present.get(name, UNSET),
+                default=defaults[name] if name in defaults else flat.get("default", UNSET),
             )
+            self._fill(field, references)
+            found.append(field)
         return found
 
-    def _field(self, *, path: tuple[str, ...], schema: dict[str, Any], above: frozenset[str], **known: Any) -> Field:
-        self.ids.append(f"p{len(self.ids) + 1}")
-        field = Field(path=path, kind=_kind(schema, depth=len(path)), schema=schema, id=self.ids[-1], **known)
+    def _fill(self, field: Field, above: frozenset[str]) -> None:
+        """Choose how a field shows its value, and add the fields inside it."""
         if field.kind is Kind.CHECK and (field.nullable or (not field.required and not isinstance(field.default, bool))):
             field.kind = Kind.CHOICE
         if not _fits(field, field.base) or not _fits(field, field.default):
             field.kind = Kind.JSON
         if field.kind is Kind.OBJECT:
             field.children = self.children(field, above, {})
-            return field
+            return
         field.text = _shown(field)
         field.kind = _one_or_more_lines(field)
         if field.kind is Kind.CHOICE:
             field.choices = _choices(field)
         # A text may be empty if it was before.
         field.must_fill = field.must_fill and field.kind is not Kind.CHECK and field.base != ""
-        return field
 
     def _flat(self, schema: dict[str, Any], above: frozenset[str]) -> tuple[dict[str, Any], frozenset[str], bool]:
         """Return a schema without references and without null, the references that led to it, and whether it may be null.

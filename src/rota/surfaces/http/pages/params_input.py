@@ -10,8 +10,8 @@ import msgspec
 
 from rota.errors import InvalidInput, InvalidParams, Refused
 from rota.surfaces.http import problems
+from rota.surfaces.http.pages.context import Form, Visit, pretty
 from rota.surfaces.http.pages.params_form import Field, ParamsForm, form_for
-from rota.surfaces.http.pages.visit import Form, Visit
 
 ENTERED_AS = "params_as"
 """The form's field that says how its params were entered: fields, or json."""
@@ -31,6 +31,10 @@ class Unread(Exception):  # noqa: N818 - nothing is wrong with the program
         self.headers = headers
 
 
+UNSENT = Unread(status=HTTPStatus.OK)
+"""Of a page that is shown for the first time: nothing was typed yet."""
+
+
 class ParamsInput:
     """The params of one form."""
 
@@ -45,7 +49,7 @@ class ParamsInput:
         """Show params that are there, or those of a new job; `defaults` are the template's own."""
         self.form: ParamsForm | None = form_for(schema, params, defaults)
         self.as_json = as_json or self.form is None
-        self.text = pretty(params or {})
+        self.text = pretty(dict(params or {}))
 
     @property
     def fields(self) -> list[Field]:
@@ -67,7 +71,16 @@ class ParamsInput:
         self.as_json = self.form is None or sent.get(ENTERED_AS) != "fields"
         if self.as_json and sent.text(TEXT) is None and SWITCH not in sent:
             return None
-        params = self._from_json(sent) if self.form is None or self.as_json else self._from_fields(self.form, sent)
+        if self.form is None or self.as_json:
+            self.text = sent.get(TEXT, "")
+            try:
+                params = params_of(sent.text(TEXT))
+            except InvalidParams as error:
+                raise Unread(str(error)) from None
+        else:
+            params = self.form.read(sent)
+            if self.form.errors:
+                raise Unread
         if SWITCH in sent:
             self._switch(params)
         return params
@@ -81,19 +94,6 @@ class ParamsInput:
         headers = {name: value for name, value in answer.headers.items() if name == "retry-after"}
         return Unread("" if self.errors else detail, answer.status_code, headers)
 
-    def _from_json(self, sent: Form) -> dict[str, Any]:
-        self.text = sent.get(TEXT, "")
-        try:
-            return params_of(sent.text(TEXT))
-        except InvalidParams as error:
-            raise Unread(str(error)) from None
-
-    def _from_fields(self, form: ParamsForm, sent: Form) -> dict[str, Any]:
-        params = form.read(sent)
-        if form.errors:
-            raise Unread
-        return params
-
     def _switch(self, params: dict[str, Any]) -> None:
         if not self.as_json:
             self.as_json, self.text = True, pretty(params)
@@ -102,11 +102,6 @@ class ParamsInput:
         else:
             self.as_json = False
         raise Unread(status=HTTPStatus.OK)
-
-
-def pretty(params: Mapping[str, Any]) -> str:
-    """Return params as JSON with lines and indents, never cut: what is shown is sent again."""
-    return msgspec.json.format(msgspec.json.encode(dict(params), enc_hook=str), indent=2).decode()
 
 
 def params_of(text: str | None) -> dict[str, Any]:

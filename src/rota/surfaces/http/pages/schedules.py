@@ -1,69 +1,71 @@
-"""Schedules: the list, and a month of due times."""
+"""Schedules: the list, a month of due times, and one schedule with what became of its due times and what can be done to it."""
 
 from __future__ import annotations
 
 import calendar
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
+from rota import wire
 from rota.errors import InvalidOption
 from rota.lab.forecasts import ForecastItem
 from rota.model.definitions import TemplateState
 from rota.model.gate import Right
-from rota.model.schedules import Fate
+from rota.model.schedules import Fate, ScheduleState
+from rota.ports.schedules import LedgerCursor
+from rota.surfaces.http.pages.context import Visit, link, pretty
 from rota.surfaces.http.pages.jobs import moment
 from rota.surfaces.http.pages.params_input import params_of
-from rota.surfaces.http.pages.rendering import link
-from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit
+from rota.surfaces.http.pages.routes import Act, Name, Verb, chosen, page
 
-router = page_router()
-
+PAGE = 50
+NEXT = 10
+YEAR_H = 24 * 366
+"""How far the next due times are looked for."""
 DAY_MAX = 6
 """Lines of one day of the calendar; the rest are counted."""
 LEDGER_MAX = 5000
 """Rows of the ledger that one month looks at."""
 GIVEN = ("cron", "every", "timezone", "catch_up", "overlap", "description", "priority", "calendar")
+EDITED = ("cron", "every", "timezone", "catch_up", "overlap", "jitter", "description", "priority", "calendar")
 
 
-class Line:
+class Line(msgspec.Struct):
     """Due times of one schedule on one day that became, or will become, the same."""
 
-    def __init__(self, organization: str, schedule: str, fate: str, *, count: int, ahead: bool) -> None:
-        """Take how many they are."""
-        self.organization = organization
-        self.schedule = schedule
-        self.fate = fate
-        self.count = count
-        self.ahead = ahead
+    organization: str
+    schedule: str
+    fate: str
+    count: int
+    ahead: bool
 
 
-class Day:
+class Day(msgspec.Struct):
     """One day of the calendar."""
 
-    def __init__(self, at: date, lines: list[Line], *, inside: bool, today: bool) -> None:
-        """Take what is on it."""
-        self.at = at
-        self.lines = lines[:DAY_MAX]
-        self.left = sum(each.count for each in lines[DAY_MAX:])
-        self.inside = inside
-        self.today = today
+    at: date
+    lines: list[Line]
+    left: int
+    """Due times beyond those lines."""
+    inside: bool
+    today: bool
 
 
-@router.get("/schedules")
+@page("GET /schedules")
 def show(visit: Visit) -> Response:
     """Show all schedules."""
-    templates = visit.rota.acting_as(visit.actor).templates.list() if visit.may(Right.SCHEDULE) else []
+    templates = visit.rota.templates.list() if visit.may(Right.SCHEDULE) else []
     names = [each.name for each in templates if each.state is TemplateState.ENABLED]
-    return visit.page("schedules.html", schedules=visit.rota.acting_as(visit.actor).schedules.list(), templates=names)
+    return visit.page("schedules.html", schedules=visit.rota.schedules.list(), templates=names)
 
 
-@router.post("/schedules")
+@page("POST /schedules")
 def create(visit: Visit) -> Response:
     """Make a schedule."""
     form = visit.form
@@ -72,19 +74,17 @@ def create(visit: Visit) -> Response:
         options["at"] = moment(form.need("at"))
     if form.text("params"):
         options["params"] = params_of(form.text("params"))
-    made = visit.rota.acting_as(visit.actor).schedules.create(
-        form.need("name"), form.need("template"), organization=form.text("organization"), **options
-    )
+    made = visit.rota.schedules.create(form.need("name"), form.need("template"), organization=form.text("organization"), **options)
     to = link("/schedules/one", name=made.name, organization=made.organization)
     return visit.done(f"Schedule {made.name} is made: {made.words}.", to)
 
 
-@router.get("/schedules/month")
+@page("GET /schedules/month")
 def month(
     visit: Visit,
     month: Annotated[str, Meta(max_length=10)] = "",
-    name: Annotated[str, Meta(max_length=255)] | None = None,
-    organization: Annotated[str, Meta(max_length=255)] | None = None,
+    name: Name | None = None,
+    organization: Name | None = None,
 ) -> Response:
     """Show a month of due times: what became of those that have passed, and those to come. Days are UTC."""
     now = datetime.now(UTC)
@@ -92,9 +92,9 @@ def month(
     weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
     start, end = _midnight(weeks[0][0]), _midnight(weeks[-1][-1] + timedelta(days=1))
     which: dict[str, Any] = {"schedule": name or None, "organization": organization or None}
-    ahead = visit.rota.acting_as(visit.actor).forecast(start=max(start, now), end=end, skipped=True, **which) if end > now else None
+    ahead = visit.rota.forecast(start=max(start, now), end=end, skipped=True, **which) if end > now else None
     lines = _lines(visit, start, end, now=now, ahead=ahead or (), which=which)
-    days = [[Day(each, lines.get(each, []), inside=each.month == first.month, today=each == now.date()) for each in week] for week in weeks]
+    days = [[_day(each, lines.get(each, []), first, now.date()) for each in week] for week in weeks]
     near: dict[str, Any] = {"before": first - timedelta(days=1), "after": first + timedelta(days=31)}
     exact_until = None if ahead is None else ahead.exact_until
     return visit.page("month.html", weeks=days, first=first, name=name, organization=organization, exact_until=exact_until, **near)
@@ -105,17 +105,22 @@ def _lines(
 ) -> dict[date, list[Line]]:
     counts: Counter[tuple[date, str, str, str, bool]] = Counter()
     if start < now:
-        for each in visit.rota.acting_as(visit.actor).schedules.occurrences(since=start, until=min(end, now), limit=LEDGER_MAX, **which):
+        for each in visit.rota.schedules.occurrences(since=start, until=min(end, now), limit=LEDGER_MAX, **which):
             counts[each.due_at.date(), each.organization, each.schedule, _became(each.fate, ran=each.ran), False] += each.count
     for item in ahead:
         counts[item.due_at.date(), item.organization, item.schedule, str(item.fate), True] += 1
     lines: dict[date, list[Line]] = {}
     for (day, owner, schedule, fate, is_ahead), count in counts.items():
-        lines.setdefault(day, []).append(Line(owner, schedule, fate, count=count, ahead=is_ahead))
+        lines.setdefault(day, []).append(Line(owner, schedule, fate, count, is_ahead))
     for some in lines.values():
         # What did not run comes first, then what is rare: the nightly run matters more than the minute's.
         some.sort(key=lambda line: (line.fate in {Fate.FIRED, "COMPLETED"}, line.count, line.schedule))
     return lines
+
+
+def _day(at: date, lines: list[Line], first: date, today: date) -> Day:
+    left = sum(each.count for each in lines[DAY_MAX:])
+    return Day(at, lines[:DAY_MAX], left, inside=at.month == first.month, today=at == today)
 
 
 def _became(fate: Fate, *, ran: bool | None) -> str:
@@ -138,3 +143,108 @@ def _first_of(text: str, today: date) -> date:
 
 def _midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+# ---- one schedule ----------------------------------------------------------------------------------------------------
+
+
+@page("GET /schedules/one")
+def show_one(
+    visit: Visit,
+    name: Name,
+    organization: Name | None = None,
+    *,
+    fate: Annotated[str, Meta(max_length=40)] = "",
+    before: Annotated[str, Meta(max_length=4096)] | None = None,
+) -> Response:
+    """Show one schedule."""
+    found = visit.rota.schedules.get(name, organization=organization)
+    rows = visit.rota.schedules.occurrences(
+        name,
+        fate=fate if fate and fate != "not_ran" else None,
+        not_ran=fate == "not_ran",
+        limit=PAGE,
+        before=None if not before else wire.unseal(before, LedgerCursor),
+        organization=found.organization,
+    )
+    coming: list[ForecastItem] = []
+    if found.state is not ScheduleState.DISABLED:
+        coming = visit.rota.forecast(YEAR_H, schedule=name, organization=found.organization, skipped=True, limit=NEXT)
+    return visit.page(
+        "schedule.html",
+        it=found,
+        params=pretty(found.params),
+        coming=coming,
+        rows=rows,
+        next=None if rows.next is None else wire.seal(rows.next),
+        first=bool(before),
+        fates=list(Fate),
+        fate=fate,
+    )
+
+
+@page("POST /schedules/one/{verb}")
+def act(visit: Visit, verb: Verb) -> Response:
+    """Fire, pause, enable, disable, change or remove a schedule."""
+    do = chosen(ACTS, verb, "a schedule")
+    name, organization = visit.form.need("name"), visit.form.text("organization")
+    if isinstance(do, Act):
+        said = do(visit, name, organization=organization)
+        return visit.done(said, "/schedules" if verb == "delete" else _page(name, organization))
+    return visit.done(*do(visit, name, organization))
+
+
+def _fire(visit: Visit, name: str, organization: str | None) -> tuple[str, str]:
+    params = params_of(visit.form.text("params")) if visit.form.text("params") else None
+    job = visit.rota.schedules.fire(name, params, organization=organization)
+    return f"{name} is fired: {job.number}.", f"/jobs/{job.id}"
+
+
+def _change(visit: Visit, name: str, organization: str | None) -> tuple[str, str]:
+    found = visit.rota.schedules.get(name, organization=organization)
+    options: dict[str, Any] = {}
+    for field in EDITED:
+        if field in visit.form and visit.form.text(field) != _shown(getattr(found, field)):
+            options[field] = visit.form.text(field)
+    if "params" in visit.form and (params := params_of(visit.form.text("params"))) != found.params:
+        options["params"] = params
+    if visit.form.text("new_name") not in {None, name}:
+        options["new_name"] = visit.form.need("new_name")
+    if not options:
+        return "Nothing is changed.", _page(name, organization)
+    version = visit.form.number("version")
+    changed = visit.rota.schedules.if_match(version).update(name, organization=organization, **options)
+    return f"{changed.name} is changed: {changed.words}.", _page(changed.name, organization)
+
+
+def _shown(value: object) -> str | None:
+    """Return a value as the form shows it."""
+    return None if value in (None, 0.0) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _page(name: str, organization: str | None) -> str:
+    return link("/schedules/one", name=name, organization=organization)
+
+
+ACTS: dict[str, Act | Callable[[Visit, str, str | None], tuple[str, str]]] = {
+    "fire": _fire,
+    "pause": Act("schedules", "pause", "{name} is paused: its due times are skipped, and written down so."),
+    "enable": Act("schedules", "enable", "{name} is enabled."),
+    "disable": Act(
+        "schedules",
+        "disable",
+        "{name} is disabled.",
+        "Disable {name}? It has no due times from now on, and what is missed is not made up for.",
+        "Disable it",
+        Right.SCHEDULE,
+    ),
+    "change": _change,
+    "delete": Act(
+        "schedules",
+        "delete",
+        "{name} is removed.",
+        "Remove the schedule {name}? Its jobs and its history stay. Code that declares it makes it anew.",
+        "Remove it",
+        Right.DELETE_SCHEDULES,
+    ),
+}

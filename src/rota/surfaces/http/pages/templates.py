@@ -12,12 +12,9 @@ from starlette.responses import Response
 from rota.errors import InvalidOption
 from rota.model.gate import Right
 from rota.model.templates import NULLABLE, Rate, from_text
-from rota.surfaces.http.pages.rendering import link
-from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit
+from rota.surfaces.http.pages.context import Visit, link
+from rota.surfaces.http.pages.routes import Act, Name, Verb, page
 from rota.template_views import TemplateView
-
-router = page_router()
 
 FIELDS = {
     "display_name": "Display name",
@@ -39,24 +36,24 @@ FIELDS = {
 """What the page shows and changes, and how it is called there."""
 
 
-@router.get("/templates")
+@page("GET /templates")
 def find(visit: Visit, archived: Annotated[str, Meta(max_length=5)] = "") -> Response:
     """Show all templates."""
-    found = visit.rota.acting_as(visit.actor).templates.list(archived=archived == "yes")
+    found = visit.rota.templates.list(archived=archived == "yes")
     return visit.page("templates.html", found=found, archived=archived == "yes")
 
 
-@router.get("/templates/one")
-def show(visit: Visit, name: Annotated[str, Meta(max_length=255)]) -> Response:
+@page("GET /templates/one")
+def show(visit: Visit, name: Name) -> Response:
     """Show one template."""
-    found = visit.rota.acting_as(visit.actor).templates.get(name)
+    found = visit.rota.templates.get(name)
     values = {field: shown(found, field) for field in FIELDS}
-    paused = ("template", name) in visit.rota.acting_as(visit.actor).store.pauses()
+    paused = ("template", name) in visit.rota.store.pauses()
     return visit.page("template.html", it=found, fields=FIELDS, values=values, nullable=NULLABLE, paused=paused)
 
 
-@router.post("/templates/one/{verb}")
-def act(visit: Visit, verb: Annotated[str, Meta(max_length=20)]) -> Response:
+@page("POST /templates/one/{verb}")
+def act(visit: Visit, verb: Verb) -> Response:
     """Set, reset, enable, disable, archive or remove a template."""
     if verb not in ACTS:
         raise InvalidOption(f"unknown action {verb!r} of a template: use {', '.join(ACTS)}")
@@ -79,7 +76,7 @@ def shown(view: TemplateView, field: str) -> str:
 
 
 def _set(visit: Visit, name: str) -> str:
-    view = visit.rota.acting_as(visit.actor).templates.get(name)
+    view = visit.rota.templates.get(name)
     options: dict[str, Any] = {}
     for field in FIELDS:
         given = visit.form.text(field)
@@ -89,44 +86,35 @@ def _set(visit: Visit, name: str) -> str:
             options[field] = None if given is None else from_text(field, given)
     if not options:
         return "Nothing is changed."
-    visit.rota.acting_as(visit.actor).templates.if_match(visit.form.number("version")).update(name, **options)
+    visit.rota.templates.if_match(visit.form.number("version")).update(name, **options)
     return f"{name}: {', '.join(options)} set."
 
 
 def _reset(visit: Visit, name: str) -> str:
     field = visit.form.text("field")
-    visit.rota.acting_as(visit.actor).templates.reset(name, *([field] if field else []))
+    visit.rota.templates.reset(name, *([field] if field else []))
     return f"{name}: {field or 'all fields'} reset."
-
-
-def _enable(visit: Visit, name: str) -> str:
-    visit.rota.acting_as(visit.actor).templates.enable(name)
-    return f"{name} accepts new jobs."
-
-
-def _disable(visit: Visit, name: str) -> str:
-    visit.sure(f"Disable {name}? New jobs are refused; waiting and running jobs continue.", "Disable it")
-    visit.rota.acting_as(visit.actor).templates.disable(name)
-    return f"{name} no longer accepts new jobs."
-
-
-def _archive(visit: Visit, name: str) -> str:
-    visit.sure(f"Archive {name}? New jobs are refused, its schedules are disabled, and lists no longer show it.", "Archive it")
-    visit.rota.acting_as(visit.actor).templates.archive(name)
-    return f"{name} is archived."
-
-
-def _delete(visit: Visit, name: str) -> str:
-    visit.sure(f"Remove the template {name}? Code that registers it creates it again.", "Remove it")
-    visit.rota.acting_as(visit.actor).templates.delete(name)
-    return f"{name} is removed."
 
 
 ACTS: dict[str, Callable[[Visit, str], str]] = {
     "set": _set,
     "reset": _reset,
-    "enable": _enable,
-    "disable": _disable,
-    "archive": _archive,
-    "delete": _delete,
+    "enable": Act("templates", "enable", "{name} accepts new jobs."),
+    "disable": Act(
+        "templates",
+        "disable",
+        "{name} no longer accepts new jobs.",
+        "Disable {name}? New jobs are refused; waiting and running jobs continue.",
+        "Disable it",
+    ),
+    "archive": Act(
+        "templates",
+        "archive",
+        "{name} is archived.",
+        "Archive {name}? New jobs are refused, its schedules are disabled, and lists no longer show it.",
+        "Archive it",
+    ),
+    "delete": Act(
+        "templates", "delete", "{name} is removed.", "Remove the template {name}? Code that registers it creates it again.", "Remove it"
+    ),
 }

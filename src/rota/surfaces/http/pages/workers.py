@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from rota.app import Rota
 from rota.errors import InvalidOption
 from rota.model.gate import Right
-from rota.surfaces.http.pages.pauses import set_pause
-from rota.surfaces.http.pages.routing import page_router
-from rota.surfaces.http.pages.visit import Visit
-
-router = page_router()
+from rota.surfaces.http.pages.context import Visit
+from rota.surfaces.http.pages.routes import page
 
 
-@router.get("/workers")
+@page("GET /workers")
 def show(visit: Visit) -> Response:
     """Show the workers that live, and the pauses."""
-    found = visit.rota.acting_as(visit.actor).workers.list()
-    templates = [each.name for each in visit.rota.acting_as(visit.actor).templates.list()]
-    return visit.page("workers.html", workers=found, pauses=visit.rota.acting_as(visit.actor).store.pauses(), templates=templates)
+    found = visit.rota.workers.list()
+    templates = [each.name for each in visit.rota.templates.list()]
+    return visit.page("workers.html", workers=found, pauses=visit.rota.store.pauses(), templates=templates)
 
 
-@router.post("/pauses")
+@page("POST /pauses")
 def pause(visit: Visit) -> Response:
     """Pause or resume everything, a template, or an organization."""
     form = visit.form
@@ -31,10 +29,28 @@ def pause(visit: Visit) -> Response:
     which = {} if kind == "all" else {kind: name}
     words = "everything" if kind == "all" else f"{kind} {name}"
     if what == "resume":
-        set_pause(visit.rota.acting_as(visit.actor), paused=False, **which)
+        set_pause(visit.rota, paused=False, **which)
         return visit.done(f"{words.capitalize()} goes on.", "/workers")
     if kind == "all":
         visit.must(Right.OPERATE)
         visit.sure("Pause everything? Nothing starts until it is resumed; what runs goes on.", "Pause everything")
-    set_pause(visit.rota.acting_as(visit.actor), paused=True, **which)
+    set_pause(visit.rota, paused=True, **which)
     return visit.done(f"{words.capitalize()} is paused.", "/workers")
+
+
+def set_pause(rota: Rota, *, paused: bool, template: str | None = None, organization: str | None = None, queue: str | None = None) -> None:
+    """Pause or resume a template, an organization, a queue, or (none given) everything."""
+    asked = {"template": template, "organization": organization, "queue": queue}
+    named = [f"{kind}=…" for kind, name in asked.items() if name is not None]
+    if len(named) > 1:
+        raise InvalidOption(f"use {' or '.join(named)}, not {'both' if len(named) == 2 else 'all of them'}")
+    if template is not None:
+        (rota.templates.pause if paused else rota.templates.resume)(template)
+    elif organization is not None:
+        (rota.organizations.pause if paused else rota.organizations.resume)(organization)
+    elif queue is not None:
+        (rota.queues.pause if paused else rota.queues.resume)(queue)
+    elif paused:
+        rota.store.pause()
+    else:
+        rota.store.resume()

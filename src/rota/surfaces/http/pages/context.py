@@ -1,0 +1,306 @@
+"""The context of a page: the request of one browser, what its form says, the answers that a page can give, and how values are written.
+
+Everything is escaped; nothing that runs stands in a page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from rota.app import Rota
+from rota.errors import InvalidOption, PermissionDenied
+from rota.model.access import csrf_of
+from rota.model.gate import Actor, Right, Role, scope_of
+from rota.surfaces.cli.output import one_line, span
+from rota.surfaces.http.access import COOKIE
+
+FIELDS_MAX = 1000
+"""Fields of one form, at most."""
+PART = "x-rota-part"
+"""The header of a request for the inside of a page only."""
+SAID = "rota_said"
+"""The cookie with what the page after an act says, once."""
+SAID_S = 60
+SAID_MAX = 1000
+THEME = "rota_theme"
+SURE = "sure"
+EVENTS = "/api/v1/events"
+THEMES = ("dark", "light")
+TEXT_MAX = 20_000
+"""Characters of one value that a page shows; the rest is what the API is for."""
+NAV: tuple[tuple[str, str, Right], ...] = (
+    ("/", "Overview", Right.READ),
+    ("/jobs", "Jobs", Right.READ),
+    ("/queue", "Queue", Right.READ_STATS),
+    ("/schedules", "Schedules", Right.READ),
+    ("/groups", "Groups", Right.READ),
+    ("/dead", "Dead letters", Right.READ),
+    ("/workers", "Workers", Right.OPERATE),
+    ("/templates", "Templates", Right.READ),
+    ("/organizations", "Organizations", Right.READ_ORGANIZATIONS),
+    ("/users", "Users", Right.READ_ORGANIZATIONS),
+    ("/tokens", "Tokens", Right.MANAGE_ORGANIZATIONS),
+    ("/webhooks", "Webhooks", Right.READ_WEBHOOKS),
+    ("/audit", "Audit", Right.READ_AUDIT),
+)
+"""Pages in the order of the menu, and what one must be allowed to do to be offered each."""
+STATIC = {"rota.css": "text/css", "rota.js": "text/javascript", "rota.svg": "image/svg+xml"}
+BODIES = {name: (files(__package__) / "static" / name).read_bytes() for name in STATIC}
+DIGESTS = {name: hashlib.sha256(body).hexdigest()[:16] for name, body in BODIES.items()}
+ADDRESSES = {name: f"/static/{name}?v={digest}" for name, digest in DIGESTS.items()}
+"""Static files are named by their digest, so that browsers may keep them for ever."""
+
+
+class Ask(Exception):  # noqa: N818 - a question, not an error of anybody
+    """Something that can't be taken back is asked about, once."""
+
+    def __init__(self, question: str, verb: str) -> None:
+        """Take the question and the word on the button that means yes."""
+        super().__init__(question)
+        self.question = question
+        self.verb = verb
+
+
+class Form(dict[str, str]):
+    """The fields of a form; of one that is given twice, the last counts here, and `pairs` has all."""
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        """Take what was sent."""
+        super().__init__(pairs)
+        self.pairs = pairs
+
+    def text(self, name: str) -> str | None:
+        """Return what stands in a field, None if nothing does."""
+        return self.get(name, "").strip() or None
+
+    def need(self, name: str) -> str:
+        """Return what stands in a field, or refuse the form."""
+        found = self.text(name)
+        if found is None:
+            raise InvalidOption(f"{name} is empty: fill it in")
+        return found
+
+    def words(self, name: str) -> list[str]:
+        """Return the words of a field, between commas."""
+        return [word.strip() for word in self.get(name, "").split(",") if word.strip()]
+
+    def number(self, name: str) -> int | None:
+        """Return the whole number of a field, None if it is empty."""
+        found = self.text(name)
+        if found is None:
+            return None
+        if not found.removeprefix("-").isdecimal() or len(found) > 18:
+            raise InvalidOption(f"{name}={found[:40]!r} is not a whole number")
+        return int(found)
+
+
+class Visit:
+    """A page's view of one request."""
+
+    def __init__(self, request: Request, actor: Actor | None = None, form: Form | None = None) -> None:
+        """Take who asks for what; `actor` is None for somebody at the door."""
+        rota: Rota = request.app.state.rota
+        session = None if actor is None else request.cookies.get(COOKIE)
+        self.request = request
+        self.rota = rota if actor is None else rota.acting_as(actor)
+        """As the actor uses it."""
+        self.csrf = "" if session is None else csrf_of(session)
+        self.form = form or Form([])
+        self.actor = actor
+
+    def may(self, operation: Right) -> bool:
+        """Say whether the actor's right reaches anything: what it may not do is not offered."""
+        if self.actor is None:
+            return False
+        try:
+            scope_of(self.actor, operation)
+        except PermissionDenied:
+            return False
+        return True
+
+    def must(self, operation: Right) -> None:
+        """Refuse, in the gate's words, what the actor may not do: before it is asked whether it is sure."""
+        assert self.actor is not None  # noqa: S101 - pages for nobody ask for none
+        scope_of(self.actor, operation)
+
+    @property
+    def everywhere(self) -> bool:
+        """Say whether the actor sees more than one organization."""
+        return self.actor is not None and self.actor.role is Role.MANAGER
+
+    @property
+    def here(self) -> str:
+        """The address of this page, to come back to."""
+        url = self.request.url
+        return f"{url.path}?{url.query}" if url.query else url.path
+
+    def with_query(self, **changed: object) -> str:
+        """Return the address of this page with other filters; None takes one away."""
+        names = set(changed)
+        kept = [(name, value) for name, value in self.request.query_params.multi_items() if name not in names and value]
+        new = [(name, str(value)) for name, value in changed.items() if value is not None]
+        query = urlencode(kept + new)
+        return f"{self.request.url.path}?{query}" if query else self.request.url.path
+
+    # ---- answers ----------------------------------------------------------------------------------------------
+
+    def page(self, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **context: Any) -> Response:
+        """Return a page; only its inside, if that is what was asked for."""
+        part = PART in self.request.headers
+        theme = self.request.cookies.get(THEME, "")
+        said = "" if part else unquote(self.request.cookies.get(SAID, ""))[:SAID_MAX]
+        text = _environment.get_template(template).render(
+            now=datetime.now(UTC),
+            visit=self,
+            part=part,
+            theme=theme if theme in THEMES else "",
+            said=said,
+            events=EVENTS if self.may(Right.READ) else "",
+            **context,
+        )
+        answer = HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store", "Vary": f"Cookie, {PART}", **(headers or {})})
+        if said:
+            answer.delete_cookie(SAID)
+        return answer
+
+    def done(self, said: str, to: str | None = None) -> Response:
+        """Go on to a page (the one that the form names, if it is ours), which says what was done."""
+        answer = RedirectResponse(ours(self.form.get("back")) or to or "/", status_code=HTTPStatus.SEE_OTHER)
+        answer.set_cookie(SAID, quote(said[:SAID_MAX]), max_age=SAID_S, httponly=True, samesite="strict", secure=is_secure(self.request))
+        return answer
+
+    def sure(self, question: str, verb: str) -> None:
+        """Go on only if the person was asked and said yes."""
+        if self.form.get(SURE) != "yes":
+            raise Ask(question, verb)
+
+
+def ours(address: str | None) -> str | None:
+    """Return an address of a page of ours; no other may be gone on to."""
+    if not address or not address.startswith("/") or address.startswith("//") or "\\" in address or not address.isprintable():
+        return None
+    return address
+
+
+def is_secure(request: Request) -> bool:
+    """Say whether the browser came by https."""
+    return request.url.scheme == "https"
+
+
+async def form_of(request: Request) -> Form:
+    """Return the form that was sent."""
+    try:
+        pairs = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict")
+    except ValueError:
+        raise InvalidOption("this form can't be read: send it as application/x-www-form-urlencoded in UTF-8") from None
+    return Form(pairs)
+
+
+# ---- how values are written ------------------------------------------------------------------------------------------
+
+
+def nav(visit: Visit) -> list[tuple[str, str, bool]]:
+    """Return the pages that this visitor is offered, each with whether it is the one that is shown, or one above it."""
+    path = visit.request.url.path
+    offered = [(href, name) for href, name, operation in NAV if visit.may(operation)]
+    return [(href, name, path == href or (href != "/" and path.startswith(f"{href}/"))) for href, name in offered]
+
+
+def link(path: str, **query: object) -> str:
+    """Return an address with what it is about behind the question mark: names may have any characters."""
+    given = urlencode([(name, str(value)) for name, value in query.items() if value not in (None, "")])
+    return f"{path}?{given}" if given else path
+
+
+def clock(at: datetime | None) -> str:
+    """Return a moment in UTC, to the second."""
+    return "" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def iso(at: datetime) -> str:
+    """Return a moment as machines read it."""
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+
+
+def ago(at: datetime, now: datetime | None = None) -> str:
+    """Return how long ago a moment was, or how far ahead it is."""
+    seconds = ((now or datetime.now(UTC)) - at).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    return f"{coarse(seconds)} ago" if seconds > 0 else f"in {coarse(-seconds)}"
+
+
+def coarse(seconds: float) -> str:
+    """Return a length of time in one unit that a glance takes in."""
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size * (2 if unit == "d" else 1):
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def pretty(value: object) -> str:
+    """Return a value as JSON with lines and indents, never cut: a form sends again what it shows."""
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode()
+
+
+def compact(value: object) -> str:
+    """Return a value as JSON on one short line; nothing for nothing."""
+    return "" if value in (None, {}, []) else one_line(msgspec.json.encode(value, enc_hook=str).decode(), 120)
+
+
+def cut(text: str) -> str:
+    """Return a text, cut where it is too long to look at."""
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}\n… {len(text) - TEXT_MAX:,} more characters"
+
+
+def word(value: object) -> str:
+    """Return a word of the store's for people: DEAD_LETTER is dead letter."""
+    return str(value).replace("_", " ").lower()
+
+
+def ticked(text: str) -> Markup:
+    """Return a sentence with what it has between backticks as code."""
+    parts = [Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(text.split("`"))]
+    return Markup("").join(parts)
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a count with its noun: 1 job, 2,000 jobs."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+_environment = Environment(
+    loader=PackageLoader(__package__ or "", "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_environment.filters |= {
+    "count": "{:,}".format,
+    "clock": clock,
+    "iso": iso,
+    "ago": ago,
+    "span": span,
+    "pretty": pretty,
+    "compact": compact,
+    "cut": cut,
+    "word": word,
+    "plural": plural,
+    "line": one_line,
+    "ticked": ticked,
+    "twice": lambda value: (str(value), str(value)),
+}
+_environment.globals |= {"static": ADDRESSES, "Op": Right, "nav": nav, "link": link}
