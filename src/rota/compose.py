@@ -14,8 +14,6 @@ import msgspec
 from rota.engine.clock_trust import ClockTrust
 from rota.engine.meter import Meter
 from rota.engine.registry import Registry
-from rota.engine.requests import Serve
-from rota.engine.trigger import Alert
 from rota.errors import InvalidOption, StoreMoved
 from rota.executors import build, check_handler
 from rota.hooks import On
@@ -30,8 +28,10 @@ from rota.ports.store import Store
 from rota.ports.tracing import Tracing
 
 if TYPE_CHECKING:
-    from rota.engine.minder import Minder
-    from rota.engine.promoting import Place
+    from rota.engine.background import Minder
+    from rota.engine.inbox import Serve
+    from rota.engine.store_copy import Place
+    from rota.engine.trigger import Alert
     from rota.engine.worker import Worker
     from rota.ports.liveness import Liveness
     from rota.ports.sender import Caller, Sender
@@ -67,7 +67,7 @@ def open_store(url: str, settings: Settings, clock: Clock, *, moved: bool = Fals
 
 def open_place(url: str, settings: Settings) -> Place:
     """Take the store that a URL or path names as a whole, to be copied or to be a copy."""
-    from rota.engine.promoting import Place  # noqa: PLC0415 - few programs need it
+    from rota.engine.store_copy import Place  # noqa: PLC0415 - few programs need it
 
     if is_postgres(url):
         import_postgres()
@@ -222,13 +222,12 @@ def make_caller(settings: Settings) -> Caller | None:
 
 def make_minder(opened: Opened, registry: Registry, *, clock: Clock, settings: Settings, has_worker: Callable[[], bool]) -> Minder:
     """Build what serves an open store while the process runs no worker."""
-    from rota.engine.delivering import Delivering  # noqa: PLC0415 - few programs need it
-    from rota.engine.minder import Minder  # noqa: PLC0415
-    from rota.engine.overdue_watch import OverdueWatch  # noqa: PLC0415
+    from rota.engine.background import Minder, OverdueWatch  # noqa: PLC0415 - few programs need it
+    from rota.engine.webhook_delivery import WebhookDelivery  # noqa: PLC0415
 
     watch = OverdueWatch(opened.store, registry, clock=clock, settings=settings)
-    delivering = Delivering(opened.store, partial(make_sender, settings), clock=clock, settings=settings, trust=opened.trust)
-    return Minder(watch, delivering, has_worker=has_worker, clock=clock, settings=settings)
+    delivery = WebhookDelivery(opened.store, partial(make_sender, settings), clock=clock, settings=settings, trust=opened.trust)
+    return Minder(watch, delivery, has_worker=has_worker, clock=clock, settings=settings)
 
 
 def make_tracing(settings: Settings) -> Tracing | None:
@@ -246,7 +245,7 @@ def import_named(registry: Registry, store: Store, settings: Settings, clock: Cl
     """Let a worker's registry import the handlers that templates name, now and whenever they change, from where the settings allow it."""
     if not settings.handler_modules:
         return
-    from rota.executors.named import find_handler, prefixes_of  # noqa: PLC0415 - few workers need it
+    from rota.executors.locate import find_handler, prefixes_of  # noqa: PLC0415 - few workers need it
 
     find = partial(find_handler, prefixes=prefixes_of(settings.handler_modules))
     registry.serve(find, check_handler, store, clock.now())
@@ -254,8 +253,8 @@ def import_named(registry: Registry, store: Store, settings: Settings, clock: Cl
 
 def look_for_handler(settings: Settings, path: str) -> Callable[..., Any] | None:
     """Return the function that a job without a template names, where it is here; refuse one that the settings don't allow."""
-    from rota.executors.named import look_for_handler as look  # noqa: PLC0415 - few programs need it
-    from rota.executors.named import prefixes_of  # noqa: PLC0415
+    from rota.executors.locate import look_for_handler as look  # noqa: PLC0415 - few programs need it
+    from rota.executors.locate import prefixes_of  # noqa: PLC0415
 
     return look(path, prefixes_of(settings.handler_modules))
 

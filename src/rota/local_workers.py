@@ -27,8 +27,8 @@ from rota.session import Session
 if TYPE_CHECKING:
     from queue import SimpleQueue
 
+    from rota.engine.background import Minder
     from rota.engine.driver import Driver
-    from rota.engine.minder import Minder
     from rota.engine.recovery import Recovered, Recovery
     from rota.task import Span
 
@@ -93,12 +93,12 @@ def turn(session: Session) -> None:
             try:
                 inline.start()
             except BaseException:
-                inline.standing.withdraw()
+                inline.heartbeat.withdraw()
                 raise
             session.inline = inline
         worker = session.inline
-        if worker.standing.renewal.watched and session.follows is not None:
-            worker.standing.watch()
+        if worker.heartbeat.renewal.watched and session.follows is not None:
+            worker.heartbeat.watch()
         worker.poke()
         while worker.turn() == 0.0 or worker.holding:
             pass
@@ -185,7 +185,7 @@ def _started(session: Session, opened: Opened, slots: int, serving: Serving) -> 
 
 
 def _recovery(session: Session, opened: Opened) -> Recovery:
-    from rota.engine.hook_calls import HookCalls  # noqa: PLC0415 - a worker has its own
+    from rota.engine.outcome_log import HookCalls  # noqa: PLC0415 - a worker has its own
     from rota.engine.recovery import Recovery  # noqa: PLC0415
 
     return Recovery(

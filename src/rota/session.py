@@ -32,7 +32,7 @@ from rota.ports.clock import Clock, Ids, StoreClock, UuidV7
 
 if TYPE_CHECKING:
     from rota.engine.driver import Driver
-    from rota.engine.feed import Feed
+    from rota.engine.event_feed import Feed
     from rota.engine.watcher import Watcher
     from rota.engine.worker import Worker
     from rota.ports.liveness import Lease
@@ -205,9 +205,9 @@ class Session:
         worker = self.make_worker(self.open(), 1, inline=True, direct_only=direct_only)
         try:
             worker.start()
-            if worker.standing.renewal.watched and self.follows is not None:
+            if worker.heartbeat.renewal.watched and self.follows is not None:
                 # A handler may take long. Nothing repeats a direct execution, so nobody has to be stopped before others take over.
-                worker.standing.watch(guarded=False)
+                worker.heartbeat.watch(guarded=False)
             yield worker
         finally:
             try:
@@ -215,7 +215,7 @@ class Session:
                 worker.finish()
             finally:
                 # One that could not say goodbye to its store turns no more all the same: it must not look alive.
-                worker.standing.withdraw()
+                worker.heartbeat.withdraw()
 
     @contextmanager
     def owning(self, opened: Opened) -> Iterator[str]:
@@ -225,8 +225,8 @@ class Session:
         if local is not None:
             yield local
             return
-        from rota.engine.lease import Renewal  # noqa: PLC0415 - only direct executions without a worker need it
-        from rota.engine.ticker import Ticker  # noqa: PLC0415
+        from rota.engine.background import Ticker  # noqa: PLC0415 - only direct executions without a worker need it
+        from rota.engine.heartbeat import Renewal  # noqa: PLC0415
 
         client_id = self.known_client(opened)
         every_s = Renewal(self.clock, self.settings).every_s

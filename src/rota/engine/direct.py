@@ -9,12 +9,11 @@ from functools import partial
 
 import msgspec
 
-from rota.engine.explain import world_of
-from rota.engine.knowledge import make_world
+from rota.engine.definitions_cache import make_world
+from rota.engine.explain import in_words, world_of
 from rota.engine.patience import Patience
 from rota.engine.predicates import LIMITS, Waiting, first_block
 from rota.engine.registry import Registry
-from rota.engine.wording import in_words
 from rota.engine.worker import Worker
 from rota.errors import AnswerLost, ResourceBusy, RotaError, StoreBusy, StoreError, StoreUnavailable
 from rota.model.gate import EVERYTHING, SYSTEM, Scope

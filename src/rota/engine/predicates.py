@@ -11,9 +11,10 @@ from typing import Protocol
 
 import msgspec
 
+from rota.model.handler import Place
 from rota.model.lanes import ParamNames, fits, signature
 from rota.model.templates import Rate
-from rota.model.values import Held
+from rota.model.values import Claimed, Held, number_text
 from rota.ports.turns import Starts, Usage
 
 
@@ -290,3 +291,8 @@ def in_use(usage: Usage, here: Mapping[str, int]) -> InUse:
         by_type[job_type] = by_type.get(job_type, 0) + count
         by_organization[organization] = by_organization.get(organization, 0) + count
     return InUse(by_type=by_type, by_organization=by_organization, starts=usage.starts, here=here)
+
+
+def suspect_of(job: Claimed) -> Suspect:
+    """Return a suspect that a worker has claimed."""
+    return Suspect(number_text(job.root_id, job.root_number, job.attempt), alone=job.executor != Place.PROCESS)

@@ -14,8 +14,8 @@ from contextlib import suppress
 from copy import copy
 from typing import TYPE_CHECKING
 
+from rota.engine.inbox import Inbox
 from rota.engine.patience import PAUSE_S as AWAY_S
-from rota.engine.sink import Inbox
 from rota.errors import StoreBusy, StoreError, StoreUnavailable, WaitTimeout
 from rota.ports.store import Store, Tail
 from rota.ports.wakeup import Wakeup

@@ -27,16 +27,14 @@ from types import FrameType
 from typing import Any
 
 from rota.errors import InvalidHandler
+from rota.executors.aio import run_async
 from rota.executors.attempt import Attempt
 from rota.executors.capture import Capture
-from rota.executors.coroutines import run_async
-from rota.executors.introducing import prepared
 from rota.executors.invoke import enter_handlers, outcome_of, runner
-from rota.executors.locate import MAIN, resolve, resolve_app
+from rota.executors.locate import MAIN, Address, resolve, resolve_app
+from rota.executors.stops import is_late
 from rota.executors.text import clean, head
-from rota.executors.waiting import is_late
 from rota.executors.wire import (
-    Address,
     Asked,
     Done,
     Exit,
@@ -48,6 +46,7 @@ from rota.executors.wire import (
     Lapsed,
     Lease,
     Note,
+    Program,
     Ready,
     Replied,
     Start,
@@ -162,7 +161,7 @@ class Child:
     def _import(self, init: Init) -> None:
         # What can't be imported is said by the job that needs it.
         try:
-            spawn.prepare(prepared(init))
+            spawn.prepare(prepared(init.program))
         except BaseException as error:  # noqa: BLE001 - the main program is run here, and may do anything
             self._main_error = error
         for module in init.modules:
@@ -339,25 +338,21 @@ class Child:
         _die()
 
     def _obey(self, message: ToChild) -> None:
-        if isinstance(message, Lease):
-            self._until = message.until
-            return
-        if isinstance(message, Kept):
-            self._wire.answer(message.ticket, message.receipt)
-            return
-        if isinstance(message, Replied):
-            self._wire.answer(message.ticket, message.reply)
-            return
-        if not isinstance(message, Stop):
-            self._orders.put(message)
-            return
-        with self._switching:
-            if self._attempt is not None and self._attempt.job.number == message.number:
-                # No `stop()`: the signal wakes a main thread that waits for a checkpoint, and one Cancelled is enough.
-                self._attempt.stopping = True
-                self._halt()
-            else:
-                self._asked = message.number
+        match message:
+            case Lease(until=until):
+                self._until = until
+            case Kept(ticket=ticket, receipt=answer) | Replied(ticket=ticket, reply=answer):
+                self._wire.answer(ticket, answer)
+            case Stop(number=number):
+                with self._switching:
+                    if self._attempt is not None and self._attempt.job.number == number:
+                        # No `stop()`: the signal wakes a main thread that waits for a checkpoint, and one Cancelled is enough.
+                        self._attempt.stopping = True
+                        self._halt()
+                    else:
+                        self._asked = number
+            case _:
+                self._orders.put(message)
 
     def _signal_main(self) -> None:
         if self._main.ident is not None:
@@ -402,6 +397,16 @@ class _Wire:
         """Pass on what the worker said."""
         if (answer := self._answers.pop(ticket, None)) is not None:
             answer(receipt)
+
+
+def prepared(program: Program) -> dict[str, object]:
+    """Return the worker's program as `multiprocessing.spawn.prepare` takes it."""
+    data: dict[str, object] = {"sys_path": [*map(os.fsdecode, program.path)], "sys_argv": [*map(os.fsdecode, program.argv)]}
+    if program.main_name is not None:
+        data["init_main_from_name"] = program.main_name
+    elif program.main_path is not None:
+        data["init_main_from_path"] = os.fsdecode(program.main_path)
+    return data
 
 
 def _die() -> None:

@@ -11,13 +11,11 @@ from collections import deque
 from collections.abc import Callable
 
 from rota.errors import InvalidHandler
-from rota.executors.introducing import introduction, process_handlers
+from rota.executors.handler_process import Process, describe_exit, introduction, process_handlers, spawn
 from rota.executors.invoke import unknown
-from rota.executors.locate import check_importable, locate
-from rota.executors.settle import forced, settle
-from rota.executors.spawning import Process, describe_exit, spawn
+from rota.executors.locate import Address, check_importable, locate
+from rota.executors.stops import forced, settle
 from rota.executors.wire import (
-    Address,
     Asked,
     Done,
     Exit,

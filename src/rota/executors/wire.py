@@ -7,6 +7,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from rota.executors.locate import Address
 from rota.model.decide import (
     Completed,
     Crashed,
@@ -35,14 +36,6 @@ class Program(msgspec.Struct):
     argv: list[bytes]
     main_name: str | None = None
     main_path: bytes | None = None
-
-
-class Address(msgspec.Struct, frozen=True):
-    """Where to find a handler's function, or the program's Rota: a module-level name, and attributes to follow from there."""
-
-    module: str
-    qualname: str
-    steps: tuple[str, ...] = ()
 
 
 class Init(msgspec.Struct, tag="init"):

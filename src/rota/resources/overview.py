@@ -9,7 +9,7 @@ from datetime import datetime
 from rota.declarations import synced
 from rota.engine.fleet import Fleet, fleet_of
 from rota.engine.overdue import Backlog, Overdue, overdue
-from rota.engine.overseeing import Grouping, example_of
+from rota.engine.overview import Grouping, example_of
 from rota.errors import PermissionDenied
 from rota.lab.agenda import agenda
 from rota.lab.prospects import prospects
@@ -183,7 +183,7 @@ def _facts(
     lanes: Sequence[Lane], stuck: Sequence[Stuck], counts: Counts | None, running: Running, fleet: Fleet, *, whole: bool, read_s: float
 ) -> dict[str, object]:
     ready = [each.oldest_s for each in stuck if each.why is Why.TURN and each.job_type is not None]
-    from rota.engine.overseeing import unserved_queues  # noqa: PLC0415 - as in `overview`
+    from rota.engine.overview import unserved_queues  # noqa: PLC0415 - as in `overview`
 
     unqueued = [each.oldest_s for each in stuck if each.why in SHOULD_RUN and each.job_type is None]
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from rota.engine.clock_trust import ClockTrust
-from rota.engine.explain import fleet_of
+from rota.engine.definitions_cache import fleet_of
 from rota.engine.overdue import overdue
 from rota.engine.predicates import ParamsTaken, Waiting, World
 from rota.engine.registry import Registry

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rota.engine.explain import explain, world_of
+from rota.engine.explain import explain, in_words, world_of
 from rota.engine.predicates import Limit, NoSuspect, ParamsTaken, Predicate, QueueServed, RunnableType, Waiting, first_block
 from rota.engine.registry import Registry
-from rota.engine.wording import in_words
 from rota.errors import NotFound
 from rota.model.gate import Scope
 from rota.model.lanes import ParamNames

@@ -7,6 +7,7 @@ where it went. So no job can be accepted by a store that nobody works on any mor
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,6 @@ from typing import TypeAlias
 
 import msgspec
 
-from rota.engine.summing import Batch, batches
 from rota.errors import CopyRefused, StoreError
 from rota.model.settings import Settings
 from rota.model.values import WorkerInfo, moment_of
@@ -291,3 +291,75 @@ def _told(held: dict[str, int]) -> str:
 
 BESIDE_JOBS = frozenset({"lanes", "param_digests"})
 """Tables that come with jobs and templates, and that nobody asks for by name."""
+
+
+BATCH_ROWS = 2000
+BATCH_BYTES = 4 * 1024 * 1024
+NUL, INSTEAD = "\0", "\N{REPLACEMENT CHARACTER}"
+_NUL_ENCODED = b"\\u0000"
+
+
+class Batch:
+    """The digest of one table, as far as it has been read. It depends on rows and their order, not on how they were batched."""
+
+    def __init__(self, table: Table | None, *, takes_nul: bool, mend: bool) -> None:
+        """Take what the rows are of; NULs in texts are refused or mended where the target can't hold them."""
+        self._table = table
+        self._takes_nul = takes_nul
+        self._mend = mend
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._encoder = msgspec.json.Encoder()
+        self.rows = 0
+        self.mended = 0
+
+    def digest(self) -> str:
+        """Return the digest of what went through."""
+        return self._hash.hexdigest()
+
+    def encode(self, row: Row, into: bytearray) -> Row:
+        """Append a row to what is to be digested, and return it as it is to be written."""
+        start = len(into)
+        self._encoder.encode_into(row, into, -1)
+        # A text that speaks of a NUL looks alike: it is looked at, and found harmless.
+        if not self._takes_nul and into.find(_NUL_ENCODED, start) >= 0 and self._table is not None:
+            row = self._without_nul(row, self._table)
+            del into[start:]
+            self._encoder.encode_into(row, into, -1)
+        into += b"\n"
+        return row
+
+    def add(self, rows: int, encoded: bytearray) -> None:
+        """Digest a batch."""
+        self._hash.update(encoded)
+        self.rows += rows
+
+    def _without_nul(self, row: Row, table: Table) -> Row:
+        bad = [name for name, value in zip(table.names, row, strict=True) if isinstance(value, str) and NUL in value]
+        if bad and not self._mend:
+            named = dict(zip(table.names, row, strict=True))
+            key = ", ".join(f"{name} {_shown(named[name])}" for name in table.key)
+            raise CopyRefused(
+                f"table {table.name}, {key}: {bad[0]} has a NUL character, which PostgreSQL can't hold in a text. Have it replaced by "
+                f"{INSTEAD} in the copy (mend=True, --mend), or remove what it is a part of; nothing was changed"
+            )
+        self.mended += len(bad)
+        return tuple(value.replace(NUL, INSTEAD) if isinstance(value, str) else value for value in row) if bad else row
+
+
+def batches(rows: Iterator[Row], of: Batch) -> Iterator[list[Row]]:
+    """Give rows in batches that are bounded in number and in bytes, digesting each."""
+    batch: list[Row] = []
+    encoded = bytearray()
+    for row in rows:
+        batch.append(of.encode(row, encoded))
+        if len(batch) >= BATCH_ROWS or len(encoded) >= BATCH_BYTES:
+            of.add(len(batch), encoded)
+            yield batch
+            batch, encoded = [], bytearray()
+    of.add(len(batch), encoded)
+    if batch:
+        yield batch
+
+
+def _shown(value: object) -> str:
+    return value.hex() if isinstance(value, bytes) else repr(value)
