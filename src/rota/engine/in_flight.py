@@ -124,10 +124,6 @@ class InFlight:
             if job is self.suspect:
                 self.suspect = None
 
-    def started_in_time(self) -> None:
-        """Go back towards the rule."""
-        self.start_s = max(START_S[0], self.start_s / 2)
-
     def by_type(self) -> dict[str, int]:
         """Return how many are held of each job type."""
         counts: dict[str, int] = {}

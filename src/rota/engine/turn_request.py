@@ -192,7 +192,7 @@ class _Gauge(msgspec.Struct):
 class _Kind(msgspec.Struct):
     """Rows of one type and organization: what blocks them all, or the limits that they share."""
 
-    block: tuple[Predicate, str] | None
+    block: tuple[Predicate | Limit, str] | None
     gauges: list[_Gauge]
 
 
@@ -219,7 +219,7 @@ class _Blocks:
         self.full_types: frozenset[str] = frozenset()
         """Types that are at a limit of their own, whatever the organization."""
 
-    def of(self, job: Claimed) -> tuple[Predicate, str] | None:
+    def of(self, job: Claimed) -> tuple[Predicate | Limit, str] | None:
         kind = self._kinds.get((job.job_type, job.organization_id)) or self._meet(job)
         if kind.gauges and kind.block is None:
             self._read(kind, job)

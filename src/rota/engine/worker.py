@@ -14,7 +14,7 @@ from rota.engine.clock_trust import ClockTrust
 from rota.engine.definitions_cache import DefinitionsCache, Misfits
 from rota.engine.executor_pool import LOOK_S, ExecutorPool, Suspects
 from rota.engine.heartbeat import Heartbeat
-from rota.engine.in_flight import InFlight, ParallelTurns
+from rota.engine.in_flight import START_S, InFlight, ParallelTurns
 from rota.engine.inbox import DirectSink, Inbox, Pace, Requests
 from rota.engine.outcome_log import HookCalls, log_completions, log_turn
 from rota.engine.parts import Parts
@@ -256,14 +256,15 @@ class Worker:
             self._learn()
         if self._doubt:
             self._adopt()
-        handed = self._parallel.may_end
+        parallel = self._parallel
+        handed = parallel.able and parallel.may_end
         if handed:
-            self._parallel.end(self._requests.begin(self.id))
-        if self._parallel.claiming:
+            parallel.end(self._requests.begin(self.id))
+        if parallel.claiming:
             return
         self.inbox.poked = False
         turn = self._prepare()
-        if (handed and not (turn.want or turn.endings or turn.reports)) or self._parallel.claim(turn):
+        if (handed and not (turn.want or turn.endings or turn.reports)) or (parallel.able and parallel.claim(turn)):
             return
         try:
             turned = self._store.turn(turn)
@@ -371,7 +372,7 @@ class Worker:
         for job in counted:
             job.start_by = start_by
         if counted:
-            self._jobs.started_in_time()
+            self._jobs.start_s = max(START_S[0], self._jobs.start_s / 2)  # back towards the rule
 
     def _submit(self, by_place: dict[str, list[Claimed]]) -> None:
         for place, jobs in by_place.items():

@@ -7,17 +7,18 @@ job's number from `_running` reports its end, so a task that swallowed its cance
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import os
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, aclosing, suppress
 from contextvars import copy_context
 from functools import partial
 from threading import Thread
 from typing import Any
+
+import msgspec
 
 from rota.executors.attempt import Attempt
 from rota.executors.context import Context
@@ -35,19 +36,16 @@ CLOSE_S = 0.5
 """How long `close` waits for the loop to end; a handler that blocks it is left behind."""
 
 
-class _Running:
+class _Running(msgspec.Struct, eq=False):
     """One task and what is wished of it."""
 
-    __slots__ = ("attempt", "give_up_at", "job", "reached", "reason", "started", "task")
-
-    def __init__(self, job: Claimed, attempt: Attempt, started: float) -> None:
-        self.job = job
-        self.attempt = attempt
-        self.started = started
-        self.task: asyncio.Task[Outcome] | None = None
-        self.reason: StopReason | None = None
-        self.reached = False
-        self.give_up_at: float | None = None
+    job: Claimed
+    attempt: Attempt
+    started: float
+    task: asyncio.Task[Outcome] | None = None
+    reason: StopReason | None = None
+    reached: bool = False
+    give_up_at: float | None = None
 
 
 class AsyncExecutor:
@@ -211,7 +209,13 @@ class AsyncExecutor:
 
     def _end(self, running: _Running, task: asyncio.Task[Outcome]) -> None:
         job = running.job
-        outcome = self._outcome(task)
+        if task.cancelled():
+            # Before its first step: it never gets to say so itself.
+            outcome: Outcome = Stopped()
+        else:
+            # What surrounds handlers, as tracing does, may fail as well: the job ends all the same.
+            error = task.exception()
+            outcome = task.result() if error is None else outcome_of(error, self._equipment.settings)
         seconds = self._clock.monotonic() - running.started
         self._tasks.pop(job.number, None)
         if self._running.pop(job.number, None) is not None:
@@ -220,14 +224,6 @@ class AsyncExecutor:
             path = running.attempt.end()
             self._equipment.sink.ended(Ended(job, outcome, self._clock.now(), seconds, path))
         self._fill()
-
-    def _outcome(self, task: asyncio.Task[Outcome]) -> Outcome:
-        if task.cancelled():
-            # Before its first step: it never gets to say so itself.
-            return Stopped()
-        # What surrounds handlers, as tracing does, may fail as well: the job ends all the same.
-        error = task.exception()
-        return task.result() if error is None else outcome_of(error, self._equipment.settings)
 
     def _reach(self, running: _Running) -> None:
         running.reached = True
@@ -292,7 +288,7 @@ async def _ended(called: Any, attempt: Attempt) -> object:
 async def _surrounded(handler: Handler, params: dict[str, object], attempt: Attempt) -> object:
     """Call an async handler inside its middleware, an async generator to its end."""
     value = None
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         enter(stack, attempt.middleware, Context(attempt, params))
         called = handler.function(**arguments(handler, params, attempt))
         value = await _ended(called, attempt)
@@ -341,7 +337,7 @@ def _bell() -> tuple[asyncio.Event, Callable[[], None]]:
     loop, done = asyncio.get_running_loop(), asyncio.Event()
 
     def wake() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the handler is over
+        with suppress(RuntimeError):  # the loop is closed: the handler is over
             loop.call_soon_threadsafe(done.set)
 
     return done, wake
@@ -350,8 +346,8 @@ def _bell() -> tuple[asyncio.Event, Callable[[], None]]:
 async def _drive(steps: AsyncGenerator[object, Any], attempt: Attempt) -> None:
     """Run an async generator to its end. Asked to stop, it finds Cancelled at its yield, once."""
     told = False
-    async with contextlib.aclosing(steps):
-        with contextlib.suppress(StopAsyncIteration):
+    async with aclosing(steps):
+        with suppress(StopAsyncIteration):
             step = await anext(steps)
             while True:
                 show_progress(attempt, step)

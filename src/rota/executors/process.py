@@ -61,7 +61,7 @@ class ProcessExecutor:
             return Readiness.LATER
         if found.error is not None:
             return Readiness.NEVER
-        return Readiness.NOW if found.tried and self._keeper.idle > len(self._keeper.waiting) else Readiness.LATER
+        return Readiness.NOW if found.tried and len(self._keeper.idle) > len(self._keeper.waiting) else Readiness.LATER
 
     def occupied(self) -> int:
         """Return how many processes have a handler."""
