@@ -268,16 +268,16 @@ def test_one_that_was_given_up_while_a_handler_runs_learns_it_from_its_beat_and_
 
 def test_handler_processes_have_their_lease_from_the_start_and_under_another_id_and_not_from_the_next_beat_on(make_rig):
     rig = make_rig(lease_ttl=60.0, lease_guard=30.0, beat=60.0, recovery_interval=60.0)
-    crew, before = rig.worker._pool, rig.worker.id
-    eventually(lambda: crew._until is not None, within=2, what="a lease at the start")
+    pool, before = rig.worker._pool, rig.worker.id
+    eventually(lambda: pool._until is not None, within=2, what="a lease at the start")
     [seen] = [worker for worker in rig.real.store.workers() if worker.id == before]
     assert rig.real.store.give_up_worker(before, beat=seen.beat, now=rig.rota._session.clock.now())
-    first = crew._until
+    first = pool._until
     rig.worker.heartbeat.beat_soon()
     eventually(lambda: rig.worker.id != before, what="another id")
-    eventually(lambda: crew._until > first, within=2, what="a lease of that id")
-    crew.close()
-    assert crew._until > first
+    eventually(lambda: pool._until > first, within=2, what="a lease of that id")
+    pool.close()
+    assert pool._until > first
 
 
 def test_the_guard_is_below_the_lease():

@@ -127,7 +127,7 @@ def test_a_busy_worker_has_its_completions_written_beside_the_wheel(served):
     total = 40 * MANY
     served.enqueue_many(("count", {"number": number}) for number in range(total))
     with served.running():
-        eventually(lambda: any(thread.name == "rota-ends" for thread in threading.enumerate()), what="another hand")
+        eventually(lambda: any(thread.name == "rota-ends" for thread in threading.enumerate()), what="a parallel turn")
         eventually(lambda: served.store.stats().by_status["COMPLETED"] == total, within=30, what="every job done")
     assert ran == Counter(range(total))
     assert served.store.stats().by_status["RUNNING"] == 0
@@ -139,7 +139,7 @@ def test_completions_that_another_hand_writes_are_logged_too(served, caplog):
     with caplog.at_level("DEBUG", logger="rota.jobs"):
         ids = served.enqueue_many([("act", {})] * total)
         with served.running():
-            eventually(lambda: any(thread.name == "rota-ends" for thread in threading.enumerate()), what="another hand")
+            eventually(lambda: any(thread.name == "rota-ends" for thread in threading.enumerate()), what="a parallel turn")
             eventually(lambda: served.store.stats().by_status["COMPLETED"] == total, within=30, what="every job done")
     assert sorted(record.job for record in caplog.records if record.name == "rota.jobs") == sorted(ids)
 

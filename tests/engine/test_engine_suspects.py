@@ -120,7 +120,7 @@ def test_no_process_is_started_as_long_as_no_worker_has_crashed(live: Rota):
 
 
 class Slow:
-    """A crew whose process never comes."""
+    """A pool whose process never comes."""
 
     def readiness(self, _job_type):
         return Readiness.LATER

@@ -66,7 +66,7 @@ class ExecutorPool:
         return executor
 
     def submit(self, place: str, jobs: Sequence[Claimed]) -> bool:
-        """Start these; False: the crew is cut off and starts nothing."""
+        """Start these; False: the pool is cut off and starts nothing."""
         if self._cut.is_set():
             return False
         executor = self.at(place)
