@@ -22,7 +22,7 @@ from rota.ports.store import Store
 from rota.ports.tracing import Tracing
 
 if TYPE_CHECKING:
-    from rota.engine.promoting import Place
+    from rota.engine.store_copy import Place
     from rota.ports.liveness import Liveness
     from rota.ports.sender import Caller, Sender
     from rota.ports.wakeup import Wakeup
@@ -57,7 +57,7 @@ def open_store(url: str, settings: Settings, clock: Clock, *, moved: bool = Fals
 
 def open_place(url: str, settings: Settings) -> Place:
     """Take the store that a URL or path names as a whole, to be copied or to be a copy."""
-    from rota.engine.promoting import Place  # noqa: PLC0415 - few programs need it
+    from rota.engine.store_copy import Place  # noqa: PLC0415 - few programs need it
 
     if is_postgres(url):
         import_postgres()
@@ -164,7 +164,7 @@ def import_named(registry: Registry, store: Store, settings: Settings, clock: Cl
     """Let a worker's registry import the handlers that templates name, now and whenever they change, from where the settings allow it."""
     if not settings.handler_modules:
         return
-    from rota.executors.named import find_handler, prefixes_of  # noqa: PLC0415 - few workers need it
+    from rota.executors.locate import find_handler, prefixes_of  # noqa: PLC0415 - few workers need it
 
     find = partial(find_handler, prefixes=prefixes_of(settings.handler_modules))
     registry.serve(find, check_handler, store, clock.now())

@@ -19,8 +19,7 @@ from rota.ports.store import Store
 from rota.resources.filters import statuses
 
 if TYPE_CHECKING:
-    from rota.engine.feed import Feed
-    from rota.engine.listening import Listener, Over
+    from rota.engine.event_feed import Feed, Listener, Over
 
 LOOK_S = 0.25
 """How often a log that is followed is read."""
@@ -61,7 +60,7 @@ class Events(Iterator[Event]):
 
     def close(self) -> None:
         """Stop listening."""
-        from rota.engine.listening import Over  # noqa: PLC0415 - few programs need it
+        from rota.engine.event_feed import Over  # noqa: PLC0415 - few programs need it
 
         self.listener.end(Over.CLOSED)
         self.listener.close()
@@ -173,7 +172,7 @@ def follow_log(ask: Ask, job: JobRef) -> LogTail:
 
 
 def _feed(ask: Ask) -> Feed:
-    from rota.engine.feed import Feed  # noqa: PLC0415 - a log is followed without it
+    from rota.engine.event_feed import Feed  # noqa: PLC0415 - a log is followed without it
 
     opened, session = ask.opened, ask.session
     with session.lock:
@@ -184,8 +183,8 @@ def _feed(ask: Ask) -> Feed:
 
 def _put_chain(ask: Ask, listener: Listener, root_id: str) -> None:
     """Put the present state of the chain before anything that comes."""
-    from rota.engine.gathering import of_chain  # noqa: PLC0415 - a log is followed without it
-    from rota.engine.listening import Batch, Over, is_last  # noqa: PLC0415
+    from rota.engine.event_feed import Batch, Over, is_last  # noqa: PLC0415
+    from rota.engine.event_poller import of_chain  # noqa: PLC0415 - a log is followed without it
 
     store = ask.store
     chain = store.chain(root_id)

@@ -33,8 +33,8 @@ from rota.session import Session
 if TYPE_CHECKING:
     from queue import SimpleQueue
 
+    from rota.engine.background import Minder
     from rota.engine.driver import Driver
-    from rota.engine.minder import Minder
     from rota.engine.recovery import Recovered, Recovery
     from rota.task import Span
 
@@ -98,9 +98,9 @@ def inline_worker(session: Session, *, direct_only: bool = True) -> Iterator[Wor
     worker = make_worker(session, session.open(), 1, inline=True, direct_only=direct_only)
     try:
         worker.start()
-        if worker.standing.renewal.watched and session.follows is not None:
+        if worker.heartbeat.renewal.watched and session.follows is not None:
             # A handler may take long. Nothing repeats a direct execution, so nobody has to be stopped before others take over.
-            worker.standing.watch(guarded=False)
+            worker.heartbeat.watch(guarded=False)
         yield worker
     finally:
         try:
@@ -108,7 +108,7 @@ def inline_worker(session: Session, *, direct_only: bool = True) -> Iterator[Wor
             worker.finish()
         finally:
             # One that could not say goodbye to its store turns no more all the same: it must not look alive.
-            worker.standing.withdraw()
+            worker.heartbeat.withdraw()
 
 
 @contextmanager
@@ -119,8 +119,8 @@ def owning(session: Session, opened: Opened) -> Iterator[str]:
     if local is not None:
         yield local
         return
-    from rota.engine.lease import Renewal  # noqa: PLC0415 - only direct executions without a worker need it
-    from rota.engine.ticker import Ticker  # noqa: PLC0415
+    from rota.engine.background import Ticker  # noqa: PLC0415
+    from rota.engine.heartbeat import Renewal  # noqa: PLC0415 - only direct executions without a worker need it
 
     client_id = _client(session, opened)
     every_s = Renewal(session.clock, session.settings).every_s
@@ -199,12 +199,12 @@ def turn(session: Session) -> None:
             try:
                 inline.start()
             except BaseException:
-                inline.standing.withdraw()
+                inline.heartbeat.withdraw()
                 raise
             session.inline = inline
         worker = session.inline
-        if worker.standing.renewal.watched and session.follows is not None:
-            worker.standing.watch()
+        if worker.heartbeat.renewal.watched and session.follows is not None:
+            worker.heartbeat.watch()
         worker.poke()
         while worker.turn() == 0.0 or worker.holding:
             pass
@@ -212,15 +212,14 @@ def turn(session: Session) -> None:
 
 def minder(ask: Ask) -> Minder:
     """Return a minder, which reports overdue schedules and sends webhook messages while this process runs no worker."""
-    from rota.engine.delivering import Delivering  # noqa: PLC0415 - few programs need it
-    from rota.engine.minder import Minder  # noqa: PLC0415
-    from rota.engine.overdue_watch import OverdueWatch  # noqa: PLC0415
+    from rota.engine.background import Minder, OverdueWatch  # noqa: PLC0415 - few programs need it
+    from rota.engine.webhook_delivery import WebhookDelivery  # noqa: PLC0415
 
     session, opened, settings, clock = ask.session, ask.opened, ask.settings, ask.session.clock
     watch = OverdueWatch(opened.store, ask.registry, clock=clock, settings=settings)
-    delivering = Delivering(opened.store, partial(make_sender, settings), clock=clock, settings=settings, trust=opened.trust)
+    delivery = WebhookDelivery(opened.store, partial(make_sender, settings), clock=clock, settings=settings, trust=opened.trust)
     has_worker = lambda: any(driver.running for driver in session.drivers)  # noqa: E731 - asked again and again
-    return Minder(watch, delivering, has_worker=has_worker, clock=clock, settings=settings)
+    return Minder(watch, delivery, has_worker=has_worker, clock=clock, settings=settings)
 
 
 def recover(ask: Ask) -> Recovered:
@@ -297,7 +296,7 @@ def _started(session: Session, opened: Opened, slots: int, serving: Serving) -> 
 
 
 def _recovery(session: Session, opened: Opened) -> Recovery:
-    from rota.engine.hook_calls import HookCalls  # noqa: PLC0415 - a worker has its own
+    from rota.engine.outcome_log import HookCalls  # noqa: PLC0415 - a worker has its own
     from rota.engine.recovery import Recovery  # noqa: PLC0415
 
     return Recovery(

@@ -32,7 +32,7 @@ from rota.ports.clock import Clock, Ids, StoreClock, UuidV7
 
 if TYPE_CHECKING:
     from rota.engine.driver import Driver
-    from rota.engine.feed import Feed
+    from rota.engine.event_feed import Feed
     from rota.engine.watcher import Watcher
     from rota.engine.worker import Worker
     from rota.ports.liveness import Lease
@@ -187,7 +187,7 @@ class Session:
 
     def look(self, path: str) -> Callable[..., Any] | None:
         """Return the function that a job without a template names, where it is here; refuse one that the settings don't allow."""
-        from rota.executors.named import look_for_handler, prefixes_of  # noqa: PLC0415 - few programs need it
+        from rota.executors.locate import look_for_handler, prefixes_of  # noqa: PLC0415 - few programs need it
 
         return look_for_handler(path, prefixes_of(self.settings.handler_modules))
 

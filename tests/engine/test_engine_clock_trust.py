@@ -10,8 +10,8 @@ import pytest
 from rota import Rota, Settings
 from rota.admission import Admission
 from rota.engine.clock_trust import LEAP_MAX_S, WAIT_S, ClockTrust
-from rota.engine.delivering import Delivering
 from rota.engine.retention import Retention
+from rota.engine.webhook_delivery import WebhookDelivery
 from rota.errors import ClockInDoubt
 from rota.model.findings import State
 from rota.model.values import SECOND
@@ -162,7 +162,7 @@ def test_messages_sessions_and_figures_stay_as_well_and_go_when_the_clock_is_tru
     sent = Settled(parcel=parcel, sent=Sent(status=200), verdict=Verdict(delivered=True), at=shop.clock.now())
     shop.store.take_mail([sent], now=shop.clock.now(), until=0, limit=0, each=1)
     Admission(shop.rota).open_session(shop.rota.tokens.create("mine", permits=["manage"]).secret)
-    delivering = Delivering(shop.store, lambda: None, clock=shop.clock, settings=KEEP, trust=shop.trust)
+    delivering = WebhookDelivery(shop.store, lambda: None, clock=shop.clock, settings=KEEP, trust=shop.trust)
     shop.tick()
     shop.clock.step(days=500)
     shop.tick()

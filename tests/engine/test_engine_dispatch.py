@@ -2,8 +2,10 @@
 
 import pytest
 
-from rota.engine.dispatch import Dispatcher, Slots, runnable_types
+from rota.engine.definitions_cache import runnable_types
+from rota.engine.in_flight import Slots
 from rota.engine.predicates import PREDICATES, InUse, Suspect, Waiting, World, first_block
+from rota.engine.turn_request import Dispatcher
 from rota.model.templates import Rate
 from rota.model.values import Claimed
 from rota.ports.turns import Reservation, Starts, Usage

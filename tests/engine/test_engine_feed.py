@@ -6,10 +6,9 @@ from contextlib import closing
 import pytest
 
 from rota import Actor, Rota, Settings
-from rota.engine import gathering
-from rota.engine.feed import Feed
-from rota.engine.gathering import Gatherer, again, holes
-from rota.engine.listening import Batch, Listener, Over, sample
+from rota.engine import event_poller
+from rota.engine.event_feed import Batch, Feed, Listener, Over, sample
+from rota.engine.event_poller import EventPoller, again, holes
 from rota.errors import InvalidOption, PermissionDenied, StoreBusy, TooManyListeners
 from rota.live import follow_log
 from rota.model.events import Change, Cursor, Event, EventType, View, cursor_of, types_of
@@ -36,7 +35,7 @@ def gatherer(rota, clock):
     rota.enqueue("echo")
     rota.turn()
     clock.advance(minutes=1)
-    made = Gatherer(rota._session.open().store, clock)
+    made = EventPoller(rota._session.open().store, clock)
     made.begin()
     return made
 
@@ -86,7 +85,7 @@ def test_a_further_attempt_is_a_job_of_its_own(rota, gatherer):
 def test_progress_is_told_when_it_changes_and_only_then(rota, clock):
     desk = Desk(rota._session.open().store)
     desk.add()
-    gatherer = Gatherer(desk.store, clock)
+    gatherer = EventPoller(desk.store, clock)
     gatherer.begin()
     job = desk.claim_one()
     assert [each[0] for each in story(gatherer.gather())] == ["job.started"]
@@ -123,7 +122,7 @@ def test_a_clock_that_is_set_back_hides_nothing_and_repeats_what_it_went_over_on
 
 
 def test_more_new_jobs_than_a_look_reads_come_with_the_next(rota, gatherer, monkeypatch):
-    monkeypatch.setattr(gathering, "MADE_MAX", 10)
+    monkeypatch.setattr(event_poller, "MADE_MAX", 10)
     rota.enqueue_many([("echo", {})] * 25)
     looks = [gatherer.gather() for _ in range(4)]
     assert [len(look.changes) for look in looks] == [10, 10, 5, 0]
@@ -131,17 +130,17 @@ def test_more_new_jobs_than_a_look_reads_come_with_the_next(rota, gatherer, monk
 
 
 def test_a_flood_of_new_jobs_is_left_behind_and_that_is_said(rota, gatherer, monkeypatch):
-    monkeypatch.setattr(gathering, "MADE_MAX", 10)
-    monkeypatch.setattr(gathering, "BEHIND_MAX", 20)
+    monkeypatch.setattr(event_poller, "MADE_MAX", 10)
+    monkeypatch.setattr(event_poller, "BEHIND_MAX", 20)
     rota.enqueue_many([("echo", {})] * 25)
     look = gatherer.gather()
     assert (look.missed, len(look.changes)) == (True, 10)
     assert look.changes[-1].job.number == 26
-    assert gatherer.gather() == gathering.Gathered([])
+    assert gatherer.gather() == event_poller.Gathered([])
 
 
 def test_a_flood_of_ends_is_left_behind_and_that_is_said(rota, clock, gatherer, monkeypatch):
-    monkeypatch.setattr(gathering, "ENDED_MAX", 10)
+    monkeypatch.setattr(event_poller, "ENDED_MAX", 10)
     rota.enqueue_many([("echo", {})] * 15)
     gatherer.gather()
     rota.turn()
@@ -180,7 +179,7 @@ def test_a_number_that_is_committed_late_is_told_when_it_is_there():
         for each in (slow, quick):
             each.job(name="echo")(lambda: None)
         quick.enqueue("echo")
-        gatherer = Gatherer(quick._session.open().store, ManualClock())
+        gatherer = EventPoller(quick._session.open().store, ManualClock())
         gatherer.begin()
         with slow.transaction() as tx:
             late = slow.enqueue("echo", transaction=tx)
@@ -220,7 +219,7 @@ def test_a_cursor_that_is_too_old_or_of_another_store_leads_nowhere(rota, clock,
     assert again(store, Cursor(now - 10, 1), now, oldest=now - 9) is None
     assert again(store, Cursor(now, 99), now, oldest=0) is None
     assert again(store, Cursor(now + 10**9, 1), now, oldest=0) is None
-    monkeypatch.setattr(gathering, "BEHIND_MAX", 5)
+    monkeypatch.setattr(event_poller, "BEHIND_MAX", 5)
     rota.enqueue_many([("echo", {})] * 6)
     assert again(store, Cursor(now, 1), now, oldest=0) is None
 
@@ -248,8 +247,8 @@ def feed(rota, clock, settings):
 
 
 def _begin(feed):
-    feed._gatherer.begin()
-    feed.cursor = str(feed._gatherer.cursor)
+    feed._poller.begin()
+    feed.cursor = str(feed._poller.cursor)
 
 
 def heard(listener):
@@ -342,7 +341,7 @@ def test_more_listeners_than_the_setting_allows_are_refused(rota, clock):
 
 
 def test_nobody_looks_before_somebody_listens_nor_long_after(live, monkeypatch):
-    monkeypatch.setattr("rota.engine.feed.LINGER_S", 0.0)
+    monkeypatch.setattr("rota.engine.event_feed.LINGER_S", 0.0)
     assert live._session.feed is None
     events = live.events()
     feed = live._session.feed
@@ -471,7 +470,7 @@ def test_a_due_time_that_was_missed_is_told_when_it_is_written_and_again_after_a
 
 
 def test_reports_beyond_what_one_look_reads_come_with_the_next(rota, clock, gatherer, monkeypatch):
-    monkeypatch.setattr(gathering, "REPORTS_MAX", 3)
+    monkeypatch.setattr(event_poller, "REPORTS_MAX", 3)
     for name in ("a", "b", "c"):
         rota.schedule(name, "echo", every=60, catch_up="none")
     clock.advance(minutes=10)

@@ -10,7 +10,7 @@ import pytest
 from rota import Rota, Settings
 from rota.compose import Opened
 from rota.engine.driver import Driver
-from rota.engine.guard import EXIT_CUT_OFF
+from rota.engine.heartbeat import EXIT_CUT_OFF
 from rota.errors import InvalidOption, StoreUnavailable
 from rota.local_workers import make_worker
 from rota.model.decide import CUT_OFF_ERROR, Crashed
@@ -111,7 +111,7 @@ class Rig:
 
     @property
     def guard(self):
-        return self.worker.standing.guard
+        return self.worker.heartbeat.guard
 
     def enqueue(self, *names, **params):
         return [self.rota.enqueue(name, {"path": self.path} | params) for name in names]
@@ -150,12 +150,12 @@ def test_a_worker_that_is_cut_off_stops_its_handlers_of_every_kind_in_time_and_g
     rig = make_rig()
     jobs = rig.enqueue("heedful", "awaiting", "apart")
     rig.until_noted("begin thread 1", "begin async 1", "begin process 1", "alive process 1")
-    eventually(lambda: rig.worker.standing.renewal.watched, what="that others are seen")
+    eventually(lambda: rig.worker.heartbeat.renewal.watched, what="that others are seen")
     before = rig.worker.id
     cut = time.monotonic()
     rig.line.cut(hangs=hangs)
     rig.until_noted("end thread 1", "end async 1")
-    eventually(lambda: rig.worker._crew.occupied() == 0, what="the end of the process")
+    eventually(lambda: rig.worker._pool.occupied() == 0, what="the end of the process")
     last = max(at for words, at in notes(rig.path) if words == "alive process 1")
     for end in (rig.at("end thread 1"), rig.at("end async 1"), last):
         assert 0.3 < end - cut < patient(1.5) + TIMES
@@ -188,7 +188,7 @@ def test_a_thread_that_heeds_nothing_takes_the_process_along_before_others_take_
     rig = make_rig()
     rig.enqueue("deaf", go=rig.go)
     rig.until_noted("begin deaf 1")
-    eventually(lambda: rig.worker.standing.renewal.watched, what="that others are seen")
+    eventually(lambda: rig.worker.heartbeat.renewal.watched, what="that others are seen")
     cut = time.monotonic()
     rig.line.cut()
     eventually(lambda: rig.left, what="the end of the process")
@@ -200,7 +200,7 @@ def test_beats_wait_for_no_turn(make_rig):
     rig = make_rig()
     jobs = rig.enqueue("deaf", go=rig.go)
     rig.until_noted("begin deaf 1")
-    eventually(lambda: rig.worker.standing.renewal.watched, what="that others are seen")
+    eventually(lambda: rig.worker.heartbeat.renewal.watched, what="that others are seen")
     # Somebody keeps the store to himself for longer than the guard would wait.
     rig.line.cut("turn", "peek", "changed", "workers", "reservation")
     rig.worker.poke()
@@ -215,7 +215,7 @@ def test_while_it_is_cut_off_nothing_is_claimed_and_outcomes_are_kept(make_rig):
     rig = make_rig(concurrency=2)
     [job] = rig.enqueue("heedful")
     rig.until_noted("begin thread 1")
-    eventually(lambda: rig.worker.standing.renewal.watched, what="that others are seen")
+    eventually(lambda: rig.worker.heartbeat.renewal.watched, what="that others are seen")
     # Beats get lost, everything else arrives: it could claim, and must not.
     rig.line.cut("beat", hangs=False)
     rig.until_noted("end thread 1")
@@ -252,7 +252,7 @@ def test_one_that_was_given_up_while_a_handler_runs_learns_it_from_its_beat_and_
     [job] = rig.enqueue("heedful")
     rig.until_noted("begin thread 1")
     before = rig.worker.id
-    eventually(lambda: rig.worker.standing.renewal.watched, what="that others are seen")
+    eventually(lambda: rig.worker.heartbeat.renewal.watched, what="that others are seen")
     eventually(
         lambda: any(
             rig.real.store.give_up_worker(before, beat=worker.beat, now=rig.rota._session.clock.now())
@@ -269,16 +269,16 @@ def test_one_that_was_given_up_while_a_handler_runs_learns_it_from_its_beat_and_
 
 def test_handler_processes_have_their_lease_from_the_start_and_under_another_id_and_not_from_the_next_beat_on(make_rig):
     rig = make_rig(lease_ttl=60.0, lease_guard=30.0, beat=60.0, recovery_interval=60.0)
-    crew, before = rig.worker._crew, rig.worker.id
-    eventually(lambda: crew._until is not None, within=2, what="a lease at the start")
+    pool, before = rig.worker._pool, rig.worker.id
+    eventually(lambda: pool._until is not None, within=2, what="a lease at the start")
     [seen] = [worker for worker in rig.real.store.workers() if worker.id == before]
     assert rig.real.store.give_up_worker(before, beat=seen.beat, now=rig.rota._session.clock.now())
-    first = crew._until
-    rig.worker.standing.beat_soon()
+    first = pool._until
+    rig.worker.heartbeat.beat_soon()
     eventually(lambda: rig.worker.id != before, what="another id")
-    eventually(lambda: crew._until > first, within=2, what="a lease of that id")
-    crew.close()
-    assert crew._until > first
+    eventually(lambda: pool._until > first, within=2, what="a lease of that id")
+    pool.close()
+    assert pool._until > first
 
 
 def test_the_guard_is_below_the_lease():

@@ -5,8 +5,9 @@ import threading
 
 import pytest
 
-from rota.engine.sink import Inbox, newest
+from rota.engine.inbox import Inbox, newest
 from rota.ports.executor import Report
+from rota.ports.turns import Turned
 from tests.support.pace import patient
 
 
@@ -106,8 +107,11 @@ def test_reports_are_handed_over_once_and_in_order():
     inbox, reports = Inbox(), [Report(1, progress=10), Report(2, artifact="a"), Report(1, checkpoint="1")]
     for report in reports:
         inbox.report(report)
-    assert inbox.take_reports() == reports
-    assert inbox.take_reports() == []
+    inbox.take_reports()
+    assert inbox.reports == reports
+    inbox.written(Turned())
+    inbox.take_reports()
+    assert inbox.reports == []
 
 
 def test_every_artifact_is_worth_keeping_and_the_newest_progress_and_checkpoint_of_each_run():

@@ -229,7 +229,7 @@ def test_the_schema_of_the_newest_handler_is_shown_with_its_template(rota, again
 
 
 def test_strangers_can_not_make_up_any_number_of_lanes(rota, by_name, monkeypatch):
-    monkeypatch.setattr("rota.engine.misfits.LANES_MAX", 5)
+    monkeypatch.setattr("rota.engine.definitions_cache.LANES_MAX", 5)
     rota.job(takes_a, name="act")
     rota.turn()
     jobs = [by_name({f"x{number}": 1}) for number in range(9)]

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rota import Rota, Settings
-from rota.engine.overdue_watch import OverdueWatch
+from rota.engine.background import OverdueWatch
 from rota.model.reports import ScheduleEvent
 from tests.support.receiver import receiving
 from tests.support.waiting import eventually

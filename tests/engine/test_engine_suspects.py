@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from rota import Rota
-from rota.engine.dispatch import Dispatcher
+from rota.engine.executor_pool import Suspects
 from rota.engine.predicates import World
-from rota.engine.suspects import Suspects
+from rota.engine.turn_request import Dispatcher
 from rota.model.decide import Crashed
 from rota.ports.executor import Readiness, Report
 from rota.ports.turns import Usage
@@ -116,11 +116,11 @@ def test_no_process_is_started_as_long_as_no_worker_has_crashed(live: Rota):
     live.job(suspected.quick, name="quick")
     with live.running(concurrency=2):
         live.wait(live.enqueue("quick").id, timeout=patient(20))
-        assert list(live._session.drivers[0].worker._crew._executors) == ["thread"]
+        assert list(live._session.drivers[0].worker._pool._executors) == ["thread"]
 
 
 class Slow:
-    """A crew whose process never comes."""
+    """A pool whose process never comes."""
 
     def readiness(self, _job_type):
         return Readiness.LATER
@@ -160,12 +160,12 @@ def test_a_suspect_that_waits_only_for_a_slot_is_not_looked_for_all_the_time(rot
     parts = SimpleNamespace(clock=clock, handlers=rota._session.registry.handlers, runs_apart=lambda _: True, inline=False)
     suspects = Suspects(parts, Slow())
     suspects.passed({"quick"}, saw_all=True)
-    assert suspects.delay_s(1.0) < 0.1
+    assert suspects.awaits_process
     clock.advance(seconds=31)
     for _ in range(3):
         assert suspects.look()
         suspects.passed(set(), saw_all=False)
-        assert suspects.delay_s(1.0) == 1.0
+        assert not suspects.awaits_process
 
 
 def test_a_suspect_that_is_gone_is_not_waited_for(rota: Rota, clock):

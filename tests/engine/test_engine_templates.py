@@ -8,7 +8,7 @@ import pytest
 
 from rota import Backoff, Rota, Settings, Status
 from rota.errors import InvalidHandler, JobCancelled, PayloadTooLarge, TemplateInUse, TemplateUnavailable, UnknownTemplate
-from rota.executors.named import find_handler, prefixes_of
+from rota.executors.locate import find_handler, prefixes_of
 from tests.support.pace import patient
 from tests.support.runs import run_of
 from tests.support.waiting import eventually

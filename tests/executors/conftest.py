@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from rota.executors import build
-from rota.executors.runlog import log_path
+from rota.executors.attempt import log_path
 from rota.model.handler import inspect_handler
 from rota.model.settings import Settings
 from rota.model.values import Claimed

@@ -6,8 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from rota.executors.attempt import RunLog
 from rota.executors.capture import CHUNK, Capture
-from rota.executors.runlog import RunLog
 from rota.model.settings import Settings
 from rota.ports.clock import SystemClock
 

@@ -11,7 +11,7 @@ import pytest
 from rota.errors import InvalidOption
 from rota.executors import build
 from rota.executors.invoke import inside_handler
-from rota.executors.waiting import take_all
+from rota.executors.stops import take_all
 from rota.model.decide import Completed, Failed, Interrupted, Skipped, Snoozed, Stopped, TimedOut
 from rota.ports.executor import Readiness
 

@@ -481,7 +481,7 @@ def test_closing_leaves_no_process_behind(make_rig):
 
 
 def test_processes_that_can_not_start_are_told_to_those_who_wait(make_rig, monkeypatch):
-    monkeypatch.setattr("rota.executors.spawning._BOOT", "raise SystemExit(7)")
+    monkeypatch.setattr("rota.executors.handler_process._BOOT", "raise SystemExit(7)")
     monkeypatch.setattr("rota.executors.keeper.PAUSE_S", 0.01)
     rig = make_rig("process")
     outcome = rig.outcome("nothing")

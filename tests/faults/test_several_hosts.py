@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from rota import Rota, Settings
-from rota.engine.guard import EXIT_CUT_OFF
+from rota.engine.heartbeat import EXIT_CUT_OFF
 from rota.model.decide import CUT_OFF_ERROR
 from rota.model.values import SECOND
 from rota.ports.clock import SystemClock

@@ -16,7 +16,7 @@ from contextlib import closing
 import pytest
 
 from rota import Backoff, Cancelled, Rota
-from rota.engine import hook_calls
+from rota.engine import outcome_log
 from rota.errors import InvalidHandler, StoreUnavailable
 from rota.hooks import AttemptEvent, On
 from tests.docs.pages import page
@@ -230,8 +230,8 @@ def test_a_hook_that_raises_is_logged_and_hurts_nobody(rota, caplog):
 
 
 def test_a_hook_that_hangs_does_not_hold_up_the_worker(live, monkeypatch, caplog):
-    monkeypatch.setattr(hook_calls, "CLOSE_S", 0.1)
-    monkeypatch.setattr(hook_calls, "EVENTS_MAX", 5)
+    monkeypatch.setattr(outcome_log, "CLOSE_S", 0.1)
+    monkeypatch.setattr(outcome_log, "EVENTS_MAX", 5)
     entered, let_go, threads = threading.Event(), threading.Event(), set()
 
     @live.on.completed

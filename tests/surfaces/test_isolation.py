@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rota import NewJob, Rota
-from rota.engine import checkup
+from rota.engine import doctor
 from rota.engine.explain import Explanation
 from rota.errors import RotaError
 from rota.operation import NOUNS, noun
@@ -248,7 +248,7 @@ def told(text: str, marks: set[str], given: set[str]) -> set[str]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Let the doctor not wait for the beats of workers."""
-    monkeypatch.setattr(checkup, "BEATS", 0)
+    monkeypatch.setattr(doctor, "BEATS", 0)
 
 
 # ---- the property ---------------------------------------------------------------------------------------------------

@@ -383,7 +383,7 @@ def test_a_process_that_can_not_import_the_rota_takes_no_suspect(tmp_path, monke
     worker = make_worker(app.rota._session, app.rota._session.open(), 1)
     worker.start()
     try:
-        eventually(lambda: worker._crew.readiness("fine") is Readiness.NEVER, within=30, what="the import fails")
+        eventually(lambda: worker._pool.readiness("fine") is Readiness.NEVER, within=30, what="the import fails")
     finally:
         worker.begin_stop()
         worker.finish()

@@ -154,7 +154,7 @@ def test_a_store_can_be_moved_between_files(file, tmp_path):
 
 def test_rows_are_digested_alike_however_they_are_batched(small, tmp_path, monkeypatch):
     whole = promoted(small, tmp_path / "a.db", keep=True)
-    monkeypatch.setattr("rota.engine.summing.BATCH_ROWS", 1)
+    monkeypatch.setattr("rota.engine.store_copy.BATCH_ROWS", 1)
     assert promoted(small, tmp_path / "b.db", keep=True).tables == whole.tables
 
 

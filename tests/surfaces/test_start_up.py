@@ -24,7 +24,7 @@ OTHERS = {"apsw", "asyncio", "click", "concurrent.futures", "multiprocessing", "
 OTHERS |= {"httpx2", "jinja2", "opentelemetry", "prometheus_client", "psycopg", "starlette", "uvicorn"}
 """Packages that not every program needs."""
 
-WORKING = {f"rota.engine.{name}" for name in ("delivering", "dispatch", "driver", "promoting", "worker")}
+WORKING = {f"rota.engine.{name}" for name in ("driver", "store_copy", "turn_request", "webhook_delivery", "worker")}
 """Parts that a program needs that runs jobs, not one that enqueues them."""
 
 

@@ -99,8 +99,8 @@ def test_claim_run_and_end_of_two_jobs_in_two_turns(walk, store):
             store.turn()
 
     functions, files = walk.of(two)
-    assert functions <= 242
-    assert files <= 58
+    assert functions <= 195
+    assert files <= 44
 
 
 def test_creating_a_job_over_http(walk, store):

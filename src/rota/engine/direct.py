@@ -9,12 +9,11 @@ from functools import partial
 
 import msgspec
 
-from rota.engine.explain import world_of
-from rota.engine.knowledge import make_world
+from rota.engine.definitions_cache import make_world
+from rota.engine.explain import in_words, world_of
 from rota.engine.patience import Patience
 from rota.engine.predicates import LIMITS, Waiting, first_block
 from rota.engine.registry import Registry
-from rota.engine.wording import in_words
 from rota.engine.worker import Worker
 from rota.errors import AnswerLost, ResourceBusy, RotaError, StoreBusy, StoreError, StoreUnavailable
 from rota.model.gate import EVERYTHING, SYSTEM, Scope
@@ -165,26 +164,23 @@ class Direct(msgspec.Struct, kw_only=True, frozen=True):
         self, inline_worker: Callable[[], AbstractContextManager[Worker]], reservation: Reservation, end: float, patience: Patience
     ) -> None:
         """Run the job in this thread. How it stands is looked up after that, also if the worker could not come or go."""
-        try:
-            with inline_worker() as worker:
-                self._turn_until_ended(worker, reservation, end, patience)
-        except (StoreBusy, StoreUnavailable):
-            time.sleep(LOOK_S)
-
-    def _turn_until_ended(self, worker: Worker, reservation: Reservation, end: float, patience: Patience) -> None:
         # No longer at a time: a pause, or a worker that has come in the meantime, is seen by who called this.
         end = min(end, time.monotonic() + self.settings.recovery_interval)
-        while True:
-            job = patience.ask(lambda: self._job(reservation))
-            if job.status is Status.RUNNING:
-                if worker.holding or job.worker_id != worker.id:
-                    # Its end is all that is left to write: nothing else of the queue may start in the caller's thread.
-                    worker.begin_stop()
-                # Else the answer to its claim was lost, and the next turn finds it.
-            elif job.status is not Status.QUEUED or time.monotonic() >= end:
-                return
-            worker.poke()
-            worker.wait(min(LOOK_S, worker.turn()))
+        try:
+            with inline_worker() as worker:
+                while True:
+                    job = patience.ask(lambda: self._job(reservation))
+                    if job.status is Status.RUNNING:
+                        if worker.holding or job.worker_id != worker.id:
+                            # Its end is all that is left to write: nothing else of the queue may start in the caller's thread.
+                            worker.begin_stop()
+                        # Else the answer to its claim was lost, and the next turn finds it.
+                    elif job.status is not Status.QUEUED or time.monotonic() >= end:
+                        return
+                    worker.poke()
+                    worker.wait(min(LOOK_S, worker.turn()))
+        except (StoreBusy, StoreUnavailable):
+            time.sleep(LOOK_S)
 
     def _await_start(self, row: NewRow, reservation: Reservation, end: float, patience: Patience) -> None:
         """Wait for a worker to take the job; where none can, or none any more, run it here, or give it up if this process can't either."""
@@ -227,9 +223,6 @@ class Direct(msgspec.Struct, kw_only=True, frozen=True):
         limit = first_block(Waiting(row.job_type, row.organization_id), world, LIMITS)
         if limit is not None:
             return f"resource busy: {in_words(limit[1], world, now, whole=self.scope == EVERYTHING)}; try again"
-        return self._holders()
-
-    def _holders(self) -> str:
         if self.scope != EVERYTHING:
             # How much the workers run is the sum of all organizations.
             return "resource busy: no slot became free in time; try again"

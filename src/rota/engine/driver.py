@@ -36,14 +36,14 @@ class Driver:
         """Register the worker, recover, and begin to turn."""
         try:
             self.worker.start()
-            self.worker.standing.watch()
+            self.worker.heartbeat.watch()
             self.worker.calls.begin(self.worker.id)
             for ticker in self.worker.tickers:
                 ticker.start()
             self._thread.start()
         except BaseException:
             self._stop_tickers()
-            self.worker.standing.withdraw()
+            self.worker.heartbeat.withdraw()
             self.worker.inbox.close()
             raise
 
@@ -78,7 +78,7 @@ class Driver:
             self._guarded(self.worker.abandon)
         self._guarded(self.worker.finish)
         # The program may go on for long: one that could not say goodbye must not look alive until it ends.
-        self._guarded(self.worker.standing.withdraw)
+        self._guarded(self.worker.heartbeat.withdraw)
         self.worker.calls.close(self.worker.id)
 
     def _turn(self) -> float:

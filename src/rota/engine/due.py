@@ -51,8 +51,8 @@ class DueRows:
     def row(self, due: DueSchedule, due_at: Instant, now: Instant) -> NewRow:
         """Build one row, or refuse it: the refusal becomes the due time's fate."""
         schedule = due.schedule
-        if due.room is not None:
-            self._refuse_full(schedule, due.room)
+        if due.room is not None and due.room <= self._taken.get(schedule.organization, 0):
+            raise QueueFull(f"organization {schedule.organization!r} has as many jobs queued as its max_queued allows")
         run_at = now
         if schedule.jitter:
             run_at = max(now, due_at + self._rng.randrange(schedule.jitter + 1))
@@ -69,7 +69,9 @@ class DueRows:
         if cast is None:
             cast = self._cast[key] = self._make_cast(schedule, params)
         row: NewRow = cast.row.__copy__()  # type: ignore[attr-defined] # msgspec has it; `copy` would ask around first
-        row.job_id = self._next_id(now)
+        if not self._spare:
+            self._spare = self._ids.take(IDS_AHEAD, now)[::-1]
+        row.job_id = self._spare.pop()
         row.run_at = run_at
         row.schedule_id = schedule.id
         row.run_as = schedule.run_as
@@ -84,11 +86,6 @@ class DueRows:
         if known.force.default_params:
             params = {**known.force.default_params, **params}
         return encoded(known, params)
-
-    def _next_id(self, now: Instant) -> str:
-        if not self._spare:
-            self._spare = self._ids.take(IDS_AHEAD, now)[::-1]
-        return self._spare.pop()
 
     def _make_cast(self, schedule: Schedule, params: dict[str, Any]) -> Cast:
         """Work out what the jobs of one template, owner and organization have in common, or refuse them."""
@@ -141,8 +138,3 @@ class DueRows:
         if user.removed:
             raise PermissionDenied(f"{schedule.created_by!r}, who made the schedule, is no user of this store any more")
         return Actor(user.name, user.organization, user.role, frozenset(user.permissions))
-
-    def _refuse_full(self, schedule: Schedule, room: int) -> None:
-        name = schedule.organization
-        if room <= self._taken.get(name, 0):
-            raise QueueFull(f"organization {name!r} has as many jobs queued as its max_queued allows")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 import msgspec
 
-from rota.engine.knowledge import counting_of, make_world
-from rota.engine.predicates import PREDICATES, Server, Suspect, Waiting, World, first_block, in_use
+from rota.engine.definitions_cache import counting_of, fleet_of, make_world
+from rota.engine.predicates import PREDICATES, Suspect, Waiting, World, first_block, in_use
 from rota.engine.registry import Registry
-from rota.engine.wording import in_words
 from rota.errors import NotFound
 from rota.model.dependencies import RUN
 from rota.model.gate import EVERYTHING, Scope
@@ -18,7 +16,7 @@ from rota.model.groups import Group
 from rota.model.handler import Place
 from rota.model.lanes import ParamNames
 from rota.model.states import CHAIN_ENDS, GroupStatus, Status
-from rota.model.values import Held, Instant, Job, WorkerInfo, broken_reason, dashed, instant, undashed
+from rota.model.values import Held, Instant, Job, WorkerInfo, broken_reason, dashed, instant, moment, undashed
 from rota.ports.store import Store
 
 RULES_MAX = 1000
@@ -169,19 +167,6 @@ def world_of(store: Store, workers: list[WorkerInfo], now: Instant, registry: Re
     )
 
 
-def fleet_of(workers: Iterable[WorkerInfo], registry: Registry) -> tuple[Server, ...]:
-    """Return what each worker serves."""
-    names = registry.param_names()
-    return tuple(
-        Server(
-            types=frozenset(worker.job_types),
-            queues=None if worker.queues is None else frozenset(worker.queues),
-            takes={name: names[name, digest] for name, digest in worker.digests.items() if (name, digest) in names},
-        )
-        for worker in workers
-    )
-
-
 def names_of(job: Job, registry: Registry) -> ParamNames:
     """Return what a job was enqueued for or, where that is not known, the names of its params."""
     known = None if job.digest is None else registry.param_names().get((job.job_type, job.digest))
@@ -260,3 +245,56 @@ def _ended(store: Store, job: Job) -> str:
 
 def _hex(job: Job) -> str:
     return undashed(job.id) or ""
+
+
+_WORDS = {
+    "type": "no live worker has a handler for {name}",
+    "queue": "no live worker that has its handler serves queue {name}: start one with `rota worker --queue {name}`",
+    "params": "it was enqueued for {name}: it waits for a worker that takes its parameters",
+    "all": "everything is paused",
+    "paused-queue": "queue {name} is paused",
+    "template": "template {name} is paused",
+    "broken": "template {name} can't be read, so its jobs wait: `rota doctor` says what to do",
+    Held.ORGANIZATION: "organization {name} is paused",
+    Held.SUSPENDED: "organization {name} is suspended",
+    "alone": "{name} runs alone: a worker crashed under it before, and nothing else starts on its worker until it finishes",
+    "suspect": "{name} is running: of jobs that a worker crashed under, a worker runs one at a time",
+    "process": "a handler process for it is starting",
+}
+_DISCREET = {
+    Held.TEMPLATE_LIMIT: "template {name} is at its limit",
+    Held.RATE_LIMIT: "template {name} is at its rate limit",
+    "concurrency": "its workers hold as many {name} jobs as they may",
+    "alone": "a job that a worker crashed under runs alone, and nothing else starts on its worker until it finishes",
+    "suspect": "another job that a worker crashed under is running: a worker runs one at a time",
+}
+"""For whom must not learn how much others run, or who they are."""
+
+
+def in_words(blocker: str, world: World, now: Instant, *, whole: bool) -> str:
+    """Return what blocks. `whole`: figures and names of all organizations may be told, not only of the reader's own."""
+    kind, _, name = blocker.partition(":")
+    words = _DISCREET[kind].format(name=name) if kind in _DISCREET and not whole else _told(kind, name, world)
+    return words + _until(name, world, now) if kind == Held.RATE_LIMIT else words
+
+
+def _told(kind: str, name: str, world: World) -> str:
+    used = world.in_use
+    match kind:
+        case Held.TEMPLATE_LIMIT:
+            return f"{used.by_type.get(name, 0)} of at most {world.template_limits[name]} {name} jobs run"
+        case Held.ORGANIZATION_LIMIT:
+            return f"organization {name} runs {used.by_organization.get(name, 0)} of at most {world.organization_limits[name]}"
+        case Held.RATE_LIMIT:
+            return f"{used.starts[name].count} started in the last {world.rates[name].seconds:g} s"
+        case "concurrency":
+            return f"its workers hold {used.here.get(name, 0)} of at most {world.concurrency[name]} {name} jobs"
+        case _:
+            return _WORDS[kind].format(name=name)
+
+
+def _until(name: str, world: World, now: Instant) -> str:
+    next_at = world.in_use.starts[name].next_at
+    if next_at is None:
+        return ""
+    return f"; the next may start in {max(0.0, (next_at - now) / 1e6):.0f} s (at {moment(next_at):%Y-%m-%dT%H:%M:%SZ})"

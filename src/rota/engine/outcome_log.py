@@ -13,26 +13,34 @@ A record is made after the outcome is in the store, so what is logged has happen
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, partial
+from queue import SimpleQueue
+from threading import Thread
 from types import TracebackType
 from typing import TypeAlias
 
-from rota.engine.hook_calls import HookCalls
-from rota.hooks import AttemptEvent
+from rota.hooks import AttemptEvent, Hook, On, WorkerEvent
 from rota.model.decide import Failed, Released, Transition
 from rota.model.states import Status
-from rota.model.values import Claimed, Instant, Job, dashed, moment_of, number_text
+from rota.model.values import Claimed, Job, dashed, moment_of, number_text
 from rota.ports.executor import Ended
 from rota.ports.turns import Ending, Turn, Turned
 
 JOBS = "rota.jobs"
 log = logging.getLogger(JOBS)
+hook_log = logging.getLogger("rota.hooks")
 
+EVENTS_MAX = 10_000
+"""Events that wait for hooks. Where hooks are slower than the worker for long, those beyond are dropped: a worker is not held up."""
+CLOSE_S = 5.0
+"""How long a worker that stops waits for hooks to return."""
 TEXT_MAX = 1000
 """Characters of an error or a reason in a message; the traceback below it has more."""
+TIME = "%Y-%m-%dT%H:%M:%SZ"
 FIELDS = ("job", "number", "template", "attempt", "worker", "duration", "organization", "status", "retry_at")
 """What each record has besides its message: attributes of the record, as `extra` makes them."""
 LEVELS = {
@@ -52,6 +60,8 @@ WORDS = {
     Status.COMPLETED: "completed",
 }
 
+QUIET = (None, "", "cancelled", "released", "snoozed")
+"""Reasons that say no more than the outcome."""
 EXPIRED = "its reservation expired while it ran"
 COMPLETION = Transition(Status.COMPLETED)
 """What is written for a completion that left nothing behind."""
@@ -98,32 +108,21 @@ def log_recovered(ending: Ending, job: Claimed, status: Status, worker_id: str, 
 
 def log_expired(job: Job, calls: HookCalls) -> None:
     """Log the end of a direct execution whose reservation has expired."""
+    event = AttemptEvent(
+        job=job.id,
+        number=job.number,
+        template=job.job_type,
+        attempt=job.attempt,
+        organization=job.organization,
+        worker=job.worker_id,
+        status=job.status,
+        duration=None,
+        error=EXPIRED,
+    )
     if hooks := calls.on.about(job.status):
-        event = AttemptEvent(
-            job=job.id,
-            number=job.number,
-            template=job.job_type,
-            attempt=job.attempt,
-            organization=job.organization,
-            worker=job.worker_id,
-            status=job.status,
-            duration=None,
-            error=EXPIRED,
-        )
         calls.add(hooks, event)
-    fields: dict[str, object] = {
-        "job": job.id,
-        "number": job.number,
-        "template": job.job_type,
-        "attempt": job.attempt,
-        "worker": job.worker_id,
-        "duration": None,
-        "organization": job.organization,
-        "status": str(job.status),
-        "retry_at": None,
-    }
     if log.isEnabledFor(logging.ERROR):
-        _emit(logging.ERROR, "%s %s failed permanently: %s", (job.number, job.job_type, EXPIRED), fields)
+        _emit(logging.ERROR, event, WORDS[Status.DEAD_LETTER])
 
 
 def _log_ending(ending: Ending, turned: Turned, each: Ended, worker_id: str, calls: HookCalls) -> None:
@@ -153,29 +152,12 @@ def _log(
     seconds: float | None,
     failed: Failed | None = None,
 ) -> None:
-    successor, words, why, after = transition.successor, WORDS[status], transition.error or transition.reason or "", ""
-    if hooks := calls.on.about(status, runs_again=successor is not None):
-        calls.add(hooks, _event(job, status, transition, worker_id, seconds=seconds, failed=failed))
-    level = logging.DEBUG if status is Status.SKIPPED and successor is not None else LEVELS[status]
-    if not log.isEnabledFor(level):
-        return
-    fields = _fields(job, status, worker_id, seconds)
-    if successor is not None:
-        at = fields["retry_at"] = _time(successor.run_at)
-        after = f"; {'runs again' if status is Status.SKIPPED else 'retrying'} {'now' if successor.in_place else f'at {at}'}"
-        if status is Status.SKIPPED:
-            words = "was given back before it started" if successor.in_place else "was snoozed"
-    if why in {"cancelled", "released", "snoozed"}:
-        why = ""
-    ran = "" if seconds is None else f" after {_span(seconds)}"
-    _emit(level, "%s %s %s%s%s%s", (fields["number"], job.job_type, words, ran, f": {_line(why)}" if why else "", after), fields, failed)
-
-
-def _event(
-    job: Claimed, status: Status, transition: Transition, worker_id: str, *, seconds: float | None, failed: Failed | None
-) -> AttemptEvent:
     successor = transition.successor
-    return AttemptEvent(
+    hooks = calls.on.about(status, runs_again=successor is not None)
+    level = logging.DEBUG if status is Status.SKIPPED and successor is not None else LEVELS[status]
+    if not hooks and not log.isEnabledFor(level):
+        return
+    event = AttemptEvent(
         job=dashed(job.job_id),
         number=number_text(job.root_id, job.root_number, job.attempt),
         template=job.job_type,
@@ -190,27 +172,30 @@ def _event(
         traceback=None if failed is None else failed.traceback,
         retry_at=None if successor is None else moment_of(successor.run_at),
     )
+    if hooks:
+        calls.add(hooks, event)
+    if log.isEnabledFor(level):
+        words, after = WORDS[status], ""
+        if successor is not None:
+            at = "now" if successor.in_place else f"at {event.retry_at:{TIME}}"
+            after = f"; {'runs again' if status is Status.SKIPPED else 'retrying'} {at}"
+            if status is Status.SKIPPED:
+                words = "was given back before it started" if successor.in_place else "was snoozed"
+        _emit(level, event, words, after=after, failed=failed)
 
 
-def _fields(job: Claimed, status: Status, worker_id: str, seconds: float | None) -> dict[str, object]:
-    return {
-        "job": dashed(job.job_id),
-        "number": number_text(job.root_id, job.root_number, job.attempt),
-        "template": job.job_type,
-        "attempt": job.attempt,
-        "worker": worker_id,
-        "duration": None if seconds is None else round(seconds, 6),
-        "organization": job.organization_id,
-        "status": str(status),
-        "retry_at": None,
-    }
-
-
-def _emit(level: int, message: str, arguments: tuple[object, ...], fields: dict[str, object], failed: Failed | None = None) -> None:
+def _emit(level: int, event: AttemptEvent, words: str, *, after: str = "", failed: Failed | None = None) -> None:
     """Make a record and hand it on. What the program's own handlers and filters raise never reaches the turn."""
+    seconds, why = event.duration, "" if event.error in QUIET else f": {_line(str(event.error))}"
+    ran = "" if seconds is None else f" after {seconds * 1000:.0f} ms" if seconds < 1 else f" after {seconds:.1f} s"
+    fields: dict[str, object] = {name: getattr(event, name) for name in FIELDS}
+    fields["duration"] = None if seconds is None else round(seconds, 6)
+    fields["status"] = str(event.status)
+    fields["retry_at"] = None if event.retry_at is None else f"{event.retry_at:{TIME}}"
     try:
         exc_info = None if failed is None else _exc_info(failed)
-        record = log.makeRecord(log.name, level, __file__, 0, message, arguments, exc_info, extra=fields)
+        arguments = (event.number, event.template, words, ran, why, after)
+        record = log.makeRecord(log.name, level, __file__, 0, "%s %s %s%s%s%s", arguments, exc_info, extra=fields)
         if failed is not None and failed.traceback:
             # Formatters take this text as it is: without frames of ours, and bounded.
             record.exc_text = failed.traceback.rstrip("\n")
@@ -245,9 +230,61 @@ def _line(text: str) -> str:
     return " ".join(text[:TEXT_MAX].split()) + ("…" if len(text) > TEXT_MAX else "")
 
 
-def _span(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+class HookCalls:
+    """Calls a program's hooks beside the turns of a worker, one after the other, on a thread that is started with the first event.
 
+    `inline`: at once, in the thread that has written the outcome.
+    """
 
-def _time(at: Instant) -> str:
-    return f"{moment_of(at):%Y-%m-%dT%H:%M:%S}Z"
+    def __init__(self, on: On, *, inline: bool) -> None:
+        """Take the hooks; nothing is started before there is an event for one."""
+        self.on = on
+        self._inline = inline
+        self._waiting: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._dropped = 0
+
+    def add(self, hooks: tuple[Hook[AttemptEvent], ...], event: AttemptEvent) -> None:
+        """Have hooks called with an event."""
+        for hook in hooks:
+            self._put(partial(hook.call, event))
+
+    def begin(self, worker_id: str) -> None:
+        """Call the hooks of a worker that starts, and return when they have."""
+        self.on.worker_start.call(WorkerEvent(worker=worker_id, pid=os.getpid()))
+
+    def close(self, worker_id: str) -> None:
+        """Let the hooks that wait be called, those of the worker's stop last, and wait for them a while."""
+        if self.on.worker_stop.functions:
+            self._put(partial(self.on.worker_stop.call, WorkerEvent(worker=worker_id, pid=os.getpid())))
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._waiting.put(None)
+        thread.join(CLOSE_S)
+        if thread.is_alive():
+            hook_log.error(
+                "a hook has not returned within %g s; the worker stops, and %d events may be lost", CLOSE_S, self._waiting.qsize()
+            )
+
+    def _put(self, call: Callable[[], None]) -> None:
+        if self._inline:
+            call()
+            return
+        if self._waiting.qsize() >= EVENTS_MAX:
+            if not self._dropped:
+                hook_log.error("hooks are slower than the worker: %d events wait for them, and further ones are dropped", EVENTS_MAX)
+            self._dropped += 1
+            return
+        if self._dropped:
+            hook_log.error("hooks have caught up; %d events were dropped", self._dropped)
+            self._dropped = 0
+        self._waiting.put(call)
+        if self._thread is None:
+            self._thread = Thread(target=self._live, name="rota-hooks", daemon=True)
+            self._thread.start()
+
+    def _live(self) -> None:
+        while (call := self._waiting.get()) is not None:
+            call()
+            del call  # an idle thread keeps no exception alive

@@ -104,7 +104,8 @@ def overdue(
     A schedule is left out while its first such due time is no older than the tolerance. The scope's owner is who made the schedule.
     If nothing is overdue, this is one look at an index.
     """
-    late = tolerance_of(settings) if tolerance is None else tolerance
+    # How late a due time may be recorded before it is overdue.
+    late = round(settings.lease_ttl * SECOND) if tolerance is None else tolerance
     found = store.due_schedules(until=now - late, limit=limit + 1, scope=scope, schedule_id=schedule_id)
     if not found:
         return Backlog()
@@ -122,11 +123,6 @@ def overdue(
         if one is not None and schedule.id in wanted and scope.holds(schedule.organization, schedule.created_by)
     ]
     return Backlog(schedules=tuple(sorted(mine, key=lambda one: (one.due_at, one.schedule_id))), more=len(found) > limit)
-
-
-def tolerance_of(settings: Settings) -> Instant:
-    """Return how late a due time may be recorded before it is overdue."""
-    return round(settings.lease_ttl * SECOND)
 
 
 def _with_others(mine: list[DueSchedule], first: list[DueSchedule]) -> list[DueSchedule]:

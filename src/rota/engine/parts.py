@@ -8,9 +8,9 @@ from random import Random
 import msgspec
 
 from rota.engine.clock_trust import ClockTrust
+from rota.engine.inbox import Serve
 from rota.engine.meter import Meter
 from rota.engine.registry import Registry
-from rota.engine.requests import Serve
 from rota.engine.trigger import Alert
 from rota.hooks import On
 from rota.middleware import Middleware

@@ -6,12 +6,11 @@ import logging
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from random import Random
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from rota.engine.hook_calls import HookCalls
-from rota.engine.lease import Renewal
-from rota.engine.outcome_log import log_expired, log_recovered
+from rota.engine.outcome_log import HookCalls, log_expired, log_recovered
 from rota.errors import StoreBusy, StoreUnavailable
 from rota.model.decide import Crashed, Failed, Interrupted, Limits, Outcome, TimedOut, decide, decide_cancelled
 from rota.model.settings import Settings
@@ -21,6 +20,9 @@ from rota.ports.clock import Clock, Ids
 from rota.ports.liveness import Life, Liveness
 from rota.ports.store import Held, Store
 from rota.ports.turns import Ending
+
+if TYPE_CHECKING:
+    from rota.engine.heartbeat import Renewal
 
 log = logging.getLogger("rota.recovery")
 

@@ -31,7 +31,8 @@ class Retention:
         self._settings = settings
         self._log_dir = log_dir
         self._trust = trust or ClockTrust(store, clock, settings)
-        self._next = clock.monotonic() + min(FIRST_S, settings.retention_interval)
+        self.next_s = clock.monotonic() + min(FIRST_S, settings.retention_interval)
+        """When `tick` has something to do (monotonic)."""
         self._cursor: PurgeCursor | None = None
         self._round = Purged()
         self._broken: set[int] = set()
@@ -39,10 +40,10 @@ class Retention:
 
     def tick(self, monotonic: float) -> None:
         """Remove one batch, if it is time: soon again while there is more, after `retention_interval` otherwise."""
-        if monotonic < self._next:
+        if monotonic < self.next_s:
             return
         # Before anything can fail: a store in trouble is not asked again at once.
-        self._next = monotonic + self._settings.retention_interval
+        self.next_s = monotonic + self._settings.retention_interval
         # Read once: the moment that was judged is the one that ages are counted from.
         now = self._clock.now()
         if self._trust.doubt(now) is not None:
@@ -56,7 +57,7 @@ class Retention:
         add(self._round, batch)
         if batch.cursor is not None:
             took_s = self._clock.monotonic() - monotonic
-            self._next = monotonic + min(self._settings.retention_interval, (1 + SHARE) * took_s)
+            self.next_s = monotonic + min(self._settings.retention_interval, (1 + SHARE) * took_s)
             return
         if self._round.chains:
             log.info("removed %d chains (%d jobs) that ended more than %g s ago", self._round.chains, self._round.jobs, older_than_s)

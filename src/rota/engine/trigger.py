@@ -129,7 +129,8 @@ class Decider:
                 rows.append(row)
                 continue
             place = self._place(each, row.due_at)
-            if place is not None and self._stands_for_it(each.schedule, planned, place):
+            # A schedule that is due again before a late firing may run: that one is in time, and must not wait for it.
+            if place is not None and each.schedule.catch_up is CatchUp.LAST and planned.next_at is not None and planned.next_at <= place:
                 rows.append(_instead(row, Fate.COALESCED, f"{LATER}, before catch_up_rate has room for it"))
                 continue
             if before and each.schedule.overlap is Overlap.SKIP:
@@ -156,10 +157,6 @@ class Decider:
             return None
         self._spread_until = max(self._spread_until, each.spread_until)
         return max(self._now, self._spread_until + self._spacing) if self._spread_until else self._now
-
-    def _stands_for_it(self, schedule: Schedule, planned: Plan, place: Instant) -> bool:
-        """Say whether the schedule is due again before a late firing may run: that one is in time, and must not wait for it."""
-        return schedule.catch_up is CatchUp.LAST and planned.next_at is not None and planned.next_at <= place
 
     def _spread(self, job: DueJob, place: Instant) -> None:
         """Let a late firing run at its place."""
@@ -275,7 +272,7 @@ class Trigger:
         """Tell those who want to know of due times that did not run."""
         for row in rows:
             if row.fate not in QUIET:
-                self.alert(_news(schedule, row))
+                self._alert(schedule, row)
 
     def tell_dead(self, job_ids: Iterable[str]) -> None:
         """Tell of due times that fired and whose jobs ended in vain, by the ids of their last attempts; other jobs are passed over."""
@@ -287,29 +284,26 @@ class Trigger:
             if schedule is not None:
                 at, reason = instant(job.due_at), f"its job {job.number} is in the dead letters"
                 row = Fated(due_at=at, last_due_at=at, count=1, fate=Fate.FIRED, reason=reason)
-                self.alert(_news(schedule, row, job.id))
+                self._alert(schedule, row, job.id)
 
-    def alert(self, news: NotRun) -> None:
+    def _alert(self, schedule: Schedule, row: Fated, job_id: str | None = None) -> None:
         """Write a warning and call every hook; one that fails keeps nobody else from hearing."""
-        log.warning("schedule %s did not run (%d due): %s, %s", news.schedule, news.count, news.fate, news.reason)
+        log.warning("schedule %s did not run (%d due): %s, %s", schedule.name, row.count, row.fate, row.reason)
+        news = NotRun(
+            schedule=schedule.name,
+            organization=schedule.organization,
+            due_at=moment_of(row.due_at),
+            last_due_at=moment_of(row.last_due_at),
+            count=row.count,
+            fate=row.fate,
+            reason=row.reason,
+            job_id=job_id,
+        )
         for hook in tuple(self._alerts):
             try:
                 hook(news)
             except Exception:
                 log.exception("an alert hook failed")
-
-
-def _news(schedule: Schedule, row: Fated, job_id: str | None = None) -> NotRun:
-    return NotRun(
-        schedule=schedule.name,
-        organization=schedule.organization,
-        due_at=moment_of(row.due_at),
-        last_due_at=moment_of(row.last_due_at),
-        count=row.count,
-        fate=row.fate,
-        reason=row.reason,
-        job_id=job_id,
-    )
 
 
 def _instead(row: Fated, fate: Fate, reason: str | None) -> Fated:

@@ -14,8 +14,8 @@ from contextlib import suppress
 from copy import copy
 from typing import TYPE_CHECKING
 
+from rota.engine.inbox import Inbox
 from rota.engine.patience import PAUSE_S as AWAY_S
-from rota.engine.sink import Inbox
 from rota.errors import StoreBusy, StoreError, StoreUnavailable, WaitTimeout
 from rota.ports.store import Store, Tail
 from rota.ports.wakeup import Wakeup
@@ -186,7 +186,9 @@ class Watcher:
                 due_s = max(free_s, now_s + (PAUSE_S[0] if hinted else pause_s))
                 pause_s, away_s = min(PAUSE_S[1], pause_s * 1.5), AWAY_S[0]
             elif whole:
-                due_s = free_s = min(now_s + away_s, self._next_loss_s(now_s))
+                with self._lock:
+                    next_loss_s = max(now_s, min(map(self._loss_s, self._waiters), default=now_s))
+                due_s = free_s = min(now_s + away_s, next_loss_s)
                 away_s = min(AWAY_S[1], away_s * 2)
             self._rest(bell, due_s, hinted=hinted and answered)
 
@@ -266,10 +268,6 @@ class Watcher:
         if waiter.bounded or self._away_since_s is None:
             return float("inf")
         return max(self._away_since_s, waiter.since_s) + self._outage_s
-
-    def _next_loss_s(self, now_s: float) -> float:
-        with self._lock:
-            return max(now_s, min(map(self._loss_s, self._waiters), default=now_s))
 
     def _end(self, waiters: Sequence[Waiter], error: Exception) -> None:
         for waiter in waiters:

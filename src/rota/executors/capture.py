@@ -10,7 +10,7 @@ from itertools import chain
 from threading import RLock
 from typing import TextIO
 
-from rota.executors.runlog import RunLog
+from rota.executors.attempt import RunLog
 
 LEVEL = "OUTPUT"
 CHUNK = 65_536

@@ -27,37 +27,14 @@ from types import FrameType
 from typing import Any
 
 from rota.errors import InvalidHandler
+from rota.executors import wire
+from rota.executors.aio import run_async
 from rota.executors.attempt import Attempt
 from rota.executors.capture import Capture
-from rota.executors.coroutines import run_async
-from rota.executors.introducing import prepared
 from rota.executors.invoke import enter_handlers, outcome_of, runner
-from rota.executors.locate import MAIN, resolve, resolve_app
+from rota.executors.locate import MAIN, Address, resolve, resolve_app
+from rota.executors.stops import is_late
 from rota.executors.text import clean, head
-from rota.executors.waiting import is_late
-from rota.executors.wire import (
-    Address,
-    Asked,
-    Done,
-    Exit,
-    Find,
-    Found,
-    FromChild,
-    Init,
-    Kept,
-    Lapsed,
-    Lease,
-    Note,
-    Ready,
-    Replied,
-    Start,
-    Started,
-    Stop,
-    ToChild,
-    for_child,
-    frame,
-    pack_outcome,
-)
 from rota.hooks import ProcessEvent
 from rota.model.decide import Failed, Outcome, Released, Stopped
 from rota.model.handler import Handler, Place, inspect_handler
@@ -98,7 +75,7 @@ class Child:
         self._pid, self._parent = os.getpid(), parent
         self._main = threading.main_thread()
         self._capture = Capture()
-        self._orders: SimpleQueue[ToChild] = SimpleQueue()
+        self._orders: SimpleQueue[wire.ToChild] = SimpleQueue()
         self._wire = _Wire(self.send)
         self._clock = StoreClock()
         self._until: float | None = None
@@ -119,18 +96,18 @@ class Child:
         """Take orders, one after the other."""
         while True:
             match self._orders.get():
-                case Init() as init:
+                case wire.Init() as init:
                     self._prepare(init)
-                    self.send(Ready())
-                case Start() as start:
+                    self.send(wire.Ready())
+                case wire.Start() as start:
                     self.send(self._perform(start))
-                case Find(address=address):
-                    self.send(Found(address, self._tried(address)))
-                case Exit():
+                case wire.Find(address=address):
+                    self.send(wire.Found(address, self._tried(address)))
+                case wire.Exit():
                     self._capture.give_back()
                     return
 
-    def _prepare(self, init: Init) -> None:
+    def _prepare(self, init: wire.Init) -> None:
         self._import(init)
         app = self._app(init.app)
         self._equipment = Equipment(
@@ -159,10 +136,10 @@ class Child:
             self._app_error = error
             return None
 
-    def _import(self, init: Init) -> None:
+    def _import(self, init: wire.Init) -> None:
         # What can't be imported is said by the job that needs it.
         try:
-            spawn.prepare(prepared(init))
+            spawn.prepare(prepared(init.program))
         except BaseException as error:  # noqa: BLE001 - the main program is run here, and may do anything
             self._main_error = error
         for module in init.modules:
@@ -179,7 +156,7 @@ class Child:
             return f"{type(error).__name__}: {clean(error)}"
         return None
 
-    def _perform(self, start: Start) -> Done:
+    def _perform(self, start: wire.Start) -> wire.Done:
         equipment = self._equipment
         if equipment is None:
             raise RuntimeError("a job came before the introduction")
@@ -189,15 +166,15 @@ class Child:
         signal.signal(signal.SIGTERM, self.on_term)
         self._capture.begin(attempt.log)
         began = equipment.clock.monotonic()
-        self.send(Started(start.job.number))
+        self.send(wire.Started(start.job.number))
         outcome = self._guarded(start, attempt, equipment.settings)
         seconds = equipment.clock.monotonic() - began
         self._capture.end()
         path = attempt.end()
-        kind, body = pack_outcome(outcome)
-        return Done(start.job.number, kind, body, equipment.clock.now(), seconds, path, self._reached)
+        kind, body = wire.pack_outcome(outcome)
+        return wire.Done(start.job.number, kind, body, equipment.clock.now(), seconds, path, self._reached)
 
-    def _guarded(self, start: Start, attempt: Attempt, settings: Settings) -> Outcome:
+    def _guarded(self, start: wire.Start, attempt: Attempt, settings: Settings) -> Outcome:
         """Run the handler where Cancelled may be raised, from the first line to the last and not beyond."""
         try:
             with self._switching:
@@ -216,7 +193,7 @@ class Child:
             with self._switching:
                 self._attempt = None
 
-    def _called(self, start: Start, attempt: Attempt, settings: Settings) -> Outcome:
+    def _called(self, start: wire.Start, attempt: Attempt, settings: Settings) -> Outcome:
         try:
             handler = self._handler(start)
         except BaseException as error:  # noqa: BLE001 - importing a module may run anything
@@ -234,7 +211,7 @@ class Child:
             self._signal_main()
         return runner(settings)(handler, start.job, attempt, settings)
 
-    async def _cancellable(self, handler: Handler, start: Start, attempt: Attempt, settings: Settings) -> Outcome:
+    async def _cancellable(self, handler: Handler, start: wire.Start, attempt: Attempt, settings: Settings) -> Outcome:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         if task is None:
             raise RuntimeError("not in a task")
@@ -251,7 +228,7 @@ class Child:
                 halt()
         return await run_async(handler, start.job, attempt, settings)
 
-    def _handler(self, start: Start) -> Handler:
+    def _handler(self, start: wire.Start) -> Handler:
         handler = self._handlers.get((start.address, start.rules))
         middleware = 0 if self._equipment is None else len(self._equipment.middleware)
         if self._app_error is None and middleware < start.middleware:
@@ -283,11 +260,11 @@ class Child:
 
     # ---- any thread ---------------------------------------------------------------------------------------
 
-    def send(self, message: FromChild) -> None:
+    def send(self, message: wire.FromChild) -> None:
         """Send a whole message: the main thread can't be cancelled in the middle of one."""
         if os.getpid() != self._pid:
             os._exit(0)  # a copy made by os.fork() came back from its handler; the original speaks for itself
-        data = frame(message)
+        data = wire.frame(message)
         on_main = threading.current_thread() is self._main
         if on_main:
             self._shielded = True
@@ -306,7 +283,7 @@ class Child:
     def listen(self) -> None:
         """Take messages, collect output, and die with the worker."""
         try:
-            frames, selector = for_child(), selectors.DefaultSelector()
+            frames, selector = wire.for_child(), selectors.DefaultSelector()
             selector.register(self._sock, selectors.EVENT_READ)
             selector.register(self._capture.reader, selectors.EVENT_READ)
             while True:
@@ -335,29 +312,25 @@ class Child:
         """Say why, if the worker can be told without waiting for it, and die."""
         if self._sending.acquire(timeout=0.05):
             with contextlib.suppress(OSError):
-                self._sock.send(frame(Lapsed()), socket.MSG_DONTWAIT)
+                self._sock.send(wire.frame(wire.Lapsed()), socket.MSG_DONTWAIT)
         _die()
 
-    def _obey(self, message: ToChild) -> None:
-        if isinstance(message, Lease):
-            self._until = message.until
-            return
-        if isinstance(message, Kept):
-            self._wire.answer(message.ticket, message.receipt)
-            return
-        if isinstance(message, Replied):
-            self._wire.answer(message.ticket, message.reply)
-            return
-        if not isinstance(message, Stop):
-            self._orders.put(message)
-            return
-        with self._switching:
-            if self._attempt is not None and self._attempt.job.number == message.number:
-                # No `stop()`: the signal wakes a main thread that waits for a checkpoint, and one Cancelled is enough.
-                self._attempt.stopping = True
-                self._halt()
-            else:
-                self._asked = message.number
+    def _obey(self, message: wire.ToChild) -> None:
+        match message:
+            case wire.Lease(until=until):
+                self._until = until
+            case wire.Kept(ticket=ticket, receipt=answer) | wire.Replied(ticket=ticket, reply=answer):
+                self._wire.answer(ticket, answer)
+            case wire.Stop(number=number):
+                with self._switching:
+                    if self._attempt is not None and self._attempt.job.number == number:
+                        # No `stop()`: the signal wakes a main thread that waits for a checkpoint, and one Cancelled is enough.
+                        self._attempt.stopping = True
+                        self._halt()
+                    else:
+                        self._asked = number
+            case _:
+                self._orders.put(message)
 
     def _signal_main(self) -> None:
         if self._main.ident is not None:
@@ -376,7 +349,7 @@ class Child:
 class _Wire:
     """The sink of a handler process: reports go to the worker, ends are sent with their log."""
 
-    def __init__(self, send: Callable[[FromChild], None]) -> None:
+    def __init__(self, send: Callable[[wire.FromChild], None]) -> None:
         self._send = send
         self._tickets = count(1)
         self._answers: dict[int, Callable[[Any], None]] = {}
@@ -386,22 +359,32 @@ class _Wire:
         raise AssertionError(f"the end of job {ended.job.number} was reported twice")
 
     def report(self, report: Report) -> None:
-        self._send(Note(report))
+        self._send(wire.Note(report))
 
     def keep(self, report: Report, answer: Answer) -> None:
         ticket = next(self._tickets)
         self._answers[ticket] = answer
-        self._send(Note(report, ticket))
+        self._send(wire.Note(report, ticket))
 
     def ask(self, job: Claimed, request: Request, replied: Callable[[Reply], None]) -> None:
         ticket = next(self._tickets)
         self._answers[ticket] = replied
-        self._send(Asked(job.number, request, ticket))
+        self._send(wire.Asked(job.number, request, ticket))
 
     def answer(self, ticket: int, receipt: Receipt | Reply) -> None:
         """Pass on what the worker said."""
         if (answer := self._answers.pop(ticket, None)) is not None:
             answer(receipt)
+
+
+def prepared(program: wire.Program) -> dict[str, object]:
+    """Return the worker's program as `multiprocessing.spawn.prepare` takes it."""
+    data: dict[str, object] = {"sys_path": [*map(os.fsdecode, program.path)], "sys_argv": [*map(os.fsdecode, program.argv)]}
+    if program.main_name is not None:
+        data["init_main_from_name"] = program.main_name
+    elif program.main_path is not None:
+        data["init_main_from_path"] = os.fsdecode(program.main_path)
+    return data
 
 
 def _die() -> None:

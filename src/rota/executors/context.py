@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
-from rota.executors.attempt import Attempt
+from rota.executors.attempt import Attempt, RunLog
 from rota.executors.calls import Page, ResultFilter, enqueue_request, page_request, parts_of, read_job, read_page, result_filter
-from rota.executors.runlog import RunLog
 from rota.executors.text import clean
 from rota.model.call import Call, Returning
 from rota.model.handler import Wrapper
@@ -125,7 +124,7 @@ class Context:
         return self._results_async(of, result_filter(of))
 
     async def _results_async(self, of: Returning[Any] | None, wanted: ResultFilter) -> AsyncIterator[Any]:
-        from rota.executors.coroutines import ask  # noqa: PLC0415 - asyncio only where it is needed
+        from rota.executors.aio import ask  # noqa: PLC0415 - asyncio only where it is needed
 
         after: object = None
         matched = 0
@@ -150,7 +149,7 @@ class Context:
 
     async def enqueue_async(self, name: str | Wrapper | Call[Any], params: Mapping[str, Any] | None = None, **options: Any) -> Job:
         """Do what `enqueue` does without blocking the event loop."""
-        from rota.executors.coroutines import ask  # noqa: PLC0415 - asyncio only where it is needed
+        from rota.executors.aio import ask  # noqa: PLC0415 - asyncio only where it is needed
 
         return read_job(await ask(self._attempt, self._new_job(name, params, options)))
 
@@ -188,7 +187,7 @@ class Context:
     async def checkpoint_async(self, state: object = None) -> None:
         """Do what `checkpoint` does without blocking the event loop: other tasks run while the state is written."""
         if state is not None:
-            from rota.executors.coroutines import checkpoint  # noqa: PLC0415 - asyncio only where it is needed
+            from rota.executors.aio import checkpoint  # noqa: PLC0415 - asyncio only where it is needed
 
             await checkpoint(self._attempt, state)
         if self._attempt.stopping:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.executors.attempt import Attempt
-from rota.executors.invoke import enter_handlers, leave_handlers, outcome_of, runner, unknown
-from rota.executors.settle import settle
-from rota.executors.waiting import is_late
+from rota.executors.invoke import enter_handlers, leave_handlers, outcome_of, runner, unknown, wants_attempt
+from rota.executors.stops import is_late, settle
 from rota.model.decide import Outcome, Released, TimedOut
-from rota.model.handler import Handler
 from rota.model.values import Claimed
 from rota.ports.executor import Ended, Equipment, Readiness, StopReason
 
@@ -20,13 +18,15 @@ class InlineExecutor:
     def __init__(self, equipment: Equipment) -> None:
         """Take what handlers need."""
         self._equipment = equipment
-        self._running: dict[int, Attempt] = {}
+        self._run = runner(equipment.settings)
+        self._running: dict[int, Attempt | None] = {}
+        """What is on the stack, by number; None for a handler that has no use for an attempt."""
         self._cut = False
 
     def submit(self, jobs: Sequence[Claimed]) -> None:
         """Run these, one after the other."""
         for job in jobs:
-            if self._cut or is_late(job, self._equipment.clock):
+            if self._cut or (job.start_by and is_late(job, self._equipment.clock)):
                 self._equipment.sink.ended(Ended(job, Released(), self._equipment.clock.now(), 0.0))
             else:
                 self._execute(job)
@@ -59,7 +59,8 @@ class InlineExecutor:
     def interrupt(self) -> None:
         """Tell the handlers on the stack."""
         for attempt in tuple(self._running.values()):
-            attempt.stop()
+            if attempt is not None:
+                attempt.stop()
 
     def renew(self, until: float | None) -> None:
         """Have nothing that outlives its worker."""
@@ -74,30 +75,32 @@ class InlineExecutor:
         """Have nothing to let go of."""
 
     def _execute(self, job: Claimed) -> None:
-        equipment = self._equipment
-        attempt = self._running[job.number] = Attempt(job, equipment)
+        equipment, settings = self._equipment, self._equipment.settings
+        handler = equipment.handlers.get(job.job_type)
+        attempt = Attempt(job, equipment) if handler is not None and (equipment.middleware or wants_attempt(handler)) else None
+        self._running[job.number] = attempt
+        path = None
         token = enter_handlers()
         started = equipment.clock.monotonic()
         try:
-            outcome = self._call(equipment.handlers.get(job.job_type), job, attempt)
+            if handler is None:
+                outcome: Outcome = unknown(job)
+            elif handler.is_async and attempt is not None:
+                from rota.executors.aio import run_to_end  # noqa: PLC0415 - asyncio only where it is needed
+
+                outcome = run_to_end(handler, job, attempt, settings)
+            else:
+                outcome = self._run(handler, job, attempt, settings)
         except Exception as error:  # noqa: BLE001 - of what surrounds handlers, as tracing does: the job ends all the same
-            outcome = outcome_of(error, equipment.settings)
+            outcome = outcome_of(error, settings)
         finally:
             leave_handlers(token)
             del self._running[job.number]
-            path = attempt.end()
+            if attempt is not None:
+                path = attempt.end()
         seconds = equipment.clock.monotonic() - started
         if 0 < job.timeout < seconds:
             outcome = TimedOut(job.timeout)
         elif self._cut:
             outcome = settle(job, outcome, reason=StopReason.LEASE, reached=True, seconds=seconds)
         equipment.sink.ended(Ended(job, outcome, equipment.clock.now(), seconds, path))
-
-    def _call(self, handler: Handler | None, job: Claimed, attempt: Attempt) -> Outcome:
-        if handler is None:
-            return unknown(job)
-        if handler.is_async:
-            from rota.executors.coroutines import run_to_end  # noqa: PLC0415 - asyncio only where it is needed
-
-            return run_to_end(handler, job, attempt, self._equipment.settings)
-        return runner(self._equipment.settings)(handler, job, attempt, self._equipment.settings)

@@ -10,31 +10,14 @@ import socket
 from collections import deque
 from collections.abc import Callable
 
+import msgspec
+
 from rota.errors import InvalidHandler
-from rota.executors.introducing import introduction, process_handlers
+from rota.executors import wire
+from rota.executors.handler_process import Process, describe_exit, introduction, process_handlers, spawn
 from rota.executors.invoke import unknown
-from rota.executors.locate import check_importable, locate
-from rota.executors.settle import forced, settle
-from rota.executors.spawning import Process, describe_exit, spawn
-from rota.executors.wire import (
-    Address,
-    Asked,
-    Done,
-    Exit,
-    Find,
-    Found,
-    FromChild,
-    Kept,
-    Lapsed,
-    Lease,
-    Note,
-    Ready,
-    Replied,
-    Start,
-    Started,
-    Stop,
-    unpack_outcome,
-)
+from rota.executors.locate import Address, check_importable, locate
+from rota.executors.stops import forced, settle
 from rota.model.decide import Crashed, Failed, Outcome, Released
 from rota.model.handler import Handler, Place
 from rota.model.values import Claimed, log_path
@@ -58,35 +41,28 @@ POLL_S = 0.2
 """How often processes are looked at where the kernel has no pidfd."""
 
 
-class Running:
+class Running(msgspec.Struct, eq=False):
     """One job in one process, and what is wished of it. The keeper reads what the engine's thread writes here."""
 
-    __slots__ = ("done", "entered", "job", "kill_at", "killed", "process", "reason", "started")
-
-    def __init__(self, job: Claimed, process: Process, started: float) -> None:
-        """Begin the count of the job's time."""
-        self.job = job
-        self.process = process
-        self.started = started
-        self.reason: StopReason | None = None
-        self.kill_at: float | None = None
-        self.killed = False
-        self.entered = False
-        self.done: Done | None = None
+    job: Claimed
+    process: Process
+    started: float
+    reason: StopReason | None = None
+    kill_at: float | None = None
+    killed: bool = False
+    entered: bool = False
+    done: wire.Done | None = None
 
 
-class Sought:
+class Sought(msgspec.Struct, eq=False):
     """A handler that was looked for in a process: whether one has tried to import it, and why it could not."""
 
-    __slots__ = ("address", "deaths", "error", "handler", "tried")
-
-    def __init__(self, handler: Handler, address: Address, *, tried: bool) -> None:
-        """Begin the search; what was declared for processes need not be tried."""
-        self.handler = handler
-        self.address = address
-        self.tried = tried
-        self.deaths = 0
-        self.error: str | None = None
+    handler: Handler
+    address: Address
+    tried: bool
+    """What was declared for processes need not be tried."""
+    deaths: int = 0
+    error: str | None = None
 
 
 class Keeper:
@@ -104,12 +80,13 @@ class Keeper:
         self._clock = equipment.clock
         self._wishes: deque[Callable[[], None]] = deque()
         self._processes: set[Process] = set()
-        self._idle: list[Process] = []
+        self.idle: list[Process] = []
+        """Processes that are ready and have nothing to do."""
         self._addresses: dict[str, tuple[Handler, Address]] = {}
         self._false_starts = 0
         self._start_after = 0.0
         self._closed = self._cut = False
-        self._lease: Lease | None = None
+        self._lease: wire.Lease | None = None
         self._bell, self._ringer = socket.socketpair()
         self._bell.settimeout(0)
         self._ringer.settimeout(0)
@@ -117,11 +94,6 @@ class Keeper:
         self._selector.register(self._bell, selectors.EVENT_READ, self._hush)
 
     # ---- from any thread ----------------------------------------------------------------------------------
-
-    @property
-    def idle(self) -> int:
-        """Return how many processes are ready and have nothing to do."""
-        return len(self._idle)
 
     def wake(self) -> None:
         """Have the keeper look at what is new."""
@@ -165,7 +137,7 @@ class Keeper:
     def stop(self, running: Running) -> None:
         """Ask the process of a running job to raise Cancelled in it."""
         if self._is_current(running):
-            self._send(running.process, Stop(running.job.number))
+            self._send(running.process, wire.Stop(running.job.number))
 
     def kill(self, running: Running) -> None:
         """Kill the process of a running job and everything it started."""
@@ -177,13 +149,13 @@ class Keeper:
         """Have a process try to import a handler."""
         known = self.found.get(handler.name)
         if known is None or known.handler is not handler:
-            self.found[handler.name] = Sought(handler, locate(handler.function), tried=handler.executor == Place.PROCESS)
+            self.found[handler.name] = Sought(handler, locate(handler.function), handler.executor == Place.PROCESS)
 
     def renew(self, until: float | None) -> None:
         """Tell every process how long its handlers may run."""
         if until is None and self._lease is None:
             return
-        self._lease = Lease(until)
+        self._lease = wire.Lease(until)
         for process in self._processes:
             self._send(process, self._lease)
 
@@ -194,7 +166,7 @@ class Keeper:
         for running in self.running.values():
             if running.reason is None:
                 running.reason = StopReason.LEASE
-                self._send(running.process, Stop(running.job.number))
+                self._send(running.process, wire.Stop(running.job.number))
             running.kill_at = running.process.exit_by = end
 
     def _is_current(self, running: Running) -> bool:
@@ -211,7 +183,7 @@ class Keeper:
                 process.kill()
             if process.seek_by is not None and now >= process.seek_by:
                 process.seek_by = None
-                self._give_up_seeking(process.seeking, f"importing the handler took more than {SEEK_S:g} s")
+                self._tried(process.seeking, f"importing the handler took more than {SEEK_S:g} s")
                 process.kill()
             if process.pidfd is None and process.is_zombie():
                 self._bury(process)
@@ -239,8 +211,9 @@ class Keeper:
         starting = sum(not process.ready for process in staying)
         busy = len(self.running) + len(self.waiting)
         wanted = min(self._equipment.slots, busy + SPARE if any(process_handlers(self._equipment)) else max(1, busy))
-        if self._is_sought_beside(staying):
-            wanted += 1
+        seeking = [process.seeking for process in staying if process.seeking is not None]
+        if seeking and any(not sought.tried and sought.address not in seeking for sought in self.found.values()):
+            wanted += 1  # the process that imports another handler may hang: one that waits to be tried gets a process all the same
         if self._cut or self._clock.monotonic() < self._start_after:
             return
         for _ in range(min(wanted - len(staying), STARTING_MAX - starting)):
@@ -257,11 +230,6 @@ class Keeper:
             process.send(first)
             if self._lease is not None:
                 process.send(self._lease)
-
-    def _is_sought_beside(self, staying: list[Process]) -> bool:
-        """Say whether a handler waits to be tried while a process imports another, which may hang: it gets a process all the same."""
-        seeking = [process.seeking for process in staying if process.seeking is not None]
-        return bool(seeking) and any(not sought.tried and sought.address not in seeking for sought in self.found.values())
 
     def _watch(self, process: Process) -> None:
         self._selector.register(process.sock, selectors.EVENT_READ, lambda: self._serve(process))
@@ -282,7 +250,7 @@ class Keeper:
     # ---- giving -------------------------------------------------------------------------------------------
 
     def _give(self) -> None:
-        while self._idle and self.waiting and len(self.running) < self._equipment.slots and not (self._closed or self._cut):
+        while self.idle and self.waiting and len(self.running) < self._equipment.slots and not (self._closed or self._cut):
             try:
                 job = self.waiting.popleft()
             except IndexError:
@@ -291,21 +259,27 @@ class Keeper:
             if isinstance(address, Failed):
                 self._equipment.sink.ended(Ended(job, address, self._clock.now(), 0.0))
                 continue
-            process = self._idle.pop()
+            process = self.idle.pop()
             process.running = job.number
             self.running[job.number] = Running(job, process, self._clock.monotonic())
             rules = self._addresses[job.job_type][0].rules
-            self._send(process, Start(job, address, self._clock.now(), rules, len(self._equipment.middleware)))
+            self._send(process, wire.Start(job, address, self._clock.now(), rules, len(self._equipment.middleware)))
 
     def _find(self) -> None:
-        """Have idle processes import what is sought. One that dies of it leaves it untried, for the next: see `_note_death`."""
+        """Have idle processes import what is sought. One that dies of it leaves it untried, for the next: see `_bury`."""
         for sought in self.found.values():
-            if not self._idle or self._closed or self._cut:
+            if not self.idle or self._closed or self._cut:
                 return
             if not sought.tried and not any(process.seeking == sought.address for process in self._processes):
-                process = self._idle.pop()
+                process = self.idle.pop()
                 process.seeking, process.seek_by = sought.address, self._clock.monotonic() + SEEK_S
-                self._send(process, Find(sought.address))
+                self._send(process, wire.Find(sought.address))
+
+    def _tried(self, address: Address | None, error: str | None) -> None:
+        """Note that a handler was imported, or why no other process is to try."""
+        for sought in self.found.values():
+            if sought.address == address:
+                sought.tried, sought.error = True, error
 
     def _address(self, job: Claimed) -> Address | Failed:
         handler = self._equipment.handlers.get(job.job_type)
@@ -322,7 +296,7 @@ class Keeper:
         self._addresses[job.job_type] = (handler, address)
         return address
 
-    def _send(self, process: Process, message: Start | Find | Stop | Lease | Kept | Replied | Exit) -> None:
+    def _send(self, process: Process, message: wire.ToChild) -> None:
         process.send(message)
         self._await_room(process)
 
@@ -349,31 +323,29 @@ class Keeper:
             self._take(process, message)
         return open_still
 
-    def _take(self, process: Process, message: FromChild) -> None:
+    def _take(self, process: Process, message: wire.FromChild) -> None:
         match message:
-            case Ready():
+            case wire.Ready():
                 process.ready = True
                 self._false_starts, self._start_after = 0, 0.0
-                self._idle.append(process)
-            case Found(address=address, error=error):
+                self.idle.append(process)
+            case wire.Found(address=address, error=error):
                 process.seeking = process.seek_by = None
-                self._idle.append(process)
-                for sought in self.found.values():
-                    if sought.address == address:
-                        sought.tried, sought.error = True, error
-            case Started(number=number):
+                self.idle.append(process)
+                self._tried(address, error)
+            case wire.Started(number=number):
                 if running := self.running.get(number):
                     running.started = self._clock.monotonic()
                     running.entered = True
-            case Lapsed():
+            case wire.Lapsed():
                 running = None if process.running is None else self.running.get(process.running)
                 if running is not None and running.reason is None:
                     running.reason = StopReason.LEASE
-            case Note(report=report, ticket=ticket):
+            case wire.Note(report=report, ticket=ticket):
                 self._pass_on(process, report, ticket)
-            case Asked():
+            case wire.Asked():
                 self._ask(process, message)
-            case Done():
+            case wire.Done():
                 self._finish(process, message)
 
     def _pass_on(self, process: Process, report: Report, ticket: int | None) -> None:
@@ -384,18 +356,18 @@ class Keeper:
             return
 
         def answer(receipt: Receipt) -> None:
-            self.post(lambda: self._answer(process, Kept(ticket, receipt)))
+            self.post(lambda: self._answer(process, wire.Kept(ticket, receipt)))
 
         if report.number in self.running:
             self._equipment.sink.keep(report, answer)
         else:
             answer(Receipt.REFUSED)
 
-    def _ask(self, process: Process, asked: Asked) -> None:
+    def _ask(self, process: Process, asked: wire.Asked) -> None:
         """Pass a request on; its process is told the reply."""
 
         def replied(reply: Reply) -> None:
-            self.post(lambda: self._answer(process, Replied(asked.ticket, reply)))
+            self.post(lambda: self._answer(process, wire.Replied(asked.ticket, reply)))
 
         running = self.running.get(asked.number)
         if running is None:
@@ -403,11 +375,11 @@ class Keeper:
         else:
             self._equipment.sink.ask(running.job, asked.request, replied)
 
-    def _answer(self, process: Process, message: Kept | Replied) -> None:
+    def _answer(self, process: Process, message: wire.Kept | wire.Replied) -> None:
         if process in self._processes:
             self._send(process, message)
 
-    def _finish(self, process: Process, done: Done) -> None:
+    def _finish(self, process: Process, done: wire.Done) -> None:
         running = self.running.get(done.number)
         if running is None:
             return
@@ -419,10 +391,10 @@ class Keeper:
         process.running = None
         process.jobs += 1
         if process.jobs < self._equipment.settings.process_jobs_max:
-            self._idle.append(process)
+            self.idle.append(process)
         else:
             self._dismiss(process)
-        self._end(running, unpack_outcome(done), at=done.at, seconds=done.seconds, path=done.log_path)
+        self._end(running, wire.unpack_outcome(done), at=done.at, seconds=done.seconds, path=done.log_path)
 
     def _end(self, running: Running, outcome: Outcome, *, at: int, seconds: float, path: str | None) -> None:
         if self.running.pop(running.job.number, None) is not None:
@@ -432,7 +404,7 @@ class Keeper:
 
     def _dismiss(self, process: Process) -> None:
         process.exit_by = self._clock.monotonic() + EXIT_S
-        self._send(process, Exit())
+        self._send(process, wire.Exit())
 
     def _bury(self, process: Process) -> None:
         """Reap a process that is gone, with what is left of its group, and say what became of its job."""
@@ -443,56 +415,40 @@ class Keeper:
         self._selector.unregister(process.sock)
         if process.pidfd is not None:
             self._selector.unregister(process.pidfd)
-        if process in self._idle:
-            self._idle.remove(process)
+        if process in self.idle:
+            self.idle.remove(process)
         code = process.reap()
         running = None if process.running is None else self.running.get(process.running)
         if running is not None:
             self._mourn(running, code)
         elif process.seeking is not None:
-            self._note_death(process.seeking, code)
+            # After several deaths no other is to try.
+            for sought in self.found.values():
+                if sought.address == process.seeking and not sought.tried:
+                    sought.deaths += 1
+                    if sought.deaths >= FALSE_STARTS:
+                        sought.tried, sought.error = True, f"handler process died: {describe_exit(code)}"
         elif not process.ready and process.exit_by is None:
             self._false_start(f"handler process died before it was ready: {describe_exit(code)}")
-
-    def _note_death(self, address: Address, code: int) -> None:
-        """Note that a process died while it imported a handler; after several deaths no other is to try."""
-        for sought in self.found.values():
-            if sought.address == address and not sought.tried:
-                sought.deaths += 1
-                if sought.deaths >= FALSE_STARTS:
-                    self._give_up_seeking(address, f"handler process died: {describe_exit(code)}")
-
-    def _give_up_seeking(self, address: Address | None, error: str) -> None:
-        """Have no other process try to import a handler."""
-        for sought in self.found.values():
-            if sought.address == address:
-                sought.tried, sought.error = True, error
 
     def _mourn(self, running: Running, code: int) -> None:
         done, job = running.done, running.job
         if done is not None:
-            outcome = settle(job, unpack_outcome(done), reason=running.reason, reached=done.reached, seconds=done.seconds)
+            outcome = settle(job, wire.unpack_outcome(done), reason=running.reason, reached=done.reached, seconds=done.seconds)
             self._end(running, outcome, at=done.at, seconds=done.seconds, path=done.log_path)
             return
         if not running.entered and running.reason is None:
-            self._give_again(running)
+            # Its process died idle, before it could take the job.
+            if self.released:
+                self._end(running, Released(), at=self._clock.now(), seconds=0.0, path=None)
+            elif self.running.pop(job.number, None) is not None:
+                self.waiting.appendleft(job)
             return
         outcome = Crashed(f"handler process died: {describe_exit(code)}", code) if running.reason is None else forced(job, running.reason)
         seconds = self._clock.monotonic() - running.started
-        self._end(running, outcome, at=self._clock.now(), seconds=seconds, path=self._log_left(job))
-
-    def _give_again(self, running: Running) -> None:
-        """Put back a job whose process died idle, before it could take it."""
-        if self.released:
-            self._end(running, Released(), at=self._clock.now(), seconds=0.0, path=None)
-        elif self.running.pop(running.job.number, None) is not None:
-            self.waiting.appendleft(running.job)
-
-    def _log_left(self, job: Claimed) -> str | None:
-        if self._equipment.log_dir is None:
-            return None
-        path = log_path(self._equipment.log_dir, job.run_id)
-        return path if os.path.exists(path) else None  # noqa: PTH110 - see `log_path`
+        path = None if self._equipment.log_dir is None else log_path(self._equipment.log_dir, job.run_id)
+        left = path if path is not None and os.path.exists(path) else None  # noqa: PTH110 - see `log_path`
+        self._end(running, outcome, at=self._clock.now(), seconds=seconds, path=left)
 
     def _end_all(self) -> None:
         for process in tuple(self._processes):

@@ -1,23 +1,22 @@
-"""How a handler is found in another process: by the module-level name it was defined under."""
+"""How a handler is found by its name: in a handler process, or by a worker that has only a template naming it."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
+
+import msgspec
 
 from rota.errors import InvalidHandler
 from rota.model.handler import Handler, Place, function_of
 from rota.ports.executor import App
-
-if TYPE_CHECKING:
-    from rota.executors.wire import Address
 
 WRAPPERS = ("__wrapped__", "handler", "function")
 """Attributes under which decorators keep the function they were given."""
@@ -27,6 +26,14 @@ MAIN = "__main__"
 
 _searches: WeakKeyDictionary[App, tuple[int, bool]] = WeakKeyDictionary()
 """For each Rota: how many modules were imported when it was last looked for, and whether it was found."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where to find a handler's function, or the program's Rota: a module-level name, and attributes to follow from there."""
+
+    module: str
+    qualname: str
+    steps: tuple[str, ...] = ()
 
 
 def check_importable(handler: Handler) -> None:
@@ -66,8 +73,6 @@ def runs_apart(handler: Handler, app: App | None = None) -> bool:
 
 def locate(function: Callable[..., Any]) -> Address:
     """Return where another process finds a function, once its module is imported here."""
-    from rota.executors.wire import Address  # noqa: PLC0415 - every worker asks what runs apart, and few need what travels there
-
     module, qualname = function.__module__, function.__qualname__
     try:
         held = _walk(sys.modules[module], qualname)
@@ -78,8 +83,6 @@ def locate(function: Callable[..., Any]) -> Address:
 
 def locate_app(app: App) -> Address | None:
     """Return the module-level name of the program's Rota, by which a handler process finds its middleware; None if it needs none."""
-    from rota.executors.wire import Address  # noqa: PLC0415 - as above
-
     if not _is_needed(app):
         return None
     # The main program last: a process runs it again, and it may not be written for that.
@@ -177,3 +180,88 @@ def _refusal(handler: Handler, why: str) -> InvalidHandler:
         f"{handler.name}() {why}, so a handler process can't import it:"
         " move it to the module level of an importable module, or use executor='thread'"
     )
+
+
+def prefixes_of(handler_modules: str) -> tuple[str, ...]:
+    """Return the modules that a setting names, by comma."""
+    return tuple(filter(None, (each.strip().strip(".") for each in handler_modules.split(","))))
+
+
+def find_handler(path: str, prefixes: tuple[str, ...]) -> Callable[..., Any] | None:
+    """Import the function or task at module:function or module.function; None if its module is not under the prefixes.
+
+    Raise InvalidHandler, saying why, if it can't be imported or is not a function of those modules.
+    """
+    places = [place for place in _places(path) if _under(place.module, prefixes)]
+    if not places:
+        return None
+    return _of_these(path, _first(path, places), prefixes)
+
+
+def _of_these(path: str, function: Callable[..., Any], prefixes: tuple[str, ...]) -> Callable[..., Any]:
+    """Return a function of those modules, or refuse one that they have only imported."""
+    home = getattr(function, "__module__", None)
+    if not isinstance(home, str) or not _under(home, prefixes):
+        raise InvalidHandler(f"{path} is of the module {home!r}, which is not under handler_modules ({', '.join(prefixes)})")
+    return function
+
+
+def look_for_handler(path: str, prefixes: tuple[str, ...]) -> Callable[..., Any] | None:
+    """Return the function at module:function as far as it can be known here; None if its module can't be imported in this process.
+
+    Raise InvalidHandler if the module is not under the prefixes, or has no such function.
+    """
+    module, _, name = path.partition(":")
+    if not _under(module, prefixes):
+        allowed = f"is not under handler_modules ({', '.join(prefixes)})" if prefixes else "is not allowed while handler_modules is empty"
+        raise InvalidHandler(
+            f"handler={path!r}: module {module!r} {allowed}: set handler_modules (ROTA_HANDLER_MODULES), or use a template"
+        )
+    try:
+        import_module(module)
+    except (Exception, SystemExit):  # noqa: BLE001 - whatever it lacks here, a worker may have
+        return None
+    function: Callable[..., Any] = function_of(_of_these(path, _function(path, Address(module, name)), prefixes))
+    return function
+
+
+def _places(path: str) -> Iterator[Address]:
+    """Go through what a path can mean: with a colon one thing, without it the longest module first."""
+    module, colon, name = path.partition(":")
+    if colon:
+        yield Address(module, name)
+        return
+    parts = path.split(".")
+    for split in range(len(parts) - 1, 0, -1):
+        yield Address(".".join(parts[:split]), ".".join(parts[split:]))
+
+
+def _under(module: str, prefixes: tuple[str, ...]) -> bool:
+    return any(module == prefix or module.startswith(f"{prefix}.") for prefix in prefixes)
+
+
+def _first(path: str, places: list[Address]) -> Callable[..., Any]:
+    missing: ModuleNotFoundError | None = None
+    for place in places:
+        try:
+            import_module(place.module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not (place.module == error.name or place.module.startswith(f"{error.name}.")):
+                raise InvalidHandler(f"{path}: importing {place.module} failed with {_said(error)}") from error
+            missing = missing or error
+        except (Exception, SystemExit) as error:
+            raise InvalidHandler(f"{path}: importing {place.module} failed with {_said(error)}") from error
+        else:
+            return _function(path, place)
+    raise InvalidHandler(f"{path}: {missing}") from missing
+
+
+def _function(path: str, place: Address) -> Callable[..., Any]:
+    try:
+        return resolve_target(place)
+    except AttributeError:
+        raise InvalidHandler(f"{path}: module {place.module} has no {place.qualname}") from None
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

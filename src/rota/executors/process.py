@@ -14,7 +14,7 @@ from rota.errors import InvalidHandler
 from rota.executors.invoke import inside_handler
 from rota.executors.keeper import Keeper, Running
 from rota.executors.locate import locate_app
-from rota.executors.waiting import take_all, take_one
+from rota.executors.stops import take_all, take_one
 from rota.model.decide import Stopped
 from rota.model.values import Claimed
 from rota.ports.executor import Ended, Equipment, Readiness, StopReason
@@ -61,7 +61,7 @@ class ProcessExecutor:
             return Readiness.LATER
         if found.error is not None:
             return Readiness.NEVER
-        return Readiness.NOW if found.tried and self._keeper.idle > len(self._keeper.waiting) else Readiness.LATER
+        return Readiness.NOW if found.tried and len(self._keeper.idle) > len(self._keeper.waiting) else Readiness.LATER
 
     def occupied(self) -> int:
         """Return how many processes have a handler."""

@@ -16,10 +16,8 @@ from threading import Event, Lock, Thread
 from typing import NamedTuple
 
 from rota.executors.attempt import Attempt
-from rota.executors.copies import end_copy, forget_in_copies
 from rota.executors.invoke import enter_handlers, outcome_of, runner, unknown, wants_attempt
-from rota.executors.settle import settle
-from rota.executors.waiting import is_late, take_all, take_one
+from rota.executors.stops import end_copy, forget_in_copies, is_late, settle, take_all, take_one
 from rota.model.decide import Interrupted, Outcome, Released, Stopped, TimedOut
 from rota.model.values import Claimed
 from rota.ports.executor import Ended, Equipment, Readiness, StopReason
@@ -193,7 +191,10 @@ class ThreadExecutor:
             return
         horizon = self._clock.monotonic() - LOOK_S
         if not any(current.started > horizon for slot in self._slots if (current := slot.current)):
+            alone = len(self._waiting) <= 1
             self._rouse(1)
+            if alone:
+                return  # the thread that was woken takes the only job: the lookout would be in its way
         self._call.set()
         if self._lookout is None:
             self._lookout = Thread(target=self._look_out, name="rota-lookout", daemon=True)
@@ -244,7 +245,7 @@ class ThreadExecutor:
         equipment, running, settings = self._equipment, self._running, self._equipment.settings
         handlers, ended, now, monotonic = equipment.handlers, equipment.sink.ended, self._clock.now, self._clock.monotonic
         take, enter, leave, run = self._waiting.popleft, running.__setitem__, running.pop, runner(settings)
-        middleware = equipment.middleware
+        middleware, last, wanted = equipment.middleware, None, False
         started = monotonic()
         outcome: Outcome | None
         while True:
@@ -257,7 +258,10 @@ class ThreadExecutor:
                 started = monotonic()
                 continue
             handler = handlers.get(job.job_type)
-            attempt = Attempt(job, equipment) if handler is not None and (middleware or wants_attempt(handler)) else None
+            if handler is not last:
+                # Asked once for jobs of one type in a row.
+                last, wanted = handler, handler is not None and (bool(middleware) or wants_attempt(handler))
+            attempt = Attempt(job, equipment) if wanted else None
             slot.current = _Current(job, started, attempt)
             enter(job.number, slot)
             outcome = self._hold_back(job) if self._alert or job.start_by else None

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import struct
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar, get_args
 
 import msgspec
 
-from rota.model.decide import (
-    Completed,
-    Crashed,
-    Failed,
-    Interrupted,
-    Outcome,
-    Released,
-    Skipped,
-    Snoozed,
-    Stopped,
-    TimedOut,
-)
+from rota.executors.locate import Address
+from rota.model.decide import Failed, Outcome
 from rota.model.settings import MIB, Settings
 from rota.model.signals import Rules
 from rota.model.values import Claimed, Instant
@@ -35,14 +25,6 @@ class Program(msgspec.Struct):
     argv: list[bytes]
     main_name: str | None = None
     main_path: bytes | None = None
-
-
-class Address(msgspec.Struct, frozen=True):
-    """Where to find a handler's function, or the program's Rota: a module-level name, and attributes to follow from there."""
-
-    module: str
-    qualname: str
-    steps: tuple[str, ...] = ()
 
 
 class Init(msgspec.Struct, tag="init"):
@@ -164,10 +146,7 @@ FRAME_MAX = 128 * MIB
 """Above any job or outcome within its bounds: what claims to be longer is not ours."""
 _LENGTH = struct.Struct("!I")
 _encode = msgspec.msgpack.Encoder().encode
-_outcomes: dict[str, msgspec.msgpack.Decoder[Outcome]] = {
-    kind.__name__: msgspec.msgpack.Decoder(kind)
-    for kind in (Completed, Failed, TimedOut, Crashed, Interrupted, Released, Snoozed, Skipped, Stopped)
-}
+_outcomes: dict[str, msgspec.msgpack.Decoder[Outcome]] = {kind.__name__: msgspec.msgpack.Decoder(kind) for kind in get_args(Outcome)}
 
 
 def frame(message: ToChild | FromChild) -> bytes:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from rota.engine.definitions_cache import make_world
 from rota.engine.demand import Demands, demands_of
-from rota.engine.knowledge import make_world
 from rota.engine.registry import Registry
 from rota.model.contention import contended, fits
 from rota.model.figures import TypeStats, usual

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from rota.compose import open_place, open_store
-from rota.engine.promoting import Promoted, Promotion, Tell
+from rota.engine.store_copy import Promoted, Promotion, Tell
 from rota.errors import CopyRefused, NotFound, StoreMoved
 from rota.model.gate import Actor, Right
 from rota.ports.clock import SystemClock

@@ -12,7 +12,7 @@ import msgspec
 from rota.declarations import synced
 from rota.engine.fleet import Fleet, fleet_of
 from rota.engine.overdue import Backlog, Overdue, overdue
-from rota.engine.overseeing import Grouping, example_of, unserved_queues
+from rota.engine.overview import Grouping, example_of, unserved_queues
 from rota.errors import PermissionDenied
 from rota.lab.agenda import agenda
 from rota.lab.prospects import prospects

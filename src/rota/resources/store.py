@@ -24,8 +24,8 @@ from rota.operation import Ask, Resource, operation
 from rota.ports.clock import SystemClock
 
 if TYPE_CHECKING:
-    from rota.engine.minder import Minder
-    from rota.engine.promoting import Promoted, Tell
+    from rota.engine.background import Minder
+    from rota.engine.store_copy import Promoted, Tell
     from rota.resources.definitions import Loaded
     from rota.resources.measures import Measures
 
@@ -242,7 +242,7 @@ class StoreOperations(Resource):
 
 
 def _findings(ask: Ask, *, full: bool, repair: bool) -> list[Finding]:
-    from rota.engine.checkup import Doctor  # noqa: PLC0415 - few programs need it
+    from rota.engine.doctor import Doctor  # noqa: PLC0415 - few programs need it
 
     opened, session = ask.opened, ask.session
     # Without a clock of its own a session follows the store's. The machine's is to be checked.

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota.errors import InvalidOption
-from rota.executors.attempt import Attempt
+from rota.executors.attempt import Attempt, RunLog
 from rota.executors.calls import read_call, written_page
 from rota.executors.context import Context
-from rota.executors.runlog import RunLog
 from rota.executors.text import clean
 from rota.model.checks import whole
 from rota.model.params import decode, decode_params, encode, encode_params

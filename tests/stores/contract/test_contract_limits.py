@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from rota.engine.dispatch import Dispatcher, Slots
-from rota.engine.knowledge import counting_of
+from rota.engine.definitions_cache import counting_of
+from rota.engine.in_flight import Slots
 from rota.engine.predicates import World
+from rota.engine.turn_request import Dispatcher
 from rota.model.decide import Completed, Crashed, Failed, Interrupted, Released
 from rota.model.templates import Rate
 from rota.model.values import SECOND

@@ -5,7 +5,7 @@
 2    the command line itself is wrong: a word that does not exist, or a value that is not valid
 3    nothing of that id, or no store at that path
 4    --wait was over before the chain ended
-75   a worker was cut off and a handler did not stop (`rota.engine.guard`)
+75   a worker was cut off and a handler did not stop (`rota.engine.heartbeat`)
 130  Ctrl-C
 """
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota.engine.promoting import COMMITTING, COPYING, VERIFYING, WATCHING, Promoted, Step
+from rota.engine.store_copy import COMMITTING, COPYING, VERIFYING, WATCHING, Promoted, Step
 from rota.surfaces.cli.options import JsonOption, StoreOption, examples
 from rota.surfaces.cli.output import console, show_json, show_table, table
 from rota.surfaces.cli.session import actor, refuse_missing, rota_of

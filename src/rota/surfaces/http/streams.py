@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from rota.admission import NOBODY
 from rota.app import Rota
-from rota.engine.listening import Batch, Listener, Over
+from rota.engine.event_feed import Batch, Listener, Over
 from rota.errors import PermissionDenied, RotaError, StoreError, Unauthenticated
 from rota.live import LogTail, follow_log, listen
 from rota.model.gate import Actor, Right

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from rota.engine.clock_trust import ClockTrust
-from rota.engine.explain import fleet_of
+from rota.engine.definitions_cache import fleet_of
 from rota.engine.overdue import overdue
-from rota.engine.predicates import ParamsTaken, Waiting, World
+from rota.engine.predicates import PARAMS_TAKEN, Waiting, World
 from rota.engine.registry import Registry
 from rota.errors import RotaError
 from rota.model.definitions import TemplateState
@@ -186,7 +186,7 @@ class Doctor:
         counts: dict[str, int] = {}
         for lane in self._store.waiting(now=now, look=QUEUES_LOOK):
             job = Waiting(str(lane.job_type), queue=lane.queue, names=names.get(lane.lane or 0))
-            blocker = ParamsTaken().blocked_by(job, world)
+            blocker = PARAMS_TAKEN.blocked_by(job, world)
             if blocker is not None:
                 counts[blocker.removeprefix("params:")] = counts.get(blocker.removeprefix("params:"), 0) + lane.count
         if not counts:

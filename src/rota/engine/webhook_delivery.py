@@ -8,6 +8,7 @@ process vanish, another worker sends it again. A message may so arrive twice, an
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -35,7 +36,7 @@ NOBODY = "the webhook was disabled or deleted"
 UNSIGNED = "there is no secret to sign it with"
 
 
-class Delivering:
+class WebhookDelivery:
     """What the wheel knows of messages. All methods belong to the worker's thread."""
 
     def __init__(
@@ -50,16 +51,17 @@ class Delivering:
         self._clock = clock
         self._settings = settings
         self._trust = trust or ClockTrust(store, clock, settings)
-        self._next = clock.monotonic()
+        self.next_s = math.inf if make_sender is None else clock.monotonic()
+        """When `tick` has something to do (monotonic)."""
         self._next_forget = clock.monotonic()
         self._postman: Postman | None = None
 
     def tick(self, monotonic: float) -> None:
         """Start the postman when there is something to deliver, and remove what is old; a look costs next to nothing."""
-        if self._make_sender is None or monotonic < self._next:
+        if self._make_sender is None or monotonic < self.next_s:
             return
         # Before anything can fail: a store in trouble is not asked again at once.
-        self._next = monotonic + self._settings.webhook_interval
+        self.next_s = monotonic + self._settings.webhook_interval
         mail = self._store.mail()
         if self._postman is None and mail.next_at is not None:
             self._postman = Postman(self._store, self._make_sender, clock=self._clock, settings=self._settings)
@@ -79,10 +81,10 @@ class Delivering:
 
     def told(self) -> None:
         """Hear that messages were written just now: they need not wait for the next look."""
-        if self._postman is None:
-            self._next = 0.0
-        else:
+        if self._postman is not None:
             self._postman.wake()
+        elif self._make_sender is not None:
+            self.next_s = 0.0
 
     def close(self) -> None:
         """Send nothing more, and write down what came of what is under way, as far as that ends soon."""

@@ -7,6 +7,7 @@ where it went. So no job can be accepted by a store that nobody works on any mor
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,6 @@ from typing import TypeAlias
 
 import msgspec
 
-from rota.engine.summing import Batch, batches
 from rota.errors import CopyRefused, StoreError
 from rota.model.settings import Settings
 from rota.model.values import WorkerInfo, moment_of
@@ -26,6 +26,12 @@ LOOK_S = 0.1
 PASSING = frozenset({"meta", "workers", "queue_clock"})
 """Tables whose rows are no reason to keep a store."""
 BORN_WITH = {"organizations": 1}
+BESIDE_JOBS = frozenset({"lanes", "param_digests"})
+"""Tables that come with jobs and templates, and that nobody asks for by name."""
+BATCH_ROWS = 2000
+BATCH_BYTES = 4 * 1024 * 1024
+NUL, INSTEAD = "\0", "\N{REPLACEMENT CHARACTER}"
+_NUL_ENCODED = b"\\u0000"
 WATCHING, COPYING, VERIFYING, COMMITTING, CLOSING = "watching", "copying", "verifying", "committing", "closing"
 
 
@@ -109,7 +115,9 @@ class Promotion:
         if target.exists():
             self._refuse_living(self._target)
         with self._guarded(moved) as guard, source.snapshot() as reading:
-            self._refuse_newcomers(reading, seen)
+            # Those who have begun, or have shown that they live, since they were looked for.
+            if alive := [worker for worker in _concerned(reading) if seen.get(worker.id) != worker.beat]:
+                raise CopyRefused(_living_words(alive, source.url))
             done = self._compare(reading, moved) or self._copy(reading, guard)
             if guard is not None:
                 self._tell(Step(CLOSING))
@@ -146,12 +154,6 @@ class Promotion:
                 return beats
             self._tell(Step(WATCHING, workers[0].id))
             time.sleep(LOOK_S)
-
-    def _refuse_newcomers(self, reading: Reading, seen: dict[str, int]) -> None:
-        """Refuse those who have begun, or have shown that they live, since they were looked for."""
-        alive = [worker for worker in _concerned(reading) if seen.get(worker.id) != worker.beat]
-        if alive:
-            raise CopyRefused(_living_words(alive, self._source.depot.url))
 
     # ---- the same already? ------------------------------------------------------------------------------------
 
@@ -210,18 +212,14 @@ class Promotion:
             writing.clear()
             sums = {table.name: self._sum(reading.rows(table), table, writing) for table in source.tables}
             writing.finish()
-            queue = self._verify(reading, writing, sums)
+            for table in source.tables:
+                self._refuse_difference(table.name, sums[table.name], self._sum(writing.rows(table), table))
+            queue = self._sum(reading.order())
+            self._refuse_difference("the queue's order", queue, self._sum(writing.order()))
             if guard is not None:
                 guard.check()
             self._tell(Step(COMMITTING))
         return self._promoted(sums, queue, already=False)
-
-    def _verify(self, reading: Reading, writing: Writing, sums: dict[str, Summed]) -> Summed:
-        for table in self._source.depot.tables:
-            self._refuse_difference(table.name, sums[table.name], self._sum(writing.rows(table), table))
-        queue = self._sum(reading.order())
-        self._refuse_difference("the queue's order", queue, self._sum(writing.order()))
-        return queue
 
     def _refuse_difference(self, what: str, here: Summed, there: Summed) -> None:
         if here != there:
@@ -233,15 +231,15 @@ class Promotion:
     def _sum(self, rows: Iterator[Row], table: Table | None = None, writing: Writing | None = None) -> Summed:
         """Go through rows and digest them; write them as well if there is something to write to."""
         what = COPYING if writing is not None else VERIFYING
-        summing = Batch(table, takes_nul=self._target.depot.takes_nul, mend=self._mend)
-        for batch in batches(rows, summing):
+        digest = Digest(table, takes_nul=self._target.depot.takes_nul, mend=self._mend)
+        for batch in batches(rows, digest):
             if writing is not None and table is not None:
                 writing.write(table, batch)
             if table is not None:
                 self._done += len(batch)
                 self._tell(Step(what, table.name, self._done, self._total))
-        self._mended += summing.mended if writing is not None else 0
-        return Summed(summing.rows, summing.digest())
+        self._mended += digest.mended if writing is not None else 0
+        return Summed(digest.rows, digest.hex())
 
     def _promoted(self, tables: dict[str, Summed], queue: Summed, *, already: bool) -> Promoted:
         source, target = self._source, self._target
@@ -289,5 +287,67 @@ def _told(held: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in list(shown.items())[:4]) + (" and more" if len(shown) > 4 else "")
 
 
-BESIDE_JOBS = frozenset({"lanes", "param_digests"})
-"""Tables that come with jobs and templates, and that nobody asks for by name."""
+class Digest:
+    """The digest of one table, as far as it has been read. It depends on rows and their order, not on how they were batched."""
+
+    def __init__(self, table: Table | None, *, takes_nul: bool, mend: bool) -> None:
+        """Take what the rows are of; NULs in texts are refused or mended where the target can't hold them."""
+        self._table = table
+        self._takes_nul = takes_nul
+        self._mend = mend
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._encoder = msgspec.json.Encoder()
+        self.rows = 0
+        self.mended = 0
+
+    def hex(self) -> str:
+        """Return the digest of what went through."""
+        return self._hash.hexdigest()
+
+    def encode(self, row: Row, into: bytearray) -> Row:
+        """Append a row to what is to be digested, and return it as it is to be written."""
+        start = len(into)
+        self._encoder.encode_into(row, into, -1)
+        # A text that speaks of a NUL looks alike: it is looked at, and found harmless.
+        if not self._takes_nul and into.find(_NUL_ENCODED, start) >= 0 and self._table is not None:
+            row = self._without_nul(row, self._table)
+            del into[start:]
+            self._encoder.encode_into(row, into, -1)
+        into += b"\n"
+        return row
+
+    def add(self, rows: int, encoded: bytearray) -> None:
+        """Digest a batch."""
+        self._hash.update(encoded)
+        self.rows += rows
+
+    def _without_nul(self, row: Row, table: Table) -> Row:
+        bad = [name for name, value in zip(table.names, row, strict=True) if isinstance(value, str) and NUL in value]
+        if bad and not self._mend:
+            named = dict(zip(table.names, row, strict=True))
+            key = ", ".join(f"{name} {_shown(named[name])}" for name in table.key)
+            raise CopyRefused(
+                f"table {table.name}, {key}: {bad[0]} has a NUL character, which PostgreSQL can't hold in a text. Have it replaced by "
+                f"{INSTEAD} in the copy (mend=True, --mend), or remove what it is a part of; nothing was changed"
+            )
+        self.mended += len(bad)
+        return tuple(value.replace(NUL, INSTEAD) if isinstance(value, str) else value for value in row) if bad else row
+
+
+def batches(rows: Iterator[Row], of: Digest) -> Iterator[list[Row]]:
+    """Give rows in batches that are bounded in number and in bytes, digesting each."""
+    batch: list[Row] = []
+    encoded = bytearray()
+    for row in rows:
+        batch.append(of.encode(row, encoded))
+        if len(batch) >= BATCH_ROWS or len(encoded) >= BATCH_BYTES:
+            of.add(len(batch), encoded)
+            yield batch
+            batch, encoded = [], bytearray()
+    of.add(len(batch), encoded)
+    if batch:
+        yield batch
+
+
+def _shown(value: object) -> str:
+    return value.hex() if isinstance(value, bytes) else repr(value)

@@ -10,8 +10,7 @@ import psycopg
 import pytest
 
 from rota import Rota, Settings
-from rota.engine.hands import MANY, Hand, Hands
-from rota.engine.holding import Holding
+from rota.engine.in_flight import MANY, InFlight, ParallelTurns, TurnThread
 from rota.errors import StoreError
 from rota.model.decide import Completed
 from rota.ports.executor import Ended
@@ -49,13 +48,12 @@ def test_what_is_written_beside_the_wheel_is_taken_once(maker):
     desk, woken = Desk(maker.open()), threading.Event()
     desk.several(SOME)
     claimed = desk.claim(SOME)
-    hand = Hand(desk.store, woken.set, name="hand")
-    assert (hand.busy, hand.take()) == (False, None)
+    hand = TurnThread(desk.store, woken.set, name="hand")
+    assert hand.take() is None
     hand.make(a_turn_of(desk, claimed))
-    assert hand.busy
     assert woken.wait(patient(10))
     assert hand.take()[1].late == []
-    assert (hand.busy, hand.take()) == (False, None)
+    assert hand.take() is None
     hand.close()
     assert Counter(desk.status(job.job_id) for job in claimed) == {"COMPLETED": SOME}
 
@@ -66,11 +64,11 @@ def test_what_could_not_be_written_comes_back_and_may_be_written_again(maker):
     claimed = desk.claim(SOME)
     away = maker.open()
     away.close()
-    hand = Hand(away, woken.set, name="hand")
+    hand = TurnThread(away, woken.set, name="hand")
     hand.make(a_turn_of(desk, claimed))
     assert woken.wait(patient(10))
     assert isinstance(hand.take()[1], StoreError)
-    assert not hand.busy
+    assert hand.take() is None
     hand.close()
     desk.done(*claimed)
     assert Counter(desk.status(job.job_id) for job in claimed) == {"COMPLETED": SOME}
@@ -80,7 +78,7 @@ def test_closing_waits_for_what_is_being_written(maker):
     desk = Desk(maker.open())
     desk.several(SOME)
     claimed = desk.claim(SOME)
-    hand = Hand(desk.store, lambda: None, name="hand")
+    hand = TurnThread(desk.store, lambda: None, name="hand")
     hand.make(a_turn_of(desk, claimed))
     hand.close()
     assert hand.take()[1].late == []
@@ -89,11 +87,11 @@ def test_closing_waits_for_what_is_being_written(maker):
 def test_a_worker_that_has_let_go_of_its_hands_writes_what_is_left_itself(maker):
     desk = Desk(maker.open())
     desk.several(SOME)
-    hold = Holding(1, Settings())
-    hands = Hands(desk.store, hold, lambda: None)
+    hold = InFlight(1, Settings())
+    hands = ParallelTurns(desk.store, hold, lambda: None)
     for job in desk.claim(SOME):
-        hold.add(job)
-        hold.end(Ended(job, Completed(), desk.now, 0.001))
+        hold.add([job])
+        hold.end([Ended(job, Completed(), desk.now, 0.001)])
     assert hands.may_end
     hands.close()
     assert not hands.may_end
@@ -104,21 +102,21 @@ def test_a_worker_that_has_let_go_of_its_hands_writes_what_is_left_itself(maker)
 def test_what_could_not_be_written_beside_the_wheel_is_left_to_the_worker_itself(maker):
     desk, woken = Desk(maker.open()), threading.Event()
     desk.several(2 * SOME)
-    hold, away = Holding(1, Settings()), maker.open()
+    hold, away = InFlight(1, Settings()), maker.open()
     away.close()
-    hands = Hands(away, hold, woken.set)
+    hands = ParallelTurns(away, hold, woken.set)
     first, later = desk.claim(SOME), desk.claim(SOME)
     for job in first:
-        hold.add(job)
-        hold.end(Ended(job, Completed(), desk.now, 0.001))
+        hold.add([job])
+        hold.end([Ended(job, Completed(), desk.now, 0.001)])
     hands.end(desk.request(0))
     assert woken.wait(patient(10))
     assert (hands.ended(), hands.ending, len(hold.plain)) == (None, False, SOME)
     assert not hands.may_end
     hold.written(a_turn_of(desk, first))
     for job in later:
-        hold.add(job)
-        hold.end(Ended(job, Completed(), desk.now, 0.001))
+        hold.add([job])
+        hold.end([Ended(job, Completed(), desk.now, 0.001)])
     assert hands.may_end
     hands.close()
 
@@ -129,7 +127,7 @@ def test_a_busy_worker_has_its_completions_written_beside_the_wheel(served):
     total = 40 * MANY
     served.enqueue_many(("count", {"number": number}) for number in range(total))
     with served.running():
-        eventually(lambda: any(thread.name == "rota-ends" for thread in threading.enumerate()), what="another hand")
+        eventually(lambda: any(thread.name == "rota-ends" for thread in threading.enumerate()), what="a parallel turn")
         eventually(lambda: served.store.stats().by_status["COMPLETED"] == total, within=30, what="every job done")
     assert ran == Counter(range(total))
     assert served.store.stats().by_status["RUNNING"] == 0
@@ -141,7 +139,7 @@ def test_completions_that_another_hand_writes_are_logged_too(served, caplog):
     with caplog.at_level("DEBUG", logger="rota.jobs"):
         ids = served.enqueue_many([("act", {})] * total)
         with served.running():
-            eventually(lambda: any(thread.name == "rota-ends" for thread in threading.enumerate()), what="another hand")
+            eventually(lambda: any(thread.name == "rota-ends" for thread in threading.enumerate()), what="a parallel turn")
             eventually(lambda: served.store.stats().by_status["COMPLETED"] == total, within=30, what="every job done")
     assert sorted(record.job for record in caplog.records if record.name == "rota.jobs") == sorted(ids)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.executors.introducing import introduction, prepared
+from rota.executors.child import prepared
+from rota.executors.handler_process import introduction
 from rota.executors.wire import for_child, frame
 from rota.model.decide import Completed, Crashed
 from rota.model.settings import Settings
@@ -24,7 +25,7 @@ def equipment(tmp_path):
 def told(equipment):
     """Return what arrives at the other end of the wire."""
     [init] = for_child().feed(frame(introduction(equipment)))
-    return prepared(init)
+    return prepared(init.program)
 
 
 def test_a_process_is_told_where_modules_are_and_how_the_program_was_called(equipment):

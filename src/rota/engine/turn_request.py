@@ -1,38 +1,84 @@
-"""Which of the candidates a worker takes: pure policy over an ordered list, applied inside the store's transaction."""
+"""A turn as a worker asks the store for it: which ends to write, how much to claim, and which of the candidates to take."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
-from rota.engine.predicates import EACH, LIMITS, OPEN, Limit, Predicate, Suspect, Waiting, World, first_block, in_use
+from rota.engine.definitions_cache import DefinitionsCache
+from rota.engine.executor_pool import Suspects
+from rota.engine.in_flight import InFlight, Slots
+from rota.engine.parts import Parts
+from rota.engine.predicates import EACH, LIMITS, OPEN, InUse, Limit, Predicate, Suspect, Waiting, World, first_block, in_use, suspect_of
+from rota.model.decide import Limits, Released, decide, decide_cancelled
 from rota.model.handler import Place
-from rota.model.values import Claimed, number_text
-from rota.ports.turns import Choice, Reservation, Usage
+from rota.model.values import SECOND, Claimed
+from rota.ports.turns import Choice, Ending, Reservation, Turn, Usage
+
+START_SPARE_S = 0.01
+"""What a start is counted later than it may be: for what lies between the executor's last look and the handler, and between clocks."""
 
 
-class Slots(msgspec.Struct, kw_only=True):
-    """What a worker has room for."""
+class TurnRequests:
+    """Puts turns together for one worker. Belongs to its thread."""
 
-    free: int
-    """Slots in which a handler can start at once."""
-    holding: int
-    """Jobs it holds already, running or waiting for a slot."""
-    quick: int = 1
-    """Slots that are free or run something whose measured mean is short: those that work claimed ahead can wait for."""
-    ahead_s: float
-    """How much work may be claimed beyond the free slots, in seconds."""
-    places: frozenset[str]
-    """The executors that hold something: work is claimed ahead for one executor only, so that slots are not exceeded."""
-    means: Mapping[str, float]
-    """Measured mean seconds by job type."""
-    guess_s: float = 0.0
-    """Seconds to expect of a type that is not measured yet."""
-    guesses: int = 0
-    """How many jobs of such types may be claimed by that guess; the others only into free slots."""
-    alone: bool = False
-    """It runs a suspect that has the worker to itself."""
+    def __init__(self, parts: Parts, jobs: InFlight, definitions: DefinitionsCache, suspects: Suspects) -> None:
+        """Take what the requests rest on."""
+        self._parts = parts
+        self._clock = parts.clock
+        self._in_flight = jobs
+        self._definitions = definitions
+        self._suspects = suspects
+        self._limits = Limits(parts.settings.snooze_floor, parts.settings.max_snoozes)
+        self._dispatcher: Dispatcher | None = None
+        self.sweep = True
+        """The next claim looks at everything that is parked."""
+
+    def begin(self, worker_id: str) -> Turn:
+        """Return a turn that asks for nothing."""
+        # First: what may start until then by this clock may do so by the other one, too.
+        start_by = self._clock.monotonic() + self._in_flight.start_s
+        return Turn(
+            now=self._clock.now(),
+            worker_id=worker_id,
+            limit=self._parts.settings.batch,
+            definitions=self._definitions.version,
+            start_by=start_by,
+        )
+
+    def add_endings(self, turn: Turn) -> None:
+        """Have every end written that is not plain."""
+        ids, rng, now = self._parts.ids, self._parts.rng, turn.now
+        for each in self._in_flight.ended.values():
+            job, outcome = each.job, each.outcome
+            transition = decide(job, outcome, now, rng, self._limits)
+            successor_id = ids.take(1, now)[0] if transition.successor else ""
+            unstarted = (job.job_type, job.counted_at) if job.counted_at and type(outcome) is Released else None
+            ending = Ending(job.number, each.at, transition, decide_cancelled(outcome), successor_id, each.log_path, unstarted)
+            turn.endings.append(ending)
+
+    def add_claim(self, turn: Turn, slots: Slots) -> None:
+        """Claim what there is room for."""
+        definitions, jobs = self._definitions, self._in_flight
+        here = jobs.by_type()
+        turn.want = jobs.want(slots)
+        turn.types, turn.lanes = definitions.wanted(here)
+        turn.suspects = jobs.suspect is None
+        turn.direct_only = self._parts.direct_only
+        world = definitions.world
+        if world.concurrency:
+            world = msgspec.structs.replace(world, in_use=InUse(here=here))
+        if jobs.suspect is not None or self._suspects.met:
+            world = self._suspects.seen_by(world, jobs.suspect)
+        self._dispatcher = Dispatcher(world, slots, most=turn.want)
+        turn.choose = self._dispatcher.choose
+        turn.counting = definitions.counting(sweep=self.sweep, within=round((jobs.start_s + START_SPARE_S) * SECOND))
+        turn.run_ids = self._parts.ids.take(turn.want + 1, turn.now)
+
+    def note_suspects(self) -> None:
+        """Have processes made ready for suspects that the last claim passed over for want of one."""
+        dispatcher = self._dispatcher
+        if dispatcher is not None and (dispatcher.unready or self._suspects.waiting):
+            self._suspects.passed(dispatcher.unready, saw_all=dispatcher.has_room)
 
 
 class Dispatcher:
@@ -66,11 +112,11 @@ class Dispatcher:
         if self._full:
             return choice
         if self._blocks is None:
-            self._blocks = _Blocks(msgspec.structs.replace(self._world, in_use=in_use(usage, self._world.in_use.here)))
+            self._blocks = _Blocks(self._world, usage)
         blocks, take, park = self._blocks, choice.take, choice.park
-        blocker, takes, passed_on = blocks.of, self._takes, False
+        takes, passed_on, types = self._takes, False, self._world.types if blocks.open else ()
         for job in candidates:
-            block = blocker(job)
+            block = None if job.job_type in types and not job.crashes else blocks.of(job)
             if block is not None:
                 if block[0].parks:
                     park.append((job.number, block[1]))
@@ -135,16 +181,6 @@ class Dispatcher:
         return self._full
 
 
-def suspect_of(job: Claimed) -> Suspect:
-    """Return a suspect that a worker has claimed."""
-    return Suspect(number_text(job.root_id, job.root_number, job.attempt), alone=job.executor != Place.PROCESS)
-
-
-def runnable_types(world: World) -> tuple[str, ...]:
-    """Return the types worth asking the store for."""
-    return tuple(sorted(name for name in world.types if first_block(Waiting(name), world) is None))
-
-
 class _Gauge(msgspec.Struct):
     """What is left of one limit."""
 
@@ -156,22 +192,34 @@ class _Gauge(msgspec.Struct):
 class _Kind(msgspec.Struct):
     """Rows of one type and organization: what blocks them all, or the limits that they share."""
 
-    block: tuple[Predicate, str] | None
+    block: tuple[Predicate | Limit, str] | None
     gauges: list[_Gauge]
 
 
 class _Blocks:
     """Asks the predicates once per kind of row, and counts what is taken against the limits after that."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, usage: Usage) -> None:
+        self.open = not (
+            world.pauses
+            or world.broken
+            or world.suspended
+            or world.template_limits
+            or world.organization_limits
+            or world.rates
+            or world.concurrency
+            or world.fleet
+            or world.suspects
+        )
+        """Every job may start whose type is among those of the worker, unless it is a suspect: nothing is paused or limited."""
+        self._world = world if self.open else msgspec.structs.replace(world, in_use=in_use(usage, world.in_use.here))
         self._kinds: dict[tuple[str, str], _Kind] = {}
         self._each = bool(world.suspects)
         self.gauges: dict[str, _Gauge] = {}
         self.full_types: frozenset[str] = frozenset()
         """Types that are at a limit of their own, whatever the organization."""
 
-    def of(self, job: Claimed) -> tuple[Predicate, str] | None:
+    def of(self, job: Claimed) -> tuple[Predicate | Limit, str] | None:
         kind = self._kinds.get((job.job_type, job.organization_id)) or self._meet(job)
         if kind.gauges and kind.block is None:
             self._read(kind, job)

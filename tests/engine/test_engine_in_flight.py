@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rota.engine.dispatch import Dispatcher
-from rota.engine.holding import GUESS_LEAST, Holding
+from rota.engine.in_flight import GUESS_LEAST, InFlight
 from rota.engine.predicates import World
+from rota.engine.turn_request import Dispatcher
 from rota.model.decide import Completed
 from rota.model.settings import Settings
 from rota.ports.executor import Ended
@@ -14,23 +14,23 @@ from tests.engine.test_engine_dispatch import candidate
 QUICK_S, SLOW_S = 0.00001, 2.0
 
 
-def run(hold: Holding, jobs, seconds) -> None:
+def run(hold: InFlight, jobs, seconds) -> None:
     """Hold jobs, end each after the seconds of its type, and have the ends written."""
     for job in jobs:
-        hold.add(job)
+        hold.add([job])
     for job in jobs:
-        hold.end(Ended(job, Completed(), 1, seconds(job.job_type)))
+        hold.end([Ended(job, Completed(), 1, seconds(job.job_type))])
     hold.written(Turn(now=1, worker_id="0" * 32, done=hold.done()))
 
 
-def measured(count: int, seconds=lambda _: QUICK_S) -> Holding:
+def measured(count: int, seconds=lambda _: QUICK_S) -> InFlight:
     """Return what a worker knows that has run one job of each of so many types."""
-    hold = Holding(4, Settings())
+    hold = InFlight(4, Settings())
     run(hold, [candidate(number, job_type=f"t{number}") for number in range(count)], seconds)
     return hold
 
 
-def guessed(hold: Holding) -> tuple[int, float]:
+def guessed(hold: InFlight) -> tuple[int, float]:
     slots = hold.slots(0, ahead=True)
     return slots.guesses, slots.guess_s
 
@@ -50,7 +50,7 @@ def test_then_a_type_is_expected_to_take_as_long_as_the_others_do_on_average():
 def test_jobs_of_unknown_types_that_are_held_count_as_slow_until_there_is_a_guess():
     for count, quick in ((GUESS_LEAST - 1, 3), (GUESS_LEAST, 4)):
         hold = measured(count)
-        hold.add(candidate(99, job_type="strange"))
+        hold.add([candidate(99, job_type="strange")])
         assert hold.slots(0, ahead=True).quick == quick
 
 
@@ -59,7 +59,7 @@ def test_where_a_slow_type_is_among_the_measured_none_is_claimed_ahead_by_a_gues
     assert taken(hold, [candidate(n, job_type=f"u{n}") for n in range(50)]) == 4
 
 
-def taken(hold: Holding, candidates) -> int:
+def taken(hold: InFlight, candidates) -> int:
     slots = hold.slots(0, ahead=True)
     world = World(types=frozenset(job.job_type for job in candidates))
     dispatcher = Dispatcher(world, slots, most=hold.want(slots))

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
 
-from rota.engine.gathering import Gathered, Gatherer, again
-from rota.engine.listening import Batch, Channel, Listener, Over
-from rota.engine.sink import Inbox
+import msgspec
+
+from rota.engine.event_poller import EventPoller, Gathered, again
+from rota.engine.inbox import Inbox
 from rota.errors import RotaError, StoreBusy, StoreUnavailable, TooManyListeners
 from rota.model.events import Change, Cursor, Event, EventType, View
 from rota.model.gate import Scope
 from rota.model.settings import Settings
+from rota.model.states import CHAIN_ENDS
 from rota.model.values import SECOND, moment_of
 from rota.ports.clock import Clock
 from rota.ports.events import Watching
@@ -44,12 +48,13 @@ class Feed:
         self._clock = clock
         self._settings = settings
         self._wakeup = wakeup
-        self._gatherer = Gatherer(store, clock)
+        self._poller = EventPoller(store, clock)
         self._lock = threading.RLock()
         self._replaying = threading.Lock()
         """One at a time goes back: after a restart all come at once, and each may read thousands of rows."""
         self._channels: dict[View, Channel] = {}
-        self._listening = 0
+        self.listening = 0
+        """How many listen."""
         self._left_s = 0.0
         self._bell: Inbox | None = None
         self._thread: threading.Thread | None = None
@@ -58,11 +63,6 @@ class Feed:
         self._changed = True
         self.cursor = ""
         """Up to where everybody has been told."""
-
-    @property
-    def listening(self) -> int:
-        """How many listen."""
-        return self._listening
 
     @property
     def looking(self) -> bool:
@@ -83,7 +83,7 @@ class Feed:
     def _join(self, view: View, ready: Callable[[], None] | None) -> Listener:
         with self._lock:
             most = self._settings.events_streams
-            if self._listening >= most:
+            if self.listening >= most:
                 raise TooManyListeners(f"{most} listen already (setting events_streams): close some, or try again later", 5.0)
             self._begin()
             channel = self._channels.get(view)
@@ -93,7 +93,7 @@ class Feed:
                 self._changed = True
             listener = Listener(self, view, most=self._settings.events_buffer, ready=ready)
             channel.listeners.append(listener)
-            self._listening += 1
+            self.listening += 1
             if channel.counts is not None:
                 listener.put(Batch([self._event(type=EventType.COUNTS, counts=channel.counts)], self.cursor, self.cursor))
             return listener
@@ -101,7 +101,7 @@ class Feed:
     def _tell_again(self, listener: Listener, after: Cursor) -> None:
         """Tell what came after a cursor, as far as the store shows it and it is not too much; say so where it is."""
         now, most = self._clock.now(), self._settings.events_replay_max
-        cursor = str(self._gatherer.cursor)
+        cursor = str(self._poller.cursor)
         with self._replaying:
             changes = again(self._store, after, now, oldest=now - round(self._settings.events_replay * SECOND))
         shown = [change for change in changes or () if listener.view.shows(change)]
@@ -121,7 +121,7 @@ class Feed:
             if channel is None or listener not in channel.listeners:
                 return
             channel.listeners.remove(listener)
-            self._listening -= 1
+            self.listening -= 1
             self._left_s = self._clock.monotonic()
             if not channel.listeners:
                 del self._channels[listener.view]
@@ -144,8 +144,8 @@ class Feed:
         if self._closed:
             raise RotaError("this Rota is being closed: open another to listen")
         if self._thread is None:
-            self._gatherer.begin()
-            self.cursor = str(self._gatherer.cursor)
+            self._poller.begin()
+            self.cursor = str(self._poller.cursor)
             self._bell = Inbox(None if self._wakeup is None else self._wakeup())
             self._thread = threading.Thread(target=self._run, args=(self._bell,), name="rota-feed", daemon=True)
             self._thread.start()
@@ -175,7 +175,7 @@ class Feed:
 
     def _go_on(self) -> bool:
         with self._lock:
-            idle = not self._listening and self._clock.monotonic() - self._left_s >= LINGER_S
+            idle = not self.listening and self._clock.monotonic() - self._left_s >= LINGER_S
             if self._closed or idle:
                 self._thread = self._bell = None
                 return False
@@ -183,17 +183,17 @@ class Feed:
 
     def step(self) -> bool:
         """Look once, and tell; say whether anything was new."""
-        gathered = self._gatherer.gather()
+        gathered = self._poller.gather()
         now_s = self._clock.monotonic()
         counts = self._count(now_s, changed=bool(gathered.changes))
-        before, after = self.cursor, str(self._gatherer.cursor)
+        before, after = self.cursor, str(self._poller.cursor)
         with self._lock:
             self._hand_out(gathered)
             for channel in self._channels.values():
                 found = counts.get(channel.counting.organization) if channel.counting is not None else None
                 if found is not None and found != channel.counts:
                     channel.counts = found
-                    channel.add(self._event(type=EventType.COUNTS, counts=found))
+                    channel.extra.append(self._event(type=EventType.COUNTS, counts=found))
                 channel.flush(now_s=now_s, event_at=self._event, before=before, after=after)
             self.cursor = after
         return bool(gathered.changes)
@@ -201,11 +201,21 @@ class Feed:
     def _hand_out(self, gathered: Gathered) -> None:
         if gathered.missed:
             for channel in self._channels.values():
-                channel.add(self._event(type=EventType.GAP, reason="more happened than could be told: read the list again"))
-        places = _places(self._channels.values())
+                channel.extra.append(self._event(type=EventType.GAP, reason="more happened than could be told: read the list again"))
+        # Channels by what they are about, so that a change finds those it may concern without asking all.
+        places: dict[tuple[str | None, str | None, str | None], list[Channel]] = {}
+        for channel in self._channels.values():
+            view = channel.view
+            key = (None, None, view.root_id) if view.root_id is not None else (view.scope.organization, view.scope.owner, None)
+            places.setdefault(key, []).append(channel)
         for change in gathered.changes:
-            for channel in _concerned(change, places, self._channels):
-                channel.offer(change)
+            concerned: Iterable[Channel] = self._channels.values()
+            if (job := change.job) is not None:
+                keys = ((None, None, None), (job.organization, None, None), (job.organization, job.owner, None), (None, None, job.root_id))
+                concerned = [channel for key in keys for channel in places.get(key, ())]
+            for channel in concerned:
+                if channel.view.shows(change):
+                    channel.waiting.append(change)
 
     def _count(self, now_s: float, *, changed: bool) -> dict[str | None, dict[str, int]]:
         """Count jobs for those who may know, by organization, if it is time."""
@@ -225,22 +235,153 @@ class Feed:
         return Event(at=moment_of(self._clock.now()), **fields)  # type: ignore[arg-type] # named by who calls
 
 
-_Places = dict[tuple[str | None, str | None, str | None], list[Channel]]
+class Over(StrEnum):
+    """Why nothing more comes."""
+
+    ENDED = "the chain has ended"
+    SLOW = "too slow: come back with the id of the last event"
+    CLOSED = "this process is going away: come back with the id of the last event"
 
 
-def _places(channels: Iterable[Channel]) -> _Places:
-    """Sort channels by what they are about, so that a change finds those it may concern without asking all."""
-    places: _Places = {}
-    for channel in channels:
-        view = channel.view
-        key = (None, None, view.root_id) if view.root_id is not None else (view.scope.organization, view.scope.owner, None)
-        places.setdefault(key, []).append(channel)
-    return places
+class Batch(msgspec.Struct):
+    """Some events, told together."""
+
+    events: list[Event]
+    before: str
+    """Where to go on for whoever has not had all of them."""
+    after: str
+    wire: bytes | None = None
+    """What a surface has made of it, once for all who are told the same."""
+
+    def with_ids(self) -> Iterator[Event]:
+        """Go through the events, each with the id to go on from."""
+        last = len(self.events) - 1
+        for place, event in enumerate(self.events):
+            yield msgspec.structs.replace(event, id=self.after if place == last else self.before)
 
 
-def _concerned(change: Change, places: _Places, channels: dict[View, Channel]) -> Iterable[Channel]:
-    job = change.job
-    if job is None:
-        return channels.values()
-    keys = ((None, None, None), (job.organization, None, None), (job.organization, job.owner, None), (None, None, job.root_id))
-    return [channel for key in keys for channel in places.get(key, ())]
+class Listener:
+    """One who listens: a bounded queue of batches."""
+
+    def __init__(self, feed: Feed, view: View, *, most: int, ready: Callable[[], None] | None) -> None:
+        """Begin empty; `ready` is called, from any thread, when there is something to take."""
+        self.view = view
+        self.over: Over | None = None
+        self.ready = ready
+        self.begun = feed.cursor
+        """Where to go on for whoever has taken nothing."""
+        self._feed = feed
+        self._most = most
+        self._batches: deque[Batch] = deque()
+        self._size = 0
+        self._change = threading.Condition()
+
+    @property
+    def cursor(self) -> str:
+        """Where to go on for whoever has taken everything; to be asked before `take`."""
+        return self._feed.cursor
+
+    def put(self, batch: Batch) -> None:
+        """Tell it; one that has too much waiting is cut off."""
+        with self._change:
+            if self.over is not None:
+                return
+            if self._size and self._size + len(batch.events) > self._most:
+                self.over = Over.SLOW
+                self._batches.clear()
+            else:
+                self._batches.append(batch)
+                self._size += len(batch.events)
+            self._change.notify_all()
+        self._ring()
+
+    def put_first(self, batch: Batch) -> None:
+        """Tell it something before anything else: it has a bound of its own."""
+        with self._change:
+            self._batches.appendleft(batch)
+            self._change.notify_all()
+        self._ring()
+
+    def end(self, why: Over) -> None:
+        """Let nothing more come. What waits can still be taken."""
+        with self._change:
+            self.over = self.over or why
+            self._change.notify_all()
+        self._ring()
+
+    def take(self, timeout_s: float = 0.0) -> list[Batch]:
+        """Return what has come, waiting for it if need be; nothing at all after that means the time is up, or `over` says why."""
+        with self._change:
+            if not self._batches and self.over is None and timeout_s > 0:
+                self._change.wait(timeout_s)
+            taken = list(self._batches)
+            self._batches.clear()
+            self._size = 0
+            return taken
+
+    def close(self) -> None:
+        """Listen no longer."""
+        self._feed.leave(self)
+
+    def _ring(self) -> None:
+        if self.ready is not None:
+            self.ready()
+
+
+class Channel:
+    """All who have the same view."""
+
+    def __init__(self, view: View, *, rate: int, now_s: float) -> None:
+        """Begin with a second's worth of events to give."""
+        self.view = view
+        self.listeners: list[Listener] = []
+        self.counts: dict[str, int] | None = None
+        self._rate = rate
+        self._budget = float(rate)
+        self._filled_s = now_s
+        self._skipped = 0
+        self._skipped_s = now_s
+        self.waiting: list[Change] = []
+        """Changes to tell, as far as the rate allows."""
+        self.extra: list[Event] = []
+        """What is told in any case."""
+
+    @property
+    def counting(self) -> Scope | None:
+        """Whose jobs are to be counted for it."""
+        return self.view.stats if self.view.root_id is None and self.view.wants(EventType.COUNTS) else None
+
+    def flush(self, *, now_s: float, event_at: Callable[..., Event], before: str, after: str) -> None:
+        """Tell what was taken, as many as it may be in a second, and how many were not."""
+        waiting, self.waiting = self.waiting, []
+        self._budget = min(float(self._rate), self._budget + (now_s - self._filled_s) * self._rate)
+        self._filled_s = now_s
+        told = sample(waiting, int(self._budget))
+        self._budget -= len(told)
+        if len(told) < len(waiting) and not self._skipped:
+            self._skipped_s = now_s
+        self._skipped += len(waiting) - len(told)
+        events = [*self.extra, *(change.event() for change in told)]
+        self.extra = []
+        if self._skipped and now_s - self._skipped_s >= 1.0:
+            events.append(event_at(type=EventType.SKIPPED, count=self._skipped))
+            self._skipped = 0
+        if events:
+            batch = Batch(events, before, after)
+            for listener in self.listeners:
+                listener.put(batch)
+        if self.view.root_id is not None and any(is_last(change) for change in told):
+            for listener in self.listeners:
+                listener.end(Over.ENDED)
+
+
+def sample(waiting: list[Change], most: int) -> list[Change]:
+    """Return at most so many, evenly from all."""
+    if len(waiting) <= most:
+        return waiting
+    return [waiting[place * len(waiting) // most] for place in range(most)]
+
+
+def is_last(change: Change) -> bool:
+    """Say whether a chain ends with this."""
+    return change.type is EventType.ENDED and change.job is not None and change.job.status in CHAIN_ENDS

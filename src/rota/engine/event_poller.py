@@ -62,7 +62,7 @@ class _Running(msgspec.Struct):
     message: str | None = None
 
 
-class Gatherer:
+class EventPoller:
     """Remembers how far it has looked. Belongs to one thread at a time."""
 
     def __init__(self, store: Watching, clock: Clock) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rota.engine.explain import explain, world_of
-from rota.engine.predicates import Limit, NoSuspect, ParamsTaken, Predicate, QueueServed, RunnableType, Waiting, first_block
+from rota.engine.explain import explain, in_words, world_of
+from rota.engine.predicates import Waiting, first_block
 from rota.engine.registry import Registry
-from rota.engine.wording import in_words
 from rota.errors import NotFound
 from rota.model.gate import Scope
 from rota.model.lanes import ParamNames
@@ -84,7 +83,7 @@ class Grouping:
         if found is None:
             return (Why.DIRECT, FIRST) if lane.held == Held.DIRECT else (Why.TURN, IN_TURN)
         predicate, blocker = found
-        return _kind(predicate), in_words(blocker, self._world, self._now, whole=self._scope.organization is None)
+        return predicate.why, in_words(blocker, self._world, self._now, whole=self._scope.organization is None)
 
     def _explained(self, example: Shown) -> str | None:
         """Say what one of those that wait for others waits for."""
@@ -117,14 +116,6 @@ def unserved_queues(lanes: Iterable[Lane], alive: Sequence[WorkerInfo]) -> tuple
 def example_of(shown: Shown) -> Example:
     """Return a job as an example of its group."""
     return Example(id=shown.id, number=number_text(shown.root_id, shown.root_number, shown.attempt), job_type=shown.job_type)
-
-
-def _kind(predicate: Predicate) -> Why:
-    if isinstance(predicate, RunnableType | QueueServed | ParamsTaken):
-        return Why.NO_WORKER
-    if isinstance(predicate, NoSuspect):
-        return Why.SUSPECT
-    return Why.LIMIT if isinstance(predicate, Limit) else Why.PAUSED
 
 
 def _organization(held: str | None) -> str | None:
