@@ -27,7 +27,6 @@ from rota.surfaces.cli.options import (
     RunAtOption,
     StoreOption,
     duration,
-    examples,
     object_of,
     params_of,
     when,
@@ -37,21 +36,6 @@ from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
     from rota.app import Rota
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        "enqueue",
-        rich_help_panel="Jobs",
-        epilog=examples(
-            "rota enqueue send_email -p to=ada@example.org -p subject='Hello'",
-            """rota enqueue resize --params '{"width": 640}' --in 90s --priority high""",
-            "rota enqueue nightly --unique-key nightly --wait --wait-timeout 5m",
-            "rota enqueue report --depends-on 41 --depends-on 42 --on-parent-failure skip",
-            "rota enqueue --handler shop.jobs:rebuild_index -p shop=3",
-        ),
-    )(enqueue)
 
 
 def enqueue(

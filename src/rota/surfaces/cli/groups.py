@@ -8,25 +8,13 @@ import typer
 
 from rota.model.groups import Mode, OnFailure
 from rota.model.values import undashed
-from rota.surfaces.cli.options import AppOption, JsonOption, OrganizationOption, StoreOption, examples, params_of
+from rota.surfaces.cli.options import AppOption, JsonOption, OrganizationOption, StoreOption, params_of
 from rota.surfaces.cli.output import show_json
 from rota.surfaces.cli.session import actor, session
-from rota.surfaces.cli.views.group import show_group
+from rota.surfaces.cli.views.job import show_group
 
 if TYPE_CHECKING:
     from rota.app import Rota
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        "create",
-        epilog=examples(
-            "rota group create extract transform load --name nightly",
-            "rota group create extract load --then report --on-parent-failure run",
-            """rota group create 'resize:{"width": 640}' 'resize:{"width": 1280}' --mode parallel --on-failure continue""",
-        ),
-    )(create)
 
 
 def create(

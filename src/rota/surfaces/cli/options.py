@@ -15,11 +15,6 @@ UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
 
-def examples(*lines: str) -> str:
-    """Return the epilog of a command's help: each example on a line of its own."""
-    return "\n\n".join(("Examples:" if len(lines) > 1 else "Example:", *(f"$ {line}" for line in lines)))
-
-
 def duration(text: str) -> timedelta:
     """Read 90s, 5m, 1h30m, 2d or plain seconds."""
     compact = text.replace(" ", "").lower()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rota.errors import InvalidOption, NotFound
 from rota.model.gate import LOCAL, Actor, Role
 from rota.operation import session_of
-from rota.surfaces.cli.acting import named
+from rota.surfaces.cli.tree import named
 
 if TYPE_CHECKING:
     from rota.app import Rota

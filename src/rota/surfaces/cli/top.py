@@ -14,7 +14,7 @@ import typer
 
 from rota.errors import RotaError
 from rota.model.overview import Overview
-from rota.surfaces.cli.options import JsonOption, StoreOption, examples
+from rota.surfaces.cli.options import JsonOption, StoreOption
 from rota.surfaces.cli.output import console, show_json
 from rota.surfaces.cli.session import actor, path_of, session
 
@@ -26,13 +26,6 @@ SHARE = 10
 NOTICE_S = 4.0
 
 EveryOption = Annotated[float, typer.Option("--every", min=0.1, max=3600, metavar="SECONDS", help="How often to look again.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("top", rich_help_panel="Look", epilog=examples("rota top", "rota top --once", "rota top --json | jq -r .health.sentence"))(
-        top
-    )
 
 
 def top(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rota.surfaces.cli.door import HostOption, PortOption, Where
-from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, examples
+from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption
 from rota.surfaces.cli.session import demo_of, session
 
 ConcurrencyOption = Annotated[
@@ -32,26 +32,6 @@ ExcludeOption = Annotated[
     str | None,
     typer.Option("--exclude", metavar="NAMES", help="Run no jobs of these types, with commas between them. Else $ROTA_WORKER_EXCLUDE."),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("up", rich_help_panel="Start", epilog=examples("rota up --app shop.jobs:rota", "rota up --app examples.tour:rota --demo"))(
-        up
-    )
-    app.command(
-        "worker",
-        rich_help_panel="Start",
-        epilog=examples(
-            "rota worker --app shop.jobs:rota --store /var/lib/shop/rota.db --concurrency 16",
-            "rota worker --app shop.jobs:rota --queue mail,default --exclude rebuild_index",
-        ),
-    )(worker)
-    app.command(
-        "serve",
-        rich_help_panel="Start",
-        epilog=examples("rota serve", "rota serve --store postgresql://rota@db.example.org/jobs --host 0.0.0.0 --port 8420"),
-    )(serve)
 
 
 def up(
