@@ -10,12 +10,11 @@ import typer
 
 from rota.surfaces.cli.exits import FAILED
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, point_in_time
-from rota.surfaces.cli.output import Marked, Table, clock_time, coloured, console, counted, escaped, one_line, progress, show_json
+from rota.surfaces.cli.output import Table, clock_time, coloured, console, counted, escaped, one_line, progress, show_json
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
     from rota.simulation import Simulated, Tally
-    from rota.simulation.telling import Line
 
 LINES = 200
 COLOURS = {"FIRED": "green", "COALESCED": "cyan", "SKIPPED_PAUSED": "bright_black", "SKIPPED_CALENDAR": "bright_black"}
@@ -88,7 +87,8 @@ def _show(told: Simulated) -> None:
     if told.story:
         made = Table("time (UTC)", "schedule", "what", "how", soft=("how",))
         for line in told.story:
-            made.add_row(clock_time(line.at), _name(line.schedule, line.organization, several=several), _what(line), one_line(line.words))
+            what = coloured(line.what, "magenta" if line.schedule is None else COLOURS.get(line.what, "yellow"))
+            made.add_row(clock_time(line.at), _name(line.schedule, line.organization, several=several), what, one_line(line.words))
         made.show()
     if told.left_out:
         screen.print(f"… and {counted(told.left_out, 'line')} more: --limit makes room for them\n")
@@ -131,7 +131,3 @@ def _name(schedule: str | None, organization: str | None, *, several: bool) -> s
     if schedule is None:
         return ""
     return one_line(f"{organization}: {schedule}" if several else schedule, 60)
-
-
-def _what(line: Line) -> Marked:
-    return coloured(line.what, "magenta" if line.schedule is None else COLOURS.get(line.what, "yellow"))
