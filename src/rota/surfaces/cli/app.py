@@ -144,7 +144,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 branch(app, "job", "Look at jobs and change them.", "jobs", "rota.explain", panel="Jobs")
-branch(app, "group", "Jobs that belong together, one after the other or all at once.", "groups", "groups:create", panel="Jobs")
+branch(app, "group", "Jobs that belong together, one after the other or all at once.", "groups", "enqueue:create", panel="Jobs")
 branch(app, "dead", "Inspect, retry or delete jobs that failed permanently.", "dead_letters", panel="Jobs")
 branch(app, "queue", "See what waits in each queue, and pause queues.", "queues", panel="Jobs")
 branch(app, "template", "Handlers, defaults and limits of each type of job.", "templates", "store.load", panel="Define")

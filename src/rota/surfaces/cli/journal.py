@@ -62,12 +62,11 @@ def counted(stats: Stats) -> str:
     """Return the counts of a store as one line. Running are the jobs whose handler runs."""
     counts: dict[str, int] = {}
     for state, count in stats.by_status.items():
-        counts |= {"running": stats.running, "claimed ahead": stats.claimed_ahead} if state == Status.RUNNING else {_words(state): count}
+        if state == Status.RUNNING:
+            counts |= {"running": stats.running, "claimed ahead": stats.claimed_ahead}
+        else:
+            counts[state.lower().replace("_", " ")] = count
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-
-
-def _words(state: str) -> str:
-    return state.lower().replace("_", " ")
 
 
 class Lines(logging.Formatter):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -119,18 +120,13 @@ def _show(done: Promoted) -> None:
     typer.echo(f"{done.target} {verb}: all {len(done.tables)} tables and the order of the queue are the same on both sides.")
     if done.closed:
         typer.echo(f"{done.source} is closed: whoever opens it or writes to it is told where it went. Nothing was enqueued there since.")
-        typer.echo(f"Start workers and programs on the new store: ROTA_STORE={_for_a_shell(done.target)}")
+        # As a shell takes it: without its schema, which is a setting, and a path with blanks as one word.
+        target = done.target.partition(" (schema ")[0] if "://" in done.target else shlex.quote(done.target)
+        typer.echo(f"Start workers and programs on the new store: ROTA_STORE={target}")
     else:
         typer.echo(f"{done.source} stays open, so the same jobs stand in both: let workers run on one of them only.")
     for line in _remarks(done):
         typer.echo(line)
-
-
-def _for_a_shell(store: str) -> str:
-    """Return how to name a store in a shell: without its schema, which is a setting, and a path with blanks as one word."""
-    from shlex import quote  # noqa: PLC0415 - only here
-
-    return store.partition(" (schema ")[0] if "://" in store else quote(store)
 
 
 def _remarks(done: Promoted) -> Iterator[str]:

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rota.errors import InvalidOption, NotFound
 from rota.model.gate import LOCAL, Actor, Role
@@ -52,7 +52,9 @@ def load(app: str, store: str | None) -> Rota:
     if found is None:
         raise InvalidOption(f"--app {app}: module {module.__name__!r} has no attribute {attribute!r}{_candidates(module)}")
     if not isinstance(found, Rota):
-        raise InvalidOption(f"--app {app}: {attribute!r} is {_kind(found)}, not a Rota{_candidates(module)}")
+        kind = type(found).__name__
+        article = "an" if kind[0].lower() in "aeiou" else "a"
+        raise InvalidOption(f"--app {app}: {attribute!r} is {article} {kind}, not a Rota{_candidates(module)}")
     if store is not None:
         found.close()
         session_of(found).name_store(store)
@@ -101,6 +103,12 @@ def path_of(url: str) -> Path | None:
     return Path(text) if text and "://" not in text else None
 
 
+def store_name(rota: Rota) -> str:
+    """Return how a store is named to people: the whole path of a file, or its URL."""
+    path = path_of(rota.store.url)
+    return rota.store.url if path is None else str(path.absolute())
+
+
 def actor() -> Actor | str:
     """Return who asks: the user named by --as, else by $ROTA_ACTOR, whom the store knows; else the user at the operating system.
 
@@ -130,8 +138,3 @@ def _candidates(module: ModuleType) -> str:
 
     names = [name for name, value in vars(module).items() if isinstance(value, Rota)]
     return f"; its Rota is {module.__name__}:{names[0]}" if names else ""
-
-
-def _kind(value: Any) -> str:
-    name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -10,7 +10,7 @@ import typer
 from rota.model.settings import DOCS, Settings
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption
 from rota.surfaces.cli.output import Table, coloured, escaped, show_json, show_json_lines
-from rota.surfaces.cli.session import load, path_of, rota_of
+from rota.surfaces.cli.session import load, path_of, rota_of, store_name
 
 
 def settings(*, app: AppOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
@@ -46,14 +46,14 @@ def version(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
 
     from rota import __version__  # noqa: PLC0415 - the package is complete by now
 
-    url = rota_of(store).store.url
-    path = path_of(url)
+    rota = rota_of(store)
+    path = path_of(rota.store.url)
     found = {
         "rota": __version__,
         "python": platform.python_version(),
         "sqlite": apsw.sqlite_lib_version(),
         "platform": platform.platform(),
-        "store": str(path.absolute()) if path is not None else url,
+        "store": store_name(rota),
         # Whether a server is there is for `rota doctor` to say.
         "store_exists": None if path is None else Path(path).exists(),
     }

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Mapping
 from typing import Annotated
 
+import msgspec
 import typer
 
-from rota.surfaces.cli.door import HostOption, PortOption, Where
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption
 from rota.surfaces.cli.session import demo_of, session
 
@@ -16,8 +16,6 @@ ConcurrencyOption = Annotated[
     int | None,
     typer.Option("--concurrency", min=1, max=10_000, help="Handlers to run at once. Else $ROTA_CONCURRENCY, else 8."),
 ]
-
-
 QueuesOption = Annotated[
     str | None,
     typer.Option("--queue", metavar="NAMES", help="Serve only these queues, with commas between them. Else $ROTA_WORKER_QUEUES, else all."),
@@ -32,6 +30,20 @@ ExcludeOption = Annotated[
     str | None,
     typer.Option("--exclude", metavar="NAMES", help="Run no jobs of these types, with commas between them. Else $ROTA_WORKER_EXCLUDE."),
 ]
+HostOption = Annotated[
+    str | None, typer.Option("--host", metavar="ADDRESS", help="Listen on this address. Else $ROTA_HTTP_HOST, else 127.0.0.1.")
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option("--port", min=0, max=65_535, help="Listen on this port; 0 takes any that is free. Else $ROTA_HTTP_PORT, else 8420."),
+]
+
+
+class Where(msgspec.Struct, frozen=True):
+    """Where to listen, as the command line says it; None: as the settings say."""
+
+    host: str | None = None
+    port: int | None = None
 
 
 def up(

@@ -118,7 +118,7 @@ def one_document(view: ScheduleView, called: Called) -> dict[str, Any]:
 def show_one(view: ScheduleView, called: Called) -> None:
     """Print a schedule, its next due times, the outcomes of the last ones, and what it depends on."""
     me = called.rota
-    before = ", ".join(_after(name, _latest(me, name, view.organization)) for name in view.depends_on)
+    before = ", ".join(_with_latest(me, name, view.organization) for name in view.depends_on)
     show_pairs([*_about(view), ("depends on", before), ("needed by", ", ".join(_needed_by(me, view)))])
     if coming := _coming(me, view):
         typer.echo("\nnext due times:")
@@ -195,15 +195,12 @@ def _show_coming(view: ScheduleView, coming: Sequence[Coming]) -> None:
     rows.show()
 
 
-def _latest(me: Rota, name: str, organization: str) -> OccurrenceView | None:
-    """Return the outcome of the latest due time of a schedule, if there is one that the actor may see."""
+def _with_latest(me: Rota, name: str, organization: str) -> str:
+    """Return the name of a schedule with the outcome of its latest due time, if there is one that the actor may see."""
     with suppress(NotFound):
-        return next(iter(me.schedules.occurrences(name, organization=organization, limit=1)), None)
-    return None
-
-
-def _after(name: str, latest: OccurrenceView | None) -> str:
-    return name if latest is None else f"{name} (latest {clock_time(latest.last_due_at)}: {latest.status or latest.fate})"
+        for latest in me.schedules.occurrences(name, organization=organization, limit=1):
+            return f"{name} (latest {clock_time(latest.last_due_at)}: {latest.status or latest.fate})"
+    return name
 
 
 # ---- outcomes of due times ------------------------------------------------------------------------------------------
