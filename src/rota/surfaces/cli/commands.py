@@ -144,13 +144,13 @@ def _parameters(command: Command, field: Field) -> list[inspect.Parameter]:
     if kind is None:
         return []
     if field.positional and not _is_object(kind):
-        return [_argument(field, several=_is_list(kind) or (command.several and field.name == "job"))]
+        return [_argument(field, several=wire.is_list(field) or (command.several and field.name == "job"))]
     words = _words(field)
     if kind is bool:
         return [_flag(field, words)]
     default = _default(command.operation, field)
     metavar, names = field.shape.metavar or field.name.upper(), NAMES.get(field.name) or (option_of(field),)
-    text: Any = list[str] | None if _is_list(kind) else str | None
+    text: Any = list[str] | None if wire.is_list(field) else str | None
     if _is_object(kind):
         words = f"{words} A JSON object; @FILE reads a file, - reads standard input."
     elif field.name in wire.SECRETS:
@@ -267,10 +267,6 @@ def _lines(item: str) -> list[str]:
     if not lines:
         raise typer.BadParameter(f"{'standard input' if item == '-' else item[1:]} is empty: give at least one line")
     return lines
-
-
-def _is_list(kind: Any) -> bool:
-    return any(typing.get_origin(each) is list for each in (kind, *typing.get_args(kind)))
 
 
 def _is_object(kind: Any) -> bool:

@@ -63,7 +63,8 @@ def forecast(
     wait for a limit are simulated with the usual durations of their types.
     """
     with session(store) as rota:
-        found = rota.acting_as(actor()).forecast(hours, start=start, end=end, schedule=schedule, skipped=skipped, organization=organization)
+        me = rota.acting_as(actor())
+        found = me.forecast(hours, start=start, end=end, schedule=schedule, skipped=skipped, organization=organization)
         if as_json:
             return show_json(
                 {
@@ -72,14 +73,10 @@ def forecast(
                 }
             )
         # Asked for separately, so that a paused schedule of every minute does not fill the forecast.
-        beside = (
-            None
-            if skipped
-            else rota.acting_as(actor()).forecast(
-                start=found.start, end=found.end, schedule=schedule, skipped=True, organization=organization
-            )
-        )
-        views = {(each.organization, each.name): each for each in rota.acting_as(actor()).schedules.list(organization=organization)}
+        beside = None
+        if not skipped:
+            beside = me.forecast(start=found.start, end=found.end, schedule=schedule, skipped=True, organization=organization)
+        views = {(each.organization, each.name): each for each in me.schedules.list(organization=organization)}
     return show_timetable(found, beside, views, apart=schedule is not None, limit=limit)
 
 

@@ -29,7 +29,10 @@ EXTRAS = (*FIELDS, "request")
 
 
 class Summary:
-    """Logs the counts of the store, and how many jobs complete per second, when something has changed."""
+    """Logs the counts of the store, and how many jobs complete per second, when something has changed. The engine logs outcomes itself."""
+
+    every_s = 1.0
+    """How often a process that writes log lines looks whether it is done."""
 
     def __init__(self, rota: Rota) -> None:
         """Begin to count now."""
@@ -39,7 +42,7 @@ class Summary:
         self._since = time.monotonic()
         self._next = self._since + SUMMARY_S
 
-    def update(self) -> None:
+    def update(self, notice: str, *, anew: bool = False) -> None:  # noqa: ARG002 - each notice is a log line of its own
         """Log a summary if ten seconds have passed since the last one."""
         now = time.monotonic()
         if now < self._next:

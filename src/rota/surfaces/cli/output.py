@@ -132,7 +132,7 @@ def _width(cell: str) -> int:
 
 
 def show_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
-    """Print names and values, one pair a line, without what is unset."""
+    """Print names and values, one pair a line, without what is unset; objects and lists as JSON."""
     from rich.table import Table  # noqa: PLC0415 - see console
 
     grid = Table.grid(padding=(0, 2))
@@ -140,7 +140,7 @@ def show_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
     grid.add_column(overflow="fold")
     for name, value in pairs:
         if value not in (None, "", [], {}):
-            grid.add_row(name, escaped(value))
+            grid.add_row(name, escaped(compact(value) if isinstance(value, dict | list) else value))
     console().print(grid)
 
 

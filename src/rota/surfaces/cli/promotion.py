@@ -12,7 +12,7 @@ import typer
 from rota.engine.promoting import COMMITTING, COPYING, VERIFYING, WATCHING, Promoted, Step
 from rota.surfaces.cli.options import JsonOption, StoreOption
 from rota.surfaces.cli.output import Table, progress, show_json
-from rota.surfaces.cli.session import actor, refuse_missing, rota_of
+from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -46,14 +46,9 @@ def promote(
     start no worker, and repeat it. It then finishes what is left to do.
     """
     source, target = _both(stores, store)
-    rota = rota_of(source)
-    refuse_missing(rota)
-    try:
-        with progress() as bars:
-            tell = _lines() if bars is None else partial(_draw, bars, bars.add_task("starting", total=None))
-            done = rota.acting_as(actor()).store.promote(target, keep=keep, replace=replace, mend=mend, progress=tell)
-    finally:
-        rota.close()
+    with session(source) as rota, progress() as bars:
+        tell = _lines() if bars is None else partial(_draw, bars, bars.add_task("starting", total=None))
+        done = rota.acting_as(actor()).store.promote(target, keep=keep, replace=replace, mend=mend, progress=tell)
     if as_json:
         show_json(done)
     else:
@@ -65,12 +60,8 @@ def reopen(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
 
     For when the place it went to is lost: what happened there since does not come back.
     """
-    rota = rota_of(store)
-    refuse_missing(rota)
-    try:
+    with session(store) as rota:
         rota.acting_as(actor()).store.reopen()
-    finally:
-        rota.close()
     if as_json:
         show_json({"store": str(rota.store.url), "open": True})
     else:

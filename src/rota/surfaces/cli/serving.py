@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rota.cli")
 
-PLAIN_S = 1.0
-"""How often a process that writes log lines looks whether it is done; the live view has its own rhythm."""
 LAST_LOOK_S = 0.1
 """How often a worker on its way home is looked after."""
 DEMO_S = 3.0
@@ -143,20 +141,6 @@ class Stopper:
         self._heard.put(number)
 
 
-class PlainLines:
-    """Shows a summary as log lines; the engine logs outcomes itself."""
-
-    every_s = PLAIN_S
-
-    def __init__(self, rota: Rota) -> None:
-        """Start with nothing logged."""
-        self._summary = Summary(rota)
-
-    def update(self, notice: str, *, anew: bool = False) -> None:  # noqa: ARG002 - each notice is a log line of its own
-        """Log a summary if it is time."""
-        self._summary.update()
-
-
 class LiveView:
     """Shows snapshots as frames in the terminal, four a second."""
 
@@ -188,9 +172,9 @@ def work(
     where: Where | None,
     *,
     concurrency: int | None,
-    live: bool,
     as_json: bool,
-    demo: Callable[[Rota], object] | None,
+    live: bool = False,
+    demo: Callable[[Rota], object] | None = None,
     serving: Mapping[str, str | None] | None = None,
 ) -> None:
     """Run a worker until it is asked to stop, and show what happens. The front door, if there is one, is open until the worker is home."""
@@ -224,7 +208,7 @@ def serve_only(rota: Rota, where: Where, *, as_json: bool) -> None:
             _announce_door(server.address.url)
             while server.running:
                 with contextlib.suppress(Empty):
-                    heard.get(timeout=PLAIN_S)
+                    heard.get(timeout=Summary.every_s)
                     break
             else:
                 raise Refused("the HTTP server ended unexpectedly; its last log lines say why")
@@ -293,7 +277,7 @@ def _show_first(url: str, first: NewToken, *, as_json: bool) -> None:
 def _screen(rota: Rota, slots: int, url: str, *, live: bool, as_json: bool) -> Iterator[Screen]:
     if not live:
         _set_up_lines(rota, as_json=as_json)
-        yield PlainLines(rota)
+        yield Summary(rota)
         return
     from rich.live import Live  # noqa: PLC0415 - log lines don't need it
 

@@ -28,8 +28,10 @@ DEFAULT_ATTRIBUTE = "rota"
 def session(store: str | None, *, app: str | None = None, make: bool = False) -> Iterator[Rota]:
     """Open a Rota for the time of a command. A store that is not there is refused unless `make` or an application is given."""
     rota = load(app, store) if app is not None else rota_of(store)
-    if app is None and not make:
-        refuse_missing(rota)
+    path = path_of(rota.store.url)
+    if app is None and not make and path is not None and not path.exists():
+        # A question must not make an empty store.
+        raise NotFound(f"there is no store at {path.absolute()}: `rota up` makes one; --store or $ROTA_STORE names another")
     try:
         yield rota
     finally:
@@ -88,13 +90,6 @@ def import_app(app: str) -> tuple[ModuleType, str]:
         raise InvalidOption(f"--app {app}: {_why(error)}") from error
     except (Exception, SystemExit) as error:
         raise InvalidOption(f"--app {app}: {_why(error)}") from error
-
-
-def refuse_missing(rota: Rota) -> None:
-    """Refuse a store whose file is not there: a question must not make an empty one."""
-    path = path_of(rota.store.url)
-    if path is not None and not path.exists():
-        raise NotFound(f"there is no store at {path.absolute()}: `rota up` makes one; --store or $ROTA_STORE names another")
 
 
 def path_of(url: str) -> Path | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -66,8 +65,12 @@ def up(
     """
     if demo and app is None:
         raise typer.BadParameter("--demo needs --app: the demo is a function beside the application's Rota")
+    from rota.surfaces.cli.serving import work  # noqa: PLC0415 - threads, signals and views that no other command needs
+
     where = None if no_http else Where(host, port)
-    _run(app, store, concurrency, where=where, live=sys.stdout.isatty() and not as_json, demo=demo, as_json=as_json)
+    with session(store, app=app, make=True) as rota:
+        feed = demo_of(app) if demo and app else None
+        work(rota, where, concurrency=concurrency, live=sys.stdout.isatty() and not as_json, as_json=as_json, demo=feed)
 
 
 def worker(
@@ -84,8 +87,10 @@ def worker(
 
     SIGTERM lets running jobs finish; a second one interrupts them.
     """
-    asked = {"queues": queues, "types": types, "exclude": exclude}
-    _run(app, store, concurrency, where=None, live=False, demo=False, as_json=as_json, serving=asked)
+    from rota.surfaces.cli.serving import work  # noqa: PLC0415 - as in `up`
+
+    with session(store, app=app, make=True) as rota:
+        work(rota, None, concurrency=concurrency, as_json=as_json, serving={"queues": queues, "types": types, "exclude": exclude})
 
 
 def serve(
@@ -95,25 +100,7 @@ def serve(
 
     An application is needed only for what it says of its jobs (--app): they run in workers elsewhere.
     """
-    from rota.surfaces.cli.serving import serve_only  # noqa: PLC0415 - threads and signals that no other command needs
+    from rota.surfaces.cli.serving import serve_only  # noqa: PLC0415 - as in `up`
 
     with session(store, app=app, make=True) as rota:
         serve_only(rota, Where(host, port), as_json=as_json)
-
-
-def _run(
-    app: str | None,
-    store: str | None,
-    concurrency: int | None,
-    *,
-    where: Where | None,
-    live: bool,
-    demo: bool,
-    as_json: bool,
-    serving: Mapping[str, str | None] | None = None,
-) -> None:
-    from rota.surfaces.cli.serving import work  # noqa: PLC0415 - threads, signals and views that no other command needs
-
-    with session(store, app=app, make=True) as rota:
-        asked = demo_of(app) if demo and app else None
-        work(rota, where, concurrency=concurrency, live=live, as_json=as_json, demo=asked, serving=serving)

@@ -80,7 +80,7 @@ def show(view: View, result: Any, called: Called, *, as_json: bool) -> None:
 
 def _show_document(document: Any, called: Called) -> None:
     if document is None:
-        show_json({"paused": _paused(called)} if _pauses(called) else {"deleted": _subject(called)})
+        show_json({"paused": paused(called)} if _pauses(called) else {"deleted": _subject(called)})
     elif isinstance(document, msgspec.Struct | dict | str):
         show_json(document)
     else:
@@ -91,10 +91,10 @@ def _show(result: Any, called: Called) -> None:
     if isinstance(result, Job):
         typer.echo(told_job(result))
     elif isinstance(result, msgspec.Struct):
-        show_fields(result)
+        show_pairs((name.replace("_", " "), getattr(result, name)) for name in result.__struct_fields__)
     elif result is None and _pauses(called):
-        paused = _paused(called)
-        typer.echo(f"Paused: {', '.join(paused)}." if paused else "Nothing is paused.")
+        pauses = paused(called)
+        typer.echo(f"Paused: {', '.join(pauses)}." if pauses else "Nothing is paused.")
     elif result is None:
         typer.echo(f"{called.words.split()[0]} {_subject(called)} is deleted")
     else:
@@ -134,17 +134,12 @@ def _cell(value: Any) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else one_line(value)
 
 
-def show_fields(result: msgspec.Struct) -> None:
-    """Print the fields of a value, one a line."""
-    fields = ((name, getattr(result, name)) for name in result.__struct_fields__)
-    show_pairs((name.replace("_", " "), compact(value) if isinstance(value, dict | list) else value) for name, value in fields)
-
-
 def _pauses(called: Called) -> bool:
     return called.words.split()[-1] in {"pause", "resume"}
 
 
-def _paused(called: Called) -> list[str]:
+def paused(called: Called) -> list[str]:
+    """Return what is paused, in words."""
     return [pause_text(*pause) for pause in called.rota.store.pauses()]
 
 

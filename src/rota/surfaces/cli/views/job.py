@@ -84,7 +84,7 @@ def _outcome(job: Job, run: Run | None) -> str:
 def show_one(job: Job, called: Called) -> None:
     """Print one job, its run, and the other attempts of its chain; or the chain as another system shows it."""
     if called.extras["face"] is not None:
-        show_pairs((name, compact(value) if isinstance(value, dict | list) else value) for name, value in _face(job, called).items())
+        show_pairs(_face(job, called).items())
         return
     show_pairs([*_about(job, called.rota.jobs.attempts(job.id)), *about_run(run_of(called.rota, job.id))])
 

@@ -31,7 +31,7 @@ from rota.surfaces.cli.output import (
     span,
     status,
 )
-from rota.surfaces.cli.views import View, listing
+from rota.surfaces.cli.views import View, listing, paused
 from rota.surfaces.cli.views.job import about_run
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ FINDINGS = {State.OK: "green", State.REPAIRED: "cyan", State.ADVICE: "yellow", S
 def stats_document(stats: Stats, called: Called) -> dict[str, Any]:
     """Return statistics, with what is paused."""
     fields: dict[str, Any] = msgspec.to_builtins(stats, str_keys=True)
-    return fields | {"paused": _paused(called)}
+    return fields | {"paused": paused(called)}
 
 
 def show_stats(stats: Stats, called: Called) -> None:
@@ -65,7 +65,7 @@ def show_stats(stats: Stats, called: Called) -> None:
             ("by priority", ", ".join(f"{priority}: {count:,}" for priority, count in stats.by_priority.items())),
             ("waiting", ", ".join(f"{name}: {count:,}" for name, count in stats.waiting_by_type.items())),
             ("late results", stats.late_results or None),
-            ("paused", ", ".join(_paused(called))),
+            ("paused", ", ".join(paused(called))),
         ]
     )
     if stats.by_type:
@@ -93,10 +93,6 @@ def _show_by_type(stats: Stats) -> None:
 
 def _pace(stats: Stats | TypeStats) -> tuple[str, str, str]:
     return f"{stats.failure_rate:.1%}" if stats.failure_rate else "", span(stats.average_s), span(stats.p95_s)
-
-
-def _paused(called: Called) -> list[str]:
-    return [pause_text(*pause) for pause in called.rota.store.pauses()]
 
 
 # ---- workers, checks and repairs ------------------------------------------------------------------------------------
