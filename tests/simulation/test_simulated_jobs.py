@@ -11,8 +11,7 @@ from rota.model.figures import TypeStats
 from rota.model.settings import Settings
 from rota.model.values import SECOND, Claimed
 from rota.ports.executor import Equipment
-from rota.simulation.clock import SimulatedClock
-from rota.simulation.executor import Manner, Manners, SimulatedExecutor
+from rota.simulation.executor import Manner, Manners, SimulatedClock, SimulatedExecutor
 
 
 def figures(average_s, p95_s, failure_rate=0.0):

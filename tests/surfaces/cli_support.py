@@ -80,7 +80,7 @@ class Cli:
 
     def asked(self, *args: str, answer: str) -> Any:
         """Run in this process as on a terminal, where somebody answers the question."""
-        with patch("rota.surfaces.cli.confirm.has_terminal", return_value=True):
+        with patch("rota.surfaces.cli.commands.has_terminal", return_value=True):
             return self(*args, stdin=f"{answer}\n")
 
     def ok(self, *args: str) -> str:

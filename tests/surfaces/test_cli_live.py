@@ -25,7 +25,7 @@ from rich.console import Console
 
 from rota import Job, Run, Status
 from rota.model.figures import Stats
-from rota.surfaces.cli.view import About, frame, sparkline
+from rota.surfaces.cli.live_view import About, sparkline, up_frame
 from rota.surfaces.cli.watch import Current, Ended, Gauge, Snapshot, Waiter, Watch
 from tests.support.pace import patient
 from tests.support.waiting import eventually
@@ -165,7 +165,7 @@ def full_snapshot() -> Snapshot:
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (40, 12), (200, 60)])
 def test_a_full_frame_fits_its_terminal(width, height):
     console = Console(width=width, height=height, record=True, file=StringIO())
-    console.print(frame(full_snapshot(), About(store="/a/store.db", up_s=4000, slots=8), width=width, height=height))
+    console.print(up_frame(full_snapshot(), About(store="/a/store.db", up_s=4000, slots=8), width=width, height=height))
     lines = console.export_text().rstrip("\n").split("\n")
     assert max(map(len, lines)) <= width
     assert len(lines) <= max(height, 16)
@@ -178,7 +178,7 @@ def test_a_full_frame_fits_its_terminal(width, height):
 def test_an_empty_store_has_a_frame_too():
     empty = Snapshot(stats=None, workers=[], pauses=[], running=[], waiting=[], ended=[], per_second=[], rate=0.0, trouble="disk full")
     console = Console(width=80, height=24, record=True, file=StringIO())
-    console.print(frame(empty, About(store="s", up_s=0, slots=8), width=80, height=24))
+    console.print(up_frame(empty, About(store="s", up_s=0, slots=8), width=80, height=24))
     text = console.export_text()
     assert "nothing runs" in text
     assert "store in trouble: disk full" in text

@@ -14,7 +14,8 @@ import pytest
 
 from rota import Rota
 from rota.model.access import Permit, is_token
-from rota.surfaces.cli.door import Where, opened
+from rota.surfaces.cli.serving import opened
+from rota.surfaces.cli.workers import Where
 from rota.surfaces.http.serving import Address
 from tests.support.pace import patient
 from tests.support.receiver import receiving

@@ -10,7 +10,7 @@ import pytest
 
 from rota import Rota
 from rota.operation import NOUNS
-from rota.surfaces.cli.acting import WITHOUT
+from rota.surfaces.cli.tree import WITHOUT
 from tests.surfaces.cli_support import ROOT, Cli, commands
 
 COMMANDS = dict(commands())

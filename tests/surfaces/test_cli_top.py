@@ -29,8 +29,8 @@ from rota.model.overview import (
     Stuck,
     Why,
 )
-from rota.surfaces.cli.top import Looks
-from rota.surfaces.cli.topview import Shown, frame, share
+from rota.surfaces.cli.live_view import Shown, share, top_frame
+from rota.surfaces.cli.watch import Gauge
 from tests.surfaces.cli_support import ROOT, Cli
 from tests.surfaces.test_cli_live import Terminal
 
@@ -117,7 +117,7 @@ def overview(rows: int = 3) -> Overview:
 def drawn(width: int, height: int | None, rows: int = 3, shown: Shown | None = None) -> list[str]:
     screen = Console(file=StringIO(), width=width, height=height, force_terminal=False, highlight=False)
     with screen.capture() as capture:
-        screen.print(frame(overview(rows), shown or Shown(store="/var/lib/shop/rota.db"), width=width, height=height))
+        screen.print(top_frame(overview(rows), shown or Shown(store="/var/lib/shop/rota.db"), width=width, height=height))
     return capture.get().rstrip("\n").split("\n")
 
 
@@ -182,13 +182,13 @@ def test_a_store_in_trouble_leaves_the_last_look_and_says_so():
             raise found
         return found
 
-    taken = Looks(look, every_s=0.0)
+    taken = Gauge(look, look(), every_s=0.0)
     taken.expire()
-    assert taken.take() == overview()
+    assert taken.value() == overview()
     assert taken.trouble == "the server is gone"
     assert "store in trouble: the server is gone" in drawn(80, 30, shown=Shown(store="x", trouble=taken.trouble))[-1]
     taken.expire()
-    taken.take()
+    taken.value()
     assert taken.trouble == ""
 
 

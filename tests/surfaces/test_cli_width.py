@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from rota.surfaces.cli.output import show_table, status, table
+from rota.surfaces.cli.output import Table, status
 
 
 @pytest.fixture
@@ -14,10 +14,10 @@ def shown(monkeypatch, capsys):
 
     def show(columns, *rows, gives=("type", "params"), soft=()):
         monkeypatch.setenv("COLUMNS", str(columns))
-        made = table("number", "status", "type", "priority", "created", "params", right=("priority",), gives=gives, soft=soft)
+        made = Table("number", "status", "type", "priority", "created", "params", right=("priority",), gives=gives, soft=soft)
         for row in rows:
             made.add_row(*row)
-        show_table(made, "")
+        made.show()
         return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 
     return show

@@ -16,7 +16,7 @@ from typer.main import get_command
 import rota
 from rota.engine.worker import PRELOADED
 from rota.surfaces.cli.app import app
-from rota.surfaces.cli.branches import Leaf, registered
+from rota.surfaces.cli.tree import Leaf
 from tests.support.pace import patient
 from tests.surfaces.cli_support import ROOT
 
@@ -138,9 +138,7 @@ def store(tmp_path: Path) -> str:
 def test_the_page_of_all_commands_imports_no_command_and_no_engine(words):
     modules = loaded_by_command(*words)
     assert not inside(modules, *ENGINE, *SERVERS, "apsw", "msgspec", "pydantic")
-    assert inside(modules, "rota.surfaces.cli") <= {
-        f"rota.surfaces.cli{name}" for name in ("", ".acting", ".app", ".arguments", ".branches", ".help_page")
-    }
+    assert inside(modules, "rota.surfaces.cli") <= {f"rota.surfaces.cli{name}" for name in ("", ".app", ".help_page", ".tree")}
 
 
 @pytest.mark.parametrize("words", [("--help",), ("job", "list", "--help"), ("enqueue", "--help")])
@@ -179,10 +177,16 @@ def test_what_the_page_of_all_commands_says_is_what_each_command_says_itself():
         assert (leaf.name, leaf.help, leaf.rich_help_panel, leaf.hidden) == (leaf.whole.name, said, leaf.whole.rich_help_panel, False)
 
 
-def test_every_command_that_a_module_of_the_root_registers_is_in_the_list():
-    leaves = [command for command in get_command(app).commands.values() if isinstance(command, Leaf)]
-    assert {name for leaf in leaves if ":" in leaf.place for name in registered(leaf.place)} == {
-        leaf.name for leaf in leaves if ":" in leaf.place
+def test_every_command_of_a_module_is_in_the_tree():
+    """A command is a function that takes --json."""
+    listed = [getattr(command, "places", None) or (command.place,) for command in get_command(app).commands.values()]
+    places = {place for several in listed for place in several if ":" in place}
+    assert len(places) > 10
+    assert places == {
+        f"{module}:{name}"
+        for module in {place.partition(":")[0] for place in places}
+        for name, value in vars(importlib.import_module(f"rota.surfaces.cli.{module}")).items()
+        if not name.startswith("_") and getattr(value, "__annotations__", {}).get("as_json") == "JsonOption"
     }
 
 

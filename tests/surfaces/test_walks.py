@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 
 import rota as package
 from rota import Rota
+from rota.surfaces.cli import main
 from rota.surfaces.http import make_app
 
 ROOT = str(Path(package.__file__).parent)
@@ -128,3 +129,18 @@ def test_the_first_page_of_the_dashboard(walk, store):
     assert len(walk.selects) <= 24
     assert functions <= 175
     assert files <= 49
+
+
+def test_listing_jobs_on_the_command_line(walk, store, tmp_path, monkeypatch, capsys):
+    for _ in range(3):
+        store.enqueue("greet", {"name": "ada"})
+    monkeypatch.setattr(sys, "argv", ["rota", "job", "list", "--store", str(tmp_path / "rota.db")])
+
+    def listed() -> None:
+        with pytest.raises(SystemExit):
+            main()
+
+    functions, files = walk.of(listed)
+    assert "greet" in capsys.readouterr().out
+    assert functions <= 182
+    assert files <= 46

@@ -30,25 +30,17 @@ class DocumentPlace(msgspec.Struct, frozen=True):
         return f"{self.kind} {self.number}"
 
 
-class Documents:
-    """Documents with their places, as often as they are asked for. Each is decoded only when it is looked at."""
-
-    def __init__(self, again: Callable[[], Iterator[tuple[DocumentPlace, Any]]]) -> None:
-        """Take what begins to read anew."""
-        self._again = again
-
-    def __iter__(self) -> Iterator[tuple[DocumentPlace, Any]]:
-        """Read from the beginning."""
-        return self._again()
+Reader = Callable[[], Iterator[tuple[DocumentPlace, Any]]]
+"""Reads documents with their places from the beginning, each time it is called. Each is decoded only when it is looked at."""
 
 
-def documents_of(source: str | os.PathLike[str] | Iterable[Any]) -> Documents:
+def documents_of(source: str | os.PathLike[str] | Iterable[Any]) -> Reader:
     """Return the documents of a source. An iterable is read once, into memory; a file is read as it goes."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
-        return Documents(_array(path) if _begins_array(path) else partial(_lines_of, path))
+        return _array(path) if _begins_array(path) else partial(_lines_of, path)
     items = list(source)
-    return Documents(lambda: _items(items))
+    return partial(_items, items)
 
 
 def _begins_array(path: Path) -> bool:
@@ -59,7 +51,7 @@ def _begins_array(path: Path) -> bool:
         raise InvalidImport(f"{path} can't be read: {error.strerror or error}") from error
 
 
-def _array(path: Path) -> Callable[[], Iterator[tuple[DocumentPlace, Any]]]:
+def _array(path: Path) -> Reader:
     try:
         items = msgspec.json.decode(path.read_bytes().removeprefix(_MARK), type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

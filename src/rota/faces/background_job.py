@@ -150,7 +150,8 @@ def execution_log(chain: Sequence[Job], moves: Sequence[LogEntry]) -> list[Execu
 
 def document(value: BackgroundJob | ExecutionLogEntry) -> dict[str, object]:
     """Return it as JSON of that engine: its field names, times in UTC to the second."""
-    return {name: _stamp(getattr(value, name)) for name in value.__struct_fields__}
+    fields = msgspec.structs.asdict(value)
+    return {name: f"{each.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if isinstance(each, datetime) else each for name, each in fields.items()}
 
 
 def _status(tail: Job) -> str:
@@ -225,7 +226,3 @@ def _plain(text: str | None) -> str | None:
 
 def _person(actor: str | None) -> str | None:
     return None if actor == "system" else actor
-
-
-def _stamp(value: object) -> object:
-    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else value

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from rota.model.values import SECOND, Instant, instant, moment
+from rota.model.values import SECOND, Instant, instant, moment_of
 
 MILLISECOND: Instant = SECOND // 1000
 
@@ -56,12 +56,6 @@ def _iso(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
 
 
-def _time(inner: Any) -> str:
-    at = moment(instant_of(inner))
-    assert at is not None  # noqa: S101 - an instant is a moment
-    return _iso(at)
-
-
 def _finite(inner: Any) -> float:
     number = float(inner)
     if not math.isfinite(number):
@@ -77,7 +71,7 @@ _TYPES: dict[str, Callable[[Any], object]] = {
     "$numberInt": int,
     "$numberLong": int,
     "$numberDouble": _finite,
-    "$date": _time,
+    "$date": lambda inner: _iso(moment_of(instant_of(inner))),
     "$binary": lambda inner: str(inner["base64"]),
     "$undefined": lambda _: None,
 }

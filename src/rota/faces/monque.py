@@ -94,20 +94,16 @@ class Document(msgspec.Struct, kw_only=True, frozen=True):
     @property
     def meta(self) -> str:
         """Return what is kept beside the job, as JSON."""
-        kept: dict[str, object] = {"_id": self.id}
-        if self.repeat_interval is not None:
-            kept["repeatInterval"] = self.repeat_interval
-        if self.timezone is not None:
-            kept["timezone"] = self.timezone
-        if self.priority is not None:
-            kept["priority"] = self.priority
-        if self.unique_key is not None:
-            kept["uniqueKey"] = self.unique_key
-        if self.status is DocumentStatus.CANCELLED:
-            kept["cancelled"] = True
-        if self.data is None or not isinstance(self.data, dict):
-            kept["wrapped"] = True
-        return msgspec.json.encode({META: kept}).decode()
+        kept = {
+            "_id": self.id,
+            "repeatInterval": self.repeat_interval,
+            "timezone": self.timezone,
+            "priority": self.priority,
+            "uniqueKey": self.unique_key,
+            "cancelled": True if self.status is DocumentStatus.CANCELLED else None,
+            "wrapped": None if isinstance(self.data, dict) else True,
+        }
+        return msgspec.json.encode({META: {name: value for name, value in kept.items() if value is not None}}).decode()
 
 
 # ---- from a document -----------------------------------------------------------------------------------------------------

@@ -6,16 +6,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 from itertools import islice
 
-from rota.lab.notes import note_of
 from rota.model.forecast import Foreseen, Hours, Jump, Jumps, Timetable, count_by_hour, look_ahead
 from rota.model.overview import Ahead, ClockChange, Coming, Hour
 from rota.model.prospects import Outcomes, Prospect, dues
+from rota.model.schedules import Fate
 from rota.model.values import Instant, moment_of
 
 LISTED_MAX = 100
 """Due times that are listed."""
 LISTED_EACH = 3
 """Of one schedule, so that a busy one does not hide the others."""
+WORDS = {
+    Fate.SKIPPED_PAUSED: "the schedule is paused",
+    Fate.SKIPPED_OVERLAP: "the job of an earlier due time is not over",
+    Fate.SKIPPED_DEPENDENCY: "what it depends on does not complete in time",
+}
 
 
 def agenda(prospects: Sequence[Prospect], outcomes: Outcomes, *, after: Instant, until: Instant, shown: int, more: bool) -> Ahead:
@@ -78,3 +83,21 @@ def _changes(prospects: Sequence[Prospect], hours: Hours, jumps: Iterable[Jump])
             yield ClockChange(
                 at=moment_of(jump.at), timezone=jump.timezone, before=jump.before, after=jump.after, schedules=tuple(sorted(concerned))
             )
+
+
+def note_of(item: Foreseen, jumps: Jumps) -> str | None:
+    """Return what is worth knowing of a due time: why it does not run, what it waits for, or that its zone's clock changes near it."""
+    schedule = item.prospect.schedule
+    if item.fate is Fate.SKIPPED_CALENDAR:
+        return f"excluded by calendar {schedule.calendar!r}"
+    if item.fate is Fate.SKIPPED_DST_GAP:
+        return f"the clock of {schedule.timing.timezone} jumps over it"
+    if item.fate is Fate.REFUSED:
+        return item.prospect.refused or item.reason
+    if item.fate is not Fate.FIRED:
+        return WORDS.get(item.fate) or item.reason
+    waits = None
+    if schedule.depends_on and item.starts_at is not None and item.starts_at > item.due_at:
+        waits = f"waits for {', '.join(schedule.depends_on)} until {moment_of(item.starts_at):%Y-%m-%d %H:%M} UTC"
+    jump = jumps.near(item.prospect, item.due_at)
+    return "; ".join(word for word in (waits, None if jump is None else jump.words()) if word) or None

@@ -9,7 +9,7 @@ import msgspec
 
 from rota.model.forecast import per_hour
 from rota.model.schedules import Fate
-from rota.model.values import Instant, instant, moment
+from rota.model.values import instant, moment_of
 from rota.schedule_views import OverdueView
 
 
@@ -67,7 +67,7 @@ class Forecast(list[ForecastItem]):
     def density(self) -> list[tuple[datetime, int]]:
         """How many will run in each hour, UTC, that has any."""
         running = [instant(item.due_at) for item in self if item.fate is Fate.FIRED]
-        return [(at(begins), count) for begins, count in per_hour(running)]
+        return [(moment_of(begins), count) for begins, count in per_hour(running)]
 
 
 class Problem(msgspec.Struct, kw_only=True, frozen=True):
@@ -110,10 +110,3 @@ class SchedulePlan(msgspec.Struct, kw_only=True, frozen=True):
     kept: int
     words_before: str
     words_after: str
-
-
-def at(given: Instant) -> datetime:
-    """Return a moment that is there."""
-    found = moment(given)
-    assert found is not None  # noqa: S101 - only None has no moment
-    return found

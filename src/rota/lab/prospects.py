@@ -1,8 +1,9 @@
-"""Prospects: schedules with all that is known now about their coming due times."""
+"""Prospects: schedules with all that is known now about their coming due times; and the windows of time that callers ask about."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,12 @@ import msgspec
 
 from rota.declarations import synced
 from rota.engine.due import DueRows
-from rota.errors import InvalidInput, PermissionDenied, Refused
+from rota.errors import InvalidInput, InvalidOption, PermissionDenied, Refused
 from rota.model.matching import WITH_JOB
 from rota.model.prospects import Prospect
 from rota.model.schedules import Kind, Schedule, Timing, trouble_of
 from rota.model.states import Status
-from rota.model.values import Instant, instant
+from rota.model.values import LATEST, SECOND, Instant, instant, moment_of
 from rota.ports.clock import UuidV7
 from rota.ports.schedules import Ledger, Occurrence, cursor_of
 from rota.ports.store import Store, Where
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from rota.session import Session
 
 PAGE = 1000
+HOURS = 24.0
+DAY_US = 86_400 * SECOND
+DAYS_MAX = 36_525
+FURTHEST = LATEST - 400 * DAY_US
+"""Windows end before the calendar does."""
 _LONG_AGO = Timing(kind=Kind.AT, at=0)
 """Replaces a timing that can't be read: nothing of it is due. `rota doctor` names the schedule."""
 
@@ -110,3 +116,35 @@ def _history(store: Store, schedule: Schedule, now: Instant) -> tuple[Instant, I
             return instant(job.due_at) - 1, None
         return now, now
     return now, instant(job.finished_at) if job.status is Status.COMPLETED and job.finished_at is not None else None
+
+
+# ---- windows --------------------------------------------------------------------------------------------------------
+
+
+def window(now: Instant, hours: float | None, start: datetime | None, end: datetime | None) -> tuple[Instant, Instant]:
+    """Return the moments after which, and up to which, a window reaches."""
+    after = now if start is None else instant_of("start", start)
+    if end is not None and hours is not None:
+        raise InvalidOption(f"hours={hours!r} and end are both given: pass one of them")
+    if end is not None:
+        until = instant_of("end", end)
+    else:
+        length = HOURS if hours is None else hours
+        if isinstance(length, bool) or not 0 < length <= DAYS_MAX * 24:
+            raise InvalidOption(f"hours={hours!r} is not allowed: use more than 0, at most a hundred years")
+        until = min(FURTHEST, after + round(length * 3600 * SECOND))
+    if until <= after:
+        raise InvalidOption(
+            f"the window ends at {moment_of(until).isoformat()}, which is not after its start, {moment_of(after).isoformat()}"
+        )
+    return after, until
+
+
+def instant_of(name: str, moment: datetime) -> Instant:
+    """Return an aware datetime as an instant, or refuse it."""
+    if getattr(moment, "tzinfo", None) is None:
+        raise InvalidOption(f"{name}={moment!r} is not allowed: use a datetime with a time zone")
+    found = instant(moment)
+    if not DAY_US <= found <= FURTHEST:
+        raise InvalidOption(f"{name}={moment.isoformat()} is out of range: use a moment between the years 1970 and 9998")
+    return found

@@ -21,8 +21,7 @@ from rota.model.urls import StoreUrl
 from rota.model.values import SECOND, Instant, instant, moment_of
 from rota.ports.clock import Clock, Ids, SystemClock
 from rota.session import Session
-from rota.simulation import Definitions, Order, Simulated, faults_of, open_for_reading, read, stage
-from rota.simulation.liveness import Roll
+from rota.simulation import Definitions, Order, Roll, Simulated, faults_of, open_for_reading, read, stage
 
 DAY_S = 86_400
 DAYS_MAX = 3660

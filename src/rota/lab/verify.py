@@ -7,14 +7,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rota.errors import Refused
-from rota.lab.forecasts import Problem, Verified, at
-from rota.lab.prospects import PAGE, ledger_rows
-from rota.lab.windows import instant_of
+from rota.lab.forecasts import Problem, Verified
+from rota.lab.prospects import PAGE, instant_of, ledger_rows
 from rota.model.checks import ago
 from rota.model.matching import Matched, match
 from rota.model.schedules import Schedule
 from rota.model.settings import Settings
-from rota.model.values import SECOND, Instant, Job, instant
+from rota.model.values import SECOND, Instant, Job, instant, moment_of
 from rota.ports.schedules import Ledger
 from rota.ports.store import Store, Where
 from rota.schedule_views import in_scope, overdue_views
@@ -45,7 +44,7 @@ def verify(
         one = _match(ask.store, ask.settings, each, low, high, now)
         due, matched = due + one.due, matched + one.matched
         problems += [
-            Problem(schedule=each.name, due_at=None if its.due_at is None else at(its.due_at), what=its.what) for its in one.problems
+            Problem(schedule=each.name, due_at=None if its.due_at is None else moment_of(its.due_at), what=its.what) for its in one.problems
         ]
     late = tuple(
         each
@@ -58,8 +57,8 @@ def verify(
         matched=matched,
         problems=tuple(problems),
         overdue=late,
-        since=None if since is None else at(low),
-        until=at(high),
+        since=None if since is None else moment_of(low),
+        until=moment_of(high),
     )
 
 

@@ -10,8 +10,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Self
 
 import httpcore2
@@ -79,8 +79,7 @@ class HttpSender:
                     extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._timeout_s)},
                 )
             )
-            with _closing(answer):
-                _read_a_little(answer)
+            _read_a_little(answer)
             return int(answer.status)
 
     def _signed(self, message: Message) -> dict[str, str]:
@@ -195,20 +194,15 @@ class _Guarded(httpcore2.NetworkBackend):
         self._timer.start()
 
 
-@contextmanager
-def _closing(answer: httpcore2.Response) -> Iterator[None]:
+def _read_a_little(answer: httpcore2.Response) -> None:
+    """Read the beginning of an answer, so that the receiver is not cut short, and close it; what it says does not matter."""
+    seen = 0
     try:
-        yield
+        with suppress(httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException):
+            for part in answer.iter_stream():
+                seen += len(part)
+                if seen >= ANSWER_MAX:
+                    return
     finally:
         with suppress(Exception):
             answer.close()
-
-
-def _read_a_little(answer: httpcore2.Response) -> None:
-    """Read the beginning of an answer, so that the receiver is not cut short; what it says does not matter."""
-    seen = 0
-    with suppress(httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException):
-        for part in answer.iter_stream():
-            seen += len(part)
-            if seen >= ANSWER_MAX:
-                return

@@ -4,13 +4,12 @@
 as its type is known to. The same definitions, start and seed give the same story, byte for byte.
 """
 
-from rota.simulation.definitions import Definitions, read
-from rota.simulation.faults import Fault, faults_of
+from rota.simulation.fleet import Roll
 from rota.simulation.preview import Carried, Preview, preview
-from rota.simulation.run import Deed, Order
-from rota.simulation.staging import Stage, stage
+from rota.simulation.report import Line, Simulated, Tally
+from rota.simulation.run import Deed, Fault, Order, faults_of
+from rota.simulation.stage import Definitions, Stage, read, stage
 from rota.simulation.store import open_for_reading
-from rota.simulation.telling import Line, Simulated, Tally
 
 __all__ = [
     "Carried",
@@ -20,6 +19,7 @@ __all__ = [
     "Line",
     "Order",
     "Preview",
+    "Roll",
     "Simulated",
     "Stage",
     "Tally",

@@ -1,4 +1,4 @@
-"""Jobs without handlers: each ends after a while, by chance and by what is known of its type."""
+"""A clock that the simulation holds, and jobs without handlers: each ends after a while, by chance and by what is known of its type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from rota.model.decide import Completed, Failed, Interrupted, Outcome, Stopped, 
 from rota.model.figures import PER_OCTAVE, UNKNOWN_S, TypeStats, in_milliseconds, usual
 from rota.model.values import SECOND, Claimed, Instant
 from rota.ports.executor import Ended, Equipment, Readiness
-from rota.simulation.clock import SimulatedClock
 
 NORMAL_95 = 1.6448536269514722
 """So many deviations above the middle of a normal distribution lie all but a twentieth."""
@@ -23,6 +22,44 @@ UNKNOWN = TypeStats(job_type="", completed=0, failed=0, failure_rate=0.0, averag
 """How a type is taken to fare of which nothing is known."""
 KNOWN_TO = 2 ** (1 / PER_OCTAVE)
 """How exactly the slowest twentieth is known: it is read from buckets of this width. What spreads less is taken not to spread at all."""
+
+
+class SimulatedClock:
+    """Implements `rota.ports.clock.Clock`. Whole microseconds inside: no rounding can change the order of events."""
+
+    def __init__(self, start: Instant) -> None:
+        """Begin at a moment."""
+        self._start = start
+        self._passed: Instant = 0
+        self._slept: Instant = 0
+        self.error: Instant = 0
+        """How far the wall clock is ahead of the right time; behind, if negative."""
+
+    def now(self) -> Instant:
+        """Return what the wall clock shows."""
+        return self.right + self.error
+
+    def monotonic(self) -> float:
+        """Return the seconds that passed while the machine was awake."""
+        return self._passed / SECOND
+
+    @property
+    def passed(self) -> Instant:
+        """The same, exactly."""
+        return self._passed
+
+    @property
+    def right(self) -> Instant:
+        """What a right clock would show."""
+        return self._start + self._passed + self._slept
+
+    def advance(self, duration: Instant) -> None:
+        """Let time pass."""
+        self._passed += duration
+
+    def sleep(self, duration: Instant) -> None:
+        """Let the machine sleep: the wall clock goes on, all else stands still."""
+        self._slept += duration
 
 
 class Manner(msgspec.Struct):

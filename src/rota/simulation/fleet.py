@@ -9,6 +9,8 @@ from pathlib import Path
 from random import Random
 from threading import get_ident
 
+import msgspec
+
 from rota.engine.parts import Parts
 from rota.engine.registry import Registry
 from rota.engine.worker import Worker
@@ -17,9 +19,8 @@ from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant
 from rota.ports.clock import Ids
 from rota.ports.executor import Equipment, Executor
-from rota.simulation.clock import SimulatedClock
-from rota.simulation.executor import Manners, SimulatedExecutor
-from rota.simulation.liveness import Roll
+from rota.ports.liveness import Life
+from rota.simulation.executor import Manners, SimulatedClock, SimulatedExecutor
 from rota.simulation.store import ThrowAway, Vanish, Vanished
 
 LOGGERS = ("rota.worker", "rota.jobs", "rota.trigger", "rota.recovery", "rota.retention", "rota.templates", "rota.schedules")
@@ -27,31 +28,56 @@ TURNS_MAX = 100_000
 """Turns at one moment: more mean that workers keep each other busy for ever."""
 
 
-class Gear:
+class Roll:
+    """Implements `rota.ports.liveness.Liveness` for workers that are all simulated here."""
+
+    def __init__(self) -> None:
+        """Begin with nobody."""
+        self.living: set[str] = set()
+
+    def take(self, worker_id: str) -> Sign:
+        """Let a worker live."""
+        self.living.add(worker_id)
+        return Sign(self, worker_id)
+
+    @contextmanager
+    def seize(self, worker_id: str) -> Iterator[Life]:
+        """Say whether a worker lives: here this is always known."""
+        yield Life.ALIVE if worker_id in self.living else Life.DEAD
+
+    def forget(self, worker_id: str) -> None:
+        """Forget a worker."""
+        self.living.discard(worker_id)
+
+
+class Sign:
+    """The sign of life of one simulated worker."""
+
+    fd = -1
+
+    def __init__(self, roll: Roll, worker_id: str) -> None:
+        """Stand for one worker."""
+        self._roll = roll
+        self._worker_id = worker_id
+
+    def release(self, *, clean: bool) -> None:
+        """Live no more."""
+        del clean
+        self._roll.forget(self._worker_id)
+
+
+class Gear(msgspec.Struct, kw_only=True):
     """What all workers of one simulation share."""
 
-    def __init__(
-        self,
-        path: Path,
-        settings: Settings,
-        *,
-        clock: SimulatedClock,
-        ids: Ids,
-        rng: Random,
-        registry: Registry,
-        manners: Manners,
-        on_recovered: Callable[[int], object],
-    ) -> None:
-        """Take what workers are built from."""
-        self.path = path
-        self.settings = settings
-        self.clock = clock
-        self.ids = ids
-        self.rng = rng
-        self.registry = registry
-        self.manners = manners
-        self.on_recovered = on_recovered
-        self.roll = Roll()
+    path: Path
+    settings: Settings
+    clock: SimulatedClock
+    ids: Ids
+    rng: Random
+    registry: Registry
+    manners: Manners
+    on_recovered: Callable[[int], object] | None = None
+    roll: Roll = msgspec.field(default_factory=Roll)
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return a handler for every template: its jobs can be claimed, and nothing of the user's is called."""
@@ -100,13 +126,10 @@ class Hand:
     def vanish(self) -> None:
         """Be gone without a word."""
         self._gear.roll.forget(self.worker.id)
-        self._let_go()
+        self.stop()
 
     def stop(self) -> None:
-        """Let go at the end: what still runs is left as it is."""
-        self._let_go()
-
-    def _let_go(self) -> None:
+        """Let go: what still runs is left as it is."""
         self.worker.inbox.close()
         self.store.close()
 
@@ -131,7 +154,10 @@ class Fleet:
         """Turn everybody until all is quiet; return after how long somebody wants to turn again (None: there is nobody)."""
         for _ in range(TURNS_MAX):
             before = sum(hand.store.writes for hand in self.hands.values())
-            delays = [self._turn(number, on_vanished) for number in self._order()]
+            numbers = sorted(self.hands)
+            if len(numbers) > 1:
+                self._chance.shuffle(numbers)
+            delays = [self._turn(number, on_vanished) for number in numbers]
             quiet = len(self.hands) == 1 or sum(hand.store.writes for hand in self.hands.values()) == before
             if not self.hands:
                 return None
@@ -147,12 +173,6 @@ class Fleet:
             self.lose(number)
             on_vanished(number, hand.store.vanish)
             return 0
-
-    def _order(self) -> list[int]:
-        numbers = sorted(self.hands)
-        if len(numbers) > 1:
-            self._chance.shuffle(numbers)
-        return numbers
 
     def lose(self, number: int) -> None:
         """Let a worker vanish now."""

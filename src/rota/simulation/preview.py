@@ -21,10 +21,9 @@ from rota.model.values import SECOND, Instant, Job, instant
 from rota.ports.clock import Ids
 from rota.ports.schedules import Occurrence
 from rota.ports.store import Adopted, Past
-from rota.simulation.definitions import Definitions
+from rota.simulation.report import chains_of, rows_of
 from rota.simulation.run import Order
-from rota.simulation.staging import Stage, stage
-from rota.simulation.telling import chains_of, rows_of
+from rota.simulation.stage import Definitions, Stage, stage
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True):

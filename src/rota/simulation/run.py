@@ -1,23 +1,23 @@
-"""The loop of a simulation: real workers turn, the clock goes from event to event, and things go wrong."""
+"""The loop of a simulation: real workers turn, the clock goes from event to event, and things go wrong.
+
+What goes wrong, and when, is drawn by chance, so that the same seed brings the same trouble.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+import math
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from heapq import heappop, heappush
 from random import Random
 
 import msgspec
 
-from rota.engine.registry import Registry
+from rota.errors import InvalidOption
 from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant
-from rota.ports.clock import Ids
-from rota.simulation.clock import SimulatedClock
-from rota.simulation.executor import Manners
-from rota.simulation.faults import ASLEEP, DOWN, STEP, WRONG, Agenda, Fault
 from rota.simulation.fleet import Fleet, Gear, quietly
 from rota.simulation.store import Vanish
-from rota.simulation.words import length
 
 POLL_S = 86_400.0
 """How often an idle worker looks: nobody else writes to its store, so what it has seen stays true."""
@@ -29,6 +29,86 @@ LONGER: Instant = 3600 * SECOND
 """How far a step after the end goes at most."""
 TELL_EVERY = 200
 """Steps between two words of progress."""
+UNITS = ((365 * 86_400, "year"), (86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
+
+
+class Fault(StrEnum):
+    """A kind of trouble."""
+
+    CRASH = "crash"
+    """A worker vanishes without a word, and starts again after a while."""
+    CLOCK_STEP = "clock-step"
+    """The wall clock jumps, ahead or back, and is set right later."""
+    SLEEP = "sleep"
+    """The machine is asleep."""
+
+
+DOWN = (5 * SECOND, HOUR)
+"""How long a worker that vanished stays away."""
+STEP = (MINUTE, 5 * 365 * DAY)
+"""How far the clock jumps."""
+WRONG = (MINUTE, 6 * HOUR)
+"""How long it stays wrong."""
+ASLEEP = (MINUTE, 3 * DAY)
+"""How long the machine sleeps."""
+
+
+def faults_of(given: str | Iterable[str]) -> tuple[Fault, ...]:
+    """Return the faults that are named, in one order and each once; refuse what is none."""
+    words = given.split(",") if isinstance(given, str) else list(given)
+    named = {str(word).strip().lower() for word in words} - {""}
+    if named == {"all"}:
+        return tuple(Fault)
+    for word in sorted(named - set(Fault)):
+        raise InvalidOption(f"faults={word!r} is not one of {', '.join(Fault)}, or all")
+    return tuple(fault for fault in Fault if fault in named)
+
+
+class Trouble(msgspec.Struct, order=True):
+    """One thing to come, at a moment of the right time."""
+
+    at: Instant
+    number: int
+    what: str
+    worker: int = 0
+
+
+class Agenda:
+    """What is to come, in order of time."""
+
+    def __init__(self, faults: Iterable[Fault], *, per_day: float, seed: int, start: Instant) -> None:
+        """Draw the first of each kind; kinds don't share their chance."""
+        self._mean = DAY / per_day if per_day > 0 else 0.0
+        self.chances = {fault: Random(f"{seed}:fault:{fault}") for fault in Fault}  # noqa: S311 - a story, no secret
+        self._coming: list[Trouble] = []
+        self._number = 0
+        for fault in faults:
+            self.draw(fault, start)
+
+    def draw(self, fault: Fault, after: Instant) -> None:
+        """Draw when a fault happens next."""
+        if self._mean:
+            self.add(after + max(SECOND, round(self.chances[fault].expovariate(1.0) * self._mean)), fault)
+
+    def add(self, at: Instant, what: str, worker: int = 0) -> None:
+        """Note something to come."""
+        self._number += 1
+        heappush(self._coming, Trouble(at, self._number, what, worker))
+
+    @property
+    def next_at(self) -> Instant | None:
+        """When the next thing comes."""
+        return self._coming[0].at if self._coming else None
+
+    def due(self, right: Instant) -> Trouble | None:
+        """Take the next thing whose time has come."""
+        return heappop(self._coming) if self._coming and self._coming[0].at <= right else None
+
+    def between(self, fault: Fault, span: tuple[Instant, Instant]) -> Instant:
+        """Draw a length of time, as likely between one minute and two as between one day and two; in whole seconds."""
+        low, high = (math.log(each) for each in span)
+        return round(math.exp(self.chances[fault].uniform(low, high)) / SECOND) * SECOND
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,36 +146,18 @@ class Happened(msgspec.Struct, frozen=True):
 class Simulation:
     """One run over a store that is thrown away. `happened` is what befell it; what became of schedules is in the store."""
 
-    def __init__(
-        self,
-        path: Path,
-        order: Order,
-        *,
-        registry: Registry,
-        clock: SimulatedClock,
-        ids: Ids,
-        settings: Settings,
-        manners: Manners,
-    ) -> None:
-        """Take a store that has its definitions, and what workers are made of."""
+    def __init__(self, order: Order, gear: Gear) -> None:
+        """Take what workers are made of, with a store that has its definitions."""
         self.order = order
-        self._clock = clock
+        self._clock = gear.clock
         self.happened: list[Happened] = []
         self.recovered = 0
         self.surprises: list[str] = []
         """What the engine did not expect: none, unless it has a fault of its own."""
         self._deeds: Sequence[Deed] = ()
         self._agenda = Agenda(order.faults, per_day=order.faults_per_day, seed=order.seed, start=order.start)
-        self._gear = Gear(
-            path,
-            settings,
-            clock=clock,
-            ids=ids,
-            rng=Random(f"{order.seed}:engine"),  # noqa: S311 - a story, no secret
-            registry=registry,
-            manners=manners,
-            on_recovered=self._note_recovered,
-        )
+        self._gear = gear
+        gear.on_recovered = self._note_recovered
 
     def run(
         self,
@@ -220,6 +282,19 @@ class Simulation:
 
     def _tell(self, what: str, words: str) -> None:
         self.happened.append(Happened(self._clock.right, what, words))
+
+
+def length(span: Instant) -> str:
+    """Return a length of time in its two largest units: "3 days 4 hours"."""
+    left, parts = round(abs(span) / SECOND, 2), []
+    if left < 60:
+        return f"{left:g} second{'' if left == 1 else 's'}"
+    for size, name in UNITS:
+        count = int(left // size)
+        left -= count * size
+        if count:
+            parts.append(f"{count} {name}{'' if count == 1 else 's'}")
+    return " ".join(parts[:2])
 
 
 def settings_for(settings: Settings) -> Settings:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
@@ -19,6 +18,9 @@ from rota.ports.turns import Ending
 from rota.stores.relational.base import Hold
 from rota.stores.sqlite import SqliteStore, migrate
 from rota.stores.sqlite.connection import Db
+
+if TYPE_CHECKING:
+    from rota.simulation.postgres import ReadOnlyPostgres
 
 T = TypeVar("T")
 READ_ONLY = "rota-read-only"
@@ -50,14 +52,20 @@ _read_only: _ReadOnly | None = None
 
 def open_for_reading(url: str, settings: Settings) -> Store | None:
     """Open the store that a URL or path names so that nothing can change it; None if it is not there yet."""
-    return _open_postgres(url, settings) if is_postgres(url) else _open_sqlite(sqlite_path(url), settings)
+    store: Theirs | ReadOnlyPostgres
+    if is_postgres(url):
+        import_postgres()
+        from rota.simulation.postgres import ReadOnlyPostgres  # noqa: PLC0415 - a store is imported when it is used
 
-
-def _open_postgres(url: str, settings: Settings) -> Store | None:
-    import_postgres()
-    from rota.simulation.postgres import ReadOnlyPostgres  # noqa: PLC0415 - a store is imported when it is used
-
-    store = ReadOnlyPostgres(url, settings)
+        store = ReadOnlyPostgres(url, settings)
+    else:
+        path = sqlite_path(url)
+        if not path.exists():
+            return None
+        global _read_only  # noqa: PLW0603 - SQLite keeps file systems by name for the whole process
+        if _read_only is None:
+            _read_only = _ReadOnly()
+        store = Theirs(path, settings, vfs=READ_ONLY)
     try:
         there = store.exists()
     except BaseException:
@@ -69,32 +77,18 @@ def _open_postgres(url: str, settings: Settings) -> Store | None:
     return None
 
 
-def _open_sqlite(path: Path, settings: Settings) -> Store | None:
-    if not path.exists():
-        return None
-    global _read_only  # noqa: PLW0603 - SQLite keeps file systems by name for the whole process
-    if _read_only is None:
-        _read_only = _ReadOnly()
-    store = Theirs(path, settings, vfs=READ_ONLY)
-    try:
-        store.refuse_old()
-    except BaseException:
-        store.close()
-        raise
-    return store
-
-
 class Theirs(SqliteStore):
     """A store that is only read."""
 
-    def refuse_old(self) -> None:
-        """Refuse a schema that would have to be changed before it can be read."""
+    def exists(self) -> bool:
+        """Say that it is there; refuse a schema that would have to be changed before it can be read."""
         with self._readers.take() as db:
             found = migrate.version_of(db, self.path)
         if found < migrate.latest():
             raise StoreUnusable(
                 f"{self.path} has schema {found}, and a simulation does not change it: `rota stats` brings it up to {migrate.latest()}"
             )
+        return True
 
 
 class Vanish(StrEnum):

@@ -8,9 +8,8 @@ import typer
 from typer.core import TyperGroup
 
 from rota.errors import RotaError
-from rota.model.urls import hide
-from rota.surfaces.cli.arguments import refuse_broken_text, warn_of_passwords
-from rota.surfaces.cli.branches import Leaf, branch
+from rota.model.urls import has_password, hide
+from rota.surfaces.cli.tree import Leaf, branch
 
 UsageError: Any = typer.BadParameter.__base__
 """Whatever is wrong with a command line: typer has no name of its own for it."""
@@ -22,12 +21,19 @@ class Commands(TyperGroup):
     def __init__(self, **options: Any) -> None:
         """Put the commands of the root before its groups."""
         super().__init__(**options)
-        self.commands = {str(leaf.name): leaf for leaf in leaves()} | dict(self.commands)
+        self.commands = LEAVES | dict(self.commands)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Look at the whole command line once."""
-        refuse_broken_text(args)
-        warn_of_passwords(args)
+        """Refuse what is no text, because bytes of another encoding could be neither stored nor found; warn of passwords."""
+        for each in args:
+            if any("\ud800" <= letter <= "\udfff" for letter in each):
+                raise typer.BadParameter(f"{each!r} is not UTF-8: give it in the encoding of this terminal")
+        if any(map(has_password, args)):
+            typer.echo(
+                "warning: a password on the command line can be read by everybody on this machine (ps): "
+                "give the URL in $ROTA_STORE, and the password in ~/.pgpass",
+                err=True,
+            )
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -62,76 +68,70 @@ BY_HAND = {
 """Commands that are not made from an operation, each with the reason."""
 
 
-def leaves() -> tuple[Leaf, ...]:
-    """Return the commands of the root, with the first sentence of each: what `rota --help` shows without importing them all."""
-    return (
-        Leaf("up", "Start Rota here: a worker, the HTTP API, the dashboard, and a live view.", "workers:register", panel="Start"),
-        Leaf("worker", "Run a worker with plain log lines, for servers.", "workers:register", panel="Start"),
-        Leaf("serve", "Serve the HTTP API and the dashboard, without a worker.", "workers:register", panel="Start"),
-        Leaf(
-            "mcp", "Serve Rota's operations to a language model, as MCP tools on standard input and output.", "mcp:register", panel="Start"
-        ),
-        Leaf("enqueue", "Enqueue one job; when this returns, it is on disk.", "enqueue:register", panel="Jobs"),
-        Leaf("direct", "Run one job ahead of the queue and show its run.", "jobs.direct", panel="Jobs"),
-        Leaf(
-            "stats", "Show counts by state, priority and type, ages, and averages by type over the last hours.", "store.stats", panel="Look"
-        ),
-        Leaf("workers", "Show the workers that are registered and have not ended.", "workers.list", panel="Look"),
-        Leaf("settings", "Print every setting: its value and what it is for.", "overview:register", panel="Look"),
-        Leaf("version", "Print versions and which store is meant: what a bug report needs.", "overview:register", panel="Look"),
-        Leaf(
+LEAVES = {
+    name: Leaf(name, summary, place, panel=panel)
+    for panel, name, place, summary in (
+        ("Start", "up", "workers:up", "Start Rota here: a worker, the HTTP API, the dashboard, and a live view."),
+        ("Start", "worker", "workers:worker", "Run a worker with plain log lines, for servers."),
+        ("Start", "serve", "workers:serve", "Serve the HTTP API and the dashboard, without a worker."),
+        ("Start", "mcp", "mcp:mcp", "Serve Rota's operations to a language model, as MCP tools on standard input and output."),
+        ("Jobs", "enqueue", "enqueue:enqueue", "Enqueue one job; when this returns, it is on disk."),
+        ("Jobs", "direct", "jobs.direct", "Run one job ahead of the queue and show its run."),
+        ("Look", "stats", "store.stats", "Show counts by state, priority and type, ages, and averages by type over the last hours."),
+        ("Look", "workers", "workers.list", "Show the workers that are registered and have not ended."),
+        ("Look", "settings", "settings:settings", "Print every setting: its value and what it is for."),
+        ("Look", "version", "settings:version", "Print versions and which store is meant: what a bug report needs."),
+        (
+            "Look",
             "top",
+            "top:top",
             "Show whether all is well, what did not run, what is stuck and why, what is running, and what comes next.",
-            "top:register",
-            panel="Look",
         ),
-        Leaf(
-            "doctor",
-            "Check the store, its server or file, and its workers; show the findings. Changes nothing.",
-            "store.doctor",
-            panel="Look",
-        ),
-        Leaf(
+        ("Look", "doctor", "store.doctor", "Check the store, its server or file, and its workers; show the findings. Changes nothing."),
+        (
+            "Share",
             "grants",
-            "Show the GRANT statements that let a role of PostgreSQL be a worker, a submitter, a reader or a server of this store.",
             "store.grants",
-            panel="Share",
+            "Show the GRANT statements that let a role of PostgreSQL be a worker, a submitter, a reader or a server of this store.",
         ),
-        Leaf(
+        (
+            "Look",
             "forecast",
+            "forecast:forecast",
             "Show what will run when: a bar for each hour, changes of clocks, days that are excluded, overlaps, and where jobs would wait.",
-            "forecasting:register",
-            panel="Look",
         ),
-        Leaf("audit", "Show what people changed, newest first.", "audit.list", panel="Look"),
-        Leaf("events", "Show what happens to jobs and definitions, as it happens, until Ctrl-C.", "events:register", panel="Look"),
-        Leaf("pause", "Stop new jobs from starting until the store is resumed. Running ones continue.", "store.pause", panel="Steer"),
-        Leaf("resume", "End the pause of the store.", "store.resume", panel="Steer"),
-        Leaf("pauses", "Show what is paused.", "store.pauses", panel="Look"),
-        Leaf("recover", "Recover the jobs of dead workers now. Workers do this automatically.", "store.recover", panel="Steer"),
-        Leaf(
+        ("Look", "audit", "audit.list", "Show what people changed, newest first."),
+        ("Look", "events", "events:events", "Show what happens to jobs and definitions, as it happens, until Ctrl-C."),
+        ("Steer", "pause", "store.pause", "Stop new jobs from starting until the store is resumed. Running ones continue."),
+        ("Steer", "resume", "store.resume", "End the pause of the store."),
+        ("Look", "pauses", "store.pauses", "Show what is paused."),
+        ("Steer", "recover", "store.recover", "Recover the jobs of dead workers now. Workers do this automatically."),
+        (
+            "Steer",
             "repair",
-            "Repair what can be repaired without a guess, then check as `doctor` does. What was repaired has the state `repaired`.",
             "store.repair",
-            panel="Steer",
+            "Repair what can be repaired without a guess, then check as `doctor` does. What was repaired has the state `repaired`.",
         ),
-        Leaf("purge", "Delete chains that ended long ago, with their runs and logs.", "store.purge", panel="Steer"),
-        Leaf(
+        ("Steer", "purge", "store.purge", "Delete chains that ended long ago, with their runs and logs."),
+        (
+            "Steer",
             "promote",
+            "promotion:promote",
             "Move everything to another store, from a file to a fleet or back, and verify that it is the same there.",
-            "promoting:register",
-            panel="Steer",
         ),
-        Leaf("reopen", "Open a store again that was moved, as it was then.", "promoting:register", panel="Steer"),
-        Leaf(
+        ("Steer", "reopen", "promotion:reopen", "Open a store again that was moved, as it was then."),
+        (
+            "Look",
             "simulate",
-            "Run the schedules of a store through some days, on the real engine with a simulated clock, "
-            "and tell what ran and what did not.",
-            "simulating:register",
-            panel="Look",
+            "simulation:simulate",
+            (
+                "Run the schedules of a store through some days, on the real engine with a simulated clock, "
+                "and tell what ran and what did not."
+            ),
         ),
     )
-
+}
+"""The commands of the root, with the first sentence of each: what `rota --help` shows without importing them all."""
 
 app = typer.Typer(
     cls=Commands,
@@ -164,7 +164,7 @@ def _root(
 
 
 branch(app, "job", "Look at jobs and change them.", "jobs", "rota.explain", panel="Jobs")
-branch(app, "group", "Jobs that belong together, one after the other or all at once.", "groups", "groups:register", panel="Jobs")
+branch(app, "group", "Jobs that belong together, one after the other or all at once.", "groups", "enqueue:create", panel="Jobs")
 branch(app, "dead", "Inspect, retry or delete jobs that failed permanently.", "dead_letters", panel="Jobs")
 branch(app, "queue", "See what waits in each queue, and pause queues.", "queues", panel="Jobs")
 branch(app, "template", "Handlers, defaults and limits of each type of job.", "templates", "store.load", panel="Define")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import ExitStack
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,12 +19,11 @@ from msgspec import UNSET
 from typer.models import CommandInfo
 
 from rota import wire
-from rota.errors import InvalidOption, RotaError
-from rota.operation import Expected, Field, Operation, noun, operations
-from rota.surfaces.cli.confirm import confirm
-from rota.surfaces.cli.examples import EXAMPLES, generated
+from rota.errors import InvalidOption, Refused, RotaError
+from rota.operation import Field, Operation, noun, operations
+from rota.surfaces.cli.examples import EXAMPLES, examples, generated
 from rota.surfaces.cli.exits import report
-from rota.surfaces.cli.options import AppOption, JsonOption, PairsOption, StoreOption, examples, object_of, params_of
+from rota.surfaces.cli.options import AppOption, JsonOption, PairsOption, StoreOption, object_of, params_of
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ NONE = "none"
 """What takes an option back to its default, or a limit away. `catch_up` has this word for a value of its own."""
 MAKES_STORE = frozenset({"grants", "organization create", "template load", "token create", "user create"})
 """Commands for which the store need not be there: they create it or, as grants, do not open it."""
+LOOK_MAX = 10_000
+"""How many are counted for a question, at most."""
 NAMES = {"run_at": ("--run-at", "--in")}
 """Further names of an option, by the parameter."""
 
@@ -73,33 +75,23 @@ class Command(msgspec.Struct, frozen=True):
     noun: str
     verb: str
     operation: Operation
-
-    @property
-    def words(self) -> str:
-        """The words that call it."""
-        return str(self.operation.cli)
-
-    @property
-    def several(self) -> bool:
-        """Whether it changes one job: then several can be given, and each is changed."""
-        return not self.operation.reads and [field.name for field in self.operation.fields if field.positional] == ["job"]
+    words: str
+    """Those that call it."""
+    several: bool
+    """Whether it changes one job: then several can be given, and each is changed."""
 
     @property
     def takes_app(self) -> bool:
         """Whether an application can be given, whose handlers and templates it then knows."""
         return self.noun in {"templates", "schedules"} or self.words in {"template load", "import monque", "direct"}
 
-    def method(self, rota: Rota, expected: Expected | None) -> Callable[..., Any]:
-        """Return what it calls, of the Rota of an actor; with an expected state, it is refused if that has changed."""
-        owner: Any = rota if self.noun == "rota" else getattr(rota, self.noun)
-        found: Callable[..., Any] = getattr(owner if expected is None else owner.if_match(expected), self.verb)
-        return found
-
 
 def command_of(place: str) -> Command:
     """Return the command of an operation, given as `noun.verb`."""
     name, _, verb = place.partition(".")
-    return Command(name, verb, operations(_class(name))[verb])
+    operation = operations(_class(name))[verb]
+    several = not operation.reads and [field.name for field in operation.fields if field.positional] == ["job"]
+    return Command(name, verb, operation, str(operation.cli), several)
 
 
 @cache
@@ -119,11 +111,8 @@ def info_of(place: str, *, panel: str | None = None) -> CommandInfo:
     flags = {name for name, kind in common.items() if kind.__origin__ is bool}
     parameters += [_keyword(name, kind, default=False if name in flags else None) for name, kind in common.items()]
 
-    def call(**given: Any) -> None:
-        _run(command, given)
-
-    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # how a signature is told
-    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    call: Any = partial(_run, command)
+    call.__signature__ = inspect.Signature(parameters)
     shown = examples(*EXAMPLES.get(command.words) or generated(command.operation, option_of))
     return CommandInfo(name=command.words.split()[-1], callback=call, help=_help(command.operation), epilog=shown, rich_help_panel=panel)
 
@@ -154,13 +143,13 @@ def _parameters(command: Command, field: Field) -> list[inspect.Parameter]:
     if kind is None:
         return []
     if field.positional and not _is_object(kind):
-        return [_argument(field, several=_is_list(kind) or (command.several and field.name == "job"))]
+        return [_argument(field, several=wire.is_list(field) or (command.several and field.name == "job"))]
     words = _words(field)
     if kind is bool:
         return [_flag(field, words)]
     default = _default(command.operation, field)
     metavar, names = field.shape.metavar or field.name.upper(), NAMES.get(field.name) or (option_of(field),)
-    text: Any = list[str] | None if _is_list(kind) else str | None
+    text: Any = list[str] | None if wire.is_list(field) else str | None
     if _is_object(kind):
         words = f"{words} A JSON object; @FILE reads a file, - reads standard input."
     elif field.name in wire.SECRETS:
@@ -242,11 +231,11 @@ def _typed(operation: Operation, given: dict[str, Any], pairs: list[str] | None)
     return typed
 
 
-def _refuse_empty(command: Command, typed: dict[str, Any]) -> None:
+def _refuse_empty(operation: Operation, typed: dict[str, Any]) -> None:
     """Refuse an update without anything to update, before a store is opened."""
-    fields = command.operation.fields
+    fields = operation.fields
     options = [field for field in fields if not field.positional and (field.name, field.default) != ("organization", None)]
-    if command.verb == "update" and sum(field.positional for field in fields) == 1 and not any(field.name in typed for field in options):
+    if sum(field.positional for field in fields) == 1 and not any(field.name in typed for field in options):
         raise InvalidOption(f"nothing to change: use {', '.join(map(option_of, options))}")
 
 
@@ -279,10 +268,6 @@ def _lines(item: str) -> list[str]:
     return lines
 
 
-def _is_list(kind: Any) -> bool:
-    return any(typing.get_origin(each) is list for each in (kind, *typing.get_args(kind)))
-
-
 def _is_object(kind: Any) -> bool:
     return typing.get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, msgspec.Struct))
 
@@ -290,7 +275,7 @@ def _is_object(kind: Any) -> bool:
 # ---- the call -------------------------------------------------------------------------------------------------------
 
 
-def _run(command: Command, given: dict[str, Any]) -> None:
+def _run(command: Command, /, **given: Any) -> None:
     """Read, ask, call and show."""
     operation, words = command.operation, command.words
     extras = {name: given.pop(name) for name in EXTRAS.get(words, ())}
@@ -298,37 +283,69 @@ def _run(command: Command, given: dict[str, Any]) -> None:
     yes = given.pop("yes", True) or bool(given.get("dry_run"))
     typed = _typed(operation, given, pairs)
     several = typed.pop("job") if command.several else None
-    _refuse_empty(command, typed)
+    if command.verb == "update":
+        _refuse_empty(operation, typed)
     calls = [wire.read(operation, typed if several is None else typed | {"job": job}, text=True) for job in several or (None,)]
     adds = bool(pairs) and given["params"] is None
-    with ExitStack() as stack, session(store, app=app, make=_makes_store(words, given)) as rota:
+    makes_store = given.get("make_templates", False) or (words in MAKES_STORE and not given.get("dry_run"))
+    codes: list[int] = []
+    with ExitStack() as stack, session(store, app=app, make=makes_store) as rota:
         me = rota.acting_as(actor())
         if not yes:
-            confirm(command, me, {**typed, "job": ", ".join(several or ())}, calls[0])
-        _call_each(command, [Called(words, me, asked, extras, adds, stack) for asked in calls], as_json=as_json)
-
-
-def _makes_store(words: str, given: dict[str, Any]) -> bool:
-    return given.get("make_templates", False) or (words in MAKES_STORE and not given.get("dry_run"))
-
-
-def _call_each(command: Command, calls: list[Called], *, as_json: bool) -> None:
-    """Do it to each. One that is refused does not keep the others from it; the first refusal gives the exit code."""
-    if len(calls) == 1:
-        _call(command, calls[0], as_json=as_json)
-        return
-    codes = []
-    for called in calls:
-        try:
-            _call(command, called, as_json=as_json)
-        except RotaError as error:
-            codes.append(report(error))
+            _confirm(command, me, {**typed, "job": ", ".join(several or ())}, calls[0])
+        for asked in calls:
+            try:
+                _call(command, Called(words, me, asked, extras, adds, stack), as_json=as_json)
+            except RotaError as error:
+                if len(calls) == 1:
+                    raise
+                # One that is refused does not keep the others from it; the first refusal gives the exit code.
+                codes.append(report(error))
     if codes:
         raise typer.Exit(codes[0])
 
 
 def _call(command: Command, called: Called, *, as_json: bool) -> None:
-    from rota.surfaces.cli.views import prepare, show  # noqa: PLC0415 - no page of help needs it
+    from rota.surfaces.cli.views import View, show, views_of  # noqa: PLC0415 - no page of help needs it
 
-    method = command.method(called.rota, prepare(called))
-    show(called, wire.call(method, command.operation, called.asked), as_json=as_json)
+    views = views_of(command.words)
+    view = views.get(command.words)
+    expected = None if view is None or view.prepare is None else view.prepare(called)
+    owner: Any = called.rota if command.noun == "rota" else getattr(called.rota, command.noun)
+    method = getattr(owner if expected is None else owner.if_match(expected), command.verb)
+    result = wire.call(method, command.operation, called.asked)
+    show(view or views.get(type(result)) or View(), result, called, as_json=as_json)
+
+
+# ---- the question before what can't be undone -----------------------------------------------------------------------
+
+
+def _confirm(command: Command, rota: Rota, typed: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Ask once, with the number of things that match where there are filters. If none matches, nothing is asked."""
+    question = str(command.operation.confirm).format(**typed)
+    count = _matching(command, rota, asked)
+    if count == "":
+        return
+    if count is not None:
+        question = f"{count} {question}"
+    if not has_terminal():
+        raise Refused(f"{question} There is no terminal to ask on: pass --yes to confirm")
+    typer.confirm(question, abort=True, err=True)
+
+
+def has_terminal() -> bool:
+    """Say whether somebody can answer."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _matching(command: Command, rota: Rota, asked: Mapping[str, Any]) -> str | None:
+    """Return how many match the filters, in words; empty if none does. None: it has no filters that the list of its noun has, too."""
+    fields = {field.name: field for field in command.operation.fields}
+    if any(field.required for field in fields.values()) or "limit" not in fields:
+        return None
+    listing = {field.name for field in operations(type(getattr(rota, command.noun)))["list"].fields}
+    filters = {name: value for name, value in asked.items() if name in listing and name != "limit"}
+    page = getattr(rota, command.noun).list(**filters, limit=min(asked.get("limit", fields["limit"].default), LOOK_MAX))
+    if not page:
+        return ""
+    return f"More than {len(page):,} match." if page.next is not None else f"{len(page):,} {'matches' if len(page) == 1 else 'match'}."

@@ -1,4 +1,4 @@
-"""`rota enqueue`: one job, and with --wait what became of it."""
+"""`rota enqueue`: one job, and with --wait what became of it. `rota group create`: jobs that belong together."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.errors import JobCancelled, JobSkipped
-from rota.model.groups import ENDED_WELL
+from rota.model.groups import ENDED_WELL, Mode, OnFailure
 from rota.model.states import Status
 from rota.model.templates import backoff_of
-from rota.model.values import Job, Run
+from rota.model.values import Job, Run, undashed
 from rota.operation import session_of
 from rota.submission import submit
 from rota.surfaces.cli.exits import FAILED
@@ -27,7 +27,6 @@ from rota.surfaces.cli.options import (
     RunAtOption,
     StoreOption,
     duration,
-    examples,
     object_of,
     params_of,
     when,
@@ -37,21 +36,6 @@ from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
     from rota.app import Rota
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        "enqueue",
-        rich_help_panel="Jobs",
-        epilog=examples(
-            "rota enqueue send_email -p to=ada@example.org -p subject='Hello'",
-            """rota enqueue resize --params '{"width": 640}' --in 90s --priority high""",
-            "rota enqueue nightly --unique-key nightly --wait --wait-timeout 5m",
-            "rota enqueue report --depends-on 41 --depends-on 42 --on-parent-failure skip",
-            "rota enqueue --handler shop.jobs:rebuild_index -p shop=3",
-        ),
-    )(enqueue)
 
 
 def enqueue(
@@ -185,3 +169,70 @@ def _end(tail: Job, run: Run | None, *, as_json: bool) -> None:
         result = compact(run.result) if run else ""
         detail = result or (one_line(why) if tail.reason else "")
         typer.echo(f"{tail.number}  {tail.status}  {took(tail)}" + (f"  {detail}" if detail else ""))
+
+
+# ---- groups ---------------------------------------------------------------------------------------------------------
+
+
+def create(
+    members: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MEMBER...", help="In order: NAME or NAME:{JSON params} makes a job; an id or number takes one that waits already."
+        ),
+    ],
+    *,
+    mode: Annotated[Mode, typer.Option("--mode", help="One after the other, or all at once.")] = Mode.SEQUENTIAL,
+    on_failure: Annotated[
+        OnFailure | None,
+        typer.Option(
+            "--on-failure", help="What happens to the other members when one fails. Default: stop if sequential, continue if parallel."
+        ),
+    ] = None,
+    then: Annotated[
+        str | None,
+        typer.Option("--then", metavar="JOB", help="NAME or NAME:{JSON params}: a job that is queued when all members have ended."),
+    ] = None,
+    on_parent_failure: Annotated[
+        str | None,
+        typer.Option(
+            "--on-parent-failure",
+            metavar="RULE",
+            help="If a member ends badly, the job of --then: waits until it is retried (wait, the default), or skip, cancel or run.",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="A name to know it by.")] = None,
+    organization: OrganizationOption = None,
+    app: AppOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a group of new jobs and of jobs that wait already."""
+    from rota.surfaces.cli.views.job import show_group  # noqa: PLC0415 - no page of help needs it
+
+    with session(store, app=app) as rota:
+        items = [_member(rota, text) for text in members]
+        group = rota.acting_as(actor()).group(
+            items,
+            then=None if then is None else _new(then),
+            on_parent_failure=on_parent_failure,
+            mode=mode,
+            on_failure=on_failure,
+            name=name,
+            organization=organization,
+        )
+    if as_json:
+        show_json(group)
+    else:
+        show_group(group)
+
+
+def _member(rota: Rota, text: str) -> Any:
+    if undashed(text) is not None or text.isdecimal() or text.upper().startswith("JOB-"):
+        return rota.acting_as(actor()).jobs.get(text)
+    return _new(text)
+
+
+def _new(text: str) -> tuple[str, Any]:
+    name, colon, params = text.partition(":{")
+    return (name, params_of(f"{{{params}", None)) if colon else (text, None)

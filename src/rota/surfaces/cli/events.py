@@ -7,15 +7,9 @@ from typing import Annotated
 import typer
 
 from rota.model.events import WORDS, Event, EventType
-from rota.surfaces.cli.options import JsonOption, StoreOption, examples
+from rota.surfaces.cli.options import JsonOption, StoreOption
 from rota.surfaces.cli.output import clock_time, one_line, show_json
 from rota.surfaces.cli.session import actor, session
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    words = examples("rota events", "rota events 42", "rota events --type job.ended --status DEAD_LETTER --json")
-    app.command("events", rich_help_panel="Look", epilog=words)(events)
 
 
 def events(

@@ -1,4 +1,4 @@
-"""Examples on the help pages of commands that are made from operations: by hand, or from the examples of their parameters."""
+"""Examples on the help pages of commands: by hand or, of one that is made from an operation, from the examples of its parameters."""
 
 from __future__ import annotations
 
@@ -51,7 +51,51 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "purge": ("rota purge --dry-run", "rota purge --older-than 7d --yes"),
     "repair": ("rota repair", "rota repair --full"),
     "doctor": ("rota doctor", "rota doctor --full --json | jq 'select(.state != \"ok\")'"),
+    "up": ("rota up --app shop.jobs:rota", "rota up --app examples.tour:rota --demo"),
+    "worker": (
+        "rota worker --app shop.jobs:rota --store /var/lib/shop/rota.db --concurrency 16",
+        "rota worker --app shop.jobs:rota --queue mail,default --exclude rebuild_index",
+    ),
+    "serve": ("rota serve", "rota serve --store postgresql://rota@db.example.org/jobs --host 0.0.0.0 --port 8420"),
+    "mcp": ("rota mcp --store /var/lib/shop/rota.db", "rota mcp --app shop.jobs:rota --as ada"),
+    "enqueue": (
+        "rota enqueue send_email -p to=ada@example.org -p subject='Hello'",
+        "rota enqueue resize --params '{\"width\": 640}' --in 90s --priority high",
+        "rota enqueue nightly --unique-key nightly --wait --wait-timeout 5m",
+        "rota enqueue report --depends-on 41 --depends-on 42 --on-parent-failure skip",
+        "rota enqueue --handler shop.jobs:rebuild_index -p shop=3",
+    ),
+    "settings": ("rota settings", "ROTA_CONCURRENCY=32 rota settings --json"),
+    "version": ("rota version",),
+    "top": ("rota top", "rota top --once", "rota top --json | jq -r .health.sentence"),
+    "forecast": (
+        "rota forecast",
+        "rota forecast --hours 168 --skipped",
+        "rota forecast --schedule daily --start 2026-10-24T00:00:00Z --end 2026-10-27T00:00:00Z",
+    ),
+    "events": ("rota events", "rota events 42", "rota events --type job.ended --status DEAD_LETTER --json"),
+    "promote": (
+        "rota promote rota.db postgresql://shop@db.example.org/shop",
+        "rota promote postgresql://shop@db.example.org/shop rota.db",
+        "rota promote rota.db postgresql://shop@db.example.org/rehearsal --keep",
+    ),
+    "reopen": ("rota reopen --store rota.db",),
+    "simulate": (
+        "rota simulate --days 7 --seed 42",
+        "rota simulate --days 2 --faults crash,clock-step,sleep --workers 2",
+        "rota simulate --days 30 --failures --json | jq .totals",
+    ),
+    "group create": (
+        "rota group create extract transform load --name nightly",
+        "rota group create extract load --then report --on-parent-failure run",
+        "rota group create 'resize:{\"width\": 640}' 'resize:{\"width\": 1280}' --mode parallel --on-failure continue",
+    ),
 }
+
+
+def examples(*lines: str) -> str:
+    """Return the epilog of a command's help: each example on a line of its own."""
+    return "\n\n".join(("Examples:" if len(lines) > 1 else "Example:", *(f"$ {line}" for line in lines)))
 
 
 def generated(operation: Operation, option_of: Callable[[Field], str]) -> tuple[str, ...]:

@@ -29,7 +29,10 @@ EXTRAS = (*FIELDS, "request")
 
 
 class Summary:
-    """Logs the counts of the store, and how many jobs complete per second, when something has changed."""
+    """Logs the counts of the store, and how many jobs complete per second, when something has changed. The engine logs outcomes itself."""
+
+    every_s = 1.0
+    """How often a process that writes log lines looks whether it is done."""
 
     def __init__(self, rota: Rota) -> None:
         """Begin to count now."""
@@ -39,7 +42,7 @@ class Summary:
         self._since = time.monotonic()
         self._next = self._since + SUMMARY_S
 
-    def update(self) -> None:
+    def update(self, notice: str, *, anew: bool = False) -> None:  # noqa: ARG002 - each notice is a log line of its own
         """Log a summary if ten seconds have passed since the last one."""
         now = time.monotonic()
         if now < self._next:
@@ -62,12 +65,11 @@ def counted(stats: Stats) -> str:
     """Return the counts of a store as one line. Running are the jobs whose handler runs."""
     counts: dict[str, int] = {}
     for state, count in stats.by_status.items():
-        counts |= {"running": stats.running, "claimed ahead": stats.claimed_ahead} if state == Status.RUNNING else {_words(state): count}
+        if state == Status.RUNNING:
+            counts |= {"running": stats.running, "claimed ahead": stats.claimed_ahead}
+        else:
+            counts[state.lower().replace("_", " ")] = count
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-
-
-def _words(state: str) -> str:
-    return state.lower().replace("_", " ")
 
 
 class Lines(logging.Formatter):

@@ -10,18 +10,9 @@ from importlib.util import find_spec
 import typer
 
 from rota.errors import Refused
-from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, examples
+from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption
 from rota.surfaces.cli.session import actor, session
 from rota.surfaces.mcp import MISSING
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        "mcp",
-        rich_help_panel="Start",
-        epilog=examples("rota mcp --store /var/lib/shop/rota.db", "rota mcp --app shop.jobs:rota --as ada"),
-    )(mcp)
 
 
 def mcp(*, app: AppOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,11 +13,6 @@ import typer
 
 UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
-
-
-def examples(*lines: str) -> str:
-    """Return the epilog of a command's help: each example on a line of its own."""
-    return "\n\n".join(("Examples:" if len(lines) > 1 else "Example:", *(f"$ {line}" for line in lines)))
 
 
 def duration(text: str) -> timedelta:
@@ -56,14 +51,11 @@ def when(run_at: datetime | None, delay: timedelta | None) -> datetime | timedel
     return run_at if delay is None else delay
 
 
-def params_of(text: str | None, pairs: Sequence[str] | None, *, present: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """Return what --params (JSON, @file, or - for stdin) and -p key=value say together; None if neither was given.
-
-    Pairs go on top of --params or, without it, of what is `present`.
-    """
+def params_of(text: str | None, pairs: Sequence[str] | None) -> dict[str, Any] | None:
+    """Return what --params (JSON, @file, or - for stdin) and, on top of it, -p key=value say; None if neither was given."""
     if text is None and not pairs:
         return None
-    params = dict(present or {}) if text is None else _object(_read(text, "--params"), "--params")
+    params = {} if text is None else _object(_read(text, "--params"), "--params")
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals or not key:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,15 @@ from rota.model.values import Job, Run
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from rota.surfaces.cli.fitting import Fitted
+    from rich.progress import Progress
 
 PIPE_COLUMNS = 200
 """Width of a table that no terminal shows: wide enough that `grep` finds what it looks for."""
+GAP, NARROW_GAP = 3, 2
+"""Blanks between the columns of a table, and between those of one that has not enough room."""
+HEADING_LEAST = 5
+TEXT_LEAST = 10
+"""What is left of a text that gives way, at least."""
 
 COLOURS: dict[str, str] = {
     Status.PENDING: "yellow",
@@ -47,33 +51,88 @@ def console(*, stderr: bool = False) -> Console:
     return Console(file=stream, width=wide, highlight=False, soft_wrap=False)
 
 
-def table(
-    *columns: str, right: Sequence[str] = (), soft: Sequence[str] = (), gives: Sequence[str] = (), title: str | None = None
-) -> Fitted:
-    """Return an empty table; columns named in `right` hold numbers.
+class Table:
+    """A table of texts. Where there is no room, long texts give way, and headings before the cells of the rest; names are never cut.
 
-    Where there is no room, those in `soft` go on in the next line and those in `gives` are cut: the last one, if none is named.
+    Left to itself, rich takes from all columns alike, until a number can't be copied and a state can't be read.
     """
-    from rota.surfaces.cli.fitting import Fitted  # noqa: PLC0415 - see console
 
-    made = Fitted(title, (*soft, *gives) or columns[-1:])
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", no_wrap=column not in soft, overflow="ellipsis")
-    return made
+    def __init__(self, *headings: str, right: Sequence[str] = (), soft: Sequence[str] = (), gives: Sequence[str] = ()) -> None:
+        """Take the headings; those in `right` are over numbers.
 
+        Where there is no room, columns in `soft` go on in the next line and those in `gives` are cut: the last one, if none is named.
+        """
+        self._headings = headings
+        self._right = right
+        self._soft = soft
+        self._gives = (*soft, *gives) or headings[-1:]
+        self._rows: list[list[Marked]] = []
+        self._styles: dict[int, str] = {}
+        self._sections: list[int] = []
 
-def show_table(made: Fitted, empty: str) -> None:
-    """Print a table, or say what is not there."""
-    if made.row_count:
+    def add_row(self, *cells: object, style: str = "") -> None:
+        """Add a row. What is not marked up by ourselves is data, whatever it looks like."""
+        self._styles[len(self._rows)] = style
+        self._rows.append([escaped(cell) for cell in cells])
+
+    def add_section(self) -> None:
+        """Draw a line under the rows that are there."""
+        self._sections.append(len(self._rows) - 1)
+
+    def show(self, empty: str = "") -> None:
+        """Print it, or say what is not there."""
+        if not self._rows:
+            typer.echo(empty)
+            return
+        from rich import box  # noqa: PLC0415 - see console
+        from rich.table import Table as Drawn  # noqa: PLC0415 - see console
+
         screen = console()
-        screen.width = made.fit(screen.width)
-        screen.print(made)
-    else:
-        typer.echo(empty)
+        drawn = Drawn(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+        widths = self._widths(screen.width)
+        if widths:
+            drawn.padding = (0, 1, 0, 0)
+            screen.width = max(screen.width, sum(widths) + NARROW_GAP * (len(widths) - 1))
+        for place, heading in enumerate(self._headings):
+            justify: Any = "right" if heading in self._right else "left"
+            width = widths[place] if widths else None
+            drawn.add_column(heading, justify=justify, no_wrap=heading not in self._soft, overflow="ellipsis", width=width)
+        for place, row in enumerate(self._rows):
+            drawn.add_row(*row, style=self._styles[place] or None, end_section=place in self._sections)
+        screen.print(drawn)
+
+    def _widths(self, width: int) -> list[int]:
+        """Return the width of each column, together more than there is room for where what stays whole needs it; none if all fits."""
+        giving = [heading in self._gives for heading in self._headings]
+        cells = [max(map(_width, column)) for column in zip(*self._rows, strict=True)]
+        headings = [_width(heading) for heading in self._headings]
+        wanted = list(map(max, cells, headings))
+        if sum(wanted) + GAP * (len(wanted) - 1) <= width:
+            return []
+        room = width - NARROW_GAP * (len(wanted) - 1)
+        least = sum(min(want, TEXT_LEAST) for want, gives in zip(wanted, giving, strict=True) if gives)
+        if sum(want for want, gives in zip(wanted, giving, strict=True) if not gives) + least > room:
+            wanted = [max(cell, min(heading, HEADING_LEAST)) for cell, heading in zip(cells, headings, strict=True)]
+        # Those that stay whole get what they want. The rest is shared out: the short ones get theirs, the long ones alike.
+        widths = list(wanted)
+        left = room - sum(want for want, gives in zip(wanted, giving, strict=True) if not gives)
+        texts = sorted((place for place, gives in enumerate(giving) if gives), key=wanted.__getitem__)
+        for behind, place in enumerate(texts):
+            share = left // (len(texts) - behind)
+            widths[place] = min(wanted[place], max(share, TEXT_LEAST))
+            left -= widths[place]
+        return widths
+
+
+def _width(cell: str) -> int:
+    """Return how many columns of a terminal a cell takes, in its longest line."""
+    from rich.text import Text  # noqa: PLC0415 - see console
+
+    return max((line.cell_len for line in Text.from_markup(cell).split()), default=0)
 
 
 def show_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
-    """Print names and values, one pair a line, without what is unset."""
+    """Print names and values, one pair a line, without what is unset; objects and lists as JSON."""
     from rich.table import Table  # noqa: PLC0415 - see console
 
     grid = Table.grid(padding=(0, 2))
@@ -81,25 +140,43 @@ def show_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
     grid.add_column(overflow="fold")
     for name, value in pairs:
         if value not in (None, "", [], {}):
-            grid.add_row(name, escaped(value))
+            grid.add_row(name, escaped(compact(value) if isinstance(value, dict | list) else value))
     console().print(grid)
+
+
+@contextmanager
+def progress(*, percent: bool = False) -> Iterator[Progress | None]:
+    """Show bars on a terminal for the time of a block, with the part that is done in per cent or as a count. None: nobody sees them."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield None
+        return
+    from rich.progress import (  # noqa: PLC0415 - see console
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    part = TaskProgressColumn() if percent else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), part, TimeRemainingColumn())
+    with Progress(*columns, console=screen, transient=True) as bars:
+        yield bars
 
 
 def progress_bar(stack: ExitStack) -> Callable[[str, int, int | None], None] | None:
     """Show a bar for each step that is reported, on a terminal, until the stack is left. None: nobody sees it."""
-    screen = console(stderr=True)
-    if not screen.is_terminal:
+    bars = stack.enter_context(progress())
+    if bars is None:
         return None
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - see console
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = stack.enter_context(Progress(*columns, console=screen, transient=True))
     tasks: dict[str, Any] = {}
 
     def report(step: str, done: int, total: int | None) -> None:
         if step not in tasks:
-            tasks[step] = bar.add_task(step, total=total)
-        bar.update(tasks[step], completed=done, total=total)
+            tasks[step] = bars.add_task(step, total=total)
+        bars.update(tasks[step], completed=done, total=total)
 
     return report
 
@@ -113,12 +190,6 @@ def show_json_lines(values: Iterable[Any]) -> None:
     """Print one JSON document a line."""
     for value in values:
         show_json(value)
-
-
-def show_next(cursor: int | str | None) -> None:
-    """Print on stderr how a list continues."""
-    if cursor is not None:
-        typer.echo(f"more: --before {cursor}", err=True)
 
 
 def show_error(message: str, code: str) -> None:

@@ -3,38 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+import typer
+
+from rota.admission import Admission
 from rota.engine.driver import Driver
 from rota.errors import Refused, StoreError
 from rota.model.gate import Actor
-from rota.surfaces.cli.door import Where, opened
 from rota.surfaces.cli.journal import Summary, set_up
-from rota.surfaces.cli.output import console
-from rota.surfaces.cli.session import actor, path_of
+from rota.surfaces.cli.output import console, show_json
+from rota.surfaces.cli.session import actor, store_name
 from rota.surfaces.cli.watch import LOOK_S, Watch
+from rota.surfaces.cli.workers import Where
 
 if TYPE_CHECKING:
     from rota.app import Rota
+    from rota.resources.tokens import NewToken
+    from rota.surfaces.http.serving import Server
 
 log = logging.getLogger("rota.cli")
 
-PLAIN_S = 1.0
-"""How often a process that writes log lines looks whether it is done; the live view has its own rhythm."""
 LAST_LOOK_S = 0.1
 """How often a worker on its way home is looked after."""
 DEMO_S = 3.0
 DEMO_WAITING_MAX = 30
 """A demo adds nothing while so many jobs wait: a paused store must not fill up."""
+MISSING = "the HTTP API and the dashboard are not installed here: `pip install 'rota[server]'` adds them"
 
 
 class Screen(Protocol):
@@ -135,20 +141,6 @@ class Stopper:
         self._heard.put(number)
 
 
-class PlainLines:
-    """Shows a summary as log lines; the engine logs outcomes itself."""
-
-    every_s = PLAIN_S
-
-    def __init__(self, rota: Rota) -> None:
-        """Start with nothing logged."""
-        self._summary = Summary(rota)
-
-    def update(self, notice: str, *, anew: bool = False) -> None:  # noqa: ARG002 - each notice is a log line of its own
-        """Log a summary if it is time."""
-        self._summary.update()
-
-
 class LiveView:
     """Shows snapshots as frames in the terminal, four a second."""
 
@@ -159,26 +151,20 @@ class LiveView:
         self._live = live
         self._watch = Watch(rota)
         self._url = url
-        path = path_of(rota.store.url)
-        self._store = rota.store.url if path is None else str(path.absolute())
+        self._store = store_name(rota)
         self._slots = slots
         self._start = time.monotonic()
 
     def update(self, notice: str, *, anew: bool = False) -> None:
         """Draw one frame."""
-        from rota.surfaces.cli.view import About, frame  # noqa: PLC0415 - rich, which log lines don't need
+        from rota.surfaces.cli.live_view import About, up_frame  # noqa: PLC0415 - rich, which log lines don't need
 
         if anew:
             self._watch.expire()
-        about = About(
-            store=self._store,
-            up_s=time.monotonic() - self._start,
-            slots=self._slots,
-            url=self._url,
-            notice=notice,
-        )
+        up_s = time.monotonic() - self._start
+        about = About(store=self._store, up_s=up_s, slots=self._slots, url=self._url, notice=notice)
         size = self._live.console.size
-        self._live.update(frame(self._watch.look(), about, width=size.width, height=size.height), refresh=True)
+        self._live.update(up_frame(self._watch.look(), about, width=size.width, height=size.height), refresh=True)
 
 
 def work(
@@ -186,9 +172,9 @@ def work(
     where: Where | None,
     *,
     concurrency: int | None,
-    live: bool,
     as_json: bool,
-    demo: Callable[[Rota], object] | None,
+    live: bool = False,
+    demo: Callable[[Rota], object] | None = None,
     serving: Mapping[str, str | None] | None = None,
 ) -> None:
     """Run a worker until it is asked to stop, and show what happens. The front door, if there is one, is open until the worker is home."""
@@ -222,7 +208,7 @@ def serve_only(rota: Rota, where: Where, *, as_json: bool) -> None:
             _announce_door(server.address.url)
             while server.running:
                 with contextlib.suppress(Empty):
-                    heard.get(timeout=PLAIN_S)
+                    heard.get(timeout=Summary.every_s)
                     break
             else:
                 raise Refused("the HTTP server ended unexpectedly; its last log lines say why")
@@ -233,11 +219,65 @@ def serve_only(rota: Rota, where: Where, *, as_json: bool) -> None:
     log.info("stopped")
 
 
+# ---- the front door -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened(rota: Rota, where: Where | None, *, as_json: bool, needed: bool) -> Iterator[Server | None]:
+    """Serve a Rota for the time of the block, unless nobody wants that. Say how to log in, if nobody could know it yet."""
+    if where is None or not _installed(needed=needed):
+        yield None
+        return
+    from rota.surfaces.http.serving import Address, Server  # noqa: PLC0415 - half a second that nobody else needs
+
+    host = rota.settings.http_host if where.host is None else where.host
+    port = rota.settings.http_port if where.port is None else where.port
+    address = Address(host, port)
+    try:
+        first = Admission(rota.acting_as(actor())).welcome(local=address.local)
+        server = Server(rota, address)
+        server.start()
+    except BaseException:
+        address.close()
+        raise
+    try:
+        if first is not None:
+            _show_first(address.url, first, as_json=as_json)
+        with rota.acting_as(actor()).store.minder():
+            yield server
+    finally:
+        server.stop()
+
+
+def _installed(*, needed: bool) -> bool:
+    """Say whether the server's parts are there; without them `rota up` goes on, and says what is missing."""
+    if all(importlib.util.find_spec(name) for name in ("starlette", "uvicorn", "jinja2")):
+        return True
+    if needed:
+        raise Refused(MISSING)
+    typer.echo(f"note: {MISSING}", err=True)
+    return False
+
+
+def _show_first(url: str, first: NewToken, *, as_json: bool) -> None:
+    # Behind the #: a browser sends that to nobody, so the secret stands in no request line and no log.
+    login = f"{url}/login#token={first.secret}"
+    if as_json:
+        # Not a log line, though it looks like the others: a log may be kept.
+        said = {"at": datetime.now(UTC), "level": "INFO", "logger": "rota.cli", "message": "the first start: this token is shown once"}
+        show_json(said | {"url": url, "login": login, "token": first.secret})
+        return
+    typer.echo(f"Log in with this link. It is shown once, now:\n\n    {login}\n")
+
+
+# ---- what is shown --------------------------------------------------------------------------------------------------
+
+
 @contextmanager
 def _screen(rota: Rota, slots: int, url: str, *, live: bool, as_json: bool) -> Iterator[Screen]:
     if not live:
         _set_up_lines(rota, as_json=as_json)
-        yield PlainLines(rota)
+        yield Summary(rota)
         return
     from rich.live import Live  # noqa: PLC0415 - log lines don't need it
 

@@ -11,12 +11,12 @@ from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rota.errors import InvalidOption, NotFound
 from rota.model.gate import LOCAL, Actor, Role
 from rota.operation import session_of
-from rota.surfaces.cli.acting import named
+from rota.surfaces.cli.tree import named
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -30,8 +30,10 @@ PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
 def session(store: str | None, *, app: str | None = None, make: bool = False) -> Iterator[Rota]:
     """Open a Rota for the time of a command. A store that is not there is refused unless `make` or an application is given."""
     rota = load(app, store) if app is not None else rota_of(store)
-    if app is None and not make:
-        refuse_missing(rota)
+    path = path_of(rota.store.url)
+    if app is None and not make and path is not None and not path.exists():
+        # A question must not make an empty store.
+        raise NotFound(f"there is no store at {path.absolute()}: `rota up` makes one; --store or $ROTA_STORE names another")
     try:
         yield rota
     finally:
@@ -54,7 +56,9 @@ def load(app: str, store: str | None) -> Rota:
     if found is None:
         raise InvalidOption(f"--app {app}: module {module.__name__!r} has no attribute {attribute!r}{_candidates(module)}")
     if not isinstance(found, Rota):
-        raise InvalidOption(f"--app {app}: {attribute!r} is {_kind(found)}, not a Rota{_candidates(module)}")
+        kind = type(found).__name__
+        article = "an" if kind[0].lower() in "aeiou" else "a"
+        raise InvalidOption(f"--app {app}: {attribute!r} is {article} {kind}, not a Rota{_candidates(module)}")
     if store is not None:
         found.close()
         session_of(found).name_store(store)
@@ -90,17 +94,16 @@ def import_app(app: str) -> tuple[ModuleType, str]:
         raise InvalidOption(f"--app {app}: {_why(error)}") from error
 
 
-def refuse_missing(rota: Rota) -> None:
-    """Refuse a store whose file is not there: a question must not make an empty one."""
-    path = path_of(rota.store.url)
-    if path is not None and not path.exists():
-        raise NotFound(f"there is no store at {path.absolute()}: `rota up` makes one; --store or $ROTA_STORE names another")
-
-
 def path_of(url: str) -> Path | None:
     """Return the file a store lives in; None for what is no file."""
     text = url.removeprefix("sqlite:///")
     return Path(text) if text and "://" not in text else None
+
+
+def store_name(rota: Rota) -> str:
+    """Return how a store is named to people: the whole path of a file, or its URL."""
+    path = path_of(rota.store.url)
+    return rota.store.url if path is None else str(path.absolute())
 
 
 def actor() -> Actor | str:
@@ -134,8 +137,3 @@ def _candidates(module: ModuleType) -> str:
 
     names = [name for name, value in vars(module).items() if isinstance(value, Rota)]
     return f"; its Rota is {module.__name__}:{names[0]}" if names else ""
-
-
-def _kind(value: Any) -> str:
-    name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -13,26 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.errors import RotaError
-from rota.model.overview import Overview
-from rota.surfaces.cli.options import JsonOption, StoreOption, examples
+from rota.surfaces.cli.options import JsonOption, StoreOption
 from rota.surfaces.cli.output import console, show_json
-from rota.surfaces.cli.session import actor, path_of, session
+from rota.surfaces.cli.session import actor, session, store_name
 
 if TYPE_CHECKING:
     from rota.app import Rota
 
-SHARE = 10
-"""A look that takes a second is taken again after ten: none costs more than a tenth of one core."""
 NOTICE_S = 4.0
 
 EveryOption = Annotated[float, typer.Option("--every", min=0.1, max=3600, metavar="SECONDS", help="How often to look again.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("top", rich_help_panel="Look", epilog=examples("rota top", "rota top --once", "rota top --json | jq -r .health.sentence"))(
-        top
-    )
 
 
 def top(
@@ -55,61 +45,31 @@ def top(
 
 
 def _print(rota: Rota) -> None:
-    from rota.surfaces.cli.topview import Shown, frame  # noqa: PLC0415 - rich, which --json does not need
+    from rota.surfaces.cli.live_view import Shown, top_frame  # noqa: PLC0415 - rich, which --json does not need
 
     screen = console()
-    screen.print(frame(rota.acting_as(actor()).overview(), Shown(store=_name(rota)), width=screen.width, height=None))
+    screen.print(top_frame(rota.acting_as(actor()).overview(), Shown(store=store_name(rota)), width=screen.width, height=None))
 
 
 def _live(rota: Rota, every_s: float) -> None:
     from rich.live import Live  # noqa: PLC0415 - rich, which --json does not need
 
-    from rota.surfaces.cli.topview import Shown, frame  # noqa: PLC0415
+    from rota.surfaces.cli.live_view import Shown, top_frame  # noqa: PLC0415 - as above
+    from rota.surfaces.cli.watch import Gauge  # noqa: PLC0415 - as above
 
     screen = console()
-    looks = Looks(lambda: rota.acting_as(actor()).overview(), every_s)
+    look = rota.acting_as(actor()).overview
+    # A store that can't be read at all is an error; later one in trouble leaves the last look.
+    looks = Gauge(look, look(), every_s, wait_s=every_s)
     desk = Desk(rota)
     with keys() as pressed, Live(console=screen, screen=True, auto_refresh=False, vertical_overflow="crop") as drawing:
         while not desk.over:
-            seen = looks.take()
-            shown = Shown(store=_name(rota), notice=desk.notice, trouble=looks.trouble)
-            drawing.update(frame(seen, shown, width=screen.size.width, height=screen.size.height), refresh=True)
+            seen = looks.value()
+            shown = Shown(store=store_name(rota), notice=desk.notice, trouble=looks.trouble)
+            drawing.update(top_frame(seen, shown, width=screen.size.width, height=screen.size.height), refresh=True)
             key = pressed(looks.left_s)
             if key and desk.press(key):
                 looks.expire()
-
-
-class Looks:
-    """Looks again when it is time; a store in trouble leaves the last look."""
-
-    def __init__(self, look: Callable[[], Overview], every_s: float) -> None:
-        """Look once: a store that can't be read at all is an error."""
-        self._look = look
-        self._every_s = every_s
-        self._seen = look()
-        self._next = time.monotonic() + every_s
-        self.trouble = ""
-
-    @property
-    def left_s(self) -> float:
-        """Return how long it is until the next look."""
-        return max(0.0, self._next - time.monotonic())
-
-    def expire(self) -> None:
-        """Let the next look be a new one."""
-        self._next = 0.0
-
-    def take(self) -> Overview:
-        """Return the latest look, a new one if it is time."""
-        start = time.monotonic()
-        if start >= self._next:
-            try:
-                self._seen, self.trouble = self._look(), ""
-            except RotaError as error:
-                self.trouble = str(error)
-            now = time.monotonic()
-            self._next = now + max(self._every_s, SHARE * (now - start))
-        return self._seen
 
 
 class Desk:
@@ -182,8 +142,3 @@ def keys() -> Iterator[Callable[[float], str]]:
         yield pressed
     finally:
         termios.tcsetattr(number, termios.TCSADRAIN, before)
-
-
-def _name(rota: Rota) -> str:
-    path = path_of(rota.store.url)
-    return rota.store.url if path is None else str(path.absolute())

@@ -1,4 +1,4 @@
-"""What `rota up` and `rota worker` look at, read cheaply: each reading is taken only as often as its own cost allows."""
+"""What `rota up` and `rota top` look at, read cheaply: each reading is taken only as often as its own cost allows."""
 
 from __future__ import annotations
 
@@ -71,13 +71,18 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 class Gauge(Generic[T]):
     """A reading that is kept until it is worth taking again."""
 
-    def __init__(self, read: Callable[[], T], first: T, every_s: float) -> None:
-        """Take how it is read, what it says before that, and how often it may be read at most."""
+    def __init__(self, read: Callable[[], T], first: T, every_s: float, *, wait_s: float = 0.0) -> None:
+        """Take how it is read, what it says before that, how often it may be read at most, and when for the first time."""
         self._read = read
         self._value = first
         self._every_s = every_s
-        self._next = 0.0
+        self._next = time.monotonic() + wait_s
         self.trouble = ""
+
+    @property
+    def left_s(self) -> float:
+        """How long it is until the next reading."""
+        return max(0.0, self._next - time.monotonic())
 
     def expire(self) -> None:
         """Let the next reading be a new one, whatever it costs."""
@@ -124,17 +129,19 @@ class Watch:
     def look(self) -> Snapshot:
         """Return what is there now, as far as it was worth reading."""
         stats = self._stats.value()
-        self._sample(stats)
-        running = self._running.value()
+        if stats is not None:
+            self._sample(time.monotonic(), stats.by_status.get(Status.COMPLETED, 0))
+        per_second = [max(0.0, (done - before) / (at - since)) for (since, before), (at, done) in pairwise(self._samples)]
+        recent = per_second[-RATE_SECONDS:]
         return Snapshot(
             stats=stats,
             workers=[worker for worker in self._workers.value() if worker.kind == "worker"],
             pauses=self._pauses.value(),
-            running=running,
+            running=self._running.value(),
             waiting=self._waiting.value(),
             ended=self._ended.value(),
-            per_second=self._per_second(),
-            rate=self._rate(),
+            per_second=per_second,
+            rate=sum(recent) / len(recent) if recent else 0.0,
             trouble=next((gauge.trouble for gauge in self._gauges if gauge.trouble), ""),
         )
 
@@ -166,27 +173,13 @@ class Watch:
         gone, self._gone = self._gone, []
         found += [self._rota.jobs.get(job_id) for job_id in gone if job_id not in self._recent]
         together = self._recent | {job.id: job for job in found if job.status.ended}
-        newest = sorted(together.values(), key=_finished, reverse=True)[:RECENT_MAX]
+        newest = sorted(together.values(), key=lambda job: job.finished_at or job.created_at, reverse=True)[:RECENT_MAX]
         self._recent = {job.id: job for job in newest}
         self._runs = {
             job.id: self._runs[job.id] if job.id in self._runs else run_of(self._rota, job.id) for job in newest[: 2 * self._rows]
         }
         return [Ended(job, self._runs.get(job.id)) for job in newest]
 
-    def _sample(self, stats: Stats | None) -> None:
-        if stats is None:
-            return
-        now, done = time.monotonic(), stats.by_status.get(Status.COMPLETED, 0)
+    def _sample(self, now: float, done: int) -> None:
         if not self._samples or now - self._samples[-1][0] >= 1.0:
             self._samples.append((now, done))
-
-    def _per_second(self) -> list[float]:
-        return [max(0.0, (done - before) / (at - since)) for (since, before), (at, done) in pairwise(self._samples)]
-
-    def _rate(self) -> float:
-        recent = self._per_second()[-RATE_SECONDS:]
-        return sum(recent) / len(recent) if recent else 0.0
-
-
-def _finished(job: Job) -> float:
-    return job.finished_at.timestamp() if job.finished_at else 0.0

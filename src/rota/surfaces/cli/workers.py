@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import Annotated
 
+import msgspec
 import typer
 
-from rota.surfaces.cli.door import HostOption, PortOption, Where
-from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, examples
+from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption
 from rota.surfaces.cli.session import demo_of, session
 
 ConcurrencyOption = Annotated[
     int | None,
     typer.Option("--concurrency", min=1, max=10_000, help="Handlers to run at once. Else $ROTA_CONCURRENCY, else 8."),
 ]
-
-
 QueuesOption = Annotated[
     str | None,
     typer.Option("--queue", metavar="NAMES", help="Serve only these queues, with commas between them. Else $ROTA_WORKER_QUEUES, else all."),
@@ -32,26 +29,20 @@ ExcludeOption = Annotated[
     str | None,
     typer.Option("--exclude", metavar="NAMES", help="Run no jobs of these types, with commas between them. Else $ROTA_WORKER_EXCLUDE."),
 ]
+HostOption = Annotated[
+    str | None, typer.Option("--host", metavar="ADDRESS", help="Listen on this address. Else $ROTA_HTTP_HOST, else 127.0.0.1.")
+]
+PortOption = Annotated[
+    int | None,
+    typer.Option("--port", min=0, max=65_535, help="Listen on this port; 0 takes any that is free. Else $ROTA_HTTP_PORT, else 8420."),
+]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("up", rich_help_panel="Start", epilog=examples("rota up --app shop.jobs:rota", "rota up --app examples.tour:rota --demo"))(
-        up
-    )
-    app.command(
-        "worker",
-        rich_help_panel="Start",
-        epilog=examples(
-            "rota worker --app shop.jobs:rota --store /var/lib/shop/rota.db --concurrency 16",
-            "rota worker --app shop.jobs:rota --queue mail,default --exclude rebuild_index",
-        ),
-    )(worker)
-    app.command(
-        "serve",
-        rich_help_panel="Start",
-        epilog=examples("rota serve", "rota serve --store postgresql://rota@db.example.org/jobs --host 0.0.0.0 --port 8420"),
-    )(serve)
+class Where(msgspec.Struct, frozen=True):
+    """Where to listen, as the command line says it; None: as the settings say."""
+
+    host: str | None = None
+    port: int | None = None
 
 
 def up(
@@ -74,8 +65,12 @@ def up(
     """
     if demo and app is None:
         raise typer.BadParameter("--demo needs --app: the demo is a function beside the application's Rota")
+    from rota.surfaces.cli.serving import work  # noqa: PLC0415 - threads, signals and views that no other command needs
+
     where = None if no_http else Where(host, port)
-    _run(app, store, concurrency, where=where, live=sys.stdout.isatty() and not as_json, demo=demo, as_json=as_json)
+    with session(store, app=app, make=True) as rota:
+        feed = demo_of(app) if demo and app else None
+        work(rota, where, concurrency=concurrency, live=sys.stdout.isatty() and not as_json, as_json=as_json, demo=feed)
 
 
 def worker(
@@ -92,8 +87,10 @@ def worker(
 
     SIGTERM lets running jobs finish; a second one interrupts them.
     """
-    asked = {"queues": queues, "types": types, "exclude": exclude}
-    _run(app, store, concurrency, where=None, live=False, demo=False, as_json=as_json, serving=asked)
+    from rota.surfaces.cli.serving import work  # noqa: PLC0415 - as in `up`
+
+    with session(store, app=app, make=True) as rota:
+        work(rota, None, concurrency=concurrency, as_json=as_json, serving={"queues": queues, "types": types, "exclude": exclude})
 
 
 def serve(
@@ -103,25 +100,7 @@ def serve(
 
     An application is needed only for what it says of its jobs (--app): they run in workers elsewhere.
     """
-    from rota.surfaces.cli.serving import serve_only  # noqa: PLC0415 - threads and signals that no other command needs
+    from rota.surfaces.cli.serving import serve_only  # noqa: PLC0415 - as in `up`
 
     with session(store, app=app, make=True) as rota:
         serve_only(rota, Where(host, port), as_json=as_json)
-
-
-def _run(
-    app: str | None,
-    store: str | None,
-    concurrency: int | None,
-    *,
-    where: Where | None,
-    live: bool,
-    demo: bool,
-    as_json: bool,
-    serving: Mapping[str, str | None] | None = None,
-) -> None:
-    from rota.surfaces.cli.serving import work  # noqa: PLC0415 - threads, signals and views that no other command needs
-
-    with session(store, app=app, make=True) as rota:
-        asked = demo_of(app) if demo and app else None
-        work(rota, where, concurrency=concurrency, live=live, as_json=as_json, demo=asked, serving=serving)

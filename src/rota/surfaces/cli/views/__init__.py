@@ -14,17 +14,14 @@ import typer
 from rota.model.values import Job
 from rota.surfaces.cli.output import (
     Marked,
+    Table,
     age,
     compact,
-    escaped,
     one_line,
     pause_text,
     show_json,
     show_json_lines,
-    show_next,
     show_pairs,
-    show_table,
-    table,
     told_job,
 )
 
@@ -32,8 +29,17 @@ if TYPE_CHECKING:
     from rota.operation import Expected
     from rota.surfaces.cli.commands import Called
 
-MODULES = {"import": "imports"}
-"""The views of a noun whose name no module can have."""
+MODULES = {
+    "calendar": "schedule",
+    "dead": "job",
+    "group": "job",
+    "import": "store",
+    "organization": "access",
+    "queue": "job",
+    "token": "access",
+    "user": "access",
+}
+"""The modules of nouns that have none of their own."""
 Shower = Callable[[Any, "Called"], object]
 
 
@@ -52,35 +58,29 @@ class View(msgspec.Struct, frozen=True):
     """Called before the operation: completes what was asked; returns the state that the edit then expects."""
 
 
-def prepare(called: Called) -> Expected | None:
-    """Complete what was asked from what is there, for the few commands that add to it."""
-    view = _views(called).get(called.words)
-    return None if view is None or view.prepare is None else view.prepare(called)
+def views_of(words: str) -> dict[str | type, View]:
+    """Return the views of a command's noun; those of commands of one word are the store's."""
+    group, verb, _ = words.partition(" ")
+    views: dict[str | type, View] = import_module(f"{__name__}.{MODULES.get(group, group) if verb else 'store'}").VIEWS
+    return views
 
 
-def show(called: Called, result: Any, *, as_json: bool) -> None:
+def show(view: View, result: Any, called: Called, *, as_json: bool) -> None:
     """Print a result."""
-    views = _views(called)
-    view = views.get(called.words) or views.get(type(result)) or View()
     if as_json:
         _show_document(result if view.document is None else view.document(result, called), called)
     else:
         (view.show or _show)(result, called)
-    show_next(getattr(result, "next", None) if view.place is None else view.place(result, called))
+    cursor = getattr(result, "next", None) if view.place is None else view.place(result, called)
+    if cursor is not None:
+        typer.echo(f"more: --before {cursor}", err=True)
     if view.check is not None:
         view.check(result)
 
 
-def _views(called: Called) -> dict[str | type, View]:
-    """Return the views of a noun; those of commands of one word are the store's."""
-    group, verb, _ = called.words.partition(" ")
-    found: dict[str | type, View] = import_module(f"{__name__}.{MODULES.get(group, group) if verb else 'store'}").VIEWS
-    return found
-
-
 def _show_document(document: Any, called: Called) -> None:
     if document is None:
-        show_json({"paused": _paused(called)} if _pauses(called) else {"deleted": _subject(called)})
+        show_json({"paused": paused(called)} if _pauses(called) else {"deleted": _subject(called)})
     elif isinstance(document, msgspec.Struct | dict | str):
         show_json(document)
     else:
@@ -91,10 +91,10 @@ def _show(result: Any, called: Called) -> None:
     if isinstance(result, Job):
         typer.echo(told_job(result))
     elif isinstance(result, msgspec.Struct):
-        show_fields(result)
+        show_pairs((name.replace("_", " "), getattr(result, name)) for name in result.__struct_fields__)
     elif result is None and _pauses(called):
-        paused = _paused(called)
-        typer.echo(f"Paused: {', '.join(paused)}." if paused else "Nothing is paused.")
+        pauses = paused(called)
+        typer.echo(f"Paused: {', '.join(pauses)}." if pauses else "Nothing is paused.")
     elif result is None:
         typer.echo(f"{called.words.split()[0]} {_subject(called)} is deleted")
     else:
@@ -114,10 +114,10 @@ def listing(empty: str, columns: str, **computed: Callable[[Any], object]) -> Sh
     marked = {mark: [titles[heading] for (heading, _, _), word in words if mark in word] for mark in "~+>"}
 
     def show_rows(items: Iterable[Any], _called: Called) -> None:
-        rows = table(*titles.values(), right=marked[">"], soft=marked["+"], gives=marked["~"])
+        rows = Table(*titles.values(), right=marked[">"], soft=marked["+"], gives=marked["~"])
         for item in items:
             rows.add_row(*(_cell(read(item)) for read in reads))
-        show_table(rows, empty)
+        rows.show(empty)
 
     return show_rows
 
@@ -131,20 +131,15 @@ def _cell(value: Any) -> str:
         value = ", ".join(map(str, value))
     if isinstance(value, dict):
         value = compact(value)
-    return escaped("" if value is None else f"{value:,}" if isinstance(value, int) else one_line(value))
-
-
-def show_fields(result: msgspec.Struct) -> None:
-    """Print the fields of a value, one a line."""
-    fields = ((name, getattr(result, name)) for name in result.__struct_fields__)
-    show_pairs((name.replace("_", " "), compact(value) if isinstance(value, dict | list) else value) for name, value in fields)
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else one_line(value)
 
 
 def _pauses(called: Called) -> bool:
     return called.words.split()[-1] in {"pause", "resume"}
 
 
-def _paused(called: Called) -> list[str]:
+def paused(called: Called) -> list[str]:
+    """Return what is paused, in words."""
     return [pause_text(*pause) for pause in called.rota.store.pauses()]
 
 

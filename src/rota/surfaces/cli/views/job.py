@@ -1,4 +1,4 @@
-"""Jobs: lists, one job with its run and its chain, logs and graphs."""
+"""Jobs: lists, one job with its run and its chain, logs and graphs; queues, groups and dead letters."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import typer
 
 from rota.errors import InvalidOption
 from rota.model.dependencies import RUN, Dependency, Graph
+from rota.model.groups import Group
+from rota.model.lanes import QueueInfo
 from rota.model.values import Job, Purged, Run
 from rota.operation import tag_of
 from rota.results import Acted, Log
 from rota.surfaces.cli.output import (
+    Table,
+    age,
     clock_time,
     compact,
     console,
@@ -20,9 +24,7 @@ from rota.surfaces.cli.output import (
     escaped,
     one_line,
     show_pairs,
-    show_table,
     status,
-    table,
     took,
     with_run,
 )
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 DEPTH_MAX = 40
 """Levels of a tree that are drawn: further ones would not fit on any screen."""
 FACES = ("background-job", "monque")
+NO_DEAD_LETTER = "No dead letter matches."
 
 
 # ---- lists ----------------------------------------------------------------------------------------------------------
@@ -60,11 +63,10 @@ def runs_with_jobs(_runs: Sequence[Run], called: Called) -> list[dict[str, Any]]
 def show_runs(runs: Sequence[Run], called: Called) -> None:
     """Print every attempt of the chain and its outcome."""
     by_job = {run.job_id: run for run in runs}
-    rows = table("number", "status", "started", "ran for", "error or result", right=("ran for",))
+    rows = Table("number", "status", "started", "ran for", "error or result", right=("ran for",))
     for job in called.rota.jobs.attempts(called.asked["job"]):
-        outcome = _outcome(job, by_job.get(job.id))
-        rows.add_row(job.number, status(job.status), clock_time(job.started_at), took(job), escaped(outcome))
-    show_table(rows, "No attempts.")
+        rows.add_row(job.number, status(job.status), clock_time(job.started_at), took(job), _outcome(job, by_job.get(job.id)))
+    rows.show("No attempts.")
 
 
 def _outcome(job: Job, run: Run | None) -> str:
@@ -83,7 +85,7 @@ def _outcome(job: Job, run: Run | None) -> str:
 def show_one(job: Job, called: Called) -> None:
     """Print one job, its run, and the other attempts of its chain; or the chain as another system shows it."""
     if called.extras["face"] is not None:
-        show_pairs((name, compact(value) if isinstance(value, dict | list) else value) for name, value in _face(job, called).items())
+        show_pairs(_face(job, called).items())
         return
     show_pairs([*_about(job, called.rota.jobs.attempts(job.id)), *about_run(run_of(called.rota, job.id))])
 
@@ -247,6 +249,66 @@ def _about_edge(edge: Dependency) -> str:
     return ", ".join(word for word in (source, f"{rule} if it fails" if ruled else "") if word)
 
 
+# ---- queues and groups ----------------------------------------------------------------------------------------------
+
+
+def _state(queue: QueueInfo) -> str:
+    return "paused" if queue.paused else "not served" if queue.waiting and not queue.workers else ""
+
+
+QUEUES = listing(
+    "There are no queues.",
+    "queue=name~ waiting> oldest running> workers> state",
+    waiting=lambda queue: f"{'at least ' if queue.at_least else ''}{queue.waiting:,}",
+    state=_state,
+)
+QUEUED = listing("The queue is empty.", "number type=job_type~ priority> position> queued=queued_at held_by=held~ params~")
+GROUPS = listing(
+    "No groups.",
+    "id status mode on_failure ended> created=created_at name",
+    status=lambda group: status(group.status),
+    ended=lambda group: f"{sum(member.status.ended for member in group.members)}/{len(group.members)}",
+)
+
+
+def show_group(group: Group, _called: Called | None = None) -> None:
+    """Print a group and the states of its members."""
+    name = f"  {escaped(group.name)}" if group.name else ""
+    console().print(f"{group.id}  {status(group.status)}{name}  ({group.mode}, on failure: {group.on_failure})")
+    rows = Table("place", "number", "status", "type", right=("place",))
+    for member in group.members:
+        rows.add_row(member.sequence_number, member.number, status(member.status), member.job_type)
+    rows.show("No members.")
+    if group.then is not None:
+        follower = f"{group.then.number}  {status(group.then.status)}  {escaped(group.then.job_type)}"
+        console().print(f"then {follower}  (if a member fails: {group.then.on_parent_failure})")
+
+
+# ---- dead letters ---------------------------------------------------------------------------------------------------
+
+
+def show_dead(jobs: Sequence[Job], called: Called) -> None:
+    """Print dead letters with their last errors."""
+    columns = ("number", "type", "died of", "when", "attempts", "last error")
+    rows = Table(*columns, right=("attempts",), gives=("type", "last error"))
+    for job in jobs:
+        run = run_of(called.rota, job.id)
+        error = one_line((run.error if run else None) or job.reason or "")
+        rows.add_row(job.number, job.job_type, job.error_type or "unknown", age(job.finished_at), job.attempt, error)
+    rows.show("No dead letters.")
+
+
+def show_retried(jobs: Sequence[Job], _called: Called) -> None:
+    """Print how many were retried."""
+    typer.echo(f"{len(jobs):,} retried" if jobs else NO_DEAD_LETTER)
+
+
+def show_dead_deleted(gone: Purged, _called: Called) -> None:
+    """Print how many were deleted, and how many could not be."""
+    kept = f"; {gone.kept:,} are needed by others and stay" if gone.kept else ""
+    typer.echo(f"{gone.chains:,} deleted{kept}" if gone.chains or gone.kept else NO_DEAD_LETTER)
+
+
 # ---- changes --------------------------------------------------------------------------------------------------------
 
 
@@ -282,4 +344,11 @@ VIEWS: dict[str | type, View] = {
     "job update": View(prepare=add_to_params),
     "job cancel-all": View(show_acted),
     "job delete": View(show_deleted, lambda gone, called: {"job": called.asked["job"], "jobs": gone.jobs}),
+    "queue list": View(QUEUES),
+    "queue jobs": View(QUEUED),
+    "group list": View(GROUPS),
+    Group: View(show_group),
+    "dead list": View(show_dead, lambda jobs, called: [with_run(job, run_of(called.rota, job.id)) for job in jobs]),
+    "dead retry": View(show_retried),
+    "dead delete": View(show_dead_deleted),
 }

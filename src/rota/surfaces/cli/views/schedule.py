@@ -1,22 +1,27 @@
-"""Schedules: their definitions in words, their next due times, and the outcomes of the last ones."""
+"""Schedules: their definitions in words, their next due times, and the outcomes of the last ones; calendars and their days."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
 
 from rota.errors import NotFound
-from rota.model.schedules import Fate, Kind, OnCompletion, ScheduleState
+from rota.model.schedules import Calendar, Fate, Kind, OnCompletion, ScheduleState
 from rota.model.states import Status
 from rota.model.values import Job
+from rota.operation import session_of
 from rota.schedule_views import OccurrenceView, OverdueView, ScheduleView
 from rota.surfaces.cli.exits import FAILED
+from rota.surfaces.cli.forecast import local_time
 from rota.surfaces.cli.output import (
+    Marked,
+    Table,
     age,
     clock_time,
     coloured,
@@ -26,19 +31,17 @@ from rota.surfaces.cli.output import (
     escaped,
     one_line,
     show_pairs,
-    show_table,
     span,
     status,
-    table,
 )
-from rota.surfaces.cli.timetable import local_time
-from rota.surfaces.cli.views import View
+from rota.surfaces.cli.session import actor
+from rota.surfaces.cli.views import View, listing
 from rota.surfaces.runs import run_of
 from rota.wire import seal
 
 if TYPE_CHECKING:
     from rota.app import Rota
-    from rota.lab.forecasts import ForecastItem, SchedulePlan, Verified
+    from rota.lab.forecasts import ForecastItem, Problem, SchedulePlan, Verified
     from rota.surfaces.cli.commands import Called
 
 NEXT_SHOWN = 5
@@ -57,11 +60,10 @@ FATES = {Fate.FIRED: "green", Fate.COALESCED: "bright_black", Fate.MISSED: "red"
 def show_list(views: Sequence[ScheduleView], _called: Called) -> None:
     """Print schedules: when they are due, in words, and when next."""
     several = len({view.organization for view in views}) > 1
-    rows = table("name", *(("organization",) if several else ()), "state", "next", "when", "template", soft=("when",))
+    rows = Table("name", *(("organization",) if several else ()), "state", "next", "when", "template", soft=("when",))
     for view in views:
-        whose = (escaped(view.organization),) if several else ()
-        rows.add_row(escaped(view.name), *whose, _state(view), _next(view), escaped(view.words), escaped(view.template))
-    show_table(rows, "No schedules: `rota schedule create` creates one, and so does a program with `rota.schedule(…)`.")
+        rows.add_row(view.name, *((view.organization,) if several else ()), _state(view), _next(view), view.words, view.template)
+    rows.show("No schedules: `rota schedule create` creates one, and so does a program with `rota.schedule(…)`.")
 
 
 def show_changed(view: ScheduleView, _called: Called) -> None:
@@ -77,7 +79,7 @@ def state_of(view: ScheduleView) -> str:
     return ENDED if fired or over else str(view.state)
 
 
-def _state(view: ScheduleView) -> str:
+def _state(view: ScheduleView) -> Marked:
     word = state_of(view)
     return coloured(word, STATES[word])
 
@@ -116,7 +118,7 @@ def one_document(view: ScheduleView, called: Called) -> dict[str, Any]:
 def show_one(view: ScheduleView, called: Called) -> None:
     """Print a schedule, its next due times, the outcomes of the last ones, and what it depends on."""
     me = called.rota
-    before = ", ".join(_after(name, _latest(me, name, view.organization)) for name in view.depends_on)
+    before = ", ".join(_with_latest(me, name, view.organization) for name in view.depends_on)
     show_pairs([*_about(view), ("depends on", before), ("needed by", ", ".join(_needed_by(me, view)))])
     if coming := _coming(me, view):
         typer.echo("\nnext due times:")
@@ -184,24 +186,21 @@ def _coming(me: Rota, view: ScheduleView) -> list[Coming]:
 
 def _show_coming(view: ScheduleView, coming: Sequence[Coming]) -> None:
     local = view.timezone != "UTC"
-    rows = table(*((view.timezone,) if local else ()), "UTC", "when", "", soft=("",))
+    rows = Table(*((view.timezone,) if local else ()), "UTC", "when", "", soft=("",))
     for each in coming:
         there = (local_time(each.due_at, view.timezone),) if local else ()
         fate = "" if each.fate is Fate.FIRED else fate_in_colour(each.fate)
         note = escaped(one_line(each.note or ""))
-        rows.add_row(*there, clock_time(each.due_at), age(each.due_at), f"{fate}: {note}" if fate and note else fate or note)
-    show_table(rows, "")
+        rows.add_row(*there, clock_time(each.due_at), age(each.due_at), Marked(f"{fate}: {note}" if fate and note else fate or note))
+    rows.show()
 
 
-def _latest(me: Rota, name: str, organization: str) -> OccurrenceView | None:
-    """Return the outcome of the latest due time of a schedule, if there is one that the actor may see."""
+def _with_latest(me: Rota, name: str, organization: str) -> str:
+    """Return the name of a schedule with the outcome of its latest due time, if there is one that the actor may see."""
     with suppress(NotFound):
-        return next(iter(me.schedules.occurrences(name, organization=organization, limit=1)), None)
-    return None
-
-
-def _after(name: str, latest: OccurrenceView | None) -> str:
-    return name if latest is None else f"{name} (latest {clock_time(latest.last_due_at)}: {latest.status or latest.fate})"
+        for latest in me.schedules.occurrences(name, organization=organization, limit=1):
+            return f"{name} (latest {clock_time(latest.last_due_at)}: {latest.status or latest.fate})"
+    return name
 
 
 # ---- outcomes of due times ------------------------------------------------------------------------------------------
@@ -234,21 +233,17 @@ def _told(me: Rota, tail: Job) -> str:
 
 
 def _show_rows(ledger: Sequence[OccurrenceView], jobs: Mapping[str, str], *, named: bool) -> None:
-    rows = table("due (UTC)", *(("schedule",) if named else ()), "fate", "job", "which, and why", soft=("due (UTC)", "which, and why"))
+    rows = Table("due (UTC)", *(("schedule",) if named else ()), "fate", "job", "which, and why", soft=("due (UTC)", "which, and why"))
     for each in ledger:
-        rows.add_row(
-            _due(each),
-            *((escaped(each.schedule),) if named else ()),
-            fate_in_colour(each.fate, each.count),
-            status(each.status) if each.status else "",
-            escaped(one_line(each.reason or jobs.get(each.job_id or "", ""))),
-        )
-    show_table(rows, "No due times.")
+        schedule = (each.schedule,) if named else ()
+        reason = one_line(each.reason or jobs.get(each.job_id or "", ""))
+        rows.add_row(_due(each), *schedule, fate_in_colour(each.fate, each.count), status(each.status) if each.status else "", reason)
+    rows.show("No due times.")
 
 
-def fate_in_colour(fate: Fate, count: int = 1) -> str:
+def fate_in_colour(fate: Fate, count: int = 1) -> Marked:
     """Return a fate in its colour, with the number of due times that had it."""
-    return f"[{FATES.get(fate, 'yellow')}]{fate}{f' ×{count:,}' if count > 1 else ''}[/]"
+    return coloured(f"{fate}{f' ×{count:,}' if count > 1 else ''}", FATES.get(fate, "yellow"))
 
 
 def _due(each: OccurrenceView) -> str:
@@ -262,27 +257,26 @@ def _due(each: OccurrenceView) -> str:
 
 def show_overdue(views: Sequence[OverdueView], _called: Called) -> None:
     """Print schedules with due times that have no outcome yet."""
-    rows = table("schedule", "due (UTC)", "what is wrong")
-    for late in views:
-        rows.add_row(escaped(late.schedule), clock_time(late.due_at), _overdue(late))
-    show_table(rows, "Nothing is overdue.")
-
-
-def _overdue(late: OverdueView) -> str:
-    return f"{fate_in_colour(Fate.OVERDUE, late.count)} until {clock_time(late.last_due_at)}: {escaped(late.reason)}"
+    _wrong(views).show("Nothing is overdue.")
 
 
 def show_verified(found: Verified, _called: Called) -> None:
     """Print every due time whose outcome does not match, or that all match."""
-    rows = table("schedule", "due (UTC)", "what is wrong")
-    for each in found.problems:
-        rows.add_row(escaped(each.schedule), clock_time(each.due_at), escaped(one_line(each.what)))
-    for late in found.overdue:
-        rows.add_row(escaped(late.schedule), clock_time(late.due_at), _overdue(late))
-    show_table(rows, f"All is well: {counted(found.due, 'due time')} of {counted(found.schedules, 'schedule')}, each with its one fate.")
+    well = f"All is well: {counted(found.due, 'due time')} of {counted(found.schedules, 'schedule')}, each with its one fate."
+    _wrong(found.overdue, found.problems).show(well)
     if not found.ok:
         overdue = f", {counted(len(found.overdue), 'schedule')} overdue" if found.overdue else ""
         typer.echo(f"\n{counted(len(found.problems), 'problem')}{overdue}: {found.matched:,} of {counted(found.due, 'due time')} match")
+
+
+def _wrong(overdue: Sequence[OverdueView], problems: Sequence[Problem] = ()) -> Table:
+    rows = Table("schedule", "due (UTC)", "what is wrong")
+    for each in problems:
+        rows.add_row(each.schedule, clock_time(each.due_at), one_line(each.what))
+    for late in overdue:
+        words = f"{fate_in_colour(Fate.OVERDUE, late.count)} until {clock_time(late.last_due_at)}: {escaped(late.reason)}"
+        rows.add_row(late.schedule, clock_time(late.due_at), Marked(words))
+    return rows
 
 
 def fail_unless_ok(found: Verified) -> None:
@@ -326,6 +320,77 @@ def show_fired(job: Job, _called: Called) -> None:
     typer.echo(f"{job.number}  {job.status}  {job.id}")
 
 
+# ---- calendars ------------------------------------------------------------------------------------------------------
+
+
+def _next_day(calendar: Calendar) -> str:
+    coming = next((day for day in sorted(calendar.days) if day >= _today()), None)
+    return "none to come" if coming is None else f"{coming:%a %Y-%m-%d}"
+
+
+CALENDARS = listing(
+    "No calendars: `rota calendar update holidays 2026-12-25` creates one.",
+    "name days> next_day what_for=description",
+    days=lambda calendar: len(calendar.days),
+    next_day=_next_day,
+)
+
+
+def show_calendar(calendar: Calendar, called: Called) -> None:
+    """Print the days of a calendar, and the schedules that are not due on them."""
+    ahead = sum(day >= _today() for day in calendar.days)
+    show_pairs(
+        [
+            ("calendar", calendar.name),
+            ("what for", calendar.description),
+            ("days", f"{len(calendar.days):,}, {ahead:,} of them to come"),
+            ("schedules", ", ".join(_used_by(calendar, called)) or "none uses it"),
+        ]
+    )
+    for year, days in groupby(sorted(calendar.days), key=lambda day: day.year):
+        typer.echo(f"\n{year}:")
+        for line in _in_a_row(days):
+            typer.echo(f"  {line}")
+
+
+def show_updated(calendar: Calendar, _called: Called) -> None:
+    """Print how many days a calendar has now."""
+    typer.echo(f"calendar {calendar.name} has {counted(len(calendar.days), 'day')}")
+
+
+def keep_description(called: Called) -> None:
+    """Keep the description of a calendar unless another is given."""
+    asked = called.asked
+    if "description" not in asked:
+        present = called.rota.calendars.list(organization=asked.get("organization"))
+        asked["description"] = next((each.description for each in present if each.name == asked["name"]), None)
+
+
+def _used_by(calendar: Calendar, called: Called) -> list[str]:
+    who = session_of(called.rota).actor(actor())
+    schedules = called.rota.schedules.list(organization=called.asked.get("organization") or who.organization)
+    return [schedule.name for schedule in schedules if schedule.calendar == calendar.name]
+
+
+def _in_a_row(days: Iterable[date]) -> list[str]:
+    """Return days as lines, days in a row as one."""
+    rows: list[tuple[date, date]] = []
+    for day in days:
+        if rows and day == rows[-1][1] + timedelta(days=1):
+            rows[-1] = (rows[-1][0], day)
+        else:
+            rows.append((day, day))
+    return [f"{first:%a %Y-%m-%d}" if first == last else f"{first:%a %Y-%m-%d} to {last:%a %Y-%m-%d}" for first, last in rows]
+
+
+def _fields(calendar: Calendar) -> dict[str, Any]:
+    return {"name": calendar.name, "days": sorted(calendar.days), "description": calendar.description}
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
 VIEWS: dict[str | type, View] = {
     ScheduleView: View(show_changed),
     "schedule list": View(show_list),
@@ -336,4 +401,7 @@ VIEWS: dict[str | type, View] = {
     "schedule occurrences": View(show_occurrences, place=place_after),
     "schedule overdue": View(show_overdue),
     "schedule verify": View(show_verified, lambda found, _called: msgspec.to_builtins(found) | {"ok": found.ok}, check=fail_unless_ok),
+    "calendar list": View(CALENDARS, lambda calendars, _called: map(_fields, calendars)),
+    "calendar get": View(show_calendar, lambda calendar, called: _fields(calendar) | {"schedules": _used_by(calendar, called)}),
+    "calendar update": View(show_updated, lambda calendar, _called: _fields(calendar), prepare=keep_description),
 }

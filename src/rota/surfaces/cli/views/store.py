@@ -1,8 +1,11 @@
-"""The store as a whole, its workers and its audit trail: the commands of one word."""
+"""The store as a whole, its workers and its audit trail: the commands of one word; imports from other systems."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Sequence
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +18,7 @@ from rota.model.values import Purged, Run, WorkerInfo
 from rota.surfaces.cli.exits import FAILED
 from rota.surfaces.cli.output import (
     COLOURS,
+    Table,
     clock_time,
     coloured,
     compact,
@@ -25,20 +29,20 @@ from rota.surfaces.cli.output import (
     pause_text,
     progress_bar,
     show_pairs,
-    show_table,
     span,
     status,
-    table,
 )
-from rota.surfaces.cli.views import View, listing
+from rota.surfaces.cli.views import View, listing, paused
 from rota.surfaces.cli.views.job import about_run
 
 if TYPE_CHECKING:
+    from rota.compat.import_report import Imported
     from rota.engine.recovery import Recovered
     from rota.surfaces.cli.commands import Called
-    from rota.surfaces.cli.fitting import Fitted
 
 VALUE_MAX = 40
+BAD_PRINTED = 10
+NAMED_PRINTED = 10
 FINDINGS = {State.OK: "green", State.REPAIRED: "cyan", State.ADVICE: "yellow", State.PROBLEM: "red"}
 
 
@@ -48,7 +52,7 @@ FINDINGS = {State.OK: "green", State.REPAIRED: "cyan", State.ADVICE: "yellow", S
 def stats_document(stats: Stats, called: Called) -> dict[str, Any]:
     """Return statistics, with what is paused."""
     fields: dict[str, Any] = msgspec.to_builtins(stats, str_keys=True)
-    return fields | {"paused": _paused(called)}
+    return fields | {"paused": paused(called)}
 
 
 def show_stats(stats: Stats, called: Called) -> None:
@@ -62,12 +66,12 @@ def show_stats(stats: Stats, called: Called) -> None:
             ("by priority", ", ".join(f"{priority}: {count:,}" for priority, count in stats.by_priority.items())),
             ("waiting", ", ".join(f"{name}: {count:,}" for name, count in stats.waiting_by_type.items())),
             ("late results", stats.late_results or None),
-            ("paused", ", ".join(_paused(called))),
+            ("paused", ", ".join(paused(called))),
         ]
     )
     if stats.by_type:
         typer.echo(f"\nlast {stats.hours} hours:" if stats.hours > 1 else "\nlast hour:")
-        show_table(_by_type(stats), "")
+        _show_by_type(stats)
 
 
 def _count(stats: Stats, state: Status) -> str:
@@ -76,24 +80,20 @@ def _count(stats: Stats, state: Status) -> str:
     return coloured(f"{count:,}", COLOURS[state]) if count else "0"
 
 
-def _by_type(stats: Stats) -> Fitted:
+def _show_by_type(stats: Stats) -> None:
     columns = ("completed", "failed", "failure rate", "average", "95 % within")
-    rows = table("type", *columns, right=columns, gives=("type",))
+    rows = Table("type", *columns, right=columns, gives=("type",))
     for each in stats.by_type:
-        rows.add_row(escaped(each.job_type), f"{each.completed:,}", f"{each.failed:,}", *_pace(each))
+        rows.add_row(each.job_type, f"{each.completed:,}", f"{each.failed:,}", *_pace(each))
     if len(stats.by_type) > 1:
         done, failed = sum(each.completed for each in stats.by_type), sum(each.failed for each in stats.by_type)
         rows.add_section()
         rows.add_row("together", f"{done:,}", f"{failed:,}", *_pace(stats))
-    return rows
+    rows.show()
 
 
 def _pace(stats: Stats | TypeStats) -> tuple[str, str, str]:
     return f"{stats.failure_rate:.1%}" if stats.failure_rate else "", span(stats.average_s), span(stats.p95_s)
-
-
-def _paused(called: Called) -> list[str]:
-    return [pause_text(*pause) for pause in called.rota.store.pauses()]
 
 
 # ---- workers, checks and repairs ------------------------------------------------------------------------------------
@@ -176,6 +176,68 @@ def purged_document(done: Purged, called: Called) -> dict[str, Any]:
     return {"chains": done.chains, "jobs": done.jobs, "kept": done.kept, "dry_run": called.asked.get("dry_run", False)}
 
 
+# ---- imports --------------------------------------------------------------------------------------------------------
+
+
+def read_twice(called: Called) -> None:
+    """Keep what comes through a pipe in a file, because it is read twice, and show a bar."""
+    if called.asked["source"] == "-":
+        kept = called.stack.enter_context(NamedTemporaryFile(prefix="rota-import-"))  # noqa: SIM115 - closed by the stack
+        shutil.copyfileobj(sys.stdin.buffer, kept)
+        kept.flush()
+        called.asked["source"] = kept.name
+    called.asked["progress"] = progress_bar(called.stack)
+
+
+def show_imported(report: Imported, called: Called) -> None:
+    """Print how many documents were imported, and what was wrong with some."""
+    called.stack.close()
+    schedules = ", ".join(f"{name} ({cron})" for name, cron in sorted(report.schedules.items()))
+    show_pairs(
+        [
+            ("documents", f"{report.documents:,}"),
+            ("waiting", _counted(report.waiting)),
+            ("recovered", _counted(report.recovered, "were being processed: that attempt counts as a crash")),
+            ("dead letters", _counted(report.dead, "`rota job retry` gives one more attempt")),
+            ("cancelled", _counted(report.cancelled)),
+            ("completed", _counted(report.completed)),
+            ("left out", _counted(report.left_out, "completed; --with-completed imports them as history")),
+            ("already here", _counted(report.already)),
+            ("key taken", _counted(report.key_taken, "a live job holds their unique key")),
+            ("schedules", schedules or None),
+            ("templates made", ", ".join(report.templates_made)),
+            ("fields not kept", ", ".join(report.unknown_fields)),
+            ("bad", _counted(report.bad_count)),
+        ]
+    )
+    if report.zone_assumed and "timezone" not in called.asked:
+        names = ", ".join(sorted(report.zone_assumed)[:NAMED_PRINTED])
+        more = f" and {len(report.zone_assumed) - NAMED_PRINTED:,} more" if len(report.zone_assumed) > NAMED_PRINTED else ""
+        typer.echo(
+            f"warning: no time zone in the documents of {names}{more}: they are due by UTC, while Monque used the clock of its machine; "
+            "pass --timezone to set their zone",
+            err=True,
+        )
+    for bad in report.bad[:BAD_PRINTED]:
+        typer.echo(f"  {one_line(bad.why, 400)}", err=True)
+    if report.bad_count > BAD_PRINTED:
+        typer.echo(f"  and {report.bad_count - BAD_PRINTED:,} more", err=True)
+    if report.dry_run:
+        typer.echo("This was a dry run: nothing was written.")
+
+
+def _counted(number: int, remark: str = "") -> str | None:
+    if not number:
+        return None
+    return f"{number:,} ({remark})" if remark else f"{number:,}"
+
+
+def fail_on_bad(report: Imported) -> None:
+    """Exit with 1 if a document was bad."""
+    if report.bad_count:
+        raise typer.Exit(FAILED)
+
+
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 
@@ -209,4 +271,5 @@ VIEWS: dict[str | type, View] = {
     "purge": View(show_purged, purged_document, prepare=start_bar),
     "audit": View(AUDIT),
     Run: View(show_run, check=fail_unless_ended_well),
+    "import monque": View(show_imported, check=fail_on_bad, prepare=read_twice),
 }

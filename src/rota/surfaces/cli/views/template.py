@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from rota.model.templates import FIELDS
-from rota.surfaces.cli.output import age, coloured, escaped, one_line, show_pairs, show_table, span, table
+from rota.surfaces.cli.output import Table, age, coloured, one_line, show_pairs, span
 from rota.surfaces.cli.views import View, listing
 from rota.template_views import TemplateView
 
@@ -30,11 +30,11 @@ def show_one(view: TemplateView, _called: Called) -> None:
             ("version", f"{view.version}, changed {age(view.updated_at)}{here}"),
         ]
     )
-    rows = table("field", "value", "from")
+    rows = Table("field", "value", "from")
     for field in FIELDS:
         source = view.sources[field]
-        rows.add_row(field, escaped(_shown(view, field)), f"[bold]{source}[/]" if source == "people" else str(source))
-    show_table(rows, "")
+        rows.add_row(field, _shown(view, field), coloured(source, "bold") if source == "people" else source)
+    rows.show()
 
 
 def show_state(view: TemplateView, _called: Called) -> None:

@@ -1,4 +1,4 @@
-"""Due times as people read them: in the zone they are meant in, and a forecast as bars and lines."""
+"""`rota forecast`: what will run when, as bars and lines, in the zone that each due time is meant in."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo
 
 import msgspec
+import typer
 
 from rota.model.schedules import Fate
 from rota.model.zones import zone_of
-from rota.surfaces.cli.output import clock_time, console, counted, escaped, one_line, show_table, span, table
+from rota.surfaces.cli.options import JsonOption, StoreOption, point_in_time
+from rota.surfaces.cli.output import Table, clock_time, coloured, console, counted, escaped, one_line, show_json, span
+from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
     from rota.lab.forecasts import Forecast, ForecastItem, ZoneChange
     from rota.schedule_views import ScheduleView
-    from rota.surfaces.cli.fitting import Fitted
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 BARS_MAX = 48
@@ -31,6 +33,51 @@ OFTEN = 6
 """What is due more often than this in a day is one line with its number."""
 
 Views = Mapping[tuple[str, str], "ScheduleView"]
+OfOption = Annotated[str | None, typer.Option("--organization", metavar="NAME", help="Only schedules of this organization.")]
+
+
+def forecast(
+    *,
+    hours: Annotated[
+        float | None,
+        typer.Option("--hours", metavar="N", min=0, help="How far to look, from now or from --start. Else 24.", show_default=False),
+    ] = None,
+    start: Annotated[
+        datetime | None, typer.Option("--start", parser=point_in_time, metavar="TIME", help="From then on. Else from now on.")
+    ] = None,
+    end: Annotated[datetime | None, typer.Option("--end", parser=point_in_time, metavar="TIME", help="Until then.")] = None,
+    schedule: Annotated[
+        str | None, typer.Option("--schedule", metavar="NAME", help="Only this schedule, each due time on its line.")
+    ] = None,
+    skipped: Annotated[
+        bool, typer.Option("--skipped", help="Also list what will be due and not run: paused, excluded, jumped over, overlapping.")
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Show at most this many lines.")] = 50,
+    organization: OfOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what will run when: a bar for each hour, changes of clocks, days that are excluded, overlaps, and where jobs would wait.
+
+    A schedule that is due more than six times a day is shown as one line with its count. Jobs that would overlap, depend on each other or
+    wait for a limit are simulated with the usual durations of their types.
+    """
+    with session(store) as rota:
+        me = rota.acting_as(actor())
+        found = me.forecast(hours, start=start, end=end, schedule=schedule, skipped=skipped, organization=organization)
+        if as_json:
+            return show_json(
+                {
+                    "items": list(found),
+                    **{name: getattr(found, name) for name in ("start", "end", "cut", "exact_until", "changes", "density")},
+                }
+            )
+        # Asked for separately, so that a paused schedule of every minute does not fill the forecast.
+        beside = None
+        if not skipped:
+            beside = me.forecast(start=found.start, end=found.end, schedule=schedule, skipped=True, organization=organization)
+        views = {(each.organization, each.name): each for each in me.schedules.list(organization=organization)}
+    return show_timetable(found, beside, views, apart=schedule is not None, limit=limit)
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -138,12 +185,12 @@ def _change(change: ZoneChange) -> Line:
 def _show_lines(lines: Sequence[Line]) -> None:
     local = any(line.zone != "UTC" for line in lines)
     wide = console().width >= WIDE
-    made = table("due (UTC)", *(("there",) if local else ()), "schedule", *(("template",) if wide else ()), "", soft=("", "schedule"))
+    made = Table("due (UTC)", *(("there",) if local else ()), "schedule", *(("template",) if wide else ()), "", soft=("", "schedule"))
     for line in lines:
         there = (f"{line.at.astimezone(zone_of(line.zone)):%a %H:%M %Z}" if line.zone != "UTC" else "",) if local else ()
         texts = (short_time(line.at), *there, line.schedule, *((line.template,) if wide else ()), one_line(line.note))
-        made.add_row(*map(escaped, texts), style=line.colour)
-    show_table(made, "Nothing is due.")
+        made.add_row(*texts, style=line.colour)
+    made.show("Nothing is due.")
 
 
 def _remarks(found: Forecast, fired: Sequence[ForecastItem], *, more: int) -> Iterator[str]:
@@ -182,24 +229,23 @@ def _show_density(found: Forecast) -> None:
     first = min([*counts, found.start.astimezone(UTC).replace(minute=0, second=0, microsecond=0)])
     hours = [first + HOUR * step for step in range(math.ceil((found.end - first) / HOUR))]
     peak = max(counts.values(), default=0) or 1
-    made = _by_hour(hours, counts, peak) if len(hours) <= BARS_MAX else _by_day(hours, counts, peak)
-    show_table(made, "")
+    (_by_hour(hours, counts, peak) if len(hours) <= BARS_MAX else _by_day(hours, counts, peak)).show()
     console().print()
 
 
-def _by_hour(hours: Sequence[datetime], counts: Mapping[datetime, int], peak: int) -> Fitted:
-    made = table("hour (UTC)", "jobs", "", right=("jobs",))
+def _by_hour(hours: Sequence[datetime], counts: Mapping[datetime, int], peak: int) -> Table:
+    made = Table("hour (UTC)", "jobs", "", right=("jobs",))
     for at in hours:
         count = counts.get(at, 0)
         bar = "█" * max(1 if count else 0, round(count / peak * BAR))
-        made.add_row(f"{at:%a %Y-%m-%d %H}h", f"{count:,}" if count else "", f"[cyan]{bar}[/]")
+        made.add_row(f"{at:%a %Y-%m-%d %H}h", f"{count:,}" if count else "", coloured(bar, "cyan"))
     return made
 
 
-def _by_day(hours: Sequence[datetime], counts: Mapping[datetime, int], peak: int) -> Fitted:
-    made = table("day (UTC)", "jobs", "0h    6h    12h   18h", right=("jobs",))
+def _by_day(hours: Sequence[datetime], counts: Mapping[datetime, int], peak: int) -> Table:
+    made = Table("day (UTC)", "jobs", "0h    6h    12h   18h", right=("jobs",))
     for day in sorted({at.date() for at in hours}):
         own = [counts.get(datetime(day.year, day.month, day.day, hour, tzinfo=UTC), 0) for hour in range(24)]
         marks = "".join(MARKS[math.ceil(count / peak * len(MARKS)) - 1] if count else " " for count in own)
-        made.add_row(f"{day:%a %Y-%m-%d}", f"{sum(own):,}" if any(own) else "", f"[cyan]{marks}[/]")
+        made.add_row(f"{day:%a %Y-%m-%d}", f"{sum(own):,}" if any(own) else "", coloured(marks, "cyan"))
     return made

@@ -10,12 +10,11 @@ import msgspec
 from rota.model.matching import match
 from rota.model.schedules import Fate, Schedule, ScheduleState
 from rota.model.states import Status
-from rota.model.values import SECOND, Instant, Job, instant, moment
+from rota.model.values import SECOND, Instant, Job, instant, moment_of
 from rota.model.words import in_words
 from rota.ports.schedules import Ledger, LedgerCursor, Occurrence, cursor_of
 from rota.ports.store import Store, Where
-from rota.simulation.run import Simulation
-from rota.simulation.words import clock_time, length
+from rota.simulation.run import Simulation, length
 
 PAGE = 10_000
 LATE: Instant = 60 * SECOND
@@ -135,7 +134,7 @@ def tell(store: Store, simulation: Simulation, ids: Iterable[str], *, limit: int
     """Look at the store after a simulation, and tell."""
     order, story, totals = simulation.order, Story(limit), Tally()
     for each in simulation.happened:
-        story.add(each.at, Line(at=_moment(each.at), what=each.what, words=each.words))
+        story.add(each.at, Line(at=moment_of(each.at), what=each.what, words=each.words))
     fared: list[Fared] = []
     problems = [Doubt(schedule=None, organization=None, due_at=None, what=what) for what in simulation.surprises]
     for schedule in filter(None, map(store.schedule, ids)):
@@ -143,13 +142,22 @@ def tell(store: Store, simulation: Simulation, ids: Iterable[str], *, limit: int
         tally = _tally(rows, chains)
         totals.add(tally)
         problems += _doubts(schedule, rows, chains)
-        fared.append(_fared(schedule, tally))
+        fared.append(
+            Fared(
+                schedule=schedule.name,
+                organization=schedule.organization,
+                template=schedule.template,
+                words=in_words(schedule.timing),
+                state=schedule.state,
+                tally=tally,
+            )
+        )
         for row in rows:
             _tell_row(story, row, chains, order.end)
     lines, left_out = story.told()
     return Simulated(
-        start=_moment(order.start),
-        end=_moment(order.end),
+        start=moment_of(order.start),
+        end=moment_of(order.end),
         seed=order.seed,
         workers=order.workers,
         faults=tuple(order.faults),
@@ -198,7 +206,12 @@ def _doubts(schedule: Schedule, rows: list[Occurrence], chains: dict[str, list[J
         return  # it had no due times
     found = match(schedule, rows, jobs)
     for each in found.problems:
-        yield Doubt(schedule=schedule.name, organization=schedule.organization, due_at=moment(each.due_at), what=each.what)
+        yield Doubt(
+            schedule=schedule.name,
+            organization=schedule.organization,
+            due_at=None if each.due_at is None else moment_of(each.due_at),
+            what=each.what,
+        )
 
 
 # ---- counting ----------------------------------------------------------------------------------------------------------
@@ -219,17 +232,6 @@ def _tally(rows: list[Occurrence], chains: dict[str, list[Job]]) -> Tally:
     return tally
 
 
-def _fared(schedule: Schedule, tally: Tally) -> Fared:
-    return Fared(
-        schedule=schedule.name,
-        organization=schedule.organization,
-        template=schedule.template,
-        words=in_words(schedule.timing),
-        state=schedule.state,
-        tally=tally,
-    )
-
-
 # ---- telling -----------------------------------------------------------------------------------------------------------
 
 
@@ -237,16 +239,16 @@ def _tell_row(story: Story, row: Occurrence, chains: dict[str, list[Job]], end: 
     if row.fate is Fate.FIRED:
         words, plain = _fired(row, chains.get(row.job_id or "", []), end)
     else:
-        several = f"{row.count:,} due times up to {clock_time(row.last_due_at)}: " if row.count > 1 else ""
+        several = f"{row.count:,} due times up to {moment_of(row.last_due_at):%Y-%m-%d %H:%M:%S}Z: " if row.count > 1 else ""
         words, plain = f"{several}{row.reason or 'no reason was given'}", False
     line = Line(
-        at=_moment(row.due_at),
+        at=moment_of(row.due_at),
         what=row.fate.value,
         words=words,
         schedule=row.schedule,
         organization=row.organization,
         count=row.count,
-        until=_moment(row.last_due_at) if row.count > 1 else None,
+        until=moment_of(row.last_due_at) if row.count > 1 else None,
     )
     story.add(row.due_at, line, plain=plain)
 
@@ -280,9 +282,3 @@ def _end(tail: Job) -> str:
             return "still waits at the end" + (f" ({tail.held})" if tail.held else "")
         case _:
             return f"ended {tail.status}" + (f" ({tail.reason})" if tail.reason else "")
-
-
-def _moment(at: Instant) -> datetime:
-    found = moment(at)
-    assert found is not None  # noqa: S101 - an instant
-    return found

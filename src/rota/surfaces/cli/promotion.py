@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rota.engine.store_copy import COMMITTING, COPYING, VERIFYING, WATCHING, Promoted, Step
-from rota.surfaces.cli.options import JsonOption, StoreOption, examples
-from rota.surfaces.cli.output import console, show_json, show_table, table
-from rota.surfaces.cli.session import actor, refuse_missing, rota_of
+from rota.surfaces.cli.options import JsonOption, StoreOption
+from rota.surfaces.cli.output import Table, progress, show_json
+from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
-    pass
+    from rich.progress import Progress, TaskID
 
 WORDS = {
     WATCHING: "watching whether worker {table} still beats (setting lease_ttl)",
@@ -22,20 +23,6 @@ WORDS = {
     VERIFYING: "verifying {table}",
     COMMITTING: "committing",
 }
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command(
-        "promote",
-        rich_help_panel="Steer",
-        epilog=examples(
-            "rota promote rota.db postgresql://shop@db.example.org/shop",
-            "rota promote postgresql://shop@db.example.org/shop rota.db",
-            "rota promote rota.db postgresql://shop@db.example.org/rehearsal --keep",
-        ),
-    )(promote)
-    app.command("reopen", rich_help_panel="Steer", epilog=examples("rota reopen --store rota.db"))(reopen)
 
 
 def promote(
@@ -59,13 +46,9 @@ def promote(
     start no worker, and repeat it. It then finishes what is left to do.
     """
     source, target = _both(stores, store)
-    rota = rota_of(source)
-    refuse_missing(rota)
-    try:
-        with _progress() as tell:
-            done = rota.acting_as(actor()).store.promote(target, keep=keep, replace=replace, mend=mend, progress=tell)
-    finally:
-        rota.close()
+    with session(source) as rota, progress() as bars:
+        tell = _lines() if bars is None else partial(_draw, bars, bars.add_task("starting", total=None))
+        done = rota.acting_as(actor()).store.promote(target, keep=keep, replace=replace, mend=mend, progress=tell)
     if as_json:
         show_json(done)
     else:
@@ -77,12 +60,8 @@ def reopen(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
 
     For when the place it went to is lost: what happened there since does not come back.
     """
-    rota = rota_of(store)
-    refuse_missing(rota)
-    try:
+    with session(store) as rota:
         rota.acting_as(actor()).store.reopen()
-    finally:
-        rota.close()
     if as_json:
         show_json({"store": str(rota.store.url), "open": True})
     else:
@@ -99,26 +78,12 @@ def _both(stores: list[str], store: str | None) -> tuple[str | None, str]:
     return stores[0], stores[1]
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[Step], object]]:
-    """Show a bar while a terminal is there to see it, a line for each table elsewhere."""
-    screen = console(stderr=True)
-    if not screen.is_terminal:
-        yield _lines()
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - see output
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-
-        def tell(step: Step) -> None:
-            bar.update(task, description=_words(step), completed=step.done or None, total=step.total or None)
-
-        yield tell
+def _draw(bars: Progress, task: TaskID, step: Step) -> None:
+    bars.update(task, description=_words(step), completed=step.done or None, total=step.total or None)
 
 
 def _lines() -> Callable[[Step], object]:
+    """Return what prints a line for each table, where no terminal shows a bar."""
     last = ""
 
     def tell(step: Step) -> None:
@@ -136,28 +101,23 @@ def _words(step: Step) -> str:
 
 
 def _show(done: Promoted) -> None:
-    made = table("table", "rows", "digest on both sides", right=("rows",))
+    made = Table("table", "rows", "digest on both sides", right=("rows",))
     for name, summed in done.tables.items():
         if summed.rows:
             made.add_row(name, f"{summed.rows:,}", summed.digest)
     made.add_row("order of the queue", f"{done.queue.rows:,}", done.queue.digest)
-    show_table(made, "")
+    made.show()
     verb = "held the same already" if done.already else f"has everything that {done.source} held"
     typer.echo(f"{done.target} {verb}: all {len(done.tables)} tables and the order of the queue are the same on both sides.")
     if done.closed:
         typer.echo(f"{done.source} is closed: whoever opens it or writes to it is told where it went. Nothing was enqueued there since.")
-        typer.echo(f"Start workers and programs on the new store: ROTA_STORE={_for_a_shell(done.target)}")
+        # As a shell takes it: without its schema, which is a setting, and a path with blanks as one word.
+        target = done.target.partition(" (schema ")[0] if "://" in done.target else shlex.quote(done.target)
+        typer.echo(f"Start workers and programs on the new store: ROTA_STORE={target}")
     else:
         typer.echo(f"{done.source} stays open, so the same jobs stand in both: let workers run on one of them only.")
     for line in _remarks(done):
         typer.echo(line)
-
-
-def _for_a_shell(store: str) -> str:
-    """Return how to name a store in a shell: without its schema, which is a setting, and a path with blanks as one word."""
-    from shlex import quote  # noqa: PLC0415 - only here
-
-    return store.partition(" (schema ")[0] if "://" in store else quote(store)
 
 
 def _remarks(done: Promoted) -> Iterator[str]:

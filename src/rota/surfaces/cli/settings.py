@@ -8,15 +8,9 @@ from pathlib import Path
 import typer
 
 from rota.model.settings import DOCS, Settings
-from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, examples
-from rota.surfaces.cli.output import coloured, escaped, show_json, show_json_lines, show_table, table
-from rota.surfaces.cli.session import load, path_of, rota_of
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("settings", rich_help_panel="Look", epilog=examples("rota settings", "ROTA_CONCURRENCY=32 rota settings --json"))(settings)
-    app.command("version", rich_help_panel="Look", epilog=examples("rota version"))(version)
+from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption
+from rota.surfaces.cli.output import Table, coloured, escaped, show_json, show_json_lines
+from rota.surfaces.cli.session import load, path_of, rota_of, store_name
 
 
 def settings(*, app: AppOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
@@ -36,13 +30,13 @@ def settings(*, app: AppOption = None, store: StoreOption = None, as_json: JsonO
         return show_json_lines(
             [{"name": "store", "value": rota.store.url, "default": "rota.db", "variable": "ROTA_STORE", "what": _STORE}, *rows]
         )
-    made = table("setting", "value", "what it is for", right=("value",), soft=("what it is for",))
-    made.add_row("store", escaped(rota.store.url), _STORE)
+    made = Table("setting", "value", "what it is for", right=("value",), soft=("what it is for",))
+    made.add_row("store", rota.store.url, _STORE)
     for row in rows:
         value = escaped(f"{row['value']:.15g}" if isinstance(row["value"], float) else row["value"])
         changed = row["value"] != row["default"]
-        made.add_row(str(row["name"]), coloured(value, "bold") if changed else value, escaped(row["what"]))
-    show_table(made, "")
+        made.add_row(row["name"], coloured(value, "bold") if changed else value, row["what"])
+    made.show()
     return typer.echo("\nEach is also an environment variable: ROTA_ and its name in capitals. Times are in seconds, sizes in bytes.")
 
 
@@ -52,14 +46,14 @@ def version(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
 
     from rota import __version__  # noqa: PLC0415 - the package is complete by now
 
-    url = rota_of(store).store.url
-    path = path_of(url)
+    rota = rota_of(store)
+    path = path_of(rota.store.url)
     found = {
         "rota": __version__,
         "python": platform.python_version(),
         "sqlite": apsw.sqlite_lib_version(),
         "platform": platform.platform(),
-        "store": str(path.absolute()) if path is not None else url,
+        "store": store_name(rota),
         # Whether a server is there is for `rota doctor` to say.
         "store_exists": None if path is None else Path(path).exists(),
     }

@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rota.surfaces.cli.exits import FAILED
-from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, examples, point_in_time
-from rota.surfaces.cli.output import clock_time, console, escaped, one_line, show_json, show_table, table
+from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, point_in_time
+from rota.surfaces.cli.output import Table, clock_time, coloured, console, counted, escaped, one_line, progress, show_json
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
     from rota.simulation import Simulated, Tally
-    from rota.simulation.telling import Line
-    from rota.surfaces.cli.fitting import Fitted
 
 LINES = 200
 COLOURS = {"FIRED": "green", "COALESCED": "cyan", "SKIPPED_PAUSED": "bright_black", "SKIPPED_CALENDAR": "bright_black"}
 """Of what a line is about; trouble is told in magenta, and all other fates did not run."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        "simulate",
-        rich_help_panel="Look",
-        epilog=examples(
-            "rota simulate --days 7 --seed 42",
-            "rota simulate --days 2 --faults crash,clock-step,sleep --workers 2",
-            "rota simulate --days 30 --failures --json | jq .totals",
-        ),
-    )(simulate)
 
 
 def simulate(
@@ -68,7 +52,15 @@ def simulate(
     The store is only read: its definitions are copied into one that is thrown away. No handler is called; jobs last as long as those of
     their type did lately. Exit with 1 if a due time is found without its one fate.
     """
-    with session(store, app=app) as rota, _bar(days) as progress:
+    with session(store, app=app) as rota, progress(percent=True) as bars:
+        task = None if bars is None else bars.add_task("simulating", total=timedelta(days=days).total_seconds())
+        first: list[datetime] = []
+
+        def tell(at: datetime) -> None:
+            first.append(at) if not first else None
+            if bars is not None and task is not None:
+                bars.update(task, completed=(at - first[0]).total_seconds(), description=f"{at:%Y-%m-%d}")
+
         told = rota.acting_as(actor()).simulate(
             days,
             seed=seed,
@@ -79,7 +71,7 @@ def simulate(
             faults_per_day=faults_per_day,
             failures=failures,
             limit=limit,
-            progress=progress,
+            progress=None if bars is None else tell,
         )
     if as_json:
         show_json(told)
@@ -93,27 +85,26 @@ def _show(told: Simulated) -> None:
     screen = console()
     several = len({each.organization for each in told.schedules}) > 1
     if told.story:
-        made = table("time (UTC)", "schedule", "what", "how", soft=("how",))
+        made = Table("time (UTC)", "schedule", "what", "how", soft=("how",))
         for line in told.story:
-            made.add_row(
-                clock_time(line.at), _name(line.schedule, line.organization, several=several), _what(line), escaped(one_line(line.words))
-            )
-        show_table(made, "")
+            what = coloured(line.what, "magenta" if line.schedule is None else COLOURS.get(line.what, "yellow"))
+            made.add_row(clock_time(line.at), _name(line.schedule, line.organization, several=several), what, one_line(line.words))
+        made.show()
     if told.left_out:
-        screen.print(f"… and {told.left_out:,} {'line' if told.left_out == 1 else 'lines'} more: --limit makes room for them\n")
-    show_table(_summary(told, several=several), "")
+        screen.print(f"… and {counted(told.left_out, 'line')} more: --limit makes room for them\n")
+    _show_summary(told, several=several)
     for sentence in _conclusion(told):
         screen.print(sentence)
 
 
-def _summary(told: Simulated, *, several: bool) -> Fitted:
+def _show_summary(told: Simulated, *, several: bool) -> None:
     numbers = ("due", "fired", "completed", "failed", "unfinished", "did not run")
-    made = table("schedule", "when", *numbers, "of these", right=numbers, soft=("when", "of these"))
+    made = Table("schedule", "when", *numbers, "of these", right=numbers, soft=("when", "of these"))
     for each in told.schedules:
-        made.add_row(_name(each.schedule, each.organization, several=several), escaped(one_line(each.words, 60)), *_numbers(each.tally))
+        made.add_row(_name(each.schedule, each.organization, several=several), one_line(each.words, 60), *_numbers(each.tally))
     made.add_section()
     made.add_row("all", "", *_numbers(told.totals), style="bold")
-    return made
+    made.show()
 
 
 def _numbers(tally: Tally) -> tuple[str, ...]:
@@ -124,8 +115,7 @@ def _numbers(tally: Tally) -> tuple[str, ...]:
 
 def _conclusion(told: Simulated) -> Iterator[str]:
     faults = f", with {', '.join(told.faults)}" if told.faults else ""
-    workers = "1 worker" if told.workers == 1 else f"{told.workers} workers"
-    yield f"{clock_time(told.start)} to {clock_time(told.end)}, {workers}, seed {told.seed}{faults}."
+    yield f"{clock_time(told.start)} to {clock_time(told.end)}, {counted(told.workers, 'worker')}, seed {told.seed}{faults}."
     if told.recovered:
         yield f"{told.recovered:,} {'job was' if told.recovered == 1 else 'jobs were'} taken over from workers that vanished."
     if told.ok:
@@ -140,30 +130,4 @@ def _conclusion(told: Simulated) -> Iterator[str]:
 def _name(schedule: str | None, organization: str | None, *, several: bool) -> str:
     if schedule is None:
         return ""
-    return escaped(one_line(f"{organization}: {schedule}" if several else schedule, 60))
-
-
-def _what(line: Line) -> str:
-    colour = "magenta" if line.schedule is None else COLOURS.get(line.what, "yellow")
-    return f"[{colour}]{line.what}[/]"
-
-
-@contextmanager
-def _bar(days: float) -> Iterator[Callable[[datetime], object] | None]:
-    """Show on a terminal how far the simulation is."""
-    screen = console(stderr=True)
-    if not screen.is_terminal:
-        yield None
-        return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - see console
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True) as progress:
-        task = progress.add_task("simulating", total=timedelta(days=days).total_seconds())
-        first: list[datetime] = []
-
-        def tell(at: datetime) -> None:
-            first.append(at) if not first else None
-            progress.update(task, completed=(at - first[0]).total_seconds(), description=f"{at:%Y-%m-%d}")
-
-        yield tell
+    return one_line(f"{organization}: {schedule}" if several else schedule, 60)
