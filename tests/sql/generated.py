@@ -14,8 +14,8 @@ from msgspec import UNSET
 
 from rota.model.schedules import CatchUp, OnCompletion, Overlap, ScheduleState
 from rota.sql import syntax
-from rota.sql.grammar import KEYWORDS, PRIVILEGES, SHOWS, Of
-from rota.sql.syntax import Privilege, Shown, TargetKind
+from rota.sql.grammar import KEYWORDS, PRIVILEGES, SHOWS, UNITS, Of
+from rota.sql.syntax import Listing, Privilege, TargetKind
 
 LETTERS = "abzAZ019_ '\"\n\t;-*/$%\\?:.,()[]{}=<>éß\u0131\u0130漢😀`#@|&!~^+"
 ODD_NAMES = (
@@ -65,6 +65,8 @@ PIECES = (
     "'it''s'",
 )
 
+WORDS = sorted({*KEYWORDS, *UNITS})
+
 
 class Statements:
     """A source of statements that always gives the same ones for a seed."""
@@ -87,7 +89,7 @@ class Statements:
     def name(self) -> str:
         kind = self.chance.randrange(4)
         if kind == 0:
-            word = self.chance.choice(sorted(KEYWORDS))
+            word = self.chance.choice(WORDS)
             return self.chance.choice([word, word.lower(), word.title()])
         if kind == 1:
             return "".join(each for each in self.text() if each.isprintable()).strip() or "x"
@@ -221,7 +223,7 @@ class Statements:
     # ---- the others
 
     def show(self) -> syntax.Show:
-        what = self.chance.choice(list(Shown))
+        what = self.chance.choice(list(Listing))
         form = SHOWS[what]
         job, grantee = None, None
         if form.of is Of.GRANTEE and self.flip():
@@ -231,15 +233,15 @@ class Statements:
         like = self.text() if form.like and self.flip() else None
         return syntax.Show(what, job, grantee, like, self.chance.randrange(1000) if form.limit and self.flip() else None)
 
-    def forecast(self) -> syntax.Forecast:
+    def forecast(self) -> syntax.ForecastJobs:
         job = self.job() if self.flip() else None
         kind = self.chance.randrange(3)
         if kind == 0:
-            return syntax.Forecast(job)
+            return syntax.ForecastJobs(job)
         if kind == 1:
-            return syntax.Forecast(job, self.seconds(1))
+            return syntax.ForecastJobs(job, self.seconds(1))
         start = self.moment()
-        return syntax.Forecast(job, None, start, start + timedelta(days=self.chance.randrange(9)))
+        return syntax.ForecastJobs(job, None, start, start + timedelta(days=self.chance.randrange(9)))
 
     def select(self) -> syntax.Select:
         pieces = [self.chance.choice(PIECES) for _ in range(self.chance.randrange(1, 9))]
@@ -259,14 +261,14 @@ class Statements:
     def grantees(self) -> tuple[syntax.Grantee, ...]:
         return tuple({self.grantee(): None for _ in range(self.chance.randrange(1, 4))})
 
-    def grant(self) -> syntax.Grant:
+    def grant(self) -> syntax.GrantRights:
         privileges, target = self.rights()
-        return syntax.Grant(privileges, self.grantees(), target, self.flip())
+        return syntax.GrantRights(privileges, self.grantees(), target, self.flip())
 
-    def revoke(self) -> syntax.Revoke:
+    def revoke(self) -> syntax.RevokeRights:
         privileges, target = self.rights()
         dependents = self.chance.choice([UNSET, *syntax.Dependents])
-        return syntax.Revoke(privileges, self.grantees(), target, self.flip(), dependents)
+        return syntax.RevokeRights(privileges, self.grantees(), target, self.flip(), dependents)
 
     def alter_connection(self) -> syntax.AlterConnection:
         options: dict[str, Any] = {"url": f"sqlite:///{self.text()}", "user": self.chance.choice([None, "etl"]), "secret": self.name()}
@@ -293,7 +295,7 @@ KINDS: tuple[Callable[[Statements], syntax.Statement], ...] = (
     Statements.show,
     lambda one: syntax.ExplainJob(one.job()),
     lambda one: syntax.ExplainRun(one.uuid()),
-    lambda one: syntax.Plan(one.chance.choice([one.create_job, one.alter_job, one.drop_job])()),
+    lambda one: syntax.PlanChange(one.chance.choice([one.create_job, one.alter_job, one.drop_job])()),
     Statements.forecast,
     Statements.select,
     Statements.grant,

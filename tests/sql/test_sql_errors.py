@@ -60,7 +60,7 @@ NOT_OURS = [
 @pytest.mark.parametrize(("text", "part", "column"), NOT_OURS)
 def test_what_only_a_store_can_refuse_is_read_and_its_place_is_known(text, part, column):
     (parsed,) = parse_script(text)
-    assert parsed.place(part).column == column
+    assert parsed.location(part).column == column
 
 
 # ---- what an error has ------------------------------------------------------------------------------------------------
@@ -116,6 +116,10 @@ def test_a_report_shows_the_line_up_to_the_error_without_the_contents_of_strings
 def test_a_report_of_a_line_that_begins_inside_a_string_leaves_that_out_too():
     error = refused("CREATE JOB j DESCRIPTION = 'one\ntwo' FLY")
     assert error.excerpt == "… FLY\n  ^"
+
+
+def test_a_report_shows_one_line_of_a_name_that_has_several():
+    assert refused('SHOW JOBS;\nDROP JOB "a\nb" KEEP HISTORY').excerpt == 'DROP JOB "a …\n         ^'
 
 
 def test_the_caret_of_a_long_line_is_under_the_error():

@@ -13,7 +13,7 @@ import pytest
 import rota.sql
 from rota.sql import job_clauses, parser, render
 from rota.sql.grammar import CLAUSE_OF, CLAUSES, FORMS, JOB_SECRET_FORMS, KEYWORDS, PRIVILEGES, RESERVED, SHOWS, UNITS, Reads
-from rota.sql.syntax import AlterSecret, Clauses, CreateSecret, Privilege, SetJobSecret, Shown, Statement
+from rota.sql.syntax import AlterSecret, Clauses, CreateSecret, Listing, Privilege, SetJobSecret, Statement
 
 SOURCES = sorted(Path(rota.sql.__file__).parent.glob("*.py"))
 
@@ -36,7 +36,7 @@ def test_every_form_of_a_statement_has_a_reader_and_every_statement_a_renderer()
 
 
 def test_everything_that_can_be_shown_or_granted_is_described():
-    assert set(SHOWS) == set(Shown)
+    assert set(SHOWS) == set(Listing)
     assert set(PRIVILEGES) == set(Privilege)
 
 

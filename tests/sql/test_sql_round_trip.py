@@ -150,5 +150,5 @@ def test_the_time_to_read_a_text_grows_with_its_length_and_not_faster(shape):
         assert error is None or len(error.report()) < 2_000
         return best
 
-    short, long = cost(2_000), cost(16_000)
+    short, long = cost(1_000), cost(8_000)
     assert long < 8 * 4 * short + 0.05

@@ -193,7 +193,7 @@ def test_words_and_letters_for_durations_are_taken_wherever_durations_are(text, 
     said = clauses_of(f"CREATE JOB j SCHEDULE = EVERY {text} TIMEOUT = {text} RETRY_BACKOFF {text} AS 'x'")
     assert isinstance(said.schedule, syntax.AtIntervals)
     assert (said.schedule.every, said.timeout, said.retry_backoff) == (seconds,) * 3
-    assert parse(f"FORECAST FOR {text}") == syntax.Forecast(None, seconds)
+    assert parse(f"FORECAST FOR {text}") == syntax.ForecastJobs(None, seconds)
     assert parse(f"EXECUTE JOB j WAIT {text}") == syntax.ExecuteJob("j", UNSET, seconds)
 
 
@@ -336,6 +336,7 @@ CANONICAL = [
     ("SHOW GRANTS", "SHOW GRANTS;"),
     ("SHOW GRANTS FOR JOB j", "SHOW GRANTS FOR JOB j;"),
     ("SHOW GRANTS FOR ada", "SHOW GRANTS FOR ada;"),
+    ("SHOW GRANTS FOR 'ada'", "SHOW GRANTS FOR ada;"),
     ("SHOW GRANTS FOR ROLE dev", "SHOW GRANTS FOR ROLE dev;"),
     ("SHOW ROLES", "SHOW ROLES;"),
     ("SHOW SECRETS FOR j", "SHOW SECRETS FOR j;"),
@@ -406,13 +407,13 @@ def test_a_query_is_kept_as_it_is_up_to_its_end_with_its_parameters():
     text = f"{rows}\nSELECT count(*) FROM r WHERE state = 'a; b' AND x = ? AND \"y;\" = :y AND z::text = $$;$$ /* ; */ > $1"
     first, second = parse_script(f"{text} ; SHOW JOBS")
     assert first.statement == syntax.Select(text, ("?", ":y", "$1"))
-    assert second.statement == syntax.Show(syntax.Shown.JOBS)
+    assert second.statement == syntax.Show(syntax.Listing.JOBS)
 
 
 def test_jobs_are_found_by_name_or_id():
-    assert parse(f"SHOW JOB {RUN}") == syntax.Show(syntax.Shown.JOB, UUID(RUN))
-    assert parse(f'SHOW JOB "{RUN}"') == syntax.Show(syntax.Shown.JOB, RUN)
-    assert render(syntax.Show(syntax.Shown.JOB, RUN)) == f'SHOW JOB "{RUN}";'
+    assert parse(f"SHOW JOB {RUN}") == syntax.Show(syntax.Listing.JOB, UUID(RUN))
+    assert parse(f'SHOW JOB "{RUN}"') == syntax.Show(syntax.Listing.JOB, RUN)
+    assert render(syntax.Show(syntax.Listing.JOB, RUN)) == f'SHOW JOB "{RUN}";'
 
 
 def test_a_grantee_in_quotes_is_never_everybody():
@@ -425,16 +426,16 @@ def test_a_grantee_in_quotes_is_never_everybody():
 def test_a_script_is_a_list_of_statements_each_with_its_place():
     text = ";; DROP JOB a;\n-- a comment; with a semicolon\n  EXECUTE JOB b\n;"
     first, second = parse_script(text)
-    assert (str(first.place()), str(second.place())) == ("1:4", "3:3")
+    assert (str(first.location()), str(second.location())) == ("1:4", "3:3")
     assert text[first.start : first.end] == "DROP JOB a"
     assert text[second.start : second.end] == "EXECUTE JOB b"
-    assert str(second.place("name")) == "3:15"
-    assert second.place("name").position == text.index("b\n;") + 1
+    assert str(second.location("name")) == "3:15"
+    assert second.location("name").position == text.index("b\n;") + 1
 
 
 def test_a_part_without_a_place_of_its_own_is_where_its_statement_begins():
     (parsed,) = parse_script("  SHOW JOBS")
-    assert parsed.place("job") == parsed.place()
+    assert parsed.location("job") == parsed.location()
 
 
 def test_comments_nest_and_may_be_anywhere():

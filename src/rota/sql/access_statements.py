@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from rota.model.settings import DOCS
 from rota.model.urls import has_password
-from rota.sql.cursor import Cursor
+from rota.sql.cursor import TokenCursor
 from rota.sql.errors import SqlInvalidError, SqlOptionError
 from rota.sql.grammar import PRIVILEGES, any_of
 from rota.sql.secret_values import secret_key, secret_value
@@ -24,15 +24,15 @@ from rota.sql.syntax import (
     DropConnection,
     DropRole,
     DropSecret,
-    Grant,
     Grantee,
     GranteeKind,
+    GrantRights,
     Privilege,
-    Revoke,
+    RevokeRights,
     Target,
     TargetKind,
 )
-from rota.sql.tokens import Token, TokenKind
+from rota.sql.tokens import SqlToken, TokenKind
 from rota.sql.values import listed, name, text
 
 PRIVILEGE_FORMS = (
@@ -44,16 +44,16 @@ PREFIX = "scheduler"
 # ---- grants -----------------------------------------------------------------------------------------------------------
 
 
-def grant(cursor: Cursor) -> Grant:
+def grant(cursor: TokenCursor) -> GrantRights:
     """Read what follows GRANT."""
     privileges, target = _privileges(cursor)
     if not cursor.take("TO"):
         raise _no_grantee(cursor, "GRANT", "TO")
     grantees = listed(cursor, lambda: grantee(cursor), "grantees")
-    return Grant(privileges, grantees, target, cursor.phrase("WITH", "GRANT", "OPTION"))
+    return GrantRights(privileges, grantees, target, cursor.phrase("WITH", "GRANT", "OPTION"))
 
 
-def revoke(cursor: Cursor) -> Revoke:
+def revoke(cursor: TokenCursor) -> RevokeRights:
     """Read what follows REVOKE."""
     only = cursor.phrase("GRANT", "OPTION", "FOR")
     privileges, target = _privileges(cursor)
@@ -63,10 +63,10 @@ def revoke(cursor: Cursor) -> Revoke:
     dependents: Dependents | UnsetType = UNSET
     if cursor.see("CASCADE") or cursor.see("RESTRICT"):
         dependents = Dependents(cursor.advance().word)
-    return Revoke(privileges, grantees, target, only, dependents)
+    return RevokeRights(privileges, grantees, target, only, dependents)
 
 
-def grantee(cursor: Cursor) -> Grantee:
+def grantee(cursor: TokenCursor) -> Grantee:
     """Read whom a grant is for."""
     kind = cursor.token.word
     follows = cursor.peek().kind in {TokenKind.WORD, TokenKind.QUOTED} and cursor.peek().word not in {"WITH", "CASCADE", "RESTRICT"}
@@ -78,11 +78,11 @@ def grantee(cursor: Cursor) -> Grantee:
     return Grantee(name(cursor, "user", missing="the name of a user, of a role, or PUBLIC is missing"))
 
 
-def _no_grantee(cursor: Cursor, verb: str, word: str) -> Exception:
+def _no_grantee(cursor: TokenCursor, verb: str, word: str) -> Exception:
     return cursor.fault(f"{verb} needs {word} and a user, a role or PUBLIC; found {cursor.found()}", expected=(word,))
 
 
-def _privileges(cursor: Cursor) -> tuple[tuple[Privilege, ...], Target | None]:
+def _privileges(cursor: TokenCursor) -> tuple[tuple[Privilege, ...], Target | None]:
     """Read privileges, and what they are granted on."""
     if cursor.take("ROLE"):
         cursor.mark("target")
@@ -94,7 +94,7 @@ def _privileges(cursor: Cursor) -> tuple[tuple[Privilege, ...], Target | None]:
     return privileges, target
 
 
-def _privilege(cursor: Cursor) -> Privilege:
+def _privilege(cursor: TokenCursor) -> Privilege:
     for privilege in LONGEST_FIRST:
         if privilege is not Privilege.ROLE and cursor.take(*privilege.split()):
             if privilege is Privilege.ALL:
@@ -103,7 +103,7 @@ def _privilege(cursor: Cursor) -> Privilege:
                 cursor.take("JOB")
             return privilege
     first = cursor.token.word
-    partly = next((each for each in LONGEST_FIRST if each.split()[0] == first), None)
+    partly = next((privilege for privilege in LONGEST_FIRST if privilege.split()[0] == first), None)
     if partly is not None:
         for before, word in pairwise(partly.split()):
             cursor.advance()
@@ -112,7 +112,7 @@ def _privilege(cursor: Cursor) -> Privilege:
     raise cursor.fault(f"{cursor.found()} is not a privilege: use {PRIVILEGE_FORMS}", expected=(*Privilege,))
 
 
-def _target(cursor: Cursor, privileges: tuple[Privilege, ...]) -> Target:
+def _target(cursor: TokenCursor, privileges: tuple[Privilege, ...]) -> Target:
     allowed = [kind for kind in PRIVILEGES[privileges[0]] if kind is not None]
     for kind in TargetKind:
         if kind is not TargetKind.ROLE and cursor.take(kind):
@@ -121,7 +121,7 @@ def _target(cursor: Cursor, privileges: tuple[Privilege, ...]) -> Target:
     raise cursor.fault(f"ON is followed by {any_of(allowed or [TargetKind.JOB])} and a name; found {cursor.found()}")
 
 
-def _refuse_misfit(cursor: Cursor, privileges: tuple[Privilege, ...], target: Target | None, on: Token) -> None:
+def _refuse_misfit(cursor: TokenCursor, privileges: tuple[Privilege, ...], target: Target | None, on: SqlToken) -> None:
     """Refuse privileges that can't be granted on this, or not on nothing."""
     for privilege in privileges:
         allowed = PRIVILEGES[privilege]
@@ -138,35 +138,35 @@ def _refuse_misfit(cursor: Cursor, privileges: tuple[Privilege, ...], target: Ta
 # ---- roles, secrets, connections --------------------------------------------------------------------------------------
 
 
-def create_role(cursor: Cursor) -> CreateRole:
+def create_role(cursor: TokenCursor) -> CreateRole:
     """Read what follows CREATE ROLE."""
     return CreateRole(_named(cursor, "role"))
 
 
-def drop_role(cursor: Cursor) -> DropRole:
+def drop_role(cursor: TokenCursor) -> DropRole:
     """Read what follows DROP ROLE."""
     return DropRole(_named(cursor, "role"))
 
 
-def create_secret(cursor: Cursor) -> CreateSecret:
+def create_secret(cursor: TokenCursor) -> CreateSecret:
     """Read what follows CREATE SECRET."""
     secret = secret_key(cursor, "name of the secret")
     return CreateSecret(secret, secret_value(cursor))
 
 
-def alter_secret(cursor: Cursor) -> AlterSecret:
+def alter_secret(cursor: TokenCursor) -> AlterSecret:
     """Read what follows ALTER SECRET."""
     secret = secret_key(cursor, "name of the secret")
     cursor.take("SET")
     return AlterSecret(secret, secret_value(cursor))
 
 
-def drop_secret(cursor: Cursor) -> DropSecret:
+def drop_secret(cursor: TokenCursor) -> DropSecret:
     """Read what follows DROP SECRET."""
     return DropSecret(secret_key(cursor, "name of the secret"))
 
 
-def create_connection(cursor: Cursor) -> CreateConnection:
+def create_connection(cursor: TokenCursor) -> CreateConnection:
     """Read what follows CREATE CONNECTION."""
     connection = _named(cursor, "connection")
     options = _connection_options(cursor, removable=False)
@@ -175,7 +175,7 @@ def create_connection(cursor: Cursor) -> CreateConnection:
     return CreateConnection(connection, **options)
 
 
-def alter_connection(cursor: Cursor) -> AlterConnection:
+def alter_connection(cursor: TokenCursor) -> AlterConnection:
     """Read what follows ALTER CONNECTION."""
     connection = _named(cursor, "connection")
     options = _connection_options(cursor, removable=True)
@@ -186,17 +186,17 @@ def alter_connection(cursor: Cursor) -> AlterConnection:
     return AlterConnection(connection, **options)
 
 
-def drop_connection(cursor: Cursor) -> DropConnection:
+def drop_connection(cursor: TokenCursor) -> DropConnection:
     """Read what follows DROP CONNECTION."""
     return DropConnection(_named(cursor, "connection"))
 
 
-def _named(cursor: Cursor, what: str) -> str:
+def _named(cursor: TokenCursor, what: str) -> str:
     cursor.mark("name")
     return name(cursor, what)
 
 
-def _connection_options(cursor: Cursor, *, removable: bool) -> dict[str, Any]:
+def _connection_options(cursor: TokenCursor, *, removable: bool) -> dict[str, Any]:
     options: dict[str, Any] = {}
     while not cursor.at_end():
         has_set = removable and cursor.take("SET")
@@ -213,7 +213,7 @@ def _connection_options(cursor: Cursor, *, removable: bool) -> dict[str, Any]:
     return options
 
 
-def _connection_option(cursor: Cursor, option: str) -> str:
+def _connection_option(cursor: TokenCursor, option: str) -> str:
     token = cursor.mark(option.lower())
     if option == "SECRET":
         return secret_key(cursor, "name of a secret")
@@ -227,7 +227,7 @@ def _connection_option(cursor: Cursor, option: str) -> str:
     return url
 
 
-def _filled(cursor: Cursor, token: Token, value: str) -> str:
+def _filled(cursor: TokenCursor, token: SqlToken, value: str) -> str:
     if not value.strip():
         raise cursor.fault("this text can't be empty", token=token, kind=SqlOptionError, expected=())
     return value
@@ -236,7 +236,7 @@ def _filled(cursor: Cursor, token: Token, value: str) -> str:
 # ---- settings ---------------------------------------------------------------------------------------------------------
 
 
-def alter_system(cursor: Cursor) -> AlterSystem:
+def alter_system(cursor: TokenCursor) -> AlterSystem:
     """Read what follows ALTER SYSTEM."""
     if cursor.take("RESET"):
         return AlterSystem(_setting(cursor), None)
@@ -248,7 +248,7 @@ def alter_system(cursor: Cursor) -> AlterSystem:
     return AlterSystem(setting, _setting_value(cursor))
 
 
-def _setting(cursor: Cursor) -> str:
+def _setting(cursor: TokenCursor) -> str:
     token = cursor.mark("setting")
     if token.kind is not TokenKind.WORD:
         raise cursor.fault(f"the name of a setting is missing, such as scheduler.enabled; found {cursor.found()}", expected=("a setting",))
@@ -261,7 +261,7 @@ def _setting(cursor: Cursor) -> str:
     return f"{PREFIX}.{cursor.advance().text.lower()}"
 
 
-def _setting_value(cursor: Cursor) -> str:
+def _setting_value(cursor: TokenCursor) -> str:
     """Read a value of a setting as text: settings are read from text everywhere."""
     token = cursor.mark("value")
     minus = "-" if cursor.take("-") else ""

@@ -8,8 +8,8 @@ from itertools import pairwise
 from rota.errors import InvalidInput
 from rota.sql.errors import KINDS, SqlError, SqlInvalidError, SqlOptionError, SqlSyntaxError
 from rota.sql.grammar import RESERVED, any_of, nearest
-from rota.sql.source import Source
-from rota.sql.tokens import Token, TokenKind
+from rota.sql.source import SourceText
+from rota.sql.tokens import SqlToken, TokenKind
 
 SHOWN_MAX_CHARS = 40
 NOT_SHOWN = "text that is not shown"
@@ -18,13 +18,13 @@ END = "the end of the statement"
 NOTHING_EXECUTED = "nothing of the script was executed"
 
 
-class Cursor:
+class TokenCursor:
     """The tokens of a script, and how far they have been read.
 
     Words that were looked for in vain are remembered until the next token is taken: an error says that they were expected.
     """
 
-    def __init__(self, source: Source, tokens: Sequence[Token]) -> None:
+    def __init__(self, source: SourceText, tokens: Sequence[SqlToken]) -> None:
         self.source = source
         self.tokens = tokens
         self.index = 0
@@ -45,7 +45,7 @@ class Cursor:
 
     # ---- looking and taking
 
-    def advance(self) -> Token:
+    def advance(self) -> SqlToken:
         """Take the next token, whatever it is. BAD and END stay where they are."""
         token = self.token
         if token.kind is TokenKind.BAD:
@@ -56,7 +56,7 @@ class Cursor:
         self.wanted.clear()
         return token
 
-    def peek(self, ahead: int = 1) -> Token:
+    def peek(self, ahead: int = 1) -> SqlToken:
         """Return a token behind the next one."""
         return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
 
@@ -102,15 +102,15 @@ class Cursor:
         """Say whether the next token is of one of these kinds."""
         return self.token.kind in kinds
 
-    def mark(self, part: str, token: Token | None = None) -> Token:
+    def mark(self, part: str, token: SqlToken | None = None) -> SqlToken:
         """Remember where a part of the statement is: at the next token, or at this one."""
-        found = token or self.token
-        self.places[part] = found.start
-        return found
+        marked = token or self.token
+        self.places[part] = marked.start
+        return marked
 
     # ---- refusing
 
-    def found(self, token: Token | None = None) -> str:
+    def found(self, token: SqlToken | None = None) -> str:
         """Return what an error says of a token: never the content of a string."""
         token = token or self.token
         if self.is_hidden:
@@ -125,7 +125,7 @@ class Cursor:
         self,
         message: str = "",
         *,
-        token: Token | None = None,
+        token: SqlToken | None = None,
         kind: type[SqlError] = SqlSyntaxError,
         sqlstate: str = "",
         expected: Sequence[str] | None = None,
@@ -145,7 +145,7 @@ class Cursor:
         offset = token.start if at is None else at
         return kind(
             "; ".join(filter(None, parts)),
-            self.source.place(offset),
+            self.source.location(offset),
             sqlstate=sqlstate,
             expected=wanted,
             found="" if token.kind is TokenKind.BAD else self.found(token),
@@ -153,12 +153,12 @@ class Cursor:
             excerpt=self._excerpt(token, offset),
         )
 
-    def refused(self, error: InvalidInput, token: Token, *, hint: str = "") -> SqlError:
+    def refused(self, error: InvalidInput, token: SqlToken, *, hint: str = "") -> SqlError:
         """Return a refusal of a value as an error at its token."""
-        kind = next((KINDS[each] for each in type(error).__mro__ if each in KINDS), SqlOptionError)
+        kind = next((KINDS[refusal] for refusal in type(error).__mro__ if refusal in KINDS), SqlOptionError)
         return self.fault(f"{error}{hint}", token=token, kind=kind, expected=())
 
-    def twice(self, what: str, token: Token, values: str = "") -> SqlError:
+    def twice(self, what: str, token: SqlToken, values: str = "") -> SqlError:
         """Return the error that something is said a second time."""
         return self.fault(f"{what} is given twice{values}", token=token, kind=SqlInvalidError, expected=())
 
@@ -167,12 +167,12 @@ class Cursor:
         """Say whether the next tokens may be part of a secret."""
         return self.secret or self.after_secret
 
-    def _suggestion(self, token: Token, wanted: tuple[str, ...]) -> str:
+    def _suggestion(self, token: SqlToken, wanted: tuple[str, ...]) -> str:
         if self.is_hidden or token.kind is not TokenKind.WORD:
             return ""
         return nearest(token.word, wanted)
 
-    def _hint(self, token: Token, wanted: tuple[str, ...], suggestion: str) -> str:
+    def _hint(self, token: SqlToken, wanted: tuple[str, ...], suggestion: str) -> str:
         if suggestion:
             return f"did you mean {suggestion}?"
         if self.is_hidden or token.kind is not TokenKind.WORD:
@@ -183,7 +183,7 @@ class Cursor:
         glued = next((word for word in wanted if token.word.startswith(word) and token.word[len(word) :][:1].isalpha()), "")
         return f"a space is missing after {glued}" if glued and glued not in RESERVED else ""
 
-    def _excerpt(self, token: Token, at: int) -> str:
+    def _excerpt(self, token: SqlToken, at: int) -> str:
         # Where a text could not be read, its quotes may be the wrong way round: a secret before this place may not be in a string.
         unsure = token.kind is TokenKind.BAD and "secret" in self.source.text[: token.start].lower()
         if self.is_hidden or unsure:

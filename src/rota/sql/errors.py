@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rota.errors import InvalidInput, InvalidName, InvalidOption, InvalidParams, InvalidSchedule
-from rota.sql.source import Place
+from rota.sql.source import Location
 
-START = Place(1, 1, 1)
+START = Location(1, 1, 1)
 
 
 class SqlError(InvalidInput):
@@ -33,7 +33,7 @@ class SqlError(InvalidInput):
     def __init__(
         self,
         message: str,
-        place: Place = START,
+        place: Location = START,
         *,
         sqlstate: str = "",
         expected: tuple[str, ...] = (),

@@ -12,7 +12,7 @@ from enum import Enum, StrEnum, auto
 import msgspec
 
 from rota.model.schedules import CatchUp, OnCompletion, Overlap
-from rota.sql.syntax import JobClass, Privilege, Shown, TargetKind
+from rota.sql.syntax import JobClass, Listing, Privilege, TargetKind
 
 Words = tuple[str, ...]
 
@@ -53,7 +53,7 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True):
     takes: str = ""
     """The value in words, for errors."""
     zero: str = ""
-    """What 0 means, if that is special."""
+    """The meaning of 0, if that is special."""
     also: tuple[Words, ...] = ()
     """Other words for it."""
 
@@ -254,7 +254,7 @@ CLAUSE_OF: dict[str, Clause] = {words[0]: clause for clause in CLAUSES for words
 BODIES = ("AS", "CALL", "EXEC")
 
 
-class Form(msgspec.Struct, frozen=True):
+class StatementForm(msgspec.Struct, frozen=True):
     """One statement: the words it begins with, how it is written, what it does."""
 
     words: Words
@@ -263,7 +263,7 @@ class Form(msgspec.Struct, frozen=True):
 
 
 class Of(Enum):
-    """Whether SHOW … takes a job."""
+    """The jobs or grantees that SHOW … takes."""
 
     NOTHING = auto()
     MAY_FOR = auto()
@@ -296,84 +296,90 @@ class ShowForm(msgspec.Struct, frozen=True, kw_only=True):
     limit: bool = False
     summary: str
 
-    def form(self, what: Shown) -> Form:
+    def form(self, what: Listing) -> StatementForm:
         """Return the statement."""
         like, limit = " [LIKE 'pattern']" if self.like else "", " [LIMIT number]" if self.limit else ""
-        return Form(("SHOW", *what.split()), f"SHOW {what}{OF_SYNTAX[self.of]}{like}{limit}", self.summary)
+        return StatementForm(("SHOW", *what.split()), f"SHOW {what}{OF_SYNTAX[self.of]}{like}{limit}", self.summary)
 
 
-SHOWS: dict[Shown, ShowForm] = {
-    Shown.JOBS: ShowForm(like=True, limit=True, summary="List jobs."),
-    Shown.JOB: ShowForm(of=Of.MUST, summary="Show one job."),
-    Shown.CREATE_JOB: ShowForm(of=Of.MUST, summary="Show the statement that creates a job."),
-    Shown.JOB_RUNS: ShowForm(of=Of.MAY, limit=True, summary="List runs, the newest first."),
-    Shown.OCCURRENCES: ShowForm(of=Of.MAY_FOR, limit=True, summary="List due times and their outcomes."),
-    Shown.DEPENDENCIES: ShowForm(of=Of.MAY_FOR, summary="List which job depends on which."),
-    Shown.GRANTS: ShowForm(of=Of.GRANTEE, summary="List privileges and who has them."),
-    Shown.ROLES: ShowForm(summary="List roles."),
-    Shown.SECRETS: ShowForm(of=Of.MAY_FOR, summary="List the names of secrets, never their values."),
-    Shown.CONNECTIONS: ShowForm(summary="List connections."),
-    Shown.SETTINGS: ShowForm(like=True, summary="List settings."),
-    Shown.AUDIT: ShowForm(of=Of.MAY_FOR_JOB, limit=True, summary="List audit events, the newest first."),
-    Shown.SCHEDULER: ShowForm(summary="Show the state of the scheduler."),
-    Shown.METRICS: ShowForm(summary="Show the figures of the scheduler."),
-    Shown.NODES: ShowForm(summary="List the nodes of the cluster."),
-    Shown.SHARDS: ShowForm(summary="List the shards of the cluster."),
+SHOWS: dict[Listing, ShowForm] = {
+    Listing.JOBS: ShowForm(like=True, limit=True, summary="List jobs."),
+    Listing.JOB: ShowForm(of=Of.MUST, summary="Show one job."),
+    Listing.CREATE_JOB: ShowForm(of=Of.MUST, summary="Show the statement that creates a job."),
+    Listing.JOB_RUNS: ShowForm(of=Of.MAY, limit=True, summary="List runs, the newest first."),
+    Listing.OCCURRENCES: ShowForm(of=Of.MAY_FOR, limit=True, summary="List due times and their outcomes."),
+    Listing.DEPENDENCIES: ShowForm(of=Of.MAY_FOR, summary="List which job depends on which."),
+    Listing.GRANTS: ShowForm(of=Of.GRANTEE, summary="List privileges and who has them."),
+    Listing.ROLES: ShowForm(summary="List roles."),
+    Listing.SECRETS: ShowForm(of=Of.MAY_FOR, summary="List the names of secrets, never their values."),
+    Listing.CONNECTIONS: ShowForm(summary="List connections."),
+    Listing.SETTINGS: ShowForm(like=True, summary="List settings."),
+    Listing.AUDIT: ShowForm(of=Of.MAY_FOR_JOB, limit=True, summary="List audit events, the newest first."),
+    Listing.SCHEDULER: ShowForm(summary="Show the state of the scheduler."),
+    Listing.METRICS: ShowForm(summary="Show the figures of the scheduler."),
+    Listing.NODES: ShowForm(summary="List the nodes of the cluster."),
+    Listing.SHARDS: ShowForm(summary="List the shards of the cluster."),
 }
 
-FORMS: tuple[Form, ...] = (
-    Form(("CREATE", "JOB"), "CREATE JOB [IF NOT EXISTS] job clause … body", "Create a job."),
-    Form(
+FORMS: tuple[StatementForm, ...] = (
+    StatementForm(("CREATE", "JOB"), "CREATE JOB [IF NOT EXISTS] job clause … body", "Create a job."),
+    StatementForm(
         ("CREATE", "OR", "ALTER", "JOB"),
         "CREATE OR ALTER JOB job clause … [body]",
         "Create a job, or change an existing one: clauses that are left out stay as they are.",
     ),
-    Form(("RECREATE", "JOB"), "RECREATE JOB job clause … body", "Create a job in place of an existing one: nothing of that one stays."),
-    Form(("ALTER", "JOB"), "ALTER JOB job {[SET] clause | [SET] body | RENAME TO job} …", "Change a job, all of it or nothing."),
-    Form(("DROP", "JOB"), "DROP JOB [IF EXISTS] job [KEEP HISTORY]", "Delete a job and, without KEEP HISTORY, its history."),
-    Form(("EXECUTE", "JOB"), "EXECUTE JOB job [WITH PARAMS 'json'] [WAIT [duration]]", "Run a job now, whatever its state."),
-    Form(("RUN", "JOB"), "RUN JOB job [WITH PARAMS 'json'] [WAIT [duration]]", "The same as EXECUTE JOB."),
-    Form(("CANCEL", "JOB", "RUN"), "CANCEL JOB RUN uuid", "Cancel one run."),
-    Form(("CANCEL", "JOB"), "CANCEL JOB job", "Cancel all unfinished runs of a job."),
-    Form(("PAUSE", "JOB"), "PAUSE JOB job", "Skip the due times of a job until it is resumed."),
-    Form(("RESUME", "JOB"), "RESUME JOB job", "Resume a paused job."),
-    Form(("ENABLE", "JOB"), "ENABLE JOB job", "Enable a disabled job."),
-    Form(("DISABLE", "JOB"), "DISABLE JOB job", "Disable a job: it has no due times."),
+    StatementForm(
+        ("RECREATE", "JOB"), "RECREATE JOB job clause … body", "Create a job in place of an existing one: nothing of that one stays."
+    ),
+    StatementForm(("ALTER", "JOB"), "ALTER JOB job {[SET] clause | [SET] body | RENAME TO job} …", "Change a job, all of it or nothing."),
+    StatementForm(("DROP", "JOB"), "DROP JOB [IF EXISTS] job [KEEP HISTORY]", "Delete a job and, without KEEP HISTORY, its history."),
+    StatementForm(("EXECUTE", "JOB"), "EXECUTE JOB job [WITH PARAMS 'json'] [WAIT [duration]]", "Run a job now, whatever its state."),
+    StatementForm(("RUN", "JOB"), "RUN JOB job [WITH PARAMS 'json'] [WAIT [duration]]", "The same as EXECUTE JOB."),
+    StatementForm(("CANCEL", "JOB", "RUN"), "CANCEL JOB RUN uuid", "Cancel one run."),
+    StatementForm(("CANCEL", "JOB"), "CANCEL JOB job", "Cancel all unfinished runs of a job."),
+    StatementForm(("PAUSE", "JOB"), "PAUSE JOB job", "Skip the due times of a job until it is resumed."),
+    StatementForm(("RESUME", "JOB"), "RESUME JOB job", "Resume a paused job."),
+    StatementForm(("ENABLE", "JOB"), "ENABLE JOB job", "Enable a disabled job."),
+    StatementForm(("DISABLE", "JOB"), "DISABLE JOB job", "Disable a job: it has no due times."),
     *(form.form(what) for what, form in SHOWS.items()),
-    Form(("EXPLAIN", "JOB"), "EXPLAIN JOB job", "Say why a job runs or does not run."),
-    Form(("EXPLAIN", "JOB", "RUN"), "EXPLAIN JOB RUN uuid", "Say why a run is where it is."),
-    Form(("PLAN",), "PLAN statement", "Show the due times that a CREATE, ALTER or DROP JOB would add and remove. Nothing is written."),
-    Form(("FORECAST",), "FORECAST [JOB job] [FOR duration | FROM 'moment' TO 'moment']", "List due times to come."),
-    Form(("SELECT",), "SELECT …", "Query the tables of sys."),
-    Form(("WITH",), "WITH … SELECT …", "Query the tables of sys."),
-    Form(("GRANT",), "GRANT privileges TO grantee, … [WITH GRANT OPTION]", "Grant privileges, or a role."),
-    Form(
+    StatementForm(("EXPLAIN", "JOB"), "EXPLAIN JOB job", "Say why a job runs or does not run."),
+    StatementForm(("EXPLAIN", "JOB", "RUN"), "EXPLAIN JOB RUN uuid", "Say why a run is where it is."),
+    StatementForm(
+        ("PLAN",), "PLAN statement", "Show the due times that a CREATE, ALTER or DROP JOB would add and remove. Nothing is written."
+    ),
+    StatementForm(("FORECAST",), "FORECAST [JOB job] [FOR duration | FROM 'moment' TO 'moment']", "List due times to come."),
+    StatementForm(("SELECT",), "SELECT …", "Query the tables of sys."),
+    StatementForm(("WITH",), "WITH … SELECT …", "Query the tables of sys."),
+    StatementForm(("GRANT",), "GRANT privileges TO grantee, … [WITH GRANT OPTION]", "Grant privileges, or a role."),
+    StatementForm(
         ("REVOKE",),
         "REVOKE [GRANT OPTION FOR] privileges FROM grantee, … [CASCADE | RESTRICT]",
         "Revoke privileges, or only the right to grant them further.",
     ),
-    Form(("CREATE", "ROLE"), "CREATE ROLE role", "Create a role."),
-    Form(("DROP", "ROLE"), "DROP ROLE role", "Delete a role."),
-    Form(("CREATE", "SECRET"), "CREATE SECRET secret VALUE {'text' | ? | :name}", "Create a secret."),
-    Form(("ALTER", "SECRET"), "ALTER SECRET secret VALUE {'text' | ? | :name}", "Change the value of a secret."),
-    Form(("DROP", "SECRET"), "DROP SECRET secret", "Delete a secret."),
-    Form(
+    StatementForm(("CREATE", "ROLE"), "CREATE ROLE role", "Create a role."),
+    StatementForm(("DROP", "ROLE"), "DROP ROLE role", "Delete a role."),
+    StatementForm(("CREATE", "SECRET"), "CREATE SECRET secret VALUE {'text' | ? | :name}", "Create a secret."),
+    StatementForm(("ALTER", "SECRET"), "ALTER SECRET secret VALUE {'text' | ? | :name}", "Change the value of a secret."),
+    StatementForm(("DROP", "SECRET"), "DROP SECRET secret", "Delete a secret."),
+    StatementForm(
         ("CREATE", "CONNECTION"),
         "CREATE CONNECTION connection URL = 'url' [USER = 'user'] [SECRET = secret]",
         "Create a connection to a database. Its password is a secret.",
     ),
-    Form(
+    StatementForm(
         ("ALTER", "CONNECTION"),
         "ALTER CONNECTION connection {[SET] URL = 'url' | [SET] USER = {'user' | NONE} | [SET] SECRET = {secret | NONE}} …",
         "Change a connection.",
     ),
-    Form(("DROP", "CONNECTION"), "DROP CONNECTION connection", "Delete a connection."),
-    Form(("ALTER", "SYSTEM"), "ALTER SYSTEM {SET scheduler.name = value | RESET scheduler.name}", "Change a setting of the scheduler."),
+    StatementForm(("DROP", "CONNECTION"), "DROP CONNECTION connection", "Delete a connection."),
+    StatementForm(
+        ("ALTER", "SYSTEM"), "ALTER SYSTEM {SET scheduler.name = value | RESET scheduler.name}", "Change a setting of the scheduler."
+    ),
 )
 
 JOB_SECRET_FORMS = (
-    Form(("ALTER", "JOB"), "ALTER JOB job SET SECRET key = {'text' | ? | :name}", "Set a secret of one job."),
-    Form(("ALTER", "JOB"), "ALTER JOB job DROP SECRET key", "Delete a secret of one job."),
+    StatementForm(("ALTER", "JOB"), "ALTER JOB job SET SECRET key = {'text' | ? | :name}", "Set a secret of one job."),
+    StatementForm(("ALTER", "JOB"), "ALTER JOB job DROP SECRET key", "Delete a secret of one job."),
 )
 """They begin as ALTER JOB does."""
 
@@ -427,7 +433,7 @@ PRIVILEGES: dict[Privilege, tuple[TargetKind | None, ...]] = {
     Privilege.USE: (TargetKind.CONNECTION, TargetKind.SECRET),
     Privilege.ROLE: (TargetKind.ROLE,),
 }
-"""What each can be granted on; None: on nothing in particular."""
+"""The things that each can be granted on; None: on nothing in particular."""
 
 UNITS: dict[str, str] = {
     **dict.fromkeys(("S", "SEC", "SECS", "SECOND", "SECONDS"), "s"),
@@ -462,13 +468,12 @@ KEYWORDS: frozenset[str] = frozenset(
     {
         *RESERVED,
         *OTHER_WORDS,
-        *UNITS,
         *(word for clause in CLAUSES for words in (clause.words, *clause.also) for word in words),
         *(word for form in FORMS for word in form.words),
         *(word for privilege in Privilege for word in privilege.split()),
     }
 )
-"""Every word with a meaning: canonical text has a name that is one of them in double quotes."""
+"""Words with a meaning where a name could be: canonical text has a name that is one of them in double quotes."""
 FOLLOWERS = frozenset({*CLAUSE_OF, *BODIES, "STARTS", "ENDS", "SET", "RENAME", "WAIT", "WITH"})
 """Words that may come right after a duration without a unit."""
 

@@ -12,13 +12,13 @@ import msgspec
 from rota.errors import InvalidInput, InvalidSchedule
 from rota.model.cron import read_cron
 from rota.model.ordering import PRIORITIES, priority_of
-from rota.model.params import decode_params, encode, not_an_object
+from rota.model.params import encode, not_an_object
 from rota.model.schedule_options import NAME_MAX
 from rota.model.schedule_options import READ as OPTIONS
 from rota.model.schedules import ScheduleState
 from rota.model.templates import TEXT_MAX
 from rota.model.zones import zone_of
-from rota.sql.cursor import Cursor
+from rota.sql.cursor import TokenCursor
 from rota.sql.errors import SqlCommandError, SqlForbiddenError, SqlInvalidError, SqlOptionError, SqlParamsError, SqlScheduleError
 from rota.sql.grammar import (
     BODIES,
@@ -48,10 +48,10 @@ from rota.sql.syntax import (
     SingleShard,
     SqlBody,
 )
-from rota.sql.tokens import NESTING_MAX, Token, TokenKind, tokens_of
+from rota.sql.tokens import NESTING_MAX, SqlToken, TokenKind, tokens_of
 from rota.sql.values import (
     EXAMPLE_MOMENT,
-    Lengths,
+    DurationRule,
     argument,
     duration,
     listed,
@@ -64,33 +64,33 @@ from rota.sql.values import (
 )
 
 
-def read_clause(cursor: Cursor, said: dict[str, Any], statement: str) -> None:
-    """Read one clause into what was said before it."""
+def read_clause(cursor: TokenCursor, fields: dict[str, Any], statement: str) -> None:
+    """Read one clause into what was fields before it."""
     token = cursor.token
     clause = CLAUSE_OF.get(token.word)
     if clause is None:
-        raise _no_clause(cursor, said, statement)
-    if clause.field in said:
+        raise _no_clause(cursor, fields, statement)
+    if clause.field in fields:
         alone = clause.reads is Reads.STATE and token.word != clause.heading
-        raise cursor.twice(clause.heading, token, f": {said[clause.field]}, {token.text}" if alone else "")
+        raise cursor.twice(clause.heading, token, f": {fields[clause.field]}, {token.text}" if alone else "")
     cursor.mark(f"{clause.field} clause")
     words = next(words for words in (clause.words, *clause.also) if words[0] == token.word)
     if clause.reads is Reads.STATE and words != clause.words:
-        said[clause.field] = ScheduleState(cursor.advance().word)
+        fields[clause.field] = ScheduleState(cursor.advance().word)
         return
     cursor.phrase(*words)
     if clause.equals:
         cursor.take("=")
     cursor.mark(clause.field)
     if clause.removed_by and cursor.take(clause.removed_by):
-        said[clause.field] = None
+        fields[clause.field] = None
     else:
-        said[clause.field] = READERS[clause.reads](cursor, clause)
+        fields[clause.field] = READERS[clause.reads](cursor, clause)
 
 
-def _no_clause(cursor: Cursor, said: dict[str, Any], statement: str) -> Exception:
+def _no_clause(cursor: TokenCursor, fields: dict[str, Any], statement: str) -> Exception:
     """Return the error that a clause was expected."""
-    left = tuple(clause.heading for clause in CLAUSES if clause.field not in said)
+    left = tuple(clause.heading for clause in CLAUSES if clause.field not in fields)
     token, expected = cursor.token, (*left, *BODIES)
     if token.word in {"STARTS", "ENDS"}:
         return cursor.fault(f"{token.text} belongs right after EVERY and its duration", expected=())
@@ -101,53 +101,53 @@ def _no_clause(cursor: Cursor, said: dict[str, Any], statement: str) -> Exceptio
     return cursor.fault(f"{statement} has no clause {cursor.found()}: it takes {', '.join(left)}", expected=expected)
 
 
-def _choice(cursor: Cursor, clause: Clause) -> Any:
+def _choice(cursor: TokenCursor, clause: Clause) -> Any:
     words = {member.upper(): member for member in clause.choices or ()}
     if cursor.token.word not in words:
         raise cursor.fault(f"{clause.heading} is {any_of(list(words))}; found {cursor.found()}", expected=tuple(words))
     return words[cursor.advance().word]
 
 
-def _state(cursor: Cursor) -> ScheduleState:
+def _state(cursor: TokenCursor) -> ScheduleState:
     if cursor.token.word not in ScheduleState.__members__:
         raise cursor.fault(f"{cursor.found()} is not a state: use {any_of(list(ScheduleState))}", expected=tuple(ScheduleState))
     return ScheduleState(cursor.advance().word)
 
 
-def _duration(cursor: Cursor, clause: Clause) -> int:
+def _duration(cursor: TokenCursor, clause: Clause) -> int:
     token = cursor.token
-    found = duration(cursor, Lengths(f"{clause.heading} =", f"{clause.heading} takes {clause.takes}", zero=clause.zero))
+    seconds = duration(cursor, DurationRule(f"{clause.heading} =", f"{clause.heading} takes {clause.takes}", zero=clause.zero))
     if clause.field == "jitter":
-        _accepted(cursor, token, lambda: OPTIONS["jitter"](clause.heading, found))
-    return found
+        _accepted(cursor, token, lambda: OPTIONS["jitter"](clause.heading, seconds))
+    return seconds
 
 
-def _count(cursor: Cursor, clause: Clause) -> int:
+def _count(cursor: TokenCursor, clause: Clause) -> int:
     token = cursor.token
-    found = number(cursor, f"{clause.heading} takes {clause.takes}")
-    if not 0 <= found <= MAX_RETRIES_MAX:
-        raise cursor.fault(f"{clause.heading} = {found}: use 0 to {MAX_RETRIES_MAX}", token=token, kind=SqlOptionError, expected=())
-    return found
+    count = number(cursor, f"{clause.heading} takes {clause.takes}")
+    if not 0 <= count <= MAX_RETRIES_MAX:
+        raise cursor.fault(f"{clause.heading} = {count}: use 0 to {MAX_RETRIES_MAX}", token=token, kind=SqlOptionError, expected=())
+    return count
 
 
-def _text(cursor: Cursor, clause: Clause) -> str:
+def _text(cursor: TokenCursor, clause: Clause) -> str:
     token = cursor.token
     return _bounded(cursor, token, text(cursor, f"{clause.heading} takes {clause.takes}"), TEXT_MAX)
 
 
-def _bounded(cursor: Cursor, token: Token, said: str, most: int) -> str:
-    if len(said) > most:
-        reason = f"this text has {len(said):,} characters; at most {most:,} are allowed"
+def _bounded(cursor: TokenCursor, token: SqlToken, written: str, most: int) -> str:
+    if len(written) > most:
+        reason = f"this text has {len(written):,} characters; at most {most:,} are allowed"
         raise cursor.fault(reason, token=token, kind=SqlOptionError, sqlstate="22001", expected=())
-    return said
+    return written
 
 
-def _name(cursor: Cursor, clause: Clause) -> str:
+def _name(cursor: TokenCursor, clause: Clause) -> str:
     what = clause.takes.rpartition(" ")[2]
     return name(cursor, what, missing=f"{clause.heading} needs {clause.takes}")
 
 
-def _names(cursor: Cursor, clause: Clause) -> tuple[str, ...]:
+def _names(cursor: TokenCursor, clause: Clause) -> tuple[str, ...]:
     def read() -> str:
         after = cursor.tokens[cursor.index - 1].word == ","
         return name(cursor, "job", missing="a name is missing after the comma" if after else f"{clause.heading} needs {clause.takes}")
@@ -155,63 +155,63 @@ def _names(cursor: Cursor, clause: Clause) -> tuple[str, ...]:
     return listed(cursor, read, clause.field)
 
 
-def _list(cursor: Cursor, clause: Clause) -> tuple[str, ...]:
+def _list(cursor: TokenCursor, clause: Clause) -> tuple[str, ...]:
     cursor.need("(", message=f"{clause.heading} takes {clause.takes}; found {cursor.found()}")
-    found = listed(cursor, lambda: secret_key(cursor, "name of a secret"), clause.field)
+    names = listed(cursor, lambda: secret_key(cursor, "name of a secret"), clause.field)
     cursor.need(")")
-    return found
+    return names
 
 
-def _zone(cursor: Cursor, clause: Clause) -> str:
+def _zone(cursor: TokenCursor, clause: Clause) -> str:
     token = cursor.token
-    found = _bounded(cursor, token, text(cursor, f"{clause.heading} takes {clause.takes}"), NAME_MAX)
-    return _accepted(cursor, token, lambda: zone_of(found).key)
+    zone = _bounded(cursor, token, text(cursor, f"{clause.heading} takes {clause.takes}"), NAME_MAX)
+    return _accepted(cursor, token, lambda: zone_of(zone).key)
 
 
-def _priority(cursor: Cursor, clause: Clause) -> int:
+def _priority(cursor: TokenCursor, clause: Clause) -> int:
     token = cursor.token
     if token.word.lower() in PRIORITIES:
         return priority_of(cursor.advance().text)
-    found = number(cursor, f"{clause.heading} takes {clause.takes}")
-    return _accepted(cursor, token, lambda: priority_of(found))
+    priority = number(cursor, f"{clause.heading} takes {clause.takes}")
+    return _accepted(cursor, token, lambda: priority_of(priority))
 
 
-def params(cursor: Cursor, clause: Clause) -> str:
+def params(cursor: TokenCursor, clause: Clause) -> str:
     """Read a JSON object in quotes."""
     token = cursor.mark(clause.field)
-    said = text(cursor, f"{clause.heading} takes {clause.takes}")
+    written = text(cursor, f"{clause.heading} takes {clause.takes}")
     try:
-        return _accepted(cursor, token, lambda: _canonical(said))
+        return _accepted(cursor, token, lambda: _canonical(written))
     except msgspec.DecodeError as error:
-        reason = _json_reason(str(error), said)
+        reason = _json_reason(str(error), written)
         raise cursor.fault(f"{clause.heading} is not JSON: {reason}", token=token, kind=SqlParamsError, expected=()) from None
     except RecursionError:
         raise cursor.fault("PARAMS is nested too deeply", token=token, kind=SqlParamsError, expected=()) from None
 
 
-def _json_reason(error: str, said: str) -> str:
+def _json_reason(error: str, written: str) -> str:
     """Return why a text is not JSON: the decoder's words, which quote nothing of it, and the place in characters."""
-    found = re.fullmatch(r"(?:JSON is malformed: )?(.*) \(byte (\d+)\)", error)
-    if found is None:
+    place = re.fullmatch(r"(?:JSON is malformed: )?(.*) \(byte (\d+)\)", error)
+    if place is None:
         return "the text ends too early"
-    before = said.encode()[: int(found[2])].decode(errors="ignore")
-    return f"{found[1]}, at character {len(before) + 1}"
+    before = written.encode()[: int(place[2])].decode(errors="ignore")
+    return f"{place[1]}, at character {len(before) + 1}"
 
 
-def _canonical(said: str) -> str:
+def _canonical(written: str) -> str:
     """Return a JSON object as canonical text: keys sorted, no spaces."""
-    found: object = msgspec.json.decode(said)
-    if not isinstance(found, dict):
-        raise not_an_object(found, "PARAMS")
-    encode(found, "PARAMS")
-    return msgspec.json.encode(decode_params(said), order="sorted").decode()
+    value: object = msgspec.json.decode(written)
+    if not isinstance(value, dict):
+        raise not_an_object(value, "PARAMS")
+    encode(value, "PARAMS")
+    return msgspec.json.encode(value, order="sorted").decode()
 
 
 Result = TypeVar("Result")
 CRON_MAX_CHARS = 1000
 
 
-def _accepted(cursor: Cursor, token: Token, read: Callable[[], Result]) -> Result:
+def _accepted(cursor: TokenCursor, token: SqlToken, read: Callable[[], Result]) -> Result:
     """Return what a check of the model makes of a value, or its refusal at the value's token."""
     try:
         return read()
@@ -222,7 +222,7 @@ def _accepted(cursor: Cursor, token: Token, read: Callable[[], Result]) -> Resul
 # ---- when and where ---------------------------------------------------------------------------------------------------
 
 
-def schedule(cursor: Cursor) -> DueRule:
+def schedule(cursor: TokenCursor) -> DueRule:
     """Read when a job is due."""
     if cursor.kind(TokenKind.STRING):
         return _cron(cursor)
@@ -240,23 +240,23 @@ def schedule(cursor: Cursor) -> DueRule:
     raise cursor.fault(f"{cursor.found()} is not a schedule: use {SCHEDULE_FORMS}")
 
 
-def _cron(cursor: Cursor) -> OnCronLine:
+def _cron(cursor: TokenCursor) -> OnCronLine:
     token = cursor.mark("schedule.cron")
-    said = text(cursor, "CRON needs its expression in single quotes, such as CRON '0 2 * * *'")
-    _bounded(cursor, token, said, CRON_MAX_CHARS)
+    written = text(cursor, "CRON needs its expression in single quotes, such as CRON '0 2 * * *'")
+    _bounded(cursor, token, written, CRON_MAX_CHARS)
     try:
-        read_cron(said)
+        read_cron(written)
     except InvalidSchedule as error:
-        seconds = "; seconds are not among them: use EVERY n SECONDS" if len(said.split()) == 6 else ""
+        seconds = "; seconds are not among them: use EVERY n SECONDS" if len(written.split()) == 6 else ""
         raise cursor.refused(error, token, hint=seconds) from None
     _refuse_bounds(cursor, "a cron expression has no bounds")
-    return OnCronLine(said.strip())
+    return OnCronLine(written.strip())
 
 
-INTERVALS = Lengths("EVERY", "EVERY needs a duration, such as EVERY 15 MINUTES", positive=True, refusal=SqlScheduleError)
+INTERVALS = DurationRule("EVERY", "EVERY needs a duration, such as EVERY 15 MINUTES", positive=True, refusal=SqlScheduleError)
 
 
-def _every(cursor: Cursor) -> AtIntervals:
+def _every(cursor: TokenCursor) -> AtIntervals:
     cursor.mark("schedule.every")
     every = duration(cursor, INTERVALS)
     bounds = {}
@@ -269,12 +269,12 @@ def _every(cursor: Cursor) -> AtIntervals:
     return AtIntervals(every, **bounds)
 
 
-def _refuse_bounds(cursor: Cursor, reason: str) -> None:
+def _refuse_bounds(cursor: TokenCursor, reason: str) -> None:
     if cursor.token.word in {"STARTS", "ENDS"}:
         raise cursor.fault(f"{cursor.token.text} belongs to EVERY; {reason}", expected=())
 
 
-def partition(cursor: Cursor, clause: Clause) -> Partition:
+def partition(cursor: TokenCursor, clause: Clause) -> Partition:
     """Read on which shards a job runs."""
     if cursor.take("ALL_SHARDS"):
         return AllShards()
@@ -288,19 +288,19 @@ def partition(cursor: Cursor, clause: Clause) -> Partition:
     raise cursor.fault(f"{clause.heading} needs {PARTITION_FORMS}; found {cursor.found()}")
 
 
-def _shard(cursor: Cursor, rule: str) -> str:
+def _shard(cursor: TokenCursor, rule: str) -> str:
     token = cursor.mark("partition")
-    found = text(cursor, f"{rule} needs the name or id of a shard in single quotes")
-    return _shard_name(cursor, token, found)
+    shard = text(cursor, f"{rule} needs the name or id of a shard in single quotes")
+    return _shard_name(cursor, token, shard)
 
 
-def _shard_name(cursor: Cursor, token: Token, found: str) -> str:
-    if not found.strip() or not found.isprintable():
+def _shard_name(cursor: TokenCursor, token: SqlToken, shard: str) -> str:
+    if not shard.strip() or not shard.isprintable():
         raise cursor.fault(f"{shown(token)} is not the name or id of a shard", token=token, kind=SqlOptionError, expected=())
-    return found
+    return shard
 
 
-def _shard_set(cursor: Cursor) -> tuple[str, ...]:
+def _shard_set(cursor: TokenCursor) -> tuple[str, ...]:
     """Read shards in parentheses, or as one text with commas."""
     token = cursor.token
     if token.kind is TokenKind.STRING:
@@ -316,20 +316,22 @@ def _shard_set(cursor: Cursor) -> tuple[str, ...]:
     return shards
 
 
-def _expression(cursor: Cursor) -> str:
+def _expression(cursor: TokenCursor) -> str:
     """Read an expression in quotes or parentheses, which may only read."""
     token = cursor.mark("partition")
-    found = _parenthesized(cursor) if token.word == "(" else text(cursor, "DYNAMIC needs an expression in single quotes or parentheses")
-    words = [each for each in tokens_of(found) if each.kind is not TokenKind.END]
-    bad = next((each.word for each in words if each.word in UNSAFE or each.word == ";"), "")
+    expression = (
+        _parenthesized(cursor) if token.word == "(" else text(cursor, "DYNAMIC needs an expression in single quotes or parentheses")
+    )
+    words = [word for word in tokens_of(expression) if word.kind is not TokenKind.END]
+    bad = next((word.word for word in words if word.word in UNSAFE or word.word == ";"), "")
     if bad:
         raise cursor.fault(f"a DYNAMIC expression only reads: {bad} is not allowed in it", token=token, kind=SqlForbiddenError, expected=())
     if not words:
         raise cursor.fault("the DYNAMIC expression is empty", token=token, kind=SqlOptionError, expected=())
-    return found
+    return expression
 
 
-def _parenthesized(cursor: Cursor) -> str:
+def _parenthesized(cursor: TokenCursor) -> str:
     start, depth = cursor.token, 0
     while True:
         if cursor.at_end():
@@ -342,7 +344,7 @@ def _parenthesized(cursor: Cursor) -> str:
             return cursor.source.text[start.end : token.start].strip()
 
 
-READERS: dict[Reads, Callable[[Cursor, Clause], Any]] = {
+READERS: dict[Reads, Callable[[TokenCursor, Clause], Any]] = {
     Reads.CHOICE: _choice,
     Reads.DURATION: _duration,
     Reads.COUNT: _count,
@@ -361,7 +363,7 @@ READERS: dict[Reads, Callable[[Cursor, Clause], Any]] = {
 # ---- bodies -----------------------------------------------------------------------------------------------------------
 
 
-def body(cursor: Cursor) -> Body:
+def body(cursor: TokenCursor) -> Body:
     """Read what a job does."""
     has_as = cursor.take("AS")
     if cursor.take("CALL"):
@@ -377,7 +379,7 @@ def body(cursor: Cursor) -> Body:
     return SqlBody(token.value)
 
 
-def _call(cursor: Cursor) -> CallBody:
+def _call(cursor: TokenCursor) -> CallBody:
     cursor.mark("body")
     procedure = qualified_name(cursor, "CALL needs the name of a procedure")
     shown_name = ".".join(procedure)
@@ -392,7 +394,7 @@ def _call(cursor: Cursor) -> CallBody:
     return CallBody(procedure, tuple(arguments))
 
 
-def _exec(cursor: Cursor) -> ExecBody:
+def _exec(cursor: TokenCursor) -> ExecBody:
     token = cursor.mark("body")
     if token.kind is not TokenKind.STRING:
         raise cursor.fault("EXEC needs the command in quotes: EXEC '/path/to/program argument'", expected=("a text in single quotes",))

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from rota.errors import InvalidInput
 from rota.model.schedules import CatchUp, OnCompletion, Overlap
-from rota.sql.cursor import Cursor
+from rota.sql.cursor import TokenCursor
 from rota.sql.errors import SqlInvalidError, SqlScheduleError
 from rota.sql.grammar import (
     BODIES,
@@ -38,9 +38,9 @@ from rota.sql.syntax import (
     Steering,
     SteerJob,
 )
-from rota.sql.tokens import Token
+from rota.sql.tokens import SqlToken
 from rota.sql.values import (
-    Lengths,
+    DurationRule,
     duration,
     instant_in,
     job_name,
@@ -54,7 +54,7 @@ DEFAULT_ZONE = "UTC"
 # ---- statements -------------------------------------------------------------------------------------------------------
 
 
-def create_job(cursor: Cursor, mode: CreateMode = CreateMode.CREATE) -> CreateJob:
+def create_job(cursor: TokenCursor, mode: CreateMode = CreateMode.CREATE) -> CreateJob:
     """Read what follows CREATE JOB, CREATE OR ALTER JOB or RECREATE JOB."""
     start = cursor.tokens[cursor.index - len(f"{mode} JOB".split())]
     quiet = cursor.see("IF", "NOT", "EXISTS")
@@ -63,19 +63,19 @@ def create_job(cursor: Cursor, mode: CreateMode = CreateMode.CREATE) -> CreateJo
     if quiet:
         cursor.phrase("IF", "NOT", "EXISTS")
     job = job_name(cursor, f"{mode} JOB")
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     while not cursor.at_end() and cursor.token.word not in BODIES:
-        read_clause(cursor, said, f"{mode} JOB")
+        read_clause(cursor, fields, f"{mode} JOB")
     if not cursor.at_end():
-        said["body"] = body(cursor)
+        fields["body"] = body(cursor)
         _refuse_after_body(cursor)
-    statement = CreateJob(job, Clauses(**said), mode, quiet)
+    statement = CreateJob(job, Clauses(**fields), mode, quiet)
     check(cursor, job, statement.clauses, zone=None if mode is CreateMode.CREATE_OR_ALTER else DEFAULT_ZONE)
     _check_whole(cursor, statement, start)
     return statement
 
 
-def _check_whole(cursor: Cursor, statement: CreateJob, start: Token) -> None:
+def _check_whole(cursor: TokenCursor, statement: CreateJob, start: SqlToken) -> None:
     """Refuse a statement that does not say enough, or removes what can't be there."""
     mode, clauses = statement.mode, statement.clauses
     if mode is CreateMode.CREATE_OR_ALTER:
@@ -90,12 +90,12 @@ def _check_whole(cursor: Cursor, statement: CreateJob, start: Token) -> None:
         raise cursor.fault(reason, token=start, kind=SqlInvalidError, expected=("SCHEDULE",))
 
 
-def create_or_alter_job(cursor: Cursor) -> CreateJob:
+def create_or_alter_job(cursor: TokenCursor) -> CreateJob:
     """Read what follows CREATE OR ALTER JOB."""
     return create_job(cursor, CreateMode.CREATE_OR_ALTER)
 
 
-def recreate_job(cursor: Cursor) -> CreateJob:
+def recreate_job(cursor: TokenCursor) -> CreateJob:
     """Read what follows RECREATE JOB."""
     return create_job(cursor, CreateMode.RECREATE)
 
@@ -108,12 +108,12 @@ def lacking(clauses: Clauses) -> str:
     return f"the job has no SCHEDULE: add SCHEDULE = {SCHEDULE_FORMS}" if clauses.schedule is UNSET else ""
 
 
-def alter_job(cursor: Cursor) -> AlterJob | SetJobSecret | DropJobSecret:
+def alter_job(cursor: TokenCursor) -> AlterJob | SetJobSecret | DropJobSecret:
     """Read what follows ALTER JOB."""
     job = job_name(cursor, "ALTER JOB")
     if cursor.see("SET", "SECRET") or cursor.see("DROP", "SECRET"):
         return _job_secret(cursor, job)
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     renamed: str | UnsetType = UNSET
     while not cursor.at_end():
         token = cursor.token
@@ -122,30 +122,30 @@ def alter_job(cursor: Cursor) -> AlterJob | SetJobSecret | DropJobSecret:
                 raise cursor.twice("RENAME TO", token)
             renamed = job_name(cursor, "RENAME TO", "rename_to")
         else:
-            _alteration(cursor, said)
-    if not said and renamed is UNSET:
+            _alteration(cursor, fields)
+    if not fields and renamed is UNSET:
         raise cursor.fault(f"ALTER JOB {job} changes nothing: add SET …", expected=("SET", *ALTERATIONS))
-    clauses = Clauses(**said)
+    clauses = Clauses(**fields)
     check(cursor, job, clauses, zone=None)
     return AlterJob(job, clauses, renamed)
 
 
-def _alteration(cursor: Cursor, said: dict[str, Any]) -> None:
+def _alteration(cursor: TokenCursor, fields: dict[str, Any]) -> None:
     was_set = cursor.take("SET")
     if was_set and cursor.at_end():
         raise cursor.fault(f"SET needs a clause: {', '.join(ALTERATIONS)}", expected=ALTERATIONS)
     token = cursor.token
     if token.word in BODIES:
-        if "body" in said:
+        if "body" in fields:
             raise cursor.fault(f"a job has one body: {any_of(BODIES)}", kind=SqlInvalidError, expected=())
-        said["body"] = body(cursor)
+        fields["body"] = body(cursor)
         return
     if token.word == "SECRET" or (token.word == "DROP" and cursor.peek().word == "SECRET"):
         raise cursor.fault("SECRET needs a statement of its own: ALTER JOB … SET SECRET key = ?", expected=ALTERATIONS)
-    read_clause(cursor, said, "ALTER JOB")
+    read_clause(cursor, fields, "ALTER JOB")
 
 
-def _job_secret(cursor: Cursor, job: str) -> SetJobSecret | DropJobSecret:
+def _job_secret(cursor: TokenCursor, job: str) -> SetJobSecret | DropJobSecret:
     if cursor.take("DROP", "SECRET"):
         return DropJobSecret(job, secret_key(cursor))
     cursor.take("SET", "SECRET")
@@ -153,42 +153,42 @@ def _job_secret(cursor: Cursor, job: str) -> SetJobSecret | DropJobSecret:
     return SetJobSecret(job, key, secret_value(cursor))
 
 
-def drop_job(cursor: Cursor) -> DropJob:
+def drop_job(cursor: TokenCursor) -> DropJob:
     """Read what follows DROP JOB."""
     quiet = cursor.take("IF", "EXISTS")
     job = job_name(cursor, "DROP JOB")
     return DropJob(job, quiet, cursor.phrase("KEEP", "HISTORY"))
 
 
-def execute_job(cursor: Cursor) -> ExecuteJob:
+def execute_job(cursor: TokenCursor) -> ExecuteJob:
     """Read what follows EXECUTE JOB or RUN JOB."""
     job = job_name(cursor, "EXECUTE JOB")
-    given: str | UnsetType = UNSET
+    job_params: str | UnsetType = UNSET
     wait: int | UnsetType | None = UNSET
     if cursor.phrase("WITH", "PARAMS"):
-        given = params(cursor, CLAUSE_OF["PARAMS"])
+        job_params = params(cursor, CLAUSE_OF["PARAMS"])
     if cursor.take("WAIT"):
-        wait = None if cursor.at_end() else duration(cursor, Lengths("WAIT", "WAIT takes a duration, such as 30 SECONDS, or nothing"))
-    return ExecuteJob(job, given, wait)
+        wait = None if cursor.at_end() else duration(cursor, DurationRule("WAIT", "WAIT takes a duration, such as 30 SECONDS, or nothing"))
+    return ExecuteJob(job, job_params, wait)
 
 
-def cancel_run(cursor: Cursor) -> CancelRun:
+def cancel_run(cursor: TokenCursor) -> CancelRun:
     """Read what follows CANCEL JOB RUN."""
     return CancelRun(run_id(cursor))
 
 
-def cancel_job(cursor: Cursor) -> CancelJob:
+def cancel_job(cursor: TokenCursor) -> CancelJob:
     """Read what follows CANCEL JOB."""
     return CancelJob(job_name(cursor, "CANCEL JOB"))
 
 
-def steer_job(cursor: Cursor) -> SteerJob:
+def steer_job(cursor: TokenCursor) -> SteerJob:
     """Read what follows PAUSE JOB, RESUME JOB, ENABLE JOB or DISABLE JOB."""
     verb = Steering(cursor.tokens[cursor.index - 2].word)
     return SteerJob(verb, job_name(cursor, f"{verb} JOB"))
 
 
-def _refuse_after_body(cursor: Cursor) -> None:
+def _refuse_after_body(cursor: TokenCursor) -> None:
     word = cursor.token.word
     if word in BODIES:
         raise cursor.fault(f"a job has one body: {any_of(BODIES)}", expected=())
@@ -199,11 +199,11 @@ def _refuse_after_body(cursor: Cursor) -> None:
 # ---- checks of a whole statement --------------------------------------------------------------------------------------
 
 
-def check(cursor: Cursor, job: str, clauses: Clauses, *, zone: str | None) -> None:
+def check(cursor: TokenCursor, job: str, clauses: Clauses, *, zone: str | None) -> None:
     """Refuse clauses that contradict each other; `zone` is the job's where TIMEZONE is not said, None if only the store knows it."""
 
     def refuse(part: str, message: str, *, kind: type[SqlInvalidError | SqlScheduleError] = SqlScheduleError, sqlstate: str = "") -> None:
-        token = next(each for each in cursor.tokens if each.start == cursor.places[part])
+        token = next(token for token in cursor.tokens if token.start == cursor.places[part])
         raise cursor.fault(message, token=token, kind=kind, sqlstate=sqlstate, expected=())
 
     depends_on = clauses.depends_on or ()
@@ -223,7 +223,7 @@ def check(cursor: Cursor, job: str, clauses: Clauses, *, zone: str | None) -> No
 
 def _check_moments(rule: DueRule | UnsetType, zone: str | None, refuse: Callable[[str, str], None]) -> None:
     """Refuse an end before the start, and times of day that a zone's clock has twice or never."""
-    moments = {part: found for part in ("at", "starts", "ends") if (found := getattr(rule, part, None)) is not None}
+    moments = {part: moment for part in ("at", "starts", "ends") if (moment := getattr(rule, part, None)) is not None}
     if zone is None and len({moment.tzinfo for moment in moments.values()}) > 1:
         return
     at: dict[str, int] = {}
@@ -236,10 +236,10 @@ def _check_moments(rule: DueRule | UnsetType, zone: str | None, refuse: Callable
         refuse("schedule.ends", f"ENDS {timestamp_text(moments['ends'])} is before STARTS {timestamp_text(moments['starts'])}")
 
 
-def _refuse_removal(cursor: Cursor, statement: CreateJob) -> None:
+def _refuse_removal(cursor: TokenCursor, statement: CreateJob) -> None:
     """Refuse NONE where there is nothing to remove."""
     for clause in CLAUSES:
         if getattr(statement.clauses, clause.field) is None:
-            token = next(each for each in cursor.tokens if each.start == cursor.places[clause.field])
+            token = next(token for token in cursor.tokens if token.start == cursor.places[clause.field])
             reason = f"{clause.heading} {clause.removed_by} is for ALTER JOB: leave the clause out of {statement.mode} JOB"
             raise cursor.fault(reason, token=token, kind=SqlInvalidError, expected=())

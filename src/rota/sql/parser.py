@@ -20,7 +20,7 @@ from rota.sql.access_statements import (
     grant,
     revoke,
 )
-from rota.sql.cursor import END, Cursor
+from rota.sql.cursor import END, TokenCursor
 from rota.sql.errors import SqlOptionError, SqlReadOnlyError, SqlSyntaxError
 from rota.sql.grammar import FORMS, NEXT, SHOWS, SYS_TABLES, WRITES, Words, any_of
 from rota.sql.job_statements import (
@@ -35,8 +35,8 @@ from rota.sql.job_statements import (
     steer_job,
 )
 from rota.sql.query_statements import explain_job, explain_run, forecast, select, show
-from rota.sql.source import Place, Source
-from rota.sql.syntax import AlterJob, CreateJob, DropJob, Plan, Statement
+from rota.sql.source import Location, SourceText
+from rota.sql.syntax import AlterJob, CreateJob, DropJob, PlanChange, Statement
 from rota.sql.tokens import TokenKind, tokens_of
 
 SCRIPT_MAX_CHARS = 10_000_000
@@ -47,48 +47,48 @@ class Parsed(msgspec.Struct, frozen=True):
     """A statement of a script, and where it is."""
 
     statement: Statement
-    source: Source
+    source: SourceText
     start: int
     """Offset of its first character."""
     end: int
     """Offset behind its last character, without the semicolon."""
     offsets: dict[str, int]
 
-    def place(self, part: str = "") -> Place:
+    def location(self, part: str = "") -> Location:
         """Return where a part of the statement is, or where it begins.
 
         Parts have the names of the tree's fields: `name`, `run_as`, `depends_on.0`, `schedule.at`, `grantees.1`, `body`.
         """
-        return self.source.place(self.offsets.get(part, self.start))
+        return self.source.location(self.offsets.get(part, self.start))
 
 
 def parse(text: str) -> Statement:
     """Return the one statement of a text."""
     statements = parse_script(text)
     if len(statements) > 1:
-        raise SqlSyntaxError("expected one statement; found several", statements[1].place())
+        raise SqlSyntaxError("expected one statement; found several", statements[1].location())
     return statements[0].statement
 
 
 def parse_script(text: str) -> tuple[Parsed, ...]:
     """Return the statements of a script, at least one."""
     _refuse_unstorable(text)
-    source = Source(text)
-    cursor = Cursor(source, tokens_of(text))
-    found: list[Parsed] = []
+    source = SourceText(text)
+    cursor = TokenCursor(source, tokens_of(text))
+    statements: list[Parsed] = []
     while True:
         while cursor.take(";"):
             pass
         if cursor.kind(TokenKind.END):
             break
-        found.append(_parsed(cursor))
+        statements.append(_parsed(cursor))
         cursor.number += 1
-    if not found:
-        raise SqlSyntaxError("there is no statement", source.place(0))
-    return tuple(found)
+    if not statements:
+        raise SqlSyntaxError("there is no statement", source.location(0))
+    return tuple(statements)
 
 
-def _parsed(cursor: Cursor) -> Parsed:
+def _parsed(cursor: TokenCursor) -> Parsed:
     cursor.places, cursor.secret, cursor.after_secret = {}, False, cursor.has_secret
     start = cursor.token
     statement = _statement(cursor)
@@ -110,10 +110,10 @@ def _refuse_unstorable(text: str) -> None:
         bad = error.start if bad < 0 else min(bad, error.start)
     if bad >= 0:
         reason = "a NUL character is not allowed" if text[bad] == "\0" else "half of a surrogate pair is not a character"
-        raise SqlSyntaxError(reason, Source(text).place(bad), sqlstate="22021")
+        raise SqlSyntaxError(reason, SourceText(text).location(bad), sqlstate="22021")
 
 
-def _statement(cursor: Cursor) -> Statement:
+def _statement(cursor: TokenCursor) -> Statement:
     """Read the words that a statement begins with, then the rest by its reader."""
     words: Words = ()
     while (following := NEXT.get(words)) is not None:
@@ -127,16 +127,16 @@ def _statement(cursor: Cursor) -> Statement:
     return READERS[words](cursor)
 
 
-def _plan(cursor: Cursor) -> Plan:
+def _plan(cursor: TokenCursor) -> PlanChange:
     token = cursor.token
     if token.word in {"CREATE", "RECREATE", "ALTER", "DROP"}:
         statement = _statement(cursor)
         if isinstance(statement, CreateJob | AlterJob | DropJob):
-            return Plan(statement)
+            return PlanChange(statement)
     raise cursor.fault(f"PLAN takes {PLANNED}; found {cursor.found(token)}", token=token, expected=("CREATE JOB", "ALTER JOB", "DROP JOB"))
 
 
-READERS: dict[Words, Callable[[Cursor], Statement]] = {
+READERS: dict[Words, Callable[[TokenCursor], Statement]] = {
     ("CREATE", "JOB"): create_job,
     ("CREATE", "OR", "ALTER", "JOB"): create_or_alter_job,
     ("RECREATE", "JOB"): recreate_job,
@@ -173,23 +173,23 @@ READERS: dict[Words, Callable[[Cursor], Statement]] = {
 # ---- errors -----------------------------------------------------------------------------------------------------------
 
 
-def _unknown(cursor: Cursor, words: Words, following: tuple[str, ...]) -> Exception:
+def _unknown(cursor: TokenCursor, words: Words, following: tuple[str, ...]) -> Exception:
     """Return the error that no statement continues like this."""
     token = cursor.token
     if not words:
         return _no_statement(cursor, following)
     begun = " ".join(words)
     forms = [form for form in FORMS if form.words[: len(words)] == words]
-    found = "" if cursor.at_end() else f"; found {cursor.found()}"
+    instead = "" if cursor.at_end() else f"; found {cursor.found()}"
     if words == ("SHOW",) and token.word == "TABLES":
         return cursor.fault(f"SHOW TABLES is not a statement here: sys has the tables {', '.join(SYS_TABLES)}", expected=following)
     if len(forms) <= 2:
-        return cursor.fault(f"write {any_of([form.syntax for form in forms])}{found}", expected=following)
+        return cursor.fault(f"write {any_of([form.syntax for form in forms])}{instead}", expected=following)
     rest = [" ".join(form.words[len(words) :]) for form in forms]
-    return cursor.fault(f"{begun} is followed by {any_of(rest)}{found}", expected=following)
+    return cursor.fault(f"{begun} is followed by {any_of(rest)}{instead}", expected=following)
 
 
-def _no_statement(cursor: Cursor, following: tuple[str, ...]) -> Exception:
+def _no_statement(cursor: TokenCursor, following: tuple[str, ...]) -> Exception:
     token = cursor.token
     if token.word in WRITES:
         reason = f"{token.word} is not possible: the tables of sys can only be read; {WRITES[token.word]}"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from rota.errors import InvalidInput
 from rota.sql.access_statements import grantee
-from rota.sql.cursor import Cursor
+from rota.sql.cursor import TokenCursor
 from rota.sql.errors import SqlOptionError
 from rota.sql.grammar import SHOWS, Of
-from rota.sql.syntax import ExplainJob, ExplainRun, Forecast, JobName, Select, Show, Shown
+from rota.sql.syntax import ExplainJob, ExplainRun, ForecastJobs, Grantee, JobName, Listing, Select, Show
 from rota.sql.tokens import TokenKind
-from rota.sql.values import Lengths, duration, instant_in, job_or_id, number, run_id, text, timestamp
+from rota.sql.values import DurationRule, checked_name, duration, instant_in, job_or_id, number, run_id, text, timestamp
 
 LIMIT_MAX = 1_000_000
 
 
-def show(cursor: Cursor, what: Shown) -> Show:
+def show(cursor: TokenCursor, what: Listing) -> Show:
     """Read what follows SHOW and what it lists."""
     form = SHOWS[what]
     if form.of is Of.GRANTEE:
@@ -24,11 +24,11 @@ def show(cursor: Cursor, what: Shown) -> Show:
     return Show(what, job, like=like, limit=_limit(cursor) if form.limit and cursor.take("LIMIT") else None)
 
 
-def _shown_job(cursor: Cursor, what: Shown, of: Of) -> JobName | None:
+def _shown_job(cursor: TokenCursor, what: Listing, of: Of) -> JobName | None:
     match of:
         case Of.MUST:
             if cursor.at_end():
-                hint = "; SHOW JOBS lists all" if what is Shown.JOB else ""
+                hint = "; SHOW JOBS lists all" if what is Listing.JOB else ""
                 raise cursor.fault(f"SHOW {what} needs the name of a job{hint}", expected=("a name",))
             return job_or_id(cursor, f"SHOW {what}")
         case Of.MAY_FOR:
@@ -44,41 +44,43 @@ def _shown_job(cursor: Cursor, what: Shown, of: Of) -> JobName | None:
             return None
 
 
-def _show_grants(cursor: Cursor) -> Show:
+def _show_grants(cursor: TokenCursor) -> Show:
     if not cursor.take("FOR"):
-        return Show(Shown.GRANTS)
+        return Show(Listing.GRANTS)
     if cursor.see("JOB") and cursor.peek().kind in {TokenKind.WORD, TokenKind.QUOTED, TokenKind.STRING, TokenKind.UUID}:
         cursor.advance()
-        return Show(Shown.GRANTS, job_or_id(cursor, "FOR JOB"))
-    cursor.mark("grantee")
-    return Show(Shown.GRANTS, grantee=grantee(cursor))
+        return Show(Listing.GRANTS, job_or_id(cursor, "FOR JOB"))
+    token = cursor.mark("grantee")
+    if token.kind is TokenKind.STRING:
+        return Show(Listing.GRANTS, grantee=Grantee(checked_name(cursor, cursor.advance(), "user")))
+    return Show(Listing.GRANTS, grantee=grantee(cursor))
 
 
-def _limit(cursor: Cursor) -> int:
+def _limit(cursor: TokenCursor) -> int:
     token = cursor.token
-    found = number(cursor, "LIMIT takes a number")
-    if not 0 <= found <= LIMIT_MAX:
-        raise cursor.fault(f"LIMIT {found}: use 0 to {LIMIT_MAX:,}", token=token, kind=SqlOptionError, expected=())
-    return found
+    limit = number(cursor, "LIMIT takes a number")
+    if not 0 <= limit <= LIMIT_MAX:
+        raise cursor.fault(f"LIMIT {limit}: use 0 to {LIMIT_MAX:,}", token=token, kind=SqlOptionError, expected=())
+    return limit
 
 
-def explain_job(cursor: Cursor) -> ExplainJob:
+def explain_job(cursor: TokenCursor) -> ExplainJob:
     """Read what follows EXPLAIN JOB."""
     return ExplainJob(job_or_id(cursor, "EXPLAIN JOB"))
 
 
-def explain_run(cursor: Cursor) -> ExplainRun:
+def explain_run(cursor: TokenCursor) -> ExplainRun:
     """Read what follows EXPLAIN JOB RUN."""
     return ExplainRun(run_id(cursor))
 
 
-def forecast(cursor: Cursor) -> Forecast:
+def forecast(cursor: TokenCursor) -> ForecastJobs:
     """Read what follows FORECAST."""
     job = job_or_id(cursor, "FORECAST JOB") if cursor.take("JOB") else None
     if cursor.take("FOR"):
-        return Forecast(job, duration(cursor, Lengths("FOR", "FOR takes a duration, such as 24 HOURS", positive=True)))
+        return ForecastJobs(job, duration(cursor, DurationRule("FOR", "FOR takes a duration, such as 24 HOURS", positive=True)))
     if not cursor.take("FROM"):
-        return Forecast(job)
+        return ForecastJobs(job)
     start = timestamp(cursor, "start", "FROM takes a moment in single quotes", SqlOptionError)
     cursor.need("TO", after="the moment of FROM")
     last = cursor.token
@@ -89,10 +91,10 @@ def forecast(cursor: Cursor) -> Forecast:
         raise cursor.refused(error, last) from None
     if backwards:
         raise cursor.fault("TO is before FROM", token=last, kind=SqlOptionError, expected=())
-    return Forecast(job, None, start, end)
+    return ForecastJobs(job, None, start, end)
 
 
-def select(cursor: Cursor) -> Select:
+def select(cursor: TokenCursor) -> Select:
     """Take a query as it is, up to the end of the statement."""
     start = cursor.tokens[cursor.index - 1]
     parameters: list[str] = []

@@ -39,25 +39,25 @@ from rota.sql.syntax import (
     ExecuteJob,
     ExplainJob,
     ExplainRun,
-    Forecast,
-    Grant,
+    ForecastJobs,
     Grantee,
     GranteeKind,
+    GrantRights,
     JobName,
+    Listing,
     OnceAt,
     OnCronLine,
     Parameter,
     Partition,
-    Plan,
+    PlanChange,
     Privilege,
-    Revoke,
+    RevokeRights,
     SecretText,
     SecretValue,
     Select,
     SetJobSecret,
     ShardSet,
     Show,
-    Shown,
     SingleShard,
     Statement,
     SteerJob,
@@ -142,8 +142,8 @@ def _schedule(rule: DueRule) -> str:
     if isinstance(rule, OnceAt):
         return f"AT {string_text(timestamp_text(rule.at))}"
     bounds = (("STARTS", rule.starts), ("ENDS", rule.ends))
-    said = "".join(f" {word} {string_text(timestamp_text(at))}" for word, at in bounds if at is not None)
-    return f"EVERY {duration_text(rule.every)}{said}"
+    written = "".join(f" {word} {string_text(timestamp_text(at))}" for word, at in bounds if at is not None)
+    return f"EVERY {duration_text(rule.every)}{written}"
 
 
 def _partition(rule: Partition) -> str:
@@ -239,14 +239,14 @@ def _show(statement: Show) -> str:
     if statement.grantee is not None:
         text += f" FOR {_grantee(statement.grantee)}"
     if statement.job is not None:
-        word = "" if what in {Shown.JOB, Shown.CREATE_JOB} else "FOR JOB " if what in {Shown.GRANTS, Shown.AUDIT} else "FOR "
+        word = "" if what in {Listing.JOB, Listing.CREATE_JOB} else "FOR JOB " if what in {Listing.GRANTS, Listing.AUDIT} else "FOR "
         text += f" {word}{_job(statement.job)}"
     if statement.like is not None:
         text += f" LIKE {string_text(statement.like)}"
     return text if statement.limit is None else f"{text} LIMIT {statement.limit}"
 
 
-def _forecast(statement: Forecast) -> str:
+def _forecast(statement: ForecastJobs) -> str:
     text = "FORECAST" if statement.job is None else f"FORECAST JOB {_job(statement.job)}"
     if statement.duration is not None:
         text += f" FOR {duration_text(statement.duration)}"
@@ -269,13 +269,13 @@ def _privileges(privileges: tuple[Privilege, ...], target: Target | None) -> str
     return f"{', '.join(privileges)} ON {target.kind} {name_text(target.name)}"
 
 
-def _grant(statement: Grant) -> str:
+def _grant(statement: GrantRights) -> str:
     option = " WITH GRANT OPTION" if statement.grant_option else ""
     whom = ", ".join(map(_grantee, statement.grantees))
     return f"GRANT {_privileges(statement.privileges, statement.target)} TO {whom}{option}"
 
 
-def _revoke(statement: Revoke) -> str:
+def _revoke(statement: RevokeRights) -> str:
     only = "GRANT OPTION FOR " if statement.grant_option_only else ""
     whom = ", ".join(map(_grantee, statement.grantees))
     dependents = "" if statement.dependents is UNSET else f" {statement.dependents}"
@@ -290,8 +290,8 @@ def _create_connection(statement: CreateConnection) -> str:
 
 def _alter_connection(statement: AlterConnection) -> str:
     options = (("URL", statement.url, string_text), ("USER", statement.user, string_text), ("SECRET", statement.secret, name_text))
-    said = [f"SET {word} = {'NONE' if value is None else write(value)}" for word, value, write in options if value is not UNSET]
-    return " ".join([f"ALTER CONNECTION {name_text(statement.name)}", *said])
+    changes = [f"SET {word} = {'NONE' if value is None else write(value)}" for word, value, write in options if value is not UNSET]
+    return " ".join([f"ALTER CONNECTION {name_text(statement.name)}", *changes])
 
 
 def _alter_system(statement: AlterSystem) -> str:
@@ -316,11 +316,11 @@ RENDERERS: dict[type, Callable[[Any], str]] = {
     Show: _show,
     ExplainJob: lambda one: f"EXPLAIN JOB {_job(one.job)}",
     ExplainRun: lambda one: f"EXPLAIN JOB RUN {one.run}",
-    Plan: lambda one: f"PLAN {RENDERERS[type(one.statement)](one.statement)}",
-    Forecast: _forecast,
+    PlanChange: lambda one: f"PLAN {RENDERERS[type(one.statement)](one.statement)}",
+    ForecastJobs: _forecast,
     Select: lambda one: one.text,
-    Grant: _grant,
-    Revoke: _revoke,
+    GrantRights: _grant,
+    RevokeRights: _revoke,
     CreateRole: lambda one: f"CREATE ROLE {name_text(one.name)}",
     DropRole: lambda one: f"DROP ROLE {name_text(one.name)}",
     DropSecret: lambda one: f"DROP SECRET {name_text(one.name)}",

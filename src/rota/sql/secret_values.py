@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.sql.cursor import Cursor
+from rota.sql.cursor import TokenCursor
 from rota.sql.syntax import Parameter, SecretText, SecretValue
 from rota.sql.tokens import TokenKind
 from rota.sql.values import SECRET_NAME_MAX, name
@@ -10,7 +10,7 @@ from rota.sql.values import SECRET_NAME_MAX, name
 VALUE_FORMS = "a text in single quotes, ? or :name"
 
 
-def secret_key(cursor: Cursor, what: str = "key of the secret") -> str:
+def secret_key(cursor: TokenCursor, what: str = "key of the secret") -> str:
     """Read the name of a secret, bare or in quotes of either kind."""
     token = cursor.mark("key")
     if token.kind is TokenKind.STRING and 0 < len(token.value) <= SECRET_NAME_MAX and token.value.isprintable() and token.value.strip():
@@ -18,7 +18,7 @@ def secret_key(cursor: Cursor, what: str = "key of the secret") -> str:
     return name(cursor, "secret", missing=f"the {what} is missing", limit=SECRET_NAME_MAX)
 
 
-def secret_value(cursor: Cursor) -> SecretValue:
+def secret_value(cursor: TokenCursor) -> SecretValue:
     """Read the value of a secret, or the parameter that it comes as."""
     cursor.secret = True
     cursor.take("VALUE")

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from rota.sql.tokens import Token, TokenKind
+from rota.sql.tokens import SqlToken, TokenKind
 
 EXCERPT_MAX_CHARS = 100
 HIDDEN = "…"
 
 
-class Place(msgspec.Struct, frozen=True):
+class Location(msgspec.Struct, frozen=True):
     """A place in a text. Lines and columns are counted from 1, and so is `position`, in characters of the whole text."""
 
     line: int
@@ -25,7 +25,7 @@ class Place(msgspec.Struct, frozen=True):
         return f"{self.line}:{self.column}"
 
 
-class Source:
+class SourceText:
     """A text with the places of its lines."""
 
     __slots__ = ("_starts", "text")
@@ -38,19 +38,19 @@ class Source:
             self._starts.append(at + 1)
             at = text.find("\n", at + 1)
 
-    def place(self, offset: int) -> Place:
+    def location(self, offset: int) -> Location:
         """Return the place of a character, given by its offset from 0."""
         line = bisect_right(self._starts, offset)
-        return Place(line, offset - self._starts[line - 1] + 1, offset + 1)
+        return Location(line, offset - self._starts[line - 1] + 1, offset + 1)
 
-    def excerpt(self, token: Token, tokens: Iterable[Token], at: int) -> str:
+    def excerpt(self, token: SqlToken, tokens: Iterable[SqlToken], at: int) -> str:
         """Return the line of a token up to the token, and a caret under the character at `at`.
 
         `tokens` are those before it, the nearest first. The contents of strings are left out, and so is what follows the token: a
         statement may hold a secret, and a text that could not be read may hold it anywhere.
         """
         start = self._starts[bisect_right(self._starts, token.start) - 1]
-        shown = _shown(token)
+        shown = _shown(token).partition("\n")[0]
         pieces, right = [shown], token.start
         for before in tokens:
             if before.end <= start:
@@ -64,13 +64,13 @@ class Source:
             line += f" {HIDDEN}"
         return _cut(line, column)
 
-    def _continues(self, token: Token) -> bool:
+    def _continues(self, token: SqlToken) -> bool:
         """Say whether the line of a token has more after it."""
         end = self.text.find("\n", token.end)
         return bool(self.text[token.end : end if end >= 0 else None].strip())
 
 
-def _shown(token: Token) -> str:
+def _shown(token: SqlToken) -> str:
     if token.kind is TokenKind.STRING or token.kind is TokenKind.BAD:
         return f"'{HIDDEN}'" if token.kind is TokenKind.STRING else HIDDEN
     return token.text

@@ -50,7 +50,7 @@ Argument: TypeAlias = str | int | Decimal | bool | Parameter | None
 
 
 class JobClass(StrEnum):
-    """Where in a cluster a job may run."""
+    """The nodes of a cluster on which a job may run."""
 
     LOCAL_SAFE = "LOCAL_SAFE"
     LEADER_ONLY = "LEADER_ONLY"
@@ -159,12 +159,12 @@ class Clauses(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateMode(StrEnum):
-    """What becomes of a job that is there already."""
+    """The three ways to create a job; they differ in their treatment of one that exists."""
 
     CREATE = "CREATE"
-    """The statement is refused."""
+    """The statement is refused, or does nothing with IF NOT EXISTS."""
     CREATE_OR_ALTER = "CREATE OR ALTER"
-    """What is said is changed."""
+    """Its clauses are changed, as far as they are given."""
     RECREATE = "RECREATE"
     """It is replaced, as if it had never been."""
 
@@ -246,8 +246,8 @@ class SteerJob(msgspec.Struct, frozen=True):
     name: str
 
 
-class Shown(StrEnum):
-    """What SHOW can list."""
+class Listing(StrEnum):
+    """The things that SHOW lists."""
 
     JOBS = "JOBS"
     JOB = "JOB"
@@ -268,7 +268,7 @@ class Shown(StrEnum):
 
 
 class GranteeKind(StrEnum):
-    """Whom a grant is for."""
+    """The kinds of grantees."""
 
     ANY = ""
     """A name of which the statement does not say whether it is a user's or a role's."""
@@ -287,7 +287,7 @@ class Grantee(msgspec.Struct, frozen=True):
 class Show(msgspec.Struct, frozen=True):
     """List something."""
 
-    what: Shown
+    what: Listing
     job: JobName | None = None
     grantee: Grantee | None = None
     like: str | None = None
@@ -306,14 +306,14 @@ class ExplainRun(msgspec.Struct, frozen=True):
     run: UUID
 
 
-class Plan(msgspec.Struct, frozen=True):
+class PlanChange(msgspec.Struct, frozen=True):
     """Say what a statement would change, and change nothing."""
 
     statement: CreateJob | AlterJob | DropJob
 
 
-class Forecast(msgspec.Struct, frozen=True):
-    """List due times to come: for a duration from now on, or between two moments."""
+class ForecastJobs(msgspec.Struct, frozen=True):
+    """List due times to come: for a duration from now on, or between two moments. One without a zone is in UTC."""
 
     job: JobName | None = None
     duration: int | None = None
@@ -330,7 +330,7 @@ class Select(msgspec.Struct, frozen=True):
 
 
 class Privilege(StrEnum):
-    """What can be granted."""
+    """The privileges."""
 
     CREATE_JOB = "CREATE JOB"
     EXECUTE_EXTERNAL_JOB = "EXECUTE EXTERNAL JOB"
@@ -344,7 +344,7 @@ class Privilege(StrEnum):
 
 
 class TargetKind(StrEnum):
-    """What a privilege can be granted on."""
+    """The kinds of things that a privilege can be granted on."""
 
     JOB = "JOB"
     CONNECTION = "CONNECTION"
@@ -359,7 +359,7 @@ class Target(msgspec.Struct, frozen=True):
     name: str
 
 
-class Grant(msgspec.Struct, frozen=True):
+class GrantRights(msgspec.Struct, frozen=True):
     """Grant privileges."""
 
     privileges: tuple[Privilege, ...]
@@ -370,13 +370,13 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Dependents(StrEnum):
-    """What becomes of grants that rest on a revoked one."""
+    """The treatment of grants that rest on a revoked one."""
 
     CASCADE = "CASCADE"
     RESTRICT = "RESTRICT"
 
 
-class Revoke(msgspec.Struct, frozen=True):
+class RevokeRights(msgspec.Struct, frozen=True):
     """Revoke privileges, or only the right to grant them further."""
 
     privileges: tuple[Privilege, ...]
@@ -464,11 +464,11 @@ Statement: TypeAlias = (
     | Show
     | ExplainJob
     | ExplainRun
-    | Plan
-    | Forecast
+    | PlanChange
+    | ForecastJobs
     | Select
-    | Grant
-    | Revoke
+    | GrantRights
+    | RevokeRights
     | CreateRole
     | DropRole
     | CreateSecret

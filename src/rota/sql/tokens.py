@@ -12,7 +12,7 @@ NESTING_MAX = 500
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """The kinds of tokens."""
 
     WORD = auto()
     """A keyword or a bare name: which of both depends on where it is."""
@@ -33,7 +33,7 @@ class TokenKind(Enum):
     END = auto()
 
 
-class Token(msgspec.Struct, gc=False):
+class SqlToken(msgspec.Struct, gc=False):
     """One token: its text as written, and where it is."""
 
     kind: TokenKind
@@ -90,69 +90,69 @@ def word_of(text: str) -> str:
     return text.upper() if text.isascii() else text
 
 
-def tokens_of(text: str) -> list[Token]:
+def tokens_of(text: str) -> list[SqlToken]:
     """Return the tokens of a text; the last is END, or BAD and END."""
-    tokens: list[Token] = []
+    tokens: list[SqlToken] = []
     at = 0
-    while (found := _TOKEN.match(text, at)) is not None:
-        token = _token(text, found)
+    while (matched := _TOKEN.match(text, at)) is not None:
+        token = _token(text, matched)
         at = token.end
         if token.kind is not TokenKind.END:
             tokens.append(token)
     # The end is where the last token ends: an error about something missing points there, past no empty lines.
     end = tokens[-1].end if tokens else 0
-    tokens.append(Token(TokenKind.END, "", end, end))
+    tokens.append(SqlToken(TokenKind.END, "", end, end))
     return tokens
 
 
-def _token(text: str, found: re.Match[str]) -> Token:
+def _token(text: str, matched: re.Match[str]) -> SqlToken:
     """Return the token that was found; END for a comment."""
-    kind = str(found.lastgroup)
-    said, (at, end) = found[kind], found.span(kind)
+    kind = str(matched.lastgroup)
+    lexeme, (at, end) = matched[kind], matched.span(kind)
     match kind:
         case "WORD":
-            return Token(TokenKind.WORD, said, at, end, word_of(said))
+            return SqlToken(TokenKind.WORD, lexeme, at, end, word_of(lexeme))
         case "STRING" | "QUOTED":
             return _quoted(text, at, TokenKind[kind])
         case "DOLLAR":
-            return _dollar(text, at, said)
+            return _dollar(text, at, lexeme)
         case "COMMENT":
             return _comment(text, at)
         case "MARK" | "CAST":
-            return Token(TokenKind.MARK, said, at, end, said)
+            return SqlToken(TokenKind.MARK, lexeme, at, end, lexeme)
         case _:
-            return Token(TokenKind[kind], said, at, end)
+            return SqlToken(TokenKind[kind], lexeme, at, end)
 
 
-def _quoted(text: str, at: int, kind: TokenKind) -> Token:
+def _quoted(text: str, at: int, kind: TokenKind) -> SqlToken:
     quote = text[at]
     end = text.find(quote, at + 1)
     while end >= 0 and text.startswith(quote, end + 1):
         end = text.find(quote, end + 2)
     if end < 0:
         return _bad(text, at, NO_QUOTE if kind is TokenKind.STRING else NO_DOUBLE_QUOTE)
-    return Token(kind, text[at : end + 1], at, end + 1)
+    return SqlToken(kind, text[at : end + 1], at, end + 1)
 
 
-def _dollar(text: str, at: int, tag: str) -> Token:
+def _dollar(text: str, at: int, tag: str) -> SqlToken:
     end = text.find(tag, at + len(tag))
     if end < 0:
         return _bad(text, at, NO_DOLLAR.format(tag))
     end += len(tag)
-    return Token(TokenKind.STRING, text[at:end], at, end)
+    return SqlToken(TokenKind.STRING, text[at:end], at, end)
 
 
-def _comment(text: str, at: int) -> Token:
+def _comment(text: str, at: int) -> SqlToken:
     """Skip a comment, which may hold others."""
     depth = 0
-    for found in _COMMENT.finditer(text, at):
-        depth += 1 if found[0] == "/*" else -1
+    for mark in _COMMENT.finditer(text, at):
+        depth += 1 if mark[0] == "/*" else -1
         if depth == 0:
-            return Token(TokenKind.END, "", at, found.end())
+            return SqlToken(TokenKind.END, "", at, mark.end())
         if depth > NESTING_MAX:
             return _bad(text, at, DEEP_COMMENT)
     return _bad(text, at, NO_COMMENT_END)
 
 
-def _bad(text: str, at: int, reason: str) -> Token:
-    return Token(TokenKind.BAD, reason, at, len(text))
+def _bad(text: str, at: int, reason: str) -> SqlToken:
+    return SqlToken(TokenKind.BAD, reason, at, len(text))

@@ -15,11 +15,11 @@ from rota.model.schedule_options import NAME_MAX
 from rota.model.templates import span_of
 from rota.model.values import LATEST, SECOND, Instant, instant, moment
 from rota.model.zones import LAST_S, spans, zone_of
-from rota.sql.cursor import Cursor
+from rota.sql.cursor import TokenCursor
 from rota.sql.errors import SqlError, SqlInvalidError, SqlOptionError, SqlScheduleError
 from rota.sql.grammar import FOLLOWERS, RESERVED, UNEQUAL_UNITS, UNIT_WORDS, UNITS, any_of
 from rota.sql.syntax import Argument, JobName, Parameter
-from rota.sql.tokens import Token, TokenKind
+from rota.sql.tokens import SqlToken, TokenKind
 
 Value = TypeVar("Value")
 SECRET_NAME_MAX = 128
@@ -34,26 +34,32 @@ _LETTERS = re.compile(r"[A-Za-z]+")
 # ---- names ------------------------------------------------------------------------------------------------------------
 
 
-def name(cursor: Cursor, what: str, *, missing: str = "", limit: int = NAME_MAX) -> str:
+def name(cursor: TokenCursor, what: str, *, missing: str = "", limit: int = NAME_MAX) -> str:
     """Read a name of one part; `missing` is what an error says where none is there."""
     token = cursor.token
-    found = _part(cursor, missing or f"the name of a {what} is missing")
+    _part(cursor, missing or f"the name of a {what} is missing")
     if token.kind is TokenKind.WORD:
         _refuse_glued(cursor, what, token)
+    return checked_name(cursor, token, what, limit)
+
+
+def checked_name(cursor: TokenCursor, token: SqlToken, what: str, limit: int = NAME_MAX) -> str:
+    """Return the name that a token is, in quotes or not, or refuse one that no store takes."""
+    value = token.text if token.kind is TokenKind.WORD else token.value
     try:
-        check_name(found, what, limit)
+        check_name(value, what, limit)
     except InvalidInput as error:
         raise cursor.refused(error, token) from None
-    return found
+    return value
 
 
-def job_name(cursor: Cursor, after: str, part: str = "name") -> str:
+def job_name(cursor: TokenCursor, after: str, part: str = "name") -> str:
     """Read the name of a job and remember its place."""
     cursor.mark(part)
     return name(cursor, "job", missing=f"{after} needs the name of a job")
 
 
-def qualified_name(cursor: Cursor, missing: str) -> tuple[str, ...]:
+def qualified_name(cursor: TokenCursor, missing: str) -> tuple[str, ...]:
     """Read a name of several parts with dots between them."""
     parts = [_part(cursor, missing)]
     while cursor.take("."):
@@ -61,24 +67,18 @@ def qualified_name(cursor: Cursor, missing: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def job_or_id(cursor: Cursor, after: str) -> JobName:
+def job_or_id(cursor: TokenCursor, after: str) -> JobName:
     """Read a job by its name, bare or in quotes of either kind, or by its id."""
     token = cursor.mark("job")
     if token.kind is TokenKind.UUID:
         return UUID(cursor.advance().text)
     if token.kind is not TokenKind.STRING:
         return job_name(cursor, after, "job")
-    found = cursor.advance().value
-    if _UUID_TEXT.fullmatch(found):
-        return UUID(found)
-    try:
-        check_name(found, "job", NAME_MAX)
-    except InvalidInput as error:
-        raise cursor.refused(error, token) from None
-    return found
+    cursor.advance()
+    return UUID(token.value) if _UUID_TEXT.fullmatch(token.value) else checked_name(cursor, token, "job")
 
 
-def run_id(cursor: Cursor) -> UUID:
+def run_id(cursor: TokenCursor) -> UUID:
     """Read the id of a run."""
     token = cursor.mark("run")
     if token.kind is TokenKind.UUID:
@@ -90,7 +90,7 @@ def run_id(cursor: Cursor) -> UUID:
     return UUID(token.value)
 
 
-def _part(cursor: Cursor, missing: str) -> str:
+def _part(cursor: TokenCursor, missing: str) -> str:
     """Read one part of a name."""
     token = cursor.token
     if token.kind is TokenKind.QUOTED:
@@ -111,7 +111,7 @@ def _part(cursor: Cursor, missing: str) -> str:
 NAME_KINDS = frozenset({TokenKind.WORD, TokenKind.NUMBER, TokenKind.COMPACT})
 
 
-def _refuse_glued(cursor: Cursor, what: str, start: Token) -> None:
+def _refuse_glued(cursor: TokenCursor, what: str, start: SqlToken) -> None:
     """Refuse characters right after a bare name that only a quoted name can have."""
     mark, index = cursor.token, cursor.index
     if mark.word not in {"-", "."} or mark.start != start.end:
@@ -129,15 +129,15 @@ def _refuse_glued(cursor: Cursor, what: str, start: Token) -> None:
 # ---- lists ------------------------------------------------------------------------------------------------------------
 
 
-def listed(cursor: Cursor, read: Callable[[], Value], part: str = "") -> tuple[Value, ...]:
+def listed(cursor: TokenCursor, read: Callable[[], Value], part: str = "") -> tuple[Value, ...]:
     """Read values with commas between them, each of them once; `part` is under which their places are remembered."""
     values: dict[Value, None] = {}
     while not values or cursor.take(","):
         token = cursor.mark(f"{part}.{len(values)}") if part else cursor.token
         value = read()
         if value in values:
-            said = "this text" if token.kind is TokenKind.STRING else cursor.found(token)
-            raise cursor.fault(f"{said} is listed twice", token=token, kind=SqlInvalidError, expected=())
+            label = "this text" if token.kind is TokenKind.STRING else cursor.found(token)
+            raise cursor.fault(f"{label} is listed twice", token=token, kind=SqlInvalidError, expected=())
         values[value] = None
     return tuple(values)
 
@@ -145,21 +145,21 @@ def listed(cursor: Cursor, read: Callable[[], Value], part: str = "") -> tuple[V
 # ---- texts and numbers ------------------------------------------------------------------------------------------------
 
 
-def shown(token: Token) -> str:
+def shown(token: SqlToken) -> str:
     """Return a string as an error may show it: only where a value can't be a secret."""
     return f"'{token.value}'" if len(token.value) <= 60 else f"'{token.value[:60]}…'"
 
 
-def text(cursor: Cursor, message: str) -> str:
+def text(cursor: TokenCursor, message: str) -> str:
     """Read a text in quotes."""
     if not cursor.kind(TokenKind.STRING):
         name_in_quotes = cursor.kind(TokenKind.QUOTED) and not cursor.is_hidden
-        found = f"{cursor.found()} in double quotes is a name" if name_in_quotes else f"found {cursor.found()}"
-        raise cursor.fault(f"{message}; {found}", expected=("a text in single quotes",))
+        reason = f"{cursor.found()} in double quotes is a name" if name_in_quotes else f"found {cursor.found()}"
+        raise cursor.fault(f"{message}; {reason}", expected=("a text in single quotes",))
     return cursor.advance().value
 
 
-def number(cursor: Cursor, message: str) -> int:
+def number(cursor: TokenCursor, message: str) -> int:
     """Read a whole number, which may have a sign."""
     token = cursor.token
     minus = cursor.take("-")
@@ -168,7 +168,7 @@ def number(cursor: Cursor, message: str) -> int:
     return _whole(cursor, token, minus=minus)
 
 
-def _whole(cursor: Cursor, start: Token, *, minus: bool) -> int:
+def _whole(cursor: TokenCursor, start: SqlToken, *, minus: bool) -> int:
     token = cursor.advance()
     # Python refuses to read thousands of digits, and rightly.
     value = int(token.text) if len(token.text) <= DIGITS_MAX else BIGGEST + 1
@@ -177,7 +177,7 @@ def _whole(cursor: Cursor, start: Token, *, minus: bool) -> int:
     return -value if minus else value
 
 
-def argument(cursor: Cursor) -> Argument:
+def argument(cursor: TokenCursor) -> Argument:
     """Read an argument of a procedure."""
     token = cursor.token
     if token.kind is TokenKind.STRING:
@@ -206,16 +206,16 @@ Refusal: TypeAlias = type[SqlOptionError | SqlScheduleError]
 """The error of a value that can't be: a schedule has its own."""
 
 
-class Lengths(NamedTuple):
-    """What a duration is for, and which may be said."""
+class DurationRule(NamedTuple):
+    """What a duration is for, and which may be written."""
 
     heading: str
     """The words before it."""
     takes: str
-    """What an error says where none is there."""
+    """The message of an error where no duration is there."""
     positive: bool = False
     zero: str = ""
-    """What 0 means, if that is special."""
+    """The meaning of 0, if that is special."""
     refusal: Refusal = SqlOptionError
 
     @property
@@ -224,35 +224,35 @@ class Lengths(NamedTuple):
         return "at least 1 second" if self.positive else f"0 ({self.zero}) or more" if self.zero else "0 or more"
 
 
-def duration(cursor: Cursor, lengths: Lengths) -> int:
+def duration(cursor: TokenCursor, rule: DurationRule) -> int:
     """Read a duration in whole seconds: 90, 15 MINUTES, 1 HOUR 30 MINUTES, 90s, '1h30m', INTERVAL '1 hour'."""
     start = cursor.token
 
     def refuse(reason: str) -> SqlError:
-        said = cursor.source.text[start.start : cursor.tokens[cursor.index - 1].end]
-        shortened = f"{said[:SPAN_SHOWN_CHARS]}…" if len(said) > SPAN_SHOWN_CHARS else said
-        return cursor.fault(f"{lengths.heading} {shortened}: {reason}", token=start, kind=lengths.refusal, expected=())
+        written = cursor.source.text[start.start : cursor.tokens[cursor.index - 1].end]
+        shortened = f"{written[:SPAN_SHOWN_CHARS]}…" if len(written) > SPAN_SHOWN_CHARS else written
+        return cursor.fault(f"{rule.heading} {shortened}: {reason}", token=start, kind=rule.refusal, expected=())
 
     if cursor.take("-"):
         while cursor.kind(TokenKind.NUMBER, TokenKind.COMPACT) or cursor.token.word in UNITS:
             cursor.advance()
-        raise refuse(f"a duration can't be negative; use {lengths.least}")
-    compact = _compact(cursor, lengths.takes)
+        raise refuse(f"a duration can't be negative; use {rule.least}")
+    compact = _compact(cursor, rule.takes)
     try:
-        seconds = span_of(lengths.heading, compact)
+        seconds = span_of(rule.heading, compact)
     except InvalidInput:
         raise refuse("use a duration of at most a hundred years, such as 90 SECONDS or '1h30m'") from None
     if seconds != int(seconds):
         raise refuse("a duration is a whole number of seconds")
-    if lengths.positive and not seconds:
-        raise refuse(f"use {lengths.least}")
+    if rule.positive and not seconds:
+        raise refuse(f"use {rule.least}")
     return int(seconds)
 
 
 SPAN_SHOWN_CHARS = 60
 
 
-def _compact(cursor: Cursor, message: str) -> str:
+def _compact(cursor: TokenCursor, message: str) -> str:
     """Read a duration as `span_of` takes it: 1h30m."""
     interval = cursor.take("INTERVAL")
     if cursor.kind(TokenKind.STRING):
@@ -273,13 +273,13 @@ def _compact(cursor: Cursor, message: str) -> str:
     return "".join(parts)
 
 
-def _in_letters(cursor: Cursor, said: str) -> str:
+def _in_letters(cursor: TokenCursor, written: str) -> str:
     """Return a duration with its words as letters: '1 hour 30 minutes' as 1h30m."""
-    _refuse_fraction(cursor, said)
-    return _LETTERS.sub(lambda found: UNITS.get(found[0].upper(), found[0]), said).replace(" ", "")
+    _refuse_fraction(cursor, written)
+    return _LETTERS.sub(lambda word: UNITS.get(word[0].upper(), word[0]), written).replace(" ", "")
 
 
-def _unit(cursor: Cursor) -> str:
+def _unit(cursor: TokenCursor) -> str:
     """Read a unit as a letter; seconds have none."""
     token = cursor.token
     if token.word in UNITS:
@@ -292,8 +292,8 @@ def _unit(cursor: Cursor) -> str:
     raise cursor.fault(f"{cursor.found()} is not a unit: use {any_of(UNIT_WORDS)}", expected=(*UNIT_WORDS, *sorted(FOLLOWERS)))
 
 
-def _refuse_fraction(cursor: Cursor, said: str) -> None:
-    dot = said.find(".")
+def _refuse_fraction(cursor: TokenCursor, written: str) -> None:
+    dot = written.find(".")
     if dot < 0:
         return
     at = cursor.token.start + cursor.token.text.find(".") if cursor.kind(TokenKind.NUMBER, TokenKind.COMPACT) else cursor.token.start
@@ -303,26 +303,26 @@ def _refuse_fraction(cursor: Cursor, said: str) -> None:
 # ---- moments ----------------------------------------------------------------------------------------------------------
 
 
-def timestamp(cursor: Cursor, part: str, message: str, kind: Refusal = SqlScheduleError) -> datetime:
+def timestamp(cursor: TokenCursor, part: str, message: str, kind: Refusal = SqlScheduleError) -> datetime:
     """Read a moment in quotes: aware if it names its zone, in UTC then; else naive."""
     token = cursor.mark(part)
-    said = text(cursor, message).strip()
+    written = text(cursor, message).strip()
     try:
-        found = datetime.fromisoformat(said)
-        if found.tzinfo is not None:
-            found = found.astimezone(UTC)
-        if not 0 <= instant(found.replace(tzinfo=UTC)) <= LATEST:
+        at = datetime.fromisoformat(written)
+        if at.tzinfo is not None:
+            at = at.astimezone(UTC)
+        if not 0 <= instant(at.replace(tzinfo=UTC)) <= LATEST:
             raise OverflowError
     except OverflowError:
         reason = f"{shown(token)} is out of range: use a moment between the years 1970 and 9999"
         raise cursor.fault(reason, token=token, kind=kind, sqlstate="22008", expected=()) from None
     except ValueError:
-        if _DAY.match(said):
+        if _DAY.match(written):
             reason = f"{shown(token)} is not a day and time of the calendar"
             raise cursor.fault(reason, token=token, kind=kind, sqlstate="22008", expected=()) from None
         reason = f"{shown(token)} is not a moment: use the form {EXAMPLE_MOMENT}"
         raise cursor.fault(reason, token=token, kind=kind, sqlstate="22007", expected=()) from None
-    return found
+    return at
 
 
 def timestamp_text(at: datetime) -> str:
@@ -339,11 +339,11 @@ def instant_in(at: datetime, zone: str) -> Instant:
     around = list(spans(zone_of(zone), second - 2 * DAY_S, min(second + 2 * DAY_S, LAST_S)))
     # The window ends where the calendar does: its last span goes on.
     inside = [span for span in around if span.start <= second - span.offset and (span.end > second - span.offset or span is around[-1])]
-    if len(inside) == 1 and 0 <= (found := local - inside[0].offset * SECOND) <= LATEST:
-        return found
+    if len(inside) == 1 and 0 <= (exact := local - inside[0].offset * SECOND) <= LATEST:
+        return exact
     if len(around) == 1:
         raise InvalidSchedule(f"'{timestamp_text(at)}' is out of range in {zone}: use a moment between the years 1970 and 9999")
     how = "happens twice" if inside else "never happens"
     readings = sorted({second - span.offset for span in around})
-    both = " or ".join(f"'{moment(each * SECOND):%Y-%m-%dT%H:%M:%SZ}'" for each in readings)
+    both = " or ".join(f"'{moment(reading * SECOND):%Y-%m-%dT%H:%M:%SZ}'" for reading in readings)
     raise InvalidSchedule(f"'{timestamp_text(at)}' {how} in {zone}, where the clock changes that day: use {both}")
