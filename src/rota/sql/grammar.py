@@ -329,7 +329,7 @@ FORMS: tuple[StatementForm, ...] = (
         "Create a job, or change an existing one: clauses that are left out stay as they are.",
     ),
     StatementForm(
-        ("RECREATE", "JOB"), "RECREATE JOB job clause … body", "Create a job in place of an existing one: nothing of that one stays."
+        ("RECREATE", "JOB"), "RECREATE JOB job clause … body", "Create a job in place of an existing one, of which only the history stays."
     ),
     StatementForm(("ALTER", "JOB"), "ALTER JOB job {[SET] clause | [SET] body | RENAME TO job} …", "Change a job, all of it or nothing."),
     StatementForm(("DROP", "JOB"), "DROP JOB [IF EXISTS] job [KEEP HISTORY]", "Delete a job and, without KEEP HISTORY, its history."),

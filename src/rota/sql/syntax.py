@@ -166,7 +166,7 @@ class CreateMode(StrEnum):
     CREATE_OR_ALTER = "CREATE OR ALTER"
     """Its clauses are changed, as far as they are given."""
     RECREATE = "RECREATE"
-    """It is replaced, as if it had never been."""
+    """It is replaced; only its history stays."""
 
 
 class CreateJob(msgspec.Struct, frozen=True):
