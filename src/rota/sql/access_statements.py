@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from rota.model.settings import DOCS
-from rota.model.urls import has_password
+from rota.model.urls import hide
 from rota.sql.cursor import TokenCursor
 from rota.sql.errors import SqlInvalidError, SqlOptionError
 from rota.sql.grammar import PRIVILEGES, any_of
@@ -220,7 +220,11 @@ def _connection_option(cursor: TokenCursor, option: str) -> str:
     if option == "USER":
         return _filled(cursor, token, text(cursor, "USER takes a text in single quotes"))
     url = _filled(cursor, token, text(cursor, "URL takes a text in single quotes, such as 'postgresql://host/database'"))
-    if has_password(url):
+    # A space in a password would hide it from the check below; only a path may have one.
+    scheme, mark, _ = url.partition("://")
+    if not mark or (scheme != "sqlite" and any(character.isspace() for character in url)):
+        raise cursor.fault("URL takes an address such as 'postgresql://host/database'", token=token, kind=SqlOptionError, expected=())
+    if hide(url) != url:
         raise cursor.fault(
             "the URL has a password: keep it as a secret, and name that with SECRET = name", token=token, kind=SqlOptionError
         )

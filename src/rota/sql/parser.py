@@ -39,7 +39,7 @@ from rota.sql.source import Location, SourceText
 from rota.sql.syntax import AlterJob, CreateJob, DropJob, PlanChange, Statement
 from rota.sql.tokens import TokenKind, tokens_of
 
-SCRIPT_MAX_CHARS = 10_000_000
+SCRIPT_MAX_CHARS = 1_000_000
 PLANNED = "CREATE JOB, ALTER JOB or DROP JOB"
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
-from rota.errors import InvalidInput, InvalidSchedule
+from rota.errors import InvalidInput, InvalidOption, InvalidSchedule
 from rota.model.checks import check_name
 from rota.model.schedule_options import NAME_MAX
 from rota.model.templates import span_of
@@ -27,7 +27,8 @@ BIGGEST = 2**63 - 1
 DIGITS_MAX = 40
 DAY_S = 86_400
 EXAMPLE_MOMENT = "'2036-03-01T09:00:00Z'"
-_DAY = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
+_BROKEN_NUMBER = re.compile(r"\d\s+\d")
 _UUID_TEXT = re.compile(r"(?:urn:uuid:)?\{?[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\}?", re.IGNORECASE)
 _LETTERS = re.compile(r"[A-Za-z]+")
 
@@ -239,6 +240,8 @@ def duration(cursor: TokenCursor, rule: DurationRule) -> int:
         raise refuse(f"a duration can't be negative; use {rule.least}")
     compact = _compact(cursor, rule.takes)
     try:
+        if _BROKEN_NUMBER.search(compact):
+            raise InvalidOption(compact)
         seconds = span_of(rule.heading, compact)
     except InvalidInput:
         raise refuse("use a duration of at most a hundred years, such as 90 SECONDS or '1h30m'") from None
@@ -269,14 +272,17 @@ def _compact(cursor: TokenCursor, message: str) -> str:
     while cursor.kind(TokenKind.NUMBER):
         _refuse_fraction(cursor, cursor.token.text)
         digits = cursor.advance().text
-        parts.append(digits + _unit(cursor))
+        unit = _unit(cursor)
+        if not unit and (parts or cursor.kind(TokenKind.NUMBER)):
+            raise cursor.fault(f"a unit is missing after {digits:.20}: use {any_of(UNIT_WORDS)}", expected=UNIT_WORDS)
+        parts.append(digits + unit)
     return "".join(parts)
 
 
 def _in_letters(cursor: TokenCursor, written: str) -> str:
     """Return a duration with its words as letters: '1 hour 30 minutes' as 1h30m."""
     _refuse_fraction(cursor, written)
-    return _LETTERS.sub(lambda word: UNITS.get(word[0].upper(), word[0]), written).replace(" ", "")
+    return _LETTERS.sub(lambda word: UNITS.get(word[0].upper(), word[0]), written).strip()
 
 
 def _unit(cursor: TokenCursor) -> str:
@@ -317,7 +323,7 @@ def timestamp(cursor: TokenCursor, part: str, message: str, kind: Refusal = SqlS
         reason = f"{shown(token)} is out of range: use a moment between the years 1970 and 9999"
         raise cursor.fault(reason, token=token, kind=kind, sqlstate="22008", expected=()) from None
     except ValueError:
-        if _DAY.match(written):
+        if _MOMENT.fullmatch(written):
             reason = f"{shown(token)} is not a day and time of the calendar"
             raise cursor.fault(reason, token=token, kind=kind, sqlstate="22008", expected=()) from None
         reason = f"{shown(token)} is not a moment: use the form {EXAMPLE_MOMENT}"
