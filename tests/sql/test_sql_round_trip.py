@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from random import Random
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rota.sql import syntax
 from rota.sql.errors import SqlError
+from rota.sql.grammar import CLAUSES, KEYWORDS
 from rota.sql.parser import parse, parse_script
 from rota.sql.render import render
+from rota.sql.tokens import TokenKind, tokens_of
 from tests.sql.generated import LETTERS, PIECES, Statements
 from tests.support.proof import proving, size
 
@@ -41,6 +45,8 @@ DAMAGE = [
     " NONE ",
     " 'x' ",
 ]
+SPACES = (" ", "  ", "\n", "\t", " -- x\n", "/* ' /* \" */ */", "\r\n")
+WITHOUT_CASE = KEYWORDS | {choice.upper() for clause in CLAUSES for choice in clause.choices or ()}
 WORDS = (*PIECES, *DAMAGE, "CREATE", "JOB", "ALTER", "SCHEDULE", "EVERY", "1", "H")
 
 
@@ -55,6 +61,27 @@ def test_a_rendered_statement_is_read_as_the_same_and_rendered_the_same_again():
         assert read == statement, (SEED, number, text)
         assert repr(read) == repr(statement), (SEED, number, text)
         assert render(read, secrets=True) == text, (SEED, number)
+
+
+def test_every_kind_of_statement_is_generated():
+    statements = Statements(SEED)
+    assert {type(statements()) for _ in range(600)} == set(get_args(syntax.Statement))
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(600)
+def test_case_of_keywords_and_spaces_and_comments_between_tokens_mean_nothing():
+    statements, chance = Statements(SEED + 3), Random(SEED)
+    for _ in range(size(300, prove=20_000)):
+        statement = statements()
+        # A query is its text, and the value of a setting may be a word that keeps its case.
+        if isinstance(statement, syntax.Select | syntax.AlterSystem):
+            continue
+        pieces = []
+        for token in tokens_of(render(statement, secrets=True)):
+            is_keyword = token.kind is TokenKind.WORD and token.word in WITHOUT_CASE
+            pieces += [token.text.swapcase() if is_keyword and chance.random() < 0.5 else token.text, chance.choice(SPACES)]
+        assert parse("".join(pieces)) == statement, (SEED, pieces)
 
 
 @pytest.mark.prove
