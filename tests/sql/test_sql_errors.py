@@ -12,6 +12,7 @@ from rota.errors import InvalidInput
 from rota.sql import errors
 from rota.sql.errors import SqlError
 from rota.sql.parser import SCRIPT_MAX_CHARS, parse, parse_script
+from rota.sql.tokens import NESTING_MAX
 from tests.support.proof import proving, size
 
 SEED = Random().getrandbits(32) if proving() else 7
@@ -174,6 +175,22 @@ def test_errors_after_a_secret_in_a_script_say_where_and_what_was_expected():
         " place; nothing of the script was executed"
     )
     assert refused("CREATE SECRET k VALUE ?; DROP TABLE x").found == "TABLE"
+
+
+def test_nesting_has_a_bound():
+    def comment(depth: int) -> str:
+        return f"SHOW JOBS {'/*' * depth}{'*/' * depth}"
+
+    def parentheses(depth: int) -> str:
+        return f"CREATE JOB j PARTITION BY DYNAMIC {'(' * depth}1{')' * depth} SCHEDULE = EVERY 1 H AS 'x'"
+
+    def json(depth: int) -> str:
+        return f"EXECUTE JOB j WITH PARAMS '{{\"a\":{'[' * (depth - 1)}{']' * (depth - 1)}}}'"
+
+    for text in (comment, parentheses, json):
+        parse(text(NESTING_MAX))
+        assert "nested too deeply" in refused(text(NESTING_MAX + 2)).message
+        assert "nested too deeply" in refused(text(100_000)).message
 
 
 def test_one_statement_is_one():

@@ -184,9 +184,7 @@ class TokenCursor:
         return f"a space is missing after {glued}" if glued and glued not in RESERVED else ""
 
     def _excerpt(self, token: SqlToken, at: int) -> str:
-        # Where a text could not be read, its quotes may be the wrong way round: a secret before this place may not be in a string.
-        unsure = token.kind is TokenKind.BAD and "secret" in self.source.text[: token.start].lower()
-        if self.is_hidden or unsure:
+        if self.is_hidden:
             return ""
         index = self.index if token is self.token else self.tokens.index(token)
         return self.source.excerpt(token, reversed(self.tokens[:index]), at)
