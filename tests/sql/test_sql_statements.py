@@ -112,6 +112,60 @@ CREATE JOB nightly
     )
 
 
+ALONE = [
+    "CLASS = LOCAL_SAFE",
+    "CLASS = LEADER_ONLY",
+    "CLASS = QUORUM_REQUIRED",
+    "PARTITION BY ALL_SHARDS",
+    "TIMEZONE = 'America/New_York'",
+    "TIME ZONE 'UTC'",
+    "CATCH_UP = NONE",
+    "CATCH_UP LAST",
+    "OVERLAP = ALLOW",
+    "JITTER = 1 DAY",
+    "CALENDAR = holidays",
+    "DEPENDS ON etl_extract",
+    "DEPENDS ON a, b, c",
+    "MAX_RETRIES = 0",
+    "MAX_RETRIES 1000",
+    "RETRY_BACKOFF = 120s",
+    "TIMEOUT = 0",
+    "ON COMPLETION PRESERVE",
+    "RUN AS reporter",
+    "CONNECTION = warehouse",
+    "SECRETS (api_key)",
+    "PRIORITY = 0",
+    "PRIORITY = CRITICAL",
+    "PARAMS = '{}'",
+    "DESCRIPTION = ''",
+    "ENABLED",
+    "DISABLED",
+    "STATE = PAUSED",
+]
+
+
+@pytest.mark.parametrize("clause", ALONE)
+def test_every_clause_is_taken_alone_in_every_statement_that_has_clauses(clause):
+    schedule = "SCHEDULE = CRON '0 2 * * *'"
+    for text in (
+        f"CREATE JOB j {clause} {schedule} AS 'x'",
+        f"CREATE JOB IF NOT EXISTS j {schedule} {clause} CALL p()",
+        f"CREATE OR ALTER JOB j {clause}",
+        f"RECREATE JOB j {schedule} {clause} EXEC '/bin/true'",
+        f"ALTER JOB j SET {clause}",
+        f"ALTER JOB j {clause} SET AS 'x'",
+    ):
+        statement = parse(text)
+        assert parse(render(statement)) == statement
+        assert parse(f"PLAN {text}") == syntax.PlanChange(statement)
+
+
+def test_a_moment_that_passed_and_a_zone_that_is_left_out_are_for_the_store_to_judge():
+    text = "CREATE JOB migrate SCHEDULE = AT '2036-01-15 10:00:00' ON COMPLETION DROP MAX_RETRIES = 5 RETRY_BACKOFF = 120s CALL migrate()"
+    assert clauses_of(text).on_completion is OnCompletion.DROP
+    assert clauses_of(text.replace("2036", "2006")).schedule == syntax.OnceAt(datetime.fromisoformat("2006-01-15T10:00:00"))
+
+
 def test_clauses_come_in_any_order_and_equals_signs_may_be_left_out():
     canonical = parse("CREATE JOB j CLASS = LOCAL_SAFE SCHEDULE = EVERY 1 H TIMEOUT = 5 M DISABLED AS 'x'")
     assert parse("create job j disabled timeout 300 schedule every '1 hour' class local_safe as $$x$$ ;") == canonical
