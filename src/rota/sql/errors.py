@@ -1,0 +1,133 @@
+"""Errors of the SQL language: each names its place, what was expected, what was found, and its SQLSTATE.
+
+InvalidInput
+└── SqlError            a script was refused; nothing of it was executed
+    ├── SqlSyntaxError       the text is not a statement
+    ├── SqlInvalidError      a statement that contradicts itself, or says something twice
+    ├── SqlReadOnlyError     a statement that would write to sys.*
+    ├── SqlForbiddenError    an expression that does more than read
+    ├── SqlCommandError      a command that can't be run
+    ├── SqlNameError         a name that can't be one
+    ├── SqlScheduleError     a cron expression, moment, interval or time zone that can't be
+    ├── SqlOptionError       a value outside its range
+    └── SqlParamsError       PARAMS that are not a JSON object
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rota.errors import InvalidInput, InvalidName, InvalidOption, InvalidParams, InvalidSchedule
+from rota.sql.source import Location
+
+START = Location(1, 1, 1)
+
+
+class SqlError(InvalidInput):
+    """A script was refused before anything of it was executed. No text in it is ever the value of a secret."""
+
+    code = "sql_error"
+    usual_sqlstate: ClassVar[str] = "42601"
+    members = ("sqlstate", "line", "column", "position", "expected", "found", "suggestion")
+
+    def __init__(
+        self,
+        message: str,
+        place: Location = START,
+        *,
+        sqlstate: str = "",
+        expected: tuple[str, ...] = (),
+        found: str = "",
+        suggestion: str = "",
+        excerpt: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line, self.column, self.position = place.line, place.column, place.position
+        self.sqlstate = sqlstate or self.usual_sqlstate
+        self.expected = expected
+        """Words and kinds of values that could have been there."""
+        self.found = found
+        self.suggestion = suggestion
+        """The word that was probably meant."""
+        self.excerpt = excerpt
+        """The line up to the error, strings left out, and a caret below it. Empty where a secret may be near."""
+
+    def __str__(self) -> str:
+        """Return the message after its line and column."""
+        return f"{self.line}:{self.column}: {self.message}"
+
+    def report(self) -> str:
+        """Return the error as a terminal shows it: code, SQLSTATE, place, message, and the line with a caret."""
+        head = f"{self.code} [{self.sqlstate}] {self}"
+        return f"{head}\n{self.excerpt}" if self.excerpt else head
+
+
+class SqlSyntaxError(SqlError):
+    """The text is not a statement of the language."""
+
+    code = "sql_syntax"
+
+
+class SqlInvalidError(SqlError):
+    """A statement that contradicts itself, says something twice, or leaves out what it needs."""
+
+    code = "sql_invalid"
+
+
+class SqlReadOnlyError(SqlError):
+    """A statement that would write to the tables of sys, which can only be read."""
+
+    code = "read_only"
+    usual_sqlstate = "25006"
+
+
+class SqlForbiddenError(SqlError):
+    """An expression that does more than read."""
+
+    code = "sql_forbidden"
+    usual_sqlstate = "0A000"
+
+
+class SqlCommandError(SqlError):
+    """An external command that no worker would run."""
+
+    code = "external_refused"
+    usual_sqlstate = "42501"
+
+
+class SqlNameError(SqlError):
+    """A name that is too long or can't be printed."""
+
+    code = InvalidName.code
+    usual_sqlstate = "42602"
+
+
+class SqlScheduleError(SqlError):
+    """A cron expression, moment, interval, time zone or dependency that can't be."""
+
+    code = InvalidSchedule.code
+    usual_sqlstate = "22023"
+
+
+class SqlOptionError(SqlError):
+    """A value outside its range."""
+
+    code = InvalidOption.code
+    usual_sqlstate = "22023"
+
+
+class SqlParamsError(SqlError):
+    """PARAMS that are not a JSON object."""
+
+    code = InvalidParams.code
+    usual_sqlstate = "22023"
+
+
+KINDS: dict[type[InvalidInput], type[SqlError]] = {
+    InvalidName: SqlNameError,
+    InvalidSchedule: SqlScheduleError,
+    InvalidOption: SqlOptionError,
+    InvalidParams: SqlParamsError,
+}
+"""The error of a statement for each refusal of a value."""
