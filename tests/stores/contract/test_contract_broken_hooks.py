@@ -10,7 +10,7 @@ from rota.errors import InvalidOption
 from rota.model.decide import Failed
 from rota.model.webhooks import Event, WebhookState
 from rota.ports.hooks import EndpointChange
-from rota.stores.relational import mail
+from rota.stores.verbs import mail
 from tests.stores.contract.test_contract_broken import look
 from tests.stores.contract.test_contract_hooks import hook, take
 from tests.stores.desk import ANNA

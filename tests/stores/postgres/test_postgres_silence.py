@@ -16,7 +16,7 @@ from rota.model.gate import SYSTEM
 from rota.stores.postgres import PostgresStore, base, hints
 from rota.stores.postgres.address import address
 from rota.stores.postgres.connection import open_connection
-from rota.stores.relational import definitions
+from rota.stores.verbs import definitions
 from tests.stores.desk import Desk
 from tests.support.pace import patient
 from tests.support.postgres import TUNED, fresh_database, make_server

@@ -33,9 +33,9 @@ from rota.stores.postgres.lending import Lending
 from rota.stores.postgres.pool import ASIDE, Pool
 from rota.stores.postgres.session import silence
 from rota.stores.postgres.transaction import Transaction
-from rota.stores.relational import base as relational
-from rota.stores.relational import copying
-from rota.stores.relational.base import Hold
+from rota.stores.verbs import base as relational
+from rota.stores.verbs import copying
+from rota.stores.verbs.base import Hold
 
 T = TypeVar("T")
 Handle: TypeAlias = Transaction | Borrowed

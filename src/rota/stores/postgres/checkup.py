@@ -17,8 +17,8 @@ from rota.stores.postgres import places, upkeep
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.connection import Db
 from rota.stores.postgres.pool import ASIDE
-from rota.stores.relational import checkup as shared
-from rota.stores.relational import repair
+from rota.stores.verbs import checkup as shared
+from rota.stores.verbs import repair
 
 LOSING = {
     "fsync": ("off", "a crash of the machine can destroy the whole database"),

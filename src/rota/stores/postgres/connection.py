@@ -71,7 +71,7 @@ _numbers = msgspec.json.Decoder(list[int])
 
 
 class Db:
-    """One connection and the named statements on it: see `rota.stores.relational.db`."""
+    """One connection and the named statements on it: see `rota.stores.verbs.db`."""
 
     __slots__ = ("_cursor", "_first", "_spare", "raw")
     prepares = True

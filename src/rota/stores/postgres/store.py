@@ -23,9 +23,9 @@ from rota.stores.postgres.checkup import checkup
 from rota.stores.postgres.connection import Db
 from rota.stores.postgres.errors import Unanswered, is_lost, translate, translated, unanswered
 from rota.stores.postgres.session import silence
-from rota.stores.relational import intake, lanes, queue, recovery, repair
-from rota.stores.relational.base import Hold
-from rota.stores.relational.store import RelationalStore
+from rota.stores.verbs import intake, lanes, queue, recovery, repair
+from rota.stores.verbs.base import Hold
+from rota.stores.verbs.store import RelationalStore
 
 T = TypeVar("T")
 ASK_S = (0.05, 1.0)

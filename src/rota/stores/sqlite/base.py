@@ -14,13 +14,13 @@ from rota.model.settings import Settings
 from rota.model.values import Instant
 from rota.ports.files import make_file
 from rota.ports.transactions import inside
-from rota.stores.relational import base as relational
-from rota.stores.relational import copying
 from rota.stores.sqlite import forking, migrate
 from rota.stores.sqlite.connection import Db, Readers, check_path, check_sqlite_version, open_connection, translated
 from rota.stores.sqlite.identity import Identity
 from rota.stores.sqlite.transaction import Transaction
 from rota.stores.sqlite.writer import Writer
+from rota.stores.verbs import base as relational
+from rota.stores.verbs import copying
 
 T = TypeVar("T")
 

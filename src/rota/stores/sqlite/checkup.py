@@ -15,10 +15,10 @@ from rota.model.settings import Settings
 from rota.model.values import Instant
 from rota.stores import permissions
 from rota.stores.permissions import Kept
-from rota.stores.relational import checkup as shared
-from rota.stores.relational import repair
 from rota.stores.sqlite import migrate
 from rota.stores.sqlite.connection import Db, file_system
+from rota.stores.verbs import checkup as shared
+from rota.stores.verbs import repair
 
 FREE_PROBLEM_BYTES, FREE_ADVICE_BYTES = 100 * 1024 * 1024, 1024 * 1024 * 1024
 LOG_TIMES, LOG_MIN_BYTES = 10, 64 * 1024 * 1024

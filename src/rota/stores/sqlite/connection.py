@@ -16,8 +16,8 @@ import msgspec
 
 from rota.errors import IllegalMove, InvalidParams, RotaError, StoreBusy, StoreError, StoreMoved, StoreUnavailable, StoreUnusable
 from rota.model.values import Claimed, Instant
-from rota.stores.relational.db import is_moved
 from rota.stores.sqlite.statements import Statement, candidates, candidates_of_many, over_source, statement
+from rota.stores.verbs.db import is_moved
 
 ARMS_MAX = 100
 """A claim of more lanes than this is another query. The driver keeps no statement prepared that has over 16,384 characters: 115 arms."""
@@ -34,7 +34,7 @@ _numbers = msgspec.json.Decoder(list[int])
 
 
 class Db:
-    """One connection and the named statements on it: see `rota.stores.relational.db`."""
+    """One connection and the named statements on it: see `rota.stores.verbs.db`."""
 
     __slots__ = ("_told", "raw")
     conflict: tuple[type[Exception], ...] = (apsw.ConstraintError,)

@@ -6,9 +6,9 @@ from typing import Any
 
 from rota.model.ordering import GAP
 from rota.model.values import Enqueued, Instant, NewRow
-from rota.stores.relational import queue
 from rota.stores.sqlite.connection import Db
 from rota.stores.sqlite.statements import statement
+from rota.stores.verbs import queue
 
 PLACES = (
     *("job_id", "params", "definitions", "organization_id", "priority", "gap", "template_id", "job_type", "origin", "run_at"),

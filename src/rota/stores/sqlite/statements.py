@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from rota.stores.relational.statements import load
+from rota.stores.verbs.statements import load
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 

@@ -10,10 +10,10 @@ from rota.model.values import Enqueued, Instant, NewRow
 from rota.ports.places import Place
 from rota.stores import permissions
 from rota.stores.permissions import HOLD_LOG_LOCKS, READ_ALL
-from rota.stores.relational.store import RelationalStore
 from rota.stores.sqlite import lone
 from rota.stores.sqlite.base import Base
 from rota.stores.sqlite.checkup import checkup
+from rota.stores.verbs.store import RelationalStore
 
 
 class SqliteStore(Base, RelationalStore):

@@ -1,0 +1,225 @@
+"""What people ask of one chain: cancel, change, move, retry. Each is one transaction and, where it changes something, audited."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rota.errors import AlreadyEnded, IllegalMove, InvalidOption, KeyTaken, NotFound, StillLive
+from rota.model.gate import Actor
+from rota.model.ordering import GAP, Room, counted_from, make_room
+from rota.model.params import decode_params
+from rota.model.states import RETRYABLE_ENDS, Status
+from rota.model.values import Instant, dashed, moment
+from rota.stores.verbs import edges, limits
+from rota.stores.verbs.db import Db
+from rota.stores.verbs.endings import end_waiting
+from rota.stores.verbs.queue import numbers_json, position_after
+
+WINDOW = 64
+"""How many neighbours a move looks at first; it doubles until there is room."""
+
+
+def cancel(db: Db, job_id: str, actor: Actor, now: Instant, reason: str | None) -> str:
+    """Cancel the chain; return the id of the job that was its live one, or its tail."""
+    root_id = _locate(db, job_id)
+    live = db.row("live_of_root", root_id=root_id)
+    if live is None:
+        tail = db.row("tail_of", job_id=root_id)
+        assert tail is not None  # noqa: S101 - the chain has at least its root
+        if tail[2] == Status.CANCELLED:
+            return str(tail[1])
+        raise AlreadyEnded(f"the chain of {dashed(job_id)} has ended {tail[2]}: there is nothing to cancel")
+    number, live_id, status = live
+    if status == Status.RUNNING:
+        db.change("request_cancel", number=number, now=now, actor=actor.name, reason=reason)
+    else:
+        end_waiting(db, [number], Status.CANCELLED, now, reason=reason or "cancelled", actor=actor.name)
+    return str(live_id)
+
+
+def change(
+    db: Db, job_id: str, actor: Actor, now: Instant, *, priority: int | None, params: str | None, run_at: Instant | None, put_off: bool
+) -> str:
+    """Change what a waiting job still may have changed."""
+    number, live_id, status = _live(db, job_id)
+    if status == Status.RUNNING:
+        what = "params" if params is not None else "priority" if priority is not None else "run_at"
+        raise IllegalMove(f"Cannot modify {what} after dispatch: {dashed(live_id)} is RUNNING")
+    if run_at is not None and status != Status.PENDING:
+        raise IllegalMove(f"{dashed(live_id)} is {status}: only a PENDING job can be given another run_at")
+    place = _place(db, number)
+    asked = {"priority": priority, "params": params, "run_at": run_at}
+    after = {name: value for name, value in asked.items() if value is not None and value != place[name]}
+    if not after:
+        return live_id
+    before = {name: place[name] for name in after}
+    position = place["position"]
+    if "run_at" in after:
+        position = counted_from(now) if put_off else 0
+    new_priority = place["priority"] if priority is None else priority
+    if new_priority != place["priority"] and status == Status.QUEUED:
+        position = position_after(db, place["organization_id"], new_priority) + GAP
+    db.change("change_waiting", number=number, params=params, run_at=run_at, priority=new_priority, position=position)
+    limits.reconsider(db, number)
+    audit(db, actor, now, "job.change", ("job", live_id), before=_shown(before), after=_shown(after), organization=place["organization_id"])
+    return live_id
+
+
+def _shown(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values of a job as the audit shows them."""
+    shown = dict(values)
+    if "params" in shown:
+        shown["params"] = decode_params(shown["params"])
+    if "run_at" in shown:
+        shown["run_at"] = moment(shown["run_at"])
+    return shown
+
+
+def move(db: Db, job_id: str, actor: Actor, now: Instant, *, before: str | None, after: str | None, front: bool) -> str:
+    """Give a QUEUED job another place among its organization's own of the same priority."""
+    number, live_id, status = _live(db, job_id)
+    if status != Status.QUEUED:
+        raise IllegalMove(f"{dashed(live_id)} is {status}: only a QUEUED job can be moved")
+    place = _place(db, number)
+    target = None if front else _target(db, place, live_id, before or after or "")
+    room, ahead, behind = _room(db, place, target, behind_target=after is not None)
+    if room.position == place["position"]:
+        return live_id
+    for (neighbour, _), position in zip(ahead, room.before, strict=False):
+        db.change("set_position", number=neighbour, position=position)
+    for (neighbour, _), position in zip(behind, room.after, strict=False):
+        db.change("set_position", number=neighbour, position=position)
+    db.change("set_position", number=number, position=room.position)
+    limits.reconsider(db, number)
+    sides = {"before": {"position": place["position"]}, "after": {"position": room.position}}
+    audit(db, actor, now, "job.move", ("job", live_id), **sides, organization=place["organization_id"])
+    return live_id
+
+
+def retry(db: Db, job_id: str, new_id: str, actor: Actor, now: Instant) -> str:
+    """Add one more attempt to an ended chain, with a fresh budget."""
+    root_id = _locate(db, job_id)
+    if db.row("same_id", job_id=bytes.fromhex(new_id)) is not None:
+        return new_id
+    live = db.row("live_of_root", root_id=root_id)
+    if live is not None:
+        raise StillLive(f"the chain of {dashed(job_id)} is still live: its job {dashed(live[1])} is {live[2]}")
+    tail = db.row("tail_of", job_id=root_id)
+    assert tail is not None  # noqa: S101 - the chain has at least its root
+    number, tail_id, status, unique_key, organization_id, job_type, _ = tail
+    if Status(status) not in RETRYABLE_ENDS:
+        raise AlreadyEnded(f"the chain of {dashed(job_id)} ended {status}: only DEAD_LETTER, CANCELLED or SKIPPED can be retried")
+    if unique_key is not None:
+        holder = db.row("key_holder", organization_id=organization_id, job_type=job_type, unique_key=unique_key)
+        if holder is not None:
+            raise KeyTaken(f"unique key {unique_key!r} is held by {dashed(holder[0])} ({holder[3]}): cancel it or wait for its end")
+    priority = _place(db, number)["priority"]
+    db.change("insert_retry", number=number, new_id=new_id, now=now, position=position_after(db, organization_id, priority) + GAP)
+    sides = {"before": {"status": status}, "after": {"successor": dashed(new_id)}}
+    # Who has not yet been told of the end waits for the new one.
+    edges.forget_ended(db, bytes.fromhex(root_id))
+    for (group_id,) in db.rows("groups_of", numbers=numbers_json([number])):
+        edges.forget_ended(db, bytes.fromhex(group_id))
+    audit(db, actor, now, "job.retry", ("job", tail_id), **sides, organization=organization_id)
+    return new_id
+
+
+def audit(
+    db: Db,
+    actor: Actor,
+    now: Instant,
+    action: str,
+    subject: tuple[str, str],
+    *,
+    before: Any = None,
+    after: Any = None,
+    organization: str | msgspec.UnsetType | None = msgspec.UNSET,
+) -> None:
+    """Record what a person changed; the subject is its kind and id, `organization` whose it is if not the actor's own.
+
+    An organization's admin reads the entries of its organization, and those of None are read by system managers alone.
+    """
+    db.change(
+        "audit",
+        at=now,
+        actor=actor.name,
+        organization_id=actor.organization if organization is msgspec.UNSET else organization,
+        action=action,
+        subject=subject[0],
+        subject_id=subject[1],
+        before=None if before is None else msgspec.json.encode(before).decode(),
+        after=None if after is None else msgspec.json.encode(after).decode(),
+    )
+
+
+def _locate(db: Db, job_id: str) -> str:
+    row = db.row("locate", job_id=job_id)
+    if row is None:
+        raise NotFound(f"there is no job {dashed(job_id)} in this store")
+    return str(row[0])
+
+
+def _live(db: Db, job_id: str) -> tuple[int, str, str]:
+    live = db.row("live_of_root", root_id=_locate(db, job_id))
+    if live is None:
+        tail = db.row("tail_of", job_id=job_id)
+        raise AlreadyEnded(f"the chain of {dashed(job_id)} has ended {tail[2] if tail else ''}: it can't change any more")
+    return live
+
+
+def _place(db: Db, number: int) -> dict[str, Any]:
+    row = db.row("place_of", number=number)
+    assert row is not None  # noqa: S101 - found in this transaction
+    names = ("number", "status", "priority", "organization_id", "position", "created_at", "job_id", "params", "run_at", "held")
+    return dict(zip(names, row, strict=True))
+
+
+def _target(db: Db, place: dict[str, Any], live_id: str, other_id: str) -> dict[str, Any]:
+    number, other_live, status = _live(db, other_id)
+    if other_live == live_id:
+        raise InvalidOption(f"{dashed(live_id)} can't be moved relative to itself")
+    other = _place(db, number)
+    if status != Status.QUEUED:
+        raise IllegalMove(f"{dashed(other_live)} is {status}: a job can only be moved next to a QUEUED one")
+    if (other["priority"], other["organization_id"]) != (place["priority"], place["organization_id"]):
+        raise IllegalMove(
+            f"{dashed(other_live)} has priority {other['priority']}, {dashed(live_id)} has {place['priority']}: "
+            "a job moves among its organization's own of the same priority; change its priority first"
+        )
+    return other
+
+
+Neighbours = list[tuple[int, int]]
+
+
+def _room(db: Db, place: dict[str, Any], target: dict[str, Any] | None, *, behind_target: bool) -> tuple[Room, Neighbours, Neighbours]:
+    """Find room, looking at more neighbours until the run that must step aside ends inside the window."""
+    limit = WINDOW
+    while True:
+        ahead, behind = _neighbours(db, place, target, limit, behind_target=behind_target)
+        room = make_room([position for _, position in ahead], [position for _, position in behind])
+        moved = len(room.before) + len(room.after)
+        if moved < limit or limit > len(ahead) + len(behind):
+            return room, ahead, behind
+        limit *= 4
+
+
+def _neighbours(
+    db: Db, place: dict[str, Any], target: dict[str, Any] | None, limit: int, *, behind_target: bool
+) -> tuple[Neighbours, Neighbours]:
+    own = {"priority": place["priority"], "organization_id": place["organization_id"], "moved": place["number"]}
+    if target is None:
+        first = db.row("first_in_line", **own)
+        if first is None:
+            return [], []
+        key = {"position": first[1], "created_at": first[2], "job_id": first[3]}
+    else:
+        key = {name: target[name] for name in ("position", "created_at", "job_id")}
+    ahead: Neighbours = db.rows("neighbours_ahead", **own, **key, limit=limit)
+    behind: Neighbours = db.rows("neighbours_behind", **own, **key, limit=limit + 1)
+    if behind_target:
+        # The target itself is the first of those behind its own key: the place is after it.
+        ahead, behind = behind[:1] + ahead, behind[1:]
+    return ahead, behind
