@@ -18,7 +18,7 @@ from rota.ports.store import Held, Store
 from rota.ports.turns import Ending
 from rota.stores.sqlite import SqliteStore, migrate
 from rota.stores.sqlite.connection import Db
-from rota.stores.verbs.base import Hold
+from rota.stores.verbs.store import Hold
 
 T = TypeVar("T")
 READ_ONLY = "rota-read-only"

@@ -19,8 +19,7 @@ from rota.ports.turns import Choice, Counting
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.connection import ARMS_MAX
 from rota.stores.postgres.hints import Listener
-from rota.stores.verbs.base import Hold
-from rota.stores.verbs.store import CLAIM_MANY
+from rota.stores.verbs.store import CLAIM_MANY, Hold
 from tests.stores.desk import ANNA, Desk, take_all
 from tests.support.waiting import eventually
 

@@ -17,7 +17,6 @@ from rota.stores.postgres import places, upkeep
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.connection import Db
 from rota.stores.postgres.pool import ASIDE
-from rota.stores.verbs import checkup as shared
 from rota.stores.verbs import repair
 
 LOSING = {
@@ -64,9 +63,9 @@ def checkup(db: Db, where: Address, settings: Settings, now: Instant, *, machine
         "vacuum": partial(upkeep.vacuum, db, where),
         "size": partial(upkeep.sizes, db, where),
         "rights": partial(upkeep.rights, db, where),
-        "due jobs": partial(shared.overdue, db, now),
-        "outbox": partial(shared.outbox, db, now),
-        "webhooks": partial(shared.webhooks, db, settings, now),
+        "due jobs": partial(repair.overdue, db, now),
+        "outbox": partial(repair.outbox, db, now),
+        "webhooks": partial(repair.webhooks, db, settings, now),
         "rows": partial(repair.rows, db, full=full),
     }
     return look_at(checks, (psycopg.Error, OSError))

@@ -8,7 +8,7 @@ from functools import cache
 import msgspec
 
 from rota.stores.postgres.parameters import PACKED, PARAMETERS, typed
-from rota.stores.verbs.statements import load
+from rota.stores.verbs.db import load
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)(::)?")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from rota.stores.verbs.statements import load
+from rota.stores.verbs.db import load
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 

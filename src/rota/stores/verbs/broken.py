@@ -19,9 +19,9 @@ from rota.model.states import ErrorType, Status
 from rota.model.values import BROKEN_ROW, Claimed, Instant, broken_word
 from rota.ports.turns import Ending, Turn
 from rota.stores.verbs import edges, schedules
-from rota.stores.verbs.db import Db
+from rota.stores.verbs.db import Db, numbers_json
 from rota.stores.verbs.endings import EXPIRED_REASON, end_waiting
-from rota.stores.verbs.queue import numbers_json, promote, queue_due
+from rota.stores.verbs.queue import promote, queue_due
 from rota.stores.verbs.turn import active_reservation, lanes_of, whole
 
 log = logging.getLogger("rota.store")

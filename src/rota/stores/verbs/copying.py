@@ -9,7 +9,7 @@ from datetime import UTC
 from rota.errors import StoreError, StoreMoved
 from rota.model.values import WorkerInfo, moment_of
 from rota.ports.copying import Moved, Row, Table
-from rota.stores.verbs import recovery
+from rota.stores.verbs import reads
 from rota.stores.verbs.db import MOVED, Db
 from rota.stores.verbs.tables import META
 
@@ -39,7 +39,7 @@ class Reading(ABC):
 
     def workers(self) -> list[WorkerInfo]:
         """Return workers and clients that have not ended."""
-        return recovery.workers(self._db, ended=False)
+        return reads.workers(self._db)
 
     def direct(self) -> str | None:
         """Return who waits for a direct execution."""

@@ -1,12 +1,32 @@
-"""What the shared verbs ask of a connection. Each dialect has the statements under the same names, and this around them."""
+"""What the shared verbs ask of a connection, and how dialects keep their statements: under the same names, in `.sql` files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from importlib.resources import files
 from typing import Any, Protocol
 
+import msgspec
+
+from rota.model.gate import Actor
 from rota.model.values import Claimed, Instant
+
+_HEADING = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_PIECE = re.compile(r"\{(\w+)\}")
+_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
+_CLAIMED = {
+    "candidates",
+    "candidates_among",
+    "candidates_named",
+    "candidate_direct",
+    "holding",
+    "held_by",
+    "held_rows",
+    "failed_without_successor",
+}
+_encode = msgspec.json.Encoder().encode
 
 MOVED = "this store was moved to"
 """How the refusal of every write begins once a store was moved."""
@@ -84,3 +104,62 @@ class Db(Protocol):
 
     def snapshot(self) -> AbstractContextManager[object]:
         """Let all reads of the block see the store at one moment, whoever writes meanwhile."""
+
+
+def audit(
+    db: Db,
+    actor: Actor,
+    now: Instant,
+    action: str,
+    subject: tuple[str, str],
+    *,
+    before: Any = None,
+    after: Any = None,
+    organization: str | msgspec.UnsetType | None = msgspec.UNSET,
+) -> None:
+    """Record what a person changed; the subject is its kind and id, `organization` whose it is if not the actor's own.
+
+    An organization's admin reads the entries of its organization, and those of None are read by system managers alone.
+    """
+    db.change(
+        "audit",
+        at=now,
+        actor=actor.name,
+        organization_id=actor.organization if organization is msgspec.UNSET else organization,
+        action=action,
+        subject=subject[0],
+        subject_id=subject[1],
+        before=None if before is None else msgspec.json.encode(before).decode(),
+        after=None if after is None else msgspec.json.encode(after).decode(),
+    )
+
+
+def blob(hex_id: str | None) -> bytes | None:
+    """Return an id as the store keeps it."""
+    return None if hex_id is None else bytes.fromhex(hex_id)
+
+
+def numbers_json(numbers: Iterable[int]) -> str:
+    """Return numbers as the JSON array that statements take."""
+    return _encode(list(numbers)).decode()
+
+
+def load(package: str) -> dict[str, str]:
+    """Return every statement of a dialect by its name. A name that stands twice is a mistake."""
+    found: dict[str, str] = {}
+    for file in sorted(files(package).joinpath("sql").iterdir(), key=lambda file: file.name):
+        parts = _HEADING.split(file.read_text())
+        for name, body in zip(parts[1::2], parts[2::2], strict=True):
+            if name in found:
+                raise AssertionError(f"statement {name!r} stands twice, again in {file.name}")
+            found[name] = _COMMENT.sub("", body).strip().rstrip(";")
+    return {name: _expand(name, text, found) for name, text in found.items()}
+
+
+def _expand(name: str, text: str, found: dict[str, str]) -> str:
+    """Put a named piece where a statement says {its name}. Values are never formatted in."""
+    columns = found["claimed_columns"] if name in _CLAIMED else found["job_columns"]
+    text = text.replace("{columns}", columns)
+    while (whole := _PIECE.sub(lambda match: found.get(match[1], match[0]), text)) != text:
+        text = whole
+    return text

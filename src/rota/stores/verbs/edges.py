@@ -14,8 +14,7 @@ from rota.model.dependencies import circle, find_circle, group_ended, parent_end
 from rota.model.groups import ended_as
 from rota.model.states import CHAIN_ENDS, Status
 from rota.model.values import Instant, dashed, number_text
-from rota.stores.verbs.db import Db
-from rota.stores.verbs.queue import numbers_json
+from rota.stores.verbs.db import Db, numbers_json
 
 _encode = msgspec.json.Encoder().encode
 _numbers = msgspec.json.Decoder(list[int])

@@ -14,9 +14,8 @@ from rota.model.lanes import Takes
 from rota.model.states import RUN_END, ErrorType, Status
 from rota.model.values import Instant
 from rota.ports.turns import Ending, Turn, Turned
-from rota.stores.verbs import edges, limits, mail, param_digests, stats
-from rota.stores.verbs.db import Db, is_moved
-from rota.stores.verbs.queue import numbers_json
+from rota.stores.verbs import definitions, edges, limits, webhooks
+from rota.stores.verbs.db import Db, is_moved, numbers_json
 
 log = logging.getLogger("rota.store")
 
@@ -46,7 +45,7 @@ class Finished(msgspec.Struct):
 
     def tell(self, db: Db, now: Instant, turned: Turned) -> None:
         """Write the messages about them, for there are webhooks."""
-        turned.told |= mail.tell_of(db, self.fresh, now, hooked=True)
+        turned.told |= webhooks.tell_of(db, self.fresh, now, hooked=True)
 
     def follow(self, db: Db, now: Instant, *, over_limit: bool, waited_for: bool, reserved: bool) -> None:
         """Do what their end means to others: to who was parked, to who waits for them, to a direct execution."""
@@ -207,13 +206,13 @@ class _Found(msgspec.Struct):
         db.change("finish_runs", rows=_encode(self.runs).decode())
         db.change("finish_jobs", rows=_encode(self.jobs).decode())
         if self.moved:
-            lanes = {number: param_digests.lane_for(db, number, takes, now) for number, takes in self.moved.items()}
+            lanes = {number: definitions.lane_for(db, number, takes, now) for number, takes in self.moved.items()}
             self.successors = [(*row, lanes.get(row[0])) for row in self.successors]
         if self.successors:
             db.change("insert_successors", rows=_encode(self.successors).decode(), now=now)
 
     def tell(self, db: Db, now: Instant) -> bool:
-        return mail.tell_of(db, self.numbers, now, hooked=self.hooked)
+        return webhooks.tell_of(db, self.numbers, now, hooked=self.hooked)
 
 
 def _run_row(ending: Ending, end: Transition) -> tuple[Any, ...]:
@@ -271,10 +270,16 @@ def _is_repeat(row: tuple[Any, ...], at: Instant) -> bool:
     return bool(row[2]) and row[1] == at
 
 
+def tally(db: Db, numbers: Sequence[int]) -> None:
+    """Count jobs that have just ended: in the hour of their end, and among all that are here."""
+    if numbers:
+        db.tally(numbers_json(numbers))
+
+
 def after_runs(db: Db, numbers: list[int]) -> None:
     """Do what the end of any run sets off: its slot goes to one who was parked for it, and it is counted."""
     limits.freed(db, numbers)
-    stats.tally(db, numbers)
+    tally(db, numbers)
 
 
 def after_chain_ends(db: Db, bad_groups: list[str], numbers: list[int], now: Instant) -> None:
@@ -286,8 +291,8 @@ def after_chain_ends(db: Db, bad_groups: list[str], numbers: list[int], now: Ins
             ended = db.rows("end_rest_of_group", group_id=group_id, after=after, status=rest, now=now, reason=PREDECESSOR_FAILED)
             dropped = [row[0] for row in ended]
             limits.freed(db, dropped)
-            stats.tally(db, dropped)
-            mail.tell_of(db, dropped, now)
+            tally(db, dropped)
+            webhooks.tell_of(db, dropped, now)
             edges.close(db, dropped, now)
             numbers = numbers + dropped
     edges.note_ended(db, numbers)
@@ -356,9 +361,9 @@ def end_waiting(
     bad_groups = [group_id for _, group_id in ended if group_id] if status is Status.CANCELLED else []
     gone = [number for number, _ in ended]
     limits.freed(db, gone)
-    stats.tally(db, gone)
+    tally(db, gone)
     if report:
-        mail.tell_of(db, gone, now)
+        webhooks.tell_of(db, gone, now)
     edges.close(db, gone, now)
     after_chain_ends(db, bad_groups, gone, now)
     if tell:

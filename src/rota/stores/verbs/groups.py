@@ -8,19 +8,17 @@ import msgspec
 
 from rota.errors import GroupRefused, NotFound
 from rota.model.dependencies import RUN
-from rota.model.gate import Actor
+from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.groups import Mode, derive
 from rota.model.settings import MIB
 from rota.model.states import Status
 from rota.model.values import Follower, Group, Instant, Member, NewRow, ResultsPage, dashed, moment, number_text
 from rota.ports.store import NewGroup
 from rota.stores.verbs import edges, reads
-from rota.stores.verbs.db import Db
-from rota.stores.verbs.dependencies import Doom, end_doomed
+from rota.stores.verbs.chains import Doom, end_doomed
+from rota.stores.verbs.db import Db, audit, numbers_json
 from rota.stores.verbs.endings import end_waiting
 from rota.stores.verbs.intake import Taken, take_in
-from rota.stores.verbs.queue import numbers_json
-from rota.stores.verbs.verbs import audit
 
 RESULTS_MAX = 4 * MIB
 """Bytes of results in one page, unless the first one alone is larger."""
@@ -29,7 +27,7 @@ Place: TypeAlias = tuple[tuple[int, int], str]
 _encode = msgspec.json.Encoder().encode
 
 
-def add_group(db: Db, group: NewGroup, actor: Actor, now: Instant) -> None:
+def add_group(db: Db, group: NewGroup, *, actor: Actor, now: Instant) -> None:
     """Make the group and its members; a repeated call finds it made."""
     if db.value("group_exists", group_id=group.group_id):
         return
@@ -63,7 +61,7 @@ def add_group(db: Db, group: NewGroup, actor: Actor, now: Instant) -> None:
     end_doomed(db, doomed, now)
 
 
-def cancel_group(db: Db, group_id: str, actor: Actor, now: Instant) -> None:
+def cancel_group(db: Db, group_id: str, *, actor: Actor, now: Instant) -> None:
     """Cancel every chain of the group that has not ended."""
     found = db.row("group", group_id=group_id)
     if found is None:
@@ -84,7 +82,14 @@ def cancel_group(db: Db, group_id: str, actor: Actor, now: Instant) -> None:
         audit(db, actor, now, "group.cancel", ("group", group_id), organization=found[5])
 
 
-def read_group(db: Db, group_id: str) -> Group | None:
+def groups(db: Db, *, limit: int, scope: Scope = EVERYTHING) -> list[Group]:
+    """Return the newest groups."""
+    rows = db.rows("groups", limit=limit, organization_id=scope.organization, owner=scope.owner)
+    found = (group(db, row[0]) for row in rows)
+    return [each for each in found if each is not None]
+
+
+def group(db: Db, group_id: str) -> Group | None:
     """Return a group with the tails of its members' chains."""
     row = db.row("group", group_id=group_id)
     if row is None:
@@ -123,12 +128,12 @@ def _follower(db: Db, group_id: str) -> Follower | None:
 
 def awaited_groups(db: Db, job_id: str) -> list[Group]:
     """Return the groups whose end a job waits for."""
-    found = [read_group(db, group_id) for (group_id,) in db.rows("awaited_groups", job_id=job_id)]
-    return [group for group in found if group is not None]
+    found = [group(db, group_id) for (group_id,) in db.rows("awaited_groups", job_id=job_id)]
+    return [each for each in found if each is not None]
 
 
 def results_before(
-    db: Db, job_id: str, after: tuple[int, int] | None, limit: int, *, template: str | None, parent: str | None
+    db: Db, job_id: str, *, after: tuple[int, int] | None, limit: int, template: str | None = None, parent: str | None = None
 ) -> ResultsPage:
     """Return some results of what the chain of a job was told to wait for."""
     located = db.row("locate", job_id=job_id)

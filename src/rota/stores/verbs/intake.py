@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import Any
 
 import msgspec
 
-from rota.errors import QueueFull
-from rota.model.values import Enqueued, Instant, NewRow
+from rota.errors import DuplicateJob, QueueFull, RateLimited
+from rota.model.gate import Actor
+from rota.model.states import Status
+from rota.model.values import SECOND, Enqueued, Instant, NewRow, dashed, moment
 from rota.ports.places import Place
-from rota.ports.store import DefinitionsChanged
-from rota.stores.verbs import edges, lanes, mail, queue
-from rota.stores.verbs.db import Db
-from rota.stores.verbs.dependencies import Doom, Waits, end_doomed, waits_of
-from rota.stores.verbs.submissions import Submissions
+from rota.ports.store import Adopted, DefinitionsChanged
+from rota.ports.turns import Ending, Turned
+from rota.stores.verbs import edges, queue, webhooks
+from rota.stores.verbs.chains import Doom, Waits, end_doomed, waits_of
+from rota.stores.verbs.db import Db, audit, blob, numbers_json
+from rota.stores.verbs.definitions import same_definitions
+from rota.stores.verbs.endings import end_waiting, finish
 
 
 class Taken(msgspec.Struct):
@@ -36,7 +41,7 @@ def enqueue(
     if taken.doomed:
         end_doomed(db, taken.doomed, now)
         # One that ended may have taken others of this call with it.
-        states = dict(db.rows("states_of", numbers=queue.numbers_json(each.number for each in taken.enqueued)))
+        states = dict(db.rows("states_of", numbers=numbers_json(each.number for each in taken.enqueued)))
         for each in taken.enqueued:
             each.status = states[each.number]
     return taken.enqueued
@@ -67,7 +72,7 @@ def take_in(
     return _Intake(db, rows, now, number, base if len(rows) == 1 else None).take(repeated=repeated)
 
 
-def pour(db: Db, rows: Sequence[NewRow], now: Instant, definitions: int, place: Place) -> bool:
+def pour(db: Db, rows: Sequence[NewRow], *, now: Instant, definitions: int, place: Place) -> bool:
     """Write new jobs that stand in line, and return True; or write nothing, where each needs a look."""
     max_queued, known, base, number = _gate(db, rows, definitions)
     if max_queued is not None or known or number is not None:
@@ -90,7 +95,7 @@ def _gate(db: Db, rows: Sequence[NewRow], definitions: int | None) -> tuple[int 
         first=bytes.fromhex(first.job_id),
         last=bytes.fromhex(last.job_id),
     )[0]
-    if definitions is not None and not lanes.same_definitions(version, definitions):
+    if definitions is not None and not same_definitions(version, definitions):
         raise DefinitionsChanged
     return max_queued, bool(known), base, number
 
@@ -165,7 +170,7 @@ class _Intake:
         (added,) = self._add([row], self._waits([row]))
         self._submissions.note(row)
         if row.webhook is not None:
-            mail.attach(self._db, row, self._now)
+            webhooks.attach(self._db, row, self._now)
         return added
 
     def _waits(self, rows: list[NewRow]) -> Waits | None:
@@ -212,3 +217,165 @@ def _refuse_overflow(db: Db, organization_id: str, rows: Sequence[NewRow], limit
         raise QueueFull(
             f"organization {organization_id!r} has {waiting:,} jobs queued and max_queued is {limit:,}: {added:,} more can't be added"
         )
+
+
+AHEAD_MAX = 60 * SECOND
+"""How much later than this caller's the clock of one may be that was before it: it has waited for the store, or their machines differ."""
+
+
+class Counted(msgspec.Struct):
+    """How many of one organization and type were submitted inside the window, and how many this call has added."""
+
+    window: Instant
+    before: int
+    added: int = 0
+
+
+class Submissions:
+    """The rows of one call: each is asked for before it is written, and noted after. A refusal undoes the whole call."""
+
+    def __init__(self, db: Db, rows: Sequence[NewRow], now: Instant) -> None:
+        """Take the rows of the call; nothing is read before a row needs it."""
+        self._db = db
+        self._rows = rows
+        self._now = now
+        self._counts: dict[str, Counted] = {}
+        self._noted: set[str] = set()
+
+    def admit(self, row: NewRow) -> None:
+        """Refuse a row that is a duplicate, or one too many."""
+        if row.job_hash is not None and row.dedup_window:
+            self._refuse_duplicate(row)
+        if row.submit_limit is not None:
+            self._count(row)
+
+    def note(self, row: NewRow) -> None:
+        """Remember a row that was written."""
+        if row.job_hash is None or not row.dedup_window:
+            return
+        self._noted.add(row.job_id)
+        expires_at = self._now + row.dedup_window
+        self._db.change("remember_hash", **_hash_key(row), job_id=bytes.fromhex(row.job_id), expires_at=expires_at)
+
+    def close(self) -> None:
+        """Note how many were added, and forget what is older than the window."""
+        for key, counted in self._counts.items():
+            if counted.added:
+                self._db.change("forget_submissions", key=key, since=self._now - counted.window)
+                self._db.change("log_submissions", key=key, now=self._now, count=counted.added)
+
+    def _refuse_duplicate(self, row: NewRow) -> None:
+        # A window that ends later than one opened now was opened by a clock that was ahead.
+        until = self._now + (row.dedup_window or 0) + AHEAD_MAX
+        known = self._db.row("duplicate_of", **_hash_key(row), now=self._now, until=until)
+        if known is None:
+            return
+        job_id, expires_at = known
+        if job_id in self._noted:
+            raise DuplicateJob(f"the same params stand twice in one call, and {row.job_type!r} refuses duplicates: leave one of them out")
+        job = edges.chains(self._db, (job_id,), row.organization_id).get(job_id)
+        if job is None:
+            # Removed meanwhile: there is nothing to be a duplicate of.
+            return
+        raise DuplicateJob(
+            f"the same params of {row.job_type!r} were submitted as {job.number} ({dashed(job_id)}), which is {job.status}: "
+            f"they are refused until {moment(expires_at):%Y-%m-%dT%H:%M:%SZ}",
+            dashed(job_id),
+        )
+
+    def _count(self, row: NewRow) -> None:
+        assert row.submit_limit is not None  # noqa: S101 - the caller looked
+        key, window = _submit_key(row), row.submit_window or SECOND
+        counted = self._counts.get(key)
+        if counted is None:
+            before = int(self._db.value("submitted", key=key, **_around(self._now, window)))
+            counted = self._counts[key] = Counted(window, before)
+        if counted.before + counted.added >= row.submit_limit:
+            raise self._too_many(row, key, counted)
+        counted.added += 1
+
+    def _too_many(self, row: NewRow, key: str, counted: Counted) -> RateLimited:
+        limit, wanted = row.submit_limit or 0, sum(_submit_key(each) == key for each in self._rows)
+        rule = f"{row.job_type!r} takes at most {limit:,} jobs in {counted.window / SECOND:g} s"
+        if wanted > limit:
+            return RateLimited(f"{rule}, and this call has {wanted:,}: give at most {limit:,} at once", counted.window / SECOND)
+        at = self._room_at(key, counted, need=counted.before + wanted - limit)
+        # A caller that waited for the lock comes with an earlier now than those it waited for.
+        left_s = min(counted.window, at - self._now) / SECOND
+        return RateLimited(
+            f"{rule}, and {counted.before:,} were submitted: try again in {left_s:.3g} s, at {moment(at):%Y-%m-%dT%H:%M:%S.%fZ}", left_s
+        )
+
+    def _room_at(self, key: str, counted: Counted, *, need: int) -> Instant:
+        """Return when so many will have left the window."""
+        at = self._now
+        for at, count in self._db.rows("submissions", key=key, **_around(self._now, counted.window)):  # noqa: B007 - the last one counts
+            need -= count
+            if need <= 0:
+                break
+        return int(at) + counted.window
+
+
+def _around(now: Instant, window: Instant) -> dict[str, Instant]:
+    """Return which submissions count: those of the window. What is further ahead than it is long was noted by a clock that was wrong."""
+    return {"since": now - window, "until": now + window}
+
+
+def _hash_key(row: NewRow) -> dict[str, object]:
+    return {"organization_id": row.organization_id, "template_id": blob(row.template_id) or b"", "hash": blob(row.job_hash)}
+
+
+def _submit_key(row: NewRow) -> str:
+    return f"submit:{row.organization_id}:{row.job_type}"
+
+
+CANCELLED_THERE = "cancelled before it was imported"
+
+_encode = msgspec.json.Encoder().encode
+
+
+def adopt(db: Db, jobs: Sequence[Adopted], *, adopter_id: str, actor: Actor, now: Instant) -> list[Enqueued]:
+    """Write each job and the attempt behind it; those that are here already stay as they are."""
+    found: list[Enqueued] = []
+    begun: list[tuple[int, Adopted]] = []
+    cancelled: dict[Instant, list[int]] = {}
+    for job in jobs:
+        entered = _enter(db, job)
+        found.append(entered)
+        if job.past is not None and not entered.existing:
+            begun.append((entered.number, job))
+        if job.cancelled_at is not None and not entered.existing:
+            cancelled.setdefault(job.cancelled_at, []).append(entered.number)
+    for at, numbers in cancelled.items():
+        end_waiting(db, numbers, Status.CANCELLED, at, reason=CANCELLED_THERE, actor=actor.name, report=False)
+    if begun:
+        _live_through(db, begun, adopter_id, now)
+    added = sum(not each.existing for each in found)
+    if added:
+        audit(db, actor, now, "job.adopt", ("import", adopter_id), after={"jobs": added})
+    return found
+
+
+def _enter(db: Db, job: Adopted) -> Enqueued:
+    """Enqueue a job as of its making. One whose chain has ended must not be kept out by who holds its key today."""
+    # What has an attempt behind it was ready once: it is born QUEUED, or it could not be started.
+    row = job.row if job.past is None else msgspec.structs.replace(job.row, run_at=job.created_at)
+    (entered,) = enqueue(db, [row], job.created_at)
+    held_by_another = entered.existing and entered.job_id != row.job_id
+    is_over = job.cancelled_at is not None or (job.past is not None and job.past.transition.successor is None)
+    if held_by_another and is_over:
+        (entered,) = enqueue(db, [msgspec.structs.replace(row, unique_key=None)], job.created_at)
+    return entered
+
+
+def _live_through(db: Db, begun: list[tuple[int, Adopted]], adopter_id: str, now: Instant) -> None:
+    rows: list[tuple[Any, ...]] = []
+    endings: list[Ending] = []
+    for number, job in begun:
+        past = job.past
+        assert past is not None  # noqa: S101 - the caller looked
+        rows.append((number, past.run_id, past.started_at, past.failures))
+        endings.append(Ending(number, past.ended_at, past.transition, past.transition, past.successor_id))
+    db.adopt(_encode(rows).decode(), adopter_id)
+    # What another system has done is no news.
+    finish(db, endings, now, Turned(), worker_id=bytes.fromhex(adopter_id), tell=False)

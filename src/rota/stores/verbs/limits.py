@@ -17,8 +17,7 @@ import msgspec
 from rota.model.templates import Rate
 from rota.model.values import SECOND, Claimed, Held, Instant
 from rota.ports.turns import Counting, Ending, Starts, Usage
-from rota.stores.verbs.db import Db
-from rota.stores.verbs.queue import numbers_json
+from rota.stores.verbs.db import Db, numbers_json
 
 OFFER_MAX = 500
 """How many rows of a lane are offered again at once where no count bounds them; the rest follows turn by turn."""
@@ -35,7 +34,7 @@ _lanes = msgspec.json.Decoder(list[tuple[str, str]])
 _names = msgspec.json.Decoder(list[str])
 
 
-def usage(db: Db, counting: Counting, now: Instant) -> Usage:
+def usage(db: Db, counting: Counting, *, now: Instant) -> Usage:
     """Count what is in use."""
     running = _kinds.decode(db.value("running_by_kind")) if counting.running else []
     limited = {word.partition(":")[2] for word in counting.limits if word.startswith(f"{Held.TEMPLATE_LIMIT}:")} | counting.rates.keys()
@@ -105,7 +104,7 @@ class Rooms:
         self._counting = counting
         self._now = now
         self._bound = bound
-        self.usage = usage(db, counting, now)
+        self.usage = usage(db, counting, now=now)
         self._taken: list[Claimed] = []
         self._starts_left = {name: rate.count - self.usage.starts[name].count for name, rate in counting.rates.items()}
 

@@ -16,8 +16,7 @@ import msgspec
 from rota.model.states import TERMINAL, Status
 from rota.model.values import Job
 from rota.ports.store import Where
-from rota.stores.verbs.db import Db
-from rota.stores.verbs.queue import blob
+from rota.stores.verbs.db import Db, blob
 from rota.stores.verbs.reads import LAST, job_from
 
 PROBE = 20_000
@@ -40,7 +39,7 @@ class Source(msgspec.Struct, frozen=True):
 ALL = Source((("all", None),))
 
 
-def find(db: Db, where: Where, limit: int, before: int | None) -> list[tuple[int, Job]]:
+def find(db: Db, where: Where, *, limit: int, before: int | None = None) -> list[tuple[int, Job]]:
     """Return a page of jobs, newest first, each with its cursor."""
     values = _values(where)
     if values is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -11,8 +11,8 @@ import msgspec
 from rota.errors import DuplicateId
 from rota.model.ordering import GAP, counted_from
 from rota.model.values import Enqueued, Held, Instant, NewRow, Origin
-from rota.stores.verbs import lanes
-from rota.stores.verbs.db import Db
+from rota.stores.verbs import definitions
+from rota.stores.verbs.db import Db, blob
 
 STRETCH = 8
 """Rows of one shape that follow each other are written by a statement of their own where there are, on average, so many of them."""
@@ -198,7 +198,7 @@ def add(
         (due_number,) = add_due(db, rows, now, number, blockers=blockers)
         return [Enqueued(first.job_id, first.job_id, due_number, status, 0 if waits else position, existing=False)]
     many, gap = len(rows) > 1, 0 if waits else GAP
-    values = _of_all(first, now, number, position=position, waits=waits, blockers=blockers, lane=lanes.of_row(db, first))
+    values = _of_all(first, now, number, position=position, waits=waits, blockers=blockers, lane=definitions.lane_of_row(db, first))
     if many:
         numbers: Sequence[int] = _add_many(db, rows, values, gap)
     else:
@@ -249,7 +249,7 @@ def pour(db: Db, rows: Sequence[NewRow], now: Instant, base: int) -> None:
         add_plain(db, rows, now, base=base)
         return
     # The way of most: of rows of one shape it is not even asked which numbers they were given.
-    values = _of_all(rows[0], now, position=base + GAP, waits=False, lane=lanes.of_row(db, rows[0]))
+    values = _of_all(rows[0], now, position=base + GAP, waits=False, lane=definitions.lane_of_row(db, rows[0]))
     db.change("insert_jobs", gap=GAP, **_each_of(db, rows), **values)
 
 
@@ -264,7 +264,7 @@ def add_each(db: Db, rows: Sequence[NewRow], now: Instant, number: int | None = 
                 last[line] = position_after(db, *line) if base is None else base
             last[line] += GAP
         position = _unplaced(row, now) if waits else last[line]
-        own = _of_all(row, now, None if values else number, position=position, waits=waits, lane=lanes.of_row(db, row))
+        own = _of_all(row, now, None if values else number, position=position, waits=waits, lane=definitions.lane_of_row(db, row))
         values.append({"ids": bytes.fromhex(row.job_id), "params": row.params} | own)
     return [
         Enqueued(row.job_id, row.job_id, own, value["status"], max(0, value["position"]), existing=False)
@@ -285,7 +285,7 @@ def add_due(db: Db, rows: list[NewRow], now: Instant, number: int | None = None,
         run_as=first.run_as,
         gap=0 if waits else GAP,
         **_each_of(db, rows),
-        **_of_all(first, now, number, position=position, waits=waits, blockers=blockers, lane=lanes.of_row(db, first)),
+        **_of_all(first, now, number, position=position, waits=waits, blockers=blockers, lane=definitions.lane_of_row(db, first)),
     )
 
 
@@ -333,13 +333,3 @@ def _of_all(
         "lane": lane,
         "tags": row.tags,
     }
-
-
-def blob(hex_id: str | None) -> bytes | None:
-    """Return an id as the store keeps it."""
-    return None if hex_id is None else bytes.fromhex(hex_id)
-
-
-def numbers_json(numbers: Iterable[int]) -> str:
-    """Return numbers as the JSON array that statements take."""
-    return _encode(list(numbers)).decode()

@@ -1,4 +1,4 @@
-"""Rows as the values people see."""
+"""Rows as the values people see, and the graph of what waits for what around a chain."""
 
 from __future__ import annotations
 
@@ -9,14 +9,31 @@ from typing import Any
 
 import msgspec
 
-from rota.model.gate import Scope
+from rota.model.dependencies import RUN
+from rota.model.gate import EVERYTHING, Scope
 from rota.model.params import decode, decode_params
 from rota.model.states import ErrorType, RunStatus, Status
-from rota.model.values import BROKEN_ROW, Audited, Instant, Job, LogEntry, Run, dashed, moment, moment_of, number_text
+from rota.model.values import (
+    BROKEN_ROW,
+    Audited,
+    Dependency,
+    Graph,
+    Instant,
+    Job,
+    LogEntry,
+    Run,
+    WorkerInfo,
+    dashed,
+    moment,
+    moment_of,
+    number_text,
+)
 from rota.ports.store import Tail
 from rota.stores.verbs.db import Db
 
 _strings = msgspec.json.Decoder(list[str])
+_types = msgspec.json.Decoder(tuple[str, ...])
+_digests = msgspec.json.Decoder(dict[str, str])
 _STATUSES = frozenset(map(str, Status))
 
 LAST = 2**63 - 1
@@ -180,6 +197,39 @@ def _repaired_run(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(shown)
 
 
+def job(db: Db, job_id: str) -> Job | None:
+    """Return one job."""
+    row = db.row("job", job_id=job_id)
+    return None if row is None else job_from(row)
+
+
+def by_number(db: Db, number: int) -> Job | None:
+    """Return a job by its number."""
+    row = db.row("job_by_number", number=number)
+    return None if row is None else job_from(row)
+
+
+def chain(db: Db, job_id: str) -> list[Job]:
+    """Return a chain, first to tail."""
+    return [job_from(row) for row in db.rows("chain", job_id=job_id)]
+
+
+def blockers(db: Db, job_id: str) -> list[Job]:
+    """Return what a job waits for."""
+    return [job_from(row) for row in db.rows("blockers", job_id=job_id)]
+
+
+def run(db: Db, job_id: str) -> Run | None:
+    """Return a job's run."""
+    row = db.row("run", job_id=job_id)
+    return None if row is None else run_from(job_id, row)
+
+
+def ahead(db: Db, job_id: str, *, scope: Scope = EVERYTHING) -> int:
+    """Return how many stand before a job."""
+    return int(db.value("ahead", job_id=job_id, organization_id=scope.organization))
+
+
 def tails(db: Db, job_ids: Sequence[str]) -> dict[str, Tail]:
     """Return the last jobs of the chains that these ids belong to; those that have finished with their runs."""
     found = {asked: _tail_from(columns) for asked, *columns in db.rows("tails", ids=_id_list(job_ids))}
@@ -203,7 +253,7 @@ def _id_list(job_ids: Iterable[str]) -> str:
     return msgspec.json.encode(list(job_ids)).decode()
 
 
-def queue(db: Db, limit: int, scope: Scope) -> list[Job]:
+def queue(db: Db, *, limit: int, scope: Scope = EVERYTHING) -> list[Job]:
     """Return the head of the queue in its order: priority by priority, the heads of its organizations' lines merged."""
     jobs: list[Job] = []
     for _, same in groupby(lines(db, scope), key=itemgetter("priority")):
@@ -249,7 +299,7 @@ def log(db: Db, job_id: str) -> list[LogEntry]:
     return sorted(moves, key=attrgetter("at"))
 
 
-def audit(db: Db, limit: int, before: int | None, scope: Scope, subject: str | None) -> list[Audited]:
+def audit(db: Db, *, limit: int, before: int | None = None, scope: Scope = EVERYTHING, subject: str | None = None) -> list[Audited]:
     """Return what people changed, newest first. The subject is a kind, as `template`, or one of it, as `template:mail`.
 
     An id of a job means its chain.
@@ -271,6 +321,28 @@ def audit(db: Db, limit: int, before: int | None, scope: Scope, subject: str | N
             after=_side(row[8]),
         )
         for row in rows
+    ]
+
+
+def workers(db: Db, *, live: bool = True) -> list[WorkerInfo]:
+    """Return workers as people see them."""
+    return [
+        WorkerInfo(
+            id=row[0],
+            host=row[1],
+            kind=row[2],
+            beat=row[3],
+            job_types=_types.decode(row[4]),
+            started_at=moment(row[5]),  # type: ignore[arg-type] # NOT NULL
+            stopping_at=moment(row[6]),
+            ended_at=moment(row[7]),
+            running=row[8] if row[9] is None else min(row[8], row[9]),
+            claimed_ahead=0 if row[9] is None else max(0, row[8] - row[9]),
+            slots=row[9],
+            queues=None if row[10] is None else _types.decode(row[10]),
+            digests=_digests.decode(row[11]),
+        )
+        for row in db.rows("workers" if live else "all_workers")
     ]
 
 
@@ -296,3 +368,66 @@ def _error_type(value: str | None) -> ErrorType | None:
 
 def _moment(value: Instant) -> Any:
     return moment(value)
+
+
+_encode = msgspec.json.Encoder().encode
+
+EDGES_PER_JOB = 20
+"""A graph shows at most so many edges for each job that it may show."""
+
+
+def graph(db: Db, job_id: str, *, limit: int) -> Graph | None:
+    """Return the chains around one, both ways, near ones first, and the edges between them."""
+    row = db.row("locate", job_id=job_id)
+    if row is None:
+        return None
+    root_id = str(row[0])
+    roots = {root_id: None}
+    cut = _walk(db, "parents_of", root_id, roots, limit)
+    cut = _walk(db, "children_of", root_id, roots, limit) or cut
+    text, most = _encode(list(roots)).decode(), limit * EDGES_PER_JOB
+    jobs = _tails(db, text)
+    rows = db.rows("edges_among", roots=text, limit=most + 1)
+    return Graph(
+        root_id=dashed(root_id),
+        jobs={dashed(root): jobs[dashed(root)] for root in roots if dashed(root) in jobs},
+        edges=_between(rows[:most], jobs),
+        cut=cut or len(rows) > most,
+    )
+
+
+def _walk(db: Db, name: str, root_id: str, roots: dict[str, None], limit: int) -> bool:
+    """Go from chain to chain, level by level, until there are no more or there are enough; say whether there are more."""
+    level, known, most = [root_id], {root_id}, limit * EDGES_PER_JOB
+    while level:
+        rows = db.rows(name, roots=_encode(level).decode(), limit=most + 1)
+        level = [root for (root,) in dict.fromkeys(rows) if root not in known]
+        known.update(level)
+        for root in level:
+            if root not in roots and len(roots) >= limit:
+                return True
+            roots[root] = None
+        if len(rows) > most:
+            return True
+    return False
+
+
+def _tails(db: Db, roots: str) -> dict[str, Job]:
+    jobs = (job_from(row) for row in db.rows("tails_of", roots=roots))
+    return {job.root_id: job for job in jobs}
+
+
+def _between(rows: list[tuple[Any, ...]], jobs: dict[str, Job]) -> tuple[Dependency, ...]:
+    """Return the edges whose parent is still there; of two attempts that wait for the same chain the later one counts."""
+    found = {
+        (child, parent): Dependency(
+            child=dashed(child),
+            parent=dashed(parent),
+            needs=needs,
+            on_failure=RUN if needs == "end" and source == "user" else on_failure,
+            source=source,
+            resolved_at=moment(resolved_at),
+        )
+        for child, parent, needs, on_failure, source, resolved_at in rows
+    }
+    return tuple(edge for edge in found.values() if edge.child in jobs and edge.parent in jobs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -11,25 +11,25 @@ import msgspec
 from rota.errors import DuplicateId
 from rota.model.decide import CRASH_ERROR, Transition
 from rota.model.states import ErrorType, RunStatus, Status
-from rota.model.values import Claimed, Instant, NewRow, WorkerInfo, moment
+from rota.model.values import Claimed, Instant, NewRow
 from rota.ports.store import Held
 from rota.ports.turns import Ending, Reservation, Turned
-from rota.stores.verbs.db import Db, is_moved
+from rota.stores.verbs.db import Db, is_moved, numbers_json
 from rota.stores.verbs.endings import SETTLE_MAX, after_chain_ends, after_runs, end_waiting, finish, settle
 from rota.stores.verbs.intake import enqueue
-from rota.stores.verbs.mail import tell_of
-from rota.stores.verbs.queue import numbers_json
 from rota.stores.verbs.turn import active_reservation
+from rota.stores.verbs.webhooks import tell_of
 
 log = logging.getLogger("rota.store")
 
+UNREGISTERED_MAX = 100
+"""Workers that are not on record and are recovered from in one sweep."""
+_encode = msgspec.json.Encoder().encode
 _held = msgspec.json.Decoder(list[tuple[Claimed, int, str | None, str, int | None]])
-_types = msgspec.json.Decoder(tuple[str, ...])
-_digests = msgspec.json.Decoder(dict[str, str])
 _claimed = msgspec.json.Decoder(list[Claimed])
 
 
-def held_by(db: Db, worker_id: str, limit: int) -> list[Held]:
+def held_by(db: Db, worker_id: str, *, limit: int) -> list[Held]:
     """Return RUNNING jobs of a worker, whatever became of their runs; "" for those that name no worker."""
     if worker_id:
         with suppress(ValueError):
@@ -72,7 +72,7 @@ def _held_alone(db: Db, number: int) -> Held:
         return _as_held(job, run_missing, run_ended, run_id, started_at)
 
 
-def failed_without_successor(db: Db, since: Instant) -> list[Held]:
+def failed_without_successor(db: Db, *, since: Instant) -> list[Held]:
     """Return attempts that ended in a retryable way and have no successor: a move that was torn by other hands."""
     return [_as_held(*row) for row in _held.decode(db.value("failed_without_successor", since=since))]
 
@@ -87,7 +87,7 @@ def holding(db: Db, worker_id: str) -> list[Claimed]:
     return jobs
 
 
-def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], now: Instant) -> dict[int, Status]:
+def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> dict[int, Status]:
     """Write recovery's moves; what somebody ended meanwhile stays as it is."""
     by_number = {each.job.number: each for each in held}
     plain: list[Ending] = []
@@ -114,7 +114,7 @@ def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], now: Instan
     return changed | {e.number: turned.as_written.get(e.number, e.transition.status) for e in plain if e.number not in late}
 
 
-def add_successors(db: Db, endings: Sequence[Ending], now: Instant) -> int:
+def add_successors(db: Db, endings: Sequence[Ending], *, now: Instant) -> int:
     """Give each FAILED or TIMED_OUT attempt the successor it lacks; one that has got it meanwhile keeps it."""
     rows = [
         (e.number, e.successor_id, Status.PENDING, s.run_at, s.failures, s.crashes, s.snoozes, 0, 0)
@@ -124,30 +124,67 @@ def add_successors(db: Db, endings: Sequence[Ending], now: Instant) -> int:
     return db.change("insert_successors", rows=msgspec.json.encode(rows).decode(), now=now) if rows else 0
 
 
-def workers(db: Db, *, ended: bool) -> list[WorkerInfo]:
-    """Return workers as people see them."""
-    return [
-        WorkerInfo(
-            id=row[0],
-            host=row[1],
-            kind=row[2],
-            beat=row[3],
-            job_types=_types.decode(row[4]),
-            started_at=moment(row[5]),  # type: ignore[arg-type] # NOT NULL
-            stopping_at=moment(row[6]),
-            ended_at=moment(row[7]),
-            running=row[8] if row[9] is None else min(row[8], row[9]),
-            claimed_ahead=0 if row[9] is None else max(0, row[8] - row[9]),
-            slots=row[9],
-            queues=None if row[10] is None else _types.decode(row[10]),
-            digests=_digests.decode(row[11]),
-        )
-        for row in db.rows("all_workers" if ended else "workers")
-    ]
+def register(
+    db: Db,
+    worker_id: str,
+    *,
+    host: str,
+    kind: str,
+    job_types: Sequence[str],
+    now: Instant,
+    slots: int | None = None,
+    queues: Collection[str] | None = None,
+    digests: Mapping[str, str] | None = None,
+) -> None:
+    """Record a worker."""
+    db.change(
+        "register",
+        worker_id=worker_id,
+        now=now,
+        host=host,
+        kind=kind,
+        job_types=_encode(list(job_types)).decode(),
+        queues=None if queues is None else _encode(sorted(queues)).decode(),
+        digests=_encode(digests or {}).decode(),
+        slots=slots,
+    )
+
+
+def beat(db: Db, worker_id: str, *, job_types: Sequence[str], digests: Mapping[str, str] | None = None) -> bool:
+    """Advance a worker's beat."""
+    values = {"job_types": _encode(list(job_types)).decode(), "digests": None if digests is None else _encode(digests).decode()}
+    return bool(db.change("beat", worker_id=worker_id, **values))
+
+
+def stopping(db: Db, worker_id: str, *, now: Instant) -> None:
+    """Record the beginning of a shutdown."""
+    db.change("stopping", worker_id=worker_id, now=now)
+
+
+def end_worker(db: Db, worker_id: str, *, now: Instant) -> None:
+    """Record the end of a worker."""
+    db.change("end_worker", worker_id=worker_id, now=now)
+
+
+def give_up_worker(db: Db, worker_id: str, *, beat: int, now: Instant) -> bool:
+    """Record the end of a worker whose beat has stood still."""
+    return bool(db.change("give_up_worker", worker_id=worker_id, beat=beat, now=now))
+
+
+def unregistered(db: Db) -> list[tuple[str, int]]:
+    """Return workers that are not on record and hold RUNNING jobs."""
+    return [(worker_id, count) for worker_id, count in db.rows("unregistered", limit=UNREGISTERED_MAX)]
+
+
+def recovered(db: Db, *, now: Instant) -> Instant:
+    """Record a finished recovery."""
+    before = int(db.value("recovered_at"))
+    db.change("set_recovered_at", now=now)
+    return before
 
 
 def reserve(
-    db: Db, row: NewRow, now: Instant, *, reservation_id: str, reserved_by: str, worker_id: str, expires_at: Instant
+    db: Db, row: NewRow, *, reservation_id: str, reserved_by: str, worker_id: str, now: Instant, expires_at: Instant
 ) -> Reservation | None:
     """Make the direct job and its reservation together, or nothing if one is ACTIVE."""
     known = db.row("reservation_by_id", reservation_id=reservation_id)
@@ -171,7 +208,7 @@ def reserve(
     return active_reservation(db)
 
 
-def give_up(db: Db, reservation_id: str, now: Instant, *, stop_running: bool) -> bool:
+def give_up(db: Db, reservation_id: str, *, now: Instant, stop_running: bool) -> bool:
     """End a reservation, and its job if it waits or is to be stopped. Return whether the job had started."""
     active = active_reservation(db)
     if active is None or active.id != reservation_id:
@@ -187,14 +224,14 @@ def give_up(db: Db, reservation_id: str, now: Instant, *, stop_running: bool) ->
     return True
 
 
-def give_up_waiting(db: Db, reservation_id: str, now: Instant) -> bool:
+def give_up_waiting(db: Db, reservation_id: str, *, now: Instant) -> bool:
     """Give up a direct execution that has not started; one that has goes on."""
     active = active_reservation(db)
     if active is None or active.id != reservation_id:
         return False
     if db.value("is_waiting", number=active.job_number) is None:
         return False
-    give_up(db, reservation_id, now, stop_running=False)
+    give_up(db, reservation_id, now=now, stop_running=False)
     return True
 
 
@@ -227,7 +264,7 @@ def _close(db: Db, ending: Ending, held: Held, now: Instant) -> Status | None:
     end, _, group_id = closed
     after_runs(db, [ending.number])
     if end in {Status.FAILED, Status.TIMED_OUT}:
-        add_successors(db, [ending], now)
+        add_successors(db, [ending], now=now)
     else:
         bad = [group_id] if group_id and end in {Status.DEAD_LETTER, Status.CANCELLED} else []
         after_chain_ends(db, bad, [ending.number], now)

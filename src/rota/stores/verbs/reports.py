@@ -19,8 +19,8 @@ from rota.model.values import Instant
 from rota.ports.hooks import Gap
 from rota.ports.schedules import Firing
 from rota.stores.verbs.db import Db
-from rota.stores.verbs.mail import lane_for
 from rota.stores.verbs.schedules import Due, live
+from rota.stores.verbs.webhooks import lane_for
 
 _encode = msgspec.json.Encoder().encode
 
@@ -79,7 +79,7 @@ def of_row(db: Db, schedule: Schedule, row: Fated, now: Instant) -> None:
     _write(db, [_report(schedule, row, phase, now) for phase in Phase], now)
 
 
-def of_gaps(db: Db, gaps: Sequence[Gap], now: Instant) -> int:
+def report_overdue(db: Db, gaps: Sequence[Gap], *, now: Instant) -> int:
     """Report schedules that are overdue, as far as they still are; return how many were not reported before."""
     found = [(_there(db, gap.schedule_id), gap.row) for gap in gaps]
     late = [(schedule, row) for schedule, row in found if schedule is not None and schedule.cursor_at < row.due_at]

@@ -11,10 +11,7 @@ from rota.model.gate import Actor
 from rota.model.states import CHAIN_ENDS, Status
 from rota.model.values import Instant, PurgeCursor, Purged, dashed, number_text
 from rota.stores.verbs.broken import words_of
-from rota.stores.verbs.db import Db, is_moved
-from rota.stores.verbs.queue import numbers_json
-from rota.stores.verbs.stats import untally
-from rota.stores.verbs.verbs import audit
+from rota.stores.verbs.db import Db, audit, is_moved, numbers_json
 
 START: PurgeCursor = (0, 0, 0)
 NAMED_MAX = 5
@@ -64,7 +61,18 @@ def look(db: Db, before: Instant, limit: int, cursor: PurgeCursor | None) -> Pur
     return plan.purged()
 
 
-def discard(db: Db, job_id: str, actor: Actor, now: Instant) -> Purged:
+def retention_clock(db: Db) -> Instant | None:
+    """Return when the clock was last trusted to delete by age."""
+    mark: Instant | None = db.value("retention_clock")
+    return mark
+
+
+def set_retention_clock(db: Db, now: Instant) -> None:
+    """Record that the clock is trusted."""
+    db.change("set_retention_clock", now=now)
+
+
+def discard(db: Db, job_id: str, *, actor: Actor, now: Instant) -> Purged:
     """Remove one ended chain; refuse if it lives or others need it, and say who."""
     found = db.row("locate", job_id=job_id)
     if found is None:
@@ -172,7 +180,9 @@ def _remove(db: Db, numbers: list[int]) -> None:
         return
     text: dict[str, Any] = {"numbers": numbers_json(numbers)}
     groups = [group_id for (group_id,) in db.rows("groups_of", **text)]
-    untally(db, numbers)
+    # Their hours keep them; they are no longer counted as being here.
+    if db.change("untally", **text):
+        db.change("forget_zeros")
     db.change("remove_outbox", **text)
     db.change("remove_endpoints", **text)
     db.change("remove_jobs", **text)

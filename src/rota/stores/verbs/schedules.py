@@ -11,14 +11,13 @@ import msgspec
 from rota.errors import ChangedMeanwhile, DependencyCycle, InvalidSchedule, NotFound, ScheduleExists, StillNeeded, UnknownTemplate
 from rota.model.definitions import TemplateState, unfit_for_schedules
 from rota.model.dependencies import find_circle
-from rota.model.gate import Actor, Scope
+from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.schedule_options import as_options
 from rota.model.schedules import Calendar, Schedule, ScheduleState, comes_into_use, next_look
 from rota.model.values import Instant, moment
 from rota.model.webhooks import WAIT_MAX
 from rota.ports.schedules import Beat, Change, DueSchedule
-from rota.stores.verbs.db import Db
-from rota.stores.verbs.verbs import audit
+from rota.stores.verbs.db import Db, audit
 
 _encode = msgspec.json.Encoder().encode
 
@@ -54,7 +53,9 @@ _rows_of = msgspec.json.Decoder(list[_Read]).decode
 _days = msgspec.json.Decoder(frozenset[date])
 
 
-def schedules(db: Db, scope: Scope, *, name: str | None, template: str | None, dropped: bool) -> list[Schedule]:
+def schedules(
+    db: Db, *, scope: Scope = EVERYTHING, name: str | None = None, template: str | None = None, dropped: bool = False
+) -> list[Schedule]:
     """Return schedules inside a scope."""
     values = {"organization_id": scope.organization, "owner": scope.owner, "name": name, "template": template}
     try:
@@ -80,7 +81,7 @@ def schedule(db: Db, schedule_id: str) -> Schedule | None:
     return found[0].value() if found else None
 
 
-def beat(db: Db) -> Beat:
+def beat_of_schedules(db: Db) -> Beat:
     """Return when schedules want to be looked at."""
     *wants, furthest = db.rows("beat_of_schedules", span=WAIT_MAX)[0]
     return Beat(next_at=min((at for at in wants if at is not None), default=None), furthest=furthest)
@@ -89,7 +90,7 @@ def beat(db: Db) -> Beat:
 def surroundings(db: Db, found: list[Due], rooms: dict[str, int | None]) -> list[DueSchedule]:
     """Return schedules with what their fates depend on. `rooms` are the organizations' as first looked at in this transaction."""
     used = {(each.schedule.organization, each.schedule.calendar) for each in found}
-    days = {(organization, name): None if name is None else calendar(db, organization, name) for organization, name in used}
+    days = {(organization, name): None if name is None else read_calendar(db, organization, name) for organization, name in used}
     rooms |= {organization: _room(db, organization) for organization in {organization for organization, _ in used} - rooms.keys()}
     spread_until = db.value("spread_until")
     return [
@@ -117,15 +118,15 @@ def _room(db: Db, organization: str) -> int | None:
 # ---- making and changing -------------------------------------------------------------------------------------------
 
 
-def add(db: Db, new: Schedule, actor: Actor, now: Instant) -> Schedule:
+def add_schedule(db: Db, schedule: Schedule, *, actor: Actor, now: Instant) -> Schedule:
     """Add a schedule whose name is free."""
-    _refuse_taken(db, new)
-    _check_surroundings(db, new, called=new.name)
-    template_id = _template(db, None, new)
+    _refuse_taken(db, schedule)
+    _check_surroundings(db, schedule, called=schedule.name)
+    template_id = _template(db, None, schedule)
     db.change("note_clock", now=now)
-    _write(db, new, now, template_id=template_id, cursor_at=new.cursor_at)
-    audit(db, actor, now, "schedule.create", ("schedule", new.name), after=said(new), organization=new.organization)
-    return _there(db, new.id)
+    _write(db, schedule, now, template_id=template_id, cursor_at=schedule.cursor_at)
+    audit(db, actor, now, "schedule.create", ("schedule", schedule.name), after=said(schedule), organization=schedule.organization)
+    return _there(db, schedule.id)
 
 
 def change(db: Db, schedule_id: str, change_: Change, actor: Actor, now: Instant, *, close: Callable[[], object]) -> Schedule:
@@ -323,38 +324,38 @@ def follow_zones(db: Db, rules: int) -> int:
 # ---- calendars -----------------------------------------------------------------------------------------------------
 
 
-def calendar(db: Db, organization: str, name: str) -> Calendar | None:
+def read_calendar(db: Db, organization: str, name: str) -> Calendar | None:
     """Return a calendar by its name."""
     row = db.row("calendar", organization_id=organization, name=name)
     return None if row is None else Calendar(name=name, days=_days.decode(row[0]), description=row[1])
 
 
-def calendars(db: Db, organization: str | None) -> list[tuple[str, Calendar]]:
+def calendars(db: Db, *, organization: str | None = None) -> list[tuple[str, Calendar]]:
     """Return calendars with their organizations."""
     rows = db.rows("calendars", organization_id=organization)
     return [(row[0], Calendar(name=row[1], days=_days.decode(row[2]), description=row[3])) for row in rows]
 
 
-def put_calendar(db: Db, new: Calendar, organization: str, actor: Actor, now: Instant) -> None:
+def put_calendar(db: Db, calendar: Calendar, *, organization: str, actor: Actor, now: Instant) -> None:
     """Make a calendar or change its days."""
-    before = calendar(db, organization, new.name)
-    days = _encode(sorted(new.days)).decode()
+    before = read_calendar(db, organization, calendar.name)
+    days = _encode(sorted(calendar.days)).decode()
     values = {
         "organization_id": organization,
-        "name": new.name,
-        "description": new.description,
+        "name": calendar.name,
+        "description": calendar.description,
         "days": days,
         "actor": actor.name,
         "now": now,
     }
     if db.change("put_calendar", **values):
         was = None if before is None else _shown(before)
-        audit(db, actor, now, "calendar.set", ("calendar", new.name), before=was, after=_shown(new), organization=organization)
+        audit(db, actor, now, "calendar.set", ("calendar", calendar.name), before=was, after=_shown(calendar), organization=organization)
 
 
-def drop_calendar(db: Db, name: str, organization: str, actor: Actor, now: Instant) -> None:
+def drop_calendar(db: Db, name: str, *, organization: str, actor: Actor, now: Instant) -> None:
     """Remove a calendar that no schedule uses."""
-    before = calendar(db, organization, name)
+    before = read_calendar(db, organization, name)
     if before is None:
         raise NotFound(f"there is no calendar {name!r}: `rota calendar list` shows them")
     users = [row[0] for row in db.rows("users_of_calendar", organization_id=organization, name=name)]
@@ -364,5 +365,5 @@ def drop_calendar(db: Db, name: str, organization: str, actor: Actor, now: Insta
     audit(db, actor, now, "calendar.delete", ("calendar", name), before=_shown(before), organization=organization)
 
 
-def _shown(calendar_: Calendar) -> dict[str, object]:
-    return {"days": sorted(day.isoformat() for day in calendar_.days), "description": calendar_.description}
+def _shown(calendar: Calendar) -> dict[str, object]:
+    return {"days": sorted(day.isoformat() for day in calendar.days), "description": calendar.description}

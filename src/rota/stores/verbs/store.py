@@ -2,49 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from typing import Any
-
-import msgspec
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from enum import Enum
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rota.errors import NotFound
+from rota.model.definitions import Template
 from rota.model.findings import Finding
-from rota.model.gate import EVERYTHING, Actor, Scope
-from rota.model.states import Status
-from rota.model.values import Claimed, Enqueued, Group, Instant, Job, NewRow, PurgeCursor, Purged, WorkerInfo, dashed
+from rota.model.gate import Actor
+from rota.model.lanes import Takes
+from rota.model.values import Enqueued, Group, Instant, Job, NewRow, PurgeCursor, Purged, dashed
 from rota.ports.places import Place
-from rota.ports.store import Adopted, Check, Held, NewGroup
-from rota.ports.turns import Ending, Peek, Reservation, Turn, Turned
-from rota.stores.verbs import adopting, broken, dependencies, groups, intake, queue, reads, recovery, repair, retention, turn, verbs
-from rota.stores.verbs import lanes as job_lanes
-from rota.stores.verbs.access import Admitting
-from rota.stores.verbs.base import Hold
+from rota.ports.schedules import Decide, Fired
+from rota.ports.store import NewGroup
+from rota.ports.turns import Turn, Turned
+from rota.stores.verbs import (
+    accounts,
+    broken,
+    chains,
+    intake,
+    ledger,
+    limits,
+    lists,
+    overview,
+    queue,
+    reads,
+    recovery,
+    reports,
+    retention,
+    webhooks,
+)
+from rota.stores.verbs import definitions as definition_verbs
+from rota.stores.verbs import groups as group_verbs
+from rota.stores.verbs import repair as row_repair
+from rota.stores.verbs import schedules as schedule_verbs
+from rota.stores.verbs import turn as turn_verbs
 from rota.stores.verbs.db import Db
-from rota.stores.verbs.defining import Defining
 from rota.stores.verbs.endings import NotLight
-from rota.stores.verbs.events import Watched
-from rota.stores.verbs.hooks import Hooking
-from rota.stores.verbs.overseeing import Overseeing
-from rota.stores.verbs.reading import Reading
-from rota.stores.verbs.timing import Timing
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 CLAIM_MANY = 32
 """From so many jobs on, claims follow each other; fewer are picked from under each other's hands without harm."""
-OLD_LOOK = 1000
-"""Jobs at the front of a lane that are looked at for old ones."""
-UNREGISTERED_MAX = 100
-"""Workers that are not on record and are recovered from in one sweep."""
-_numbers = msgspec.json.Decoder(tuple[int, ...])
-_encode = msgspec.json.Encoder().encode
 
 
-class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched, Hooking):
+class Hold(Enum):
+    """How much of the store a piece of work keeps others out of. A dialect with one writer keeps everybody out of everything."""
+
+    NOTHING = "nothing"
+    """It touches rows that nobody else's work depends on."""
+    DOOR = "door"
+    """It adds plain jobs: many may do so at once, also while a turn is made."""
+    LIGHT = "light"
+    """It is a turn that ends what means nothing to others, and claims what nothing limits: many may do so at once."""
+    CLAIM = "claim"
+    """It is such a turn and claims many: one of these at a time, for two would want the same jobs and be in each other's way."""
+    WHEEL = "wheel"
+    """It is any other turn: one at a time."""
+    ALL = "all"
+    """It reads, decides and writes: nobody else does meanwhile."""
+    STILL = "still"
+    """As ALL, and no caller's own transaction is open that has added jobs, which nobody sees yet."""
+
+
+def write(
+    work: Callable[Concatenate[Db, P], T], *, hold: Hold = Hold.ALL, patient: bool = False, long: bool = False
+) -> Callable[Concatenate[RelationalStore, P], T]:
+    """Return the method that does a piece of work in a transaction of its own. For the options see `RelationalStore._write`."""
+
+    @wraps(work)
+    def verb(self: RelationalStore, /, *args: P.args, **options: P.kwargs) -> T:
+        return self._write(lambda db: work(db, *args, **options), hold=hold, patient=patient, long=long)
+
+    return verb
+
+
+def read(
+    work: Callable[Concatenate[Db, P], T], *, long: bool = False, snapshot: bool = False
+) -> Callable[Concatenate[RelationalStore, P], T]:
+    """Return the method that reads. Long: its work grows with the store. Snapshot: all it reads is of one moment."""
+
+    @wraps(work)
+    def verb(self: RelationalStore, /, *args: P.args, **options: P.kwargs) -> T:
+        with self._reading(long=long) as db:
+            if not snapshot:
+                return work(db, *args, **options)
+            with db.snapshot():
+                return work(db, *args, **options)
+        raise AssertionError  # a context manager may swallow an error, for all that mypy knows
+
+    return verb
+
+
+class RelationalStore(ABC):
     """Implements `rota.ports.store.Store`, but for how a dialect opens, writes, reads and hears of others."""
 
-    # ---- the queue --------------------------------------------------------------------------------------------
-
     beside = False
+    _shares = False
+    """Several may write at once where `Hold` lets them."""
+    _calm = False
+    """The last turn found nothing that asks for a turn with the wheel to itself: the next may try to be a light one."""
+
+    @abstractmethod
+    def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False, long: bool = False) -> T:
+        """Do one piece of work in a transaction of its own. Patient: others may go first. Long: its work grows with the store."""
+
+    @abstractmethod
+    def _reading(self, *, long: bool = False) -> AbstractContextManager[Db]:
+        """Lend a connection for a block of reads. Long: their work grows with the store."""
+
+    @abstractmethod
+    def _of(self, transaction: Any) -> AbstractContextManager[Db]:
+        """Lend the connection of the caller's own transaction."""
+
+    # ---- the queue --------------------------------------------------------------------------------------------
 
     def enqueue(
         self,
@@ -65,17 +140,12 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
         with self._of(transaction) as db, transaction.savepoint():
             return intake.enqueue(db, rows, now, definitions)
 
-    def pour(self, rows: Sequence[NewRow], *, now: Instant, definitions: int, place: Place) -> bool:
-        """Add jobs that stand in line, all or none."""
-        return self._write(lambda db: intake.pour(db, rows, now, definitions, place), hold=Hold.DOOR)
-
     def side_by_side(self, rows: Sequence[NewRow], *, now: Instant) -> bool:
         """Say whether the place of rows in the queue can be told from the rows before them."""
         return self._shares and queue.are_in_line(rows, now)
 
-    def adopt(self, jobs: Sequence[Adopted], *, adopter_id: str, actor: Actor, now: Instant) -> list[Enqueued]:
-        """Take in what another system has begun."""
-        return self._write(lambda db: adopting.adopt(db, jobs, adopter_id, actor, now))
+    pour = write(intake.pour, hold=Hold.DOOR)
+    adopt = write(intake.adopt)
 
     def turn(self, turn_: Turn) -> Turned:
         """Make one turn. If a row can't be started, or can't be queued, it is parked, and the next turn claims its neighbours."""
@@ -93,94 +163,22 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
 
     def _turn(self, turn_: Turn) -> Turned:
         """Make one turn: beside others' turns, where all that is asked for and all that is there lets it."""
-        if self._shares and self._calm and turn.may_be_light(turn_):
+        if self._shares and self._calm and turn_verbs.may_be_light(turn_):
             with suppress(NotLight):
-                return self._write(lambda db: turn.lightly(db, turn_), hold=Hold.CLAIM if turn_.want >= CLAIM_MANY else Hold.LIGHT)
-        turned = self._write(lambda db: turn.turn(db, turn_), hold=Hold.WHEEL, patient=True)
+                return self._write(lambda db: turn_verbs.lightly(db, turn_), hold=Hold.CLAIM if turn_.want >= CLAIM_MANY else Hold.LIGHT)
+        turned = self._write(lambda db: turn_verbs.turn(db, turn_), hold=Hold.WHEEL, patient=True)
         self._calm = turned.calm
         return turned
 
-    def peek(self, *, types: tuple[str, ...], worker_id: str, lanes: Collection[int] | None = None) -> Peek:
-        """Look whether a turn is worth its commit."""
-        with self._reading() as db:
-            asked = list(job_lanes.of_types(db, types) if lanes is None else lanes)
-            ((definitions, ready, direct_ready, parked, ended, expires_at, due_at, cancelling),) = db.rows(
-                "peek", lanes=msgspec.json.encode(asked).decode(), worker_id=bytes.fromhex(worker_id)
-            )
-            # Where some wait to be told that a chain has ended, a turn tells them.
-            due = [0] if ended else [at for at in (expires_at, due_at) if at is not None]
-            return Peek(
-                ready=bool(ready or direct_ready),
-                next_due=min(due, default=None),
-                cancelling=_numbers.decode(cancelling),
-                definitions=definitions,
-                parked=bool(parked),
-            )
-
-    def old_in_lanes(self, lanes: Collection[int], *, before: Instant, limit: int) -> list[int]:
-        """Return ready jobs that wait for long."""
-        with self._reading() as db:
-            found: list[int] = []
-            for lane in lanes:
-                rows = db.rows("old_in_lane", lane=lane, before=before, look=OLD_LOOK, limit=limit - len(found))
-                found += [number for (number,) in rows]
-                if len(found) >= limit:
-                    break
-            return found
-
-    def holding(self, worker_id: str) -> list[Claimed]:
-        """Return what a worker holds."""
-        with self._reading() as db:
-            return recovery.holding(db, worker_id)
-
-    def cancel(self, job_id: str, *, actor: Actor, now: Instant, reason: str | None = None, check: Check | None = None) -> Job:
-        """Cancel a chain."""
-        return self._verb(_checked(check, job_id, lambda db: verbs.cancel(db, job_id, actor, now, reason)))
-
-    def change(
-        self,
-        job_id: str,
-        *,
-        actor: Actor,
-        now: Instant,
-        priority: int | None = None,
-        params: str | None = None,
-        run_at: Instant | None = None,
-        put_off: bool = False,
-        check: Check | None = None,
-    ) -> Job:
-        """Change a waiting job."""
-
-        def work(db: Db) -> str:
-            return verbs.change(db, job_id, actor, now, priority=priority, params=params, run_at=run_at, put_off=put_off)
-
-        return self._verb(_checked(check, job_id, work))
-
-    def move(
-        self,
-        job_id: str,
-        *,
-        actor: Actor,
-        now: Instant,
-        before: str | None = None,
-        after: str | None = None,
-        front: bool = False,
-        check: Check | None = None,
-    ) -> Job:
-        """Reorder a QUEUED job."""
-        return self._verb(_checked(check, job_id, lambda db: verbs.move(db, job_id, actor, now, before=before, after=after, front=front)))
-
-    def retry(self, job_id: str, *, new_id: str, actor: Actor, now: Instant) -> Job:
-        """Add a successor to an ended chain."""
-        return self._verb(lambda db: verbs.retry(db, job_id, new_id, actor, now))
-
-    def add_dependencies(self, job_id: str, parents: Sequence[str], *, on_failure: str, actor: Actor, now: Instant) -> Job:
-        """Let a waiting job wait for more."""
-        return self._verb(lambda db: dependencies.add_dependencies(db, job_id, parents, on_failure, actor, now))
-
-    def discard(self, job_id: str, *, actor: Actor, now: Instant) -> Purged:
-        """Remove one ended chain."""
-        return self._write(lambda db: retention.discard(db, job_id, actor, now), long=True)
+    peek = read(turn_verbs.peek)
+    old_in_lanes = read(turn_verbs.old_in_lanes)
+    holding = read(recovery.holding)
+    cancel = write(chains.cancel)
+    change = write(chains.change)
+    move = write(chains.move)
+    retry = write(chains.retry)
+    add_dependencies = write(chains.add_dependencies)
+    discard = write(retention.discard, long=True)
 
     def purge(
         self,
@@ -200,150 +198,20 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
             lambda db: retention.purge(db, before, limit, now, cursor, figures_before=figures_before), patient=True, long=True
         )
 
-    def retention_clock(self) -> Instant | None:
-        """Return when the clock was last trusted to delete by age."""
-        with self._reading() as db:
-            mark: Instant | None = db.value("retention_clock")
-            return mark
-
-    def set_retention_clock(self, now: Instant) -> None:
-        """Record that the clock is trusted."""
-        self._write(lambda db: db.change("set_retention_clock", now=now), hold=Hold.NOTHING, patient=True)
+    retention_clock = read(retention.retention_clock)
+    set_retention_clock = write(retention.set_retention_clock, hold=Hold.NOTHING, patient=True)
 
     # ---- groups -----------------------------------------------------------------------------------------------
 
     def add_group(self, group: NewGroup, *, actor: Actor, now: Instant) -> Group:
         """Make a group."""
-        self._write(lambda db: groups.add_group(db, group, actor, now))
+        self._write(lambda db: group_verbs.add_group(db, group, actor=actor, now=now))
         return self._group(group.group_id)
 
     def cancel_group(self, group_id: str, *, actor: Actor, now: Instant) -> Group:
         """Cancel a group's chains."""
-        self._write(lambda db: groups.cancel_group(db, group_id, actor, now), long=True)
+        self._write(lambda db: group_verbs.cancel_group(db, group_id, actor=actor, now=now), long=True)
         return self._group(group_id)
-
-    def group(self, group_id: str) -> Group | None:
-        """Return a group."""
-        with self._reading() as db:
-            return groups.read_group(db, group_id)
-
-    def groups(self, *, limit: int, scope: Scope = EVERYTHING) -> list[Group]:
-        """Return the newest groups."""
-        with self._reading() as db:
-            rows = db.rows("groups", limit=limit, organization_id=scope.organization, owner=scope.owner)
-            found = (groups.read_group(db, row[0]) for row in rows)
-            return [group for group in found if group is not None]
-
-    # ---- direct execution -------------------------------------------------------------------------------------
-
-    def reserve(
-        self, row: NewRow, *, reservation_id: str, reserved_by: str, worker_id: str, now: Instant, expires_at: Instant
-    ) -> Reservation | None:
-        """Make a direct job and its reservation."""
-        return self._write(
-            lambda db: recovery.reserve(
-                db, row, now, reservation_id=reservation_id, reserved_by=reserved_by, worker_id=worker_id, expires_at=expires_at
-            )
-        )
-
-    def reservation(self) -> Reservation | None:
-        """Return the ACTIVE reservation."""
-        with self._reading() as db:
-            return turn.active_reservation(db)
-
-    def give_up(self, reservation_id: str, *, now: Instant, stop_running: bool) -> bool:
-        """End a reservation and its job."""
-        return self._write(lambda db: recovery.give_up(db, reservation_id, now, stop_running=stop_running))
-
-    def give_up_waiting(self, reservation_id: str, *, now: Instant) -> bool:
-        """Give up a direct execution that has not started."""
-        return self._write(lambda db: recovery.give_up_waiting(db, reservation_id, now))
-
-    # ---- workers and recovery ---------------------------------------------------------------------------------
-
-    def register(
-        self,
-        worker_id: str,
-        *,
-        host: str,
-        kind: str,
-        job_types: Sequence[str],
-        now: Instant,
-        slots: int | None = None,
-        queues: Collection[str] | None = None,
-        digests: Mapping[str, str] | None = None,
-    ) -> None:
-        """Record a worker."""
-        values = {
-            "host": host,
-            "kind": kind,
-            "job_types": _encode(list(job_types)).decode(),
-            "queues": None if queues is None else _encode(sorted(queues)).decode(),
-            "digests": _encode(digests or {}).decode(),
-            "slots": slots,
-        }
-        self._write(lambda db: db.change("register", worker_id=worker_id, now=now, **values), hold=Hold.NOTHING)
-
-    def beat(self, worker_id: str, *, job_types: Sequence[str], digests: Mapping[str, str] | None = None) -> bool:
-        """Advance a worker's beat."""
-        values = {"job_types": _encode(list(job_types)).decode(), "digests": None if digests is None else _encode(digests).decode()}
-        return bool(self._write(lambda db: db.change("beat", worker_id=worker_id, **values), hold=Hold.NOTHING))
-
-    def stopping(self, worker_id: str, *, now: Instant) -> None:
-        """Record the beginning of a shutdown."""
-        self._write(lambda db: db.change("stopping", worker_id=worker_id, now=now), hold=Hold.NOTHING)
-
-    def end_worker(self, worker_id: str, *, now: Instant) -> None:
-        """Record the end of a worker."""
-        self._write(lambda db: db.change("end_worker", worker_id=worker_id, now=now))
-
-    def give_up_worker(self, worker_id: str, *, beat: int, now: Instant) -> bool:
-        """Record the end of a worker whose beat has stood still."""
-        return bool(self._write(lambda db: db.change("give_up_worker", worker_id=worker_id, beat=beat, now=now)))
-
-    def workers(self, *, live: bool = True) -> list[WorkerInfo]:
-        """Return workers."""
-        with self._reading() as db:
-            return recovery.workers(db, ended=not live)
-
-    def unregistered(self) -> list[tuple[str, int]]:
-        """Return workers that are not on record and hold RUNNING jobs."""
-        with self._reading() as db:
-            return [(worker_id, count) for worker_id, count in db.rows("unregistered", limit=UNREGISTERED_MAX)]
-
-    def held_by(self, worker_id: str, *, limit: int) -> list[Held]:
-        """Return what a lost worker held."""
-        with self._reading() as db:
-            return recovery.held_by(db, worker_id, limit)
-
-    def repair(self, *, since: Instant) -> list[Held]:
-        """Return attempts that lack their successor."""
-        with self._reading() as db:
-            return recovery.failed_without_successor(db, since)
-
-    def _fix_rows(self, *, now: Instant) -> list[Finding]:
-        """Repair what is wrong with rows, and return what was done."""
-        return self._write(lambda db: repair.repair(db, now))
-
-    def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> dict[int, Status]:
-        """Write recovery's moves."""
-        return self._write(lambda db: recovery.recover(db, endings, held, now))
-
-    def add_successors(self, endings: Sequence[Ending], *, now: Instant) -> int:
-        """Give failed attempts the successors they lack."""
-        return self._write(lambda db: recovery.add_successors(db, endings, now))
-
-    def recovered(self, *, now: Instant) -> Instant:
-        """Record a finished recovery."""
-
-        def work(db: Db) -> Instant:
-            before = db.value("recovered_at")
-            db.change("set_recovered_at", now=now)
-            return int(before)
-
-        return self._write(work)
-
-    # ---- inside ---------------------------------------------------------------------------------------------------
 
     def _group(self, group_id: str) -> Group:
         group = self.group(group_id)
@@ -351,15 +219,206 @@ class RelationalStore(Reading, Defining, Timing, Admitting, Overseeing, Watched,
             raise NotFound(f"there is no group {dashed(group_id)} in this store")
         return group
 
+    group = read(group_verbs.group)
+    groups = read(group_verbs.groups)
 
-def _checked(check: Check | None, job_id: str, work: Callable[[Db], str]) -> Callable[[Db], str]:
-    """Return the work with a look at the chain before it, if one is asked for."""
-    if check is None:
-        return work
+    # ---- direct execution -------------------------------------------------------------------------------------
 
-    def checked(db: Db) -> str:
-        if chain := [reads.job_from(row) for row in db.rows("chain", job_id=job_id)]:
-            check(chain)
-        return work(db)
+    reserve = write(recovery.reserve)
+    reservation = read(turn_verbs.active_reservation)
+    give_up = write(recovery.give_up)
+    give_up_waiting = write(recovery.give_up_waiting)
 
-    return checked
+    # ---- workers and recovery ---------------------------------------------------------------------------------
+
+    register = write(recovery.register, hold=Hold.NOTHING)
+    beat = write(recovery.beat, hold=Hold.NOTHING)
+    stopping = write(recovery.stopping, hold=Hold.NOTHING)
+    end_worker = write(recovery.end_worker)
+    give_up_worker = write(recovery.give_up_worker)
+    workers = read(reads.workers)
+    unregistered = read(recovery.unregistered)
+    held_by = read(recovery.held_by)
+    repair = read(recovery.failed_without_successor)
+    recover = write(recovery.recover)
+    add_successors = write(recovery.add_successors)
+    recovered = write(recovery.recovered)
+
+    def _fix_rows(self, *, now: Instant) -> list[Finding]:
+        """Repair what is wrong with rows, and return what was done."""
+        return self._write(lambda db: row_repair.repair(db, now))
+
+    # ---- reads ------------------------------------------------------------------------------------------------
+
+    def job(self, job_id: str, *, transaction: Any = None) -> Job | None:
+        """Return one job."""
+        with self._reading() if transaction is None else self._of(transaction) as db:
+            return reads.job(db, job_id)
+
+    by_number = read(reads.by_number)
+    chain = read(reads.chain)
+    tails = read(reads.tails)
+    run = read(reads.run)
+    find = read(lists.find, long=True)
+    queue = read(reads.queue)
+    ahead = read(reads.ahead, long=True)
+    blockers = read(reads.blockers)
+    awaited_groups = read(group_verbs.awaited_groups)
+    results_before = read(group_verbs.results_before)
+    log = read(reads.log)
+    graph = read(reads.graph)
+    usage = read(limits.usage)
+    audit = read(reads.audit, long=True)
+    stats = read(overview.stats, long=True, snapshot=True)
+
+    # ---- definitions ------------------------------------------------------------------------------------------
+
+    definitions = read(definition_verbs.definitions)
+
+    def put_templates(self, templates: Sequence[Template], *, actor: Actor, now: Instant) -> None:
+        """Make or update templates."""
+        with self._reading() as db:
+            news = definition_verbs.news(db, templates)
+            unrecorded = definition_verbs.unrecorded(db, definition_verbs.stated_by(templates))
+        # Most processes say what is there already: that needs no lock, and no right to write.
+        if news:
+            self._write(lambda db: definition_verbs.put_templates(db, news, actor, now))
+        if unrecorded:
+            self._write(lambda db: definition_verbs.record(db, unrecorded, now))
+
+    set_template = write(definition_verbs.set_template)
+    set_template_state = write(definition_verbs.set_template_state)
+
+    def drop_template(self, name: str, *, actor: Actor, now: Instant, version: int | None = None) -> None:
+        """Remove a template that has no jobs."""
+        with self._reading(long=True) as db:
+            newest = definition_verbs.look_for_jobs(db, name)
+        self._write(
+            lambda db: definition_verbs.drop_template(db, name, actor, now, newest=newest, version=version), hold=Hold.STILL, long=True
+        )
+
+    templates = read(definition_verbs.templates)
+
+    def put_params(self, stated: Mapping[str, Takes], *, now: Instant) -> None:
+        """Record what handlers take."""
+        with self._reading() as db:
+            unrecorded = definition_verbs.unrecorded(db, stated)
+        if unrecorded:
+            self._write(lambda db: definition_verbs.record(db, unrecorded, now))
+
+    newest_params = read(definition_verbs.newest_params)
+    lanes = read(definition_verbs.lanes)
+
+    def place_strays(self) -> int:
+        """Put live jobs without a lane into the lane of their type."""
+        with self._reading() as db:
+            if not definition_verbs.has_strays(db):
+                return 0
+        return self._write(definition_verbs.place_strays)
+
+    queues = read(definition_verbs.queues, snapshot=True)
+
+    def put_adhoc_type(self, job_type: str, handler: str, *, actor: Actor, now: Instant) -> None:
+        """Record the handler of a type without a template."""
+        with self._reading() as db:
+            is_here = definition_verbs.has_adhoc_type(db, job_type, handler)
+        if not is_here:
+            self._write(lambda db: definition_verbs.put_adhoc_type(db, job_type, handler, actor, now))
+
+    adhoc_types = read(definition_verbs.adhoc_types)
+    pause = write(definition_verbs.pause)
+    resume = write(definition_verbs.resume)
+    pauses = read(definition_verbs.pauses)
+
+    # ---- organizations, users, tokens -------------------------------------------------------------------------
+
+    put_organization = write(accounts.put_organization)
+    set_organization_state = write(accounts.set_organization_state)
+    organizations = read(accounts.organizations)
+    put_user = write(accounts.put_user)
+    remove_user = write(accounts.remove_user)
+    users = read(accounts.users)
+    add_token = write(accounts.add_token)
+    tokens = read(accounts.tokens)
+    token_by = read(accounts.token_by)
+    revoke_token = write(accounts.revoke_token)
+    note_use = write(accounts.note_use, hold=Hold.NOTHING)
+    add_session = write(accounts.add_session, hold=Hold.NOTHING)
+    session = read(accounts.session)
+    tokens_behind = read(accounts.tokens_behind)
+    end_session = write(accounts.end_session, hold=Hold.NOTHING)
+    forget_sessions = write(accounts.forget_sessions, hold=Hold.NOTHING)
+
+    # ---- schedules --------------------------------------------------------------------------------------------
+
+    def fire(self, decide: Decide, *, now: Instant, limit: int, ahead: Instant, definitions: int | None = None) -> Fired:
+        """Give due times their fates."""
+        try:
+            return self._write(lambda db: ledger.fire(db, decide, now, limit=limit, ahead=ahead, definitions=definitions), patient=True)
+        except broken.SPOILT as error:
+            # One that can't be read keeps no other from firing.
+            if broken.is_passing(error) or not self._write(lambda db: broken.set_schedules_aside(db, now)):
+                raise
+        return Fired(unfinished=True)
+
+    beat_of_schedules = read(schedule_verbs.beat_of_schedules)
+    due_schedules = read(ledger.due_schedules, snapshot=True)
+
+    def follow_zones(self, rules: int) -> int:
+        """Work due times out anew if the rules of zones have changed."""
+        with self._reading() as db:
+            if db.value("zone_rules") == rules:
+                return 0
+        return self._write(lambda db: schedule_verbs.follow_zones(db, rules), patient=True, long=True)
+
+    add_schedule = write(schedule_verbs.add_schedule)
+    change_schedule = write(ledger.change_schedule)
+    drop_schedule = write(ledger.drop_schedule)
+    schedules = read(schedule_verbs.schedules)
+    schedule = read(schedule_verbs.schedule)
+    occurrences = read(ledger.occurrences, long=True)
+    awaited = read(ledger.awaited)
+    put_calendar = write(schedule_verbs.put_calendar)
+    drop_calendar = write(schedule_verbs.drop_calendar)
+    calendars = read(schedule_verbs.calendars)
+
+    # ---- the overview, and what is new ------------------------------------------------------------------------
+
+    waiting = read(overview.waiting, snapshot=True)
+    shown = read(overview.shown)
+    suspects = read(overview.suspects)
+    running = read(overview.running)
+    dead_lately = read(overview.dead_lately)
+    unfired = read(overview.unfired)
+    figures = read(overview.figures, long=True)
+    hourly = read(overview.hourly, long=True)
+    kept = read(overview.kept, long=True)
+    metas = read(overview.metas)
+    paused = read(overview.paused)
+    marks = read(overview.marks)
+    made_in = read(overview.made_in)
+    progress_now = read(overview.progress_now)
+    ended_since = read(overview.ended_since)
+    jobs_now = read(overview.jobs_now)
+    definition_changes = read(overview.definition_changes)
+    reports_after = read(overview.reports_after)
+    reports_since = read(overview.reports_since)
+    counts = read(overview.counts, long=True, snapshot=True)
+
+    # ---- webhooks ---------------------------------------------------------------------------------------------
+
+    add_endpoint = write(webhooks.add_endpoint)
+    endpoint = read(webhooks.endpoint)
+    endpoints = read(webhooks.endpoints)
+    change_endpoint = write(webhooks.change_endpoint)
+    drop_endpoint = write(webhooks.drop_endpoint)
+    set_secret = write(webhooks.set_secret)
+    secrets = read(webhooks.secrets)
+    mail = read(webhooks.mail)
+    take_mail = write(webhooks.take_mail, hold=Hold.NOTHING, patient=True)
+    deliveries = read(webhooks.deliveries)
+    redeliver = write(webhooks.redeliver)
+    forget_deliveries = write(webhooks.forget_deliveries, hold=Hold.NOTHING, patient=True)
+    report_overdue = write(reports.report_overdue)
+    write_pulse = write(webhooks.write_pulse)
+    forget_reports = write(webhooks.forget_reports, hold=Hold.NOTHING, patient=True)

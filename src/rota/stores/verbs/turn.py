@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -11,18 +11,20 @@ import msgspec
 from rota.model.states import Status
 from rota.model.values import Claimed, Held, Instant
 from rota.ports.executor import Receipt, Report
-from rota.ports.turns import Choice, Reservation, Turn, Turned, Usage
-from rota.stores.verbs import lanes as job_lanes
-from rota.stores.verbs import limits, stats
-from rota.stores.verbs.db import Db
-from rota.stores.verbs.endings import Finished, NotLight, expire, finish, finish_lightly, finish_plain, is_light, release, settle
-from rota.stores.verbs.queue import numbers_json, promote
+from rota.ports.turns import Choice, Peek, Reservation, Turn, Turned, Usage
+from rota.stores.verbs import definitions, limits
+from rota.stores.verbs.db import Db, numbers_json
+from rota.stores.verbs.endings import Finished, NotLight, expire, finish, finish_lightly, finish_plain, is_light, release, settle, tally
+from rota.stores.verbs.queue import promote
 
 _encode = msgspec.json.Encoder().encode
 _claimed = msgspec.json.Decoder(list[Claimed])
+_numbers = msgspec.json.Decoder(tuple[int, ...])
 
 RUN_LEAST, RUN_MAX = 50, 1000
 """Where so many rows of one kind were parked in one round, those that follow among the next so many are parked with them."""
+OLD_LOOK = 1000
+"""Jobs at the front of a lane that are looked at for old ones."""
 ROUNDS_MAX = 8
 """How often a turn picks again because rows at the head were in the way; then the next turn goes on."""
 
@@ -71,7 +73,7 @@ def lightly(db: Db, request: Turn) -> Turned:
         _pick(db, request, turned, None, None)
     # Last of all, and all at once: other turns that count the same wait for it until the commit, and must not do so in a ring.
     if ended:
-        stats.tally(db, ended + (finished.fresh if finished is not None else []))
+        tally(db, ended + (finished.fresh if finished is not None else []))
     elif finished is not None:
         finished.count(db)
     return turned
@@ -256,7 +258,7 @@ def _park_run(db: Db, lane: int, organization_id: str, held: str) -> int:
 
 def lanes_of(db: Db, request: Turn) -> dict[int, str]:
     """Return the lanes that a turn claims from, each with its job type."""
-    return job_lanes.of_types(db, request.types) if request.lanes is None else request.lanes
+    return definitions.lanes_of_types(db, request.types) if request.lanes is None else request.lanes
 
 
 def _ready(db: Db, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
@@ -306,6 +308,34 @@ def _start(db: Db, jobs: list[Claimed], request: Turn, turned: Turned, rooms: li
     turned.claimed += jobs
     if rooms is not None:
         rooms.took(jobs)
+
+
+def peek(db: Db, *, types: tuple[str, ...], worker_id: str, lanes: Collection[int] | None = None) -> Peek:
+    """Look whether a turn is worth its commit."""
+    asked = list(definitions.lanes_of_types(db, types) if lanes is None else lanes)
+    ((version, ready, direct_ready, parked, ended, expires_at, due_at, cancelling),) = db.rows(
+        "peek", lanes=numbers_json(asked), worker_id=bytes.fromhex(worker_id)
+    )
+    # Where some wait to be told that a chain has ended, a turn tells them.
+    due = [0] if ended else [at for at in (expires_at, due_at) if at is not None]
+    return Peek(
+        ready=bool(ready or direct_ready),
+        next_due=min(due, default=None),
+        cancelling=_numbers.decode(cancelling),
+        definitions=version,
+        parked=bool(parked),
+    )
+
+
+def old_in_lanes(db: Db, lanes: Collection[int], *, before: Instant, limit: int) -> list[int]:
+    """Return ready jobs that wait for long."""
+    found: list[int] = []
+    for lane in lanes:
+        rows = db.rows("old_in_lane", lane=lane, before=before, look=OLD_LOOK, limit=limit - len(found))
+        found += [number for (number,) in rows]
+        if len(found) >= limit:
+            break
+    return found
 
 
 def active_reservation(db: Db) -> Reservation | None:

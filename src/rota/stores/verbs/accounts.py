@@ -1,25 +1,26 @@
-"""Organizations and users in SQL. Each change advances the definitions' version and is audited; a repeated one does neither."""
+"""Organizations, users, tokens and sessions in SQL. A change of the first two advances the definitions' version."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
 
 from rota.errors import NotFound, Refused, UnknownOrganization
+from rota.model.access import Permit, Token
 from rota.model.definitions import Organization, OrganizationState, User
 from rota.model.gate import Actor, Role
-from rota.model.values import Held, Instant, moment
-from rota.stores.verbs.db import Db
+from rota.model.values import Held, Instant, dashed, instant, moment, undashed
+from rota.stores.verbs.db import Db, audit
 from rota.stores.verbs.limits import offer_again
-from rota.stores.verbs.verbs import audit
 
 DEFAULT = "default"
 _CHANGED = {OrganizationState.ACTIVE: "resume", OrganizationState.SUSPENDED: "suspend", OrganizationState.REMOVED: "remove"}
 _strings = msgspec.json.Decoder(tuple[str, ...])
 
 
-def put_organization(db: Db, organization: Organization, actor: Actor, now: Instant) -> None:
+def put_organization(db: Db, organization: Organization, *, actor: Actor, now: Instant) -> None:
     """Make or change an organization."""
     name = organization.name
     present = _organization(db, name)
@@ -34,7 +35,7 @@ def put_organization(db: Db, organization: Organization, actor: Actor, now: Inst
         offer_again(db, f"{Held.ORGANIZATION_LIMIT}:{name}")
 
 
-def set_state(db: Db, name: str, state: OrganizationState, actor: Actor, now: Instant) -> None:
+def set_organization_state(db: Db, name: str, state: OrganizationState, *, actor: Actor, now: Instant) -> None:
     """Suspend, resume or remove an organization."""
     present = _organization(db, name)
     if present is None:
@@ -57,7 +58,7 @@ def organizations(db: Db) -> list[Organization]:
     return [_organization_from(row) for row in db.rows("organizations")]
 
 
-def put_user(db: Db, user: User, actor: Actor, now: Instant) -> None:
+def put_user(db: Db, user: User, *, actor: Actor, now: Instant) -> None:
     """Make or change a user; one that was removed comes back."""
     organization = _organization(db, user.organization)
     if organization is None or organization.state is OrganizationState.REMOVED:
@@ -88,7 +89,7 @@ def put_user(db: Db, user: User, actor: Actor, now: Instant) -> None:
     )
 
 
-def remove_user(db: Db, name: str, actor: Actor, now: Instant) -> None:
+def remove_user(db: Db, name: str, *, actor: Actor, now: Instant) -> None:
     """Mark a user as removed."""
     present = _user(db, name)
     if present is None:
@@ -152,3 +153,101 @@ def _user_from(row: tuple[Any, ...]) -> User:
 
 def _rights(user: User) -> dict[str, Any]:
     return {"organization": user.organization, "role": user.role, "permissions": user.permissions, "removed": user.removed}
+
+
+_permits = msgspec.json.Decoder(tuple[Permit, ...])
+
+
+def tokens(db: Db) -> list[Token]:
+    """Return every token."""
+    return [_token(row) for row in db.rows("tokens")]
+
+
+def token_by(db: Db, digest: bytes) -> Token | None:
+    """Return the token of this digest."""
+    row = db.row("token_by", hash=digest)
+    return None if row is None else _token(row)
+
+
+def note_use(db: Db, token_id: str, *, now: Instant) -> None:
+    """Write down that a token was used."""
+    db.change("note_token_use", token_id=undashed(token_id), now=now)
+
+
+def add_session(db: Db, digest: bytes, token_id: str, *, now: Instant, expires_at: Instant) -> None:
+    """Keep a session."""
+    db.change("add_session", hash=digest, token_id=undashed(token_id), now=now, expires_at=expires_at)
+
+
+def session(db: Db, digest: bytes, *, now: Instant) -> Token | None:
+    """Return the token behind a session."""
+    row = db.row("token_of_session", hash=digest, now=now)
+    return None if row is None else _token(row)
+
+
+def tokens_behind(db: Db, digests: Collection[bytes], *, now: Instant) -> dict[bytes, Token]:
+    """Return the token of each of these digests."""
+    hashes = msgspec.json.encode([digest.hex() for digest in digests]).decode()
+    return {bytes.fromhex(hash_): _token(row) for hash_, *row in db.rows("tokens_behind", hashes=hashes, now=now)}
+
+
+def end_session(db: Db, digest: bytes, *, now: Instant) -> None:
+    """End a session."""
+    db.change("end_session", hash=digest, now=now)
+
+
+def forget_sessions(db: Db, *, before: Instant, limit: int) -> int:
+    """Remove old sessions."""
+    return db.change("forget_sessions", before=before, limit=limit)
+
+
+def add_token(db: Db, token: Token, digest: bytes, *, actor: Actor, now: Instant) -> None:
+    """Keep a new token."""
+    added = db.change(
+        "add_token",
+        token_id=undashed(token.id),
+        name=token.name,
+        user_name=token.user,
+        hash=digest,
+        permits=msgspec.json.encode(token.permits).decode(),
+        actor=token.created_by,
+        now=now,
+        expires_at=None if token.expires_at is None else instant(token.expires_at),
+    )
+    if added:
+        audit(db, actor, now, "token.create", ("token", str(undashed(token.id))), after=_shown(token))
+
+
+def revoke_token(db: Db, token_id: str, *, actor: Actor, now: Instant) -> Token:
+    """Let a token open nothing any more."""
+    token_id = str(undashed(token_id))
+    row = db.row("token", token_id=token_id)
+    if row is None:
+        raise NotFound(f"there is no token {dashed(token_id)} in this store")
+    if db.change("revoke_token", token_id=token_id, now=now):
+        db.change("end_sessions_of", token_id=token_id, now=now)
+        audit(db, actor, now, "token.revoke", ("token", token_id), before=_shown(_token(row)))
+    found = db.row("token", token_id=token_id)
+    assert found is not None  # noqa: S101 - it was there above, in this transaction
+    return _token(found)
+
+
+def _shown(token: Token) -> dict[str, Any]:
+    return {"name": token.name, "user": token.user, "permits": token.permits}
+
+
+def _token(row: Sequence[Any]) -> Token:
+    token_id, name, user, permits, created_by, created_at, expires_at, revoked_at, last_used_at = row
+    created = moment(created_at)
+    assert created is not None  # noqa: S101 - NOT NULL
+    return Token(
+        id=dashed(token_id),
+        name=name,
+        user=user,
+        permits=_permits.decode(permits),
+        created_by=created_by,
+        created_at=created,
+        expires_at=moment(expires_at),
+        revoked_at=moment(revoked_at),
+        last_used_at=moment(last_used_at),
+    )

@@ -1,33 +1,38 @@
-"""Webhooks in SQL: endpoints and their secrets, and the outbox from the moment a message stands in it. Who writes it: see `mail`."""
+"""Webhooks in SQL: endpoints and their secrets, messages of ends, written in the transaction of the move, and their delivery."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from rota.errors import ChangedMeanwhile, InvalidOption, NotFound
 from rota.model.gate import EVERYTHING, SYSTEM, Actor, Scope
-from rota.model.values import BROKEN_ROW, Instant, dashed, moment, moment_of
+from rota.model.states import Status
+from rota.model.values import BROKEN_ROW, Instant, NewRow, dashed, moment, moment_of
 from rota.model.webhooks import (
+    ERROR_MAX,
+    RUN_EVENTS,
     Delivery,
     DeliveryState,
+    EndedRun,
     Event,
     Webhook,
     WebhookState,
     error_text,
+    event_of,
+    lane_of,
     organization_of,
     organization_owner,
     owner_of,
+    payload_of,
 )
-from rota.ports.hooks import EndpointChange, Gap, Mail, Parcel, Settled, Taken
-from rota.stores.verbs import reports
-from rota.stores.verbs.base import Base, Hold
-from rota.stores.verbs.db import Db
-from rota.stores.verbs.mail import name_flaws
-from rota.stores.verbs.queue import numbers_json
-from rota.stores.verbs.verbs import audit
+from rota.ports.hooks import EndpointChange, Mail, Parcel, Settled, Taken
+from rota.stores.verbs.db import Db, audit, numbers_json
 
 LANES_MAX = 200
 """Lanes that are looked at in one round; the next goes on behind them."""
@@ -41,120 +46,90 @@ _EVENTS = {str(event): event for event in Event}
 _names = msgspec.json.Decoder(tuple[str, ...])
 
 
-class Hooking(Base):
-    """Implements `rota.ports.hooks.Hooks`."""
+def endpoints(db: Db, *, scope: Scope = EVERYTHING) -> list[Webhook]:
+    """Return the webhooks of organizations."""
+    return [_webhook(row) for row in db.rows("endpoints", organization_id=scope.organization)]
 
-    def add_endpoint(self, webhook: Webhook, secret: str, *, most: int, actor: Actor, now: Instant) -> None:
-        """Keep a new webhook and its secret."""
-        self._write(lambda db: _add(db, webhook, secret, most=most, actor=actor, now=now))
 
-    def endpoint(self, endpoint_id: str) -> Webhook | None:
-        """Return a webhook."""
-        with self._reading() as db:
-            return _find(db, endpoint_id)
+def set_secret(db: Db, owner: str, secret: str, *, organization: str, previous_until: Instant, actor: Actor, now: Instant) -> None:
+    """Sign with another secret from now on."""
+    if db.change("set_secret", owner=owner, secret=secret, until=previous_until, now=now):
+        if owner == organization_owner(organization):
+            db.change("sign", organization_id=organization)
+        audit(db, actor, now, "webhook.rotate", ("webhook", owner), organization=organization)
 
-    def endpoints(self, *, scope: Scope = EVERYTHING) -> list[Webhook]:
-        """Return the webhooks of organizations."""
-        with self._reading() as db:
-            return [_webhook(row) for row in db.rows("endpoints", organization_id=scope.organization)]
 
-    def change_endpoint(self, endpoint_id: str, change: EndpointChange, *, version: int | None, actor: Actor, now: Instant) -> Webhook:
-        """Change a webhook."""
-        return self._write(lambda db: _change(db, endpoint_id, change, version=version, actor=actor, now=now))
+def secrets(db: Db, owner: str, *, now: Instant) -> tuple[str, ...]:
+    """Return what messages are signed with."""
+    row = db.row("secrets", owner=owner, now=now)
+    return () if row is None else tuple(each for each in row if each is not None)
 
-    def drop_endpoint(self, endpoint_id: str, *, actor: Actor, now: Instant) -> None:
-        """Delete a webhook."""
-        self._write(lambda db: _drop(db, endpoint_id, actor, now))
 
-    def set_secret(self, owner: str, secret: str, *, organization: str, previous_until: Instant, actor: Actor, now: Instant) -> None:
-        """Sign with another secret from now on."""
+# ---- the outbox -------------------------------------------------------------------------------------------
 
-        def work(db: Db) -> None:
-            if db.change("set_secret", owner=owner, secret=secret, until=previous_until, now=now):
-                if owner == organization_owner(organization):
-                    db.change("sign", organization_id=organization)
-                audit(db, actor, now, "webhook.rotate", ("webhook", owner), organization=organization)
 
-        self._write(work)
+def mail(db: Db) -> Mail:
+    """Look at the outbox."""
+    return Mail(*db.rows("mail")[0])
 
-    def secrets(self, owner: str, *, now: Instant) -> tuple[str, ...]:
-        """Return what messages are signed with."""
-        with self._reading() as db:
-            row = db.row("secrets", owner=owner, now=now)
-            return () if row is None else tuple(each for each in row if each is not None)
 
-    # ---- the outbox -------------------------------------------------------------------------------------------
+def take_mail(
+    db: Db,
+    settled: Sequence[Settled],
+    *,
+    now: Instant,
+    until: Instant,
+    limit: int,
+    each: int,
+    busy: Collection[str] = (),
+    after: str = "",
+) -> Taken:
+    """Write what came of messages, and take on what is due."""
+    for one in settled:
+        _settle(db, one, now)
+    return _take(db, now, until, limit=limit, each=each, busy=frozenset(busy), after=after) if limit else Taken([], after)
 
-    def mail(self) -> Mail:
-        """Look at the outbox."""
-        with self._reading() as db:
-            return Mail(*db.rows("mail")[0])
 
-    def take_mail(
-        self,
-        settled: Sequence[Settled],
-        *,
-        now: Instant,
-        until: Instant,
-        limit: int,
-        each: int,
-        busy: Collection[str] = (),
-        after: str = "",
-    ) -> Taken:
-        """Write what came of messages, and take on what is due."""
+def deliveries(
+    db: Db,
+    *,
+    scope: Scope = EVERYTHING,
+    endpoint_id: str | None = None,
+    state: DeliveryState | None = None,
+    before: int | None = None,
+    limit: int,
+) -> list[Delivery]:
+    """Return messages, newest first."""
+    values: dict[str, Any] = {"before_id": NEWEST if before is None else before, "state": state, "limit": limit}
+    if endpoint_id is not None:
+        rows = db.rows("deliveries_of_endpoint", endpoint_id=endpoint_id, organization_id=scope.organization, **values)
+    elif scope.organization is not None:
+        rows = db.rows("deliveries_of_organization", organization_id=scope.organization, **values)
+    else:
+        rows = db.rows("deliveries", **values)
+    return [_delivery(row) for row in rows]
 
-        def work(db: Db) -> Taken:
-            for one in settled:
-                _settle(db, one, now)
-            return _take(db, now, until, limit=limit, each=each, busy=frozenset(busy), after=after) if limit else Taken([], after)
 
-        return self._write(work, hold=Hold.NOTHING, patient=True)
+def forget_deliveries(db: Db, *, before: Instant, limit: int) -> int:
+    """Remove old messages."""
+    return db.change("forget_deliveries", before=before, limit=limit)
 
-    def deliveries(
-        self,
-        *,
-        scope: Scope = EVERYTHING,
-        endpoint_id: str | None = None,
-        state: DeliveryState | None = None,
-        before: int | None = None,
-        limit: int,
-    ) -> list[Delivery]:
-        """Return messages, newest first."""
-        values: dict[str, Any] = {"before_id": NEWEST if before is None else before, "state": state, "limit": limit}
-        with self._reading() as db:
-            if endpoint_id is not None:
-                rows = db.rows("deliveries_of_endpoint", endpoint_id=endpoint_id, organization_id=scope.organization, **values)
-            elif scope.organization is not None:
-                rows = db.rows("deliveries_of_organization", organization_id=scope.organization, **values)
-            else:
-                rows = db.rows("deliveries", **values)
-            return [_delivery(row) for row in rows]
 
-    def redeliver(self, delivery_id: int, *, scope: Scope, actor: Actor, now: Instant) -> Delivery:
-        """Send a message again."""
-        return self._write(lambda db: _redeliver(db, delivery_id, scope, actor, now))
+def write_pulse(db: Db, *, now: Instant) -> None:
+    """Commit a small write."""
+    db.change("write_pulse", now=now)
 
-    def forget_deliveries(self, *, before: Instant, limit: int) -> int:
-        """Remove old messages."""
-        return self._write(lambda db: db.change("forget_deliveries", before=before, limit=limit), hold=Hold.NOTHING, patient=True)
 
-    def report_overdue(self, gaps: Sequence[Gap], *, now: Instant) -> int:
-        """Report schedules that are overdue."""
-        return self._write(lambda db: reports.of_gaps(db, gaps, now))
-
-    def write_pulse(self, *, now: Instant) -> None:
-        """Commit a small write."""
-        self._write(lambda db: db.change("write_pulse", now=now))
-
-    def forget_reports(self, *, before: Instant, limit: int) -> int:
-        """Remove old reports."""
-        return self._write(lambda db: db.change("forget_reports", before=before, limit=limit), hold=Hold.NOTHING, patient=True)
+def forget_reports(db: Db, *, before: Instant, limit: int) -> int:
+    """Remove old reports."""
+    return db.change("forget_reports", before=before, limit=limit)
 
 
 # ---- endpoints -------------------------------------------------------------------------------------------------------
 
 
-def _add(db: Db, webhook: Webhook, secret: str, *, most: int, actor: Actor, now: Instant) -> None:
+def add_endpoint(db: Db, webhook: Webhook, secret: str, *, most: int, actor: Actor, now: Instant) -> None:
+    """Keep a new webhook and its secret."""
     if db.value("count_endpoints", organization_id=webhook.organization) >= most:
         raise InvalidOption(
             f"organization {webhook.organization!r} has {most:,} webhooks already: delete one, or raise the setting webhook_max"
@@ -174,7 +149,8 @@ def _add(db: Db, webhook: Webhook, secret: str, *, most: int, actor: Actor, now:
         audit(db, actor, now, "webhook.create", ("webhook", endpoint_id), after=_shown(webhook), organization=webhook.organization)
 
 
-def _change(db: Db, endpoint_id: str, change: EndpointChange, *, version: int | None, actor: Actor, now: Instant) -> Webhook:
+def change_endpoint(db: Db, endpoint_id: str, change: EndpointChange, *, version: int | None, actor: Actor, now: Instant) -> Webhook:
+    """Change a webhook."""
     before = _there(db, endpoint_id)
     if version is not None and version != before.version:
         raise ChangedMeanwhile(f"webhook {before.id}", has=before.version, given=version)
@@ -200,7 +176,8 @@ def _change(db: Db, endpoint_id: str, change: EndpointChange, *, version: int | 
     return after
 
 
-def _drop(db: Db, endpoint_id: str, actor: Actor, now: Instant) -> None:
+def drop_endpoint(db: Db, endpoint_id: str, *, actor: Actor, now: Instant) -> None:
+    """Delete a webhook."""
     before = _there(db, endpoint_id)
     db.change("drop_endpoint", endpoint_id=endpoint_id, now=now)
     db.change("drop_secret", owner=owner_of(endpoint_id))
@@ -208,7 +185,7 @@ def _drop(db: Db, endpoint_id: str, actor: Actor, now: Instant) -> None:
 
 
 def _there(db: Db, endpoint_id: str) -> Webhook:
-    found = _find(db, endpoint_id)
+    found = endpoint(db, endpoint_id)
     if found is None:
         raise no_webhook(dashed(endpoint_id))
     return found
@@ -219,7 +196,8 @@ def no_webhook(name: str) -> NotFound:
     return NotFound(f"there is no webhook {name}: `rota webhook list` shows them")
 
 
-def _find(db: Db, endpoint_id: str) -> Webhook | None:
+def endpoint(db: Db, endpoint_id: str) -> Webhook | None:
+    """Return a webhook."""
     row = db.row("endpoint", endpoint_id=endpoint_id)
     return None if row is None else _webhook(row)
 
@@ -356,7 +334,8 @@ def _parcel(row: tuple[Any, ...]) -> Parcel:
     )
 
 
-def _redeliver(db: Db, delivery_id: int, scope: Scope, actor: Actor, now: Instant) -> Delivery:
+def redeliver(db: Db, delivery_id: int, *, scope: Scope, actor: Actor, now: Instant) -> Delivery:
+    """Send a message again."""
     row = db.row("delivery", rowid=delivery_id)
     if row is None or not scope.holds(row[2], None):
         raise NotFound(f"there is no delivery {delivery_id}: `rota webhook deliveries` shows them")
@@ -398,3 +377,93 @@ def _delivery(row: tuple[Any, ...]) -> Delivery:
         delivered_at=moment(delivered),
         gave_up_at=moment(gave_up),
     )
+
+
+log = logging.getLogger("rota.store")
+_strings = msgspec.json.Decoder(list[str]).decode
+_FACTS = len(EndedRun.__struct_fields__)
+
+
+def tell_of(db: Db, numbers: Sequence[int], now: Instant, *, hooked: bool | None = None) -> bool:
+    """Write the messages of jobs that have just ended, successors and all; say whether there were any.
+
+    `hooked`: whether there is any webhook at all, if the caller knows it already.
+    """
+    if not numbers or not (db.value("any_endpoints") if hooked is None else hooked):
+        return False
+    rows = [row for found in db.rows("hooked_ends", numbers=numbers_json(numbers), most=ERROR_MAX + 1) if (row := _message(found))]
+    if rows:
+        db.change("add_mail", rows=_encode(rows).decode(), now=now)
+    return bool(rows)
+
+
+def _message(found: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return one row of the outbox; None if the endpoint does not want to know of this end."""
+    result, endpoint_id, url, events, job_types = found[_FACTS:]
+    end = EndedRun(*found[:_FACTS])
+    end.goes_on = bool(end.goes_on)
+    event = event_of(Status(end.status), goes_on=end.goes_on)
+    if event is None:
+        return None
+    lane = lane_for((endpoint_id, url, events, job_types), event, end.job_type, end.organization_id)
+    if lane is None:
+        return None
+    return event, end.job_id, end.run_id, url, payload_of(event, end, result), endpoint_id, end.organization_id, lane
+
+
+def lane_for(endpoint: tuple[str, str, str, str], event: str, job_type: str, organization: str) -> str | None:
+    """Return the lane of a message to an endpoint (its id, URL, events and job types); None if it does not want it or can't be read."""
+    endpoint_id, url, events, job_types = endpoint
+    try:
+        wanted, types = _filters(events, job_types)
+        return lane_of(url, organization) if event in wanted and (not types or job_type in types) else None
+    except ValueError:
+        log_skipped(endpoint_id, ", ".join(name_flaws(url, events, job_types)))
+        return None
+
+
+@lru_cache(maxsize=1000)
+def _filters(events: str, job_types: str) -> tuple[frozenset[str], frozenset[str]]:
+    return frozenset(_strings(events)), frozenset(_strings(job_types))
+
+
+@lru_cache(maxsize=1000)
+def log_skipped(endpoint_id: str, why: str) -> None:
+    """Log once that an endpoint gets no messages."""
+    log.error("webhook %s gets no messages: %s. `rota repair` disables it", dashed(endpoint_id), why)
+
+
+def name_flaws(url: str, events: str, job_types: str) -> dict[str, str]:
+    """Return what can't be read of an endpoint: what is said of it, and the name of the column."""
+    flaws: dict[str, str] = {}
+    for name, read, value in (("url", urlsplit, url), ("events", _strings, events), ("job_types", _strings, job_types)):
+        try:
+            read(value)
+        except ValueError:
+            flaws[f"its {name} can't be read"] = name
+    return flaws
+
+
+def attach(db: Db, row: NewRow, now: Instant) -> None:
+    """Let a URL be told of the ends of a chain that has just been added. The endpoint has the id of the chain."""
+    if not db.value("signs", organization_id=row.organization_id):
+        raise InvalidOption(
+            f"organization {row.organization_id!r} has no secret to sign the messages of single jobs with: "
+            "`rota webhook rotate --organization` makes one and shows it once"
+        )
+    db.change(
+        "add_endpoint",
+        endpoint_id=row.job_id,
+        organization_id=row.organization_id,
+        chain=row.job_id,
+        url=row.webhook,
+        description=None,
+        events=_ALL,
+        kinds="[]",
+        with_result=0,
+        actor=row.owner,
+        now=now,
+    )
+
+
+_ALL = _encode(RUN_EVENTS).decode()
