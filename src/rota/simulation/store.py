@@ -17,7 +17,7 @@ from rota.model.values import Instant
 from rota.ports.store import Held, Store
 from rota.ports.turns import Ending
 from rota.stores.sqlite import SqliteStore, migrate
-from rota.stores.sqlite.connection import Db
+from rota.stores.sqlite.db import Db
 from rota.stores.verbs.store import Hold
 
 T = TypeVar("T")

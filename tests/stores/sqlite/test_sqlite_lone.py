@@ -1,6 +1,6 @@
 """A lone job goes the shortest way into the queue, and is what it would be by the longer one."""
 
-from rota.stores.sqlite.statements import statement
+from rota.stores.sqlite.db import statement
 from rota.stores.sqlite.store import PLACES, at_once_values
 
 EACH_ITS_OWN = {"number", "job_id", "root_id", "position"}

@@ -13,9 +13,9 @@ from rota.model.settings import Settings
 from rota.model.values import Instant
 from rota.ports.copying import Kind, Moved, Row, Table
 from rota.stores.postgres.address import DOOR, GUESTS, address
-from rota.stores.postgres.connection import Db, open_connection
+from rota.stores.postgres.connection import open_connection
+from rota.stores.postgres.db import Db, texts
 from rota.stores.postgres.errors import translated
-from rota.stores.postgres.statements import texts
 from rota.stores.postgres.store import PostgresStore
 from rota.stores.verbs import copying
 from rota.stores.verbs.tables import JOBS, META, RUNS, TABLES

@@ -30,15 +30,11 @@ from rota.ports.transactions import inside
 from rota.stores import permissions
 from rota.stores.postgres import migrate, places
 from rota.stores.postgres.address import CLAIMS, DOOR, GUESTS, WHEEL, Address, address
-from rota.stores.postgres.borrowed import Borrowed
 from rota.stores.postgres.checkup import checkup
-from rota.stores.postgres.connection import REOPEN_S, Db, beat_silence_s, open_connection
+from rota.stores.postgres.connection import ASIDE, REOPEN_S, Pool, beat_silence_s, open_connection, silence
+from rota.stores.postgres.db import Db
 from rota.stores.postgres.errors import Unanswered, is_lost, translate, translated, unanswered
-from rota.stores.postgres.guest import Lent
-from rota.stores.postgres.lending import Lending
-from rota.stores.postgres.pool import ASIDE, Pool
-from rota.stores.postgres.session import silence
-from rota.stores.postgres.transaction import Transaction
+from rota.stores.postgres.user_connection import Borrowed, Lending, Lent, Transaction
 from rota.stores.verbs import copying, intake, queue, recovery, repair
 from rota.stores.verbs import definitions as definition_verbs
 from rota.stores.verbs.store import Hold, RelationalStore

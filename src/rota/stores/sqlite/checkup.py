@@ -16,7 +16,8 @@ from rota.model.values import Instant
 from rota.stores import permissions
 from rota.stores.permissions import Kept
 from rota.stores.sqlite import migrate
-from rota.stores.sqlite.connection import Db, file_system
+from rota.stores.sqlite.connection import file_system
+from rota.stores.sqlite.db import Db
 from rota.stores.verbs import repair
 
 FREE_PROBLEM_BYTES, FREE_ADVICE_BYTES = 100 * 1024 * 1024, 1024 * 1024 * 1024

@@ -8,6 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakSet
+
+import apsw
 
 from rota.errors import StoreError, StoreUnavailable, TransactionMisuse
 from rota.model.findings import Finding
@@ -21,10 +24,8 @@ from rota.stores import permissions
 from rota.stores.permissions import HOLD_LOG_LOCKS, READ_ALL
 from rota.stores.sqlite import forking, migrate
 from rota.stores.sqlite.checkup import checkup
-from rota.stores.sqlite.connection import Db, Readers, check_path, check_sqlite_version, open_connection, translated
-from rota.stores.sqlite.identity import Identity
-from rota.stores.sqlite.statements import statement
-from rota.stores.sqlite.transaction import Transaction
+from rota.stores.sqlite.connection import Identity, Readers, check_path, check_sqlite_version, open_connection, translated
+from rota.stores.sqlite.db import Db, statement
 from rota.stores.sqlite.writer import Writer
 from rota.stores.verbs import copying, queue
 from rota.stores.verbs.store import Hold, RelationalStore
@@ -36,6 +37,54 @@ PLACES = (
     *("expires_at", "unique_key", "owner", "max_retries", "max_crashes", "backoff", "timeout", "executor", "meta", "lane", "now"),
 )
 """What `insert_job_at_once` takes, in its order: that of `at_once_values`."""
+
+
+class Transaction:
+    """Statements of the caller's own, and jobs, that are committed together or not at all."""
+
+    def __init__(self, store: object, db: Db) -> None:
+        """Wrap the connection for the time of the block."""
+        self.store = store
+        self.db: Db | None = db
+        self._cursors: WeakSet[apsw.Cursor] = WeakSet()
+
+    def execute(self, statement: str, bindings: Any = ()) -> Any:
+        """Run SQL of the caller's own in this transaction."""
+        with translated():
+            return self._lent(self.open_db().raw.execute(statement, bindings))
+
+    def executemany(self, statement: str, bindings: Any) -> Any:
+        """Run SQL of the caller's own once for each set of bindings."""
+        with translated():
+            return self._lent(self.open_db().raw.executemany(statement, bindings))
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what is written in the block, and only that, if it raises."""
+        with translated(), self.open_db().savepoint():
+            yield
+
+    def stop(self) -> None:
+        """Let what is under way end by itself: nothing in it waits."""
+
+    def open_db(self) -> Db:
+        """Return the connection while the block lasts, and the transaction with it."""
+        if self.db is None:
+            raise TransactionMisuse("this transaction is over: it ends with its `with` block")
+        if not self.db.raw.in_transaction:
+            # Whatever came now would be a transaction of its own.
+            raise TransactionMisuse("this transaction was undone by an error in it, or ended by SQL of its own: leave its `with` block")
+        return self.db
+
+    def close(self) -> None:
+        """End the use of the connection. A statement that was not read to its end would keep it from committing, or in the past."""
+        self.db = None
+        for cursor in list(self._cursors):
+            cursor.close(force=True)
+
+    def _lent(self, cursor: apsw.Cursor) -> apsw.Cursor:
+        self._cursors.add(cursor)
+        return cursor
 
 
 class SqliteStore(RelationalStore):
@@ -180,7 +229,7 @@ class SqliteStore(RelationalStore):
         """Add jobs, all or none; a lone plain one by one statement that is its own transaction."""
         if transaction is None and len(rows) == 1 and definitions is not None and not self._closed:
             given = at_once_values(rows[0], now, definitions)
-            added = None if given is None else self._writer.at_once(lambda db: _add(db, rows[0], given))
+            added = None if given is None else self._writer.at_once(partial(_add, rows[0], given))
             if added is not None:
                 return [added]
         return super().enqueue(rows, now=now, definitions=definitions, transaction=transaction, place=place)
@@ -234,7 +283,7 @@ def at_once_values(row: NewRow, now: Instant, definitions: int) -> tuple[Any, ..
     )
 
 
-def _add(db: Db, row: NewRow, given: tuple[Any, ...]) -> Enqueued | None:
+def _add(row: NewRow, given: tuple[Any, ...], db: Db) -> Enqueued | None:
     """Write a job by the one statement; None, and nothing is written, where something needs a second look."""
     # While a statement writes nobody else does: whoever has its key already has committed, and the index refuses it.
     try:

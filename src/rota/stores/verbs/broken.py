@@ -20,9 +20,10 @@ from rota.model.values import BROKEN_ROW, Claimed, Instant, broken_word
 from rota.ports.turns import Ending, Turn
 from rota.stores.verbs import edges, schedules
 from rota.stores.verbs.db import Db, numbers_json
+from rota.stores.verbs.definitions import lanes_of_types
 from rota.stores.verbs.endings import EXPIRED_REASON, end_waiting
 from rota.stores.verbs.queue import promote, queue_due
-from rota.stores.verbs.turn import active_reservation, lanes_of, whole
+from rota.stores.verbs.turn import active_reservation, whole
 
 log = logging.getLogger("rota.store")
 _encode = msgspec.json.Encoder().encode
@@ -80,7 +81,7 @@ def set_aside(db: Db, turn: Turn) -> dict[int, str]:
                 parked |= _park(db, "park_pending", number, reason, reason=f"{BROKEN_ROW}{reason}")
     # What was queued and claimed in the turn that failed is to be tried as well.
     promote(db, turn.now, turn.limit)
-    for lane in lanes_of(db, turn):
+    for lane in lanes_of_types(db, turn.types) if turn.lanes is None else turn.lanes:
         ready = [number for (number,) in db.rows("ready_of_lane", lane=lane, limit=turn.limit)]
         for number, reason in _culprits(db, ready, lambda some: _start(db, some, turn)).items():
             parked |= _park(db, "park_broken", number, reason, held=broken_word(reason))

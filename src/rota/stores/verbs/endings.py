@@ -113,16 +113,18 @@ def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turne
     found = _Found.of(db, endings, worker_id)
     if found.late:
         _note_late(db, found.late, worker_id, turned)
-    if not found.jobs:
+    if not found.numbers:
         return
-    found.write(db, now)
-    turned.as_written |= dict.fromkeys(found.cancelled, Status.CANCELLED)
-    limits.forget_unstarted(db, endings, list(found.late))
-    after_runs(db, found.numbers)
-    turned.told |= tell and found.tell(db, now)
+    found.write(db, now, turned)
+    if found.over_limit:
+        limits.freed(db, found.numbers)
+    db.tally(numbers_json(found.numbers))
+    if tell and found.hooked:
+        turned.told |= webhooks.tell_of(db, found.numbers, now, hooked=True)
     if found.chain_ends:
         turned.chains_ended = True
-        after_chain_ends(db, found.bad_groups, found.chain_ends, now)
+        if found.bad_groups or found.waited_for or found.direct is not None:
+            after_chain_ends(db, found.bad_groups, found.chain_ends, now)
 
 
 class NotLight(Exception):  # noqa: N818 - a signal to the caller, not an error of anybody
@@ -136,24 +138,30 @@ def is_light(end: Transition) -> bool:
     return end.status is Status.COMPLETED
 
 
-def finish_lightly(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, worker_id: bytes) -> list[int]:
+def finish_lightly(db: Db, request: Turn, turned: Turned) -> list[int]:
     """End attempts for whose chains nobody waits; return their numbers, still to be counted. Raise NotLight if there is more to it."""
-    found = _Found.of(db, endings, worker_id)
+    found = _Found.of(db, request.endings, bytes.fromhex(request.worker_id))
     if found.late or not found.light:
         raise NotLight
     try:
-        found.write(db, now)
-        turned.as_written |= dict.fromkeys(found.cancelled, Status.CANCELLED)
-        limits.forget_unstarted(db, endings, ())
-        turned.told |= found.tell(db, now)
+        found.write(db, request.now, turned)
+        if found.hooked:
+            turned.told |= webhooks.tell_of(db, found.numbers, request.now, hooked=True)
     except db.unwritable:
         raise NotLight from None
     return found.numbers
 
 
 class _Found(msgspec.Struct):
-    """Endings as they are to be written, after a look at what their jobs have come to meanwhile."""
+    """Endings as they are to be written, after a look at what their jobs have come to meanwhile, and at what their ends mean to others."""
 
+    hooked: bool
+    """Somebody may want to be told of ends."""
+    over_limit: bool
+    waited_for: bool
+    direct: str | None
+    """The status of the job of a direct execution that is under way."""
+    numbers: list[int] = msgspec.field(default_factory=list)
     runs: list[tuple[Any, ...]] = msgspec.field(default_factory=list)
     jobs: list[tuple[Any, ...]] = msgspec.field(default_factory=list)
     successors: list[tuple[Any, ...]] = msgspec.field(default_factory=list)
@@ -164,17 +172,16 @@ class _Found(msgspec.Struct):
     late: dict[int, Instant] = msgspec.field(default_factory=dict)
     cancelled: list[int] = msgspec.field(default_factory=list)
     """Asked to stop in the meantime, and not completed."""
+    unstarted: list[tuple[str, Instant]] = msgspec.field(default_factory=list)
+    """Starts that were counted and did not happen."""
     light: bool = True
-    hooked: bool = False
-    """Somebody may want to be told of ends."""
 
     @classmethod
     def of(cls, db: Db, endings: Sequence[Ending], worker_id: bytes) -> _Found:
         """Look, and take what still runs."""
         numbers = numbers_json(ending.number for ending in endings)
-        rows, hooked = db.rows("open_endings", numbers=numbers, worker_id=worker_id)[0]
-        still_open = {row[0]: row for row in _still_open.decode(rows)}
-        found = cls(hooked=bool(hooked))
+        still_open = {row[0]: row for row in _still_open.decode(db.value("open_endings", numbers=numbers, worker_id=worker_id))}
+        found = cls(*db.rows("ends_look")[0])
         for ending in endings:
             row = still_open.get(ending.number)
             if row is None:
@@ -186,23 +193,24 @@ class _Found(msgspec.Struct):
         return found
 
     def _add(self, ending: Ending, end: Transition, *, group_id: str | None) -> None:
+        number, at = ending.number, ending.at
         self.light = self.light and is_light(end)
-        self.runs.append(_run_row(ending, end))
-        self.jobs.append((ending.number, ending.at, end.status, end.error_type, end.reason))
+        self.numbers.append(number)
+        output = (end.error, end.error_type, end.error_code, end.traceback, end.exit_code, end.result, ending.log_path)
+        self.runs.append((number, at, RUN_END[end.status], *output))
+        self.jobs.append((number, at, end.status, end.error_type, end.reason))
+        if ending.unstarted is not None:
+            self.unstarted.append(ending.unstarted)
         if end.successor is not None:
             self.successors.append(_successor_row(ending, end))
             if end.successor.takes is not None:
-                self.moved[ending.number] = end.successor.takes
+                self.moved[number] = end.successor.takes
             return
-        self.chain_ends.append(ending.number)
+        self.chain_ends.append(number)
         if group_id and end.status in {Status.DEAD_LETTER, Status.CANCELLED}:
             self.bad_groups.append(group_id)
 
-    @property
-    def numbers(self) -> list[int]:
-        return [row[0] for row in self.jobs]
-
-    def write(self, db: Db, now: Instant) -> None:
+    def write(self, db: Db, now: Instant, turned: Turned) -> None:
         db.change("finish_runs", rows=_encode(self.runs).decode())
         db.change("finish_jobs", rows=_encode(self.jobs).decode())
         if self.moved:
@@ -210,24 +218,9 @@ class _Found(msgspec.Struct):
             self.successors = [(*row, lanes.get(row[0])) for row in self.successors]
         if self.successors:
             db.change("insert_successors", rows=_encode(self.successors).decode(), now=now)
-
-    def tell(self, db: Db, now: Instant) -> bool:
-        return webhooks.tell_of(db, self.numbers, now, hooked=self.hooked)
-
-
-def _run_row(ending: Ending, end: Transition) -> tuple[Any, ...]:
-    return (
-        ending.number,
-        ending.at,
-        RUN_END[end.status],
-        end.error,
-        end.error_type,
-        end.error_code,
-        end.traceback,
-        end.exit_code,
-        end.result,
-        ending.log_path,
-    )
+        if self.unstarted:
+            limits.forget_unstarted(db, self.unstarted)
+        turned.as_written |= dict.fromkeys(self.cancelled, Status.CANCELLED)
 
 
 def _successor_row(ending: Ending, end: Transition) -> tuple[Any, ...]:

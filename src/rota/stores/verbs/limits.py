@@ -16,7 +16,7 @@ import msgspec
 
 from rota.model.templates import Rate
 from rota.model.values import SECOND, Claimed, Held, Instant
-from rota.ports.turns import Counting, Ending, Starts, Usage
+from rota.ports.turns import Counting, Starts, Usage
 from rota.stores.verbs.db import Db, numbers_json
 
 OFFER_MAX = 500
@@ -85,14 +85,12 @@ def log_starts(db: Db, jobs: Sequence[Claimed], counting: Counting, now: Instant
         db.change("forget_starts", job_type=name, now=now, span=rates[name].window, ahead=AHEAD_MAX)
 
 
-def forget_unstarted(db: Db, endings: Sequence[Ending], late: Sequence[int]) -> None:
-    """Take back the counts of starts that did not happen; not those of endings that came late, which were counted for others."""
-    counts = Counter(ending.unstarted for ending in endings if ending.unstarted is not None and ending.number not in late)
-    if counts:
-        # In one order, so that two who do so beside each other don't wait for each other.
-        for (name, at), count in sorted(counts.items()):
-            db.change("forget_unstarted", job_type=name, at=at, count=count)
-            db.change("uncount_starts", job_type=name, at=at, count=count)
+def forget_unstarted(db: Db, unstarted: Sequence[tuple[str, Instant]]) -> None:
+    """Take back the counts of starts that did not happen, each by its job type and the moment it was counted under."""
+    # In one order, so that two who do so beside each other don't wait for each other.
+    for (name, at), count in sorted(Counter(unstarted).items()):
+        db.change("forget_unstarted", job_type=name, at=at, count=count)
+        db.change("uncount_starts", job_type=name, at=at, count=count)
 
 
 class Rooms:

@@ -63,7 +63,7 @@ def lightly(db: Db, request: Turn) -> Turned:
         raise NotLight
     if request.reports:
         keep(db, request.reports, turned)
-    ended = _end_lightly(db, request, turned) if request.endings else []
+    ended = finish_lightly(db, request, turned) if request.endings else []
     finished = finish_plain(db, request, turned) if request.done else None
     if look.direct is not None and (ended or finished is not None):
         release(db, [*ended, *(finished.done if finished is not None else ())], request.now)
@@ -77,10 +77,6 @@ def lightly(db: Db, request: Turn) -> Turned:
     elif finished is not None:
         finished.count(db)
     return turned
-
-
-def _end_lightly(db: Db, request: Turn, turned: Turned) -> list[int]:
-    return finish_lightly(db, request.endings, request.now, turned, worker_id=bytes.fromhex(request.worker_id))
 
 
 class _Look(NamedTuple):
@@ -206,7 +202,7 @@ def _pick(db: Db, request: Turn, turned: Turned, rooms: limits.Rooms | None, res
     """Offer the direct execution first, then the queue; take and park. Where parked rows were in the way, offer the next ones."""
     assert request.choose is not None  # noqa: S101 - the caller looked
     usage = Usage() if rooms is None else rooms.usage
-    lanes = lanes_of(db, request)
+    lanes = definitions.lanes_of_types(db, request.types) if request.lanes is None else request.lanes
     if reservation is not None and (direct := _direct_candidate(db, reservation, lanes)):
         _start(db, request.choose(direct, reservation, usage).take, request, turned, rooms, in_line=False)
     if request.numbers and not request.direct_only:
@@ -217,14 +213,15 @@ def _pick(db: Db, request: Turn, turned: Turned, rooms: limits.Rooms | None, res
         return
     suspects = request.suspects
     for again in range(ROUNDS_MAX):
-        offered = _ready(db, tuple(lanes), request.limit if again else want, slim=again > 0, suspects=suspects)
-        if not offered:
+        # Slim ones lack what may be large, and are only looked at.
+        if not lanes or not (offered := db.candidates(tuple(lanes), request.limit if again else want, slim=again > 0, suspects=suspects)):
             return
         choice = request.choose(offered, None, usage)
         if again:
             choice.take = _read_whole(db, choice.take)
         _start(db, choice.take, request, turned, rooms)
-        _park(db, offered, choice, rooms)
+        if choice.park:
+            _park(db, offered, choice, rooms)
         if not choice.again:
             return
         if choice.leave:
@@ -234,8 +231,6 @@ def _pick(db: Db, request: Turn, turned: Turned, rooms: limits.Rooms | None, res
 
 
 def _park(db: Db, offered: list[Claimed], choice: Choice, rooms: limits.Rooms | None) -> None:
-    if not choice.park:
-        return
     words = dict(choice.park)
     db.change("park_jobs", parked=_encode(words).decode())
     own = (f"{Held.TEMPLATE_LIMIT}:", f"{Held.RATE_LIMIT}:")
@@ -256,31 +251,15 @@ def _park_run(db: Db, lane: int, organization_id: str, held: str) -> int:
     return db.change("park_run", lane=lane, organization_id=organization_id, held=held, limit=RUN_MAX)
 
 
-def lanes_of(db: Db, request: Turn) -> dict[int, str]:
-    """Return the lanes that a turn claims from, each with its job type."""
-    return definitions.lanes_of_types(db, request.types) if request.lanes is None else request.lanes
-
-
-def _ready(db: Db, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
-    """Return the first of these lanes; slim ones lack what may be large, and are only looked at."""
-    return db.candidates(lanes, want, slim=slim, suspects=suspects) if lanes else []
-
-
-def _whole(db: Db, jobs: list[Claimed], want: int) -> list[Claimed]:
-    return whole(db, [job.number for job in jobs], want)
-
-
-def whole(db: Db, numbers: list[int], want: int | None = None) -> list[Claimed]:
-    """Return jobs by their numbers with all that a worker needs, the first so many."""
-    if not numbers:
-        return []
-    return _claimed.decode(db.value("candidates_among", numbers=numbers_json(numbers), want=len(numbers) if want is None else want))
+def whole(db: Db, numbers: list[int]) -> list[Claimed]:
+    """Return jobs by their numbers with all that a worker needs."""
+    return _claimed.decode(db.value("candidates_among", numbers=numbers_json(numbers), want=len(numbers))) if numbers else []
 
 
 def _read_whole(db: Db, chosen: list[Claimed]) -> list[Claimed]:
     """Read jobs whole that were chosen by less. Where a suspect is to run was decided with the choice."""
     places = {job.number: job.executor for job in chosen if job.crashes}
-    jobs = _whole(db, chosen, len(chosen))
+    jobs = whole(db, [job.number for job in chosen])
     for job in jobs:
         job.executor = places.get(job.number, job.executor)
     return jobs

@@ -1,4 +1,8 @@
-"""Webhooks in SQL: endpoints and their secrets, messages of ends, written in the transaction of the move, and their delivery."""
+"""Webhooks in SQL: endpoints and their secrets, messages of ends, written in the transaction of the move, and their delivery.
+
+Every end of a job passes `tell_of`, as it passes the figures. Where nobody is to be told, nothing is asked for it: a turn knows it from
+its first look, and ends that belong to no turn from theirs.
+"""
 
 from __future__ import annotations
 
