@@ -13,7 +13,7 @@ from rota.model.findings import Finding, advice, look_at, ok, problem, size_text
 from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant
 from rota.stores import permissions
-from rota.stores.postgres import places
+from rota.stores.postgres import paths
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.connection import ASIDE
 from rota.stores.postgres.db import Db
@@ -42,6 +42,11 @@ FAILOVER_GUARD_S, FAILOVER_TTL_S = 40.0, 60.0
 """The shortest `lease_guard` that outlasts a failover, which takes 21 s where a machine is lost, and the `lease_ttl` that goes with it."""
 SKEW_S = 1.0
 LOCAL = ("", "localhost", "127.0.0.1", "::1")
+DEAD_MIN, DEAD_SHARE = 50_000, 0.5
+"""So many dead rows, and so large a share of all, are more than autovacuum leaves behind by its own settings."""
+LOOSE_MIN_BYTES, ROW_BYTES, LOOSE_TIMES = 64 * 1024 * 1024, 400, 20
+"""A table this large, and this many times what its rows take, is mostly air."""
+MISSING_SHOWN = 5
 
 
 def checkup(db: Db, where: Address, settings: Settings, now: Instant, *, machine: Callable[[], Instant], full: bool) -> list[Finding]:
@@ -76,11 +81,11 @@ def checkup(db: Db, where: Address, settings: Settings, now: Instant, *, machine
 def _permissions(where: Address, settings: Settings) -> Iterator[Finding]:
     """Look at what workers keep in files of this machine."""
     try:
-        places.locks(where, settings).check()
+        paths.locks(where, settings).check()
     except StoreUnusable as error:
         remedy = "remove it, or set XDG_RUNTIME_DIR; `rota repair` closes a folder that is this user's own"
         yield problem(permissions.NAME, str(error), remedy)
-    yield from permissions.look(places.kept(where, settings), settings)
+    yield from permissions.look(paths.kept(where, settings), settings)
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
@@ -252,13 +257,6 @@ def _clock(db: Db, machine: Callable[[], Instant]) -> Iterator[Finding]:
         yield advice("clock", text, remedy)
     else:
         yield ok("clock", text)
-
-
-DEAD_MIN, DEAD_SHARE = 50_000, 0.5
-"""So many dead rows, and so large a share of all, are more than autovacuum leaves behind by its own settings."""
-LOOSE_MIN_BYTES, ROW_BYTES, LOOSE_TIMES = 64 * 1024 * 1024, 400, 20
-"""A table this large, and this many times what its rows take, is mostly air."""
-MISSING_SHOWN = 5
 
 
 class Table(msgspec.Struct, frozen=True, array_like=True):

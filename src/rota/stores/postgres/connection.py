@@ -62,6 +62,12 @@ SESSION = PLANS | {
     "tcp_keepalives_interval": "15",
     "tcp_keepalives_count": "4",
 }
+T = TypeVar("T")
+ASIDE = 2
+"""Connections of each process beside its pool, for what keeps nobody out of anything: beats above all."""
+OVERTAKEN_S = 0.5
+"""Who has waited so long for a connection is the next to have one."""
+_not_ours: list[Db] = []
 
 
 def beat_silence_s(settings: Settings) -> float:
@@ -139,9 +145,6 @@ def _check_server(raw: psycopg.Connection[Any], address: Address) -> None:
         )
 
 
-T = TypeVar("T")
-
-
 class Session(psycopg.Connection[Any]):
     """A connection whose waits end when the server has been silent for `silence_s`; None: they don't."""
 
@@ -197,14 +200,6 @@ def silence(raw: psycopg.Connection[Any], silence_s: float | None) -> Iterator[N
         yield
     finally:
         raw.silence_s = before
-
-
-ASIDE = 2
-"""Connections of each process beside its pool, for what keeps nobody out of anything: beats above all."""
-
-
-OVERTAKEN_S = 0.5
-"""Who has waited so long for a connection is the next to have one."""
 
 
 class Loan:
@@ -342,9 +337,6 @@ class Pool:
         idle, self._idle = self._idle, []
         for db in idle:
             _close(db)
-
-
-_not_ours: list[Db] = []
 
 
 def is_rung(db: Db) -> bool:

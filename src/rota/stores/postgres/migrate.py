@@ -15,6 +15,14 @@ from rota.stores.postgres.connection import silence
 from rota.stores.postgres.db import Db
 
 OURS = {"meta", "job_facts", "job_live", "job_ends"}
+_COMMENT = re.compile(r"--.*")
+_TABLE = re.compile(r"^CREATE TABLE (\w+) \((.*?)^\)", re.MULTILINE | re.DOTALL)
+_UNIQUE = re.compile(r"^ +(\w+) .*\bUNIQUE\b", re.MULTILINE)
+_VIEW = re.compile(r"^CREATE VIEW (\w+)", re.MULTILINE)
+_INDEX = re.compile(r"^(CREATE (?:UNIQUE )?INDEX (\w+) ON (\w+).*?);", re.MULTILINE | re.DOTALL)
+_KEY = re.compile(r"^(ALTER TABLE (\w+) ADD PRIMARY KEY .*?);", re.MULTILINE)
+_TRIGGER = re.compile(r"^(CREATE TRIGGER (\w+) .*? ON (\w+).*?);", re.MULTILINE | re.DOTALL)
+_DROP = re.compile(r"^DROP (INDEX|TRIGGER|TABLE|VIEW) (\w+)(?: ON (\w+))?", re.MULTILINE)
 
 
 class Rights(msgspec.Struct, frozen=True, array_like=True):
@@ -121,16 +129,6 @@ def _strange(where: Address, what: str) -> StoreUnusable:
         f"schema {where.schema!r} of {where.shown} has something that Rota did not make and needs the name of ({what}): "
         "give another schema (setting schema); nothing was changed"
     )
-
-
-_COMMENT = re.compile(r"--.*")
-_TABLE = re.compile(r"^CREATE TABLE (\w+) \((.*?)^\)", re.MULTILINE | re.DOTALL)
-_UNIQUE = re.compile(r"^ +(\w+) .*\bUNIQUE\b", re.MULTILINE)
-_VIEW = re.compile(r"^CREATE VIEW (\w+)", re.MULTILINE)
-_INDEX = re.compile(r"^(CREATE (?:UNIQUE )?INDEX (\w+) ON (\w+).*?);", re.MULTILINE | re.DOTALL)
-_KEY = re.compile(r"^(ALTER TABLE (\w+) ADD PRIMARY KEY .*?);", re.MULTILINE)
-_TRIGGER = re.compile(r"^(CREATE TRIGGER (\w+) .*? ON (\w+).*?);", re.MULTILINE | re.DOTALL)
-_DROP = re.compile(r"^DROP (INDEX|TRIGGER|TABLE|VIEW) (\w+)(?: ON (\w+))?", re.MULTILINE)
 
 
 class Expected(msgspec.Struct):

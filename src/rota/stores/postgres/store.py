@@ -28,7 +28,7 @@ from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged
 from rota.ports.transactions import inside
 from rota.stores import permissions
-from rota.stores.postgres import migrate, places
+from rota.stores.postgres import migrate, paths
 from rota.stores.postgres.address import CLAIMS, DOOR, GUESTS, WHEEL, Address, address
 from rota.stores.postgres.checkup import checkup
 from rota.stores.postgres.connection import ASIDE, REOPEN_S, Pool, beat_silence_s, open_connection, silence
@@ -170,7 +170,7 @@ class PostgresStore(RelationalStore):
 
     def fix(self, *, now: Instant) -> list[Finding]:
         """Repair the rows, and close what workers of this machine keep in files to others."""
-        kept = [*places.shared_folder(self.address), *places.kept(self.address, self._settings)]
+        kept = [*paths.shared_folder(self.address), *paths.kept(self.address, self._settings)]
         return [*self._fix_rows(now=now), *permissions.repair(kept, self._settings)]
 
     def _fix_rows(self, *, now: Instant) -> list[Finding]:

@@ -26,6 +26,13 @@ from rota.stores.postgres.errors import translated
 
 ADAPTERS = AdaptersMap(psycopg.adapters)
 register(ADAPTERS)
+READ_COMMITTED = frozenset({b"read committed", b"read uncommitted"})
+T = TypeVar("T")
+TAKEN = (
+    "transaction= takes what `with rota.transaction() as tx` gave, a psycopg Connection or AsyncConnection, "
+    "a SQLAlchemy Session or Connection whose driver is psycopg, or Django's connection on psycopg 3"
+)
+ASYNC = "is asynchronous: give it to `await rota.aenqueue(...)`"
 
 
 class Lent(Db):
@@ -55,7 +62,7 @@ class Guest(Lent):
     prepares = False
 
     def __init__(self, raw: Any, cursor: Any) -> None:
-        """Wrap it for one verb: see the functions below."""
+        """Wrap it for one verb, with a cursor that waits for its answers."""
         self.raw = raw
         self._cursor = cursor
         self.isolated = False
@@ -72,16 +79,6 @@ class Guest(Lent):
         result = self._cursor.pgresult
         assert result is not None  # noqa: S101 - our own text gives it
         return [result.get_value(0, column) or b"" for column in range(result.nfields)]
-
-
-def guest_of(raw: psycopg.Connection[Any]) -> Guest:
-    """Wrap a connection of the caller's."""
-    return Guest(raw, _Cursor(raw, row_factory=tuple_row))
-
-
-def guest_on_loop(raw: psycopg.AsyncConnection[Any], wait: Callable[[Coroutine[Any, Any, None]], None]) -> Guest:
-    """Wrap an asynchronous one: its event loop does each statement while the thread of the verb waits."""
-    return Guest(raw, _CursorOnLoop(raw, wait))
 
 
 class _Cursor(psycopg.RawCursor[tuple[Any, ...]]):
@@ -136,9 +133,6 @@ class _CursorOnLoop:
         return self._cursor.pgresult
 
 
-READ_COMMITTED = frozenset({b"read committed", b"read uncommitted"})
-
-
 class Lending:
     """What is done to a connection on its way in and out. All of it is LOCAL: should a way out be missed, the transaction's end is one."""
 
@@ -189,15 +183,6 @@ class Lending:
             )
 
 
-T = TypeVar("T")
-
-TAKEN = (
-    "transaction= takes what `with rota.transaction() as tx` gave, a psycopg Connection or AsyncConnection, "
-    "a SQLAlchemy Session or Connection whose driver is psycopg, or Django's connection on psycopg 3"
-)
-ASYNC = "is asynchronous: give it to `await rota.aenqueue(...)`"
-
-
 class Borrowed:
     """A transaction on a connection of the caller's own."""
 
@@ -239,10 +224,11 @@ class Borrowed:
         if self._bridge is None:
             raw = connection_of(self._given)
             _check(raw)
-            return guest_of(raw)
+            return Guest(raw, _Cursor(raw, row_factory=tuple_row))
         raw_async = self._bridge.run(async_connection_of(self._given))
         _check(raw_async)
-        return guest_on_loop(raw_async, self._bridge.run)
+        # Its event loop does each statement while the thread of the verb waits.
+        return Guest(raw_async, _CursorOnLoop(raw_async, self._bridge.run))
 
 
 class Bridge:

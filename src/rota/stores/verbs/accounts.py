@@ -18,6 +18,7 @@ from rota.stores.verbs.limits import offer_again
 DEFAULT = "default"
 _CHANGED = {OrganizationState.ACTIVE: "resume", OrganizationState.SUSPENDED: "suspend", OrganizationState.REMOVED: "remove"}
 _strings = msgspec.json.Decoder(tuple[str, ...])
+_permits = msgspec.json.Decoder(tuple[Permit, ...])
 
 
 def put_organization(db: Db, organization: Organization, *, actor: Actor, now: Instant) -> None:
@@ -153,9 +154,6 @@ def _user_from(row: tuple[Any, ...]) -> User:
 
 def _rights(user: User) -> dict[str, Any]:
     return {"organization": user.organization, "role": user.role, "permissions": user.permissions, "removed": user.removed}
-
-
-_permits = msgspec.json.Decoder(tuple[Permit, ...])
 
 
 def tokens(db: Db) -> list[Token]:

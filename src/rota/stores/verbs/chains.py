@@ -23,6 +23,7 @@ from rota.stores.verbs.queue import position_after
 
 WINDOW = 64
 """How many neighbours a move looks at first; it doubles until there is room."""
+Neighbours = list[tuple[int, int]]
 
 
 def cancel(db: Db, job_id: str, *, actor: Actor, now: Instant, reason: str | None = None, check: Check | None = None) -> Job:
@@ -200,9 +201,6 @@ def _target(db: Db, place: dict[str, Any], live_id: str, other_id: str) -> dict[
             "a job moves among its organization's own of the same priority; change its priority first"
         )
     return other
-
-
-Neighbours = list[tuple[int, int]]
 
 
 def _room(db: Db, place: dict[str, Any], target: dict[str, Any] | None, *, behind_target: bool) -> tuple[Room, Neighbours, Neighbours]:

@@ -25,6 +25,15 @@ ADHOC_MAX = 1000
 """Types of jobs without a template, at most: each is one more that every worker asks for."""
 ADHOC_LOOK = 10
 """How many of the oldest are looked at when one has to make room."""
+HEADS = 50
+"""How many at the front of each lane are looked at for the longest wait."""
+DEFINITIONS = (1 << 40) - 1
+"""The bits of the version that count changes of definitions; those above count lanes."""
+STRAY_TYPES_MAX = 100
+LINES_MAX = 5000
+"""Lanes, by priority, whose ready jobs are counted."""
+_names = msgspec.json.Decoder(ParamNames)
+_encode = msgspec.json.Encoder().encode
 
 
 def news(db: Db, present: Sequence[Template]) -> list[Template]:
@@ -35,7 +44,7 @@ def news(db: Db, present: Sequence[Template]) -> list[Template]:
 
 def put_templates(db: Db, templates: Sequence[Template], actor: Actor, now: Instant) -> None:
     """Record what the code says, by name; templates of which it says the same change nothing."""
-    changed = [template.name for template in templates if _put(db, template, actor, now)]
+    changed = [template.name for template in templates if _put(db, "put_template", template, actor, now)]
     for name in changed:
         try:
             with db.savepoint():
@@ -65,12 +74,12 @@ def set_template(
     if present is not None and present.broken is None and after == before:
         return present
     if present is None:
-        _add(db, template, actor, now)
+        _put(db, "add_template", template, actor, now, state=template.state)
     elif present.broken is not None:
         log.warning(
             "template %s was set anew because %s; its row was: %s", template.name, present.broken, db.row("template", name=template.name)
         )
-        _put(db, present, actor, now)
+        _put(db, "put_template", present, actor, now)
     db.change("set_overrides", name=template.name, overrides=_object(after), step=int(present is not None), now=now)
     _apply(db, template.name)
     db.change("advance_definitions")
@@ -187,14 +196,10 @@ def pauses(db: Db) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in db.rows("pauses")]
 
 
-def _put(db: Db, template: Template, actor: Actor, now: Instant) -> bool:
-    values = {"template_id": template.id, "name": template.name, "job_type": template.job_type, "actor": actor.name, "now": now}
-    return bool(db.change("put_template", defaults=_object(template.defaults), **values))
-
-
-def _add(db: Db, template: Template, actor: Actor, now: Instant) -> None:
-    values = {"template_id": template.id, "name": template.name, "job_type": template.job_type, "actor": actor.name, "now": now}
-    db.change("add_template", state=template.state, defaults=_object(template.defaults), **values)
+def _put(db: Db, statement: str, template: Template, actor: Actor, now: Instant, /, **values: str) -> int:
+    """Write a template by `put_template`, as the code has it, or by `add_template`, with a state."""
+    values |= {"template_id": template.id, "name": template.name, "job_type": template.job_type, "actor": actor.name}
+    return db.change(statement, defaults=_object(template.defaults), now=now, **values)
 
 
 def _apply(db: Db, name: str) -> None:
@@ -313,18 +318,6 @@ def newest_params(db: Db, job_type: str) -> NewestParams | None:
     """Return what the handler takes that was recorded last."""
     row = db.row("newest_params", job_type=job_type)
     return None if row is None else NewestParams(row[0], _names.decode(row[1]), None if row[2] is None else msgspec.json.decode(row[2]))
-
-
-HEADS = 50
-"""How many at the front of each lane are looked at for the longest wait."""
-DEFINITIONS = (1 << 40) - 1
-"""The bits of the version that count changes of definitions; those above count lanes."""
-STRAY_TYPES_MAX = 100
-LINES_MAX = 5000
-"""Lanes, by priority, whose ready jobs are counted."""
-
-_names = msgspec.json.Decoder(ParamNames)
-_encode = msgspec.json.Encoder().encode
 
 
 def same_definitions(version: int, definitions: int) -> bool:

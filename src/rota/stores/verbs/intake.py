@@ -21,6 +21,11 @@ from rota.stores.verbs.db import Db, audit, blob, numbers_json
 from rota.stores.verbs.definitions import same_definitions
 from rota.stores.verbs.endings import end_waiting, finish
 
+AHEAD_MAX = 60 * SECOND
+"""How much later than this caller's the clock of one may be that was before it: it has waited for the store, or their machines differ."""
+CANCELLED_THERE = "cancelled before it was imported"
+_encode = msgspec.json.Encoder().encode
+
 
 class Taken(msgspec.Struct):
     """What became of the rows of a call, and the jobs that are still to be ended because a parent of theirs had ended."""
@@ -219,10 +224,6 @@ def _refuse_overflow(db: Db, organization_id: str, rows: Sequence[NewRow], limit
         )
 
 
-AHEAD_MAX = 60 * SECOND
-"""How much later than this caller's the clock of one may be that was before it: it has waited for the store, or their machines differ."""
-
-
 class Counted(msgspec.Struct):
     """How many of one organization and type were submitted inside the window, and how many this call has added."""
 
@@ -327,11 +328,6 @@ def _hash_key(row: NewRow) -> dict[str, object]:
 
 def _submit_key(row: NewRow) -> str:
     return f"submit:{row.organization_id}:{row.job_type}"
-
-
-CANCELLED_THERE = "cancelled before it was imported"
-
-_encode = msgspec.json.Encoder().encode
 
 
 def adopt(db: Db, jobs: Sequence[Adopted], *, adopter_id: str, actor: Actor, now: Instant) -> list[Enqueued]:

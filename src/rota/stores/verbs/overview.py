@@ -28,6 +28,10 @@ SUSPECTS_LOOK = 1000
 """Rows at the front of each lane that are looked at for suspects."""
 HEADS = 50
 """How many at the front of each lane are looked at for the longest wait."""
+HOUR: Instant = 3_600_000_000
+TYPES_MAX = 50
+"""How many job types are shown with what waits of them."""
+_numbers = msgspec.json.Decoder(list[int])
 
 
 def waiting(db: Db, *, now: Instant, look: int, scope: Scope = EVERYTHING) -> list[Lane]:
@@ -191,11 +195,6 @@ def _due(db: Db, now: Instant, look: int, scope: Scope) -> Iterator[Lane]:
                 yield Lane(status="PENDING", number=number, count=count, more=looked >= look, since=since)
 
 
-HOUR: Instant = 3_600_000_000
-TYPES_MAX = 50
-"""How many job types are shown with what waits of them."""
-
-
 def stats(db: Db, *, now: Instant, hours: int = 24, scope: Scope = EVERYTHING) -> Stats:
     """Return counts and ages of what is inside the scope, and how types fared in the last hours."""
     by_priority, oldest = _queue(db, scope)
@@ -255,9 +254,6 @@ def _fared(db: Db, now: Instant, hours: int, scope: Scope) -> dict[str, Fared]:
     for job_type, bucket, completed, count, total_us in db.rows("fared", since=since - since % HOUR, organization_id=scope.organization):
         fared.setdefault(job_type, Fared()).add(bucket=bucket, completed=bool(completed), count=count, total_us=total_us)
     return fared
-
-
-_numbers = msgspec.json.Decoder(list[int])
 
 
 def marks(db: Db) -> Marks:

@@ -60,13 +60,9 @@ def promote(db: Db, now: Instant, limit: int) -> None:
     moved = 0
     for priority, earliest in db.rows("due_priorities"):
         if earliest <= now and moved < limit:
-            moved += _promote_priority(db, priority, now, limit - moved)
-
-
-def _promote_priority(db: Db, priority: int, now: Instant, limit: int) -> int:
-    positions = queue_due(db, priority, now, limit)
-    db.change("queue_jobs", now=now, positions=_encode(positions).decode())
-    return len(positions)
+            positions = queue_due(db, priority, now, limit - moved)
+            db.change("queue_jobs", now=now, positions=_encode(positions).decode())
+            moved += len(positions)
 
 
 def queue_due(db: Db, priority: int, now: Instant, limit: int) -> dict[int, int]:

@@ -31,6 +31,7 @@ from rota.model.values import (
 from rota.ports.store import Tail
 from rota.stores.verbs.db import Db
 
+_encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(list[str])
 _types = msgspec.json.Decoder(tuple[str, ...])
 _digests = msgspec.json.Decoder(dict[str, str])
@@ -38,6 +39,8 @@ _STATUSES = frozenset(map(str, Status))
 
 LAST = 2**63 - 1
 """No number and no id of a row is larger."""
+EDGES_PER_JOB = 20
+"""A graph shows at most so many edges for each job that it may show."""
 
 
 def job_from(row: tuple[Any, ...]) -> Job:
@@ -368,12 +371,6 @@ def _error_type(value: str | None) -> ErrorType | None:
 
 def _moment(value: Instant) -> Any:
     return moment(value)
-
-
-_encode = msgspec.json.Encoder().encode
-
-EDGES_PER_JOB = 20
-"""A graph shows at most so many edges for each job that it may show."""
 
 
 def graph(db: Db, job_id: str, *, limit: int) -> Graph | None:

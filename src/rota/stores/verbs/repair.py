@@ -40,6 +40,8 @@ LOOK_MAX = 10_000
 """Jobs that wait for others and are looked at without --full."""
 EVERY = 2**62
 SHOWN = 5
+OVERDUE_S = 60
+"""A job whose time has come is queued within a second where a worker turns: this late, none does."""
 LOST_WORD = broken_word("its job is gone")
 REPAIR = "run `rota repair`"
 
@@ -325,10 +327,6 @@ def _numbered(found: list[tuple[int, ...]]) -> str:
 
 def _listed(names: list[str]) -> str:
     return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
-
-
-OVERDUE_S = 60
-"""A job whose time has come is queued within a second where a worker turns: this late, none does."""
 
 
 def overdue(db: Db, now: Instant) -> Iterator[Finding]:

@@ -241,14 +241,11 @@ def _park(db: Db, offered: list[Claimed], choice: Choice, rooms: limits.Rooms | 
     )
     for kind, count in kinds.items():
         if choice.again and count >= RUN_LEAST:
-            kinds[kind] += _park_run(db, *kind[1:])
+            # What follows of a kind that fills the head of the queue: many at once, without a look at each.
+            _, lane, organization_id, held = kind
+            kinds[kind] += db.change("park_run", lane=lane, organization_id=organization_id, held=held, limit=RUN_MAX)
     if rooms is not None:
         rooms.passed_on(kinds)
-
-
-def _park_run(db: Db, lane: int, organization_id: str, held: str) -> int:
-    """Park what follows of a kind that fills the head of the queue: many at once, without a look at each."""
-    return db.change("park_run", lane=lane, organization_id=organization_id, held=held, limit=RUN_MAX)
 
 
 def whole(db: Db, numbers: list[int]) -> list[Claimed]:

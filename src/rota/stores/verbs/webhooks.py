@@ -48,6 +48,10 @@ GONE = "the receiver answered 410 Gone: it wants nothing any more"
 _encode = msgspec.json.Encoder().encode
 _EVENTS = {str(event): event for event in Event}
 _names = msgspec.json.Decoder(tuple[str, ...])
+log = logging.getLogger("rota.store")
+_strings = msgspec.json.Decoder(list[str]).decode
+_FACTS = len(EndedRun.__struct_fields__)
+_ALL = _encode(RUN_EVENTS).decode()
 
 
 def endpoints(db: Db, *, scope: Scope = EVERYTHING) -> list[Webhook]:
@@ -383,11 +387,6 @@ def _delivery(row: tuple[Any, ...]) -> Delivery:
     )
 
 
-log = logging.getLogger("rota.store")
-_strings = msgspec.json.Decoder(list[str]).decode
-_FACTS = len(EndedRun.__struct_fields__)
-
-
 def tell_of(db: Db, numbers: Sequence[int], now: Instant, *, hooked: bool | None = None) -> bool:
     """Write the messages of jobs that have just ended, successors and all; say whether there were any.
 
@@ -468,6 +467,3 @@ def attach(db: Db, row: NewRow, now: Instant) -> None:
         actor=row.owner,
         now=now,
     )
-
-
-_ALL = _encode(RUN_EVENTS).decode()
