@@ -61,12 +61,12 @@ def open_place(url: str, settings: Settings) -> Place:
 
     if is_postgres(url):
         import_postgres()
-        from rota.stores.postgres import places  # noqa: PLC0415 - a store is imported when it is used
+        from rota.stores.postgres import paths  # noqa: PLC0415 - a store is imported when it is used
         from rota.stores.postgres.address import address  # noqa: PLC0415
         from rota.stores.postgres.copying import PostgresDepot  # noqa: PLC0415
 
         where = address(url, settings.schema)
-        return Place(PostgresDepot(url, settings), places.locks(where, settings), places.log_dir(where, settings))
+        return Place(PostgresDepot(url, settings), paths.locks(where, settings), paths.log_dir(where, settings))
     from rota.stores.locks import FileLocks  # noqa: PLC0415 - a store is imported when it is used
     from rota.stores.sqlite.copying import SqliteDepot  # noqa: PLC0415
 
@@ -92,13 +92,13 @@ def _open_sqlite(path: Path, settings: Settings, clock: Clock, *, moved: bool) -
 
 def _open_postgres(url: str, settings: Settings, clock: Clock, *, moved: bool) -> Opened:
     import_postgres()
-    from rota.stores.postgres import PostgresStore, places  # noqa: PLC0415 - a store is imported when it is used
+    from rota.stores.postgres import PostgresStore, paths  # noqa: PLC0415 - a store is imported when it is used
     from rota.stores.postgres.hints import Listener  # noqa: PLC0415
 
     store = PostgresStore(url, settings)
     _migrate(store, clock, moved=moved)
-    locks, hints = places.locks(store.address, settings), partial(Listener, store.address, settings)
-    return Opened(store, locks, places.log_dir(store.address, settings), hints, store.time, ClockTrust(store, clock, settings))
+    locks, hints = paths.locks(store.address, settings), partial(Listener, store.address, settings)
+    return Opened(store, locks, paths.log_dir(store.address, settings), hints, store.time, ClockTrust(store, clock, settings))
 
 
 def import_postgres() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from rota import Actor, NewJob, Rota, Settings
 from rota.errors import InvalidHandler, InvalidOption, InvalidParams, PermissionDenied, TransactionMisuse, UnknownTemplate
-from rota.stores.relational import definitions
+from rota.stores.verbs import definitions
 from tests.stores.desk import ANNA
 from tests.stores.makers import MAKERS, SqliteMaker
 from tests.support.pace import patient

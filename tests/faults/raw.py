@@ -12,7 +12,7 @@ import psycopg
 
 from rota.model.settings import Settings
 from rota.stores.postgres.address import DOOR, Address, address
-from rota.stores.postgres.places import workers_folder
+from rota.stores.postgres.paths import workers_folder
 
 Database: TypeAlias = Path | str
 """A SQLite file, or the URL of a PostgreSQL database."""

@@ -15,7 +15,7 @@ from rota import Settings
 from rota.errors import AnswerLost, StoreUnavailable
 from rota.model.values import dashed
 from rota.stores.postgres import PostgresStore
-from rota.stores.postgres.connection import Db
+from rota.stores.postgres.db import Db
 from tests.stores.desk import Desk
 from tests.support.pace import patient
 from tests.support.postgres import TUNED, fresh_database, make_server

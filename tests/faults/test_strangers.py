@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rota import Rota
-from rota.stores.postgres.places import workers_folder
+from rota.stores.postgres.paths import workers_folder
 from tests.faults import raw
 from tests.faults.stage import Stage
 from tests.support.pace import patient

@@ -17,8 +17,8 @@ import pytest
 
 from rota.model.settings import Settings
 from rota.stores.postgres import PostgresStore
-from rota.stores.postgres.connection import Db
-from rota.stores.postgres.pool import is_rung
+from rota.stores.postgres.connection import is_rung
+from rota.stores.postgres.db import Db
 from rota.stores.sqlite import SqliteStore
 from tests.support.postgres import Server, shared_server
 from tests.support.prepared import prepare

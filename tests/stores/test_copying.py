@@ -13,9 +13,9 @@ from rota.errors import CopyRefused, StoreError, StoreUnusable
 from rota.ports.copying import Kind
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.copying import HERE, PostgresDepot
-from rota.stores.relational.tables import JOBS, RUNS, TABLES
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.copying import SqliteDepot
+from rota.stores.verbs.tables import JOBS, RUNS, TABLES
 from tests.support.postgres import shared_server
 
 SQLITE_KINDS = {"INTEGER": Kind.WHOLE, "REAL": Kind.REAL, "TEXT": Kind.TEXT, "ANY": Kind.WHOLE}

@@ -15,7 +15,7 @@ import pytest
 
 from rota import Rota, Settings
 from rota.model.findings import State
-from rota.stores.postgres import expected
+from rota.stores.postgres import migrate as postgres_migrate
 from rota.stores.sqlite import migrate
 from tests.support.clock import ManualClock
 from tests.support.postgres import fresh_database, shared_server
@@ -83,7 +83,7 @@ def rows(name: str, version: int) -> str:
 
 VERSIONS = [
     (name, number)
-    for name, migrations in {"sqlite": migrate.migrations(), "postgres": expected.migrations()}.items()
+    for name, migrations in {"sqlite": migrate.migrations(), "postgres": postgres_migrate.migrations()}.items()
     for number in sorted(migrations)
 ]
 
@@ -108,7 +108,7 @@ def left(request, tmp_path):
     with fresh_database() as url:
         with shared_server().connect(url.rpartition("/")[2], options="-c search_path=rota") as raw, raw.transaction():
             raw.execute("CREATE SCHEMA rota")
-            for number, text in sorted(expected.migrations().items()):
+            for number, text in sorted(postgres_migrate.migrations().items()):
                 if number <= version:
                     raw.execute(text)
             raw.execute(f"INSERT INTO meta (key, value) VALUES ('schema', {version})")

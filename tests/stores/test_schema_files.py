@@ -6,7 +6,8 @@ import apsw
 import pytest
 
 from rota.model.settings import Settings
-from rota.stores.postgres import PostgresStore, expected
+from rota.stores.postgres import PostgresStore
+from rota.stores.postgres import migrate as postgres_migrate
 from rota.stores.sqlite import SqliteStore, migrate
 from tests.support.postgres import fresh_database, shared_server
 from tests.support.schema import FILES, generated, migrated
@@ -19,7 +20,7 @@ def test_the_schema_file_is_what_the_migrations_make(name):
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_schema_file_says_its_version(name):
-    latest = {"sqlite": migrate.latest, "postgres": expected.latest}[name]()
+    latest = {"sqlite": migrate.latest, "postgres": postgres_migrate.latest}[name]()
     assert FILES[name].read_text().startswith(f"-- Schema {latest}, generated"), "run `make schema`"
 
 
@@ -113,8 +114,8 @@ def made_by(raw, schema, *texts):
 
 
 def by_steps(raw, schema):
-    texts = [text for _, text in sorted(expected.migrations().items())]
-    return made_by(raw, schema, *texts, f"INSERT INTO meta (key, value) VALUES ('schema', {expected.latest()})")
+    texts = [text for _, text in sorted(postgres_migrate.migrations().items())]
+    return made_by(raw, schema, *texts, f"INSERT INTO meta (key, value) VALUES ('schema', {postgres_migrate.latest()})")
 
 
 @pytest.fixture
@@ -132,7 +133,7 @@ def raw(database):
 def test_a_new_schema_equals_one_that_came_through_all_migrations(database, raw):
     open_and_close(database, "new_store")
     with pytest.MonkeyPatch.context() as patch:
-        first = f"{expected.migrations()[1]} INSERT INTO meta (key, value) VALUES ('schema', 1);"
+        first = f"{postgres_migrate.migrations()[1]} INSERT INTO meta (key, value) VALUES ('schema', 1);"
         patch.setattr("rota.stores.postgres.migrate.schema", lambda: first)
         open_and_close(database, "by_steps")
     assert postgres_store(raw, "new_store") == postgres_store(raw, "by_steps"), "run `make schema`"
@@ -170,8 +171,8 @@ UPDATE organizations SET display_name = 'Everybody';
 
 
 def test_a_migration_of_any_kind_comes_into_the_schema(raw, monkeypatch):
-    more = expected.migrations() | {expected.latest() + 1: LATER}
-    monkeypatch.setattr(expected, "migrations", lambda: more)
+    more = postgres_migrate.migrations() | {postgres_migrate.latest() + 1: LATER}
+    monkeypatch.setattr(postgres_migrate, "migrations", lambda: more)
     text = generated("postgres")
     assert made_by(raw, "at_once", text) == by_steps(raw, "by_steps")
     assert "facts_owned" not in text
@@ -190,4 +191,4 @@ def test_a_difference_between_two_schemas_is_seen(raw):
             "CREATE OR REPLACE FUNCTION hex(id uuid) RETURNS text LANGUAGE sql AS $$ SELECT id::text $$",
         ]
     ):
-        assert made_by(raw, f"other_{number}", expected.schema(), change) != steps
+        assert made_by(raw, f"other_{number}", postgres_migrate.schema(), change) != steps

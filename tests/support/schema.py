@@ -13,7 +13,7 @@ from pathlib import Path
 
 import apsw
 
-from rota.stores.postgres import expected
+from rota.stores.postgres import migrate as postgres_migrate
 from rota.stores.sqlite import migrate
 
 STORES = Path(migrate.__file__).parents[1]
@@ -72,11 +72,11 @@ def _inserts(raw: apsw.Connection, table: str) -> Iterator[str]:
 def postgres_schema() -> str:
     """Return the migrations' statements without those that a later one takes back."""
     kept: list[str] = []
-    for _, text in sorted(expected.migrations().items()):
+    for _, text in sorted(postgres_migrate.migrations().items()):
         for statement in _statements(text):
             _add(kept, statement)
-    kept.append(f"\nINSERT INTO meta (key, value) VALUES ('schema', {expected.latest()});")
-    return HEAD.format(version=expected.latest()) + "\n".join(kept).strip() + "\n"
+    kept.append(f"\nINSERT INTO meta (key, value) VALUES ('schema', {postgres_migrate.latest()});")
+    return HEAD.format(version=postgres_migrate.latest()) + "\n".join(kept).strip() + "\n"
 
 
 def _statements(text: str) -> Iterator[str]:

@@ -13,8 +13,8 @@ from rota.admission import Admission
 from rota.compose import open_place
 from rota.model.decide import Completed, Failed, TimedOut
 from rota.ports.executor import Report
-from rota.stores.relational.tables import TABLES
 from rota.stores.sqlite import SqliteStore
+from rota.stores.verbs.tables import TABLES
 from tests.stores.desk import Desk
 from tests.support.clock import ManualClock
 

@@ -10,9 +10,9 @@ import pytest
 
 from rota import Settings
 from rota.errors import NotFound, StoreBusy, TemplateInUse, UnknownParent
-from rota.stores.postgres.connection import Db
 from rota.stores.postgres.copying import PostgresDepot
-from rota.stores.postgres.guest import Lent
+from rota.stores.postgres.db import Db
+from rota.stores.postgres.user_connection import Lent
 from tests.support.callers import Psycopg, PsycopgAsync, shipped
 from tests.support.pace import patient
 from tests.support.waiting import eventually

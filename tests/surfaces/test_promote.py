@@ -25,7 +25,7 @@ from rota.errors import (
 )
 from rota.model.decide import Completed, Failed
 from rota.model.states import Status
-from rota.stores.relational.tables import TABLES
+from rota.stores.verbs.tables import TABLES
 from tests.stores.desk import ANNA, Desk
 from tests.support.pace import patient
 from tests.support.postgres import shared_server

@@ -18,8 +18,8 @@ from rota.engine.watcher import BATCH, HINTED_S, Watcher
 from rota.errors import JobCancelled, NotFound, StoreError, WaitTimeout
 from rota.ports.clock import UuidV7
 from rota.session import Session
-from rota.stores.postgres.connection import Db as PostgresDb
-from rota.stores.sqlite.connection import Db as SqliteDb
+from rota.stores.postgres.db import Db as PostgresDb
+from rota.stores.sqlite.db import Db as SqliteDb
 from rota.waits import wait_async
 from tests.stores.makers import PostgresMaker
 from tests.support.pace import patient

@@ -11,10 +11,9 @@ from rota.errors import StoreUnusable
 from rota.model.settings import Settings
 from rota.stores.postgres import PostgresStore, migrate
 from rota.stores.postgres.address import Address
-from rota.stores.postgres.connection import open_connection
+from rota.stores.postgres.connection import Pool, open_connection
 from rota.stores.postgres.errors import translated
-from rota.stores.postgres.expected import latest
-from rota.stores.postgres.pool import Pool
+from rota.stores.postgres.migrate import latest
 
 
 class ReadOnlyPostgres(PostgresStore):

@@ -15,9 +15,9 @@ from rota.model.states import Status
 from rota.model.values import Instant
 from rota.ports.store import Held, Store
 from rota.ports.turns import Ending
-from rota.stores.relational.base import Hold
 from rota.stores.sqlite import SqliteStore, migrate
-from rota.stores.sqlite.connection import Db
+from rota.stores.sqlite.db import Db
+from rota.stores.verbs.store import Hold
 
 if TYPE_CHECKING:
     from rota.simulation.postgres import ReadOnlyPostgres

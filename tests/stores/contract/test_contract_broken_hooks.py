@@ -10,7 +10,7 @@ from rota.errors import InvalidOption
 from rota.model.decide import Failed
 from rota.model.webhooks import Event, WebhookState
 from rota.ports.hooks import EndpointChange
-from rota.stores.relational import mail
+from rota.stores.verbs import webhooks
 from tests.stores.contract.test_contract_broken import look
 from tests.stores.contract.test_contract_hooks import hook, take
 from tests.stores.desk import ANNA
@@ -28,7 +28,7 @@ def test_a_webhook_that_can_not_be_read_is_skipped_and_named_and_disabled_by_rep
     bad = hook(desk, "https://bad.example/x")
     given = f"x'{bad}'" if maker.name == "sqlite" else f"'{bad}'"
     maker.damage(f"UPDATE endpoints SET {change} WHERE endpoint_id = {given}")
-    mail.log_skipped.cache_clear()
+    webhooks.log_skipped.cache_clear()
     first, second = desk.several(2)
     with caplog.at_level(logging.ERROR, logger="rota.store"):
         desk.done(desk.claim_one())

@@ -8,7 +8,7 @@ from rota.model.decide import Failed, TimedOut
 from rota.model.values import SECOND
 from rota.ports.store import Adopted, Where
 from rota.ports.turns import Choice
-from rota.stores.relational import lists
+from rota.stores.verbs import lists
 from tests.stores.desk import ANNA, START
 
 

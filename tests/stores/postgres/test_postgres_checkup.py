@@ -8,8 +8,8 @@ import pytest
 
 from rota.model.findings import State
 from rota.model.settings import Settings
-from rota.stores.postgres import PostgresStore, checkup, upkeep
-from rota.stores.postgres.expected import expected, latest
+from rota.stores.postgres import PostgresStore, checkup
+from rota.stores.postgres.migrate import expected, latest
 from tests.stores.desk import Desk
 from tests.support.postgres import make_server
 from tests.support.waiting import eventually
@@ -301,7 +301,7 @@ def test_a_table_that_vacuum_leaves_out(look, raw):
 
 
 def test_dead_rows_that_pile_up(look, raw, monkeypatch):
-    monkeypatch.setattr(upkeep, "DEAD_MIN", 100)
+    monkeypatch.setattr(checkup, "DEAD_MIN", 100)
     raw.execute("INSERT INTO queue_clock SELECT n, n FROM generate_series(1, 200) AS n")
     raw.execute("UPDATE queue_clock SET position = position + 1; UPDATE queue_clock SET position = position + 1")
     raw.close()  # figures of a session are sent when it ends, at the latest
@@ -311,8 +311,8 @@ def test_dead_rows_that_pile_up(look, raw, monkeypatch):
 
 def test_a_table_that_is_mostly_air(look, raw, monkeypatch):
     one(look("size"), State.OK, "job_live")
-    monkeypatch.setattr(upkeep, "LOOSE_MIN_BYTES", 10_000)
-    monkeypatch.setattr(upkeep, "LOOSE_TIMES", 1)
+    monkeypatch.setattr(checkup, "LOOSE_MIN_BYTES", 10_000)
+    monkeypatch.setattr(checkup, "LOOSE_TIMES", 1)
     raw.execute("INSERT INTO queue_clock SELECT n, n FROM generate_series(1, 5000) AS n")
     raw.execute("DELETE FROM queue_clock")
     raw.close()

@@ -8,7 +8,7 @@ import pytest
 
 from rota.model.decide import Failed
 from rota.stores.postgres.connection import SESSION
-from rota.stores.postgres.statements import candidates, compiled, texts
+from rota.stores.postgres.db import candidates, compiled, texts
 from tests.stores.desk import Desk
 from tests.stores.makers import PostgresMaker
 from tests.stores.postgres.test_postgres_plans import CLAIMS, LARGE, PICKED, pieces, plan_of
@@ -68,7 +68,7 @@ def named_in(*parts):
 
 
 FIRST_OR_FEW = {
-    *("any_open_edges", "lanes", "next_expiry", "peek", "running_by_kind", "turn_look"),
+    *("any_open_edges", "ends_look", "lanes", "next_expiry", "peek", "running_by_kind", "turn_look"),
     *("count_queued", "ended_since", "marks", "progress_now"),
 }
 """Statements that ask for an index's first entry, or for all of one that holds what is under way."""

@@ -9,8 +9,8 @@ from psycopg import sql
 from rota import NewJob, Rota, Settings, Status
 from rota.admission import Admission
 from rota.errors import DuplicateJob, InvalidOption, RateLimited, StoreUnusable
-from rota.stores.postgres.expected import expected
 from rota.stores.postgres.grants import KINDS, PRIVATE, statements, wanted
+from rota.stores.postgres.migrate import expected
 from tests.support.pace import patient
 from tests.support.postgres import shared_server
 from tests.support.runs import run_of

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from rota.errors import StoreUnavailable
-from rota.stores.postgres import pool as pools
-from rota.stores.postgres.pool import Pool
+from rota.stores.postgres import connection as connections
+from rota.stores.postgres.connection import Pool
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def take_interrupted_at(place, name, pool, monkeypatch):
 
 
 def test_who_is_interrupted_while_a_connection_is_looked_for_takes_none_away(pool, monkeypatch):
-    take_interrupted_at(pools, "is_rung", pool, monkeypatch)
+    take_interrupted_at(connections, "is_rung", pool, monkeypatch)
     assert all_of(pool) == pool._size
 
 

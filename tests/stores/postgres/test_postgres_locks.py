@@ -17,10 +17,9 @@ from rota.ports.clock import UuidV7
 from rota.ports.store import DefinitionsChanged
 from rota.ports.turns import Choice, Counting
 from rota.stores.postgres import PostgresStore
-from rota.stores.postgres.connection import ARMS_MAX
+from rota.stores.postgres.db import ARMS_MAX
 from rota.stores.postgres.hints import Listener
-from rota.stores.relational.base import Hold
-from rota.stores.relational.store import CLAIM_MANY
+from rota.stores.verbs.store import CLAIM_MANY, Hold
 from tests.stores.desk import ANNA, Desk, take_all
 from tests.support.waiting import eventually
 

@@ -12,7 +12,7 @@ import pytest
 from rota import Rota, Settings
 from rota.errors import StoreUnavailable
 from rota.stores.postgres import PostgresStore
-from rota.stores.postgres.session import Session
+from rota.stores.postgres.connection import Session
 from tests.support.pace import patient
 from tests.support.postgres import fresh_database, shared_server
 from tests.support.proof import size

@@ -7,7 +7,7 @@ from importlib.resources import files
 import pytest
 
 from rota.stores.postgres.connection import SESSION
-from rota.stores.postgres.statements import candidates, candidates_of_many, compiled, over_source, texts
+from rota.stores.postgres.db import candidates, candidates_of_many, compiled, over_source, texts
 from tests.stores.desk import Desk
 from tests.stores.filling import TYPES, fill, fill_schedules
 from tests.stores.makers import PostgresMaker
@@ -217,6 +217,7 @@ def test_the_newest_of_a_source_is_the_first_from_behind(raw, source, index):
 
 WALKS_WHAT_LIVES = {
     "any_open_edges": {"edges_open"},
+    "ends_look": {"edges_open"},
     "count_pending": {"live_due", "live_blocked"},
     "count_pending_of": {"live_due", "live_blocked"},
     "count_running": {"live_running"},

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rota.errors import StoreBusy, StoreError
-from rota.stores.postgres.pool import Loan, Pool
+from rota.stores.postgres.connection import Loan, Pool
 from tests.support.pace import patient
 
 

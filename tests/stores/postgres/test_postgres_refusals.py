@@ -13,7 +13,7 @@ import pytest
 
 from rota.errors import InvalidOption, StoreBusy, StoreUnavailable, StoreUnusable
 from rota.model.settings import Settings
-from rota.stores.postgres import PostgresStore, connection, expected
+from rota.stores.postgres import PostgresStore, connection, migrate
 from rota.stores.postgres.address import address
 from tests.support.pace import patient
 from tests.support.postgres import free_port, make_server, shared_server
@@ -256,9 +256,8 @@ def test_a_role_that_may_look_but_not_read(database, raw, role):
 def test_a_schema_that_needs_its_owner_to_be_brought_up_to_date(database, raw, role, monkeypatch):
     ready(database)
     raw.execute("GRANT USAGE, CREATE ON SCHEMA rota TO guest; GRANT SELECT ON rota.meta TO guest")
-    more = expected.migrations() | {expected.latest() + 1: "CREATE TABLE added (one bigint PRIMARY KEY);"}
-    monkeypatch.setattr(expected, "migrations", lambda: more)
-    monkeypatch.setattr("rota.stores.postgres.migrate.migrations", lambda: more)
+    more = migrate.migrations() | {migrate.latest() + 1: "CREATE TABLE added (one bigint PRIMARY KEY);"}
+    monkeypatch.setattr(migrate, "migrations", lambda: more)
     error = refusal(shared_server().url(database, role))
     check(error, StoreUnusable, "does not own it", "run `rota stats` once as 'postgres'", "nothing was changed")
 

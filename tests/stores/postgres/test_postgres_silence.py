@@ -13,10 +13,11 @@ from rota import Settings
 from rota.errors import AnswerLost, StoreUnavailable
 from rota.model.definitions import Template
 from rota.model.gate import SYSTEM
-from rota.stores.postgres import PostgresStore, base, hints
+from rota.stores.postgres import PostgresStore, hints
+from rota.stores.postgres import store as postgres_store
 from rota.stores.postgres.address import address
 from rota.stores.postgres.connection import open_connection
-from rota.stores.relational import definitions
+from rota.stores.verbs import definitions
 from tests.stores.desk import Desk
 from tests.support.pace import patient
 from tests.support.postgres import TUNED, fresh_database, make_server
@@ -42,7 +43,7 @@ def url(server):
 
 @pytest.fixture
 def store(url, monkeypatch):
-    monkeypatch.setattr(base, "ANSWER_S", ANSWER_S)
+    monkeypatch.setattr(postgres_store, "ANSWER_S", ANSWER_S)
     made = PostgresStore(url, Settings(pool_size=2, busy_timeout=0.1, lease_ttl=6))
     made.migrate(now=0)
     yield made

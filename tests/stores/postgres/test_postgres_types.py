@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.stores.postgres.connection import ARMS_MAX, Db
+from rota.stores.postgres.db import ARMS_MAX, Db
 
 MANY = 3 * ARMS_MAX
 KNOWN = tuple(f"t{number}" for number in range(10 * ARMS_MAX))

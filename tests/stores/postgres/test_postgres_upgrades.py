@@ -10,11 +10,11 @@ import pytest
 
 from rota.errors import StoreBusy, StoreUnavailable, StoreUnusable
 from rota.model.settings import Settings
-from rota.stores.postgres import PostgresStore, expected
+from rota.stores.postgres import PostgresStore, migrate
 from tests.stores.desk import Desk
 from tests.support.postgres import shared_server
 
-NEXT = expected.latest() + 1
+NEXT = migrate.latest() + 1
 ADDITION = """
 ALTER TABLE job_live ADD COLUMN colour text;
 ALTER TABLE job_facts ADD COLUMN colour text NOT NULL DEFAULT 'grey';
@@ -57,9 +57,8 @@ def raw(database):
 def newer(text=ADDITION):
     """Be a later Rota, which has one migration more."""
     with pytest.MonkeyPatch.context() as patch:
-        more = expected.migrations() | {NEXT: text}
-        patch.setattr(expected, "migrations", lambda: more)
-        patch.setattr("rota.stores.postgres.migrate.migrations", lambda: more)
+        more = migrate.migrations() | {NEXT: text}
+        patch.setattr(migrate, "migrations", lambda: more)
         yield
 
 
@@ -84,7 +83,7 @@ def test_many_who_start_at_once_find_one_schema(opened, raw):
     for thread in threads:
         thread.join()
     assert errors == []
-    assert version(raw) == expected.latest()
+    assert version(raw) == migrate.latest()
     assert raw.execute("SELECT count(*) FROM rota.organizations").fetchone()[0] == 1
 
 
@@ -94,7 +93,7 @@ def test_a_migration_that_fails_leaves_everything_as_it_was(opened, raw):
     with newer(f"{ADDITION}; SELECT 1 / 0;"), pytest.raises(Exception, match="division by zero"):
         opened().migrate(now=0)
     assert raw.execute("SELECT count(*) FROM pg_class WHERE relnamespace = 'rota'::regnamespace").fetchone() == before
-    assert version(raw) == expected.latest()
+    assert version(raw) == migrate.latest()
     opened().migrate(now=0)
 
 
@@ -148,7 +147,7 @@ def test_a_migration_waits_until_nobody_is_in_the_middle_of_anything(opened, raw
         raw.execute("SELECT pg_advisory_xact_lock_shared(%s::int, %s::int)", store.address.key(1))
         with newer(), pytest.raises(StoreBusy, match="busy_timeout"):
             opened(busy_timeout=0.2).migrate(now=0)
-    assert version(raw) == expected.latest()
+    assert version(raw) == migrate.latest()
     with newer():
         opened(busy_timeout=0.2).migrate(now=0)
     assert version(raw) == NEXT
@@ -167,6 +166,6 @@ def test_a_migration_whose_connection_is_lost_is_undone(opened, raw, database):
     opened().migrate(now=0)
     with newer(f"{ADDITION} SELECT pg_terminate_backend(pg_backend_pid());"), pytest.raises(StoreUnavailable):
         opened(busy_timeout=0.2).migrate(now=0)
-    assert version(raw) == expected.latest()
+    assert version(raw) == migrate.latest()
     with pytest.raises(psycopg.errors.UndefinedTable):
         raw.execute("SELECT * FROM rota.colours")

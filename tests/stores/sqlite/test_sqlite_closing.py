@@ -50,7 +50,7 @@ def test_closing_lets_what_is_being_written_end_and_refuses_what_comes_after(des
 
         return store._write(work)
 
-    from rota.stores.relational.intake import enqueue
+    from rota.stores.verbs.intake import enqueue
 
     beside = Beside(writes)
     behind = Beside(lambda pause: (pause(), desk.put(late)))

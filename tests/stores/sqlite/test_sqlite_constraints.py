@@ -8,7 +8,7 @@ import pytest
 from rota.model.decide import Completed, Failed, Skipped, Stopped, TimedOut
 from rota.model.states import BORN, Status, is_legal
 from rota.ports.executor import Report
-from rota.stores.sqlite.statements import statements
+from rota.stores.sqlite.db import statements
 from tests.stores.desk import ANNA
 from tests.stores.timekeeper import Timekeeper
 

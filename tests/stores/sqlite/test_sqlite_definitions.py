@@ -4,7 +4,7 @@ import pytest
 
 from rota.errors import TemplateInUse
 from rota.model.definitions import Template
-from rota.stores.relational import definitions
+from rota.stores.verbs import definitions
 from tests.stores.desk import ANNA
 
 

@@ -134,7 +134,7 @@ def test_a_signal_that_strikes_a_leader_anywhere_leaves_nobody_waiting(desk, sto
 
 def test_an_interrupt_in_the_middle_of_anothers_piece_is_heard_by_the_thread_it_was_meant_for(desk, store, raw, monkeypatch):
     line = Line(desk, store)
-    monkeypatch.setattr("rota.stores.relational.intake.enqueue", interrupted_at(line.rows["second"]))
+    monkeypatch.setattr("rota.stores.verbs.intake.enqueue", interrupted_at(line.rows["second"]))
     line.go(lambda work: work())
     line.check(raw)
     assert isinstance(line.outcomes["leader"], Struck)
@@ -143,7 +143,7 @@ def test_an_interrupt_in_the_middle_of_anothers_piece_is_heard_by_the_thread_it_
 
 
 def interrupted_at(row):
-    from rota.stores.relational.intake import enqueue
+    from rota.stores.verbs.intake import enqueue
 
     def struck(db, rows, *args, **options):
         if row in rows:

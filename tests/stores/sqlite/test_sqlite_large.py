@@ -3,7 +3,7 @@
 import apsw
 import pytest
 
-from rota.stores.relational import queue
+from rota.stores.verbs import queue
 
 LARGE = f'{{"text":"{"x" * 20_000}"}}'
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.stores.sqlite.statements import over_source, statements
+from rota.stores.sqlite.db import over_source, statements
 
 SOURCES = {
     "chain": "jobs_retry (retry_of=?)",

@@ -1,7 +1,7 @@
 """A lone job goes the shortest way into the queue, and is what it would be by the longer one."""
 
-from rota.stores.sqlite import lone
-from rota.stores.sqlite.statements import statement
+from rota.stores.sqlite.db import statement
+from rota.stores.sqlite.store import PLACES, at_once_values
 
 EACH_ITS_OWN = {"number", "job_id", "root_id", "position"}
 
@@ -13,7 +13,7 @@ def whole(raw, job_id):
 
 
 def test_the_values_stand_in_the_order_of_their_statement():
-    assert statement("insert_job_at_once").names == lone.PLACES
+    assert statement("insert_job_at_once").names == PLACES
 
 
 def test_a_job_is_the_same_in_every_column_whichever_way_it_came(desk, raw):
@@ -33,7 +33,7 @@ def test_a_job_is_the_same_in_every_column_whichever_way_it_came(desk, raw):
         "executor": "process",
     }
     rows = [desk.row(**fields) for _ in range(2)]
-    assert lone.values(rows[0], desk.now, desk.store.definitions()) is not None
+    assert at_once_values(rows[0], desk.now, desk.store.definitions()) is not None
     short, long = desk.put_at_once(rows[0]), desk.put(rows[1])[0]
     assert whole(raw, short.job_id) == whole(raw, long.job_id)
     assert (short.position, long.position) == (200, 300)

@@ -13,7 +13,7 @@ import pytest
 from rota import Rota, Settings
 from rota.errors import AnswerLost, StoreError, StoreFileLost, StoreUnavailable, StoreUnusable
 from rota.stores.sqlite import SqliteStore
-from rota.stores.sqlite.identity import Identity, Moved
+from rota.stores.sqlite.connection import Identity, Moved
 from tests.stores.desk import Desk
 from tests.support.prepared import prepare
 

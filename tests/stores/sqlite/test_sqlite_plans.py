@@ -8,8 +8,7 @@ import pytest
 
 from rota.model.settings import Settings
 from rota.stores.sqlite import SqliteStore
-from rota.stores.sqlite.connection import Db
-from rota.stores.sqlite.statements import candidates, candidates_of_many, compiled, statements
+from rota.stores.sqlite.db import Db, candidates, candidates_of_many, compiled, statements
 from tests.stores.desk import Desk
 from tests.stores.filling import fill, fill_schedules
 from tests.stores.timekeeper import Timekeeper

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 import apsw
 import pytest
 
-from rota.stores.sqlite.connection import ARMS_MAX, Db
-from rota.stores.sqlite.statements import candidates
+from rota.stores.sqlite.db import ARMS_MAX, Db, candidates
 from tests.stores.desk import Desk
 from tests.support.proof import size
 

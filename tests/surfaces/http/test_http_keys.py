@@ -18,8 +18,8 @@ import pytest
 from rota import Context, Rota, Settings
 from rota.admission import Admission
 from rota.model.gate import LOCAL
-from rota.stores.postgres.connection import Db as PostgresDb
-from rota.stores.sqlite.connection import Db as SqliteDb
+from rota.stores.postgres.db import Db as PostgresDb
+from rota.stores.sqlite.db import Db as SqliteDb
 from rota.surfaces.http import streams
 from rota.surfaces.http.access import COOKIE
 from tests.support.pace import patient

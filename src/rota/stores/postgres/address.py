@@ -15,7 +15,7 @@ from rota.model.urls import is_ambiguous
 
 PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 DOOR, WHEEL, MIGRATION, GUESTS, CLAIMS = 1, 2, 3, 4, 5
-"""The advisory locks of a schema: see `rota.stores.postgres.base`."""
+"""The advisory locks of a schema: see `rota.stores.postgres.store`."""
 UNREADABLE = "the store's URL can't be read: give postgresql://user@host:5432/database, special characters in it percent-encoded"
 
 # What a connection has where the URL and the environment say nothing. A host that has gone silent is given up after 15 s: before

@@ -1,38 +1,36 @@
-"""Connections to one PostgreSQL database: how they are opened, and the named statements on them."""
+"""Connections to one PostgreSQL database: how they are opened, cut when the server stays silent, and lent from a pool.
+
+A server that is stopped, or whose disk is stuck, still acknowledges every packet: its kernel does. Keepalives and `tcp_user_timeout` see
+nothing wrong, so the silence itself is measured. See decision 0041.
+"""
 
 from __future__ import annotations
 
-import sys
+import os
+import select
+import socket
+import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import chain
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain, islice
+from typing import Any, TypeVar
 
-import msgspec
 import psycopg
-from psycopg import errors, pq
+from psycopg import pq
+from psycopg.abc import PQGen
+from psycopg.waiting import Ready, Wait
 
-from rota.errors import RotaError, StoreUnusable
+from rota.errors import RotaError, StoreBusy, StoreError, StoreUnusable
 from rota.model.settings import Settings
-from rota.model.values import Claimed, Instant
 from rota.stores.postgres.address import Address
+from rota.stores.postgres.db import (
+    Db,
+)
 from rota.stores.postgres.errors import ENDED, is_lost, refused, translate
-from rota.stores.postgres.parameters import PACKED, PARAMETERS
-from rota.stores.postgres.session import Session
-from rota.stores.postgres.statements import Statement, candidates, candidates_of_many, numbered, over_source, ready_now, statement
-from rota.stores.postgres.values import Bodies, Ids, register
 
-ARMS_MAX = 200
-"""Of more types than this only the first that are ready are asked for, and without an arm for each: a plan grows with its arms."""
-FEW, FEW_GROWS = 4, 8
-"""How many times its share each of very many types is asked for, and how much more if all of these are among the first."""
-SPARE_MAX, SPARE_FADES = 16, 8
-"""A claim of several types looks at most so many times as far as it wants; what it looks further shrinks by an eighth each time."""
 PREPARED_MAX = 1000
-WAITS = frozenset({pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR})
-"""A transaction that waits for the next statement."""
 OLDEST_SERVER = 130000
 SET_UP_S = 10.0
 """Longest silence of the server while a session is set up that may wait without end later."""
@@ -64,215 +62,12 @@ SESSION = PLANS | {
     "tcp_keepalives_interval": "15",
     "tcp_keepalives_count": "4",
 }
-
-
-_encode = msgspec.json.Encoder().encode
-_numbers = msgspec.json.Decoder(list[int])
-
-
-class Db:
-    """One connection and the named statements on it: see `rota.stores.relational.db`."""
-
-    __slots__ = ("_cursor", "_first", "_spare", "raw")
-    prepares = True
-    ends_apart = True
-    conflict: tuple[type[Exception], ...] = (psycopg.IntegrityError,)
-    refused: tuple[type[Exception], ...] = (psycopg.IntegrityError, psycopg.DataError, errors.RaiseException)
-    unwritable: tuple[type[Exception], ...] = (psycopg.IntegrityError, psycopg.DataError, ValueError, TypeError, KeyError)
-
-    def __init__(self, raw: psycopg.Connection[Any]) -> None:
-        """Wrap an open connection."""
-        self.raw = raw
-        self._spare = 0
-        """How many ready jobs others were just claiming, as far as claims on this connection have met them."""
-        self._cursor = psycopg.RawCursor(raw)
-        self._first = psycopg.RawCursor(raw)
-        # Ours alone: the caller's own connection keeps its ways.
-        register(self._cursor.adapters)
-
-    def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
-        """Run a named statement and return its rows."""
-        return self._run(statement(name), values).fetchall()
-
-    def row(self, name: str, /, **values: Any) -> tuple[Any, ...] | None:
-        """Run a named statement and return its first row."""
-        return self._run(statement(name), values).fetchone()
-
-    def value(self, name: str, /, **values: Any) -> Any:
-        """Run a named statement and return the first column of its first row."""
-        row = self._run(statement(name), values).fetchone()
-        return None if row is None else row[0]
-
-    def rows_behind(self, first: str, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
-        """Run a named statement behind a fixed text, as one transaction of their own, for which the server is asked once."""
-        before = sys.exception()
-        try:
-            with self.raw.pipeline():
-                self._first.execute(first, prepare=self.prepares)
-                cursor = self._run(statement(name), values)
-        except psycopg.OperationalError as error:
-            # Interrupted while it ends, a pipeline stumbles over what is still under way.
-            if isinstance(error.__context__, KeyboardInterrupt) and error.__context__ is not before:
-                raise error.__context__ from None
-            raise
-        return cursor.fetchall()
-
-    def change(self, name: str, /, **values: Any) -> int:
-        """Run a named statement and return how many rows it changed."""
-        return self._run(statement(name), values).rowcount
-
-    def along(self, name: str, source: str, /, **values: Any) -> list[tuple[Any, ...]]:
-        """Run a named statement over one of its sources."""
-        return self._run(over_source(name, source), values).fetchall()
-
-    def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
-        """Run a statement that adds jobs, and have it return their numbers."""
-        del count
-        return [row[0] for row in self._run(numbered(name), values).fetchall()]
-
-    def bodies(self, params: Sequence[str]) -> Bodies:
-        """Return params as an array of texts."""
-        return Bodies(params)
-
-    def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
-        """Add jobs by one statement."""
-        bodies = Bodies([row.pop("params") for row in rows])
-        plain = [{name: value.hex() if type(value) is bytes else value for name, value in row.items() if value is not None} for row in rows]
-        return self.added("insert_jobs_each", len(rows), rows=_encode(plain).decode(), bodies=bodies)
-
-    def candidates(self, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
-        """Return ready jobs, by another query if the lanes are very many."""
-        if len(lanes) <= ARMS_MAX:
-            return self._offered(lanes, want, slim=slim, suspects=suspects)
-        return self._offered_of_many(self._first_lanes(lanes, want, suspects=suspects), want, slim=slim, suspects=suspects)
-
-    def _first_lanes(self, lanes: tuple[int, ...], want: int, *, suspects: bool) -> tuple[int, ...]:
-        """Return those of very many lanes whose first ready jobs come first: as many as jobs are wanted, for all of these are of them.
-
-        Never fewer than one query asks for: others may be claiming the first of some.
-        """
-        known = frozenset(lanes)
-        ready = [lane for (lane,) in self._run(ready_now(suspects=suspects), {}).fetchall() if lane in known]
-        return tuple(ready[: max(ARMS_MAX, want + self._spare)])
-
-    def _offered_of_many(self, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
-        """Return ready jobs of very many lanes: of each a few, and more of those lanes that would have given more.
-
-        What others are just claiming of a lane may hide the rest of it until the next claim.
-        """
-        if not lanes:
-            return []
-        what = candidates_of_many(slim=slim, suspects=suspects)
-        limits: dict[int, int] = {}
-        while True:
-            most = want + self._spare
-            few = FEW * (1 + most // len(lanes))
-            limits = {lane: max(few, limits.get(lane, 0)) for lane in lanes}
-            values = {
-                "lanes": _encode(lanes).decode(),
-                "limits": _encode(list(limits.values())).decode(),
-                "want": want,
-                "spare": self._spare,
-            }
-            rows = self._run(what, values).fetchall()
-            jobs = [Claimed(*row[:-1]) for row in rows]
-            offered = Counter([job.lane for job in jobs])
-            cut_short = [lane for lane, count in offered.items() if limits[lane] <= count < most]
-            for lane in cut_short:
-                limits[lane] *= FEW_GROWS
-            if not cut_short and (len(rows) == want or not self._more_behind(want, rows)):
-                self._spare -= self._spare // SPARE_FADES
-                return jobs
-
-    def _offered(self, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
-        """Return ready jobs of these lanes, by a query with an arm for each."""
-        what = candidates(len(lanes), slim=slim, suspects=suspects)
-        values: dict[str, Any] = {f"lane_{index}": lane for index, lane in enumerate(lanes)} | {"want": want}
-        while True:
-            # Rows, and not one JSON text as elsewhere: that would be half of what a claim costs the server.
-            rows = self._run(what, values | {"spare": self._spare}).fetchall()
-            if len(rows) == want or len(lanes) == 1 or not self._more_behind(want, rows):
-                self._spare -= self._spare // SPARE_FADES
-                return [Claimed(*row[:-1]) for row in rows]
-
-    def _more_behind(self, want: int, rows: list[tuple[Any, ...]]) -> bool:
-        """Say whether so many were in others' hands that more may be ready behind them, and look further from now on."""
-        seen = rows[0][-1] if rows else want + self._spare
-        if seen < want + self._spare or self._spare >= SPARE_MAX * want:
-            return False
-        self._spare = min(SPARE_MAX * want, max(want, 2 * self._spare))
-        return True
-
-    def _run(self, what: Statement, values: dict[str, Any]) -> psycopg.RawCursor[tuple[Any, ...]]:
-        if what.packs:
-            packs = (name for name in what.names if PARAMETERS.get(name) == PACKED and isinstance(values[name], bytes))
-            values |= {name: Ids(values[name]) for name in packs}
-        return self._cursor.execute(what.text, [values[name] for name in what.names], prepare=self.prepares)
-
-    def execute(self, text: str) -> None:
-        """Run a fixed text of one or more commands that have no values."""
-        self._cursor.execute(text, prepare=False)
-
-    def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
-        """Complete jobs with their runs in one statement, which also says what there is to count."""
-        numbers = list(done)
-        moments = _encode(list(done.values())).decode()
-        ((fresh, figures),) = self.rows(
-            "end_plain", numbers=_encode(numbers).decode(), moments=moments, count=len(done), worker_id=worker_id
-        )
-        return numbers if fresh is None else _numbers.decode(fresh), figures
-
-    def count(self, figures: str) -> None:
-        """Write figures into two tables, in one statement."""
-        self.change("count_figures", figures=figures)
-
-    def start(self, jobs: Sequence[Claimed], clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
-        """Start jobs and move the clocks on, in one statement; another if retries carry checkpoints on."""
-        numbers = _encode([job.number for job in jobs]).decode()
-        ids = f"{{{','.join([job.run_id for job in jobs])}}}"
-        self.change("start", numbers=numbers, ids=ids, clocks=_encode(clocks).decode(), now=now, worker_id=worker_id)
-        checkpoints = {job.number: job.checkpoint for job in jobs if job.checkpoint is not None}
-        if checkpoints:
-            self.change("carry_checkpoints", checkpoints=_encode(checkpoints).decode())
-
-    def adopt(self, rows: str, adopter_id: str) -> None:
-        """Start jobs with their runs, in one statement."""
-        self.change("adopt_starts", rows=rows, adopter_id=adopter_id)
-
-    def tally(self, numbers: str) -> None:
-        """Count ended jobs, in one statement."""
-        self.change("tally", numbers=numbers)
-
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Undo what is written in the block, and only that, if it raises."""
-        self.execute("SAVEPOINT rota_part")
-        try:
-            yield
-        except BaseException:
-            self.undo_part()
-            raise
-        self.execute("RELEASE rota_part")
-
-    def undo_part(self) -> None:
-        """Undo what was written since the savepoint, unless the connection is gone, or stuck in a statement, and all is undone anyway."""
-        if self._listens():
-            self.execute("ROLLBACK TO rota_part; RELEASE rota_part")
-
-    def _listens(self) -> bool:
-        """Say whether the connection is in a transaction that the next statement can be said in."""
-        return self.raw.info.transaction_status in WAITS
-
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Let all reads of the block see one moment."""
-        self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        try:
-            yield
-        finally:
-            if self._listens():
-                # Nothing was written; and after a ROLLBACK psycopg would forget every statement that it has prepared.
-                self.execute("COMMIT")
+T = TypeVar("T")
+ASIDE = 2
+"""Connections of each process beside its pool, for what keeps nobody out of anything: beats above all."""
+OVERTAKEN_S = 0.5
+"""Who has waited so long for a connection is the next to have one."""
+_not_ours: list[Db] = []
 
 
 def beat_silence_s(settings: Settings) -> float:
@@ -348,3 +143,215 @@ def _check_server(raw: psycopg.Connection[Any], address: Address) -> None:
         raise StoreUnusable(
             f"{address.shown} keeps texts as {encoding}, which can't hold every letter: give a database with the encoding UTF8"
         )
+
+
+class Session(psycopg.Connection[Any]):
+    """A connection whose waits end when the server has been silent for `silence_s`; None: they don't."""
+
+    silence_s: float | None = None
+
+    def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
+        """Run one of the driver's exchanges with the server. Everything that the driver waits for goes through here."""
+        if self.silence_s is not None:
+            gen = self._timed(gen, self.silence_s)
+        return super().wait(gen, *args, **options)
+
+    def _timed(self, gen: PQGen[T], silence_s: float) -> Generator[Wait, Ready | int, T]:
+        """Pass an exchange on. While nothing moves on the socket the driver asks every 0.1 s, so no watcher and no timer is needed."""
+        silent_since: float | None = None
+        cut = False
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    silent_since = None
+                elif silent_since is None:
+                    silent_since = time.monotonic()
+                elif cut:
+                    self.pgconn.finish()
+                elif time.monotonic() - silent_since >= silence_s:
+                    # The driver then finds the connection closed, and cleans up as it does after any lost server.
+                    self._cut()
+                    cut = True
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        except psycopg.Error as error:
+            if not cut:
+                raise
+            raise psycopg.OperationalError(f"no answer for {silence_s:g} s, so the connection was cut") from error
+
+    def _cut(self) -> None:
+        """Close the socket in both directions and keep its descriptor, which is the driver's."""
+        with suppress(OSError), socket.socket(fileno=os.dup(self.pgconn.socket)) as line:
+            line.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def silence(raw: psycopg.Connection[Any], silence_s: float | None) -> Iterator[None]:
+    """Allow the server another silence for a block. A caller's own connection has no limit and gets none."""
+    if not isinstance(raw, Session):
+        yield
+        return
+    before, raw.silence_s = raw.silence_s, silence_s
+    try:
+        yield
+    finally:
+        raw.silence_s = before
+
+
+class Loan:
+    """A place among the connections that are lent, and the connection, as soon as there is one."""
+
+    __slots__ = ("bell", "db", "since")
+
+    def __init__(self) -> None:
+        """Begin without one."""
+        self.db: Db | None = None
+        self.since = time.monotonic()
+        self.bell = threading.Lock()
+        """Locked while one waits, and released when there is room."""
+
+    def ring(self) -> None:
+        """Tell one who waits that there is room; again: nothing."""
+        if self.bell.locked():
+            self.bell.release()
+
+
+class Pool:
+    """At most `size` connections of one process: opened when needed, thrown away when broken, not carried over a fork."""
+
+    def __init__(self, open_one: Callable[[], psycopg.Connection[Any]], *, size: int, wait_s: float) -> None:
+        """Take the function that opens one, and how long a caller waits for one to come back."""
+        self._open = open_one
+        self._size = size
+        self._wait_s = wait_s
+        self._idle: list[Db] = []
+        self._loans: set[Loan] = set()
+        # No condition: whoever is interrupted between two lines of that keeps its lock for ever, or has it no more and believes so.
+        self._lock = threading.Lock()
+        self._waiting: deque[Loan] = deque()
+        self._overtaken_s = min(OVERTAKEN_S, wait_s / 4)
+        self._closed = False
+        self._pid = os.getpid()
+
+    @contextmanager
+    def take(self) -> Iterator[Db]:
+        """Lend a connection for a block. Whoever is interrupted, at whatever moment, keeps none of the places."""
+        loan = Loan()
+        try:
+            self._lend(loan)
+            if loan.db is None:
+                loan.db = Db(self._open())
+            yield loan.db
+        finally:
+            try:
+                self._take_back(loan)
+            except BaseException:
+                self._take_back(loan)
+                raise
+
+    def stale(self) -> None:
+        """Throw away what lies idle: one of them was found broken, and the others most likely are too."""
+        with self._lock:
+            self._close_idle()
+
+    def close(self) -> None:
+        """Close the idle ones now, those that are lent when they come back."""
+        with self._lock:
+            self._closed = True
+            self._close_idle()
+
+    def _lend(self, loan: Loan) -> None:
+        end = loan.since + self._wait_s
+        while not self._lend_now(loan):
+            left = end - time.monotonic()
+            if left <= 0:
+                busy = f"all {self._size} connections of this process have been busy for {self._wait_s:g} s"
+                raise StoreBusy(f"{busy} (settings pool_size, busy_timeout)")
+            loan.bell.acquire(timeout=left)
+
+    def _lend_now(self, loan: Loan) -> bool:
+        """Give a loan its place, and a connection that lies idle; or note that it waits for one."""
+        with self._lock:
+            self._forget_parents()
+            if self._closed:
+                raise StoreError("the store is closed")
+            if not self._may_come(loan):
+                if loan not in self._waiting:
+                    self._waiting.append(loan)
+                # It may have been rung before, when its time was over, and heard nothing.
+                loan.bell.acquire(blocking=False)
+                return False
+            if loan in self._waiting:
+                self._waiting.remove(loan)
+            self._loans.add(loan)
+            self._take_idle(loan)
+            return True
+
+    def _may_come(self, loan: Loan) -> bool:
+        """Say whether there is room for one: who comes may overtake those who wait, which saves a change of threads, but not for long."""
+        room = self._size - len(self._loans)
+        if room <= 0 or not self._waiting:
+            return room > 0
+        return loan.since - self._waiting[0].since < self._overtaken_s or loan in self._first(room)
+
+    def _first(self, room: int) -> list[Loan]:
+        return list(islice(self._waiting, room))
+
+    def _take_idle(self, loan: Loan) -> None:
+        """Take the one that was used last and is still there. A server that speaks without being asked says that it hangs up."""
+        while self._idle:
+            loan.db = self._idle.pop()
+            if not is_rung(loan.db):
+                return
+            _close(loan.db)
+            loan.db = None
+
+    def _take_back(self, loan: Loan) -> None:
+        """Take one back, or throw it away; a second time: what the first has left to do."""
+        with self._lock:
+            self._loans.discard(loan)
+            if loan in self._waiting:
+                self._waiting.remove(loan)
+            db, loan.db = loan.db, None
+            if db is not None:
+                if _is_clean(db) and not self._closed:
+                    self._idle.append(db)
+                else:
+                    _close(db)
+            # Also by one who was told and did not come: the next may.
+            for each in self._first(self._size - len(self._loans)):
+                each.ring()
+
+    def _forget_parents(self) -> None:
+        """Leave alone, in a forked child, what belongs to its parent: closing it would end the parent's session."""
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            _not_ours.extend(self._idle)
+            self._idle, self._loans, self._waiting = [], set(), deque()
+
+    def _close_idle(self) -> None:
+        idle, self._idle = self._idle, []
+        for db in idle:
+            _close(db)
+
+
+def is_rung(db: Db) -> bool:
+    """Say whether the server has something to say that nobody asked for."""
+    poll = select.poll()
+    poll.register(db.raw.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _is_clean(db: Db) -> bool:
+    """Say whether nothing is under way on a connection, so that the next one can begin anew."""
+    info = db.raw.info
+    return info.transaction_status == pq.TransactionStatus.IDLE and info.pipeline_status == pq.PipelineStatus.OFF
+
+
+def _close(db: Db) -> None:
+    with suppress(psycopg.Error):
+        db.raw.close()

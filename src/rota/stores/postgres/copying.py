@@ -13,12 +13,12 @@ from rota.model.settings import Settings
 from rota.model.values import Instant
 from rota.ports.copying import Kind, Moved, Row, Table
 from rota.stores.postgres.address import DOOR, GUESTS, address
-from rota.stores.postgres.connection import Db, open_connection
+from rota.stores.postgres.connection import open_connection
+from rota.stores.postgres.db import Db, texts
 from rota.stores.postgres.errors import translated
-from rota.stores.postgres.statements import texts
 from rota.stores.postgres.store import PostgresStore
-from rota.stores.relational import copying
-from rota.stores.relational.tables import JOBS, META, RUNS, TABLES
+from rota.stores.verbs import copying
+from rota.stores.verbs.tables import JOBS, META, RUNS, TABLES
 
 FACTS, LIVE, ENDS, NOTES = "job_facts", "job_live", "job_ends", "run_notes"
 PARTS = {JOBS.name: (FACTS, LIVE, ENDS), RUNS.name: (NOTES,)}

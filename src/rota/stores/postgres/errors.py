@@ -26,7 +26,7 @@ from rota.errors import (
     StoreUnusable,
 )
 from rota.stores.postgres.address import Address
-from rota.stores.relational.db import is_moved
+from rota.stores.verbs.db import is_moved
 
 ENDED = "terminating connection due to administrator command"
 """Said by a server that ends one session, or all of them. While it still connects there is no code for it."""

@@ -11,7 +11,7 @@ import re
 import msgspec
 
 from rota.errors import InvalidOption
-from rota.stores.postgres.expected import expected
+from rota.stores.postgres.migrate import expected
 
 PLAIN_ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_$-]{0,62}")
 KINDS = ("worker", "submitter", "reader", "server")

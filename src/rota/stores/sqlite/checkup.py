@@ -15,10 +15,10 @@ from rota.model.settings import Settings
 from rota.model.values import Instant
 from rota.stores import permissions
 from rota.stores.permissions import Kept
-from rota.stores.relational import checkup as shared
-from rota.stores.relational import repair
 from rota.stores.sqlite import migrate
-from rota.stores.sqlite.connection import Db, file_system
+from rota.stores.sqlite.connection import file_system
+from rota.stores.sqlite.db import Db
+from rota.stores.verbs import repair
 
 FREE_PROBLEM_BYTES, FREE_ADVICE_BYTES = 100 * 1024 * 1024, 1024 * 1024 * 1024
 LOG_TIMES, LOG_MIN_BYTES = 10, 64 * 1024 * 1024
@@ -43,9 +43,9 @@ def checkup(db: Db, path: Path, settings: Settings, now: Instant, *, full: bool,
         "size": partial(_size, db, path),
         "schema": partial(_schema, db, path),
         "file": partial(_integrity, db, path, full=full),
-        "due jobs": partial(shared.overdue, db, now),
-        "outbox": partial(shared.outbox, db, now),
-        "webhooks": partial(shared.webhooks, db, settings, now),
+        "due jobs": partial(repair.overdue, db, now),
+        "outbox": partial(repair.outbox, db, now),
+        "webhooks": partial(repair.webhooks, db, settings, now),
         "rows": partial(repair.rows, db, full=full),
     }
     if full:

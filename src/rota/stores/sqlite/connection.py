@@ -1,206 +1,38 @@
-"""Connections to one SQLite file: how they are opened, and how the driver's errors become ours."""
+"""Connections to one SQLite file: how they are opened, whether it is still the same file, and how the driver's errors become ours."""
 
 from __future__ import annotations
 
+import ctypes
 import os
-import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import apsw
-import msgspec
 
-from rota.errors import IllegalMove, InvalidParams, RotaError, StoreBusy, StoreError, StoreMoved, StoreUnavailable, StoreUnusable
-from rota.model.values import Claimed, Instant
-from rota.stores.relational.db import is_moved
-from rota.stores.sqlite.statements import Statement, candidates, candidates_of_many, over_source, statement
+from rota.errors import (
+    AnswerLost,
+    IllegalMove,
+    InvalidParams,
+    RotaError,
+    StoreBusy,
+    StoreError,
+    StoreFileLost,
+    StoreMoved,
+    StoreUnavailable,
+    StoreUnusable,
+)
+from rota.stores.sqlite.db import Db
+from rota.stores.verbs.db import is_moved
 
-ARMS_MAX = 100
-"""A claim of more lanes than this is another query. The driver keeps no statement prepared that has over 16,384 characters: 115 arms."""
 OLDEST_SQLITE = (3, 51, 3)
 OPEN_TIMEOUT_S = 10.0
 """How long opening a file waits for another process that is making it."""
+_stat = os.stat  # at each commit and each read, where a Path would take longer
+REMEDY = "put the file back where it was, with its -wal file, or restart this process if the change is meant"
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.glusterfs"}
-
-
-_WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE)\b")
-_encode = msgspec.json.Encoder().encode
-_claimed = msgspec.json.Decoder(list[Claimed])
-_numbers = msgspec.json.Decoder(list[int])
-
-
-class Db:
-    """One connection and the named statements on it: see `rota.stores.relational.db`."""
-
-    __slots__ = ("_told", "raw")
-    conflict: tuple[type[Exception], ...] = (apsw.ConstraintError,)
-    ends_apart = False
-    refused: tuple[type[Exception], ...] = (apsw.ConstraintError, apsw.TooBigError)
-    unwritable: tuple[type[Exception], ...] = (apsw.ConstraintError, apsw.SQLError, apsw.TooBigError, ValueError, TypeError, KeyError)
-
-    def __init__(self, raw: apsw.Connection) -> None:
-        """Wrap an open connection."""
-        self.raw = raw
-        self._told = 0
-        raw.create_scalar_function("told", self._tell, 1)  # type: ignore[arg-type] # it is called with the one value
-
-    def _tell(self, value: int) -> int:
-        """Take note of a value that a statement comes by."""
-        self._told = value
-        return value
-
-    def _run(self, what: Statement, values: dict[str, Any]) -> apsw.Cursor:
-        return self.raw.execute(what.text, what.values(values))
-
-    def add_at_once(self, text: str, values: tuple[Any, ...]) -> tuple[int, int]:
-        """Run a statement that adds a job and tells its position: return its number and that."""
-        self.raw.execute(text, values)
-        return self.raw.last_insert_rowid(), self._told
-
-    def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
-        """Run a named statement and return its rows."""
-        what = statement(name)
-        try:
-            return list(self._run(what, values))
-        except UnicodeDecodeError:
-            return self._torn(what, values)
-
-    def _torn(self, what: Statement, values: dict[str, Any]) -> list[tuple[Any, ...]]:
-        r"""Read rows of which a text is not UTF-8: each byte that is not is written as `\xNN`, which no JSON may have.
-
-        So text can be shown, and JSON with such an escape is refused when it is decoded: nothing runs with a guessed value.
-        """
-        if _WRITES.search(what.text):
-            raise  # noqa: PLE0704 - the caller handles the error
-        count = len(self._run(what, values).get_description())
-        names = ", ".join(f"c{place}" for place in range(count))
-        columns = ", ".join(
-            f"iif(typeof(c{place}) = 'text', CAST(c{place} AS BLOB), c{place}), typeof(c{place}) = 'text'" for place in range(count)
-        )
-        text = f"WITH torn ({names}) AS (\n{what.text.rstrip().removesuffix(';')}\n) SELECT {columns} FROM torn"  # noqa: S608 - a statement of ours
-        return [
-            tuple(value.decode(errors="backslashreplace") if is_text else value for value, is_text in zip(row[::2], row[1::2], strict=True))
-            for row in self.raw.execute(text, what.values(values))
-        ]
-
-    def row(self, name: str, /, **values: Any) -> tuple[Any, ...] | None:
-        """Run a named statement and return its first row."""
-        # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
-        rows = self.rows(name, **values)
-        return rows[0] if rows else None
-
-    def value(self, name: str, /, **values: Any) -> Any:
-        """Run a named statement and return the first column of its first row."""
-        row = self.row(name, **values)
-        return None if row is None else row[0]
-
-    def change(self, name: str, /, **values: Any) -> int:
-        """Run a named statement and return how many rows it changed."""
-        self._run(statement(name), values)
-        return self.raw.changes()
-
-    def along(self, name: str, source: str, /, **values: Any) -> list[tuple[Any, ...]]:
-        """Run a named statement over one of its sources."""
-        what = over_source(name, source)
-        try:
-            return list(self._run(what, values))
-        except UnicodeDecodeError:
-            return self._torn(what, values)
-
-    def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
-        """Run a statement that adds jobs; SQLite numbers them one after the other."""
-        self._run(statement(name), values)
-        last = self.raw.last_insert_rowid()
-        return range(last - count + 1, last + 1)
-
-    def bodies(self, params: Sequence[str]) -> str:
-        """Return params as one JSON array."""
-        return f"[{','.join(params)}]"
-
-    def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
-        """Add jobs one after the other: no answer is waited for between two."""
-        what = statement("insert_job")
-        self.raw.executemany(what.text, map(what.values, rows))
-        last = self.raw.last_insert_rowid()
-        return range(last - len(rows) + 1, last + 1)
-
-    def candidates(self, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
-        """Return ready jobs; fewer than wanted if they are very large."""
-        many = len(lanes) > ARMS_MAX
-        text = candidates_of_many(slim=slim, suspects=suspects) if many else candidates(len(lanes), slim=slim, suspects=suspects)
-        known = (_encode(lanes).decode(),) if many else lanes
-        try:
-            # Read to the end: a statement left in the middle does not go back to the cache and is prepared again.
-            found: list[Claimed] = _claimed.decode(list(self.raw.execute(text, (*known, want)))[0][0])  # noqa: RUF015
-        except apsw.TooBigError:
-            if want == 1:
-                raise
-            return self.candidates(lanes, want // 2, slim=slim, suspects=suspects)
-        return found
-
-    def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
-        """Complete jobs, then their runs."""
-        text = _encode(done).decode()
-        fresh = list(done)
-        if self.change("finish_jobs_plain", done=text, worker_id=worker_id) != len(done):
-            fresh = _numbers.decode(self.value("open_runs", numbers=_encode(fresh).decode(), worker_id=worker_id))
-            text = _encode({number: done[number] for number in fresh}).decode()
-        self.change("finish_runs_plain", done=text)
-        return fresh, self.value("ends", numbers=_encode(fresh).decode())
-
-    def start(self, jobs: Sequence[Claimed], clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
-        """Make runs, start their jobs, and move the clocks on."""
-        numbers = _encode([job.number for job in jobs]).decode()
-        self.change("insert_runs", numbers=numbers, ids=bytes.fromhex("".join([job.run_id for job in jobs])), now=now)
-        self.change("start_jobs", numbers=numbers, now=now, worker_id=worker_id)
-        for priority, position in clocks.items():
-            self.change("clock_advance", priority=priority, position=position)
-
-    def adopt(self, rows: str, adopter_id: str) -> None:
-        """Make runs, then start their jobs."""
-        self.change("adopt_runs", rows=rows)
-        self.change("adopt_starts", rows=rows, adopter_id=adopter_id)
-
-    def tally(self, numbers: str) -> None:
-        """Count ended jobs: they are looked at once, and written into two tables."""
-        self.count(self.value("ends", numbers=numbers))
-
-    def count(self, figures: str) -> None:
-        """Write figures into two tables."""
-        self.change("tally_hourly", ends=figures)
-        self.change("tally_total", ends=figures)
-
-    def savepoint(self) -> AbstractContextManager[None]:
-        """Undo what is written in the block, and only that, if it raises."""
-        return _Savepoint(self.raw)
-
-    def snapshot(self) -> AbstractContextManager[object]:
-        """Let all reads of the block see one moment."""
-        return self.savepoint()
-
-
-class _Savepoint:
-    """One block of `Db.savepoint`. A generator that a signal left suspended would end it later, in the middle of another's work."""
-
-    __slots__ = ("_raw",)
-
-    def __init__(self, raw: apsw.Connection) -> None:
-        self._raw = raw
-
-    def __enter__(self) -> None:
-        self._raw.execute("SAVEPOINT rota_part")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            # An error of the disk has undone the whole transaction already: it is to be heard of, not that there is no savepoint any more.
-            if not self._raw.in_transaction:
-                return
-            self._raw.execute("ROLLBACK TO rota_part")
-        self._raw.execute("RELEASE rota_part")
 
 
 def check_sqlite_version() -> None:
@@ -348,6 +180,85 @@ class Readers:
         idle, self._idle = self._idle, []
         for db in idle:
             db.raw.close()
+
+
+class Identity:
+    """The device and inode of one store's file, taken when its first connection is opened.
+
+    SQLite keeps writing to a file that was deleted or renamed, and in WAL mode it does not look: each commit does so here.
+    """
+
+    __slots__ = ("_device", "_inode", "_path")
+
+    def __init__(self, path: Path) -> None:
+        """Know nothing yet."""
+        self._path = os.fspath(path)
+        self._device = self._inode = -1
+
+    def opened(self, open_one: Callable[[], apsw.Connection]) -> apsw.Connection:
+        """Open a connection, and make sure that it is one to this file."""
+        known = self._inode != -1
+        if known:
+            self.check()
+        before = self._at_path()
+        connection = open_one()
+        try:
+            # SQLite compares its own descriptor with the path. So no exchange between the two looks goes unnoticed.
+            if before is None or self._at_path() != before or Moved(connection)():
+                raise self.lost()
+            if known:
+                self.check()
+        except BaseException:
+            connection.close()
+            raise
+        self._device, self._inode = before
+        return connection
+
+    def check(self) -> None:
+        """Raise if the file at the path is another one, or none."""
+        try:
+            found = _stat(self._path)
+        except OSError:
+            raise self.lost() from None
+        if found.st_ino != self._inode or found.st_dev != self._device:
+            raise self.lost()
+
+    def lost(self, *, committed: bool = False) -> StoreFileLost | AnswerLost:
+        """Return the error for a file that is lost; `committed` says that the write was made before this was noticed."""
+        what = "another file is at its path now" if os.path.exists(self._path) else "it was deleted or renamed"  # noqa: PTH110 - a text
+        if committed:
+            return AnswerLost(
+                f"the store's file {self._path} was lost during this write: {what}. The write is only in the file that was moved"
+                f" away: {REMEDY} and repeat the call"
+            )
+        return StoreFileLost(f"the store's file {self._path} is not the one that was opened: {what}. Nothing was written: {REMEDY}")
+
+    def _at_path(self) -> tuple[int, int] | None:
+        try:
+            found = _stat(self._path)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+
+class Moved:
+    """Asks SQLite whether the file that a connection has open is still at its path. For one thread at a time.
+
+    This takes a quarter of the time of a look from Python, but sees only inodes, and no change of a symbolic link.
+    """
+
+    __slots__ = ("_address", "_answer", "_ask")
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        """Ask this connection."""
+        self._answer = ctypes.c_int(0)
+        self._address = ctypes.addressof(self._answer)
+        self._ask = connection.file_control
+
+    def __call__(self) -> bool:
+        """Say whether it is another file that is there now, or none."""
+        self._ask("main", apsw.SQLITE_FCNTL_HAS_MOVED, self._address)
+        return self._answer.value != 0
 
 
 @contextmanager

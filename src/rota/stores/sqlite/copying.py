@@ -16,12 +16,12 @@ from rota.model.settings import Settings
 from rota.model.values import Instant
 from rota.ports.copying import Moved, Row, Table
 from rota.ports.files import make_file, open_file
-from rota.stores.relational import copying
-from rota.stores.relational.tables import META, TABLES
 from rota.stores.sqlite import migrate
-from rota.stores.sqlite.connection import Db, check_path, check_sqlite_version, open_connection, translated
-from rota.stores.sqlite.statements import statements
+from rota.stores.sqlite.connection import check_path, check_sqlite_version, open_connection, translated
+from rota.stores.sqlite.db import Db, statements
 from rota.stores.sqlite.store import SqliteStore
+from rota.stores.verbs import copying
+from rota.stores.verbs.tables import META, TABLES
 
 BESIDE = ("-wal", "-journal")
 """What SQLite keeps beside a file and takes for a part of it, also of another file of the same name."""

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from rota.errors import StoreUnusable
-from rota.stores.sqlite.connection import Db
+from rota.stores.sqlite.db import Db
 
 OURS = ("meta", "jobs", "job_runs")
 

@@ -22,8 +22,8 @@ from typing import Any, Generic, TypeVar
 import apsw
 
 from rota.errors import StoreBusy, StoreError, StoreFileLost, StoreUnavailable, TransactionMisuse
-from rota.stores.sqlite.connection import Db, translate
-from rota.stores.sqlite.identity import Identity, Moved
+from rota.stores.sqlite.connection import Identity, Moved, translate
+from rota.stores.sqlite.db import Db
 
 T = TypeVar("T")
 
@@ -84,11 +84,11 @@ class Writer:
 
     def run(self, work: Callable[[Db], T], *, patient: bool = False) -> T:
         """Do this work in a transaction and return its value once it is on disk."""
-        if self.owned:
+        me, piece = threading.get_ident(), None
+        if self._owner == me:
             raise TransactionMisuse(
                 "this thread is inside `with rota.transaction() as tx`: pass transaction=tx, or do this after the block"
             )
-        me, piece = threading.get_ident(), None
         try:
             if self._take_lead(me):
                 return self._alone(work, patient=patient)
@@ -325,7 +325,10 @@ class Writer:
 
     def _begin(self, *, patient: bool) -> None:
         self._ready(patient=patient)
-        self._patiently(lambda: self._db.raw.execute("BEGIN IMMEDIATE"), patient=patient)
+        try:
+            self._db.raw.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            self._patiently(lambda: self._db.raw.execute("BEGIN IMMEDIATE"), patient=patient)
 
     def _ready(self, *, patient: bool) -> None:
         """Have a connection, and leave others their gap."""

@@ -171,10 +171,13 @@ SELECT CASE WHEN (SELECT count(*) FROM gone) <> :count THEN (SELECT coalesce(jso
 
 -- name: open_endings
 -- What this worker still runs of these (recovery, with no id of its own: whoever does), and what the endings must know of it.
-SELECT coalesce(json_agg(json_build_array(l.number, (l.cancel_requested_at IS NOT NULL)::integer, hex(l.root_id), hex(f.group_id))), '[]')::text,
-       ({any_endpoints})
+SELECT coalesce(json_agg(json_build_array(l.number, (l.cancel_requested_at IS NOT NULL)::integer, hex(l.root_id), hex(f.group_id))), '[]')::text
   FROM job_live AS l JOIN job_facts AS f ON f.number = ANY (ARRAY[l.number])
  WHERE l.number = ANY (:numbers) AND l.status || '' = 'RUNNING' AND (:worker_id IS NULL OR l.worker_id = :worker_id);
+
+-- name: ends_look
+-- What ends mean to others, in one statement: to webhooks, to who is parked, to who waits, to a direct execution.
+SELECT ({any_endpoints}), ({any_over_limit}), ({any_open_edges}), ({direct_status});
 
 -- name: ended_as
 SELECT number, finished_at, worker_id = :worker_id, status FROM jobs WHERE number = ANY (:numbers);

@@ -141,9 +141,13 @@ UPDATE jobs SET status = 'COMPLETED', finished_at = e.value, ended_by = 'system'
 
 -- name: open_endings
 -- What this worker still runs of these (recovery, with no id of its own: whoever does), and what the endings must know of it.
-SELECT json_group_array(json_array(number, cancel_requested_at IS NOT NULL, lower(hex(root_id)), lower(hex(group_id)))), ({any_endpoints})
+SELECT json_group_array(json_array(number, cancel_requested_at IS NOT NULL, lower(hex(root_id)), lower(hex(group_id))))
   FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers)) AND +status = 'RUNNING'
                 AND (:worker_id = x'' OR +worker_id = :worker_id);
+
+-- name: ends_look
+-- What ends mean to others, in one statement: to webhooks, to who is parked, to who waits, to a direct execution.
+SELECT ({any_endpoints}), ({any_over_limit}), ({any_open_edges}), ({direct_status});
 
 -- name: ended_as
 SELECT number, finished_at, worker_id = :worker_id, status FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers));

@@ -1,0 +1,165 @@
+"""What the shared verbs ask of a connection, and how dialects keep their statements: under the same names, in `.sql` files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from importlib.resources import files
+from typing import Any, Protocol
+
+import msgspec
+
+from rota.model.gate import Actor
+from rota.model.values import Claimed, Instant
+
+_HEADING = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_PIECE = re.compile(r"\{(\w+)\}")
+_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
+_CLAIMED = {
+    "candidates",
+    "candidates_among",
+    "candidates_named",
+    "candidate_direct",
+    "holding",
+    "held_by",
+    "held_rows",
+    "failed_without_successor",
+}
+_encode = msgspec.json.Encoder().encode
+
+MOVED = "this store was moved to"
+"""How the refusal of every write begins once a store was moved."""
+
+
+def is_moved(error: Exception) -> bool:
+    """Say whether a write was refused because the store was moved: that is no row's fault."""
+    return MOVED in str(error)
+
+
+class Db(Protocol):
+    """One connection and the named statements on it."""
+
+    conflict: tuple[type[Exception], ...]
+    """What a broken constraint raises: the row is there already, most likely."""
+    unwritable: tuple[type[Exception], ...]
+    """What a text, a number or a move that the store can't hold raises: it spoils its own row and no other."""
+
+    refused: tuple[type[Exception], ...]
+    """Errors raised because of what a row holds, by the own rules of the store and by constraints or triggers that somebody added."""
+
+    ends_apart: bool
+    """Ended jobs are in a table of their own, in the order of their numbers."""
+
+    def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Run a named statement and return its rows."""
+
+    def row(self, name: str, /, **values: Any) -> tuple[Any, ...] | None:
+        """Run a named statement and return its first row."""
+
+    def value(self, name: str, /, **values: Any) -> Any:
+        """Run a named statement and return the first column of its first row."""
+
+    def change(self, name: str, /, **values: Any) -> int:
+        """Run a named statement and return how many rows it changed."""
+
+    def along(self, name: str, source: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        """Run a named statement over one of its sources, `source_` and this word, and return its rows."""
+
+    def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
+        """Run a named statement that adds so many jobs, and return their numbers, which ascend."""
+
+    def bodies(self, params: Sequence[str]) -> Any:
+        """Return the params of many jobs, each of them JSON, as the value that statements take."""
+
+    def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
+        """Add jobs, each with the values of `insert_job` for itself, and return their numbers, which ascend."""
+
+    def candidates(self, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
+        """Return the first ready jobs of these lanes, in the queue's order; slim ones lack what may be large.
+
+        Without `suspects`, jobs under which a worker has crashed are left out.
+        """
+
+    def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
+        """Complete jobs and their runs, by number and moment, as far as this worker still runs them.
+
+        Return those, and what they add to the figures, for `count`.
+        """
+
+    def count(self, figures: str) -> None:
+        """Add what `end_plain` has returned to the figures: the hour's and the total."""
+
+    def start(self, jobs: Sequence[Claimed], clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
+        """Start these jobs, each with the run whose id it bears; move the clocks of their priorities on."""
+
+    def adopt(self, rows: str, adopter_id: str) -> None:
+        """Start jobs as another system has; `rows` is a JSON array of [number, run id, started_at, failures before it]."""
+
+    def tally(self, numbers: str) -> None:
+        """Count these jobs, a JSON array of the numbers of some that have just ended, into the figures: the hour's and the total."""
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """Undo what is written in the block, and only that, if it raises."""
+
+    def snapshot(self) -> AbstractContextManager[object]:
+        """Let all reads of the block see the store at one moment, whoever writes meanwhile."""
+
+
+def audit(
+    db: Db,
+    actor: Actor,
+    now: Instant,
+    action: str,
+    subject: tuple[str, str],
+    *,
+    before: Any = None,
+    after: Any = None,
+    organization: str | msgspec.UnsetType | None = msgspec.UNSET,
+) -> None:
+    """Record what a person changed; the subject is its kind and id, `organization` whose it is if not the actor's own.
+
+    An organization's admin reads the entries of its organization, and those of None are read by system managers alone.
+    """
+    db.change(
+        "audit",
+        at=now,
+        actor=actor.name,
+        organization_id=actor.organization if organization is msgspec.UNSET else organization,
+        action=action,
+        subject=subject[0],
+        subject_id=subject[1],
+        before=None if before is None else msgspec.json.encode(before).decode(),
+        after=None if after is None else msgspec.json.encode(after).decode(),
+    )
+
+
+def blob(hex_id: str | None) -> bytes | None:
+    """Return an id as the store keeps it."""
+    return None if hex_id is None else bytes.fromhex(hex_id)
+
+
+def numbers_json(numbers: Iterable[int]) -> str:
+    """Return numbers as the JSON array that statements take."""
+    return _encode(list(numbers)).decode()
+
+
+def load(package: str) -> dict[str, str]:
+    """Return every statement of a dialect by its name. A name that stands twice is a mistake."""
+    found: dict[str, str] = {}
+    for file in sorted(files(package).joinpath("sql").iterdir(), key=lambda file: file.name):
+        parts = _HEADING.split(file.read_text())
+        for name, body in zip(parts[1::2], parts[2::2], strict=True):
+            if name in found:
+                raise AssertionError(f"statement {name!r} stands twice, again in {file.name}")
+            found[name] = _COMMENT.sub("", body).strip().rstrip(";")
+    return {name: _expand(name, text, found) for name, text in found.items()}
+
+
+def _expand(name: str, text: str, found: dict[str, str]) -> str:
+    """Put a named piece where a statement says {its name}. Values are never formatted in."""
+    columns = found["claimed_columns"] if name in _CLAIMED else found["job_columns"]
+    text = text.replace("{columns}", columns)
+    while (whole := _PIECE.sub(lambda match: found.get(match[1], match[0]), text)) != text:
+        text = whole
+    return text
