@@ -43,10 +43,12 @@ class Walk:
         if self._on and event["sql"].lstrip().upper().startswith(("SELECT", "WITH")) and " INSERT " not in event["sql"].upper():
             self.selects.append(event["sql"])
 
-    def of(self, call: Callable[[], object]) -> tuple[int, int]:
-        """Return how many functions in how many files a call goes through, once it is warm."""
+    def of(self, call: Callable[[], object], *, before: Callable[[], object] = lambda: None) -> tuple[int, int]:
+        """Return how many functions in how many files a call goes through, once it is warm; what is done before it is not counted."""
         for _ in range(WARM):
+            before()
             call()
+        before()
         self.functions.clear()
         self.selects.clear()
         self._on = True
@@ -89,26 +91,31 @@ def served(rota: Rota) -> Iterator[TestClient]:
 
 def test_enqueue(walk, store):
     functions, files = walk.of(lambda: store.enqueue("greet", {"name": "ada"}))
-    assert functions <= 29
-    assert files <= 15
+    assert functions <= 28
+    assert files <= 14
 
 
 def test_claim_run_and_end_of_two_jobs_in_two_turns(walk, store):
-    def two() -> None:
+    def enqueue() -> None:
         for _ in range(2):
             store.enqueue("greet", {"name": "ada"})
-            store.turn()
 
-    functions, files = walk.of(two)
-    assert functions <= 195
-    assert files <= 44
+    def turn() -> None:
+        store.turn()
+        store.turn()
+
+    # What a worker does now and then (beats, retention, a look for dead workers) falls into some of them.
+    counts = [walk.of(turn, before=enqueue) for _ in range(5)]
+    functions, files = min(counts)
+    assert functions <= 115
+    assert files <= 27
 
 
 def test_creating_a_job_over_http(walk, store):
     with served(store) as client:
         functions, files = walk.of(lambda: client.post("/api/v1/jobs", json={"name": "greet", "params": {"name": "ada"}}))
-    assert functions <= 88
-    assert files <= 30
+    assert functions <= 82
+    assert files <= 28
 
 
 def test_reading_a_job_over_http_takes_two_selects_one_for_the_token_and_one_for_the_job(walk, store):
@@ -117,8 +124,8 @@ def test_reading_a_job_over_http_takes_two_selects_one_for_the_token_and_one_for
         assert client.get("/api/v1/jobs/1").status_code == 200
         functions, files = walk.of(lambda: client.get("/api/v1/jobs/1"))
     assert len(walk.selects) == 2
-    assert functions <= 81
-    assert files <= 25
+    assert functions <= 78
+    assert files <= 24
 
 
 def test_the_first_page_of_the_dashboard(walk, store):
@@ -142,5 +149,5 @@ def test_listing_jobs_on_the_command_line(walk, store, tmp_path, monkeypatch, ca
 
     functions, files = walk.of(listed)
     assert "greet" in capsys.readouterr().out
-    assert functions <= 182
-    assert files <= 46
+    assert functions <= 183
+    assert files <= 45
