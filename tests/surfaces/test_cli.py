@@ -109,6 +109,7 @@ def test_options_of_a_job_are_kept(cli):
         ["enqueue", "greet", "--run-at", "tomorrow"],
         ["enqueue", "greet", "--run-at", "2026-08-01T09:00:00"],
         ["enqueue", "greet", "--run-at", "2026-08-01T09:00:00Z", "--in", "5m"],
+        ["job", "update", "1", "--run-at", "2036-08-01T09:00:00Z", "--in", "5m"],
         ["enqueue", "greet", "--max-retries", "-1"],
         ["job", "list", "--status", "ASLEEP"],
         ["job", "list", "--limit", "0"],

@@ -149,7 +149,7 @@ def _parameters(command: Command, field: Field) -> list[inspect.Parameter]:
         return [_flag(field, words)]
     default = _default(command.operation, field)
     metavar, names = field.shape.metavar or field.name.upper(), NAMES.get(field.name) or (option_of(field),)
-    text: Any = list[str] | None if wire.is_list(field) else str | None
+    text: Any = list[str] | None if wire.is_list(field) or len(names) > 1 else str | None
     if _is_object(kind):
         words = f"{words} A JSON object; @FILE reads a file, - reads standard input."
     elif field.name in wire.SECRETS:
@@ -242,6 +242,10 @@ def _refuse_empty(operation: Operation, typed: dict[str, Any]) -> None:
 def _value(field: Field, value: Any) -> Any:
     """Return one value: `none` where that takes something away, objects from their JSON, the lines of an @FILE."""
     reader = wire.reader_of(field)
+    if field.name in NAMES:
+        if len(value) > 1:
+            raise typer.BadParameter(f"use one of {' and '.join(NAMES[field.name])}, once")
+        value = value[0]
     if isinstance(value, list):
         if value == [NONE] and not field.positional:
             return None if reader.null and field.default is UNSET else []
