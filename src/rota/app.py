@@ -82,34 +82,20 @@ class Rota(View):
 
     # ---- nouns ------------------------------------------------------------------------------------------------
 
-    jobs: Noun[Jobs] = Noun()
-    """Jobs: find, read and change them."""
-    groups: Noun[Groups] = Noun()
-    """Groups of jobs."""
-    dead_letters: Noun[DeadLetters] = Noun()
-    """Jobs that failed permanently."""
-    schedules: Noun[Schedules] = Noun()
-    """Schedules, and the outcomes of their due times."""
-    calendars: Noun[Calendars] = Noun()
-    """Calendars: days on which schedules are not due."""
-    templates: Noun[Templates] = Noun()
-    """Templates: what is in force for each type of job."""
-    queues: Noun[Queues] = Noun()
-    """Queues of jobs."""
-    workers: Noun[Workers] = Noun()
-    """Workers that are registered with the store."""
-    organizations: Noun[Organizations] = Noun()
-    """Organizations that share the store."""
-    users: Noun[Users] = Noun()
-    """Users and their roles."""
-    tokens: Noun[Tokens] = Noun()
-    """Tokens for the HTTP API and the dashboard."""
-    webhooks: Noun[Webhooks] = Noun()
-    """Webhooks and their deliveries."""
-    audit: Noun[Audit] = Noun()
-    """The audit trail."""
-    store: Noun[StoreOperations] = Noun()
-    """The store itself: pause, recover, purge, check, move it."""
+    jobs: Noun[Jobs] = Noun("Jobs: find, read and change them.")
+    groups: Noun[Groups] = Noun("Groups of jobs.")
+    dead_letters: Noun[DeadLetters] = Noun("Jobs that failed permanently.")
+    schedules: Noun[Schedules] = Noun("Schedules, and the outcomes of their due times.")
+    calendars: Noun[Calendars] = Noun("Calendars: days on which schedules are not due.")
+    templates: Noun[Templates] = Noun("Templates: what is in force for each type of job.")
+    queues: Noun[Queues] = Noun("Queues of jobs.")
+    workers: Noun[Workers] = Noun("Workers that are registered with the store.")
+    organizations: Noun[Organizations] = Noun("Organizations that share the store.")
+    users: Noun[Users] = Noun("Users and their roles.")
+    tokens: Noun[Tokens] = Noun("Tokens for the HTTP API and the dashboard.")
+    webhooks: Noun[Webhooks] = Noun("Webhooks and their deliveries.")
+    audit: Noun[Audit] = Noun("The audit trail.")
+    store: Noun[StoreOperations] = Noun("The store itself: pause, recover, purge, check, move it.")
 
     # ---- handlers ---------------------------------------------------------------------------------------------
 

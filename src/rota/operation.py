@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib import import_module
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 import msgspec
 from msgspec import UNSET
@@ -354,8 +354,21 @@ def noun(name: str) -> Any:
 class Noun(Generic[N]):
     """An attribute of a Rota that is one of its nouns: a view of the same session, for the same actor."""
 
+    def __init__(self, doc: str) -> None:
+        """Take what `help(Rota)` shows."""
+        self.__doc__ = doc
+
     def __set_name__(self, owner: type[View], name: str) -> None:
         self._name = name
 
-    def __get__(self, view: View, owner: type[View] | None = None) -> N:
+    @overload
+    def __get__(self, view: None, owner: type[View]) -> Self: ...
+    @overload
+    def __get__(self, view: View, owner: type[View] | None = None) -> N: ...
+    def __get__(self, view: View | None, owner: type[View] | None = None) -> N | Self:
+        if view is None:
+            return self
         return cast("N", noun(self._name)(view._seat, view._actor))  # noqa: SLF001 - of this module's own class
+
+    def __set__(self, view: View, value: object) -> None:
+        raise AttributeError(f"{self._name} can't be replaced")

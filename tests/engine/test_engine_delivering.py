@@ -199,7 +199,7 @@ def test_what_waits_for_a_webhook_that_was_disabled_is_given_up(shop, receiver):
 
 
 def test_where_nothing_can_be_sent_messages_wait_and_doctor_says_so(shop, receiver, monkeypatch, caplog):
-    monkeypatch.setattr("rota.compose.make_sender", lambda settings: None)
+    monkeypatch.setattr("rota.local_workers.make_sender", lambda settings: None)
     monkeypatch.setattr("rota.resources.store.make_sender", lambda settings: None)
     shop.webhooks.create(receiver.url())
     with caplog.at_level(logging.WARNING), shop.running():

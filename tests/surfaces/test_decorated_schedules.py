@@ -180,7 +180,7 @@ def test_what_can_not_be_is_refused_where_it_is_written_naming_the_function(rota
 
 
 def test_an_unknown_option_is_answered_with_those_there_are(rota):
-    with pytest.raises(InvalidOption, match=r"no option 'crom': it takes name, .*cron, every, timezone"):
+    with pytest.raises(InvalidOption, match=r"no option 'crom' \(did you mean 'cron'\?\): it takes name, .*cron, every, timezone"):
         rota.job(nothing, crom="@daily")
 
 

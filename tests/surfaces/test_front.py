@@ -21,11 +21,8 @@ TWO_BASES = {
     "InsideHandlerError",
     "Stream",
     "Store",
-    "RelationalStore",
-    "SqliteStore",
-    "PostgresStore",
 }
-"""Errors that are one of Python's too, an abstract response, and stores, whose verbs are not apart yet."""
+"""Errors that are one of Python's too, an abstract response, and the port of stores, which is put together from its parts."""
 
 
 def names_of(kind: type) -> set[str]:

@@ -83,8 +83,8 @@ for place in {places!r}:
         rota.job(handler, name=handler.__name__, executor=place, max_retries=0)
 """
 
-NO_LICENCE = """
-if "rota.executors.child" in sys.modules:
+NO_LICENCE = f"""
+if os.getpid() != {os.getpid()}:
     raise ImportError("no licence here")
 
 @rota.middleware
