@@ -133,6 +133,8 @@ def reader_of(field: Field) -> Read:
         cursor = next((each for each in members if typing.get_origin(each) is tuple and ... not in typing.get_args(each)), None)
         if field.shape.wire is str and cursor is not None and str not in members:
             reader = msgspec.structs.replace(reader, value=functools.partial(unseal, kind=cursor))
+    if field.shape.most is not None:
+        reader = msgspec.structs.replace(reader, wire=Annotated[reader.wire, msgspec.Meta(max_length=field.shape.most)])
     return msgspec.structs.replace(reader, null=_takes_none(field.hint))
 
 

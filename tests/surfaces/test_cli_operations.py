@@ -109,6 +109,15 @@ def test_what_can_not_be_undone_is_refused_without_a_terminal(shop, words):
     assert "There is no terminal to ask on: pass --yes to confirm (refused)" in refused.stderr
 
 
+@pytest.mark.parametrize("words", ["job list", "job cancel-all --yes", "dead list", "dead retry --yes", "dead delete --yes"])
+@pytest.mark.parametrize(("option", "name", "most"), [("--text", "text", 1_000), ("--type", "job_type", 255)])
+def test_a_filter_that_is_too_long_is_refused_with_its_name(shop, words, option, name, most):
+    refused = shop(*words.split(), option, "x" * (most + 1))
+    assert refused.exit_code == 2
+    assert f"{name}='xxx" in refused.stderr
+    assert shop(*words.split(), option, "x" * most).exit_code == 0
+
+
 def test_several_jobs_are_asked_about_once(tmp_path):
     cli = Cli(tmp_path)
     for _ in range(2):

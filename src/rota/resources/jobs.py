@@ -19,7 +19,7 @@ from rota.model.gate import EVERYTHING, Right
 from rota.model.groups import Group
 from rota.model.ordering import priority_of
 from rota.model.params import encode_params
-from rota.model.shapes import Limit, Organization, Params, Priority, Shape, Span, When
+from rota.model.shapes import NAME_MAX, TEXT_MAX, Limit, Organization, Params, Priority, Shape, Span, When
 from rota.model.states import MOVES, ErrorType, Status
 from rota.model.values import Job, JobRef, Purged, Run, undashed
 from rota.operation import Ask, Resource, operation
@@ -34,21 +34,23 @@ LEFT_MAX = 10_000
 
 Ref = Annotated[JobRef, Shape("The job's id or number.", "JOB-2026-00042", "JOB", wire=str)]
 Statuses = Annotated[Status | str | Sequence[str] | None, Shape("Only jobs in one of these states.", "QUEUED", "STATUS", wire=list[str])]
-JobType = Annotated[str | None, Shape("Only jobs of this template.", "send_email", "TYPE", option="type")]
-Queue = Annotated[str | None, Shape("Only jobs of this queue.", "mail", "QUEUE")]
-Tag = Annotated[str | None, Shape("Only jobs with this tag.", "eu", "TAG")]
+JobType = Annotated[str | None, Shape("Only jobs of this template.", "send_email", "TYPE", option="type", most=NAME_MAX)]
+Queue = Annotated[str | None, Shape("Only jobs of this queue.", "mail", "QUEUE", most=NAME_MAX)]
+Tag = Annotated[str | None, Shape("Only jobs with this tag.", "eu", "TAG", most=NAME_MAX)]
 Since = Annotated[datetime | timedelta | None, Shape("Created after this moment, or at most this long ago.", "2h", "TIME", wire=str)]
 Until = Annotated[datetime | timedelta | None, Shape("Created before this moment, or at least this long ago.", "1h", "TIME", wire=str)]
-OfOrganization = Annotated[str | None, Shape("Only jobs of this organization.", "acme", "NAME")]
-Owner = Annotated[str | None, Shape("Only jobs that this user owns.", "ada", "USER")]
-OfGroup = Annotated[str | Group | None, Shape("Only members of this group.", metavar="ID", wire=str)]
-OfChain = Annotated[JobRef | None, Shape("Only attempts of this job.", metavar="JOB", wire=str)]
-OfSchedule = Annotated[str | None, Shape("Only jobs of this schedule: its name, or its id if it was deleted.", "daily", "NAME")]
+OfOrganization = Annotated[str | None, Shape("Only jobs of this organization.", "acme", "NAME", most=NAME_MAX)]
+Owner = Annotated[str | None, Shape("Only jobs that this user owns.", "ada", "USER", most=NAME_MAX)]
+OfGroup = Annotated[str | Group | None, Shape("Only members of this group.", metavar="ID", wire=str, most=NAME_MAX)]
+OfChain = Annotated[JobRef | None, Shape("Only attempts of this job.", metavar="JOB", wire=str, most=NAME_MAX)]
+OfSchedule = Annotated[
+    str | None, Shape("Only jobs of this schedule: its name, or its id if it was deleted.", "daily", "NAME", most=NAME_MAX)
+]
 Error = Annotated[ErrorType | str | None, Shape("Only jobs with this type of error.", "timeout", "TYPE")]
-Reason = Annotated[str | None, Shape("Why; recorded with the job.", "wrong address", "TEXT")]
+Reason = Annotated[str | None, Shape("Why; recorded with the job.", "wrong address", "TEXT", most=checks.REASON_MAX)]
 Cursor = Annotated[int | None, Shape("Continue after this place: `next` of the previous page.", metavar="CURSOR")]
 Replaced = Annotated[Any, Shape("Params that replace those of the job that have the same names.", {"to": "ada@example.com"}, "JSON")]
-Text = Annotated[str | None, Shape("Text in params, type, key, reason or error.", metavar="TEXT")]
+Text = Annotated[str | None, Shape("Text in params, type, key, reason or error.", metavar="TEXT", most=TEXT_MAX)]
 
 
 class Jobs(Resource):

@@ -79,6 +79,32 @@ def test_a_create_with_a_header_that_it_would_ignore_creates_nothing(callers: Ca
     assert callers.manager.get("/schedules").json()["items"] == []
 
 
+def test_every_text_in_an_address_has_a_bound(callers: Callers):
+    forms = {"since", "until", "start", "end", "older_than", "hours"}
+    for path, method, said in operations(document()):
+        for each in said.get("parameters", ()):
+            if each["in"] != "query" or each["schema"].get("type") != "string" or "enum" in each["schema"] or each["name"] in forms:
+                continue
+            most = each["schema"]["maxLength"]
+            if each["name"] in {"cursor", "after"}:
+                continue
+            place = re.sub(r"{\w+}", "1", path.removeprefix(API))
+            answer = callers.manager(method.upper(), place, **{each["name"]: "é" * (most + 1)})
+            assert answer.status_code == 422, (path, each["name"])
+            assert each["name"] in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/jobs/cancel", "/dead-letters/retry", "/dead-letters/delete"])
+@pytest.mark.parametrize(("name", "most"), [("text", 1_000), ("job_type", 255), ("organization", 255)])
+def test_the_filters_of_an_act_have_the_bounds_of_a_list(callers: Callers, path, name, most):
+    answer = callers.manager.post(path, {name: "x" * (most + 1)})
+    assert (answer.status_code, code_of(answer)) == (422, "invalid_option")
+    assert f"{name}='xxx" in answer.json()["detail"]
+    assert f"length <= {most}" in answer.json()["detail"]
+    assert len(answer.json()["detail"]) < 200
+    assert callers.manager.post(path, {name: "x" * most}).status_code == 200
+
+
 def test_words_are_taken_in_any_letter_case_and_lengths_of_time_as_text(callers: Callers):
     assert len(callers.manager.get("/jobs", status=["queued", "Running"], since="2h").json()["items"]) == 1
     assert callers.manager.patch("/templates/echo", {"priority": "HIGH", "timeout": "1m30s"}).json()["timeout"] == 90
