@@ -104,7 +104,8 @@ def shop(tmp_path_factory):
 
 @pytest.mark.parametrize("words", [words for words in MADE if OPERATIONS[words].confirm])
 def test_what_can_not_be_undone_is_refused_without_a_terminal(shop, words):
-    refused = shop(*words.split(), *("x" for field in OPERATIONS[words].fields if field.required))
+    fields = OPERATIONS[words].fields
+    refused = shop(*words.split(), *("x" for field in fields if field.required), *("--all" for field in fields if field.name == "all"))
     assert refused.exit_code == 1
     assert "There is no terminal to ask on: pass --yes to confirm (refused)" in refused.stderr
 

@@ -24,7 +24,7 @@ from rota.model.states import MOVES, ErrorType, Status
 from rota.model.values import Job, JobRef, Purged, Run, undashed
 from rota.operation import Ask, Resource, operation
 from rota.ports.store import Where
-from rota.resources.filters import each_job, page_of, refuse_empty, where_of
+from rota.resources.filters import each_job, page_of, refuse_empty, statuses, where_of
 from rota.results import Acted, Log, Page, log_of
 from rota.submission import submit
 
@@ -271,7 +271,7 @@ class Jobs(Resource):
         )
         whole("limit", limit, least=1, most=MANY_MAX)
         refuse_empty(status, text)
-        live = tuple(each for each in map(str, MOVES) if not where.status or each in where.status)
+        live = live_states(status)
         return _cancel(ask, msgspec.structs.replace(where, status=live), limit, reason) if live else Acted(0, 0)
 
     @operation(Right.STEER, http="POST /jobs/{job}/retry", cli="job retry", status=201)
@@ -330,6 +330,12 @@ class Jobs(Resource):
         from rota.local_workers import direct  # noqa: PLC0415 - few programs need it
 
         return direct(ask, name, params, timeout=timeout, job_id=job_id, meta=meta, organization=organization)
+
+
+def live_states(status: Status | str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the states of live jobs: all, or those that a filter names."""
+    wanted = statuses(status)
+    return tuple(each for each in map(str, MOVES) if not wanted or each in wanted)
 
 
 def _check_priority(ask: Ask, name: str, priority: int) -> None:

@@ -188,7 +188,8 @@ class Endpoint(Address):
             return path | self._query(request, known)
         self._query(request, set())
         if self.operation.confirm is not None and not self.in_path and not body.strip():
-            raise BadRequest("body is missing: send the filters, or {} for everything")
+            everything = '{"all": true}' if "all" in known else "{}"
+            raise BadRequest(f"body is missing: send the filters, or {everything} for everything")
         if body:
             body_type(request, JSON)
         said = read(body, dict[str, Any])
