@@ -67,19 +67,16 @@ def call(method: Callable[..., Any], operation: Operation, keywords: Mapping[str
     """Call an operation, as the method of a noun, with what `read` has returned."""
     parameters = operation.parameters
     named = dict(keywords)
-    positional: list[Any] = []
+    positional = [named.pop(each.name) for each in parameters.values() if each.kind is each.POSITIONAL_ONLY and each.name in named]
     for parameter in parameters.values():
         if parameter.kind is parameter.VAR_POSITIONAL and parameter.name in named:
             # What comes before `*fields` is passed by its place, too.
             leading = [each.name for each in parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD and each.name in named]
             several = named.pop(parameter.name)
-            positional = [*(named.pop(name) for name in leading), *several]
+            positional += [*(named.pop(name) for name in leading), *several]
         elif parameter.kind is parameter.VAR_KEYWORD and parameter.name in named:
-            others = named.pop(parameter.name)
-            for name in others:
-                if name in parameters:
-                    raise InvalidOption(f"{parameter.name}: {name!r} can't be passed here: {operation.name} has a parameter of that name")
-            named |= others
+            # They may have any name: what an operation with such keywords takes besides is passed by its place.
+            named |= named.pop(parameter.name)
     return method(*positional, **named)
 
 

@@ -168,6 +168,17 @@ def test_a_secret_is_read_from_a_file(tmp_path):
     assert cli("webhook", "rotate", "--secret", "@nowhere").exit_code == 2
 
 
+def test_params_of_any_name_are_replaced_when_a_job_is_enqueued_again(tmp_path):
+    cli = Cli(tmp_path)
+    rota = Rota(cli.store)
+    rota.job(name="any")(lambda **params: params)
+    rota.enqueue("any", {"job": "old", "other": 1})
+    rota.close()
+    given = {"job": "a", "self": "b", "ask": "c", "params": "d"}
+    again = cli.json("job", "again", "1", *(word for name, value in given.items() for word in ("-p", f"{name}={value}")))
+    assert again["params"] == {**given, "other": 1}
+
+
 def test_a_job_that_was_enqueued_again_and_one_that_waits_for_another(tmp_path):
     cli = Cli(tmp_path)
     assert cli.process("enqueue", "greet", "-p", "name=Ada", "--app", "shop:rota").returncode == 0

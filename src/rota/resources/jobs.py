@@ -283,7 +283,7 @@ class Jobs(Resource):
         return retried
 
     @operation(Right.SUBMIT, http="POST /jobs/{job}/again", cli="job again", status=201)
-    def again(self, ask: Ask, /, job: Ref, **params: Replaced) -> Job:
+    def again(self, ask: Ask, job: Ref, /, **params: Replaced) -> Job:
         """Enqueue the same job once more, also if it completed: a new chain, linked to the old one. `params` replace some of its own."""
         found = ask.also(Right.READ).found(job)
         ask.within(found.organization)

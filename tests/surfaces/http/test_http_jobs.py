@@ -382,6 +382,15 @@ def test_a_token_that_may_act_and_not_read_is_told_what_came_of_its_act(callers,
         assert acts.get(path).status_code == 403, path
 
 
+def test_params_of_any_name_are_replaced_when_a_job_is_enqueued_again(callers):
+    callers.rota.job(name="any")(lambda **params: params)
+    job = callers.manager.post("/jobs", {"name": "any", "params": {"job": "old", "other": 1}}).json()
+    given = {"job": "a", "self": "b", "ask": "c", "params": "d"}
+    again = callers.manager.post(f"/jobs/{job['id']}/again", {"params": given})
+    assert again.status_code == 201, again.text
+    assert again.json()["params"] == {**given, "other": 1}
+
+
 def test_dead_letters_are_listed_and_retried(callers, admin, dead):
     assert ids(admin.get("/dead-letters")) == dead[::-1]
     first = admin.get("/dead-letters", limit=3, error_type="permanent").json()
