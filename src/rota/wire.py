@@ -67,19 +67,16 @@ def call(method: Callable[..., Any], operation: Operation, keywords: Mapping[str
     """Call an operation, as the method of a noun, with what `read` has returned."""
     parameters = operation.parameters
     named = dict(keywords)
-    positional: list[Any] = []
+    positional = [named.pop(each.name) for each in parameters.values() if each.kind is each.POSITIONAL_ONLY and each.name in named]
     for parameter in parameters.values():
         if parameter.kind is parameter.VAR_POSITIONAL and parameter.name in named:
             # What comes before `*fields` is passed by its place, too.
             leading = [each.name for each in parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD and each.name in named]
             several = named.pop(parameter.name)
-            positional = [*(named.pop(name) for name in leading), *several]
+            positional += [*(named.pop(name) for name in leading), *several]
         elif parameter.kind is parameter.VAR_KEYWORD and parameter.name in named:
-            others = named.pop(parameter.name)
-            for name in others:
-                if name in parameters:
-                    raise InvalidOption(f"{parameter.name}: {name!r} can't be passed here: {operation.name} has a parameter of that name")
-            named |= others
+            # They may have any name: what an operation with such keywords takes besides is passed by its place.
+            named |= named.pop(parameter.name)
     return method(*positional, **named)
 
 
@@ -133,6 +130,8 @@ def reader_of(field: Field) -> Read:
         cursor = next((each for each in members if typing.get_origin(each) is tuple and ... not in typing.get_args(each)), None)
         if field.shape.wire is str and cursor is not None and str not in members:
             reader = msgspec.structs.replace(reader, value=functools.partial(unseal, kind=cursor))
+    if field.shape.most is not None:
+        reader = msgspec.structs.replace(reader, wire=Annotated[reader.wire, msgspec.Meta(max_length=field.shape.most)])
     return msgspec.structs.replace(reader, null=_takes_none(field.hint))
 
 

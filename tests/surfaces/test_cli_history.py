@@ -91,7 +91,7 @@ def test_dead_letters_are_listed_with_what_they_died_of(graves: Cli):
 
 
 def test_a_question_stays_out_of_the_json(graves: Cli):
-    retried = graves.asked("dead", "retry", "--json", answer="y")
+    retried = graves.asked("dead", "retry", "--all", "--json", answer="y")
     assert retried.exit_code == 0
     assert "3 match. Retry every dead letter that matches?" in retried.stderr
     answered = retried.stdout.removeprefix(" y\n")  # the terminal of the test shows what was typed
@@ -111,13 +111,13 @@ def test_all_that_match_are_retried_after_one_question(graves: Cli):
     yes = graves.asked("dead", "retry", "--type", "gives_up", answer="y")
     assert yes.exit_code == 0
     assert "2 retried" in yes.output
-    assert "1 retried" in graves.ok("dead", "retry", "--yes")
-    assert "No dead letter matches" in graves.ok("dead", "retry", "--yes")
-    assert "No dead letter matches" in graves.ok("dead", "retry")
+    assert "1 retried" in graves.ok("dead", "retry", "--all", "--yes")
+    assert "No dead letter matches" in graves.ok("dead", "retry", "--all", "--yes")
+    assert "No dead letter matches" in graves.ok("dead", "retry", "--all")
 
 
 def test_a_limit_is_said_before_and_kept(graves: Cli):
-    asked = graves.asked("dead", "retry", "--limit", "2", answer="y")
+    asked = graves.asked("dead", "retry", "--all", "--limit", "2", answer="y")
     assert "More than 2 match." in asked.stderr
     assert "2 retried" in asked.stdout
     assert len(graves.lines("dead", "list")) == 1
@@ -126,10 +126,31 @@ def test_a_limit_is_said_before_and_kept(graves: Cli):
 def test_dead_letters_are_deleted(graves: Cli):
     assert "deleted (2 jobs)" in graves.ok("job", "delete", "3", "--yes")
     assert graves("job", "get", "3").exit_code == 3
-    assert "2 match. Delete every dead letter" in graves("dead", "delete").stderr
-    assert graves.json("dead", "delete", "--yes")["chains"] == 2
+    assert "2 match. Delete every dead letter" in graves("dead", "delete", "--all").stderr
+    assert graves.json("dead", "delete", "--all", "--yes")["chains"] == 2
     assert graves("job", "delete", "1", "--yes").exit_code == 3
-    assert "No dead letter matches" in graves.ok("dead", "delete", "--yes")
+    assert "No dead letter matches" in graves.ok("dead", "delete", "--all", "--yes")
+
+
+@pytest.mark.parametrize("verb", ["retry", "delete"])
+@pytest.mark.parametrize("options", [("--yes",), (), ("--limit", "2", "--yes")])
+def test_an_act_on_all_dead_letters_needs_a_filter_or_all(graves: Cli, verb, options):
+    refused = graves.asked("dead", verb, *options, answer="y")
+    assert refused.exit_code == 2
+    assert "no filter is given: pass one, or `all` (`--all`, `all=True`)" in refused.stderr
+    assert "match" not in refused.stderr
+    assert len(graves.lines("dead", "list")) == 3
+
+
+def test_the_question_before_a_cancel_counts_only_what_it_would_cancel(graves: Cli):
+    assert graves("job", "cancel-all").output == "No job matches.\n"
+    graves.ok("enqueue", "greet", "--in", "1h")
+    assert "1 matches. Cancel every job" in graves.asked("job", "cancel-all", answer="n").stderr
+    assert (
+        "1 matches. Cancel every job"
+        in graves.asked("job", "cancel-all", "--status", "pending", "--status", "completed", answer="n").stderr
+    )
+    assert graves("job", "cancel-all", "--status", "completed").output == "No job matches.\n"
 
 
 def test_several_jobs_are_deleted_and_the_first_refusal_gives_the_code(graves: Cli):

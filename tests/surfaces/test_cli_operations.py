@@ -104,9 +104,19 @@ def shop(tmp_path_factory):
 
 @pytest.mark.parametrize("words", [words for words in MADE if OPERATIONS[words].confirm])
 def test_what_can_not_be_undone_is_refused_without_a_terminal(shop, words):
-    refused = shop(*words.split(), *("x" for field in OPERATIONS[words].fields if field.required))
+    fields = OPERATIONS[words].fields
+    refused = shop(*words.split(), *("x" for field in fields if field.required), *("--all" for field in fields if field.name == "all"))
     assert refused.exit_code == 1
     assert "There is no terminal to ask on: pass --yes to confirm (refused)" in refused.stderr
+
+
+@pytest.mark.parametrize("words", ["job list", "job cancel-all --yes", "dead list", "dead retry --yes", "dead delete --yes"])
+@pytest.mark.parametrize(("option", "name", "most"), [("--text", "text", 1_000), ("--type", "job_type", 255)])
+def test_a_filter_that_is_too_long_is_refused_with_its_name(shop, words, option, name, most):
+    refused = shop(*words.split(), option, "x" * (most + 1))
+    assert refused.exit_code == 2
+    assert f"{name}='xxx" in refused.stderr
+    assert shop(*words.split(), option, "x" * most).exit_code == 0
 
 
 def test_several_jobs_are_asked_about_once(tmp_path):
@@ -156,6 +166,17 @@ def test_a_secret_is_read_from_a_file(tmp_path):
     (tmp_path / "secret").write_text(f"{secret}\n")
     assert cli.json("webhook", "rotate", "--secret", f"@{tmp_path / 'secret'}")["secret"] == secret
     assert cli("webhook", "rotate", "--secret", "@nowhere").exit_code == 2
+
+
+def test_params_of_any_name_are_replaced_when_a_job_is_enqueued_again(tmp_path):
+    cli = Cli(tmp_path)
+    rota = Rota(cli.store)
+    rota.job(name="any")(lambda **params: params)
+    rota.enqueue("any", {"job": "old", "other": 1})
+    rota.close()
+    given = {"job": "a", "self": "b", "ask": "c", "params": "d"}
+    again = cli.json("job", "again", "1", *(word for name, value in given.items() for word in ("-p", f"{name}={value}")))
+    assert again["params"] == {**given, "other": 1}
 
 
 def test_a_job_that_was_enqueued_again_and_one_that_waits_for_another(tmp_path):

@@ -114,6 +114,15 @@ def test_what_has_no_expected_state_refuses_one(rota: Rota, verb):
         getattr(rota.jobs.if_match(3), verb)(rota.enqueue("act"))
 
 
+def test_params_of_any_name_are_replaced_when_a_job_is_enqueued_again(rota: Rota):
+    rota.job(name="act")(lambda **params: params)
+    job = rota.enqueue("act", {"job": "old", "other": 1})
+    again = rota.jobs.again(job, job="a", self="b", ask="c", params="d")
+    assert again.params == {"job": "a", "self": "b", "ask": "c", "params": "d", "other": 1}
+    with pytest.raises(TypeError):
+        rota.jobs.again(job=job)
+
+
 def test_a_job_is_enqueued_again_as_a_new_chain_at_a_priority_that_is_still_allowed(rota: Rota):
     rota.job(name="act")(lambda n=0: n)
     job = rota.enqueue("act", {"n": 1}, priority=90, queue="slow")

@@ -257,8 +257,8 @@ def test_retrying_dead_letters_takes_those_that_match_and_each_once(graves: Rota
     assert len(graves.dead_letters.list(job_type="bad")) == 2
     assert [job.organization for job in graves.dead_letters.retry(organization="acme")] == ["acme"]
     assert [job.job_type for job in graves.dead_letters.retry(error_type="transient")] == ["flaky"]
-    assert len(graves.dead_letters.retry()) == 1
-    assert graves.dead_letters.retry() == []
+    assert len(graves.dead_letters.retry(all=True)) == 1
+    assert graves.dead_letters.retry(all=True) == []
     graves.turn()
     assert len(graves.dead_letters.list(job_type="bad")) == 3
 
@@ -267,7 +267,7 @@ def test_a_dead_letter_whose_key_is_taken_stays_dead(shop: Rota):
     shop.enqueue("bad", unique_key="k")
     shop.turn()
     shop.enqueue("bad", unique_key="k")
-    assert shop.dead_letters.retry() == []
+    assert shop.dead_letters.retry(all=True) == []
     assert len(shop.dead_letters.list()) == 1
 
 
@@ -293,7 +293,7 @@ def test_discarding_what_lives_or_is_needed_is_refused(shop: Rota):
         shop.jobs.delete(dead.id)
     other = shop.enqueue("bad")
     shop.turn()
-    done = shop.dead_letters.delete()
+    done = shop.dead_letters.delete(all=True)
     assert (done.chains, done.kept) == (1, 1)
     assert shop.jobs.get(dead.id).status == "DEAD_LETTER"
     with pytest.raises(NotFound):
@@ -342,7 +342,7 @@ def test_an_admin_sees_and_retries_its_own_dead_letters_and_deletes_nothing(grav
     assert graves.acting_as(ADMIN).dead_letters.list(organization="default") == []
     assert [job.organization for job in graves.acting_as(ADMIN).jobs.list()] == ["acme"]
     assert graves.acting_as(ADMIN).store.stats().by_status["DEAD_LETTER"] == 1
-    assert {job.organization for job in graves.acting_as(ADMIN).dead_letters.retry()} == {"acme"}
+    assert {job.organization for job in graves.acting_as(ADMIN).dead_letters.retry(all=True)} == {"acme"}
     (other,) = graves.dead_letters.list(job_type="flaky")
     for refused in (
         lambda: graves.acting_as(ADMIN).jobs.delete(other.id),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import jsonschema
 import pytest
@@ -223,10 +225,10 @@ def test_keywords_of_any_name_are_one_object(greeting):
     assert (again.params, again.meta["again_of"]) == ({"name": "Bob"}, job.id)
 
 
-def test_a_keyword_that_the_operation_has_itself_is_refused(greeting):
-    (job,) = greeting.jobs.list()
-    with pytest.raises(InvalidOption, match="params: 'job' can't be passed here: again has a parameter of that name"):
-        called(greeting, "jobs", "again", job=job.id, params={"job": "x"})
+@pytest.mark.parametrize("name", [name for name, each in OPERATIONS.items() if any(field.hint == dict[str, Any] for field in each.fields)])
+def test_keywords_of_any_name_can_not_be_taken_for_parameters_of_the_operation(name):
+    kinds = {each.kind for each in OPERATIONS[name].parameters.values()}
+    assert kinds == {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_KEYWORD}
 
 
 def test_arguments_of_any_number_are_one_list(greeting):

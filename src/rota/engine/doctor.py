@@ -216,7 +216,9 @@ class Doctor:
         count = self._stats().by_status.get(Status.DEAD_LETTER, 0)
         if count:
             yield advice(
-                "dead letters", f"{count:,} jobs ended DEAD_LETTER", "`rota dead list` says what of; `rota dead retry` tries them again"
+                "dead letters",
+                f"{count:,} jobs ended DEAD_LETTER",
+                "`rota dead list` says what of; `rota dead retry --all` tries them again",
             )
         else:
             yield ok("dead letters", "there are none")

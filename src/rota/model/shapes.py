@@ -10,6 +10,11 @@ from typing import Annotated, Any, Literal, TypeAlias, Union
 
 import msgspec
 
+NAME_MAX = 255
+"""Characters of a name to look for. No setting allows longer names."""
+TEXT_MAX = 1_000
+"""Characters of a text to search for."""
+
 
 class Shape(msgspec.Struct, frozen=True, eq=False):
     """How a value looks outside of Python."""
@@ -21,6 +26,8 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     """What the command line calls it: `type` for `job_type`."""
     wire: Any = None
     """The type of its JSON form, where Python takes more than that."""
+    most: int | None = None
+    """Characters that a text outside of Python may have."""
 
 
 Priority: TypeAlias = Annotated[
@@ -36,7 +43,7 @@ Params: TypeAlias = Annotated[
 ]
 Limit: TypeAlias = Annotated[int, Shape("Maximum number of results.", 50, "N")]
 Name: TypeAlias = Annotated[str, Shape("Its name.", metavar="NAME")]
-Organization: TypeAlias = Annotated[str | None, Shape("Organization; default: the caller's own.", "default", "NAME")]
+Organization: TypeAlias = Annotated[str | None, Shape("Organization; default: the caller's own.", "default", "NAME", most=NAME_MAX)]
 
 
 def shape_of(hint: Any) -> Shape:

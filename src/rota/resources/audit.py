@@ -6,7 +6,7 @@ from typing import Annotated
 
 from rota.model.checks import whole
 from rota.model.gate import Right
-from rota.model.shapes import Limit, Shape
+from rota.model.shapes import TEXT_MAX, Limit, Shape
 from rota.model.values import Audited
 from rota.operation import Ask, Resource, operation
 from rota.resources.filters import LIST_MAX, check_place
@@ -23,7 +23,9 @@ class Audit(Resource):
         self,
         ask: Ask,
         *,
-        subject: Annotated[str | None, Shape("Only changes of a kind of thing, or of one thing.", "job:JOB-2026-00042", "SUBJECT")] = None,
+        subject: Annotated[
+            str | None, Shape("Only changes of a kind of thing, or of one thing.", "job:JOB-2026-00042", "SUBJECT", most=TEXT_MAX)
+        ] = None,
         limit: Limit = 100,
         before: Annotated[int | None, Shape("Continue after this place: `next` of the previous page.", metavar="CURSOR")] = None,
     ) -> Page[Audited]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import builtins
+from typing import Annotated
 
 from rota.engine.retention import add, remove_logs
 from rota.errors import AlreadyEnded, KeyTaken, NotFound, StillLive, StillNeeded
 from rota.model.checks import whole
 from rota.model.gate import Right
-from rota.model.shapes import Limit
+from rota.model.shapes import Limit, Shape
 from rota.model.states import ErrorType, Status
 from rota.model.values import Job, Purged, undashed
 from rota.operation import Ask, Resource, operation
 from rota.ports.store import Where
-from rota.resources.filters import each_job, error_word, page_of, refuse_empty
+from rota.resources.filters import each_job, error_word, page_of, refuse_empty, refuse_unfiltered
 from rota.resources.jobs import MANY_MAX, Cursor, Error, JobType, OfOrganization, Text
 from rota.results import Page
+
+All = Annotated[bool, Shape("Every dead letter: needed if no filter is given.")]
 
 
 class DeadLetters(Resource):
@@ -47,16 +50,18 @@ class DeadLetters(Resource):
         error_type: Error = None,
         text: Text = None,
         organization: OfOrganization = None,
+        all: All = False,  # noqa: A002 - the word that every surface has for it
         limit: Limit = 1000,
     ) -> builtins.list[Job]:
         """Retry every dead letter that matches, newest first, at most `limit`. Returns the new jobs.
 
-        A dead letter whose unique key another job has taken is left as it is.
+        Without a filter, `all` must be set. A dead letter whose unique key another job has taken is left as it is.
         """
         where = _where(ask, job_type, error_type, text, organization)
         who, store = ask.who, ask.store
         whole("limit", limit, least=1, most=MANY_MAX)
         refuse_empty(None, text)
+        refuse_unfiltered(job_type, error_type, text, organization, everything=all)
         retried: builtins.list[Job] = []
         for job in each_job(store, where):
             if len(retried) == limit:
@@ -84,13 +89,18 @@ class DeadLetters(Resource):
         error_type: Error = None,
         text: Text = None,
         organization: OfOrganization = None,
+        all: All = False,  # noqa: A002 - the word that every surface has for it
         limit: Limit = 1000,
     ) -> Purged:
-        """Delete every dead letter that matches, newest first, at most `limit`. Those that others need are kept, and counted as kept."""
+        """Delete every dead letter that matches, newest first, at most `limit`. Those that others need are kept, and counted as kept.
+
+        Without a filter, `all` must be set.
+        """
         where = _where(ask, job_type, error_type, text, organization)
         who, opened = ask.who, ask.opened
         whole("limit", limit, least=1, most=MANY_MAX)
         refuse_empty(None, text)
+        refuse_unfiltered(job_type, error_type, text, organization, everything=all)
         done = Purged()
         for job in each_job(opened.store, where):
             if done.chains == limit:

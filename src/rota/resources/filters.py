@@ -76,6 +76,12 @@ def refuse_empty(status: object, text: str | None) -> None:
         raise InvalidOption(f"text={text!r} is empty and filters nothing: give a text, or leave it out for all")
 
 
+def refuse_unfiltered(*filters: object, everything: bool) -> None:
+    """Refuse an act on all that match without any filter, unless everything is meant: a program may have lost its filters on the way."""
+    if not everything and all(each is None for each in filters):
+        raise InvalidOption("no filter is given: pass one, or `all` (`--all`, `all=True`) to act on everything")
+
+
 def check_place(before: int | None) -> None:
     """Refuse a place in a list that no store has."""
     if before is not None:

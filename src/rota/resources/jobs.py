@@ -19,12 +19,12 @@ from rota.model.gate import EVERYTHING, Right
 from rota.model.groups import Group
 from rota.model.ordering import priority_of
 from rota.model.params import encode_params
-from rota.model.shapes import Limit, Organization, Params, Priority, Shape, Span, When
+from rota.model.shapes import NAME_MAX, TEXT_MAX, Limit, Organization, Params, Priority, Shape, Span, When
 from rota.model.states import MOVES, ErrorType, Status
 from rota.model.values import Job, JobRef, Purged, Run, undashed
 from rota.operation import Ask, Resource, operation
 from rota.ports.store import Where
-from rota.resources.filters import each_job, page_of, refuse_empty, where_of
+from rota.resources.filters import each_job, page_of, refuse_empty, statuses, where_of
 from rota.results import Acted, Log, Page, log_of
 from rota.submission import submit
 
@@ -34,21 +34,23 @@ LEFT_MAX = 10_000
 
 Ref = Annotated[JobRef, Shape("The job's id or number.", "JOB-2026-00042", "JOB", wire=str)]
 Statuses = Annotated[Status | str | Sequence[str] | None, Shape("Only jobs in one of these states.", "QUEUED", "STATUS", wire=list[str])]
-JobType = Annotated[str | None, Shape("Only jobs of this template.", "send_email", "TYPE", option="type")]
-Queue = Annotated[str | None, Shape("Only jobs of this queue.", "mail", "QUEUE")]
-Tag = Annotated[str | None, Shape("Only jobs with this tag.", "eu", "TAG")]
+JobType = Annotated[str | None, Shape("Only jobs of this template.", "send_email", "TYPE", option="type", most=NAME_MAX)]
+Queue = Annotated[str | None, Shape("Only jobs of this queue.", "mail", "QUEUE", most=NAME_MAX)]
+Tag = Annotated[str | None, Shape("Only jobs with this tag.", "eu", "TAG", most=NAME_MAX)]
 Since = Annotated[datetime | timedelta | None, Shape("Created after this moment, or at most this long ago.", "2h", "TIME", wire=str)]
 Until = Annotated[datetime | timedelta | None, Shape("Created before this moment, or at least this long ago.", "1h", "TIME", wire=str)]
-OfOrganization = Annotated[str | None, Shape("Only jobs of this organization.", "acme", "NAME")]
-Owner = Annotated[str | None, Shape("Only jobs that this user owns.", "ada", "USER")]
-OfGroup = Annotated[str | Group | None, Shape("Only members of this group.", metavar="ID", wire=str)]
-OfChain = Annotated[JobRef | None, Shape("Only attempts of this job.", metavar="JOB", wire=str)]
-OfSchedule = Annotated[str | None, Shape("Only jobs of this schedule: its name, or its id if it was deleted.", "daily", "NAME")]
+OfOrganization = Annotated[str | None, Shape("Only jobs of this organization.", "acme", "NAME", most=NAME_MAX)]
+Owner = Annotated[str | None, Shape("Only jobs that this user owns.", "ada", "USER", most=NAME_MAX)]
+OfGroup = Annotated[str | Group | None, Shape("Only members of this group.", metavar="ID", wire=str, most=NAME_MAX)]
+OfChain = Annotated[JobRef | None, Shape("Only attempts of this job.", metavar="JOB", wire=str, most=NAME_MAX)]
+OfSchedule = Annotated[
+    str | None, Shape("Only jobs of this schedule: its name, or its id if it was deleted.", "daily", "NAME", most=NAME_MAX)
+]
 Error = Annotated[ErrorType | str | None, Shape("Only jobs with this type of error.", "timeout", "TYPE")]
-Reason = Annotated[str | None, Shape("Why; recorded with the job.", "wrong address", "TEXT")]
+Reason = Annotated[str | None, Shape("Why; recorded with the job.", "wrong address", "TEXT", most=checks.REASON_MAX)]
 Cursor = Annotated[int | None, Shape("Continue after this place: `next` of the previous page.", metavar="CURSOR")]
 Replaced = Annotated[Any, Shape("Params that replace those of the job that have the same names.", {"to": "ada@example.com"}, "JSON")]
-Text = Annotated[str | None, Shape("Text in params, type, key, reason or error.", metavar="TEXT")]
+Text = Annotated[str | None, Shape("Text in params, type, key, reason or error.", metavar="TEXT", most=TEXT_MAX)]
 
 
 class Jobs(Resource):
@@ -269,7 +271,7 @@ class Jobs(Resource):
         )
         whole("limit", limit, least=1, most=MANY_MAX)
         refuse_empty(status, text)
-        live = tuple(each for each in map(str, MOVES) if not where.status or each in where.status)
+        live = live_states(status)
         return _cancel(ask, msgspec.structs.replace(where, status=live), limit, reason) if live else Acted(0, 0)
 
     @operation(Right.STEER, http="POST /jobs/{job}/retry", cli="job retry", status=201)
@@ -281,7 +283,7 @@ class Jobs(Resource):
         return retried
 
     @operation(Right.SUBMIT, http="POST /jobs/{job}/again", cli="job again", status=201)
-    def again(self, ask: Ask, /, job: Ref, **params: Replaced) -> Job:
+    def again(self, ask: Ask, job: Ref, /, **params: Replaced) -> Job:
         """Enqueue the same job once more, also if it completed: a new chain, linked to the old one. `params` replace some of its own."""
         found = ask.also(Right.READ).found(job)
         ask.within(found.organization)
@@ -328,6 +330,12 @@ class Jobs(Resource):
         from rota.local_workers import direct  # noqa: PLC0415 - few programs need it
 
         return direct(ask, name, params, timeout=timeout, job_id=job_id, meta=meta, organization=organization)
+
+
+def live_states(status: Status | str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the states of live jobs: all, or those that a filter names."""
+    wanted = statuses(status)
+    return tuple(each for each in map(str, MOVES) if not wanted or each in wanted)
 
 
 def _check_priority(ask: Ask, name: str, priority: int) -> None:

@@ -20,7 +20,7 @@ from rota.model.checks import ago, whole
 from rota.model.gate import Right
 from rota.model.schedule_options import OPTIONS, ScheduleOptions
 from rota.model.schedules import Fate, Schedule, ScheduleState, next_due
-from rota.model.shapes import Limit, Name, Organization, Params, Shape
+from rota.model.shapes import NAME_MAX, Limit, Name, Organization, Params, Shape
 from rota.model.values import LATEST, Job, undashed
 from rota.operation import Ask, Resource, operation
 from rota.ports.schedules import Ledger, LedgerCursor
@@ -44,9 +44,9 @@ from rota.task import Task
 __all__ = ["Schedules", "backlog", "deciding", "declare", "named"]
 
 ScheduleName = Annotated[str, Shape("The schedule's name.", "daily", "NAME")]
-SomeSchedule = Annotated[str | None, Shape("Only this schedule.", "daily", "NAME")]
-Whose = Annotated[str | None, Shape("Whose schedule, where several organizations have one of that name.", "default", "NAME")]
-OfOrganization = Annotated[str | None, Shape("Only schedules of this organization.", "default", "NAME")]
+SomeSchedule = Annotated[str | None, Shape("Only this schedule.", "daily", "NAME", most=NAME_MAX)]
+Whose = Annotated[str | None, Shape("Whose schedule, where several organizations have one of that name.", "default", "NAME", most=NAME_MAX)]
+OfOrganization = Annotated[str | None, Shape("Only schedules of this organization.", "default", "NAME", most=NAME_MAX)]
 Since = Annotated[datetime | timedelta | None, Shape("Due at or after this moment, or at most this long ago.", "7d", "TIME", wire=str)]
 Until = Annotated[datetime | timedelta | None, Shape("Due before this moment, or at least this long ago.", "1h", "TIME", wire=str)]
 TemplateOf = Annotated[
@@ -66,7 +66,7 @@ class Schedules(Resource):
         self,
         ask: Ask,
         *,
-        template: Annotated[str | None, Shape("Only schedules of this template.", "send_email", "TEMPLATE")] = None,
+        template: Annotated[str | None, Shape("Only schedules of this template.", "send_email", "TEMPLATE", most=NAME_MAX)] = None,
         organization: OfOrganization = None,
     ) -> builtins.list[ScheduleView]:
         """Return schedules, by organization and name."""

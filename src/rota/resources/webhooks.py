@@ -14,7 +14,7 @@ from rota.compose import make_sender
 from rota.errors import InvalidOption, NotFound, Refused
 from rota.model.checks import text, whole, word_of
 from rota.model.gate import Right
-from rota.model.shapes import Limit, Organization, Shape
+from rota.model.shapes import NAME_MAX, Limit, Organization, Shape
 from rota.model.targets import target_of
 from rota.model.values import SECOND, dashed, moment_of, undashed
 from rota.model.webhooks import (
@@ -216,8 +216,10 @@ class Webhooks(Resource):
         self,
         ask: Ask,
         *,
-        webhook: Annotated[str | None, Shape("Only messages to this webhook.", metavar="ID")] = None,
-        state: Annotated[DeliveryState | str | None, Shape("Only messages in this state.", metavar="STATE", wire=str)] = None,
+        webhook: Annotated[str | None, Shape("Only messages to this webhook.", metavar="ID", most=NAME_MAX)] = None,
+        state: Annotated[
+            DeliveryState | str | None, Shape("Only messages in this state.", metavar="STATE", wire=str, most=NAME_MAX)
+        ] = None,
         limit: Limit = 50,
         before: Annotated[int | None, Shape("Continue after this place: `next` of the previous page.", metavar="CURSOR")] = None,
     ) -> Page[Delivery]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tests.surfaces.http.api_support import Callers, callers, code_of
+from rota.surfaces.http.openapi import operations
+from tests.docs.http_page import document
+from tests.surfaces.http.api_support import API, Callers, callers, code_of
 
 __all__ = ["callers"]
 
@@ -58,12 +62,47 @@ def test_parameters_of_an_act_are_not_taken_from_the_address(callers: Callers):
     assert "query.max_running: there is no such parameter; it takes none" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("path", ["/jobs/1/retry", "/jobs/cancel", "/templates/echo/pause", "/scheduler/start", "/schedules"])
-def test_a_condition_that_an_operation_does_not_know_is_not_ignored(callers: Callers, path):
-    body = {"name": "x", "template": "echo", "cron": "0 9 * * *"} if path == "/schedules" else {} if path == "/jobs/cancel" else None
-    answer = callers.manager("POST", path, body, headers={"If-Match": '"3"'})
-    assert (answer.status_code, code_of(answer)) == (422, "invalid_option")
+def test_a_header_that_a_route_would_ignore_is_refused_on_every_route(callers: Callers):
+    for path, method, said in operations(document()):
+        read = {each["name"] for each in said.get("parameters", ()) if each["in"] == "header"}
+        for header in sorted({"If-Match", "Idempotency-Key"} - read):
+            answer = callers.manager(method.upper(), re.sub(r"{\w+}", "1", path.removeprefix(API)), headers={header: '"3"'})
+            assert (answer.status_code, code_of(answer)) == (422, "invalid_option"), (method, path, header)
+            assert f"header.{header}: " in answer.json()["detail"]
+            assert "leave it out" in answer.json()["detail"]
+
+
+def test_a_create_with_a_header_that_it_would_ignore_creates_nothing(callers: Callers):
+    body = {"name": "x", "template": "echo", "cron": "0 9 * * *"}
+    for header in ("If-Match", "Idempotency-Key"):
+        assert code_of(callers.manager("POST", "/schedules", body, headers={header: '"3"'})) == "invalid_option"
     assert callers.manager.get("/schedules").json()["items"] == []
+
+
+def test_every_text_in_an_address_has_a_bound(callers: Callers):
+    forms = {"since", "until", "start", "end", "older_than", "hours"}
+    for path, method, said in operations(document()):
+        for each in said.get("parameters", ()):
+            if each["in"] != "query" or each["schema"].get("type") != "string" or "enum" in each["schema"] or each["name"] in forms:
+                continue
+            most = each["schema"]["maxLength"]
+            if each["name"] in {"cursor", "after"}:
+                continue
+            place = re.sub(r"{\w+}", "1", path.removeprefix(API))
+            answer = callers.manager(method.upper(), place, **{each["name"]: "é" * (most + 1)})
+            assert answer.status_code == 422, (path, each["name"])
+            assert each["name"] in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/jobs/cancel", "/dead-letters/retry", "/dead-letters/delete"])
+@pytest.mark.parametrize(("name", "most"), [("text", 1_000), ("job_type", 255), ("organization", 255)])
+def test_the_filters_of_an_act_have_the_bounds_of_a_list(callers: Callers, path, name, most):
+    answer = callers.manager.post(path, {name: "x" * (most + 1)})
+    assert (answer.status_code, code_of(answer)) == (422, "invalid_option")
+    assert f"{name}='xxx" in answer.json()["detail"]
+    assert f"length <= {most}" in answer.json()["detail"]
+    assert len(answer.json()["detail"]) < 200
+    assert callers.manager.post(path, {name: "x" * most}).status_code == 200
 
 
 def test_words_are_taken_in_any_letter_case_and_lengths_of_time_as_text(callers: Callers):

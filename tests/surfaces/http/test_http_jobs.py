@@ -375,11 +375,20 @@ def test_a_token_that_may_act_and_not_read_is_told_what_came_of_its_act(callers,
     job = admin.post("/jobs", {"name": "echo"}).json()
     cancelled = acts.post(f"/jobs/{job['id']}/cancel")
     assert (cancelled.status_code, cancelled.json()["status"]) == (200, "CANCELLED")
-    retried = acts.post("/dead-letters/retry", {"limit": 1}).json()["items"]
+    retried = acts.post("/dead-letters/retry", {"all": True, "limit": 1}).json()["items"]
     assert [(job["attempt"], "params" in job) for job in retried] == [(2, False)]
     assert [acts.post(f"/organizations/acme/{verb}").status_code for verb in ("pause", "resume")] == [204, 204]
     for path in ("/scheduler", "/dead-letters", f"/jobs/{job['id']}"):
         assert acts.get(path).status_code == 403, path
+
+
+def test_params_of_any_name_are_replaced_when_a_job_is_enqueued_again(callers):
+    callers.rota.job(name="any")(lambda **params: params)
+    job = callers.manager.post("/jobs", {"name": "any", "params": {"job": "old", "other": 1}}).json()
+    given = {"job": "a", "self": "b", "ask": "c", "params": "d"}
+    again = callers.manager.post(f"/jobs/{job['id']}/again", {"params": given})
+    assert again.status_code == 201, again.text
+    assert again.json()["params"] == {**given, "other": 1}
 
 
 def test_dead_letters_are_listed_and_retried(callers, admin, dead):
@@ -388,16 +397,22 @@ def test_dead_letters_are_listed_and_retried(callers, admin, dead):
     assert len(first["items"]) == 3
     assert ids(admin.get("/dead-letters", limit=3, error_type="permanent", cursor=first["next"])) == [dead[0]]
     assert admin.post(f"/jobs/{dead[0]}/retry").status_code == 201
-    assert len(admin.post("/dead-letters/retry", {"limit": 2}).json()["items"]) == 2
+    assert len(admin.post("/dead-letters/retry", {"all": True, "limit": 2}).json()["items"]) == 2
     assert admin.post("/dead-letters/retry").status_code == 400, "who means all of them says so"
-    assert [len(admin.post("/dead-letters/retry", {}).json()["items"]) for _ in range(2)] == [1, 0]
+    assert [len(admin.post("/dead-letters/retry", {"all": True}).json()["items"]) for _ in range(2)] == [1, 0]
     assert ids(admin.get("/dead-letters")) == []
 
 
 def test_dead_letters_are_discarded_by_managers(callers, admin, dead):
     assert admin.post("/dead-letters/delete", {}).status_code == 403
     assert callers.manager.delete(f"/jobs/{dead[0]}").status_code == 200
-    assert callers.manager.post("/dead-letters/delete").status_code == 400, "who means all of them says so"
+    missing = callers.manager.post("/dead-letters/delete")
+    assert (missing.status_code, '{"all": true} for everything' in missing.json()["detail"]) == (400, True)
+    for path in ("/dead-letters/delete", "/dead-letters/retry"):
+        for body in ({}, {"limit": 5}, {"all": False}, {"text": None}):
+            refused = callers.manager.post(path, body)
+            assert (refused.status_code, "no filter is given" in refused.json()["detail"]) == (422, True), (path, body)
+    assert len(ids(callers.manager.get("/dead-letters"))) == 3
     assert callers.manager.post("/dead-letters/delete", {"text": "no t1"}).json()["chains"] == 1
     assert callers.manager.post("/dead-letters/delete", {"organization": "acme"}).json() == {"chains": 2, "jobs": 2, "kept": 0}
 

@@ -45,7 +45,7 @@ class Requests:
             "POST /jobs/{job}/move": {"front": True},
             "POST /jobs/{job}/depend": {"on": [rota.enqueue("echo").id]},
             "POST /direct": {"name": "echo"},
-            "POST /dead-letters/retry": {},
+            "POST /dead-letters/retry": {"all": True},
             "PATCH /templates/{name}": {"priority": 60},
             "POST /schedules": {"name": "new", "template": "echo", "cron": "0 9 * * *", "params": {"text": MARK}},
             "PATCH /schedules/{name}": {"priority": 60},

@@ -343,13 +343,25 @@ def has_terminal() -> bool:
 
 
 def _matching(command: Command, rota: Rota, asked: Mapping[str, Any]) -> str | None:
-    """Return how many match the filters, in words; empty if none does. None: it has no filters that the list of its noun has, too."""
+    """Return how many the act would change, in words; empty: none. None: it has no filters that the list of its noun has, too."""
+    from rota.resources.filters import refuse_unfiltered  # noqa: PLC0415 - only a question needs it
+    from rota.resources.jobs import live_states  # noqa: PLC0415 - as above
+
     fields = {field.name: field for field in command.operation.fields}
     if any(field.required for field in fields.values()) or "limit" not in fields:
         return None
     listing = {field.name for field in operations(type(getattr(rota, command.noun)))["list"].fields}
     filters = {name: value for name, value in asked.items() if name in listing and name != "limit"}
+    cancels = command.verb == "cancel_all"
+    if cancels:
+        filters["status"] = live_states(filters.get("status"))
+        if not filters["status"]:
+            return ""
+    if "all" in fields:
+        refuse_unfiltered(*filters.values(), everything="all" in asked)
     page = getattr(rota, command.noun).list(**filters, limit=min(asked.get("limit", fields["limit"].default), LOOK_MAX))
-    if not page:
-        return ""
-    return f"More than {len(page):,} match." if page.next is not None else f"{len(page):,} {'matches' if len(page) == 1 else 'match'}."
+    # A job that was asked to stop is not asked again.
+    count = sum(not cancels or job.cancel_requested_at is None for job in page)
+    if page.next is not None:
+        return f"More than {count:,} match."
+    return f"{count:,} {'matches' if count == 1 else 'match'}." if count else ""

@@ -61,7 +61,7 @@ parameters of the same operation in Python and on the command line.
 **Lists** come in pages: `next` is the `cursor` of the page after it, null at the end.
 
 **Edits** of what has a version (jobs, templates, schedules, webhooks) return its `ETag`. Send it as `If-Match`, and the edit is refused
-with 412 if somebody else was quicker.
+with 412 if somebody else was quicker. A route that does not list `If-Match` or `Idempotency-Key` refuses the header (422).
 
 **Refusals** are problems of RFC 9457 with a stable `code`.
 """
@@ -236,13 +236,10 @@ def _paging(route: Endpoint) -> list[dict[str, Any]]:
 
 
 def _conditions(route: Endpoint) -> list[dict[str, Any]]:
-    operation = route.operation
-    if not operation.etag or operation.status == HTTPStatus.CREATED:
-        return []
-    if operation.method == "GET":
+    if route.operation.etag and route.operation.method == "GET":
         return [header("If-None-Match", "The `ETag` that you have seen: 304 without a body if it has not changed.", '"3"')]
     words = "The `ETag` that you have seen: 412 if it has another by now. `*`, or no header: whatever it has."
-    return [header("If-Match", words, '"3"')]
+    return [header("If-Match", words, '"3"')] if route.checks_version else []
 
 
 def _body_example(route: Endpoint, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
@@ -274,7 +271,7 @@ def _answers(route: Endpoint) -> dict[int | str, dict[str, Any]]:
     refused: list[type[RotaError]] = [errors.NotFound] if route.parameters else []
     if operation.method != "GET":
         refused.append(errors.Refused)
-        if operation.etag and operation.status != HTTPStatus.CREATED:
+        if route.checks_version:
             refused.append(errors.ChangedMeanwhile)
     if route.name == "scheduler.retention":
         refused.append(errors.ClockInDoubt)

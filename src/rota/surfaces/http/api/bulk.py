@@ -22,6 +22,7 @@ from rota.surfaces.http.api.jobs import NEW_JOB, SUBMITTING, BulkJobIn, Taken, o
 from rota.surfaces.http.api.requests import (
     JSON,
     KEY,
+    NAME_MAX,
     REPLAYED,
     Creation,
     body_type,
@@ -59,7 +60,7 @@ BODY = {
     "jobs.create_many",
     "Jobs",
     "POST /jobs/bulk",
-    parameters=[query("organization", {"type": "string"}, "Another than your own: for system managers."), KEY],
+    parameters=[query("organization", {"type": "string", "maxLength": NAME_MAX}, "Another than your own: for system managers."), KEY],
     content=BODY,
     responses={**gives(Taken), **refuses(*SUBMITTING)},
 )
@@ -72,6 +73,8 @@ async def create_many(request: Request) -> Response:
     """
     refuse_query(request, "organization")
     organization, idempotency_key = request.query_params.get("organization"), key_of(request)
+    if organization is not None and len(organization) > NAME_MAX:
+        raise errors.InvalidOption(f"query.organization: it has {len(organization):,} characters: use at most {NAME_MAX}")
     kind = body_type(request, JSON, LINES)
     state = request.app.state
     who: Actor = await state.intake.do(lambda: state.door.who(request))

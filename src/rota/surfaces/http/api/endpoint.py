@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from rota import wire
 from rota.app import Rota
@@ -32,6 +34,8 @@ PER_PAGE = 100
 """Items of a page of a list that is whole in memory, unless the request says how many."""
 IN_ADDRESS = frozenset({"GET", "DELETE"})
 """Methods whose parameters are in the address; those of all others are the body."""
+PROMISING = ("If-Match", "Idempotency-Key")
+"""Headers that promise something to the client. A route that would ignore one refuses it."""
 _PLACES = re.compile(r"\{(\w+)\}")
 
 
@@ -46,14 +50,22 @@ class Asked(msgspec.Struct, frozen=True, eq=False):
 class Address(Route):
     """A route of the API."""
 
-    def __init__(self, name: str, tag: str, http: str, endpoint: Callable[[Request], Any]) -> None:
-        """Take its name, the chapter of the document that it is described in, its method and path, and what answers."""
+    def __init__(self, name: str, tag: str, http: str, endpoint: Callable[[Request], Any], headers: Collection[str]) -> None:
+        """Take its name, its chapter of the document, its method and path, what answers, and the headers that it reads."""
         self.tag = tag
+        self._refused = {header.lower().encode(): header for header in PROMISING if header not in headers}
         self.method, _, self.shown = http.partition(" ")
         # A name may have slashes.
         super().__init__(API + self.shown.replace("{name}", "{name:path}"), endpoint, methods=[self.method], name=name)
         # Starlette adds HEAD to GET. Streams would answer it without an end.
         self.methods = {self.method}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, unless it has a header that would be ignored."""
+        ignored = next((self._refused[name] for name, _ in scope["headers"] if name in self._refused), None)
+        if ignored is not None and scope["method"] == self.method:
+            raise InvalidOption(f"header.{ignored}: {self.name} does not read it: leave it out")
+        await super().handle(scope, receive, send)
 
 
 class Endpoint(Address):
@@ -63,7 +75,12 @@ class Endpoint(Address):
         """Take its name, such as `jobs.update`, and the function that returns what is called, given the expected state of an edit."""
         self.operation = operation
         self._method = method
-        super().__init__(name, tag, f"{operation.method} {operation.path}", self._serve)
+        super().__init__(name, tag, f"{operation.method} {operation.path}", self._serve, ["If-Match"] if self.checks_version else [])
+
+    @property
+    def checks_version(self) -> bool:
+        """Whether it is an edit that may name the version it expects."""
+        return self.operation.etag and self.operation.method != "GET" and self.operation.status != HTTPStatus.CREATED
 
     @cached_property
     def parameters(self) -> dict[str, Field]:
@@ -124,7 +141,7 @@ class Endpoint(Address):
         page = None if limit is None else self._page(keywords, limit, cursor)
         rota: Rota = request.app.state.rota
         asked = Asked(request, rota.acting_as(who), who)
-        method = self._method(asked, request.headers.get("if-match") if self.operation.method != "GET" else None)
+        method = self._method(asked, request.headers.get("if-match"))
         try:
             result = wire.call(method, self.operation, keywords)
         except (UnknownTemplate, UnknownOrganization) as error:
@@ -171,7 +188,8 @@ class Endpoint(Address):
             return path | self._query(request, known)
         self._query(request, set())
         if self.operation.confirm is not None and not self.in_path and not body.strip():
-            raise BadRequest("body is missing: send the filters, or {} for everything")
+            everything = '{"all": true}' if "all" in known else "{}"
+            raise BadRequest(f"body is missing: send the filters, or {everything} for everything")
         if body:
             body_type(request, JSON)
         said = read(body, dict[str, Any])
@@ -221,9 +239,7 @@ def by_hand(name: str, right: Right, http: str, *, tag: str, status: int = 200) 
     """Make a function an endpoint, read and answered as operations are: it takes an `Asked` and an `Ask`, then its parameters."""
 
     def decorate(function: F) -> F:
-        def method(asked: Asked, expected: str | None) -> Callable[..., Any]:
-            if expected is not None:
-                raise InvalidOption(f"{name} takes no If-Match: leave the header out")
+        def method(asked: Asked, _expected: str | None) -> Callable[..., Any]:
             ask: Ask = ask_for(asked.rota, right)
             return lambda *args, **keywords: function(asked, ask, *args, **keywords)
 
@@ -268,7 +284,7 @@ class HandRoute(Address):
 
     def __init__(self, name: str, tag: str, http: str, endpoint: Callable[[Request], Any], described: Described) -> None:
         """Take what answers, and what is said of it."""
-        super().__init__(name, tag, http, endpoint)
+        super().__init__(name, tag, http, endpoint, [each["name"] for each in described.get("parameters", ())])
         self.described = described
 
 

@@ -263,7 +263,7 @@ class StoreHealth(msgspec.Struct, frozen=True):
     """Due times of schedules that should have run and have no recorded outcome for longer than `lease_ttl`."""
 
 
-@route("health.get", "Health", "GET /health", responses=gives(ProcessHealth, what="It does."), is_open=True)
+@route("health.get", "Health", "GET /health", responses=gives(ProcessHealth, what="It does.") | refuses(InvalidOption), is_open=True)
 async def health(_request: Request) -> Response:
     """Say that the process lives. Nothing is looked at."""
     return Answer(ProcessHealth())

@@ -164,7 +164,7 @@ def retry_dead(visit: Visit) -> Response:
     visit.must(Right.STEER)
     options, count, words = _matching(visit)
     visit.sure(f"Retry {count} ({words})?", f"Retry {count}")
-    done = visit.rota.dead_letters.retry(**options, limit=AT_ONCE)
+    done = visit.rota.dead_letters.retry(**options, all=True, limit=AT_ONCE)
     return visit.done(f"{plural(len(done), 'job')} will be tried again.", "/dead")
 
 
@@ -174,7 +174,7 @@ def discard_dead(visit: Visit) -> Response:
     visit.must(Right.DELETE)
     options, count, words = _matching(visit)
     visit.sure(f"Remove {count} ({words}) with their runs and logs, for good?", f"Remove {count}")
-    done = visit.rota.dead_letters.delete(**options, limit=AT_ONCE)
+    done = visit.rota.dead_letters.delete(**options, all=True, limit=AT_ONCE)
     kept = f" {plural(done.kept, 'other')} stayed: somebody still needs them." if done.kept else ""
     return visit.done(f"{plural(done.chains, 'dead letter')} removed.{kept}", "/dead")
 
