@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from urllib.parse import quote
 
 import pytest
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from rota import Backoff, PermanentError, Rota
@@ -234,6 +235,35 @@ def test_a_form_without_its_word_changes_nothing(store: Rota, root: Browser):
         assert answer.status_code == 403
         assert "did not come from a page" in unescape(answer.text)
     assert not store.jobs.get(job.id).status.ended
+
+
+@pytest.mark.parametrize("placed", ["mounted", "behind a proxy"])
+def test_below_a_path_every_address_starts_with_it(store: Rota, placed: str):
+    app, options = make_app(store), {"base_url": "http://localhost"}
+    if placed == "mounted":
+        site = Starlette()
+        site.mount("/rota", app)
+        client = TestClient(site, **options)
+    else:
+        client = TestClient(app, root_path="/rota", **options)
+    browser = Browser(client)
+    assert browser.get("/rota/queue").url.path == "/rota/login"
+    secret = store.tokens.create("of root", user="root", permits=("read", "submit", "operate", "manage")).secret
+    entered = client.post("/rota/login", data={"token": secret, "next": "/queue"}, headers=ACCEPT)
+    assert (entered.status_code, entered.url.path) == (200, "/rota/queue")
+    assert "Path=/rota;" in entered.history[0].headers["set-cookie"]
+    for path, text in links_of(browser, "/rota/").items():
+        addresses = re.findall(r' (?:href|src|action|data-events)="(/[^"]*)"', text)
+        assert [each for each in addresses if not each.startswith("/rota/")] == [], path
+        assert "/rota/rota/" not in text, path
+    assert client.get(re.search(r'href="([^"]*rota.css[^"]*)"', entered.text)[1]).status_code == 200
+    asked = browser.post("/rota/users/remove", csrf=browser.csrf, name="eve", back="/users")
+    assert 'action="/rota/users/remove"' in asked.text
+    done = browser.act("/rota/users/remove", name="eve", back="/users")
+    assert (done.url.path, said(done)) == ("/rota/users", "User eve is removed.")
+    assert client.get("/rota/api/v1/nothing", headers=ACCEPT).headers["content-type"] == "application/problem+json"
+    assert browser.act("/rota/logout").url.path == "/rota/login"
+    assert COOKIE not in client.cookies
 
 
 def test_who_logs_out_is_out(root: Browser):

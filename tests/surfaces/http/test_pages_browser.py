@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from rota.admission import Admission
 from rota.surfaces.http import make_app
@@ -57,13 +59,15 @@ class Served:
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
         self.base = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        self._app = make_app(self.rota)
-        self._server = uvicorn.Server(uvicorn.Config(self._app, log_level="error", timeout_graceful_shutdown=1))
+        self._app, self._mounted = make_app(self.rota), make_app(self.rota)
+        site = Starlette(routes=[Mount("/rota", self._mounted), Mount("/", self._app)])
+        self._server = uvicorn.Server(uvicorn.Config(site, log_level="error", timeout_graceful_shutdown=1))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]}, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         self._app.state.closing.set()
+        self._mounted.state.closing.set()
         self._server.should_exit = True
         self._thread.join(patient(10))
         self.day.close()
@@ -232,6 +236,30 @@ def test_a_token_is_pasted_at_the_door_and_a_session_ends(chromium: Browser, ser
     page.wait_for_url(f"{served.base}/")
     assert served.secret not in page.evaluate("JSON.stringify(history.state) + location.href")
     context.close()
+
+
+def test_all_of_it_works_below_a_path(chromium: Browser, served: Served):
+    context = chromium.new_context()
+    context.set_default_timeout(patient(30_000))
+    window = Window(context, f"{served.base}/rota")
+    page = window.go(f"/login#token={served.secret}")
+    page.wait_for_url(f"{window.base}/")
+    assert {each["path"] for each in context.cookies()} == {"/rota"}
+    for href, name, _ in NAV:
+        page.get_by_role("navigation", name="Pages").get_by_role("link", name=name, exact=True).click()
+        page.wait_for_url(window.base + href)
+        expect(page.locator("nav [aria-current=page]")).to_have_text(name)
+    page.get_by_role("button", name="Dark/light").click()
+    assert {each["path"] for each in context.cookies()} == {"/rota"}
+    page = window.go("/jobs/new?name=clean_up")
+    page.get_by_role("button", name="Enqueue").click()
+    expect(page.get_by_role("status")).to_contain_text("is enqueued")
+    with page.expect_request(f"{window.base}/api/v1/events"):
+        window.go("/jobs?job_type=clean_up")
+    job = served.rota.enqueue("clean_up")
+    expect(page.locator("#list tbody tr", has_text=job.number)).to_contain_text("completed")
+    context.close()
+    assert window.wrong == []
 
 
 def test_dark_and_light_follow_the_system_and_the_switch(window: Window):
