@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 import uvicorn
@@ -27,7 +27,7 @@ from rota.surfaces.http import make_app
 from rota.surfaces.http.pages.context import NAV
 from tests.support.pace import patient
 from tests.support.pictures import shrink
-from tests.surfaces.http.pages_support import Day
+from tests.surfaces.http.pages_support import Day, LongNames
 
 pytestmark = pytest.mark.paired
 
@@ -51,11 +51,11 @@ PICTURE_MAX = 150_000
 class Served:
     """A store with a day behind it, a worker, and a server on a port of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.day = Day(folder)
+    def __init__(self, folder: Path, day: type[Day | LongNames] = Day) -> None:
+        self.day = day(folder)
         self.rota = self.day.rota
         self.rota.start(concurrency=4)
-        self.secret = self.rota.tokens.create("picture", permits=["manage"]).secret
+        self.secret = self.rota.tokens.create("picture", user=self.day.user, permits=["manage"]).secret
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
         self.base = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -79,13 +79,13 @@ class Served:
             "dead job": f"/jobs/{dead.id}",
             "running job": f"/jobs/{running.id}",
             "waiting job": f"/jobs/{self.day.parent.id}",
-            "schedule": "/schedules/one?name=partner+stock",
+            "schedule": f"/schedules/one?{urlencode({'name': self.day.schedule})}",
             "month": "/schedules/month",
             "group": f"/groups/{self.day.group.id}",
-            "template": "/templates/one?name=send_invoice",
+            "template": f"/templates/one?{urlencode({'name': self.day.template})}",
             "choose a template": "/jobs/new",
-            "enqueue": "/jobs/new?name=send_report",
-            "enqueue, as JSON": "/jobs/new?name=send_report&params_as=json",
+            "enqueue": f"/jobs/new?{urlencode({'name': self.day.form})}",
+            "enqueue, as JSON": f"/jobs/new?{urlencode({'name': self.day.form, 'params_as': 'json'})}",
             "change": f"/jobs/{self.day.parent.id}/change",
         }
 
@@ -182,6 +182,47 @@ def test_no_page_is_wider_than_a_phone(window: Window, served: Served):
     for name, path in served.pages().items():
         page = window.go(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], name
+
+
+OUT_OF_REACH = (Path(__file__).parent / "reach.js").read_text()
+"""A function that returns the buttons and links of a page that can be neither seen nor scrolled to."""
+
+
+@pytest.fixture(scope="module")
+def long_names(tmp_path_factory) -> Iterator[Served]:
+    made = Served(tmp_path_factory.mktemp("long"), LongNames)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_names_of_255_characters_leave_every_button_in_reach(chromium: Browser, long_names: Served, size: dict):
+    context = chromium.new_context(viewport=size)
+    context.set_default_timeout(patient(30_000))
+    window = Window(context, long_names.base)
+    window.go(f"/login#token={long_names.secret}").wait_for_url(f"{window.base}/")
+    wrong = {}
+    for name, path in long_names.pages().items():
+        page = window.go(path)
+        page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        assert page.locator("h1").count() == 1, name
+        wrong |= {name: found} if (found := page.evaluate(OUT_OF_REACH)) else {}
+    context.close()
+    assert wrong == {}
+    assert window.wrong == []
+
+
+def test_the_check_of_reach_finds_what_is_cut_off(window: Window):
+    page = window.go("/tokens")
+    hidden = "<div id=cut><a href=/jobs id=far>far</a></div>"
+    page.evaluate(f"document.querySelector('main').innerHTML += '{hidden}'")
+    page.evaluate("document.getElementById('cut').style.overflow = 'hidden'")
+    page.evaluate("document.getElementById('far').style.marginLeft = '3000px'")
+    assert [found.split(":")[0] for found in page.evaluate(OUT_OF_REACH)] == ["cut off"]
+    page.evaluate("document.getElementById('cut').style.overflow = 'auto'")
+    assert page.evaluate(OUT_OF_REACH) == []
+    page.evaluate("document.getElementById('cut').style.overflow = 'visible'")
+    assert [found.split(":")[0] for found in page.evaluate(OUT_OF_REACH)] == ["the page is wider than the window", "outside"]
 
 
 def test_the_keyboard_is_enough(window: Window, served: Served):
