@@ -184,6 +184,14 @@ def test_no_page_is_wider_than_a_phone(window: Window, served: Served):
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], name
 
 
+@pytest.mark.parametrize("window", [{"viewport": PHONE, "has_touch": True}], indirect=True, ids=["phone"])
+def test_the_menu_of_a_phone_shows_where_one_is(window: Window):
+    for href, name, _ in NAV:
+        box = window.go(href).locator("nav [aria-current=page]").bounding_box()
+        assert box["x"] >= 0, name
+        assert box["x"] + box["width"] <= PHONE["width"], name
+
+
 OUT_OF_REACH = (Path(__file__).parent / "reach.js").read_text()
 """A function that returns the buttons and links of a page that can be neither seen nor scrolled to."""
 

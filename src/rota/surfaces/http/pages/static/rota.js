@@ -199,6 +199,12 @@ document.addEventListener("drop", (event) => {
 
 // ---- begin -----------------------------------------------------------------------------------------------------------
 
+const here = document.querySelector("nav [aria-current=page]");
+if (here) {
+  // On a phone the menu is scrolled sideways; elsewhere this changes nothing.
+  const menu = here.closest("nav");
+  menu.scrollLeft = here.offsetLeft - (menu.clientWidth - here.offsetWidth) / 2;
+}
 localTimes(document);
 for (const log of document.querySelectorAll(".log")) log.scrollTop = log.scrollHeight;
 listen();
