@@ -368,6 +368,21 @@ def test_a_problem_is_a_page_in_its_own_words(root: Browser):
     assert root.client.get("/jobs/JOB-2026-99999").headers["content-type"] == "application/problem+json"
 
 
+def test_a_page_that_is_not_there_keeps_the_menu(store: Rota, root: Browser):
+    menu = '<nav aria-label="Pages">'
+    missing = root.get("/nowhere")
+    assert missing.status_code == 404
+    assert menu in missing.text
+    assert '<a href="/audit">Audit</a>' in missing.text
+    assert menu in root.get("/jobs/JOB-2026-99999").text
+    assert menu in root.get("/theme").text
+    stranger = Browser(TestClient(make_app(store), base_url="http://localhost"))
+    assert stranger.get("/nowhere").status_code == 404
+    assert menu not in stranger.get("/nowhere").text
+    stranger.client.cookies.set(COOKIE, "old")
+    assert (stranger.get("/nowhere").status_code, menu in stranger.get("/nowhere").text) == (404, False)
+
+
 def test_no_address_and_no_form_breaks_a_page(root: Browser):
     odd = (
         "\0",

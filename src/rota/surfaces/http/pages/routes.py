@@ -161,6 +161,8 @@ def install(app: Starlette) -> None:
 
 
 async def _http(request: Request, error: Any) -> Response:
+    if _wants_page(request) and not hasattr(request.state, "visit"):
+        request.state.visit = await run_in_threadpool(_visitor, request)
     return as_page(request, problems.of_http(error))
 
 
@@ -205,6 +207,14 @@ def _ask(request: Request, question: Any) -> Response:
     return visit.page(
         "ask.html", headers={"x-rota-ask": "1"}, question=question.question, verb=question.verb, fields=fields, action=visit.path
     )
+
+
+def _visitor(request: Request) -> Visit:
+    """Return the visit of a request that no page answers, with its user if the session is valid: its problem has the menu."""
+    try:
+        return Visit(request, request.app.state.door.known(request))
+    except RotaError:
+        return Visit(request)
 
 
 def _visit(request: Request) -> Visit:
