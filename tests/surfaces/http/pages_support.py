@@ -15,7 +15,7 @@ from typing import Annotated
 from msgspec import Meta
 from starlette.testclient import TestClient
 
-from rota import NewJob, Rota, Settings
+from rota import Context, NewJob, PermanentError, Rota, Settings
 from rota.model.access import csrf_of
 from rota.surfaces.http import make_app
 from rota.surfaces.http.access import COOKIE
@@ -147,8 +147,48 @@ def clean_up() -> None:
 """
 
 
+class LongNames:
+    """A store in which everything has a name of 255 characters without a break."""
+
+    def __init__(self, folder: Path) -> None:
+        self.release = threading.Event()
+        self.schedule, self.template, self.form = ("".join((kind, "x" * (255 - len(kind)))) for kind in ("schedule", "dies", "runs"))
+        self.rota = rota = Rota(folder / "rota.db", settings=Settings(poll_hinted=0.05))
+
+        @rota.job(name=self.template, max_retries=0)
+        def dies(text: str) -> None:
+            raise PermanentError(text)
+
+        @rota.job(name=self.form)
+        def runs(ctx: Context, text: str = "") -> None:
+            ctx.progress(10, text)
+            self.release.wait()
+
+        rota.schedule(self.schedule, self.form, cron="0 * * * *", params={"text": "p" * 255})
+        dead = rota.enqueue(self.template, {"text": "e" * 255}, unique_key="k" * 255)
+        rota.turn()
+        assert rota.jobs.get(dead.id).status == "DEAD_LETTER"
+        rota.enqueue(self.form, {"text": "t" * 255})
+        self.parent = rota.enqueue(self.form, {"text": "w" * 255}, run_at=timedelta(hours=2))
+        rota.enqueue(self.template, {"text": "c" * 255}, depends_on=[self.parent])
+        rota.templates.pause(self.template)
+        for _ in range(3):
+            rota.enqueue(self.template, {"text": "q" * 255})
+        self.group = rota.group([NewJob(name=self.template, params={"text": "g"})] * 2, name="g" * 255, mode="sequential")
+        self.user = "u" * 255
+        rota.organizations.create("o" * 255)
+        rota.users.create(self.user, organization="o" * 255, role="system_manager")
+
+    def close(self) -> None:
+        self.release.set()
+        self.rota.close()
+
+
 class Day:
     """A store with a day behind it and work before it."""
+
+    schedule, template, form = "partner stock", "send_invoice", "send_report"
+    user = None
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "rota.db"

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from urllib.parse import quote
 
 import pytest
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from rota import Backoff, PermanentError, Rota
@@ -236,6 +237,35 @@ def test_a_form_without_its_word_changes_nothing(store: Rota, root: Browser):
     assert not store.jobs.get(job.id).status.ended
 
 
+@pytest.mark.parametrize("placed", ["mounted", "behind a proxy"])
+def test_below_a_path_every_address_starts_with_it(store: Rota, placed: str):
+    app, options = make_app(store), {"base_url": "http://localhost"}
+    if placed == "mounted":
+        site = Starlette()
+        site.mount("/rota", app)
+        client = TestClient(site, **options)
+    else:
+        client = TestClient(app, root_path="/rota", **options)
+    browser = Browser(client)
+    assert browser.get("/rota/queue").url.path == "/rota/login"
+    secret = store.tokens.create("of root", user="root", permits=("read", "submit", "operate", "manage")).secret
+    entered = client.post("/rota/login", data={"token": secret, "next": "/queue"}, headers=ACCEPT)
+    assert (entered.status_code, entered.url.path) == (200, "/rota/queue")
+    assert "Path=/rota;" in entered.history[0].headers["set-cookie"]
+    for path, text in links_of(browser, "/rota/").items():
+        addresses = re.findall(r' (?:href|src|action|data-events)="(/[^"]*)"', text)
+        assert [each for each in addresses if not each.startswith("/rota/")] == [], path
+        assert "/rota/rota/" not in text, path
+    assert client.get(re.search(r'href="([^"]*rota.css[^"]*)"', entered.text)[1]).status_code == 200
+    asked = browser.post("/rota/users/remove", csrf=browser.csrf, name="eve", back="/users")
+    assert 'action="/rota/users/remove"' in asked.text
+    done = browser.act("/rota/users/remove", name="eve", back="/users")
+    assert (done.url.path, said(done)) == ("/rota/users", "User eve is removed.")
+    assert client.get("/rota/api/v1/nothing", headers=ACCEPT).headers["content-type"] == "application/problem+json"
+    assert browser.act("/rota/logout").url.path == "/rota/login"
+    assert COOKIE not in client.cookies
+
+
 def test_who_logs_out_is_out(root: Browser):
     cookie = root.client.cookies[COOKIE]
     root.act("/logout")
@@ -336,6 +366,21 @@ def test_a_problem_is_a_page_in_its_own_words(root: Browser):
     assert root.get("/schedules/month?month=never").status_code == 422
     assert root.get(f"/jobs/{HOSTILE[:60]}").status_code == 404
     assert root.client.get("/jobs/JOB-2026-99999").headers["content-type"] == "application/problem+json"
+
+
+def test_a_page_that_is_not_there_keeps_the_menu(store: Rota, root: Browser):
+    menu = '<nav aria-label="Pages">'
+    missing = root.get("/nowhere")
+    assert missing.status_code == 404
+    assert menu in missing.text
+    assert '<a href="/audit">Audit</a>' in missing.text
+    assert menu in root.get("/jobs/JOB-2026-99999").text
+    assert menu in root.get("/theme").text
+    stranger = Browser(TestClient(make_app(store), base_url="http://localhost"))
+    assert stranger.get("/nowhere").status_code == 404
+    assert menu not in stranger.get("/nowhere").text
+    stranger.client.cookies.set(COOKIE, "old")
+    assert (stranger.get("/nowhere").status_code, menu in stranger.get("/nowhere").text) == (404, False)
 
 
 def test_no_address_and_no_form_breaks_a_page(root: Browser):

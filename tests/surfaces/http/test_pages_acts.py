@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from html import unescape
 
@@ -178,6 +179,34 @@ def test_a_group_is_cancelled(store: Rota, root: Browser):
     assert "Cancel the 2 jobs of two" in root.post(f"/groups/{group.id}/cancel", csrf=root.csrf).text
     root.act(f"/groups/{group.id}/cancel")
     assert store.groups.get(group.id).status == "CANCELLED"
+
+
+def test_the_members_of_a_group_are_shown_by_the_hundred(store: Rota, root: Browser):
+    group = store.group([("echo", {"text": str(place)}) for place in range(250)], name="many")
+    sizes, address = [], f"/groups/{group.id}"
+    for _ in range(3):
+        page = root.get(address).text
+        sizes.append(len(re.findall('data-name="place">', page)))
+        following = re.search(r'<a class="button" href="([^"]*)">Next</a>', page)
+        address = unescape(following[1]) if following else ""
+    assert (sizes, address) == ([100, 100, 50], "")
+    assert "201 to 250 of 250" in page
+    back = unescape(re.search(r'<a class="button" href="([^"]*)">Previous</a>', page)[1])
+    assert "101 to 200 of 250" in root.get(back).text
+    assert "Previous</a>" not in root.get(f"/groups/{group.id}").text
+    assert root.get(f"/groups/{group.id}?after=-1").status_code == 422
+    assert "251 to" not in root.get(f"/groups/{group.id}?after=1000").text
+
+
+def test_the_list_of_groups_says_how_many_failed(store: Rota, root: Browser):
+    @store.job(max_retries=0)
+    def fails() -> None:
+        raise PermanentError("no")
+
+    store.group([("fails", {}), ("fails", {}), ("echo", {})], name="mixed", on_failure="continue")
+    store.turn()
+    row = re.search(r"<tr><th[^>]*><a[^>]*>mixed</a>.*?</tr>", root.get("/groups").text, re.DOTALL)[0]
+    assert "2 failed" in row
 
 
 def test_a_group_names_what_follows_it(store: Rota, root: Browser):

@@ -14,18 +14,20 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 import uvicorn
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from rota.admission import Admission
 from rota.surfaces.http import make_app
 from rota.surfaces.http.pages.context import NAV
 from tests.support.pace import patient
 from tests.support.pictures import shrink
-from tests.surfaces.http.pages_support import Day
+from tests.surfaces.http.pages_support import Day, LongNames
 
 pytestmark = pytest.mark.paired
 
@@ -49,21 +51,23 @@ PICTURE_MAX = 150_000
 class Served:
     """A store with a day behind it, a worker, and a server on a port of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.day = Day(folder)
+    def __init__(self, folder: Path, day: type[Day | LongNames] = Day) -> None:
+        self.day = day(folder)
         self.rota = self.day.rota
         self.rota.start(concurrency=4)
-        self.secret = self.rota.tokens.create("picture", permits=["manage"]).secret
+        self.secret = self.rota.tokens.create("picture", user=self.day.user, permits=["manage"]).secret
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
         self.base = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        self._app = make_app(self.rota)
-        self._server = uvicorn.Server(uvicorn.Config(self._app, log_level="error", timeout_graceful_shutdown=1))
+        self._app, self._mounted = make_app(self.rota), make_app(self.rota)
+        site = Starlette(routes=[Mount("/rota", self._mounted), Mount("/", self._app)])
+        self._server = uvicorn.Server(uvicorn.Config(site, log_level="error", timeout_graceful_shutdown=1))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]}, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         self._app.state.closing.set()
+        self._mounted.state.closing.set()
         self._server.should_exit = True
         self._thread.join(patient(10))
         self.day.close()
@@ -75,13 +79,13 @@ class Served:
             "dead job": f"/jobs/{dead.id}",
             "running job": f"/jobs/{running.id}",
             "waiting job": f"/jobs/{self.day.parent.id}",
-            "schedule": "/schedules/one?name=partner+stock",
+            "schedule": f"/schedules/one?{urlencode({'name': self.day.schedule})}",
             "month": "/schedules/month",
             "group": f"/groups/{self.day.group.id}",
-            "template": "/templates/one?name=send_invoice",
+            "template": f"/templates/one?{urlencode({'name': self.day.template})}",
             "choose a template": "/jobs/new",
-            "enqueue": "/jobs/new?name=send_report",
-            "enqueue, as JSON": "/jobs/new?name=send_report&params_as=json",
+            "enqueue": f"/jobs/new?{urlencode({'name': self.day.form})}",
+            "enqueue, as JSON": f"/jobs/new?{urlencode({'name': self.day.form, 'params_as': 'json'})}",
             "change": f"/jobs/{self.day.parent.id}/change",
         }
 
@@ -180,6 +184,55 @@ def test_no_page_is_wider_than_a_phone(window: Window, served: Served):
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], name
 
 
+@pytest.mark.parametrize("window", [{"viewport": PHONE, "has_touch": True}], indirect=True, ids=["phone"])
+def test_the_menu_of_a_phone_shows_where_one_is(window: Window):
+    for href, name, _ in NAV:
+        box = window.go(href).locator("nav [aria-current=page]").bounding_box()
+        assert box["x"] >= 0, name
+        assert box["x"] + box["width"] <= PHONE["width"], name
+
+
+OUT_OF_REACH = (Path(__file__).parent / "reach.js").read_text()
+"""A function that returns the buttons and links of a page that can be neither seen nor scrolled to."""
+
+
+@pytest.fixture(scope="module")
+def long_names(tmp_path_factory) -> Iterator[Served]:
+    made = Served(tmp_path_factory.mktemp("long"), LongNames)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_names_of_255_characters_leave_every_button_in_reach(chromium: Browser, long_names: Served, size: dict):
+    context = chromium.new_context(viewport=size)
+    context.set_default_timeout(patient(30_000))
+    window = Window(context, long_names.base)
+    window.go(f"/login#token={long_names.secret}").wait_for_url(f"{window.base}/")
+    wrong = {}
+    for name, path in long_names.pages().items():
+        page = window.go(path)
+        page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        assert page.locator("h1").count() == 1, name
+        wrong |= {name: found} if (found := page.evaluate(OUT_OF_REACH)) else {}
+    context.close()
+    assert wrong == {}
+    assert window.wrong == []
+
+
+def test_the_check_of_reach_finds_what_is_cut_off(window: Window):
+    page = window.go("/tokens")
+    hidden = "<div id=cut><a href=/jobs id=far>far</a></div>"
+    page.evaluate(f"document.querySelector('main').innerHTML += '{hidden}'")
+    page.evaluate("document.getElementById('cut').style.overflow = 'hidden'")
+    page.evaluate("document.getElementById('far').style.marginLeft = '3000px'")
+    assert [found.split(":")[0] for found in page.evaluate(OUT_OF_REACH)] == ["cut off"]
+    page.evaluate("document.getElementById('cut').style.overflow = 'auto'")
+    assert page.evaluate(OUT_OF_REACH) == []
+    page.evaluate("document.getElementById('cut').style.overflow = 'visible'")
+    assert [found.split(":")[0] for found in page.evaluate(OUT_OF_REACH)] == ["the page is wider than the window", "outside"]
+
+
 def test_the_keyboard_is_enough(window: Window, served: Served):
     page = window.go("/jobs?status=QUEUED&status=PENDING")
     page.keyboard.press("Tab")
@@ -232,6 +285,30 @@ def test_a_token_is_pasted_at_the_door_and_a_session_ends(chromium: Browser, ser
     page.wait_for_url(f"{served.base}/")
     assert served.secret not in page.evaluate("JSON.stringify(history.state) + location.href")
     context.close()
+
+
+def test_all_of_it_works_below_a_path(chromium: Browser, served: Served):
+    context = chromium.new_context()
+    context.set_default_timeout(patient(30_000))
+    window = Window(context, f"{served.base}/rota")
+    page = window.go(f"/login#token={served.secret}")
+    page.wait_for_url(f"{window.base}/")
+    assert {each["path"] for each in context.cookies()} == {"/rota"}
+    for href, name, _ in NAV:
+        page.get_by_role("navigation", name="Pages").get_by_role("link", name=name, exact=True).click()
+        page.wait_for_url(window.base + href)
+        expect(page.locator("nav [aria-current=page]")).to_have_text(name)
+    page.get_by_role("button", name="Dark/light").click()
+    assert {each["path"] for each in context.cookies()} == {"/rota"}
+    page = window.go("/jobs/new?name=clean_up")
+    page.get_by_role("button", name="Enqueue").click()
+    expect(page.get_by_role("status")).to_contain_text("is enqueued")
+    with page.expect_request(f"{window.base}/api/v1/events"):
+        window.go("/jobs?job_type=clean_up")
+    job = served.rota.enqueue("clean_up")
+    expect(page.locator("#list tbody tr", has_text=job.number)).to_contain_text("completed")
+    context.close()
+    assert window.wrong == []
 
 
 def test_dark_and_light_follow_the_system_and_the_switch(window: Window):

@@ -6,6 +6,7 @@ Everything is escaped; nothing that runs stands in a page.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -61,6 +62,8 @@ BODIES = {name: (files(__package__) / "static" / name).read_bytes() for name in 
 DIGESTS = {name: hashlib.sha256(body).hexdigest()[:16] for name, body in BODIES.items()}
 ADDRESSES = {name: f"/static/{name}?v={digest}" for name, digest in DIGESTS.items()}
 """Static files are named by their digest, so that browsers may keep them for ever."""
+_OWN_ADDRESS = re.compile(r' (?:href|src|action|data-events)="(?=/)')
+"""The start of an address in a page. Values have their quotes escaped, so that only templates can write one."""
 
 
 class Ask(Exception):  # noqa: N818 - a question, not an error of anybody
@@ -119,6 +122,7 @@ class Visit:
         self.csrf = "" if session is None else csrf_of(session)
         self.form = form or Form([])
         self.actor = actor
+        self.root = root_of(request)
 
     def may(self, operation: Right) -> bool:
         """Say whether the actor's right reaches anything: what it may not do is not offered."""
@@ -143,8 +147,13 @@ class Visit:
     @property
     def here(self) -> str:
         """The address of this page, to come back to."""
-        url = self.request.url
-        return f"{url.path}?{url.query}" if url.query else url.path
+        query = self.request.url.query
+        return f"{self.path}?{query}" if query else self.path
+
+    @property
+    def path(self) -> str:
+        """The path of this page below the root of the app: `root` is added where an address leaves the app."""
+        return path_of(self.request)
 
     def with_query(self, **changed: object) -> str:
         """Return the address of this page with other filters; None takes one away."""
@@ -152,7 +161,7 @@ class Visit:
         kept = [(name, value) for name, value in self.request.query_params.multi_items() if name not in names and value]
         new = [(name, str(value)) for name, value in changed.items() if value is not None]
         query = urlencode(kept + new)
-        return f"{self.request.url.path}?{query}" if query else self.request.url.path
+        return f"{self.path}?{query}" if query else self.path
 
     # ---- answers ----------------------------------------------------------------------------------------------
 
@@ -170,16 +179,32 @@ class Visit:
             events=EVENTS if self.may(Right.READ) else "",
             **context,
         )
+        if self.root:
+            text = _OWN_ADDRESS.sub(lambda found: found[0] + self.root, text)
         answer = HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store", "Vary": f"Cookie, {PART}", **(headers or {})})
         if said:
-            answer.delete_cookie(SAID)
+            answer.delete_cookie(SAID, path=self.cookie_path)
         return answer
+
+    def go(self, to: str) -> Response:
+        """Return a redirect to a page of ours."""
+        return RedirectResponse(self.root + to, status_code=HTTPStatus.SEE_OTHER)
+
+    @property
+    def cookie_path(self) -> str:
+        """The path of our cookies: they are not sent to other apps of the same server."""
+        return self.root or "/"
 
     def done(self, said: str, to: str | None = None) -> Response:
         """Go on to a page (the one that the form names, if it is ours), which says what was done."""
-        answer = RedirectResponse(ours(self.form.get("back")) or to or "/", status_code=HTTPStatus.SEE_OTHER)
-        answer.set_cookie(SAID, quote(said[:SAID_MAX]), max_age=SAID_S, httponly=True, samesite="strict", secure=is_secure(self.request))
+        answer = self.go(ours(self.form.get("back")) or to or "/")
+        self.keep(answer, SAID, quote(said[:SAID_MAX]), SAID_S)
         return answer
+
+    def keep(self, answer: Response, name: str, value: str, max_age_s: int, *, httponly: bool = True) -> None:
+        """Let the browser keep a cookie of ours."""
+        secure = self.request.url.scheme == "https"
+        answer.set_cookie(name, value, max_age=max_age_s, path=self.cookie_path, httponly=httponly, samesite="strict", secure=secure)
 
     def sure(self, question: str, verb: str) -> None:
         """Go on only if the person was asked and said yes."""
@@ -194,9 +219,16 @@ def ours(address: str | None) -> str | None:
     return address
 
 
-def is_secure(request: Request) -> bool:
-    """Say whether the browser came by https."""
-    return request.url.scheme == "https"
+def root_of(request: Request) -> str:
+    """Return the path below which the app is mounted, or which a proxy takes off; empty if there is none."""
+    root = request.scope.get("root_path", "").strip("/")
+    return f"/{quote(root)}" if root else ""
+
+
+def path_of(request: Request) -> str:
+    """Return the path of a request below the root of the app."""
+    root, path = request.scope.get("root_path", "").rstrip("/"), request.url.path
+    return path.removeprefix(root) if path.startswith(f"{root}/") else path
 
 
 async def form_of(request: Request) -> Form:
@@ -213,7 +245,7 @@ async def form_of(request: Request) -> Form:
 
 def nav(visit: Visit) -> list[tuple[str, str, bool]]:
     """Return the pages that this visitor is offered, each with whether it is the one that is shown, or one above it."""
-    path = visit.request.url.path
+    path = visit.path
     offered = [(href, name) for href, name, operation in NAV if visit.may(operation)]
     return [(href, name, path == href or (href != "/" and path.startswith(f"{href}/"))) for href, name in offered]
 

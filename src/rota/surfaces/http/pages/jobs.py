@@ -27,12 +27,14 @@ NAMES = ("job_type", "queue", "organization", "owner", "group", "schedule", "tex
 DEAD_NAMES = ("job_type", "error_type", "text", "organization")
 QUEUE_SHOWN = 100
 GROUPS_SHOWN = 50
-MEMBERS_MAX = 500
+MEMBERS_SHOWN = 100
 LONG = 1024
 """Characters of one filter, at most."""
 STATUSES = frozenset(Status)
 
 GroupId = Annotated[str, Meta(max_length=64)]
+After = Annotated[int, Meta(ge=0, le=2**31)]
+"""The number of members that come before a page of a group."""
 
 
 class Filters:
@@ -235,15 +237,17 @@ def find_groups(visit: Visit) -> Response:
     """Show the newest groups."""
     found = visit.rota.groups.list(limit=GROUPS_SHOWN)
     done = {each.id: sum(member.status in CHAIN_ENDS for member in each.members) for each in found}
-    return visit.page("groups.html", groups=found, done=done)
+    failed = {each.id: sum(member.status is Status.DEAD_LETTER for member in each.members) for each in found}
+    return visit.page("groups.html", groups=found, done=done, failed=failed)
 
 
 @page("GET /groups/{group_id}")
-def show_group(visit: Visit, group_id: GroupId) -> Response:
-    """Show one group and where its members stand."""
+def show_group(visit: Visit, group_id: GroupId, after: After = 0) -> Response:
+    """Show one group and a page of its members."""
     group = visit.rota.groups.get(group_id)
     done = sum(member.status in CHAIN_ENDS for member in group.members)
-    return visit.page("group.html", group=group, members=group.members[:MEMBERS_MAX], done=done)
+    members = group.members[after : after + MEMBERS_SHOWN]
+    return visit.page("group.html", group=group, members=members, done=done, after=after, shown=MEMBERS_SHOWN)
 
 
 @page("POST /groups/{group_id}/cancel")

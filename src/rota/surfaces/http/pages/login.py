@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from rota.errors import PermissionDenied, Unauthenticated
 from rota.surfaces.http.access import COOKIE, Door, place_of
-from rota.surfaces.http.pages.context import THEME, THEMES, Visit, is_secure, ours
+from rota.surfaces.http.pages.context import THEME, THEMES, Visit, ours
 from rota.surfaces.http.pages.routes import page
 
 YEAR_S = 365 * 86_400
@@ -24,7 +24,7 @@ def ask(visit: Visit, next: str = "/") -> Response:  # noqa: A002 - the word in 
         except Unauthenticated:
             pass
         else:
-            return RedirectResponse(ours(next) or "/", status_code=HTTPStatus.SEE_OTHER)
+            return visit.go(ours(next) or "/")
     return visit.page("login.html", title="Log in", wrong="", next=ours(next) or "/")
 
 
@@ -40,10 +40,8 @@ def enter(visit: Visit) -> Response:
         # Only wrong tokens are counted and throttled: others who share this address can log in with a right one.
         door.throttle.note(place_of(visit.request))
         return visit.page("login.html", status=HTTPStatus.UNAUTHORIZED, title="Log in", wrong=str(wrong), next=to)
-    answer = RedirectResponse(to, status_code=HTTPStatus.SEE_OTHER)
-    answer.set_cookie(
-        COOKIE, session.secret, max_age=session.max_age_s, path="/", httponly=True, samesite="strict", secure=is_secure(visit.request)
-    )
+    answer = visit.go(to)
+    visit.keep(answer, COOKIE, session.secret, session.max_age_s)
     return answer
 
 
@@ -51,8 +49,8 @@ def enter(visit: Visit) -> Response:
 def leave(visit: Visit) -> Response:
     """End the session."""
     _door(visit).admission.close_session(visit.request.cookies.get(COOKIE, ""))
-    answer = RedirectResponse("/login", status_code=HTTPStatus.SEE_OTHER)
-    answer.delete_cookie(COOKIE)
+    answer = visit.go("/login")
+    answer.delete_cookie(COOKIE, path=visit.cookie_path)
     return answer
 
 
@@ -60,8 +58,8 @@ def leave(visit: Visit) -> Response:
 def dress(visit: Visit) -> Response:
     """Take the other of dark and light: for browsers without JavaScript. It changes nothing but this browser's own cookie."""
     other = THEMES[visit.request.cookies.get(THEME) == THEMES[0]]
-    answer = RedirectResponse(ours(visit.form.get("back")) or "/", status_code=HTTPStatus.SEE_OTHER)
-    answer.set_cookie(THEME, other, max_age=YEAR_S, path="/", samesite="strict", secure=is_secure(visit.request))
+    answer = visit.go(ours(visit.form.get("back")) or "/")
+    visit.keep(answer, THEME, other, YEAR_S, httponly=False)
     return answer
 
 

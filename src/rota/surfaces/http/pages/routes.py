@@ -16,14 +16,14 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from rota.errors import InvalidOption, RotaError, Unauthenticated
 from rota.model.gate import Actor, Right
 from rota.surfaces.http import problems
 from rota.surfaces.http.access import COOKIE, CSRF_FIELD
-from rota.surfaces.http.pages.context import BODIES, DIGESTS, PART, STATIC, SURE, Ask, Form, Visit, form_of
+from rota.surfaces.http.pages.context import BODIES, DIGESTS, PART, STATIC, SURE, Ask, Form, Visit, form_of, path_of
 from rota.surfaces.http.problems import surprise
 
 F = TypeVar("F", bound=Callable[..., Response])
@@ -161,6 +161,8 @@ def install(app: Starlette) -> None:
 
 
 async def _http(request: Request, error: Any) -> Response:
+    if _wants_page(request) and not hasattr(request.state, "visit"):
+        request.state.visit = await run_in_threadpool(_visitor, request)
     return as_page(request, problems.of_http(error))
 
 
@@ -171,7 +173,7 @@ async def _ours(request: Request, error: Any) -> Response:
 
 
 def _wants_page(request: Request) -> bool:
-    if request.url.path.startswith(NOT_PAGES) or PART in request.headers:
+    if path_of(request).startswith(NOT_PAGES) or PART in request.headers:
         return False
     return "text/html" in request.headers.get("accept", "")
 
@@ -190,11 +192,11 @@ def as_page(request: Request, refused: Response) -> Response:
 
 
 def _to_the_door(request: Request) -> Response:
-    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    to = f"/login?next={quote(wanted)}" if request.method == "GET" and wanted != "/" else "/login"
-    answer = RedirectResponse(to, status_code=HTTPStatus.SEE_OTHER)
+    visit = Visit(request)
+    to = f"/login?next={quote(visit.here)}" if request.method == "GET" and visit.here != "/" else "/login"
+    answer = visit.go(to)
     # A session that is over is not shown again: each showing would count as a wrong token.
-    answer.delete_cookie(COOKIE)
+    answer.delete_cookie(COOKIE, path=visit.cookie_path)
     return answer
 
 
@@ -203,8 +205,16 @@ def _ask(request: Request, question: Any) -> Response:
     visit = _visit(request)
     fields = [(name, value) for name, value in visit.form.pairs if name not in {"csrf", SURE}]
     return visit.page(
-        "ask.html", headers={"x-rota-ask": "1"}, question=question.question, verb=question.verb, fields=fields, action=request.url.path
+        "ask.html", headers={"x-rota-ask": "1"}, question=question.question, verb=question.verb, fields=fields, action=visit.path
     )
+
+
+def _visitor(request: Request) -> Visit:
+    """Return the visit of a request that no page answers, with its user if the session is valid: its problem has the menu."""
+    try:
+        return Visit(request, request.app.state.door.known(request))
+    except RotaError:
+        return Visit(request)
 
 
 def _visit(request: Request) -> Visit:

@@ -32,7 +32,8 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   const dark = page.dataset.theme ? page.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   page.dataset.theme = dark ? "light" : "dark";
-  document.cookie = `rota_theme=${page.dataset.theme}; path=/; max-age=31536000; samesite=strict`;
+  const root = new URL(event.target.action).pathname.slice(0, -"/theme".length) || "/";
+  document.cookie = `rota_theme=${page.dataset.theme}; path=${root}; max-age=31536000; samesite=strict`;
 });
 
 // ---- the door: a link from the terminal carries the token behind the #, which no server sees ----------------------------
@@ -198,6 +199,12 @@ document.addEventListener("drop", (event) => {
 
 // ---- begin -----------------------------------------------------------------------------------------------------------
 
+const here = document.querySelector("nav [aria-current=page]");
+if (here) {
+  // On a phone the menu is scrolled sideways; elsewhere this changes nothing.
+  const menu = here.closest("nav");
+  menu.scrollLeft = here.offsetLeft - (menu.clientWidth - here.offsetWidth) / 2;
+}
 localTimes(document);
 for (const log of document.querySelectorAll(".log")) log.scrollTop = log.scrollHeight;
 listen();
