@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from html import unescape
+from urllib.parse import quote
 
 import pytest
 
@@ -59,6 +60,22 @@ def test_a_form_that_can_not_be_is_refused_in_words(root: Browser):
         answer = root.act("/jobs", **fields)
         assert answer.status_code == 422
         assert words in unescape(answer.text)
+
+
+def test_a_job_is_found_by_what_an_operator_pastes(store: Rota, root: Browser):
+    other, job = queued(store, 2)
+    for pasted in (job.number, job.id, f" {job.number.lower()} ", job.number.split("-")[-1].lstrip("0")):
+        listed = root.get(f"/jobs?text={quote(pasted)}").text
+        assert f'href="/jobs/{job.id}"' in listed
+        assert f'href="/jobs/{other.id}"' not in listed
+        assert root.get(f"/jobs/find?job={quote(pasted)}").url.path == f"/jobs/{job.id}"
+
+
+def test_the_field_of_the_header_is_on_every_page_and_searches_what_names_no_job(root: Browser):
+    for path in ("/", "/jobs", "/schedules", "/dead", "/workers"):
+        assert 'action="/jobs/find"' in root.get(path).text
+    found = root.get("/jobs/find?job=invoice+9")
+    assert (found.url.path, found.url.params["text"]) == ("/jobs", "invoice 9")
 
 
 def test_cancelling_asks_once(store: Rota, root: Browser):

@@ -7,15 +7,15 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from msgspec import Meta
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from rota.errors import InvalidInput, InvalidParams, Refused, UnknownTemplate
+from rota.errors import InvalidInput, InvalidParams, NotFound, Refused, UnknownTemplate
 from rota.model.gate import Right
 from rota.model.states import RETRYABLE_ENDS, Status
 from rota.model.values import Job
 from rota.operation import tag_of
 from rota.surfaces.http.pages import charts
-from rota.surfaces.http.pages.context import Visit
+from rota.surfaces.http.pages.context import Visit, link
 from rota.surfaces.http.pages.jobs import choices, moment
 from rota.surfaces.http.pages.params_form import digest_of, is_same
 from rota.surfaces.http.pages.params_input import UNSENT, ParamsInput, Unread
@@ -84,6 +84,16 @@ def _input(view: TemplateView | None, *, as_json: bool = False) -> ParamsInput:
 
 def _enqueue_page(visit: Visit, view: TemplateView, params: ParamsInput, unread: Unread = UNSENT) -> Response:
     return visit.page("enqueue.html", status=unread.status, headers=unread.headers, it=view, params=params, wrong=unread.detail)
+
+
+@page("GET /jobs/find")
+def go_to(visit: Visit, job: JobId = "") -> Response:
+    """Go to the page of the job that the field of the header names; list what contains the text if it names none."""
+    try:
+        to = f"/jobs/{visit.rota.jobs.get(job.strip()).id}"
+    except NotFound:
+        to = link("/jobs", text=job.strip())
+    return RedirectResponse(to, status_code=HTTPStatus.SEE_OTHER)
 
 
 # ---- a job that is there ---------------------------------------------------------------------------------------------
