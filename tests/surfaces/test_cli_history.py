@@ -162,3 +162,9 @@ def test_a_purge_shows_a_bar_on_a_terminal(graves: Cli, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     graves.env |= {"FORCE_COLOR": "1", "TERM": "xterm"}
     assert "deleted" in graves.ok("purge", "--older-than", "0s", "--yes")
+
+
+def test_a_list_of_failed_jobs_shows_the_error(graves: Cli):
+    told = graves.ok("job", "list", "--status", "DEAD_LETTER")
+    assert "no such thing [today]" in told
+    assert told.count("never") == 2

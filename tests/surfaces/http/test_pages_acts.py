@@ -78,6 +78,18 @@ def test_the_field_of_the_header_is_on_every_page_and_searches_what_names_no_job
     assert (found.url.path, found.url.params["text"]) == ("/jobs", "invoice 9")
 
 
+def test_a_list_of_failed_jobs_shows_the_error_and_not_the_params(store: Rota, root: Browser):
+    @store.job(max_retries=1)
+    def mails(to: str) -> None:
+        raise ConnectionError("mail.example.org refused the connection")
+
+    store.enqueue("mails", {"to": "ada"})
+    store.turn()
+    listed = root.get("/jobs?status=FAILED").text
+    assert "mail.example.org refused the connection" in listed
+    assert "&#34;ada&#34;" not in listed
+
+
 def test_cancelling_asks_once(store: Rota, root: Browser):
     (job,) = queued(store)
     asked = root.post(f"/jobs/{job.id}/cancel", csrf=root.csrf)

@@ -29,7 +29,7 @@ from rota.surfaces.cli.output import (
     with_run,
 )
 from rota.surfaces.cli.views import View, listing
-from rota.surfaces.runs import run_of
+from rota.surfaces.runs import error_of, run_of
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -46,13 +46,15 @@ NO_DEAD_LETTER = "No dead letter matches."
 # ---- lists ----------------------------------------------------------------------------------------------------------
 
 
-LIST = listing(
-    "No jobs.",
-    "number status type=job_type~ priority> created=created_at ran_for> reason_or_params~",
-    status=lambda job: status(job.status),
-    ran_for=took,
-    reason_or_params=lambda job: one_line(job.reason or "") or job.params,
-)
+def show_list(jobs: Sequence[Job], called: Called) -> None:
+    """Print jobs; of those that failed the error, of others the reason or the params."""
+    listing(
+        "No jobs.",
+        "number status type=job_type~ priority> created=created_at ran_for> error_or_params~",
+        status=lambda job: status(job.status),
+        ran_for=took,
+        error_or_params=lambda job: one_line(error_of(called.rota, job) or job.reason or "") or job.params,
+    )(jobs, called)
 
 
 def runs_with_jobs(_runs: Sequence[Run], called: Called) -> list[dict[str, Any]]:
@@ -334,9 +336,9 @@ def show_deleted(gone: Purged, called: Called) -> None:
 
 
 VIEWS: dict[str | type, View] = {
-    "job list": View(LIST),
+    "job list": View(show_list),
     "job get": View(show_one, one_document),
-    "job attempts": View(LIST),
+    "job attempts": View(show_list),
     "job runs": View(show_runs, runs_with_jobs),
     "job log": View(show_log, log_document),
     "job graph": View(show_graph),
