@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from rota import PermanentError, Rota
+from rota import Backoff, PermanentError, Rota
 from rota.admission import Admission
 from rota.model.states import Status
 from tests.surfaces.http.pages_support import ACCEPT, Browser, browsing, said
@@ -88,6 +88,25 @@ def test_a_list_of_failed_jobs_shows_the_error_and_not_the_params(store: Rota, r
     listed = root.get("/jobs?status=FAILED").text
     assert "mail.example.org refused the connection" in listed
     assert "&#34;ada&#34;" not in listed
+
+
+def test_a_waiting_retry_shows_its_last_error_and_is_run_now(store: Rota, root: Browser):
+    @store.job(max_retries=1, backoff=Backoff(base=1e9, cap=1e9, jitter=0))
+    def mails() -> None:
+        raise ConnectionError("mail.example.org refused the connection")
+
+    job = store.enqueue("mails")
+    store.turn()
+    retry = store.jobs.attempts(job.id)[-1]
+    shown = root.get(f"/jobs/{retry.id}").text
+    assert "Attempt 1</a> failed: ConnectionError: mail.example.org refused the connection" in shown
+    assert shown.count("due in") == 1
+    done = root.act(f"/jobs/{retry.id}/now")
+    assert said(done) == f"{retry.number} is due now."
+    assert "Run now" in shown
+    assert "Run now" not in done.text
+    store.turn()
+    assert store.jobs.get(retry.id).status is Status.DEAD_LETTER
 
 
 def test_cancelling_asks_once(store: Rota, root: Browser):

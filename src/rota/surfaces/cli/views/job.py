@@ -89,7 +89,10 @@ def show_one(job: Job, called: Called) -> None:
     if called.extras["face"] is not None:
         show_pairs(_face(job, called).items())
         return
-    show_pairs([*_about(job, called.rota.jobs.attempts(job.id)), *about_run(run_of(called.rota, job.id))])
+    chain = called.rota.jobs.attempts(job.id)
+    before = next((each for each in chain if each.attempt == job.attempt - 1), None) if job.started_at is None else None
+    last_error = [("last error", one_line(error_of(called.rota, before), 1000))] if before else []
+    show_pairs([*_about(job, chain), *last_error, *about_run(run_of(called.rota, job.id))])
 
 
 def one_document(job: Job, called: Called) -> dict[str, Any]:
@@ -170,7 +173,7 @@ def show_explanation(explanation: Explanation, _called: Called) -> None:
     screen.print(f"{explanation.job.number} is {status(explanation.job.status)}: {escaped(one_line(explanation.summary, 1000))}")
     for reason in explanation.reasons:
         mark = "[green]✓[/]" if reason.met else "[red]✗[/]"
-        screen.print(f"  {mark} {escaped(reason.condition)}: {escaped(one_line(reason.detail, 1000))}")
+        screen.print(f"  {mark} {escaped(one_line(explanation.words(reason), 1000))}")
 
 
 # ---- the log --------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ from rota.surfaces.http.pages.jobs import choices, moment
 from rota.surfaces.http.pages.params_form import digest_of, is_same
 from rota.surfaces.http.pages.params_input import UNSENT, ParamsInput, Unread
 from rota.surfaces.http.pages.routes import Name, page
-from rota.surfaces.runs import run_of
+from rota.surfaces.runs import error_of, run_of
 from rota.template_views import TemplateView
 
 LINES_MAX = 1000
@@ -105,12 +105,16 @@ def show(visit: Visit, job_id: JobId) -> Response:
     job = visit.rota.jobs.get(job_id)
     chain = visit.rota.jobs.attempts(job.id)
     live = chain[-1]
+    errors = {each.id: error_of(visit.rota, each) for each in chain}
+    waits_again = len(chain) > 1 and live.status in {Status.PENDING, Status.QUEUED}
     log = list(visit.rota.jobs.log(job.id)) if visit.may(Right.READ_LOG) else None
     return visit.page(
         "job.html",
         job=job,
         live=live,
         chain=chain,
+        errors=errors,
+        last_error=errors[chain[-2].id] if waits_again else "",
         run=run_of(visit.rota, job.id),
         log=None if log is None else log[-LINES_MAX:],
         cut=0 if log is None else max(0, len(log) - LINES_MAX),
@@ -204,6 +208,13 @@ def _change_page(visit: Visit, job: Job, params: ParamsInput, unread: Unread = U
         # What is typed was typed over the params that the form was opened with.
         seen = visit.form.get("seen") or seen
     return visit.page("change.html", status=unread.status, job=job, params=params, seen=seen, wrong=unread.detail)
+
+
+@page("POST /jobs/{job_id}/now")
+def run_now(visit: Visit, job_id: JobId) -> Response:
+    """Make a job due that waits for its time."""
+    done = visit.rota.jobs.update(job_id, run_at=timedelta())
+    return visit.done(f"{done.number} is due now.", f"/jobs/{done.id}")
 
 
 @page("POST /jobs/{job_id}/front")
