@@ -446,3 +446,26 @@ def test_a_user_cancels_its_own_job_and_does_not_see_a_colleagues(store: Rota, p
     text = bob.get(f"/jobs/{own.id}").text
     assert "Only admins can read logs." in text
     assert "/retry" not in text
+
+
+def test_the_list_of_schedules_says_each_zone_once_and_what_a_pause_skips(store: Rota, root: Browser):
+    store.schedule("nightly", "echo", cron="0 2 * * *", timezone="Europe/Berlin")
+    listed = root.get("/schedules").text.partition("<tbody>")[2].partition("</tbody>")[0]
+    assert listed.count("Europe/Berlin") == 1
+    assert "skips the one" not in listed
+    store.schedules.pause("nightly")
+    assert "skips the one" in root.get("/schedules").text
+
+
+def test_the_list_of_schedules_shows_the_last_outcomes_as_marks_and_in_words(store: Rota, root: Browser, clock):
+    store.schedule("good", "echo", every="1h")
+    store.schedule("bad", "breaks", every="1h")
+    for _ in range(11):
+        clock.advance(hours=1)
+        store.turn()
+        store.turn()
+    bad, good = root.get("/schedules").text.partition("<tbody>")[2].split("</tr>")[:2]
+    assert good.count(">✓</span>") == 10
+    assert good.count("completed,") == 9
+    assert bad.count(">✗</span>") == 10
+    assert bad.count("failed,") == 9
