@@ -469,3 +469,24 @@ def test_the_list_of_schedules_shows_the_last_outcomes_as_marks_and_in_words(sto
     assert good.count("completed,") == 9
     assert bad.count(">✗</span>") == 10
     assert bad.count("failed,") == 9
+
+
+def test_what_waits_for_its_time_or_a_live_parent_is_not_stuck(store: Rota, root: Browser):
+    parent = store.enqueue("echo", run_at=timedelta(hours=1))
+    child = store.enqueue("echo", depends_on=[parent])
+
+    def stuck() -> str:
+        return root.get("/").text.partition('id="stuck"')[2].partition("</section>")[0]
+
+    assert "no job waits longer than usual" in stuck()
+    store.jobs.cancel(parent.id)
+    assert child.number in stuck()
+
+
+def test_the_health_box_says_each_sentence_once_and_links_to_its_remedy(store: Rota, root: Browser):
+    store.enqueue("breaks")
+    store.turn()
+    health = root.get("/").text.partition('id="health"')[2].partition("</section>")[0]
+    assert health.lower().count("1 job was dead-lettered in the last hour") == 1
+    assert '<a href="/dead">See the dead letters</a>' in health
+    assert "rota dead list" not in health
