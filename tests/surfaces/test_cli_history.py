@@ -183,3 +183,20 @@ def test_a_purge_shows_a_bar_on_a_terminal(graves: Cli, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     graves.env |= {"FORCE_COLOR": "1", "TERM": "xterm"}
     assert "deleted" in graves.ok("purge", "--older-than", "0s", "--yes")
+
+
+def test_a_list_of_failed_jobs_shows_the_error(graves: Cli):
+    told = graves.ok("job", "list", "--status", "DEAD_LETTER")
+    assert "no such thing [today]" in told
+    assert told.count("never") == 2
+
+
+def test_a_waiting_retry_says_its_last_error_and_is_made_due(cli: Cli):  # noqa: F811 - the fixture
+    job = enqueue(cli, "fails", "--backoff", "base=3000,jitter=0")
+    turn(cli)
+    retry = cli.lines("job", "attempts", str(job["number"]))[-1]["number"]
+    assert "no such thing [today]" in cli.ok("job", "get", retry)
+    assert cli.ok("job", "explain", retry).count("due in") == 1
+    cli.ok("job", "update", retry, "--in", "0s")
+    turn(cli)
+    assert cli.json("job", "get", retry)["status"] == "DEAD_LETTER"

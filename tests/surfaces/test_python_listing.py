@@ -104,6 +104,32 @@ def test_filters_of_every_kind(shop: Rota, clock):
     assert shop.jobs.list(schedule=first.id) == []
 
 
+def test_a_text_that_names_a_job_finds_every_attempt_of_it(shop: Rota):
+    shop.enqueue_many([("good", {"n": 0})] * 2)
+    job = shop.enqueue("flaky")
+    other = shop.enqueue("good", {"n": 3})
+    shop.turn()
+    chain = numbers(shop.jobs.attempts(job.id))[::-1]
+    assert len(chain) == 2
+    assert numbers(shop.jobs.list(text=job.number)) == chain
+    assert numbers(shop.jobs.list(text=f" {job.number.lower()} ")) == chain
+    assert numbers(shop.jobs.list(text=job.id)) == chain
+    assert set(numbers(shop.jobs.list(text="3"))) == {*chain, other.number}
+    assert numbers(shop.jobs.list(text=job.number, status="FAILED")) == chain[1:]
+    assert numbers(shop.jobs.list(text="JOB-1999-00003")) == []
+
+
+def test_a_bare_number_names_no_job_to_an_act_on_all_that_match(shop: Rota):
+    job = [shop.enqueue("good", {"n": 0}) for _ in range(3)][-1]
+    assert shop.jobs.cancel_all(text="3").done == 0
+    assert shop.jobs.cancel_all(text=job.number).done == 1
+
+
+def test_nobody_finds_the_job_of_another_organization_by_its_number(shop: Rota):
+    job = shop.enqueue("good")
+    assert shop.acting_as(ADMIN).jobs.list(text=job.number) == []
+
+
 def test_jobs_of_a_schedule_are_found_by_its_name_and_after_its_end_by_its_id(shop: Rota, clock):
     schedule = shop.schedules.create("hourly", "good", every="1h")
     clock.advance(hours=1)

@@ -11,6 +11,7 @@ from rota.engine.predicates import PREDICATES, Suspect, Waiting, World, first_bl
 from rota.engine.registry import Registry
 from rota.errors import NotFound
 from rota.model.dependencies import RUN
+from rota.model.findings import span_text
 from rota.model.gate import EVERYTHING, Scope
 from rota.model.groups import Group
 from rota.model.handler import Place
@@ -43,8 +44,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """Return the summary and one line per condition."""
         lines = [f"{self.job.number} is {self.job.status}: {self.summary}"]
-        lines += [f"  {'✓' if reason.met else '✗'} {reason.condition}: {reason.detail}" for reason in self.reasons]
+        lines += [f"  {'✓' if reason.met else '✗'} {self.words(reason)}" for reason in self.reasons]
         return "\n".join(lines)
+
+    def words(self, reason: Reason) -> str:
+        """Return a condition with its detail, which is left out where the summary has said it."""
+        return reason.condition if reason.detail == self.summary else f"{reason.condition}: {reason.detail}"
 
 
 def explain(store: Store, job_id: str, now: Instant, *, registry: Registry, scope: Scope = EVERYTHING) -> Explanation:
@@ -78,10 +83,10 @@ def _own_conditions(store: Store, job: Job, now: Instant, scope: Scope) -> list[
     if job.status is Status.QUEUED or job.run_at is None:
         return [Reason("its time has come", met=True, detail="it is due"), edges]
     left_s = (instant(job.run_at) - now) / 1e6
-    why = f" after attempt {job.attempt - 1} ended" if job.attempt > 1 else ""
+    why = f", after attempt {job.attempt - 1} failed" if job.attempt > 1 else ""
     due = "it is due" if job.blockers else "it is due; the next turn queues it"
     if left_s > 0:
-        due = f"due in {left_s:.0f} s{why} (at {job.run_at:%Y-%m-%dT%H:%M:%SZ})"
+        due = f"due in {span_text(left_s)} ({job.run_at:%Y-%m-%dT%H:%M:%SZ}){why}"
     return [Reason("its time has come", left_s <= 0, due), edges]
 
 

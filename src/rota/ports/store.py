@@ -77,6 +77,8 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     root_id: str | None = None
     schedule_id: str | None = None
     text: str | None = None
+    named: str | None = None
+    """The root of the chain that `text` names; its jobs match as if they contained the text."""
     error_type: str | None = None
     created_from: Instant | None = None
     created_until: Instant | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from rota.errors import InvalidOption
+from rota.errors import InvalidOption, NotFound
 from rota.model.checks import ago, whole
 from rota.model.gate import Right
 from rota.model.groups import Group
@@ -53,10 +53,25 @@ def where_of(
         root_id=None if chain is None else undashed(ask.also(Right.READ).found(chain).root_id),
         schedule_id=None if schedule is None else _schedule_id(ask, schedule, organization),
         text=text,
+        named=named_by(ask, text),
         error_type=error_word(error_type),
         created_from=None if since is None else ago("since", since, now),
         created_until=None if until is None else ago("until", until, now),
     )
+
+
+def named_by(ask: Ask, text: str | None) -> str | None:
+    """Return the root of the chain that a text names by a number or an id.
+
+    A bare number names one in lists only: it may be anything, and an act on all that match must not reach a job by chance.
+    """
+    given = (text or "").strip()
+    if not given or (given.isdecimal() and ask.right is not Right.READ):
+        return None
+    try:
+        return undashed(ask.found(given).root_id)
+    except NotFound:
+        return None
 
 
 def page_of(store: Store, where: Where, limit: int, before: int | None) -> Page[Job]:

@@ -50,7 +50,7 @@ Error = Annotated[ErrorType | str | None, Shape("Only jobs with this type of err
 Reason = Annotated[str | None, Shape("Why; recorded with the job.", "wrong address", "TEXT", most=checks.REASON_MAX)]
 Cursor = Annotated[int | None, Shape("Continue after this place: `next` of the previous page.", metavar="CURSOR")]
 Replaced = Annotated[Any, Shape("Params that replace those of the job that have the same names.", {"to": "ada@example.com"}, "JSON")]
-Text = Annotated[str | None, Shape("Text in params, type, key, reason or error.", metavar="TEXT", most=TEXT_MAX)]
+Text = Annotated[str | None, Shape("Text in params, type, key, reason or error, or a job's number or id.", metavar="TEXT", most=TEXT_MAX)]
 
 
 class Jobs(Resource):

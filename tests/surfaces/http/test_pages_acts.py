@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from html import unescape
+from urllib.parse import quote
 
 import pytest
 
-from rota import PermanentError, Rota
+from rota import Backoff, PermanentError, Rota
 from rota.admission import Admission
 from rota.model.states import Status
 from tests.surfaces.http.pages_support import ACCEPT, Browser, browsing, said
@@ -60,6 +61,53 @@ def test_a_form_that_can_not_be_is_refused_in_words(root: Browser):
         answer = root.act("/jobs", **fields)
         assert answer.status_code == 422
         assert words in unescape(answer.text)
+
+
+def test_a_job_is_found_by_what_an_operator_pastes(store: Rota, root: Browser):
+    other, job = queued(store, 2)
+    for pasted in (job.number, job.id, f" {job.number.lower()} ", job.number.split("-")[-1].lstrip("0")):
+        listed = root.get(f"/jobs?text={quote(pasted)}").text
+        assert f'href="/jobs/{job.id}"' in listed
+        assert f'href="/jobs/{other.id}"' not in listed
+        assert root.get(f"/jobs/find?job={quote(pasted)}").url.path == f"/jobs/{job.id}"
+
+
+def test_the_field_of_the_header_is_on_every_page_and_searches_what_names_no_job(root: Browser):
+    for path in ("/", "/jobs", "/schedules", "/dead", "/workers"):
+        assert 'action="/jobs/find"' in root.get(path).text
+    found = root.get("/jobs/find?job=invoice+9")
+    assert (found.url.path, found.url.params["text"]) == ("/jobs", "invoice 9")
+
+
+def test_a_list_of_failed_jobs_shows_the_error_and_not_the_params(store: Rota, root: Browser):
+    @store.job(max_retries=1)
+    def mails(to: str) -> None:
+        raise ConnectionError("mail.example.org refused the connection")
+
+    store.enqueue("mails", {"to": "ada"})
+    store.turn()
+    listed = root.get("/jobs?status=FAILED").text
+    assert "mail.example.org refused the connection" in listed
+    assert "&#34;ada&#34;" not in listed
+
+
+def test_a_waiting_retry_shows_its_last_error_and_is_run_now(store: Rota, root: Browser):
+    @store.job(max_retries=1, backoff=Backoff(base=1e9, cap=1e9, jitter=0))
+    def mails() -> None:
+        raise ConnectionError("mail.example.org refused the connection")
+
+    job = store.enqueue("mails")
+    store.turn()
+    retry = store.jobs.attempts(job.id)[-1]
+    shown = root.get(f"/jobs/{retry.id}").text
+    assert "Attempt 1</a> failed: ConnectionError: mail.example.org refused the connection" in shown
+    assert shown.count("due in") == 1
+    done = root.act(f"/jobs/{retry.id}/now")
+    assert said(done) == f"{retry.number} is due now."
+    assert "Run now" in shown
+    assert "Run now" not in done.text
+    store.turn()
+    assert store.jobs.get(retry.id).status is Status.DEAD_LETTER
 
 
 def test_cancelling_asks_once(store: Rota, root: Browser):
@@ -427,3 +475,47 @@ def test_a_user_cancels_its_own_job_and_does_not_see_a_colleagues(store: Rota, p
     text = bob.get(f"/jobs/{own.id}").text
     assert "Only admins can read logs." in text
     assert "/retry" not in text
+
+
+def test_the_list_of_schedules_says_each_zone_once_and_what_a_pause_skips(store: Rota, root: Browser):
+    store.schedule("nightly", "echo", cron="0 2 * * *", timezone="Europe/Berlin")
+    listed = root.get("/schedules").text.partition("<tbody>")[2].partition("</tbody>")[0]
+    assert listed.count("Europe/Berlin") == 1
+    assert "skips the one" not in listed
+    store.schedules.pause("nightly")
+    assert "skips the one" in root.get("/schedules").text
+
+
+def test_the_list_of_schedules_shows_the_last_outcomes_as_marks_and_in_words(store: Rota, root: Browser, clock):
+    store.schedule("good", "echo", every="1h")
+    store.schedule("bad", "breaks", every="1h")
+    for _ in range(11):
+        clock.advance(hours=1)
+        store.turn()
+        store.turn()
+    bad, good = root.get("/schedules").text.partition("<tbody>")[2].split("</tr>")[:2]
+    assert good.count(">✓</span>") == 10
+    assert good.count("completed,") == 9
+    assert bad.count(">✗</span>") == 10
+    assert bad.count("failed,") == 9
+
+
+def test_what_waits_for_its_time_or_a_live_parent_is_not_stuck(store: Rota, root: Browser):
+    parent = store.enqueue("echo", run_at=timedelta(hours=1))
+    child = store.enqueue("echo", depends_on=[parent])
+
+    def stuck() -> str:
+        return root.get("/").text.partition('id="stuck"')[2].partition("</section>")[0]
+
+    assert "no job waits longer than usual" in stuck()
+    store.jobs.cancel(parent.id)
+    assert child.number in stuck()
+
+
+def test_the_health_box_says_each_sentence_once_and_links_to_its_remedy(store: Rota, root: Browser):
+    store.enqueue("breaks")
+    store.turn()
+    health = root.get("/").text.partition('id="health"')[2].partition("</section>")[0]
+    assert health.lower().count("1 job was dead-lettered in the last hour") == 1
+    assert '<a href="/dead">See the dead letters</a>' in health
+    assert "rota dead list" not in health

@@ -345,7 +345,7 @@ _NAMES = {
     ),
     FLAG: "depends dropped ended failed fresh not_ran told",
     REAL: "timeout",
-    ID: "adopter_id chain endpoint_id group_id job_id new_id parent reservation_id root_id run_id schedule_id token_id",
+    ID: "adopter_id chain endpoint_id group_id job_id named new_id parent reservation_id root_id run_id schedule_id token_id",
     PERHAPS_ID: "before_schedule template_id worker_id",
     DIGEST: "hash job_hash",
     NUMBERS: "children lanes limits moments numbers rowids tails",

@@ -100,6 +100,7 @@ def _values(where: Where) -> dict[str, Any] | None:
         "created_until": where.created_until,
         "tails": where.tails,
         "text": where.text,
+        "named": blob(where.named),
     }
 
 

@@ -178,7 +178,7 @@ def _waiter(row: Waiter) -> tuple[Text, Text, Text]:
     job, why = row.job, row.why
     left_s = (job.run_at - datetime.now(UTC)).total_seconds() if job.run_at and job.status is Status.PENDING else 0.0
     if left_s > 0 and not job.blockers:
-        why = f"due in {span(left_s)}" + (f", after attempt {job.attempt - 1} ended" if job.attempt > 1 else "")
+        why = f"due in {span(left_s)}" + (f", after attempt {job.attempt - 1} failed" if job.attempt > 1 else "")
     return Text(job.number, COLOURS[job.status]), Text(one_line(job.job_type)), _faint(one_line(why))
 
 

@@ -92,7 +92,7 @@ AND (:root_id IS NULL OR s.root_id = :root_id)
 AND (:schedule_id IS NULL OR s.schedule_id = :schedule_id)
 AND (:error_type IS NULL OR s.error_type = :error_type)
 AND (NOT :tails::boolean OR (SELECT t.number FROM job_facts AS t WHERE t.retry_of = s.job_id) IS NULL)
-AND (:text IS NULL OR strpos(s.params, :text) > 0 OR strpos(s.job_type, :text) > 0 OR strpos(coalesce(s.unique_key, ''), :text) > 0
+AND (:text IS NULL OR s.root_id = :named OR strpos(s.params, :text) > 0 OR strpos(s.job_type, :text) > 0 OR strpos(coalesce(s.unique_key, ''), :text) > 0
      OR strpos(coalesce(s.reason, ''), :text) > 0
      OR s.error_type IS NOT NULL AND (SELECT strpos(n.error, :text) > 0 FROM run_notes AS n WHERE n.job_number = s.number))
 

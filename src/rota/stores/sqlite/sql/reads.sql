@@ -85,7 +85,7 @@ AND (:root_id IS NULL OR j.root_id = :root_id)
 AND (:schedule_id IS NULL OR j.schedule_id = :schedule_id)
 AND (:error_type IS NULL OR j.error_type = :error_type)
 AND (NOT :tails OR NOT EXISTS (SELECT 1 FROM jobs AS s WHERE s.retry_of = j.job_id))
-AND (:text IS NULL OR instr(j.params, :text) OR instr(j.job_type, :text) OR instr(coalesce(j.unique_key, ''), :text)
+AND (:text IS NULL OR j.root_id = :named OR instr(j.params, :text) OR instr(j.job_type, :text) OR instr(coalesce(j.unique_key, ''), :text)
      OR instr(coalesce(j.reason, ''), :text)
      OR j.error_type IS NOT NULL AND EXISTS (SELECT 1 FROM job_runs AS r WHERE r.job_number = j.number AND instr(r.error, :text)))
 

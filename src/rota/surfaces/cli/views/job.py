@@ -29,7 +29,7 @@ from rota.surfaces.cli.output import (
     with_run,
 )
 from rota.surfaces.cli.views import View, listing
-from rota.surfaces.runs import run_of
+from rota.surfaces.runs import error_of, run_of
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -46,13 +46,15 @@ NO_DEAD_LETTER = "No dead letter matches."
 # ---- lists ----------------------------------------------------------------------------------------------------------
 
 
-LIST = listing(
-    "No jobs.",
-    "number status type=job_type~ priority> created=created_at ran_for> reason_or_params~",
-    status=lambda job: status(job.status),
-    ran_for=took,
-    reason_or_params=lambda job: one_line(job.reason or "") or job.params,
-)
+def show_list(jobs: Sequence[Job], called: Called) -> None:
+    """Print jobs; of those that failed the error, of others the reason or the params."""
+    listing(
+        "No jobs.",
+        "number status type=job_type~ priority> created=created_at ran_for> error_or_params~",
+        status=lambda job: status(job.status),
+        ran_for=took,
+        error_or_params=lambda job: one_line(error_of(called.rota, job) or job.reason or "") or job.params,
+    )(jobs, called)
 
 
 def runs_with_jobs(_runs: Sequence[Run], called: Called) -> list[dict[str, Any]]:
@@ -87,7 +89,10 @@ def show_one(job: Job, called: Called) -> None:
     if called.extras["face"] is not None:
         show_pairs(_face(job, called).items())
         return
-    show_pairs([*_about(job, called.rota.jobs.attempts(job.id)), *about_run(run_of(called.rota, job.id))])
+    chain = called.rota.jobs.attempts(job.id)
+    before = next((each for each in chain if each.attempt == job.attempt - 1), None) if job.started_at is None else None
+    last_error = [("last error", one_line(error_of(called.rota, before), 1000))] if before else []
+    show_pairs([*_about(job, chain), *last_error, *about_run(run_of(called.rota, job.id))])
 
 
 def one_document(job: Job, called: Called) -> dict[str, Any]:
@@ -168,7 +173,7 @@ def show_explanation(explanation: Explanation, _called: Called) -> None:
     screen.print(f"{explanation.job.number} is {status(explanation.job.status)}: {escaped(one_line(explanation.summary, 1000))}")
     for reason in explanation.reasons:
         mark = "[green]✓[/]" if reason.met else "[red]✗[/]"
-        screen.print(f"  {mark} {escaped(reason.condition)}: {escaped(one_line(reason.detail, 1000))}")
+        screen.print(f"  {mark} {escaped(one_line(explanation.words(reason), 1000))}")
 
 
 # ---- the log --------------------------------------------------------------------------------------------------------
@@ -334,9 +339,9 @@ def show_deleted(gone: Purged, called: Called) -> None:
 
 
 VIEWS: dict[str | type, View] = {
-    "job list": View(LIST),
+    "job list": View(show_list),
     "job get": View(show_one, one_document),
-    "job attempts": View(LIST),
+    "job attempts": View(show_list),
     "job runs": View(show_runs, runs_with_jobs),
     "job log": View(show_log, log_document),
     "job graph": View(show_graph),

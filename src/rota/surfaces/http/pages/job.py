@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from msgspec import Meta
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from rota.errors import InvalidInput, InvalidParams, Refused, UnknownTemplate
+from rota.errors import InvalidInput, InvalidParams, NotFound, Refused, UnknownTemplate
 from rota.model.gate import Right
 from rota.model.states import RETRYABLE_ENDS, Status
 from rota.model.values import Job
 from rota.operation import tag_of
 from rota.surfaces.http.pages import charts
-from rota.surfaces.http.pages.context import Visit
+from rota.surfaces.http.pages.context import Visit, link
 from rota.surfaces.http.pages.jobs import choices, moment
 from rota.surfaces.http.pages.params_form import digest_of, is_same
 from rota.surfaces.http.pages.params_input import UNSENT, ParamsInput, Unread
 from rota.surfaces.http.pages.routes import Name, page
-from rota.surfaces.runs import run_of
+from rota.surfaces.runs import error_of, run_of
 from rota.template_views import TemplateView
 
 LINES_MAX = 1000
@@ -86,6 +86,16 @@ def _enqueue_page(visit: Visit, view: TemplateView, params: ParamsInput, unread:
     return visit.page("enqueue.html", status=unread.status, headers=unread.headers, it=view, params=params, wrong=unread.detail)
 
 
+@page("GET /jobs/find")
+def go_to(visit: Visit, job: JobId = "") -> Response:
+    """Go to the page of the job that the field of the header names; list what contains the text if it names none."""
+    try:
+        to = f"/jobs/{visit.rota.jobs.get(job.strip()).id}"
+    except NotFound:
+        to = link("/jobs", text=job.strip())
+    return RedirectResponse(to, status_code=HTTPStatus.SEE_OTHER)
+
+
 # ---- a job that is there ---------------------------------------------------------------------------------------------
 
 
@@ -95,12 +105,16 @@ def show(visit: Visit, job_id: JobId) -> Response:
     job = visit.rota.jobs.get(job_id)
     chain = visit.rota.jobs.attempts(job.id)
     live = chain[-1]
+    errors = {each.id: error_of(visit.rota, each) for each in chain}
+    waits_again = len(chain) > 1 and live.status in {Status.PENDING, Status.QUEUED}
     log = list(visit.rota.jobs.log(job.id)) if visit.may(Right.READ_LOG) else None
     return visit.page(
         "job.html",
         job=job,
         live=live,
         chain=chain,
+        errors=errors,
+        last_error=errors[chain[-2].id] if waits_again else "",
         run=run_of(visit.rota, job.id),
         log=None if log is None else log[-LINES_MAX:],
         cut=0 if log is None else max(0, len(log) - LINES_MAX),
@@ -194,6 +208,13 @@ def _change_page(visit: Visit, job: Job, params: ParamsInput, unread: Unread = U
         # What is typed was typed over the params that the form was opened with.
         seen = visit.form.get("seen") or seen
     return visit.page("change.html", status=unread.status, job=job, params=params, seen=seen, wrong=unread.detail)
+
+
+@page("POST /jobs/{job_id}/now")
+def run_now(visit: Visit, job_id: JobId) -> Response:
+    """Make a job due that waits for its time."""
+    done = visit.rota.jobs.update(job_id, run_at=timedelta())
+    return visit.done(f"{done.number} is due now.", f"/jobs/{done.id}")
 
 
 @page("POST /jobs/{job_id}/front")

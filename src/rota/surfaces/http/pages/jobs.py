@@ -18,7 +18,7 @@ from rota.model.values import Job
 from rota.results import Page
 from rota.surfaces.http.pages.context import Visit, plural
 from rota.surfaces.http.pages.routes import Before, page
-from rota.surfaces.runs import run_of
+from rota.surfaces.runs import error_of, run_of
 
 PAGE = 50
 AT_ONCE = 1000
@@ -87,7 +87,8 @@ def find(visit: Visit, before: Before = None) -> Response:
     """Show a page of jobs, newest first."""
     filters = Filters(visit.request.query_params.multi_items())
     found = visit.rota.jobs.list(**filters.options(), limit=PAGE, before=before)
-    return visit.page("jobs.html", jobs=found, next=found.next, first=before is not None, filters=filters, **choices(visit))
+    errors = {job.id: error_of(visit.rota, job) for job in found}
+    return visit.page("jobs.html", jobs=found, why=errors, next=found.next, first=before is not None, filters=filters, **choices(visit))
 
 
 def choices(visit: Visit) -> dict[str, Any]:

@@ -19,13 +19,18 @@ from rota.model.definitions import TemplateState
 from rota.model.gate import Right
 from rota.model.schedules import Fate, ScheduleState
 from rota.ports.schedules import LedgerCursor
-from rota.surfaces.http.pages.context import Visit, link, pretty
+from rota.schedule_views import OccurrenceView, ScheduleView
+from rota.surfaces.http.pages.context import Visit, link, pretty, word
 from rota.surfaces.http.pages.jobs import moment
 from rota.surfaces.http.pages.params_input import params_of
 from rota.surfaces.http.pages.routes import Act, Name, Verb, chosen, page
 
 PAGE = 50
 NEXT = 10
+OUTCOMES = 10
+"""Last outcomes of each schedule in the list."""
+MARKED_MAX = 100
+"""Schedules of the list that show their last outcomes: each takes a read."""
 YEAR_H = 24 * 366
 """How far the next due times are looked for."""
 DAY_MAX = 6
@@ -57,12 +62,40 @@ class Day(msgspec.Struct):
     today: bool
 
 
+class Outcome(msgspec.Struct):
+    """The outcome of a due time, or of several in a row, as a mark and in words."""
+
+    at: datetime
+    words: str
+    sign: str
+    level: str
+
+
 @page("GET /schedules")
 def show(visit: Visit) -> Response:
     """Show all schedules."""
     templates = visit.rota.templates.list() if visit.may(Right.SCHEDULE) else []
     names = [each.name for each in templates if each.state is TemplateState.ENABLED]
-    return visit.page("schedules.html", schedules=visit.rota.schedules.list(), templates=names)
+    found = visit.rota.schedules.list()
+    outcomes = {each.id: _outcomes(visit, each) for each in found[:MARKED_MAX]}
+    return visit.page("schedules.html", schedules=found, outcomes=outcomes, templates=names)
+
+
+def _outcomes(visit: Visit, schedule: ScheduleView) -> list[Outcome]:
+    """Return the last outcomes of a schedule, oldest first."""
+    rows = visit.rota.schedules.occurrences(schedule.name, organization=schedule.organization, limit=OUTCOMES)
+    return [_outcome(_became(row.fate, ran=row.ran), row) for row in reversed(rows)]
+
+
+def _outcome(became: str, row: OccurrenceView) -> Outcome:
+    words = word(became) if row.count == 1 else f"{word(became)} {row.count:,} times"
+    match became:
+        case "COMPLETED":
+            return Outcome(row.last_due_at, words, "✓", "well")
+        case "FAILED" | Fate.MISSED | Fate.REFUSED | Fate.OVERDUE:
+            return Outcome(row.last_due_at, words, "✗", "trouble")
+        case _:
+            return Outcome(row.last_due_at, words, "–", "watch")
 
 
 @page("POST /schedules")
