@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from rota import Rota
+from rota.surfaces.cli.app import app
 from tests.stores.desk import Desk
 from tests.surfaces.cli_support import Cli, commands
 
@@ -419,3 +421,23 @@ def test_every_command_prints_help_with_an_example():
         result = CliRunner().invoke(app, [*path.split()[1:], "--help"])
         assert result.exit_code == 0
         assert f"$ {path}" in result.output.replace("\n", " ")
+
+
+@pytest.mark.parametrize("words", [words.split()[1:] for words, _ in commands()] + [[], ["job"]], ids=" ".join)
+def test_help_shows_no_python_types(words):
+    shown = CliRunner(env={"TERM": "dumb", "COLUMNS": "200"}).invoke(app, [*words, "--help"]).stdout
+    found = re.findall(r"<[a-z\[\] |]+>|list\[\w*\]?|\{[A-Z.]+\}|\[\[", shown)
+    assert found == []
+    usage = next(line for line in shown.splitlines() if "Usage:" in line)
+    assert "....." not in usage
+
+
+def test_the_usage_of_a_command_names_its_arguments_plainly():
+    runner = CliRunner(env={"TERM": "dumb", "COLUMNS": "200"})
+    for words, usage in (
+        ("job cancel", "rota job cancel [OPTIONS] JOB..."),
+        ("group create", "rota group create [OPTIONS] MEMBER..."),
+        ("schedule delete", "rota schedule delete [OPTIONS] NAME"),
+    ):
+        shown = runner.invoke(app, [*words.split(), "--help"], prog_name="rota").stdout
+        assert usage in [line.strip().removeprefix("Usage: ") for line in shown.splitlines()]
