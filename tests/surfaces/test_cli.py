@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -441,3 +442,17 @@ def test_the_usage_of_a_command_names_its_arguments_plainly():
     ):
         shown = runner.invoke(app, [*words.split(), "--help"], prog_name="rota").stdout
         assert usage in [line.strip().removeprefix("Usage: ") for line in shown.splitlines()]
+
+
+@pytest.mark.parametrize("words", ["stats", "job list", "top --once", "forecast", "workers"])
+def test_a_command_finds_the_store_of_an_application(cli, words):
+    program = "from rota import Rota\n\nrota = Rota('elsewhere.db')\n\n\n@rota.job\ndef only_there(): ...\n"
+    (cli.folder / "elsewhere.py").write_text(program)
+    del cli.env["ROTA_STORE"]
+    with closing(Rota(cli.folder / "elsewhere.db")) as rota:
+        rota.job(name="only_there")(lambda: None)
+        rota.enqueue("only_there")
+        rota.schedule("only_there", "only_there", every="1h")
+    shown = cli.process(*words.split(), "--app", "elsewhere:rota")
+    assert shown.returncode == 0, shown.stderr
+    assert words == "workers" or "only_there" in shown.stdout
