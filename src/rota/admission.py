@@ -21,6 +21,8 @@ NOTED_S = 60
 """A token's use is recorded at most this often."""
 FIRST = "first start"
 """The name of the token that is created where there is none."""
+LINK = "login link of the last start"
+"""The name of the token in the link that a start in a terminal prints."""
 NOBODY = "this token opens nothing here: use one that `rota token create` has shown, and that is neither expired nor revoked"
 
 
@@ -41,11 +43,12 @@ class Admission:
         """Take the Rota that is served, or a view of it: `welcome` asks for its actor."""
         self._seat, self._actor = rota._seat, rota._actor  # noqa: SLF001 - a Rota's own
 
-    def welcome(self, *, local: bool) -> NewToken | None:
+    def welcome(self, *, local: bool, fresh: bool = False) -> NewToken | None:
         """Check, before this store is served over HTTP, that it may be. Return the operator's token, if this is the first time.
 
         If only this machine can reach the address, and there is no token yet, one is created for the person who starts the server. If
-        other machines can reach it, the store must have users.
+        `fresh`, one is created in any case, and replaces the one of this person's last fresh start. If other machines can reach it, the
+        store must have users.
         """
         session = self._seat.session
         session.scope(self._actor, Right.OPERATE)
@@ -56,9 +59,21 @@ class Admission:
                 "other machines can reach this address, and the store has no users: make one with"
                 " `rota user create NAME --role system_manager` and a token with `rota token create NAME --user NAME`, or stay on 127.0.0.1"
             )
-        if not local or store.tokens():
+        if not local:
             return None
-        return Tokens(self._seat, self._actor).create(FIRST, permits=Permit)
+        if fresh:
+            return self._fresh_link()
+        return None if store.tokens() else Tokens(self._seat, self._actor).create(FIRST, permits=Permit)
+
+    def _fresh_link(self) -> NewToken:
+        """Create the token of a login link, and revoke the person's earlier one."""
+        tokens = Tokens(self._seat, self._actor)
+        earlier = [token for token in tokens.list() if token.name == LINK]
+        new = tokens.create(LINK, permits=Permit)
+        for token in earlier:
+            if token.created_by == new.token.created_by:
+                tokens.revoke(token.id)
+        return new
 
     def authenticate(self, secret: str) -> Actor:
         """Return the actor of this token. Raise Unauthenticated, with the same words whatever is wrong with it."""

@@ -277,3 +277,21 @@ def caller(rota, clock, verb):
         return desk.snapshot(), store.templates(), store.pauses(), store.definitions()
 
     return store, snapshot, calls[verb]
+
+
+def test_an_outage_is_two_lines_in_the_log_one_when_it_begins_and_one_when_it_is_over(make_rig, caplog):
+    away = True
+    rig = make_rig(lambda *_: "before" if away else None)
+    rig.rota.enqueue("act", {"n": 0})
+
+    def said():
+        return [record.message.partition(";")[0] for record in caplog.records if record.message.startswith("the store is")]
+
+    for _ in range(5):
+        rig.worker.poke()
+        rig.worker.turn()
+        rig.clock.advance(seconds=2)
+    assert said() == ["the store is unavailable"]
+    away = False
+    rig.drive()
+    assert said() == ["the store is unavailable", "the store is available again"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from rota import Rota
+from rota.surfaces.cli.app import app
 from tests.stores.desk import Desk
 from tests.surfaces.cli_support import Cli, commands
 
@@ -419,3 +422,37 @@ def test_every_command_prints_help_with_an_example():
         result = CliRunner().invoke(app, [*path.split()[1:], "--help"])
         assert result.exit_code == 0
         assert f"$ {path}" in result.output.replace("\n", " ")
+
+
+@pytest.mark.parametrize("words", [words.split()[1:] for words, _ in commands()] + [[], ["job"]], ids=" ".join)
+def test_help_shows_no_python_types(words):
+    shown = CliRunner(env={"TERM": "dumb", "COLUMNS": "200"}).invoke(app, [*words, "--help"]).stdout
+    found = re.findall(r"<[a-z\[\] |]+>|list\[\w*\]?|\{[A-Z.]+\}|\[\[", shown)
+    assert found == []
+    usage = next(line for line in shown.splitlines() if "Usage:" in line)
+    assert "....." not in usage
+
+
+def test_the_usage_of_a_command_names_its_arguments_plainly():
+    runner = CliRunner(env={"TERM": "dumb", "COLUMNS": "200"})
+    for words, usage in (
+        ("job cancel", "rota job cancel [OPTIONS] JOB..."),
+        ("group create", "rota group create [OPTIONS] MEMBER..."),
+        ("schedule delete", "rota schedule delete [OPTIONS] NAME"),
+    ):
+        shown = runner.invoke(app, [*words.split(), "--help"], prog_name="rota").stdout
+        assert usage in [line.strip().removeprefix("Usage: ") for line in shown.splitlines()]
+
+
+@pytest.mark.parametrize("words", ["stats", "job list", "top --once", "forecast", "workers"])
+def test_a_command_finds_the_store_of_an_application(cli, words):
+    program = "from rota import Rota\n\nrota = Rota('elsewhere.db')\n\n\n@rota.job\ndef only_there(): ...\n"
+    (cli.folder / "elsewhere.py").write_text(program)
+    del cli.env["ROTA_STORE"]
+    with closing(Rota(cli.folder / "elsewhere.db")) as rota:
+        rota.job(name="only_there")(lambda: None)
+        rota.enqueue("only_there")
+        rota.schedule("only_there", "only_there", every="1h")
+    shown = cli.process(*words.split(), "--app", "elsewhere:rota")
+    assert shown.returncode == 0, shown.stderr
+    assert words == "workers" or "only_there" in shown.stdout

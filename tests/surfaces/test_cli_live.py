@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import http.client
 import os
 import pty
 import re
@@ -31,6 +32,7 @@ from tests.support.pace import patient
 from tests.support.waiting import eventually
 from tests.surfaces.cli_support import ROOT, Cli
 
+LINK = re.compile(r"(http://127\.0\.0\.1:\d+)/login#token=(rota_\w+)")
 HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
 
 
@@ -79,7 +81,6 @@ class Terminal:
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40)])
 def test_up_shows_a_live_view_and_ends_cleanly(tmp_path, columns, rows):
     cli = Cli(tmp_path)
-    cli.ok("token", "create", "mine")  # so that no link is printed: that is longer than a line
     env = cli.environment() | {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT / "src")}
     del env["COLUMNS"], env["PYTHONUNBUFFERED"]  # Python loses what an interrupted unbuffered write leaves over
     command = [sys.executable, "-m", "rota", "up", "--app", "examples.tour:rota", "--demo", "--concurrency", "4"]
@@ -104,7 +105,56 @@ def test_up_shows_a_live_view_and_ends_cleanly(tmp_path, columns, rows):
     assert terminal.written.rindex(SHOW_CURSOR) > terminal.written.rindex(HIDE_CURSOR)
     assert b"Traceback" not in terminal.written
     plain = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", terminal.written).decode()
+    plain, links = LINK.subn("", plain, count=1)
+    assert links == 1, "the link is longer than a line"
     assert max(len(line.rstrip("\r")) for line in plain.replace("\r", "\n").split("\n")) <= columns
+
+
+def started_in_a_terminal(cli: Cli) -> tuple[Terminal, str, str]:
+    """Start `rota up` in a terminal; return it with the address and the secret of the link that it prints."""
+    env = cli.environment() | {"TERM": "xterm-256color"}
+    terminal = Terminal(cli.command("up"), cwd=cli.folder, env=env, columns=80, rows=24)
+    try:
+        terminal.read_until(lambda written: b"Ctrl-C stops" in written)
+        url, secret = LINK.search(terminal.written.decode()).groups()
+    except BaseException:
+        terminal.__exit__()
+        raise
+    return terminal, url, secret
+
+
+def status_of(url: str, secret: str) -> int:
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=patient(10))
+    connection.request("GET", "/api/v1/jobs", headers={"Authorization": f"Bearer {secret}"})
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def test_each_start_in_a_terminal_prints_a_link_that_replaces_the_one_before(tmp_path):
+    cli = Cli(tmp_path)
+    other = cli.json("token", "create", "login", "--permit", "read")["secret"]
+    secrets = []
+    for _ in range(2):
+        terminal, url, secret = started_in_a_terminal(cli)
+        with terminal:
+            secrets.append(secret)
+            assert status_of(url, secret) == 200
+            assert status_of(url, other) == 200, "tokens that people created are left alone"
+            assert [status_of(url, old) for old in secrets[:-1]] == [401] * (len(secrets) - 1)
+            terminal.process.send_signal(signal.SIGINT)
+            assert terminal.finish() == 0
+    assert len(cli.lines("token", "list")) == 2
+
+
+def test_json_in_a_terminal_prints_no_further_link(tmp_path):
+    cli = Cli(tmp_path)
+    cli.ok("token", "create", "mine")
+    with Terminal(cli.command("up", "--json"), cwd=cli.folder, env=cli.environment(), columns=200, rows=24) as terminal:
+        terminal.read_until(lambda written: b"is up on" in written)
+        assert LINK.search(terminal.written.decode()) is None
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.finish() == 0
 
 
 @pytest.mark.serial

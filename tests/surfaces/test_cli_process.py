@@ -112,6 +112,26 @@ def test_a_worker_writes_log_lines_and_ends_cleanly(cli):
     assert cli.lines("workers") == []
 
 
+@pytest.mark.parametrize("app", [(), ("--app", "bare:rota")])
+def test_a_worker_without_handlers_exits_with_2_and_says_what_to_do(cli, app):
+    (cli.folder / "bare.py").write_text("from rota import Rota\n\nrota = Rota()\n")
+    refused = cli.process("worker", *app)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: this worker has no handlers")
+    assert "--app MODULE:ATTR" in refused.stderr
+    assert "ROTA_HANDLER_MODULES" in refused.stderr
+    assert not cli.store.exists()
+
+
+def test_up_without_handlers_starts_and_warns(cli):
+    process = cli.start("up", "--no-http")
+    said = next(line for line in process.stdout if "no handlers" in line)
+    assert "--app MODULE:ATTR" in said
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=patient(20))
+    assert process.returncode == 0
+
+
 def test_up_without_a_terminal_writes_lines_and_with_json_documents(cli):
     cli.env["ROTA_LOG_LEVEL"] = "debug"
     process = cli.start("up", "--app", "shop:rota", "--demo", "--json")

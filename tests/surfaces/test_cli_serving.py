@@ -167,6 +167,17 @@ def test_a_token_that_was_revoked_is_listed_only_if_asked_for(cli):
     assert "No tokens" in cli.ok("token", "list")
 
 
+def test_a_token_is_revoked_by_its_name_if_only_one_valid_token_has_it(cli):
+    first = cli.json("token", "create", "laptop")
+    assert cli.json("token", "revoke", "laptop", "--yes")["id"] == first["id"]
+    second, third = cli.json("token", "create", "laptop"), cli.json("token", "create", "laptop")
+    refused = cli("token", "revoke", "laptop", "--yes")
+    assert (refused.exit_code, "2 tokens are named 'laptop'" in refused.stderr) == (2, True)
+    cli.ok("token", "revoke", second["id"], "--yes")
+    assert cli.json("token", "revoke", "laptop", "--yes")["id"] == third["id"]
+    assert cli("token", "revoke", "laptop", "--yes").exit_code == 3
+
+
 def test_wrong_words_are_refused_with_the_right_ones(cli):
     for args, code, words in (
         (("token", "create", "x", "--permit", "fly"), 2, "manage"),

@@ -138,6 +138,7 @@ def test_a_name_given_to_one_command_is_forgotten_by_the_next(shared, monkeypatc
 
 @pytest.mark.parametrize("command", ["worker", "up"])
 def test_only_a_system_manager_starts_a_worker(shared, command):
+    shared.env["ROTA_HANDLER_MODULES"] = "rota.samples"
     refused = shared(command, "--as", "ada")
     assert (refused.exit_code, "may not operate" in refused.output) == (1, True)
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from rich.cells import cell_len
 
+from rota import Rota
 from rota.surfaces.cli.output import Table, status
+from tests.surfaces.cli_support import Cli
+
+LONG = "n" * 255
+LISTS = ("template list", "schedule list", "queue list", "group list", "workers")
 
 
 @pytest.fixture
@@ -75,3 +82,32 @@ def test_a_soft_column_goes_on_in_the_next_line_instead(shown):
 @pytest.mark.parametrize("columns", [80, 60, 20])
 def test_no_column_is_ever_left_out(shown, columns):
     assert len(shown(columns, job(params="x" * 200))[0].split()) == 6
+
+
+@pytest.fixture(scope="module")
+def long_names(tmp_path_factory):
+    """Return the command on a store in which all that has a name has one of 255 characters, beside a worker."""
+    cli = Cli(tmp_path_factory.mktemp("names"))
+    rota = Rota(cli.store)
+    rota.job(name=LONG, queue=LONG)(lambda: None)
+    rota.schedule(LONG, LONG, cron="0 9 * * MON-FRI", timezone="America/Argentina/Buenos_Aires")
+    rota.store.pause()
+    rota.group([LONG, LONG], name=LONG)
+    with rota.running():
+        yield cli
+    rota.close()
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("words", LISTS)
+def test_long_names_make_no_list_wider_than_the_terminal(long_names, words, columns):
+    long_names.env["COLUMNS"] = str(columns)
+    lines = long_names.ok(*words.split()).splitlines()
+    assert len(lines) > 2
+    assert max(map(cell_len, lines)) <= columns
+    assert any("n…" in line for line in lines), "it is cut where everybody sees it"
+
+
+@pytest.mark.parametrize("words", LISTS)
+def test_json_has_long_names_whole(long_names, words):
+    assert LONG in json.dumps(long_names.lines(*words.split()))

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rota import Rota, Settings
-from rota.admission import FIRST, NOTED_S, Admission, is_same
+from rota.admission import FIRST, LINK, NOTED_S, Admission, is_same
 from rota.errors import InvalidName, InvalidOption, NotFound, OrganizationUnavailable, PermissionDenied, Refused, StoreBusy, Unauthenticated
 from rota.model.access import PERMITS, Permit, csrf_of, digest, is_token, permits_of, token_text
 from rota.model.gate import RIGHTS, Actor, Reach, Right, Role, scope_of
@@ -325,6 +325,22 @@ def test_the_first_local_start_makes_one_token_for_the_operator_and_never_again(
     assert Admission(rota).welcome(local=True) is None
     rota.tokens.revoke(first.token.id)
     assert Admission(rota).welcome(local=True) is None
+
+
+def test_a_fresh_link_replaces_the_link_of_the_same_person_and_nothing_else(shared):
+    root = Admission(shared.acting_as("root"))
+    first = root.welcome(local=True)
+    mine, theirs = root.welcome(local=True, fresh=True), Admission(shared).welcome(local=True, fresh=True)
+    again = root.welcome(local=True, fresh=True)
+    assert (again.token.name, again.token.user, again.token.permits) == (LINK, None, EVERY)
+    with pytest.raises(Unauthenticated):
+        root.authenticate(mine.secret)
+    for secret in (first.secret, theirs.secret, again.secret):
+        assert root.authenticate(secret).role is Role.MANAGER
+
+
+def test_an_address_that_others_can_reach_has_no_link(shared):
+    assert Admission(shared).welcome(local=False, fresh=True) is None
 
 
 def test_an_address_that_others_can_reach_needs_users(rota):

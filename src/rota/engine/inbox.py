@@ -279,6 +279,12 @@ class Pace:
         self.trouble_s = min(longest, max(shortest, self.trouble_s * 2))
         return self.trouble_s
 
+    def recovered(self) -> None:
+        """Note that the store works again."""
+        self.trouble_s = 0.0
+        # A warning, so that it is seen wherever the first line was.
+        log.warning("the store is available again; the worker continues")
+
     def delay_s(self, held: int, *, ahead: bool, deadline: float | None, due: Iterable[Instant | None]) -> float:
         """Return how long to sleep at most: until a handler's deadline (monotonic), or something is due.
 

@@ -190,7 +190,10 @@ class Worker:
                 self._more = True
             if self._is_due():
                 self._turn_once()
-            self._pace.trouble_s = 0.0
+            if self._pace.trouble_s:
+                # A turn need not ask the store for anything: this makes sure that it answers.
+                self._more = self._peek() or self._more
+                self._pace.recovered()
             self.turned_s = monotonic
         except (StoreBusy, StoreUnavailable) as error:
             return self._pace.failed(error)

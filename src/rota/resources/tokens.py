@@ -79,9 +79,21 @@ class Tokens(Resource):
         return NewToken(token, secret)
 
     @operation(Right.MANAGE_ORGANIZATIONS, http="DELETE /tokens/{token}", cli="token revoke", confirm="Revoke token {token}?")
-    def revoke(self, ask: Ask, token: Annotated[str, Shape("The token's id.", metavar="ID")]) -> Token:
+    def revoke(
+        self, ask: Ask, token: Annotated[str, Shape("The token's id, or its name if only one valid token has it.", metavar="TOKEN")]
+    ) -> Token:
         """Revoke a token, and end the sessions that were opened with it."""
-        token_id = undashed(token)
-        if token_id is None:
-            raise NotFound(f"{token!r} is not the id of a token: `rota token list` shows them")
+        token_id = undashed(token) or undashed(_named(ask, token).id)
+        assert token_id is not None  # noqa: S101 - the id of a token
         return ask.store.revoke_token(token_id, actor=ask.who, now=ask.now)
+
+
+def _named(ask: Ask, name: str) -> Token:
+    """Return the only valid token of this name."""
+    now = moment_of(ask.now)
+    named = [token for token in ask.store.tokens() if token.name == name and token.is_open(now)]
+    if not named:
+        raise NotFound(f"{name!r} is neither the id nor the name of a valid token: `rota token list` shows them")
+    if len(named) > 1:
+        raise InvalidOption(f"{len(named)} tokens are named {name!r}: use the id of one, which `rota token list` shows")
+    return named[0]

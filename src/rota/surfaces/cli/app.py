@@ -9,7 +9,10 @@ from typer.core import TyperGroup
 
 from rota.errors import RotaError
 from rota.model.urls import has_password, hide
+from rota.surfaces.cli.help_page import show_plain_values
 from rota.surfaces.cli.tree import Leaf, branch
+
+show_plain_values()
 
 UsageError: Any = typer.BadParameter.__base__
 """Whatever is wrong with a command line: typer has no name of its own for it."""

@@ -80,11 +80,6 @@ class Command(msgspec.Struct, frozen=True):
     several: bool
     """Whether it changes one job: then several can be given, and each is changed."""
 
-    @property
-    def takes_app(self) -> bool:
-        """Whether an application can be given, whose handlers and templates it then knows."""
-        return self.noun in {"templates", "schedules"} or self.words in {"template load", "import monque", "direct"}
-
 
 def command_of(place: str) -> Command:
     """Return the command of an operation, given as `noun.verb`."""
@@ -105,7 +100,7 @@ def info_of(place: str, *, panel: str | None = None) -> CommandInfo:
     """Return the command of an operation as typer takes it."""
     command = command_of(place)
     parameters = [parameter for field in command.operation.fields for parameter in _parameters(command, field)]
-    common: dict[str, Any] = {"app": AppOption} if command.takes_app else {}
+    common: dict[str, Any] = {"app": AppOption}
     common |= EXTRAS.get(command.words, {}) | ({"yes": YesOption} if command.operation.confirm else {})
     common |= {"store": StoreOption, "as_json": JsonOption}
     flags = {name for name, kind in common.items() if kind.__origin__ is bool}
@@ -283,7 +278,7 @@ def _run(command: Command, /, **given: Any) -> None:
     """Read, ask, call and show."""
     operation, words = command.operation, command.words
     extras = {name: given.pop(name) for name in EXTRAS.get(words, ())}
-    store, as_json, app, pairs = given.pop("store"), given.pop("as_json"), given.pop("app", None), given.pop("pairs", None)
+    store, as_json, app, pairs = given.pop("store"), given.pop("as_json"), given.pop("app"), given.pop("pairs", None)
     yes = given.pop("yes", True) or bool(given.get("dry_run"))
     typed = _typed(operation, given, pairs)
     several = typed.pop("job") if command.several else None

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rota.model.events import WORDS, Event, EventType
-from rota.surfaces.cli.options import JsonOption, StoreOption
+from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption
 from rota.surfaces.cli.output import clock_time, one_line, show_json
 from rota.surfaces.cli.session import actor, session
 
@@ -22,12 +22,13 @@ def events(
     job_type: Annotated[str | None, typer.Option("--job-type", metavar="NAME", help="Only of this template.")] = None,
     after: Annotated[str | None, typer.Option("--after", metavar="EVENT", help="Begin behind this event: its id is in --json.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="End after so many.")] = None,
+    app: AppOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what happens to jobs and definitions, as it happens, until Ctrl-C."""
     with (
-        session(store) as rota,
+        session(store, app=app) as rota,
         rota.acting_as(actor()).events(types=types, status=status, job_type=job_type, job=job, after=after) as told,
     ):
         for place, event in enumerate(told, 1):

@@ -14,7 +14,7 @@ import typer
 
 from rota.model.schedules import Fate
 from rota.model.zones import zone_of
-from rota.surfaces.cli.options import JsonOption, StoreOption, point_in_time
+from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, point_in_time
 from rota.surfaces.cli.output import Table, clock_time, coloured, console, counted, escaped, one_line, show_json, span
 from rota.surfaces.cli.session import actor, session
 
@@ -54,6 +54,7 @@ def forecast(
     ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Show at most this many lines.")] = 50,
     organization: OfOption = None,
+    app: AppOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -62,7 +63,7 @@ def forecast(
     A schedule that is due more than six times a day is shown as one line with its count. Jobs that would overlap, depend on each other or
     wait for a limit are simulated with the usual durations of their types.
     """
-    with session(store) as rota:
+    with session(store, app=app) as rota:
         me = rota.acting_as(actor())
         found = me.forecast(hours, start=start, end=end, schedule=schedule, skipped=skipped, organization=organization)
         if as_json:

@@ -7,6 +7,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from typer.core import TyperArgument, TyperOption
+
 UNUSED = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
 """Classes that typer imports for help in Markdown and tracebacks in colour. Their parser and lexers would add a third to a page's time."""
 
@@ -20,6 +22,34 @@ def load_help_page() -> None:
     finally:
         for module in stand_ins:
             del sys.modules[module]
+
+
+WORDS = {"str": "TEXT", "list[str]": "TEXT", "int": "N", "float": "N", "int range": "N", "float range": "N", "path": "PATH", "file": "PATH"}
+"""How a value is shown where its option names it no better, by what typer shows."""
+
+
+def show_plain_values() -> None:
+    """Let typer show a word for the value of an option, nothing behind a flag, and arguments without their Python types."""
+    option: Any = TyperOption
+    argument: Any = TyperArgument
+    option.display_type_rich = _value_word
+    argument.display_type_rich = lambda _self, **_: None
+    argument._usage_display_name = _usage_word  # noqa: SLF001 - typer has no other way
+
+
+def _value_word(option: Any, ctx: Any) -> str | None:
+    if option.is_flag:
+        return None
+    if option.metavar is not None:
+        return str(option.metavar)
+    shown = str(option.display_type(ctx)).strip("<>")
+    return WORDS.get(shown, shown)
+
+
+def _usage_word(argument: Any) -> str:
+    name = argument.display_name_raw.strip("[]").removesuffix("...")
+    several = "..." if argument.nargs != 1 else ""
+    return f"{name}{several}" if argument.required else f"[{name}]{several}"
 
 
 def _stand_in(module: str, name: str) -> ModuleType:

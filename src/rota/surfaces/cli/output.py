@@ -25,8 +25,10 @@ PIPE_COLUMNS = 200
 GAP, NARROW_GAP = 3, 2
 """Blanks between the columns of a table, and between those of one that has not enough room."""
 HEADING_LEAST = 5
-TEXT_LEAST = 10
-"""What is left of a text that gives way, at least."""
+TEXT_LEAST, TEXT_TINY = 10, 3
+"""What is left of a text that gives way, at least; less than that only if the table then fits."""
+ID_COLUMNS = range(32, 37)
+"""Widths of ids, without dashes and with them: a wider cell is a text, or a name that somebody chose."""
 
 COLOURS: dict[str, str] = {
     Status.PENDING: "yellow",
@@ -52,7 +54,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 class Table:
-    """A table of texts. Where there is no room, long texts give way, and headings before the cells of the rest; names are never cut.
+    """A table of texts. Where there is no room, long texts and names are cut, then ids are folded; headings are cut before other cells.
 
     Left to itself, rich takes from all columns alike, until a number can't be copied and a state can't be read.
     """
@@ -96,20 +98,23 @@ class Table:
         for place, heading in enumerate(self._headings):
             justify: Any = "right" if heading in self._right else "left"
             width = widths[place] if widths else None
-            drawn.add_column(heading, justify=justify, no_wrap=heading not in self._soft, overflow="ellipsis", width=width)
+            # An id is of use only as a whole.
+            folds = width is not None and width < self._cells[place] in ID_COLUMNS and heading not in self._gives
+            overflow: Any = "fold" if folds else "ellipsis"
+            drawn.add_column(heading, justify=justify, no_wrap=not folds and heading not in self._soft, overflow=overflow, width=width)
         for place, row in enumerate(self._rows):
             drawn.add_row(*row, style=self._styles[place] or None, end_section=place in self._sections)
         screen.print(drawn)
 
     def _widths(self, width: int) -> list[int]:
         """Return the width of each column, together more than there is room for where what stays whole needs it; none if all fits."""
-        giving = [heading in self._gives for heading in self._headings]
-        cells = [max(map(_width, column)) for column in zip(*self._rows, strict=True)]
+        cells = self._cells
         headings = [_width(heading) for heading in self._headings]
         wanted = list(map(max, cells, headings))
         if sum(wanted) + GAP * (len(wanted) - 1) <= width:
             return []
         room = width - NARROW_GAP * (len(wanted) - 1)
+        giving = self._giving(room)
         least = sum(min(want, TEXT_LEAST) for want, gives in zip(wanted, giving, strict=True) if gives)
         if sum(want for want, gives in zip(wanted, giving, strict=True) if not gives) + least > room:
             wanted = [max(cell, min(heading, HEADING_LEAST)) for cell, heading in zip(cells, headings, strict=True)]
@@ -117,11 +122,30 @@ class Table:
         widths = list(wanted)
         left = room - sum(want for want, gives in zip(wanted, giving, strict=True) if not gives)
         texts = sorted((place for place, gives in enumerate(giving) if gives), key=wanted.__getitem__)
+        floor = TEXT_LEAST if left < TEXT_TINY * len(texts) else min(TEXT_LEAST, left // len(texts))
         for behind, place in enumerate(texts):
             share = left // (len(texts) - behind)
-            widths[place] = min(wanted[place], max(share, TEXT_LEAST))
+            widths[place] = min(wanted[place], max(share, floor))
             left -= widths[place]
         return widths
+
+    @property
+    def _cells(self) -> list[int]:
+        """The width of the widest cell of each column."""
+        return [max(map(_width, column)) for column in zip(*self._rows, strict=True)]
+
+    def _giving(self, room: int) -> list[bool]:
+        """Say which columns give way: those named and those longer than an id; ids as well, if it fits only then."""
+        cells = self._cells
+        least = [max(cell, min(_width(heading), HEADING_LEAST)) for cell, heading in zip(cells, self._headings, strict=True)]
+        choices = [
+            [heading in self._gives or cell > most for cell, heading in zip(cells, self._headings, strict=True)]
+            for most in (ID_COLUMNS[-1], ID_COLUMNS[0] - 1)
+        ]
+        for giving in choices:
+            if sum(TEXT_TINY if gives else whole for whole, gives in zip(least, giving, strict=True)) <= room:
+                return giving
+        return choices[0]
 
 
 def _width(cell: str) -> int:

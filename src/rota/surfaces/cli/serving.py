@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import logging
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -224,7 +225,7 @@ def serve_only(rota: Rota, where: Where, *, as_json: bool) -> None:
 
 @contextmanager
 def opened(rota: Rota, where: Where | None, *, as_json: bool, needed: bool) -> Iterator[Server | None]:
-    """Serve a Rota for the time of the block, unless nobody wants that. Say how to log in, if nobody could know it yet."""
+    """Serve a Rota for the time of the block, unless nobody wants that. In a terminal, and on the first start, print how to log in."""
     if where is None or not _installed(needed=needed):
         yield None
         return
@@ -234,15 +235,17 @@ def opened(rota: Rota, where: Where | None, *, as_json: bool, needed: bool) -> I
     port = rota.settings.http_port if where.port is None else where.port
     address = Address(host, port)
     try:
-        first = Admission(rota.acting_as(actor())).welcome(local=address.local)
+        # Output that is not a terminal may be kept in a log, so it gets a link only where nobody could log in otherwise.
+        at_terminal = sys.stdout.isatty() and not as_json
+        link = Admission(rota.acting_as(actor())).welcome(local=address.local, fresh=at_terminal)
         server = Server(rota, address)
         server.start()
     except BaseException:
         address.close()
         raise
     try:
-        if first is not None:
-            _show_first(address.url, first, as_json=as_json)
+        if link is not None:
+            _show_link(address.url, link, as_json=as_json)
         with rota.acting_as(actor()).store.minder():
             yield server
     finally:
@@ -259,13 +262,13 @@ def _installed(*, needed: bool) -> bool:
     return False
 
 
-def _show_first(url: str, first: NewToken, *, as_json: bool) -> None:
+def _show_link(url: str, link: NewToken, *, as_json: bool) -> None:
     # Behind the #: a browser sends that to nobody, so the secret stands in no request line and no log.
-    login = f"{url}/login#token={first.secret}"
+    login = f"{url}/login#token={link.secret}"
     if as_json:
         # Not a log line, though it looks like the others: a log may be kept.
         said = {"at": datetime.now(UTC), "level": "INFO", "logger": "rota.cli", "message": "the first start: this token is shown once"}
-        show_json(said | {"url": url, "login": login, "token": first.secret})
+        show_json(said | {"url": url, "login": login, "token": link.secret})
         return
     typer.echo(f"Log in with this link. It is shown once, now:\n\n    {login}\n")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rota.errors import RotaError
-from rota.surfaces.cli.options import JsonOption, StoreOption
+from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption
 from rota.surfaces.cli.output import console, show_json
 from rota.surfaces.cli.session import actor, session, store_name
 
@@ -29,6 +29,7 @@ def top(
     *,
     once: Annotated[bool, typer.Option("--once", help="Print one frame and end.")] = False,
     every: EveryOption = 1.0,
+    app: AppOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -36,7 +37,7 @@ def top(
 
     Live in a terminal, one frame elsewhere. Keys: q quits, p pauses everything (and asks first), r resumes, space looks again.
     """
-    with session(store) as rota:
+    with session(store, app=app) as rota:
         if as_json:
             return show_json(rota.acting_as(actor()).overview())
         if once or not (sys.stdin.isatty() and sys.stdout.isatty()):

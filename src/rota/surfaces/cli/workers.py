@@ -8,6 +8,8 @@ from typing import Annotated
 import msgspec
 import typer
 
+from rota.errors import InvalidOption
+from rota.operation import session_of
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption
 from rota.surfaces.cli.session import demo_of, session
 
@@ -90,6 +92,11 @@ def worker(
     from rota.surfaces.cli.serving import work  # noqa: PLC0415 - as in `up`
 
     with session(store, app=app, make=True) as rota:
+        if not session_of(rota).registry.handlers and not rota.settings.handler_modules:
+            raise InvalidOption(
+                "this worker has no handlers, so it cannot run any job: pass --app MODULE:ATTR, the Rota on which your jobs are declared,"
+                " or set $ROTA_HANDLER_MODULES to the modules that templates may name"
+            )
         work(rota, None, concurrency=concurrency, as_json=as_json, serving={"queues": queues, "types": types, "exclude": exclude})
 
 
