@@ -303,6 +303,7 @@ def test_every_metric_of_the_grafana_dashboard_is_there_and_every_question_has_i
     assert len(used) > 15
     titles = [panel["title"] for panel in dashboard["panels"] if panel["type"] == "row"]
     assert titles[:5] == ["Is it healthy?", "What did not run?", "What is stuck?", "What is running?", "What comes next?"]
+    assert {name for name in known if name.startswith("rota_queue_")} <= used
     ids = [panel["id"] for panel in dashboard["panels"]]
     assert len(ids) == len(set(ids))
 
