@@ -216,7 +216,10 @@ class Pool:
 
 def call(rota: Rota, name: str, arguments: dict[str, Any], actor: object) -> Any:
     """Call a method to its end: awaited, entered and gone through."""
-    found = _bound(rota.acting_as(actor), name)(**arguments)
+    method = _bound(rota.acting_as(actor), name)
+    by_place = [each.name for each in inspect.signature(method).parameters.values() if each.kind is each.POSITIONAL_ONLY]
+    named = {name: value for name, value in arguments.items() if name not in by_place}
+    found = method(*(arguments[name] for name in by_place), **named)
     if inspect.iscoroutine(found):
         return asyncio.run(found)
     if isinstance(found, AbstractContextManager):

@@ -149,5 +149,5 @@ def test_listing_jobs_on_the_command_line(walk, store, tmp_path, monkeypatch, ca
 
     functions, files = walk.of(listed)
     assert "greet" in capsys.readouterr().out
-    assert functions <= 188
+    assert functions <= 190
     assert files <= 46
