@@ -248,7 +248,7 @@ class Batch(msgspec.Struct):
 
     events: list[Event]
     before: str
-    """Where to go on for whoever has not had all of them."""
+    """Where a subscriber continues that has not received all of them."""
     after: str
     wire: bytes | None = None
     """What a surface has made of it, once for all who are told the same."""
@@ -269,7 +269,7 @@ class Listener:
         self.over: Over | None = None
         self.ready = ready
         self.begun = feed.cursor
-        """Where to go on for whoever has taken nothing."""
+        """Where a subscriber continues that has taken nothing."""
         self._feed = feed
         self._most = most
         self._batches: deque[Batch] = deque()
@@ -278,7 +278,7 @@ class Listener:
 
     @property
     def cursor(self) -> str:
-        """Where to go on for whoever has taken everything; to be asked before `take`."""
+        """Where a subscriber continues that has taken everything; ask for it before `take`."""
         return self._feed.cursor
 
     def put(self, batch: Batch) -> None:

@@ -72,7 +72,7 @@ class ExecutorPool:
         executor = self.at(place)
         executor.submit(jobs)
         if self._cut.is_set():
-            executor.cut(self._grace_s)  # it came between: whoever cut the others may not have seen this one
+            executor.cut(self._grace_s)  # started meanwhile: the loop that cut the others may not have seen it
         return True
 
     def readiness(self, job_type: str) -> Readiness:
@@ -84,7 +84,7 @@ class ExecutorPool:
         return sum([executor.occupied() for executor in self._executors.values()])
 
     def given_up(self) -> int:
-        """Return the slots of handlers that were given up and have not returned."""
+        """Return the slots of abandoned handlers that have not returned."""
         return sum([executor.given_up() for executor in self._executors.values()])
 
     def tick(self, monotonic: float) -> float | None:
