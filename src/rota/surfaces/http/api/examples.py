@@ -238,10 +238,9 @@ STUCK = {
     "words": "2 of at most 2 send_email jobs run",
     "count": 12,
     "more": False,
-    "oldest_s": 4.2,
+    "oldest_s": 420.0,
     "example": EXAMPLE,
     "job_type": None,
-    "next_at": None,
 }
 CURRENT = {
     "id": EXAMPLE["id"],
