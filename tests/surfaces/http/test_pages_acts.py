@@ -318,6 +318,44 @@ def test_dead_letters_are_retried_and_removed_all_that_match(store: Rota, root: 
     assert store.dead_letters.list() == []
 
 
+@pytest.fixture
+def wreck(store: Rota) -> Rota:
+    """Return a store with dead letters of two errors."""
+
+    @store.job(max_retries=0)
+    def orders(number: int) -> None:
+        raise LookupError(f"order {number} not found in 'shop {number}'")
+
+    for number in (17, 18, 19):
+        store.enqueue("orders", {"number": number})
+    store.enqueue("breaks")
+    store.turn()
+    return store
+
+
+def test_dead_letters_are_shown_by_error_and_each_group_leads_to_its_rows(wreck: Rota, root: Browser):
+    page = root.get("/dead").text
+    largest = unescape(page.partition("<tbody>")[2].split("</tr>")[0])
+    assert "LookupError: order … not found in …" in largest
+    assert re.search(r'data-name="dead">3<', largest)
+    assert "order 19 not found in 'shop 19'" in largest
+    rows = root.get(re.search(r'<th scope="row" class="long"><a href="([^"]*)"', largest)[1]).text
+    assert (rows.count('name="row"'), "PermanentError" in rows.partition("<tbody>")[2]) == (3, False)
+    assert root.get("/dead?by=row").text.count('name="row"') == 4
+    assert root.get("/dead?job_type=breaks").text.count('name="row"') == 1, "of one error the rows are shown"
+    assert root.get("/dead?by=colour").status_code == 422
+
+
+def test_all_dead_letters_of_a_group_are_retried_and_removed(wreck: Rota, root: Browser):
+    same = {"job_type": "orders", "error_type": "transient", "message": "LookupError: order … not found in …"}
+    asked = root.post("/dead/retry", csrf=root.csrf, **same)
+    assert "Retry 3 dead letters" in asked.text
+    assert said(root.act("/dead/retry", **same)) == "3 jobs will be tried again."
+    wreck.turn()
+    assert said(root.act("/dead/discard", **same)) == "3 dead letters removed."
+    assert [job.job_type for job in wreck.dead_letters.list()] == ["breaks"]
+
+
 def test_a_group_is_cancelled(store: Rota, root: Browser):
     group = store.group([("echo", {}), ("echo", {})], name="two")
     assert "Cancel the 2 jobs of two" in root.post(f"/groups/{group.id}/cancel", csrf=root.csrf).text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from starlette.responses import Response
 
@@ -13,17 +13,31 @@ from rota.surfaces.http.pages.routes import Before, page
 from rota.surfaces.http.pages.selection import DEAD_ACTS
 from rota.surfaces.runs import run_of
 
-DEAD_NAMES = ("job_type", "error_type", "text", "organization")
+DEAD_NAMES = ("job_type", "error_type", "text", "message", "organization")
+
+By = Literal["", "error", "row"]
+"""How dead letters are shown: by error, or each in a row; without a word, as it suits them."""
 
 
 @page("GET /dead")
-def find_dead(visit: Visit, before: Before = None) -> Response:
-    """Show a page of dead letters, newest first."""
-    filters = Filters([pair for pair in visit.request.query_params.multi_items() if pair[0] in DEAD_NAMES])
+def find_dead(visit: Visit, before: Before = None, by: By = "") -> Response:
+    """Show dead letters: by error if there are several errors, else a page of them, newest first."""
+    filters = Filters(visit.request.query_params.multi_items(), DEAD_NAMES)
+    if not by and before is None and not filters["message"]:
+        groups = visit.rota.dead_letters.groups(**filters.options())
+        by = "error" if len(groups.groups) > 1 else "row"
+    elif by == "error":
+        groups = visit.rota.dead_letters.groups(**_without_message(filters))
+    if by == "error":
+        return visit.page("dead_groups.html", found=groups, filters=filters, **choices(visit))
     found = visit.rota.dead_letters.list(**filters.options(), limit=PAGE, before=before)
     runs = {job.id: run_of(visit.rota, job.id) for job in found}
     shown = {"jobs": found, "runs": runs, "next": found.next, "first": before is not None, "filters": filters}
     return visit.page("dead.html", acts=DEAD_ACTS, **shown, **choices(visit))
+
+
+def _without_message(filters: Filters) -> dict[str, Any]:
+    return {name: value for name, value in filters.options().items() if name != "message"}
 
 
 @page("POST /dead/retry")
@@ -49,7 +63,7 @@ def discard_dead(visit: Visit) -> Response:
 
 def _matching(visit: Visit) -> tuple[dict[str, Any], str, str]:
     """Return the filters, how many they match (as far as one press goes), and both in words."""
-    filters = Filters([pair for pair in visit.form.pairs if pair[0] in DEAD_NAMES])
+    filters = Filters(visit.form.pairs, DEAD_NAMES)
     found = visit.rota.dead_letters.list(**filters.options(), limit=AT_ONCE)
     first = "the newest " if found.next is not None else ""
     return filters.options(), f"{first}{plural(len(found), 'dead letter')}", filters.words()

@@ -32,9 +32,9 @@ STATUSES = frozenset(Status)
 class Filters:
     """What a list is narrowed to."""
 
-    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Take pairs of name and value; what is empty, or no filter, is left out."""
-        self.pairs = [(name, value.strip()[:LONG]) for name, value in pairs if name in (*NAMES, "status") and value.strip()]
+    def __init__(self, pairs: Sequence[tuple[str, str]], names: Sequence[str] = (*NAMES, "status")) -> None:
+        """Take pairs of name and value; what is empty, or not one of the names, is left out."""
+        self.pairs = [(name, value.strip()[:LONG]) for name, value in pairs if name in names and value.strip()]
         self._by_name = {name: value for name, value in self.pairs if name != "status"}
         self.status: list[Status] = []
         for status in (value for name, value in self.pairs if name == "status"):
@@ -52,7 +52,7 @@ class Filters:
 
     def options(self) -> dict[str, Any]:
         """Return them as `jobs.list` takes them."""
-        found: dict[str, Any] = {name: self[name] for name in NAMES if self[name] and name not in {"since", "until"}}
+        found: dict[str, Any] = {name: value for name, value in self._by_name.items() if name not in {"since", "until"}}
         if self["error_type"] and self["error_type"] not in set(ErrorType):
             raise InvalidOption(f"error_type={self['error_type']!r} is not one of {', '.join(ErrorType)}")
         for name in ("since", "until"):
