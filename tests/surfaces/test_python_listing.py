@@ -267,6 +267,53 @@ def graves(shop: Rota, clock) -> Rota:
     return shop
 
 
+def test_dead_letters_are_grouped_by_error_whatever_its_values(shop: Rota, clock):
+    @shop.job(max_retries=0)
+    def orders(number: int) -> None:
+        raise LookupError(f"order {number} not found")
+
+    for number in range(5):
+        shop.enqueue("orders", {"number": number})
+        clock.advance(seconds=60)
+        shop.turn()
+    shop.enqueue("bad", {"word": "w"})
+    shop.turn()
+    found = shop.dead_letters.groups()
+    assert [(each.job_type, each.error_type, each.message, each.count) for each in found.groups] == [
+        ("orders", "transient", "LookupError: order … not found", 5),
+        ("bad", "permanent", found.groups[1].message, 1),
+    ]
+    largest = found.groups[0]
+    assert (largest.error, (largest.last_at - largest.first_at).total_seconds()) == ("LookupError: order 4 not found", 240)
+    assert shop.jobs.get(largest.example.id).params == {"number": 4}
+    assert (found.count, found.more) == (6, False)
+    cut = shop.dead_letters.groups(job_type="orders", limit=2)
+    assert ([each.count for each in cut.groups], cut.more) == ([2], True)
+
+    same = {"job_type": "orders", "message": largest.message}
+    page = shop.dead_letters.list(**same, limit=3)
+    assert [job.params["number"] for job in page] == [4, 3, 2]
+    assert [job.params["number"] for job in shop.dead_letters.list(**same, before=page.next)] == [1, 0]
+    assert shop.dead_letters.list(message="LookupError: user 1 not found") == []
+    assert len(shop.dead_letters.list(message="LookupError: order 77 not found")) == 5, "any of its errors names a group"
+    assert len(shop.dead_letters.retry(message=largest.message, limit=2)) == 2
+    assert shop.dead_letters.delete(message=largest.message).chains == 3
+    assert [job.job_type for job in shop.dead_letters.list()] == ["bad"]
+
+
+def test_a_page_of_one_error_looks_at_so_many_dead_letters_and_the_next_continues(shop: Rota, monkeypatch):
+    monkeypatch.setattr("rota.resources.dead_letters.PAGE", 2)
+    monkeypatch.setattr("rota.resources.dead_letters.MESSAGE_LOOK", 4)
+    wanted = shop.enqueue("bad", {"word": "wanted"})
+    for _ in range(5):
+        shop.enqueue("flaky", max_retries=0)
+    shop.turn()
+    message = shop.dead_letters.groups(job_type="bad").groups[0].message
+    first = shop.dead_letters.list(message=message)
+    assert first == []
+    assert [job.id for job in shop.dead_letters.list(message=message, before=first.next)] == [wanted.id]
+
+
 def test_dead_letters_are_found_by_type_error_text_and_organization(graves: Rota):
     assert len(graves.dead_letters.list()) == 4
     assert {job.status for job in graves.dead_letters.list()} == {Status.DEAD_LETTER}

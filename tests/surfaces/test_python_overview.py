@@ -63,16 +63,22 @@ def test_what_waits_is_grouped_by_the_reason_that_explain_gives(live: Rota):
     first = live.enqueue("mail")
     for _ in range(3):
         live.enqueue("mail")
-    child = live.enqueue("mail", depends_on=[first.id])
-    later = live.enqueue("mail", run_at=timedelta(hours=2))
-    found = groups(live)
-    assert found[Why.PAUSED] == (4, live.explain(first.id).summary)
-    assert found[Why.PARENT] == (1, live.explain(child.id).summary)
-    assert found[Why.LATER][0] == 1
-    (waits,) = [each for each in live.overview().stuck if each.why is Why.LATER]
-    assert waits.example.id == later.id
-    assert waits.next_at == live.jobs.get(later).run_at
+    assert groups(live) == {Why.PAUSED: (4, live.explain(first.id).summary)}
     assert live.overview().health.sentence.startswith("Everything is paused since")
+
+
+def test_what_waits_for_its_time_a_live_parent_or_a_slot_is_not_stuck(shop: Rota, clock: ManualClock):
+    parent = shop.enqueue("mail", run_at=timedelta(hours=1))
+    child = shop.enqueue("mail", depends_on=[parent])
+    store, lease = shop._session.open().store, shop._session.open().liveness.take("0" * 31 + "2")
+    store.register("0" * 31 + "2", host="here", kind="worker", job_types=["mail"], now=clock.now())
+    shop.enqueue("mail")
+    assert groups(shop) == {}
+    clock.advance(seconds=Settings().waiting_warn + 1)
+    assert groups(shop) == {Why.TURN: (1, "ready: they start as slots get free")}
+    shop.jobs.cancel(parent.id)
+    assert groups(shop)[Why.PARENT] == (1, shop.explain(child.id).summary)
+    lease.release(clean=True)
 
 
 def test_a_type_that_no_live_worker_has_is_trouble_and_named(live: Rota, tmp_path):
@@ -238,7 +244,7 @@ def two(shared: Rota) -> Rota:
 @pytest.mark.parametrize(("actor", "count"), [(None, 7), (ADA, 3), (BOB, 1), (EVE, 4)])
 def test_each_reader_is_told_of_what_it_may_read(two: Rota, actor: Actor | None, count: int):
     found = two.acting_as(actor).overview()
-    assert {each.why: each.count for each in found.stuck} == {Why.NO_WORKER: count, Why.LATER: count}
+    assert {each.why: each.count for each in found.stuck} == {Why.NO_WORKER: count}
     assert found.organization == (None if actor is None else actor.organization)
     assert bool(found.ahead.items) == (actor in {None, EVE})
     assert (found.counts is None) == (actor is BOB)

@@ -10,8 +10,8 @@ from rota.engine.registry import Registry
 from rota.errors import NotFound
 from rota.model.gate import Scope
 from rota.model.lanes import ParamNames
-from rota.model.overview import Example, Stuck, Why
-from rota.model.values import SECOND, Held, Instant, WorkerInfo, moment, number_text, undashed
+from rota.model.overview import OTHERS_FIRST, Example, Stuck, Why
+from rota.model.values import SECOND, Held, Instant, WorkerInfo, number_text, undashed
 from rota.ports.overseeing import Lane, Shown
 from rota.ports.store import Store
 
@@ -65,7 +65,7 @@ class Grouping:
 
     def _why(self, lane: Lane) -> tuple[Why, str]:
         if lane.blocked:
-            return Why.PARENT, "others have to end first"
+            return Why.PARENT, OTHERS_FIRST
         if lane.status == "PENDING":
             if lane.since > self._now:
                 return Why.LATER, LATER
@@ -103,7 +103,6 @@ class Grouping:
             oldest_s=max(0.0, (self._now - since) / SECOND),
             example=example_of(example),
             job_type=job_type,
-            next_at=moment(since) if why is Why.LATER else None,
         )
 
 

@@ -99,8 +99,12 @@ class Why(StrEnum):
     """Its time has not come: it was asked for later, or a failed attempt waits to be tried again."""
 
 
+OTHERS_FIRST = "others have to end first"
+"""Why jobs wait for others, where it was not looked at for which."""
+
+
 class Stuck(msgspec.Struct, kw_only=True, frozen=True):
-    """Jobs that wait for the same reason."""
+    """Jobs that wait for the same reason, longer than usual."""
 
     why: Why
     words: str
@@ -113,8 +117,20 @@ class Stuck(msgspec.Struct, kw_only=True, frozen=True):
     example: Example
     job_type: str | None = None
     """Where all of them are of one type."""
-    next_at: datetime | None = None
-    """Of those that wait for their time: when the first is due."""
+
+
+def is_stuck(group: Stuck, usual_s: float) -> bool:
+    """Say whether jobs wait for more than their time, jobs that are still to finish, or the usual wait for a slot."""
+    match group.why:
+        case Why.LATER:
+            return False
+        case Why.PARENT if group.words != OTHERS_FIRST:
+            # The detail names what has failed before what is still awaited.
+            return not group.words.startswith("waits for ")
+        case Why.PARENT | Why.TURN | Why.LIMIT | Why.DIRECT:
+            return group.oldest_s > usual_s
+        case _:
+            return True
 
 
 class Current(msgspec.Struct, kw_only=True, frozen=True):

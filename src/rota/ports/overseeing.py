@@ -151,6 +151,9 @@ class Overseeing(Protocol):
     def kept(self, status: str, *, scope: Scope = EVERYTHING) -> dict[str, int]:
         """Return how many ended jobs of a status are in the store, by type."""
 
+    def errors(self, numbers: list[int]) -> dict[int, str]:
+        """Return the errors of attempts by the row numbers of their jobs, cut at 500 characters; attempts without one are left out."""
+
     def metas(self, numbers: list[int]) -> dict[int, str]:
         """Return what is kept with jobs beside their params, as JSON, by their row numbers; those without are left out."""
 

@@ -35,6 +35,7 @@ from rota.model.overview import (
     Stuck,
     Why,
     health_of,
+    is_stuck,
 )
 from rota.model.prospects import Outcomes
 from rota.model.schedules import Fate
@@ -105,7 +106,7 @@ def overview(session: Session, actor: Actor | str | None) -> Overview:
         health=health_of(Facts(**facts), patience),  # type: ignore[arg-type] # each of its own type
         counts=counts,
         not_run=(*map(_overdue_group, backlog.schedules), *_not_run(unfired, dead, now - DAY_US))[:NOT_RUN_MAX],
-        stuck=tuple(stuck),
+        stuck=tuple(each for each in stuck if is_stuck(each, settings.waiting_warn)),
         running=running,
         ahead=ahead,
         took_ms=round((time.perf_counter() - begun) * 1000, 3),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rota.model.decide import Crashed, Failed
+from rota.model.decide import Completed, Crashed, Failed
 from rota.model.definitions import Organization
 from rota.model.gate import EVERYTHING, Scope
 from rota.model.schedules import Fate, ScheduleState
 from rota.model.values import SECOND, dashed
 from rota.ports.executor import Report
+from rota.ports.store import Where
 from tests.stores.desk import ANNA, START, Desk
 from tests.stores.timekeeper import Timekeeper
 
@@ -194,6 +195,16 @@ def test_what_is_kept_with_jobs_is_told_of_those_that_have_something(desk):
     desk.put(desk.row(meta='{"a": 1}'), desk.row())
     numbers = [job.number for job in desk.claim(2)]
     assert list(desk.store.metas(numbers).values()) == ['{"a": 1}']
+
+
+def test_errors_of_attempts_are_told_of_those_that_have_one(desk):
+    desk.add(max_retries=0)
+    desk.run_to(Failed("ValueError: " + "x" * 600))
+    desk.add()
+    desk.run_to(Completed())
+    numbers = [number for number, _ in desk.store.find(Where(), limit=10)]
+    assert desk.store.errors(numbers) == {numbers[-1]: "ValueError: " + "x" * 488}
+    assert desk.store.errors([]) == {}
 
 
 def test_a_pause_is_told_with_since_when_and_by_whom(desk):

@@ -153,6 +153,7 @@ HOT = {
     "running_now": {"live_running", "job_facts_pkey"},
     "dead_lately": {"ends_unhappy", "job_facts_pkey", "facts_retry"},
     "unfired": {"occurrences_unfired", "schedules_pkey"},
+    "errors": {"run_notes_pkey"},
     "metas": {"job_facts_pkey"},
     "old_ends": {"ends_finished"},
     "made_in": {"job_facts_pkey", "job_live_pkey", "job_ends_pkey"},

@@ -175,6 +175,13 @@ def test_all_that_match_are_acted_on_after_one_question_with_their_count(store: 
     assert root.act("/jobs/act", what="explode").status_code == 422
 
 
+def test_without_a_filter_all_jobs_are_named_and_no_button_offers_it(store: Rota, root: Browser):
+    queued(store, 2)
+    assert "Cancel all 2 live jobs of every type?" in root.post("/jobs/act", csrf=root.csrf, what="cancel").text
+    assert 'id="cancel-all"' not in root.get("/jobs").text
+    assert 'id="cancel-all"' in root.get("/jobs?job_type=echo").text
+
+
 def test_lists_go_on_page_by_page(store: Rota, root: Browser):
     queued(store, 60)
     first = root.get("/jobs?job_type=echo").text
@@ -208,6 +215,95 @@ def test_the_log_is_there_as_text(store: Rota, root: Browser):
     assert "COMPLETED by system" in answer.text
 
 
+# ---- rows that are ticked --------------------------------------------------------------------------------------------
+
+
+def test_ticked_jobs_are_cancelled_after_one_question(store: Rota, root: Browser):
+    first, second, kept = queued(store, 3)
+    ticked = {"row": [first.id, second.id], "what": "cancel"}
+    asked = root.post("/jobs/rows", csrf=root.csrf, **ticked)
+    assert "Cancel 2 jobs? They are not retried automatically." in asked.text
+    assert not store.jobs.get(first.id).status.ended
+    assert said(root.act("/jobs/rows", **ticked)) == "2 jobs are cancelled."
+    assert [store.jobs.get(job.id).status for job in (first, second, kept)] == [Status.CANCELLED, Status.CANCELLED, Status.QUEUED]
+    assert {store.jobs.get(job.id).ended_by for job in (first, second)} == {"root"}
+
+
+def test_what_can_not_be_done_to_a_row_is_named_with_its_reason_and_the_rest_is_done(store: Rota, root: Browser):
+    waits, ended = queued(store, 2, run_at=timedelta(hours=1))
+    store.jobs.cancel(ended.id)
+    done = root.act("/jobs/rows", row=[ended.id, waits.id, "01981c5e-7a10-7000-8000-000000000000"], what="now", back="/jobs?job_type=echo")
+    assert store.jobs.get(waits.id).run_at <= store.now
+    errors = unescape(done.text.partition('id="row-errors"')[2].partition("</ul>")[0])
+    assert "1 job is due now." in done.text
+    assert f'<a href="/jobs/{ended.id}">{ended.number}</a>: ' in errors
+    assert "CANCELLED" in errors
+    assert "there is no job" in errors
+    assert waits.number not in errors
+    assert 'href="/jobs?job_type=echo">Back to the list' in done.text
+
+
+def test_ticked_dead_letters_are_retried_and_removed(store: Rota, root: Browser):
+    dead = [store.enqueue("breaks") for _ in range(3)]
+    store.turn()
+    assert said(root.post("/jobs/rows", csrf=root.csrf, row=[job.id for job in dead[:2]], what="retry")) == "2 jobs are retried."
+    assert len(store.dead_letters.list()) == 1
+    audited = [each for each in store.audit.list(subject="job") if each.action == "job.retry"]
+    assert [(each.actor, each.subject_id) for each in audited] == [("root", job.id.replace("-", "")) for job in (dead[1], dead[0])]
+    store.turn()
+    asked = root.post("/jobs/rows", csrf=root.csrf, row=[job.id for job in dead], what="discard")
+    assert "Remove 3 jobs with their runs and logs, for good?" in asked.text
+    assert said(root.act("/jobs/rows", row=[job.id for job in dead], what="discard")) == "3 jobs are removed."
+    assert store.jobs.list(job_type="breaks") == []
+
+
+def test_a_member_of_a_group_that_waits_for_its_retry_is_run_now(store: Rota, root: Browser):
+    @store.job(max_retries=1, backoff=Backoff(base=1e9, cap=1e9, jitter=0))
+    def mails() -> None:
+        raise ConnectionError("refused")
+
+    group = store.group([("mails", {})], name="post")
+    store.turn()
+    assert said(root.act("/jobs/rows", row=group.members[0].root_id, what="now")) == "1 job is due now."
+
+
+def test_ticked_schedules_are_paused_and_enabled(store: Rota, root: Browser):
+    for name in ("a & b=c", "nightly", "kept"):
+        store.schedules.create(name, "echo", cron="0 3 * * *")
+    shown = re.findall(r'name="row" value="([^"]*)"', root.get("/schedules").text)
+    rows = [unescape(value) for value in shown if "kept" not in value]
+    assert said(root.act("/schedules/rows", row=rows, what="pause")) == "2 schedules are paused."
+    assert {each.name: str(each.state) for each in store.schedules.list()} == {"a & b=c": "PAUSED", "nightly": "PAUSED", "kept": "ENABLED"}
+    assert said(root.act("/schedules/rows", row=rows, what="enable")) == "2 schedules are enabled."
+
+
+def test_rows_are_ticked_without_a_script_and_at_most_a_page(store: Rota, root: Browser):
+    queued(store, 60)
+    page = root.get("/jobs?job_type=echo").text
+    assert (page.count('name="row"'), page.count(" checked>")) == (50, 0)
+    everything = unescape(re.search(r'data-select-all href="([^"]*)"', page)[1])
+    ticked = root.get(everything).text
+    assert ticked.count(" checked>") == 50
+    older = unescape(re.search(r'<a class="button" href="([^"]*)">Older</a>', ticked)[1])
+    assert " checked>" not in root.get(older).text
+    assert "no row is selected" in root.act("/jobs/rows", what="cancel").text
+    assert "at most 100" in root.act("/jobs/rows", what="cancel", row=[str(place) for place in range(101)]).text
+    assert root.act("/jobs/rows", what="explode", row="1").status_code == 422
+
+
+def test_only_acts_that_the_visitor_may_do_are_offered_and_a_colleagues_row_is_out_of_reach(store: Rota, people):
+    own, colleagues = store.acting_as("bob").enqueue("echo"), store.acting_as("ben").enqueue("echo")
+    bob = people("bob")
+    form = bob.get("/jobs").text.partition('id="rows"')[2].partition("</form>")[0]
+    assert re.findall(r'value="(cancel|retry|now|discard)"', form) == ["cancel"]
+    done = bob.act("/jobs/rows", row=[colleagues.id, own.id], what="cancel")
+    assert "1 job is cancelled." in done.text
+    assert colleagues.number not in done.text
+    assert store.jobs.get(colleagues.id).status is Status.QUEUED
+    assert bob.post("/jobs/rows", csrf=bob.csrf, row=own.id, what="retry").status_code == 403
+    assert people("bob", "read").get("/jobs").text.count('name="row"') == 0
+
+
 # ---- dead letters, groups --------------------------------------------------------------------------------------------
 
 
@@ -220,6 +316,44 @@ def test_dead_letters_are_retried_and_removed_all_that_match(store: Rota, root: 
     assert said(root.act("/dead/discard", text="no such text")) == "0 dead letters removed."
     assert said(root.act("/dead/discard")) == "3 dead letters removed."
     assert store.dead_letters.list() == []
+
+
+@pytest.fixture
+def wreck(store: Rota) -> Rota:
+    """Return a store with dead letters of two errors."""
+
+    @store.job(max_retries=0)
+    def orders(number: int) -> None:
+        raise LookupError(f"order {number} not found in 'shop {number}'")
+
+    for number in (17, 18, 19):
+        store.enqueue("orders", {"number": number})
+    store.enqueue("breaks")
+    store.turn()
+    return store
+
+
+def test_dead_letters_are_shown_by_error_and_each_group_leads_to_its_rows(wreck: Rota, root: Browser):
+    page = root.get("/dead").text
+    largest = unescape(page.partition("<tbody>")[2].split("</tr>")[0])
+    assert "LookupError: order … not found in …" in largest
+    assert re.search(r'data-name="dead">3<', largest)
+    assert "order 19 not found in 'shop 19'" in largest
+    rows = root.get(re.search(r'<th scope="row" class="long"><a href="([^"]*)"', largest)[1]).text
+    assert (rows.count('name="row"'), "PermanentError" in rows.partition("<tbody>")[2]) == (3, False)
+    assert root.get("/dead?by=row").text.count('name="row"') == 4
+    assert root.get("/dead?job_type=breaks").text.count('name="row"') == 1, "of one error the rows are shown"
+    assert root.get("/dead?by=colour").status_code == 422
+
+
+def test_all_dead_letters_of_a_group_are_retried_and_removed(wreck: Rota, root: Browser):
+    same = {"job_type": "orders", "error_type": "transient", "message": "LookupError: order … not found in …"}
+    asked = root.post("/dead/retry", csrf=root.csrf, **same)
+    assert "Retry 3 dead letters" in asked.text
+    assert said(root.act("/dead/retry", **same)) == "3 jobs will be tried again."
+    wreck.turn()
+    assert said(root.act("/dead/discard", **same)) == "3 dead letters removed."
+    assert [job.job_type for job in wreck.dead_letters.list()] == ["breaks"]
 
 
 def test_a_group_is_cancelled(store: Rota, root: Browser):
@@ -244,6 +378,21 @@ def test_the_members_of_a_group_are_shown_by_the_hundred(store: Rota, root: Brow
     assert "Previous</a>" not in root.get(f"/groups/{group.id}").text
     assert root.get(f"/groups/{group.id}?after=-1").status_code == 422
     assert "251 to" not in root.get(f"/groups/{group.id}?after=1000").text
+
+
+def test_members_of_a_group_show_params_duration_and_error_and_are_filtered_by_status(store: Rota, root: Browser):
+    group = store.group([("breaks", {}), ("echo", {"text": "fine"})], name="mixed", on_failure="continue")
+    store.turn()
+    store.turn()
+    page = unescape(root.get(f"/groups/{group.id}").text)
+    failed, well = page.partition("<tbody>")[2].split("</tr>")[:2]
+    assert "PermanentError: never" in failed
+    assert '{"text":"fine"}' in well
+    assert re.search(r'data-name="duration">[^<]', well)
+    only = root.get(f"/groups/{group.id}?status=DEAD_LETTER").text
+    assert only.count('data-name="place"') == 1
+    assert "PermanentError: never" in only
+    assert root.get(f"/groups/{group.id}?status=GONE").status_code == 422
 
 
 def test_the_list_of_groups_says_how_many_failed(store: Rota, root: Browser):
@@ -451,6 +600,8 @@ ADMINS_TOO = [
     ("/schedules/one/disable", {"name": "nightly"}),
     ("/dead/retry", {}),
     ("/jobs/act", {"what": "retry"}),
+    ("/jobs/rows", {"what": "retry", "row": "1"}),
+    ("/schedules/rows", {"what": "pause", "row": "name=nightly"}),
     ("/queue/move", {"move": "1 front"}),
     ("/webhooks", {"url": "https://example.org/hook"}),
 ]

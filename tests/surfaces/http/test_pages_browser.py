@@ -493,6 +493,45 @@ def test_dead_letters_and_groups_are_acted_on(window: Window, served: Served):
     expect(page.locator("h1 + .chip")).to_have_text("cancelled")
 
 
+def test_rows_are_ticked_counted_kept_while_the_page_changes_and_acted_on(window: Window, served: Served):
+    jobs = [served.rota.enqueue("sync_partner", {"partner": f"row {place}"}) for place in range(3)]
+    page = window.go("/jobs?job_type=sync_partner&text=row")
+    cancel = page.locator("#rows").get_by_role("button", name="Cancel")
+    expect(cancel).to_be_disabled()
+    for job in jobs[:2]:
+        page.get_by_label(f"Select {job.number}").check()
+    expect(page.locator("#rows .selected")).to_have_text("2 selected")
+    # A change of the page leaves the ticks alone.
+    served.rota.enqueue("sync_partner", {"partner": "row 4"})
+    expect(page.locator("#list tbody tr")).to_have_count(4)
+    expect(page.locator("#rows .selected")).to_have_text("2 selected")
+    cancel.click()
+    expect(page.locator("dialog")).to_contain_text("Cancel 2 jobs?")
+    page.locator("dialog").get_by_role("button", name="Cancel 2 jobs").click()
+    expect(page.get_by_role("status")).to_have_text("2 jobs are cancelled.")
+    page.get_by_text("Select all on this page").click()
+    expect(page.locator("#rows .selected")).to_have_text("4 selected")
+    page.locator("#rows").get_by_role("button", name="Retry").click()
+    expect(page.locator("h1")).to_have_text("Retry: 2 jobs could not be changed")
+    expect(page.locator("#row-errors li")).to_have_count(2)
+    page.get_by_text("Back to the list").click()
+    page.get_by_text("Select all on this page").click()
+    page.get_by_text("Select none").click()
+    expect(page.locator("#rows .selected")).to_have_text("0 selected")
+    served.rota.jobs.cancel_all(text="row", job_type="sync_partner")
+
+
+@pytest.mark.parametrize("window", [{"java_script_enabled": False}], indirect=True, ids=["no script"])
+def test_rows_are_acted_on_without_a_script(window: Window, served: Served):
+    for place in range(2):
+        served.rota.enqueue("sync_partner", {"partner": f"plain {place}"})
+    page = window.go("/jobs?job_type=sync_partner&text=plain")
+    page.get_by_text("Select all on this page").click()
+    page.locator("#rows").get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Cancel 2 jobs").click()
+    expect(page.get_by_role("status")).to_have_text("2 jobs are cancelled.")
+
+
 def test_organizations_users_and_tokens_are_managed(window: Window, served: Served):
     page = window.go("/organizations")
     page.get_by_label("Name", exact=True).fill("gamma")

@@ -113,6 +113,11 @@ def kept(db: Db, status: str, *, scope: Scope = EVERYTHING) -> dict[str, int]:
     return dict(db.rows("kept", status=status, organization_id=scope.organization))
 
 
+def errors(db: Db, numbers: list[int]) -> dict[int, str]:
+    """Return what attempts died of."""
+    return dict(db.rows("errors", numbers=numbers_json(numbers)))
+
+
 def metas(db: Db, numbers: list[int]) -> dict[int, str]:
     """Return what is kept with jobs."""
     return dict(db.rows("metas", numbers=numbers_json(numbers)))

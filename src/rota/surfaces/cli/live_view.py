@@ -222,7 +222,7 @@ def top_frame(overview: Overview, shown: Shown, *, width: int, height: int | Non
     fixed = 2 + len(concerns) + 4 + (2 if ahead.count else 0) + (1 if height is not None else 0)
     rooms = share(wants, None if height is None else height - fixed)
     not_run = (_not_run(row, now) for row in overview.not_run[: rooms[0]])
-    stuck = (_stuck(row, now, wide=width >= WIDE) for row in overview.stuck[: rooms[1]])
+    stuck = (_stuck(row, wide=width >= WIDE) for row in overview.stuck[: rooms[1]])
     jobs = (_running(row, wide=width >= WIDE) for row in running.jobs[: rooms[2]])
     example = [PLAIN] if width >= WIDE else []
     parts = [
@@ -232,7 +232,7 @@ def top_frame(overview: Overview, shown: Shown, *, width: int, height: int | Non
         _heading("Did not run", "  last 24 hours" if overview.not_run else ""),
         _grid((RIGHT, {"max_width": width // 4}, PLAIN, RIGHT, REST), not_run, "everything that was due did run"),
         _heading("Stuck, and why", ""),
-        _grid((RIGHT, PLAIN, {"max_width": width // 5}, RIGHT, REST, *example), stuck, "nothing waits"),
+        _grid((RIGHT, PLAIN, {"max_width": width // 5}, RIGHT, REST, *example), stuck, "nothing waits longer than usual"),
         _heading("Running", _running_words(running)),
         _grid(RUNNING, jobs, "nothing runs"),
         _heading("Next 24 hours", f"  {_many(ahead.count, more=ahead.more)} due" if ahead.count else ""),
@@ -293,13 +293,12 @@ def _not_run(row: NotRun, now: datetime) -> tuple[RenderableType, ...]:
     )
 
 
-def _stuck(row: Stuck, now: datetime, *, wide: bool) -> tuple[RenderableType, ...]:
-    since = f"first in {span((row.next_at - now).total_seconds())}" if row.next_at else f"oldest {span(row.oldest_s)}"
+def _stuck(row: Stuck, *, wide: bool) -> tuple[RenderableType, ...]:
     return (
         _many(row.count, more=row.more),
         Text(WORDS.get(row.why, row.why.replace("_", " ")), WHY_COLOURS.get(row.why, "bright_black")),
         Text(one_line(row.job_type or "")),
-        _faint(since),
+        _faint(f"oldest {span(row.oldest_s)}"),
         Text(one_line(row.words)),
         *([_faint(row.example.number)] if wide else []),
     )

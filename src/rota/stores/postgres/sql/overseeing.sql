@@ -147,6 +147,10 @@ SELECT job_type, status, bucket, count, total_us, hour, organization_id FROM sta
 SELECT job_type, sum(count)::bigint FROM stats_total WHERE status = :status AND (:organization_id IS NULL OR organization_id = :organization_id)
  GROUP BY job_type;
 
+-- name: errors
+SELECT n.job_number, left(n.error, 500) FROM unnest(:numbers) AS e (number) JOIN run_notes AS n ON n.job_number = ANY (ARRAY[e.number])
+ WHERE n.error IS NOT NULL;
+
 -- name: metas
 SELECT number, meta FROM job_facts WHERE number = ANY (:numbers) AND meta IS NOT NULL;
 

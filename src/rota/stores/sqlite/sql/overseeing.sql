@@ -142,6 +142,10 @@ SELECT job_type, status, bucket, count, total_us, hour, organization_id FROM sta
 SELECT job_type, sum(count) FROM stats_total WHERE status = :status AND (:organization_id IS NULL OR organization_id = :organization_id)
  GROUP BY job_type;
 
+-- name: errors
+SELECT r.job_number, substr(r.error, 1, 500) FROM json_each(:numbers) AS e CROSS JOIN job_runs AS r ON r.job_number = e.value
+ WHERE r.error IS NOT NULL;
+
 -- name: metas
 SELECT j.number, j.meta FROM json_each(:numbers) AS e CROSS JOIN jobs AS j ON j.number = e.value WHERE j.meta IS NOT NULL;
 

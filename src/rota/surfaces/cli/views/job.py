@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rota.errors import InvalidOption
+from rota.model.dead_letters import DeadLetterGroups
 from rota.model.dependencies import RUN, Dependency, Graph
 from rota.model.groups import Group
 from rota.model.lanes import QueueInfo
@@ -303,6 +304,17 @@ def show_dead(jobs: Sequence[Job], called: Called) -> None:
     rows.show("No dead letters.")
 
 
+def show_dead_groups(found: DeadLetterGroups, _called: Called) -> None:
+    """Print dead letters by error."""
+    rows = Table("dead", "type", "died of", "first", "last", "example", "error", right=("dead",), gives=("type", "error"))
+    for group in found.groups:
+        times = age(group.first_at), age(group.last_at)
+        rows.add_row(f"{group.count:,}", group.job_type, group.error_type or "unknown", *times, group.example.number, one_line(group.message))
+    rows.show("No dead letters.")
+    if found.more:
+        typer.echo(f"The newest {found.count:,} dead letters are grouped; there are more: use --limit, or filter.", err=True)
+
+
 def show_retried(jobs: Sequence[Job], _called: Called) -> None:
     """Print how many were retried."""
     typer.echo(f"{len(jobs):,} retried" if jobs else NO_DEAD_LETTER)
@@ -354,6 +366,7 @@ VIEWS: dict[str | type, View] = {
     "group list": View(GROUPS),
     Group: View(show_group),
     "dead list": View(show_dead, lambda jobs, called: [with_run(job, run_of(called.rota, job.id)) for job in jobs]),
+    "dead groups": View(show_dead_groups),
     "dead retry": View(show_retried),
     "dead delete": View(show_dead_deleted),
 }

@@ -11,6 +11,7 @@ from rota.lab.forecasts import ForecastItem, Problem, SchedulePlan, Verified, Zo
 from rota.model import overview, values
 from rota.model.access import Token
 from rota.model.backoff import StrictBackoff
+from rota.model.dead_letters import DeadLetterGroup, DeadLetterGroups
 from rota.model.definitions import Organization, User
 from rota.model.dependencies import Dependency, Graph
 from rota.model.figures import Stats, TypeStats
@@ -220,6 +221,16 @@ COUNTS = {
     "hours": 24,
     "workers": 2,
 }
+DEAD_GROUP = {
+    "job_type": "send_email",
+    "error_type": "transient",
+    "message": "SMTPRecipientsRefused: mailbox … is full",
+    "count": 12,
+    "first_at": AT,
+    "last_at": SOON,
+    "example": EXAMPLE,
+    "error": "SMTPRecipientsRefused: mailbox 'ada@example.com' is full",
+}
 NOT_RUN = {
     "kind": "job",
     "name": "send_email",
@@ -238,10 +249,9 @@ STUCK = {
     "words": "2 of at most 2 send_email jobs run",
     "count": 12,
     "more": False,
-    "oldest_s": 4.2,
+    "oldest_s": 420.0,
     "example": EXAMPLE,
     "job_type": None,
-    "next_at": None,
 }
 CURRENT = {
     "id": EXAMPLE["id"],
@@ -329,6 +339,8 @@ SHAPES: dict[type, Any] = {
     NewGroupIn: {"jobs": [NEW_JOB, "JOB-2026-00042"], "mode": "sequential"},
     DirectIn: {**NEW_JOB, "timeout": 5},
     Acted: {"done": 1000, "left": 250, "more": False},
+    DeadLetterGroup: DEAD_GROUP,
+    DeadLetterGroups: {"groups": [DEAD_GROUP], "count": 12, "more": False},
     Taken: {"accepted": 2, "existing": 0, "ids": [JOB_ID, RUN_ID]},
     LogOut: {"items": [ENTRY], "cut": False},
     TemplateView: TEMPLATE,

@@ -155,6 +155,15 @@ class Visit:
         """The path of this page below the root of the app: `root` is added where an address leaves the app."""
         return path_of(self.request)
 
+    @property
+    def selects_all(self) -> bool:
+        """Say whether all rows of the page are ticked: what a link does where no script runs."""
+        return self.request.query_params.get("selected") == "all"
+
+    def selects(self, acts: Mapping[str, Any]) -> bool:
+        """Say whether any button for ticked rows is offered: without one there is nothing to tick."""
+        return any(act.offered(self) for act in acts.values())
+
     def with_query(self, **changed: object) -> str:
         """Return the address of this page with other filters; None takes one away."""
         names = set(changed)
@@ -197,9 +206,14 @@ class Visit:
 
     def done(self, said: str, to: str | None = None) -> Response:
         """Go on to a page (the one that the form names, if it is ours), which says what was done."""
-        answer = self.go(ours(self.form.get("back")) or to or "/")
+        answer = self.go(self.back or to or "/")
         self.keep(answer, SAID, quote(said[:SAID_MAX]), SAID_S)
         return answer
+
+    @property
+    def back(self) -> str | None:
+        """The page of ours that a form came from."""
+        return ours(self.form.get("back"))
 
     def keep(self, answer: Response, name: str, value: str, max_age_s: int, *, httponly: bool = True) -> None:
         """Let the browser keep a cookie of ours."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from rota.model.gate import Right
-from rota.model.overview import Stuck, Why
-from rota.operation import ask_for, session_of
+from rota.operation import ask_for
 from rota.resources.overview import trend as trend_of
 from rota.surfaces.http.pages import charts
 from rota.surfaces.http.pages.context import Visit
@@ -31,7 +30,6 @@ def home(visit: Visit) -> Response:
     return visit.page(
         "home.html",
         seen=seen,
-        stuck=[each for each in seen.stuck if is_stuck(each, session_of(visit.rota).settings.waiting_warn)],
         pages=PAGES,
         shown=SHOWN,
         trend=trend,
@@ -40,16 +38,3 @@ def home(visit: Visit) -> Response:
         latency=charts.latency(trend),
     )
 
-
-def is_stuck(group: Stuck, usual_s: float) -> bool:
-    """Say whether jobs wait for more than their time, jobs that are still to end, or the usual wait for a slot."""
-    match group.why:
-        case Why.LATER:
-            return False
-        case Why.PARENT:
-            # What has ended badly is named before what is still awaited.
-            return not group.words.startswith("waits for ")
-        case Why.TURN | Why.LIMIT | Why.DIRECT:
-            return group.oldest_s > usual_s
-        case _:
-            return True

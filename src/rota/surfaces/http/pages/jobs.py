@@ -1,48 +1,40 @@
-"""Lists of jobs: all of them, the dead letters, the queue and the groups; and what can be done to all that match."""
+"""Lists of jobs: all of them, and the queue; and what can be done to all that match."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 from starlette.responses import Response
 
 from rota.errors import InvalidOption, NotFound, Refused
 from rota.model.gate import Right
-from rota.model.states import CHAIN_ENDS, MOVES, RETRYABLE_ENDS, ErrorType, Status
+from rota.model.states import MOVES, RETRYABLE_ENDS, ErrorType, Status
 from rota.model.templates import span_of
 from rota.model.values import Job
 from rota.results import Page
 from rota.surfaces.http.pages.context import Visit, plural
 from rota.surfaces.http.pages.routes import Before, page
-from rota.surfaces.runs import error_of, run_of
+from rota.surfaces.http.pages.selection import JOB_ACTS
+from rota.surfaces.runs import error_of
 
 PAGE = 50
 AT_ONCE = 1000
 """Most jobs that one press of a button acts on; pressing it again continues."""
 NAMES = ("job_type", "queue", "organization", "owner", "group", "schedule", "text", "error_type", "since", "until")
-DEAD_NAMES = ("job_type", "error_type", "text", "organization")
 QUEUE_SHOWN = 100
-GROUPS_SHOWN = 50
-MEMBERS_SHOWN = 100
 LONG = 1024
 """Characters of one filter, at most."""
 STATUSES = frozenset(Status)
 
-GroupId = Annotated[str, Meta(max_length=64)]
-After = Annotated[int, Meta(ge=0, le=2**31)]
-"""The number of members that come before a page of a group."""
-
-
 class Filters:
     """What a list is narrowed to."""
 
-    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Take pairs of name and value; what is empty, or no filter, is left out."""
-        self.pairs = [(name, value.strip()[:LONG]) for name, value in pairs if name in (*NAMES, "status") and value.strip()]
+    def __init__(self, pairs: Sequence[tuple[str, str]], names: Sequence[str] = (*NAMES, "status")) -> None:
+        """Take pairs of name and value; what is empty, or not one of the names, is left out."""
+        self.pairs = [(name, value.strip()[:LONG]) for name, value in pairs if name in names and value.strip()]
         self._by_name = {name: value for name, value in self.pairs if name != "status"}
         self.status: list[Status] = []
         for status in (value for name, value in self.pairs if name == "status"):
@@ -60,7 +52,7 @@ class Filters:
 
     def options(self) -> dict[str, Any]:
         """Return them as `jobs.list` takes them."""
-        found: dict[str, Any] = {name: self[name] for name in NAMES if self[name] and name not in {"since", "until"}}
+        found: dict[str, Any] = {name: value for name, value in self._by_name.items() if name not in {"since", "until"}}
         if self["error_type"] and self["error_type"] not in set(ErrorType):
             raise InvalidOption(f"error_type={self['error_type']!r} is not one of {', '.join(ErrorType)}")
         for name in ("since", "until"):
@@ -70,8 +62,7 @@ class Filters:
 
     def words(self) -> str:
         """Say what is left, for a question."""
-        said = [f"{name} {value}" for name, value in self.pairs]
-        return " and ".join(said) if said else "any"
+        return " and ".join(f"{name} {value}" for name, value in self.pairs) or "of every type"
 
 
 def _when(name: str, given: str) -> datetime | timedelta:
@@ -88,7 +79,8 @@ def find(visit: Visit, before: Before = None) -> Response:
     filters = Filters(visit.request.query_params.multi_items())
     found = visit.rota.jobs.list(**filters.options(), limit=PAGE, before=before)
     errors = {job.id: error_of(visit.rota, job) for job in found}
-    return visit.page("jobs.html", jobs=found, why=errors, next=found.next, first=before is not None, filters=filters, **choices(visit))
+    shown = {"jobs": found, "why": errors, "next": found.next, "first": before is not None, "filters": filters}
+    return visit.page("jobs.html", acts=JOB_ACTS, **shown, **choices(visit))
 
 
 def choices(visit: Visit) -> dict[str, Any]:
@@ -104,15 +96,17 @@ def act(visit: Visit) -> Response:
     filters, what = Filters(visit.form.pairs), visit.form.need("what")
     if what not in ACTS:
         raise InvalidOption(f"what={what!r} is not one of {', '.join(ACTS)}")
-    states, do, right = ACTS[what]
+    states, do, right, noun = ACTS[what]
     visit.must(right)
     status = [each for each in states if not filters.status or each in filters.status]
     options = filters.options() | {"status": status, "limit": AT_ONCE}
     found = visit.rota.jobs.list(**options) if status else Page[Job]([])
     if not found:
         return visit.done(f"Nothing to {what}: none of the matching jobs allows it.", "/jobs")
-    count = f"{'the newest ' if found.next is not None else ''}{plural(len(found), 'job')}"
-    visit.sure(f"{what.capitalize()} {count} ({filters.words()})?", f"{what.capitalize()} {count}")
+    newest = "the newest " if found.next is not None else "" if filters else "all "
+    count = f"{newest}{plural(len(found), 'job' if filters else noun)}"
+    which = f"({filters.words()})" if filters else filters.words()
+    visit.sure(f"{what.capitalize()} {count} {which}?", f"{what.capitalize()} {count}")
     return visit.done(do(visit, options, found), "/jobs")
 
 
@@ -142,52 +136,11 @@ def _retry(visit: Visit, _options: dict[str, Any], found: list[Job]) -> str:
 
 
 Do = Callable[[Visit, dict[str, Any], list[Job]], str]
-ACTS: dict[str, tuple[Sequence[Status], Do, Right]] = {
-    "cancel": (tuple(MOVES), _cancel, Right.CANCEL),
-    "retry": (tuple(RETRYABLE_ENDS), _retry, Right.STEER),
+ACTS: dict[str, tuple[Sequence[Status], Do, Right, str]] = {
+    "cancel": (tuple(MOVES), _cancel, Right.CANCEL, "live job"),
+    "retry": (tuple(RETRYABLE_ENDS), _retry, Right.STEER, "ended job"),
 }
-"""What can be done to all that match: to jobs in which states, by whom."""
-
-
-# ---- dead letters ----------------------------------------------------------------------------------------------------
-
-
-@page("GET /dead")
-def find_dead(visit: Visit, before: Before = None) -> Response:
-    """Show a page of dead letters, newest first."""
-    filters = Filters([pair for pair in visit.request.query_params.multi_items() if pair[0] in DEAD_NAMES])
-    found = visit.rota.dead_letters.list(**filters.options(), limit=PAGE, before=before)
-    runs = {job.id: run_of(visit.rota, job.id) for job in found}
-    return visit.page("dead.html", jobs=found, runs=runs, next=found.next, first=before is not None, filters=filters, **choices(visit))
-
-
-@page("POST /dead/retry")
-def retry_dead(visit: Visit) -> Response:
-    """Try all that match again."""
-    visit.must(Right.STEER)
-    options, count, words = _matching(visit)
-    visit.sure(f"Retry {count} ({words})?", f"Retry {count}")
-    done = visit.rota.dead_letters.retry(**options, all=True, limit=AT_ONCE)
-    return visit.done(f"{plural(len(done), 'job')} will be tried again.", "/dead")
-
-
-@page("POST /dead/discard")
-def discard_dead(visit: Visit) -> Response:
-    """Remove all that match, for good."""
-    visit.must(Right.DELETE)
-    options, count, words = _matching(visit)
-    visit.sure(f"Remove {count} ({words}) with their runs and logs, for good?", f"Remove {count}")
-    done = visit.rota.dead_letters.delete(**options, all=True, limit=AT_ONCE)
-    kept = f" {plural(done.kept, 'other')} stayed: somebody still needs them." if done.kept else ""
-    return visit.done(f"{plural(done.chains, 'dead letter')} removed.{kept}", "/dead")
-
-
-def _matching(visit: Visit) -> tuple[dict[str, Any], str, str]:
-    """Return the filters, how many they match (as far as one press goes), and both in words."""
-    filters = Filters([pair for pair in visit.form.pairs if pair[0] in DEAD_NAMES])
-    found = visit.rota.dead_letters.list(**filters.options(), limit=AT_ONCE)
-    first = "the newest " if found.next is not None else ""
-    return filters.options(), f"{first}{plural(len(found), 'dead letter')}", filters.words()
+"""What can be done to all that match: to jobs in which states, by whom, and how such jobs are called."""
 
 
 # ---- the queue -------------------------------------------------------------------------------------------------------
@@ -228,35 +181,3 @@ def move(visit: Visit) -> Response:
         raise InvalidOption(f"move={rest[:40]!r} is not front, before or after another job")
     done = visit.rota.jobs.move(job, **{where: True if where == "front" else other})  # type: ignore[arg-type] # as the word wants it
     return visit.done(f"{done.number} is moved.", "/queue")
-
-
-# ---- groups ----------------------------------------------------------------------------------------------------------
-
-
-@page("GET /groups")
-def find_groups(visit: Visit) -> Response:
-    """Show the newest groups."""
-    found = visit.rota.groups.list(limit=GROUPS_SHOWN)
-    done = {each.id: sum(member.status in CHAIN_ENDS for member in each.members) for each in found}
-    failed = {each.id: sum(member.status is Status.DEAD_LETTER for member in each.members) for each in found}
-    return visit.page("groups.html", groups=found, done=done, failed=failed)
-
-
-@page("GET /groups/{group_id}")
-def show_group(visit: Visit, group_id: GroupId, after: After = 0) -> Response:
-    """Show one group and a page of its members."""
-    group = visit.rota.groups.get(group_id)
-    done = sum(member.status in CHAIN_ENDS for member in group.members)
-    members = group.members[after : after + MEMBERS_SHOWN]
-    return visit.page("group.html", group=group, members=members, done=done, after=after, shown=MEMBERS_SHOWN)
-
-
-@page("POST /groups/{group_id}/cancel")
-def cancel_group(visit: Visit, group_id: GroupId) -> Response:
-    """Cancel what has not ended of a group."""
-    visit.must(Right.CANCEL)
-    group = visit.rota.groups.get(group_id)
-    left = sum(member.status not in CHAIN_ENDS for member in group.members)
-    visit.sure(f"Cancel the {left:,} jobs of {group.name or 'this group'} that have not ended?", "Cancel the group")
-    visit.rota.groups.cancel(group_id)
-    return visit.done("The group is cancelled.", f"/groups/{group.id}")

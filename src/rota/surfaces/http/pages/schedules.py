@@ -24,6 +24,7 @@ from rota.surfaces.http.pages.context import Visit, link, pretty, word
 from rota.surfaces.http.pages.jobs import moment
 from rota.surfaces.http.pages.params_input import params_of
 from rota.surfaces.http.pages.routes import Act, Name, Verb, chosen, page
+from rota.surfaces.http.pages.selection import SCHEDULE_ACTS
 
 PAGE = 50
 NEXT = 10
@@ -78,7 +79,7 @@ def show(visit: Visit) -> Response:
     names = [each.name for each in templates if each.state is TemplateState.ENABLED]
     found = visit.rota.schedules.list()
     outcomes = {each.id: _outcomes(visit, each) for each in found[:MARKED_MAX]}
-    return visit.page("schedules.html", schedules=found, outcomes=outcomes, templates=names)
+    return visit.page("schedules.html", acts=SCHEDULE_ACTS, schedules=found, outcomes=outcomes, templates=names)
 
 
 def _outcomes(visit: Visit, schedule: ScheduleView) -> list[Outcome]:

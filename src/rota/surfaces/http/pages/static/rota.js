@@ -55,19 +55,20 @@ addEventListener("hashchange", enter);
 
 document.addEventListener("submit", async (event) => {
   const form = event.target;
-  if (!form.matches("form[data-ask]")) return;
+  const pressed = event.submitter;
+  if (!form.matches("form[data-ask]") || pressed?.matches("[data-plain]")) return;
   event.preventDefault();
-  const sent = new URLSearchParams(new FormData(form, event.submitter));
+  const sent = new URLSearchParams(new FormData(form, pressed));
   let answer;
   try {
     answer = await fetch(form.action, { method: "POST", body: sent, headers: { "x-rota-part": "1", accept: "text/html" } });
   } catch {
-    form.submit();
+    resend(form, pressed);
     return;
   }
   if (!answer.headers.get("x-rota-ask")) {
     if (answer.redirected) location.assign(answer.url);
-    else form.submit(); // it was refused: let the page with the reason come
+    else resend(form, pressed); // it was refused: let the page with the reason come
     return;
   }
   const asked = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".ask");
@@ -84,6 +85,44 @@ document.addEventListener("submit", async (event) => {
   dialog.querySelector("[data-no]").focus();
 });
 
+// A form that a script sends leaves out the button that was pressed.
+function resend(form, pressed) {
+  if (pressed?.name) {
+    const field = document.createElement("input");
+    Object.assign(field, { type: "hidden", name: pressed.name, value: pressed.value });
+    form.append(field);
+  }
+  form.submit();
+}
+
+// ---- rows that are ticked: how many there are, and all of them at once -------------------------------------------------
+
+const boxes = (root) => [...root.querySelectorAll("input[name=row]")];
+
+function countTicked() {
+  const form = document.getElementById("rows");
+  if (!form) return;
+  const all = boxes(document);
+  const ticked = all.filter((each) => each.checked).length;
+  const shown = form.querySelector("[data-selected]");
+  shown.hidden = false;
+  shown.textContent = `${ticked} selected`;
+  for (const each of form.querySelectorAll("button")) each.disabled = !ticked;
+  form.querySelector("[data-select-all]").textContent = ticked && ticked === all.length ? "Select none" : "Select all on this page";
+}
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches("input[name=row]")) countTicked();
+});
+document.addEventListener("click", (event) => {
+  if (!event.target.matches("[data-select-all]")) return;
+  event.preventDefault();
+  const all = boxes(document);
+  const tick = !all.every((each) => each.checked);
+  for (const each of all) each.checked = tick;
+  countTicked();
+});
+
 // ---- live: what is marked is fetched again and put in place ------------------------------------------------------------
 
 const live = () => document.querySelectorAll("[data-live]");
@@ -93,7 +132,7 @@ let dragging = null;
 const busy = (each) => {
   const inside = document.activeElement;
   if (dragging || document.querySelector("dialog[open]")) return true;
-  return each.contains(inside) && inside.matches("input, select, textarea");
+  return each.contains(inside) && inside.matches("input:not([name=row]), select, textarea");
 };
 
 async function look() {
@@ -119,11 +158,18 @@ function put(old, fresh) {
   seen.set(old.id, told);
   const opened = new Set([...old.querySelectorAll("details[open][id]")].map((each) => each.id));
   const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
+  const focusedRow = focused ? null : document.activeElement?.matches("input[name=row]") ? document.activeElement.value : null;
+  const ticked = new Set(boxes(old).filter((each) => each.checked).map((each) => each.value));
   const log = old.querySelector(".log");
   const followed = !log || log.scrollTop + log.clientHeight >= log.scrollHeight - 8;
   const at = log ? log.scrollTop : 0;
   old.replaceChildren(...document.importNode(fresh, true).childNodes);
   for (const each of old.querySelectorAll("details[id]")) if (opened.has(each.id)) each.open = true;
+  for (const each of boxes(old)) {
+    each.checked = ticked.has(each.value);
+    if (each.value === focusedRow) each.focus();
+  }
+  countTicked();
   localTimes(old);
   const after = old.querySelector(".log");
   if (after) after.scrollTop = followed ? after.scrollHeight : at;
@@ -206,6 +252,7 @@ if (here) {
   menu.scrollLeft = here.offsetLeft - (menu.clientWidth - here.offsetWidth) / 2;
 }
 localTimes(document);
+countTicked();
 for (const log of document.querySelectorAll(".log")) log.scrollTop = log.scrollHeight;
 listen();
 setInterval(look, document.body.dataset.events ? AT_LEAST_MS : POLL_MS);
