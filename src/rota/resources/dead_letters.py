@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import builtins
-from typing import Annotated
 
 from rota.engine.retention import add, remove_logs
 from rota.errors import AlreadyEnded, KeyTaken, NotFound, StillLive, StillNeeded
 from rota.model.checks import whole
 from rota.model.gate import Right
-from rota.model.shapes import Limit, Shape
+from rota.model.shapes import Limit
 from rota.model.states import ErrorType, Status
 from rota.model.values import Job, Purged, undashed
 from rota.operation import Ask, Resource, operation
 from rota.ports.store import Where
 from rota.resources.filters import each_job, error_word, named_by, page_of, refuse_empty, refuse_unfiltered
-from rota.resources.jobs import MANY_MAX, Cursor, Error, JobType, OfOrganization, Text
+from rota.resources.jobs import MANY_MAX, All, Cursor, Error, JobType, OfOrganization, Text
 from rota.results import Page
-
-All = Annotated[bool, Shape("Every dead letter: needed if no filter is given.")]
 
 
 class DeadLetters(Resource):

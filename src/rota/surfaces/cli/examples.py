@@ -18,6 +18,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "job cancel": ("rota job cancel 42 43 --reason 'wrong address'", "rota job cancel 42 --yes"),
     "job retry": ("rota job retry 42", "rota dead list --json | jq -r .id | xargs rota job retry"),
     "job again": ("rota job again 42 -p to=bob@example.org",),
+    "job cancel-all": ("rota job cancel-all --all", "rota job cancel-all --status QUEUED --type send_email"),
     "dead retry": ("rota dead retry --all", "rota dead retry --type send_email --text 'connection refused' --yes"),
     "dead delete": ("rota dead delete --type legacy --yes",),
     "schedule create": (

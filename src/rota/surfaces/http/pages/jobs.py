@@ -126,7 +126,7 @@ def moment(text: str) -> datetime:
 
 
 def _cancel(visit: Visit, options: dict[str, Any], _found: list[Job]) -> str:
-    done = visit.rota.jobs.cancel_all(**options)
+    done = visit.rota.jobs.cancel_all(**options, all=True)
     return f"Cancelled {plural(done.done, 'job')}."
 
 
