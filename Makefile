@@ -90,7 +90,7 @@ docs: .venv/.dev ## Check that the pages and the code say the same (the tests ab
 	@$(BIN)/python -m pytest -k docs $(ARGS)
 
 pictures: .venv/.dev .venv/.servers ## Take a picture of every dashboard page, and make sheets of them in build/pictures
-	@$(BIN)/python -m tests.surfaces.http.contact_sheet build/pictures
+	@$(BIN)/python -m tests.surfaces.http.contact_sheet build/pictures $(ARGS)
 	echo 'build/pictures has a folder for each sheet, and the sheets as .html and .png'
 
 schema: .venv/.dev ## Write the schema of new stores anew, from the migrations

@@ -84,6 +84,9 @@ class Served:
             "choose a template": "/jobs/new",
             "enqueue": f"/jobs/new?{urlencode({'name': self.day.form})}",
             "enqueue, as JSON": f"/jobs/new?{urlencode({'name': self.day.form, 'params_as': 'json'})}",
+            "choose a schedule's template": "/schedules/new",
+            "create a schedule": f"/schedules/new?{urlencode({'template': self.day.form})}",
+            "change a schedule": f"/schedules/one/change?{urlencode({'name': self.day.schedule})}",
             "change": f"/jobs/{self.day.parent.id}/change",
         }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -28,25 +28,30 @@ SHEET_WIDTH = 1600
 SHEET = """<!doctype html><meta charset="utf-8"><title>{title}</title>
 <style>
 body {{ font: 13px system-ui, sans-serif; background: #777; margin: 12px; }}
-main {{ display: grid; grid-template-columns: repeat({columns}, 1fr); gap: 12px; align-items: start; }}
-figure {{ margin: 0; background: #fff; padding: 4px; overflow-wrap: anywhere; }}
+main {{ columns: {columns}; column-gap: 12px; }}
+figure {{ margin: 0 0 12px; break-inside: avoid; background: #fff; padding: 4px; overflow-wrap: anywhere; }}
 img {{ width: 100%; display: block; }}
 </style>
 <h1>{title}</h1><main>{figures}</main>"""
 
 
-def take_all(folder: Path) -> None:
-    """Write every picture and every sheet into a folder."""
+def take_all(folder: Path, sheets: Sequence[str] = ()) -> None:
+    """Write the pictures and the sheets into a folder: all, or those that are named."""
+    wanted = sheets or [f"{store}-{width}-{theme}" for store in STORES for width in SIZES for theme in THEMES]
     with chromium_browser() as browser:
         for store, kind in STORES.items():
-            with tempfile.TemporaryDirectory() as place:
-                served = Served(Path(place), kind)
-                try:
-                    for width in SIZES:
-                        for theme in THEMES:
-                            take(browser, served, folder, f"{store}-{width}-{theme}", served.pages())
-                finally:
-                    served.close()
+            if of_store := [sheet for sheet in wanted if sheet.startswith(f"{store}-")]:
+                _take_store(browser, kind, folder, of_store)
+
+
+def _take_store(browser: Browser, kind: type[Day | LongNames], folder: Path, sheets: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        served = Served(Path(place), kind)
+        try:
+            for sheet in sheets:
+                take(browser, served, folder, sheet, served.pages())
+        finally:
+            served.close()
 
 
 def take(browser: Browser, served: Served, folder: Path, sheet: str, pages: Mapping[str, str]) -> None:
@@ -91,4 +96,4 @@ def _compose(browser: Browser, folder: Path, sheet: str, heights: Mapping[str, i
 
 if __name__ == "__main__":
     logging.disable()  # the jobs of these stores are made to fail
-    take_all(Path(sys.argv[1]))
+    take_all(Path(sys.argv[1]), sys.argv[2:])

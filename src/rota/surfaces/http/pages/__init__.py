@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from rota.surfaces.http.pages import home, job, jobs, login, people, schedules, templates, webhooks, workers
+from rota.surfaces.http.pages import home, job, jobs, login, people, schedule_form, schedules, templates, webhooks, workers
 from rota.surfaces.http.pages.context import STATIC
 from rota.surfaces.http.pages.routes import ROUTES, install, static_file
 
 __all__ = ["MODULES", "install", "routes"]
 
-MODULES = (home, job, jobs, login, people, schedules, templates, webhooks, workers)
+MODULES = (home, job, jobs, login, people, schedule_form, schedules, templates, webhooks, workers)
 """Modules with pages: importing one lists its pages."""
 
 
