@@ -28,7 +28,7 @@ def show_new(visit: Visit, template: Name = "", params_as: ParamsAs = "") -> Res
     visit.must(Right.SCHEDULE)
     if not template:
         templates = [each.name for each in visit.rota.templates.list() if each.state is TemplateState.ENABLED]
-        return visit.page("schedule_form.html", it=None, template="", templates=templates, params=None, wrong="")
+        return visit.page("schedule_form.html", it=None, job_type="", templates=templates, params=None, wrong="")
     visit.rota.templates.get(template)
     return _form(visit, template, None, _params(visit, template, None, as_json=params_as == "json"))
 
@@ -123,7 +123,7 @@ def _form(visit: Visit, template: str, it: ScheduleView | None, params: ParamsIn
         status=unread.status,
         headers=unread.headers,
         it=it,
-        template=template,
+        job_type=template,
         values=values | visit.form,
         version=visit.form.get("version") or (None if it is None else it.version),
         params=params,
