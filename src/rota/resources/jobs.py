@@ -253,7 +253,7 @@ class Jobs(Resource):
     ) -> Acted:
         """Cancel every live job that matches, newest first, at most `limit`. A running job is asked to stop, once.
 
-        The filters are those of `list`; without one, `all` must be set. Returns the number of cancelled jobs, and of those that still match.
+        The filters are those of `list`; without one, `all` must be set. Returns how many were cancelled, and how many still match.
         """
         where = where_of(
             ask,

@@ -14,6 +14,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "job list": ("rota job list --status RUNNING --status QUEUED", "rota job list --type send_email --since 2h --json | jq .id"),
     "job log": ("rota job log 42 --chain", "rota job log JOB-2026-00042.2 --raw"),
     "job update": ("rota job update 42 --priority high", "rota job update 42 -p to=bob@example.org --in 10m"),
+    "job run-now": ("rota job run-now 42",),
+    "login": ("rota login", "rota login --url https://jobs.example.org"),
     "job move": ("rota job move 42 --front", "rota job move 42 --before 40"),
     "job cancel": ("rota job cancel 42 43 --reason 'wrong address'", "rota job cancel 42 --yes"),
     "job retry": ("rota job retry 42", "rota dead list --json | jq -r .id | xargs rota job retry"),
