@@ -23,7 +23,7 @@ POSTGRES_16 := 16.14.0-beta.17
 POSTGRES_17 := 17.10.0-beta.17
 POSTGRES_18 := 18.4.0-beta.17
 
-.PHONY: help run test prove check bench docs schema lock clean
+.PHONY: help run test prove check bench docs pictures schema lock clean
 
 help: ## List these commands
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -88,6 +88,10 @@ bench: .venv/.dev ## Measure: throughput and latency on this machine
 
 docs: .venv/.dev ## Check that the pages and the code say the same (the tests about docs)
 	@$(BIN)/python -m pytest -k docs $(ARGS)
+
+pictures: .venv/.dev .venv/.servers ## Take a picture of every dashboard page, and make sheets of them in build/pictures
+	@$(BIN)/python -m tests.surfaces.http.contact_sheet build/pictures $(ARGS)
+	echo 'build/pictures has a folder for each sheet, and the sheets as .html and .png'
 
 schema: .venv/.dev ## Write the schema of new stores anew, from the migrations
 	@$(BIN)/python -m tests.support.schema

@@ -21,8 +21,8 @@ NOTED_S = 60
 """A token's use is recorded at most this often."""
 FIRST = "first start"
 """The name of the token that is created where there is none."""
-LINK = "login link of the last start"
-"""The name of the token in the link that a start in a terminal prints."""
+LINK = "login link"
+"""The name of the token in a link that a start in a terminal prints, or `rota login`."""
 NOBODY = "this token opens nothing here: use one that `rota token create` has shown, and that is neither expired nor revoked"
 
 
@@ -62,10 +62,10 @@ class Admission:
         if not local:
             return None
         if fresh:
-            return self._fresh_link()
+            return self.login_link()
         return None if store.tokens() else Tokens(self._seat, self._actor).create(FIRST, permits=Permit)
 
-    def _fresh_link(self) -> NewToken:
+    def login_link(self) -> NewToken:
         """Create the token of a login link, and revoke the person's earlier one."""
         tokens = Tokens(self._seat, self._actor)
         earlier = [token for token in tokens.list() if token.name == LINK]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import msgspec
 
@@ -202,12 +204,32 @@ def turn(session: Session) -> None:
                 inline.heartbeat.withdraw()
                 raise
             session.inline = inline
+            _leave_at_exit(session)
         worker = session.inline
         if worker.heartbeat.renewal.watched and session.follows is not None:
             worker.heartbeat.watch()
         worker.poke()
         while worker.turn() == 0.0 or worker.holding:
             pass
+
+
+_turning: WeakSet[Session] = WeakSet()
+"""Sessions whose inline worker is registered: a program that ends without closing them did not lose a worker."""
+
+
+def _leave_at_exit(session: Session) -> None:
+    _turning.add(session)
+    atexit.unregister(_leave)
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    """Deregister inline workers at the end of the process. In a forked child they are the parent's."""
+    for session in list(_turning):
+        if session.inline is not None and session.pid == os.getpid():
+            # The program is over: a store that is away by now will find out by itself that the worker is gone.
+            with suppress(Exception):
+                session.close()
 
 
 def minder(ask: Ask) -> Minder:

@@ -142,10 +142,19 @@ def test_an_act_on_all_dead_letters_needs_a_filter_or_all(graves: Cli, verb, opt
     assert len(graves.lines("dead", "list")) == 3
 
 
+@pytest.mark.parametrize("options", [("--yes",), (), ("--limit", "2", "--reason", "old", "--yes")])
+def test_a_cancel_of_all_jobs_needs_a_filter_or_all(graves: Cli, options):
+    enqueue(graves, "greet")
+    refused = graves.asked("job", "cancel-all", *options, answer="y")
+    assert refused.exit_code == 2
+    assert "no filter is given: pass one, or `all` (`--all`, `all=True`)" in refused.stderr
+    assert graves.ok("job", "cancel-all", "--all", "--yes") == "1 job cancelled\n"
+
+
 def test_the_question_before_a_cancel_counts_only_what_it_would_cancel(graves: Cli):
-    assert graves("job", "cancel-all").output == "No job matches.\n"
+    assert graves("job", "cancel-all", "--all").output == "No job matches.\n"
     graves.ok("enqueue", "greet", "--in", "1h")
-    assert "1 matches. Cancel every job" in graves.asked("job", "cancel-all", answer="n").stderr
+    assert "1 matches. Cancel every job" in graves.asked("job", "cancel-all", "--all", answer="n").stderr
     assert (
         "1 matches. Cancel every job"
         in graves.asked("job", "cancel-all", "--status", "pending", "--status", "completed", answer="n").stderr

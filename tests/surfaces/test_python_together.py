@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota import NewJob
-from rota.errors import DuplicateId, InvalidParams, PermissionDenied, QueueFull, UnknownTemplate
+from rota.errors import DuplicateId, InvalidOption, InvalidParams, PermissionDenied, QueueFull, UnknownTemplate
 from rota.submission import submit_each
 
 
@@ -40,7 +40,9 @@ def test_a_template_that_is_new_is_seen_by_those_who_come_together(shared):
 def test_all_that_match_are_cancelled_but_nobody_elses(shared):
     for actor in ("ada", "bob", "bob", "eve"):
         shared.acting_as(actor).enqueue("echo")
-    assert shared.acting_as("bob").jobs.cancel_all().done == 2
+    with pytest.raises(InvalidOption, match="no filter is given: pass one, or `all`"):
+        shared.acting_as("bob").jobs.cancel_all(limit=2, reason="a filter was lost on the way")
+    assert shared.acting_as("bob").jobs.cancel_all(all=True).done == 2
     assert shared.acting_as("root").jobs.cancel_all(job_type="echo", limit=1) == shared.jobs.cancel_all(job_type="none").__class__(1, 1)
     assert shared.jobs.cancel_all(status="COMPLETED").done == 0
     assert [job.owner for job in shared.queues.jobs()] == ["ada"]

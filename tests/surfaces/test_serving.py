@@ -26,8 +26,8 @@ HEALTH = "/api/v1/health"
 
 
 @contextmanager
-def serving(rota: Rota, host: str = "127.0.0.1") -> Iterator[Server]:
-    server = Server(rota, Address(host, 0))
+def serving(rota: Rota, host: str = "127.0.0.1", root: str | None = None) -> Iterator[Server]:
+    server = Server(rota, Address(host, 0), root)
     server.start()
     try:
         yield server
@@ -60,6 +60,35 @@ def test_a_server_answers_when_it_has_started_and_not_when_it_has_stopped(live):
     assert not server.running
     with pytest.raises(ConnectionRefusedError):
         ask(server)
+
+
+@pytest.mark.parametrize("prefix", ["", "/rota"], ids=["the proxy removes the path", "the proxy leaves it"])
+def test_a_server_below_a_path_takes_requests_with_the_path_and_without(live, prefix):
+    token = live.tokens.create("browser", permits=["manage"]).secret
+    with serving(live, root="/rota/") as server:
+        assert server.url == f"{server.address.url}/rota"
+        assert ask(server, f"{prefix}{HEALTH}") == (200, {"status": "ok"})
+        browser = http.client.HTTPConnection("127.0.0.1", server.address.port, timeout=patient(10))
+        with closing(browser):
+            browser.request("POST", f"{prefix}/login", f"token={token}", {"content-type": "application/x-www-form-urlencoded"})
+            entered = browser.getresponse()
+            entered.read()
+            cookie = entered.headers["set-cookie"]
+            assert (entered.status, entered.headers["location"], "Path=/rota;" in cookie) == (303, "/rota/", True)
+            browser.request("GET", f"{prefix}/jobs", headers={"accept": "text/html", "cookie": cookie.partition(";")[0]})
+            jobs = browser.getresponse()
+            page = jobs.read().decode()
+    assert jobs.status == 200
+    assert 'href="/rota/jobs"' in page
+    assert 'src="/rota/static/' in page
+
+
+@pytest.mark.parametrize("root", ["rota", "/a b", "/rota?x", "//rota", "https://example.org/rota"])
+def test_a_root_path_that_is_no_path_is_refused(live, root):
+    with closing(Address("127.0.0.1", 0)) as address, pytest.raises(InvalidOption, match="is not a path: use for example /rota"):
+        Server(live, address, root)
+    with pytest.raises(InvalidOption, match="setting http_root_path"):
+        Settings(http_root_path=root)
 
 
 def test_a_server_can_be_followed_by_another_on_the_same_port_at_once(live):

@@ -5,6 +5,7 @@ field's name in capitals. `rota settings` prints them; `docs/reference/settings.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Annotated, get_args, get_type_hints
 
@@ -121,6 +122,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "127.0.0.1"
     )
     http_port: Annotated[int, Doc("its port; 0: any that is free", 0, 65_535)] = 8420
+    http_root_path: Annotated[
+        str, Doc("the path below which a proxy serves the dashboard and the API, such as /rota; empty: at the root of a host name")
+    ] = ""
     http_hosts: Annotated[
         str, Doc("further names, by comma, that it may be asked for under, beside localhost, http_host and addresses in digits; *: any")
     ] = ""
@@ -225,6 +229,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 " before others take over. Give less, or 0 for two thirds of lease_ttl"
             )
 
+        root_path(self.http_root_path, "setting http_root_path")
         if self.pulse_url:
             from rota.model.targets import check_url  # noqa: PLC0415 - few programs need it
 
@@ -283,6 +288,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if unknown:
             raise InvalidOption(f"there is no setting {unknown[0]!r}{guess(unknown[0], cls.__struct_fields__)}: `rota settings` lists them")
         return cls(**(values | given))  # type: ignore[arg-type] # checked in __post_init__
+
+
+_ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
+
+
+def root_path(given: str, name: str) -> str:
+    """Return the path below which HTTP is served, without a slash at its end; refuse what is not a path."""
+    if not _ROOT_PATH.fullmatch(given):
+        raise InvalidOption(f"{name}={given!r} is not a path: use for example /rota, or nothing for the root of a host name")
+    return given.rstrip("/")
 
 
 OTHER_VARIABLES = frozenset({"ROTA_STORE", "ROTA_ACTOR"})

@@ -17,7 +17,7 @@ from rota.model.values import Job, Purged, undashed
 from rota.operation import Ask, Resource, operation
 from rota.ports.store import Store, Where
 from rota.resources.filters import LIST_MAX, check_place, error_word, named_by, page_of, refuse_empty, refuse_unfiltered
-from rota.resources.jobs import MANY_MAX, Cursor, Error, JobType, OfOrganization, Text
+from rota.resources.jobs import MANY_MAX, All, Cursor, Error, JobType, OfOrganization, Text
 from rota.results import Page
 
 PAGE = 500
@@ -25,7 +25,6 @@ PAGE = 500
 MESSAGE_LOOK = 10_000
 """Dead letters whose errors one page of a list compares with a message, about; the next page continues there."""
 
-All = Annotated[bool, Shape("Every dead letter: needed if no filter is given.")]
 Message = Annotated[
     str | None,
     Shape("Only those with this error, whatever its numbers, ids and quoted values: `message` of a group.", metavar="TEXT", most=TEXT_MAX),

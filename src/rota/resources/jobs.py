@@ -24,7 +24,7 @@ from rota.model.states import MOVES, ErrorType, Status
 from rota.model.values import Job, JobRef, Purged, Run, undashed
 from rota.operation import Ask, Resource, operation
 from rota.ports.store import Where
-from rota.resources.filters import each_job, page_of, refuse_empty, statuses, where_of
+from rota.resources.filters import each_job, page_of, refuse_empty, refuse_unfiltered, statuses, where_of
 from rota.results import Acted, Log, Page, log_of
 from rota.submission import submit
 
@@ -47,6 +47,7 @@ OfSchedule = Annotated[
     str | None, Shape("Only jobs of this schedule: its name, or its id if it was deleted.", "daily", "NAME", most=NAME_MAX)
 ]
 Error = Annotated[ErrorType | str | None, Shape("Only jobs with this type of error.", "timeout", "TYPE")]
+All = Annotated[bool, Shape("Everything: needed if no filter is given.")]
 Reason = Annotated[str | None, Shape("Why; recorded with the job.", "wrong address", "TEXT", most=checks.REASON_MAX)]
 Cursor = Annotated[int | None, Shape("Continue after this place: `next` of the previous page.", metavar="CURSOR")]
 Replaced = Annotated[Any, Shape("Params that replace those of the job that have the same names.", {"to": "ada@example.com"}, "JSON")]
@@ -246,12 +247,13 @@ class Jobs(Resource):
         error_type: Error = None,
         since: Since = None,
         until: Until = None,
+        all: All = False,  # noqa: A002 - the word that every surface has for it
         reason: Reason = None,
         limit: Limit = 1000,
     ) -> Acted:
         """Cancel every live job that matches, newest first, at most `limit`. A running job is asked to stop, once.
 
-        The filters are those of `list`. Returns the number of cancelled jobs, and of those that still match.
+        The filters are those of `list`; without one, `all` must be set. Returns how many were cancelled, and how many still match.
         """
         where = where_of(
             ask,
@@ -271,6 +273,8 @@ class Jobs(Resource):
         )
         whole("limit", limit, least=1, most=MANY_MAX)
         refuse_empty(status, text)
+        filters = (status, job_type, queue, tag, organization, owner, group, chain, schedule, text, error_type, since, until)
+        refuse_unfiltered(*filters, everything=all)
         live = live_states(status)
         return _cancel(ask, msgspec.structs.replace(where, status=live), limit, reason) if live else Acted(0, 0)
 

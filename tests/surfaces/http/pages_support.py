@@ -43,7 +43,8 @@ class Browser:
 
     @property
     def csrf(self) -> str:
-        return csrf_of(self.client.cookies[COOKIE])
+        (session,) = (value for name, value in self.client.cookies.items() if name.startswith(COOKIE))
+        return csrf_of(session)
 
     def act(self, path: str, **fields: object):
         """Send a form of the page's own, and say yes if it asks."""

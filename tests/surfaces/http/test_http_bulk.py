@@ -42,7 +42,7 @@ LINES = {"content-type": "application/x-ndjson"}
 
 @pytest.fixture
 def admin(callers: Callers) -> Caller:
-    callers.rota.jobs.cancel_all()
+    callers.rota.jobs.cancel_all(all=True)
     return callers.admin
 
 

@@ -15,7 +15,7 @@ NOWHERE = "01a00000-0000-7000-8000-000000000000"
 
 @pytest.fixture
 def admin(callers: Callers) -> Caller:
-    callers.rota.jobs.cancel_all()
+    callers.rota.jobs.cancel_all(all=True)
     return callers.admin
 
 
@@ -403,16 +403,19 @@ def test_dead_letters_are_listed_and_retried(callers, admin, dead):
     assert ids(admin.get("/dead-letters")) == []
 
 
-def test_dead_letters_are_discarded_by_managers(callers, admin, dead):
+def test_dead_letters_are_discarded_by_managers_and_an_act_without_a_filter_says_all(callers, admin, dead):
     assert admin.post("/dead-letters/delete", {}).status_code == 403
     assert callers.manager.delete(f"/jobs/{dead[0]}").status_code == 200
     missing = callers.manager.post("/dead-letters/delete")
     assert (missing.status_code, '{"all": true} for everything' in missing.json()["detail"]) == (400, True)
-    for path in ("/dead-letters/delete", "/dead-letters/retry"):
+    waiting = made(callers.manager)["id"]
+    for path in ("/dead-letters/delete", "/dead-letters/retry", "/jobs/cancel"):
+        assert '{"all": true} for everything' in callers.manager.post(path).json()["detail"]
         for body in ({}, {"limit": 5}, {"all": False}, {"text": None}):
             refused = callers.manager.post(path, body)
             assert (refused.status_code, "no filter is given" in refused.json()["detail"]) == (422, True), (path, body)
     assert len(ids(callers.manager.get("/dead-letters"))) == 3
+    assert callers.manager.get(f"/jobs/{waiting}").json()["status"] == "QUEUED"
     assert callers.manager.post("/dead-letters/delete", {"text": "no t1"}).json()["chains"] == 1
     assert callers.manager.post("/dead-letters/delete", {"organization": "acme"}).json() == {"chains": 2, "jobs": 2, "kept": 0}
 
@@ -427,7 +430,7 @@ def test_a_user_sees_its_own_jobs_and_may_not_steer(callers, admin):
     assert callers.user.post(f"/jobs/{hers['id']}/cancel").status_code == 404
     assert callers.user.patch(f"/jobs/{mine['id']}", {"priority": 1}).status_code == 403
     assert callers.user.get("/queue").status_code == 403
-    assert callers.user.post("/jobs/cancel", {}).json()["done"] == 1
+    assert callers.user.post("/jobs/cancel", {"all": True}).json()["done"] == 1
 
 
 def test_a_token_may_do_what_it_was_made_for(callers):

@@ -9,85 +9,24 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
-import uvicorn
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
-from starlette.applications import Starlette
-from starlette.routing import Mount
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
 from rota.admission import Admission
-from rota.surfaces.http import make_app
 from rota.surfaces.http.pages.context import NAV
 from tests.support.pace import patient
 from tests.support.pictures import shrink
-from tests.surfaces.http.pages_support import Day, LongNames
+from tests.surfaces.http.browser_support import PHONE, WIDE, Served, chromium_browser
+from tests.surfaces.http.pages_support import LongNames
 
 pytestmark = pytest.mark.paired
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or "chromium"
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 PICTURES = Path(__file__).parents[3] / "docs" / "pictures"
-WIDE = {"width": 1280, "height": 800}
-PHONE = {"width": 390, "height": 844}
 PICTURE_MAX = 150_000
-
-
-class Served:
-    """A store with a day behind it, a worker, and a server on a port of its own."""
-
-    def __init__(self, folder: Path, day: type[Day | LongNames] = Day) -> None:
-        self.day = day(folder)
-        self.rota = self.day.rota
-        self.rota.start(concurrency=4)
-        self.secret = self.rota.tokens.create("picture", user=self.day.user, permits=["manage"]).secret
-        listening = socket.socket()
-        listening.bind(("127.0.0.1", 0))
-        self.base = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        self._app, self._mounted = make_app(self.rota), make_app(self.rota)
-        site = Starlette(routes=[Mount("/rota", self._mounted), Mount("/", self._app)])
-        self._server = uvicorn.Server(uvicorn.Config(site, log_level="error", timeout_graceful_shutdown=1))
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]}, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._app.state.closing.set()
-        self._mounted.state.closing.set()
-        self._server.should_exit = True
-        self._thread.join(patient(10))
-        self.day.close()
-
-    def pages(self) -> dict[str, str]:
-        """Return every page, with one of each thing."""
-        dead, running = self.rota.dead_letters.list()[0], self.rota.workers.jobs()[0]
-        return {href: href for href, _, _ in NAV} | {
-            "dead job": f"/jobs/{dead.id}",
-            "running job": f"/jobs/{running.id}",
-            "waiting job": f"/jobs/{self.day.parent.id}",
-            "schedule": f"/schedules/one?{urlencode({'name': self.day.schedule})}",
-            "month": "/schedules/month",
-            "group": f"/groups/{self.day.group.id}",
-            "template": f"/templates/one?{urlencode({'name': self.day.template})}",
-            "choose a template": "/jobs/new",
-            "enqueue": f"/jobs/new?{urlencode({'name': self.day.form})}",
-            "enqueue, as JSON": f"/jobs/new?{urlencode({'name': self.day.form, 'params_as': 'json'})}",
-            "change": f"/jobs/{self.day.parent.id}/change",
-        }
 
 
 @pytest.fixture(scope="module")
@@ -99,23 +38,13 @@ def served(tmp_path_factory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+    with chromium_browser() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
 def session(chromium: Browser, served: Served) -> dict:
-    """Log in once, by the link that the terminal prints."""
-    context = chromium.new_context()
-    context.set_default_timeout(patient(30_000))
-    page = context.new_page()
-    page.goto(f"{served.base}/login#token={served.secret}")
-    page.wait_for_url(f"{served.base}/")
-    state = context.storage_state()
-    context.close()
-    return state
+    return served.session(chromium)
 
 
 class Window:
@@ -307,8 +236,15 @@ def test_all_of_it_works_below_a_path(chromium: Browser, served: Served):
         window.go("/jobs?job_type=clean_up")
     job = served.rota.enqueue("clean_up")
     expect(page.locator("#list tbody tr", has_text=job.number)).to_contain_text("completed")
-    context.close()
+    # The Rota at the root of the same host has a session of its own, in this browser too.
     assert window.wrong == []
+    page.goto(f"{served.base}/login#token={served.secret}")
+    page.wait_for_url(f"{served.base}/")
+    window.go("/jobs").get_by_role("button", name="Log out").click()
+    page.wait_for_url(f"{window.base}/login")
+    page.goto(f"{served.base}/jobs")
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    context.close()
 
 
 def test_dark_and_light_follow_the_system_and_the_switch(window: Window):
@@ -452,7 +388,7 @@ def test_params_are_entered_in_fields(window: Window, served: Served):
     assert served.rota.jobs.get(job).params == params
 
     page.get_by_role("link", name="Change", exact=True).click()
-    page.get_by_role("button", name="Change", exact=True).click()
+    page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("status")).to_have_text("Nothing is changed.")
     page.get_by_role("link", name="Change", exact=True).click()
     page.get_by_label("copies").fill("3")
@@ -463,7 +399,7 @@ def test_params_are_entered_in_fields(window: Window, served: Served):
     page.get_by_role("button", name="Edit as fields").click()
     expect(page.get_by_label("copies")).to_have_value("4")
     page.get_by_label("attach").check()
-    page.get_by_role("button", name="Change", exact=True).click()
+    page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text("is changed")
     assert served.rota.jobs.get(job).params == params | {"copies": 4, "attach": True}
     served.rota.jobs.cancel(job)
@@ -536,12 +472,12 @@ def test_organizations_users_and_tokens_are_managed(window: Window, served: Serv
     page = window.go("/organizations")
     page.get_by_label("Name", exact=True).fill("gamma")
     page.get_by_label("Run at once, at most").fill("5")
-    page.get_by_role("button", name="Make it").click()
-    expect(page.get_by_role("status")).to_have_text("Organization gamma is made.")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("status")).to_have_text("Organization gamma is created.")
     page.get_by_role("link", name="Change gamma").click()
     expect(page.get_by_label("Run at once, at most")).to_have_value("5")
     page.get_by_label("Queued, at most").fill("10")
-    page.get_by_role("button", name="Change it").click()
+    page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status")).to_have_text("Organization gamma is changed.")
     assert (served.rota.organizations.get("gamma").max_running, served.rota.organizations.get("gamma").max_queued) == (5, 10)
     sure(page, "Suspend gamma", "Suspend it")
@@ -552,7 +488,7 @@ def test_organizations_users_and_tokens_are_managed(window: Window, served: Serv
     page = window.go("/tokens")
     page.get_by_label("Name", exact=True).fill("ci")
     page.get_by_label("submit", exact=True).check()
-    page.get_by_role("button", name="Make it").click()
+    page.get_by_role("button", name="Create").click()
     assert Admission(served.rota).authenticate(page.locator("pre.secret").inner_text()).operations
     window.go("/tokens")
     expect(page.locator("pre.secret")).to_have_count(0)
@@ -563,7 +499,7 @@ def test_organizations_users_and_tokens_are_managed(window: Window, served: Serv
 def test_webhooks_are_managed(window: Window, served: Served):
     page = window.go("/webhooks")
     page.get_by_label("URL").fill("https://example.org/hook")
-    page.get_by_role("button", name="Make it").click()
+    page.get_by_role("button", name="Create").click()
     expect(page.locator("pre.secret")).to_contain_text("whsec_")
     page = window.go("/webhooks")
     expect(page.locator("pre.secret")).to_have_count(0)

@@ -707,6 +707,37 @@ def test_a_job_that_has_started_is_not_changed(store: Rota, root: Browser):
     assert 'role="alert"' in answer.text
 
 
+def test_a_schedule_is_created_and_changed_by_the_fields_of_its_params(store: Rota, root: Browser):
+    assert '<option value="shop">' in root.get("/schedules/new").text
+    shown = form_on(root.get("/schedules/new?template=shop"), "/schedules")
+    wrong = root.act("/schedules", **shown | TYPED | {"name": "daily", "cron": "0 3 * * *", "p/times": "0"})
+    assert (wrong.status_code, warnings(wrong)) == (422, ["times: expected 1 to 10, got 0"])
+    typed = form_on(wrong, "/schedules")
+    assert (typed["name"], typed["cron"], typed["p/name"]) == ("daily", "0 3 * * *", "Ada")
+    done = root.act("/schedules", **typed | {"p/times": "3"})
+    assert said(done).startswith("Schedule daily is created: every day at 03:00")
+    assert store.schedules.get("daily").params == PARAMS | {"at": "2026-11-15T08:00:00Z", "times": 3, "body": "one\ntwo"}
+
+    address = "/schedules/one/change"
+    typed = form_on(root.get(f"{address}?name=daily"), address)
+    assert (typed["cron"], typed["p/times"], typed["p/color"]) == ("0 3 * * *", "3", '"red"')
+    assert said(root.act(address, **typed)) == "Nothing is changed."
+    as_json = root.act(address, **typed | {"switch": "json", "p/times": "4"})
+    assert msgspec.json.decode(form_on(as_json, address)["params"])["times"] == 4
+    refused = root.act(address, **typed | {"cron": "61 * * * *"})
+    assert (refused.status_code, form_on(refused, address)["cron"]) == (422, "61 * * * *")
+    assert "daily is changed" in said(root.act(address, **typed | {"p/times": "5", "p/body": ""}))
+    assert store.schedules.get("daily").params == PARAMS | {"at": "2026-11-15T08:00:00Z", "times": 5}
+
+
+def test_a_schedule_of_a_template_without_a_form_takes_json(store: Rota, root: Browser):
+    shown = form_on(root.get("/schedules/new?template=bare"), "/schedules")
+    assert shown["params_as"] == "json"
+    assert root.act("/schedules", **shown | {"name": "s", "every": "1h", "params": "[1]"}).status_code == 422
+    root.act("/schedules", **shown | {"name": "s", "every": "1h", "params": '{"text": "x"}'})
+    assert store.schedules.get("s").params == {"text": "x"}
+
+
 def test_what_others_wrote_runs_nowhere(store: Rota, root: Browser):
     store.acting_as("root").templates.update("shop", default_params={"name": HOSTILE, "tags": [HOSTILE, "</textarea>"]})
     page = root.get("/jobs/new?name=shop")

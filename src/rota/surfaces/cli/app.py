@@ -14,6 +14,8 @@ from rota.surfaces.cli.tree import Leaf, branch
 
 show_plain_values()
 
+TRACEBACK = "--traceback"
+
 UsageError: Any = typer.BadParameter.__base__
 """Whatever is wrong with a command line: typer has no name of its own for it."""
 
@@ -37,7 +39,11 @@ class Commands(TyperGroup):
                 "give the URL in $ROTA_STORE, and the password in ~/.pgpass",
                 err=True,
             )
-        return super().parse_args(ctx, args)
+        named = args[: args.index("--")] if "--" in args else args
+        if TRACEBACK in named:
+            # It may be given anywhere: people add it to a line that failed.
+            args = [TRACEBACK, *(each for each in named if each != TRACEBACK), *args[len(named) :]]
+        return super().parse_args(ctx, args or ["--help"])
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -46,7 +52,7 @@ class Commands(TyperGroup):
         except RotaError as error:
             from rota.surfaces.cli.exits import report  # noqa: PLC0415 - a page of help needs none
 
-            raise typer.Exit(report(error)) from None
+            raise typer.Exit(report(error, traceback=ctx.params["traceback"])) from None
         except UsageError as error:
             error.message = hide(error.message)
             raise
@@ -66,6 +72,8 @@ BY_HAND = {
     "simulate": "opens a copy of the store; `Rota.simulate` is not an operation",
     "promote": "two stores, with progress; it opens the store before it asks for the right",
     "reopen": "as promote",
+    "login": "a link for a browser; over HTTP and in Python nobody needs one",
+    "job run-now": "the time of `job update`, under the word that people look for",
     "group create": "members as NAME or NAME:{JSON}",
 }
 """Commands that are not made from an operation, each with the reason."""
@@ -77,6 +85,7 @@ LEAVES = {
         ("Start", "up", "workers:up", "Start Rota here: a worker, the HTTP API, the dashboard, and a live view."),
         ("Start", "worker", "workers:worker", "Run a worker with plain log lines, for servers."),
         ("Start", "serve", "workers:serve", "Serve the HTTP API and the dashboard, without a worker."),
+        ("Start", "login", "login:login", "Print a link that logs a browser in to the dashboard."),
         ("Start", "mcp", "mcp:mcp", "Serve Rota's operations to a language model, as MCP tools on standard input and output."),
         ("Jobs", "enqueue", "enqueue:enqueue", "Enqueue one job; when this returns, it is on disk."),
         ("Jobs", "direct", "jobs.direct", "Run one job ahead of the queue and show its run."),
@@ -141,7 +150,6 @@ app = typer.Typer(
     name="rota",
     help="A durable job scheduler: one file beside your program on the first day, a fleet when you outgrow it.",
     epilog="Start with `rota up`, then look around with `rota stats`, `rota job list` and `rota job explain 42`.",
-    no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -162,11 +170,12 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version; `rota version` prints more.")
     ] = False,
+    traceback: Annotated[bool, typer.Option(TRACEBACK, help="If the command is refused, show the Python traceback, too.")] = False,
 ) -> None:
-    del version
+    del version, traceback
 
 
-branch(app, "job", "Look at jobs and change them.", "jobs", "rota.explain", panel="Jobs")
+branch(app, "job", "Look at jobs and change them.", "jobs", "rota.explain", "enqueue:run_now", panel="Jobs")
 branch(app, "group", "Jobs that belong together, one after the other or all at once.", "groups", "enqueue:create", panel="Jobs")
 branch(app, "dead", "Inspect, retry or delete jobs that failed permanently.", "dead_letters", panel="Jobs")
 branch(app, "queue", "See what waits in each queue, and pause queues.", "queues", panel="Jobs")

@@ -88,6 +88,7 @@ def enqueue(
         timedelta | None,
         typer.Option(parser=duration, metavar="DURATION", help="Wait no longer than this (exit code 4)."),
     ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the id of the job and nothing else.")] = False,
     app: AppOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -122,12 +123,14 @@ def enqueue(
             organization=organization,
         ).job()
         waits = wait or wait_timeout is not None
-        if not (waits and as_json):
+        if quiet:
+            typer.echo(job.id)
+        elif not (waits and as_json):
             _show(job, as_json=as_json)
         if not waits:
             return
         run = _wait(rota, job, wait_timeout)
-        _end(rota.acting_as(actor()).jobs.attempts(job.id)[-1], run, as_json=as_json)
+        _end(rota.acting_as(actor()).jobs.attempts(job.id)[-1], run, as_json=as_json, quiet=quiet)
 
 
 def _show(job: Job, *, as_json: bool) -> None:
@@ -158,17 +161,33 @@ def _wait(rota: Rota, job: Job, timeout: timedelta | None) -> Run | None:
             return run
 
 
-def _end(tail: Job, run: Run | None, *, as_json: bool) -> None:
-    if as_json:
+def _end(tail: Job, run: Run | None, *, as_json: bool, quiet: bool) -> None:
+    if as_json and not quiet:
         show_json(with_run(tail, run))
     why = tail.reason or (run.error if run else None) or "no reason was recorded"
     if tail.status not in ENDED_WELL:
         show_error(f"{tail.number} ended {tail.status}: {one_line(why, 400)}", (run and run.error_type) or tail.status.lower())
         raise typer.Exit(FAILED)
-    if not as_json:
+    if not as_json and not quiet:
         result = compact(run.result) if run else ""
         detail = result or (one_line(why) if tail.reason else "")
         typer.echo(f"{tail.number}  {tail.status}  {took(tail)}" + (f"  {detail}" if detail else ""))
+
+
+def run_now(
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="The job's id or number.")],
+    *,
+    app: AppOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a job now that waits for its time or for its retry.
+
+    It becomes due at once, and runs when a worker has a free slot. This is `rota job update JOB --in 0s`.
+    """
+    with session(store, app=app) as rota:
+        for each in jobs:
+            _show(rota.acting_as(actor()).jobs.update(each, run_at=timedelta()), as_json=as_json)
 
 
 # ---- groups ---------------------------------------------------------------------------------------------------------

@@ -11,6 +11,10 @@
 
 from __future__ import annotations
 
+from traceback import format_exception
+
+import typer
+
 from rota.errors import InvalidOption, InvalidSchedule, NotFound, RotaError, WaitTimeout
 from rota.surfaces.cli.output import show_error
 
@@ -25,7 +29,9 @@ _CODES: tuple[tuple[type[RotaError], int], ...] = (
 )
 
 
-def report(error: RotaError) -> int:
+def report(error: RotaError, *, traceback: bool = False) -> int:
     """Say what was refused, and return the exit code for it."""
+    if traceback:
+        typer.echo("".join(format_exception(error)), err=True, nl=False)
     show_error(str(error), error.code)
     return next(code for kind, code in _CODES if isinstance(error, kind))

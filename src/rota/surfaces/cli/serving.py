@@ -181,7 +181,7 @@ def work(
     """Run a worker until it is asked to stop, and show what happens. The front door, if there is one, is open until the worker is home."""
     slots = concurrency or rota.settings.concurrency
     with opened(rota, where, as_json=as_json, needed=False) as server:
-        url = "" if server is None else server.address.url
+        url = "" if server is None else server.url
         with _screen(rota, slots, url, live=live, as_json=as_json) as screen:
             screen.update("starting")
             start = partial(rota.acting_as(actor()).start, concurrency=concurrency, **(serving or {}))
@@ -206,7 +206,7 @@ def serve_only(rota: Rota, where: Where, *, as_json: bool) -> None:
     try:
         with opened(rota, where, as_json=as_json, needed=True) as server:
             assert server is not None  # noqa: S101 - it is needed
-            _announce_door(server.address.url)
+            _announce_door(server.url)
             while server.running:
                 with contextlib.suppress(Empty):
                     heard.get(timeout=Summary.every_s)
@@ -238,14 +238,14 @@ def opened(rota: Rota, where: Where | None, *, as_json: bool, needed: bool) -> I
         # Output that is not a terminal may be kept in a log, so it gets a link only where nobody could log in otherwise.
         at_terminal = sys.stdout.isatty() and not as_json
         link = Admission(rota.acting_as(actor())).welcome(local=address.local, fresh=at_terminal)
-        server = Server(rota, address)
+        server = Server(rota, address, where.root_path)
         server.start()
     except BaseException:
         address.close()
         raise
     try:
         if link is not None:
-            _show_link(address.url, link, as_json=as_json)
+            _show_link(server.url, link, as_json=as_json)
         with rota.acting_as(actor()).store.minder():
             yield server
     finally:

@@ -37,7 +37,7 @@ def built(words: str, place: str, panel: str | None = None) -> Any:
         from rota.surfaces.cli.examples import EXAMPLES, examples  # noqa: PLC0415 - the page of all commands needs none
 
         callback = getattr(import_module(f"{__package__}.{module}"), function)
-        info = CommandInfo(name=function, callback=callback, epilog=examples(*EXAMPLES[words]), rich_help_panel=panel)
+        info = CommandInfo(name=words.rsplit(maxsplit=1)[-1], callback=callback, epilog=examples(*EXAMPLES[words]), rich_help_panel=panel)
     else:
         from rota.surfaces.cli.commands import info_of  # noqa: PLC0415 - as above
 
@@ -86,6 +86,10 @@ class Branch(TyperGroup):
     places: tuple[str, ...] = ()
     _grown: Built | None = None
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Show the page of help where no command is given: that is no mistake."""
+        return super().parse_args(ctx, args or ["--help"])
+
     @property
     def commands(self) -> Built:
         """Its commands by name."""
@@ -93,7 +97,7 @@ class Branch(TyperGroup):
             by_name: dict[str, str] = {}
             for place in self.places:
                 if ":" in place:
-                    by_name[place.partition(":")[2]] = place
+                    by_name[place.partition(":")[2].replace("_", "-")] = place
                 elif "." in place:
                     # Its last word, as the operation has it: `monque` of `store.import_monque`. To ask the operation would import it.
                     by_name[place.partition(".")[2].rpartition("_")[2]] = place
@@ -112,7 +116,7 @@ class Branch(TyperGroup):
 def branch(app: typer.Typer, name: str, text: str, *places: str, panel: str) -> None:
     """Add a group to the root."""
     kind = type(name, (Branch,), {"places": places})
-    app.add_typer(typer.Typer(help=text, no_args_is_help=True), name=name, cls=kind, rich_help_panel=panel)
+    app.add_typer(typer.Typer(help=text), name=name, cls=kind, rich_help_panel=panel)
 
 
 class Leaf(TyperCommand):

@@ -38,6 +38,10 @@ PortOption = Annotated[
     int | None,
     typer.Option("--port", min=0, max=65_535, help="Listen on this port; 0 takes any that is free. Else $ROTA_HTTP_PORT, else 8420."),
 ]
+RootPathOption = Annotated[
+    str | None,
+    typer.Option("--root-path", metavar="PATH", help="Serve below this path, as a proxy in front does. Else $ROTA_HTTP_ROOT_PATH, else /."),
+]
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -45,6 +49,7 @@ class Where(msgspec.Struct, frozen=True):
 
     host: str | None = None
     port: int | None = None
+    root_path: str | None = None
 
 
 def up(
@@ -57,6 +62,7 @@ def up(
     ] = False,
     host: HostOption = None,
     port: PortOption = None,
+    root_path: RootPathOption = None,
     no_http: Annotated[bool, typer.Option("--no-http", help="Without the HTTP API and the dashboard.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -69,7 +75,7 @@ def up(
         raise typer.BadParameter("--demo needs --app: the demo is a function beside the application's Rota")
     from rota.surfaces.cli.serving import work  # noqa: PLC0415 - threads, signals and views that no other command needs
 
-    where = None if no_http else Where(host, port)
+    where = None if no_http else Where(host, port, root_path)
     with session(store, app=app, make=True) as rota:
         feed = demo_of(app) if demo and app else None
         work(rota, where, concurrency=concurrency, live=sys.stdout.isatty() and not as_json, as_json=as_json, demo=feed)
@@ -101,7 +107,13 @@ def worker(
 
 
 def serve(
-    *, app: AppOption = None, store: StoreOption = None, host: HostOption = None, port: PortOption = None, as_json: JsonOption = False
+    *,
+    app: AppOption = None,
+    store: StoreOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    root_path: RootPathOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Serve the HTTP API and the dashboard, without a worker.
 
@@ -110,4 +122,4 @@ def serve(
     from rota.surfaces.cli.serving import serve_only  # noqa: PLC0415 - as in `up`
 
     with session(store, app=app, make=True) as rota:
-        serve_only(rota, Where(host, port), as_json=as_json)
+        serve_only(rota, Where(host, port, root_path), as_json=as_json)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from hashlib import blake2b
+from urllib.parse import quote
 
 from starlette.requests import Request
 
@@ -16,6 +18,7 @@ from rota.model.gate import Actor
 ACTOR = "rota.actor"
 """Where the scope of a request has the actor whom the door let in."""
 COOKIE = "rota_session"
+"""The cookie of a browser that has logged in: see `cookie_name`."""
 CSRF_HEADER = "x-rota-csrf"
 CSRF_FIELD = "csrf"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -60,7 +63,7 @@ class Door:
         """Return who asks. A session that changes something must show that its own page asked: by a header, or by what a form `shown`."""
         actor = request.scope[ACTOR] = self.known(request)
         if request.method not in SAFE and not request.headers.get("authorization", "").strip():
-            word = csrf_of(request.cookies.get(COOKIE, ""))
+            word = csrf_of(request.cookies.get(cookie_name(request, COOKIE), ""))
             if not is_same(shown or request.headers.get(CSRF_HEADER, ""), word):
                 raise PermissionDenied("this did not come from a page of Rota's own: reload the page and do it again")
         return actor
@@ -75,7 +78,7 @@ class Door:
                 if scheme.lower() != "bearer":
                     raise Unauthenticated(f"{scheme[:20]!r} is not how to come in: give `Authorization: Bearer` and a token")
                 return self.admission.authenticate(secret.strip())
-            session = request.cookies.get(COOKIE)
+            session = request.cookies.get(cookie_name(request, COOKIE))
             if session is None:
                 raise Unauthenticated(NOBODY)
             return self.admission.session(session)
@@ -88,7 +91,22 @@ class Door:
     def key(self, request: Request) -> bytes:
         """Return the digest of what a request comes with: a token, or the session of a browser."""
         given = request.headers.get("authorization", "").strip()
-        return digest(given.partition(" ")[2].strip() if given else request.cookies.get(COOKIE, ""))
+        return digest(given.partition(" ")[2].strip() if given else request.cookies.get(cookie_name(request, COOKIE), ""))
+
+
+def root_of(request: Request) -> str:
+    """Return the path below which the app is mounted, or which a proxy takes off; empty if there is none."""
+    root = request.scope.get("root_path", "").strip("/")
+    return f"/{quote(root)}" if root else ""
+
+
+def cookie_name(request: Request, name: str) -> str:
+    """Return the name that a cookie has below the root of this app.
+
+    Browsers send a cookie of `/` to `/rota` as well, so Rotas below several paths of one host must not share a name.
+    """
+    root = root_of(request)
+    return f"{name}_{blake2b(root.encode(), digest_size=4).hexdigest()}" if root else name
 
 
 def place_of(request: Request) -> str:

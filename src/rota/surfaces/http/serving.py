@@ -13,11 +13,12 @@ from typing import Any
 
 import h11
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rota.app import Rota
 from rota.errors import InvalidOption, Refused
-from rota.model.settings import Settings
+from rota.model.settings import Settings, root_path
 from rota.surfaces.http.api.verbs import LocalWorker
 from rota.surfaces.http.app import make_app
 from rota.surfaces.http.middleware import Hosts
@@ -67,13 +68,16 @@ class Address:
 class Server:
     """Serves one Rota over HTTP."""
 
-    def __init__(self, rota: Rota, address: Address) -> None:
-        """Take what is served, and where."""
+    def __init__(self, rota: Rota, address: Address, root: str | None = None) -> None:
+        """Take what is served, where, and below which path: else the setting's."""
         self.address = address
+        root = root_path(rota.settings.http_root_path if root is None else root, "root_path")
+        self.url = f"{address.url}{root}"
+        """The address of the first page."""
         # Where others may come, also the name of this machine: it leads to no stranger's page.
         own = [] if address.local else [os.uname().nodename]
         self._app = make_app(rota, hosts=Hosts([*rota.settings.http_hosts.split(","), rota.settings.http_host, *own]))
-        self._server = _Uvicorn(_config(self._app, rota.settings))
+        self._server = _Uvicorn(_config(_Below(self._app, root) if root else self._app, rota.settings))
         self._thread = threading.Thread(target=self._run, name="rota-http", daemon=True)
         self._failure: BaseException | None = None
 
@@ -111,6 +115,20 @@ class Server:
             log.exception("the HTTP server failed")
         finally:
             self._server.up.set()
+
+
+class _Below:
+    """Serves an app below a path, whether the proxy in front of it takes the path off or leaves it."""
+
+    def __init__(self, app: ASGIApp, root: str) -> None:
+        self._app, self._root = app, root
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path = scope["path"]
+            below = path if path == self._root or path.startswith(f"{self._root}/") else f"{self._root}{path}"
+            scope = {**scope, "root_path": self._root, "path": below}
+        await self._app(scope, receive, send)
 
 
 class _Uvicorn(uvicorn.Server):

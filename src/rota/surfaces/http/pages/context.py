@@ -25,7 +25,7 @@ from rota.errors import InvalidOption, PermissionDenied
 from rota.model.access import csrf_of
 from rota.model.gate import Actor, Right, Role, scope_of
 from rota.surfaces.cli.output import one_line, span
-from rota.surfaces.http.access import COOKIE
+from rota.surfaces.http.access import COOKIE, cookie_name, root_of
 
 FIELDS_MAX = 1000
 """Fields of one form, at most."""
@@ -115,8 +115,8 @@ class Visit:
     def __init__(self, request: Request, actor: Actor | None = None, form: Form | None = None) -> None:
         """Take who asks for what; `actor` is None for somebody at the door."""
         rota: Rota = request.app.state.rota
-        session = None if actor is None else request.cookies.get(COOKIE)
         self.request = request
+        session = None if actor is None else self.cookie(COOKIE)
         self.rota = rota if actor is None else rota.acting_as(actor)
         """As the actor uses it."""
         self.csrf = "" if session is None else csrf_of(session)
@@ -177,13 +177,14 @@ class Visit:
     def page(self, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **context: Any) -> Response:
         """Return a page; only its inside, if that is what was asked for."""
         part = PART in self.request.headers
-        theme = self.request.cookies.get(THEME, "")
-        said = "" if part else unquote(self.request.cookies.get(SAID, ""))[:SAID_MAX]
+        theme = self.cookie(THEME) or ""
+        said = "" if part else unquote(self.cookie(SAID) or "")[:SAID_MAX]
         text = _environment.get_template(template).render(
             now=datetime.now(UTC),
             visit=self,
             part=part,
             theme=theme if theme in THEMES else "",
+            theme_cookie=cookie_name(self.request, THEME),
             said=said,
             events=EVENTS if self.may(Right.READ) else "",
             **context,
@@ -192,7 +193,7 @@ class Visit:
             text = _OWN_ADDRESS.sub(lambda found: found[0] + self.root, text)
         answer = HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store", "Vary": f"Cookie, {PART}", **(headers or {})})
         if said:
-            answer.delete_cookie(SAID, path=self.cookie_path)
+            self.drop(answer, SAID)
         return answer
 
     def go(self, to: str) -> Response:
@@ -215,10 +216,19 @@ class Visit:
         """The page of ours that a form came from."""
         return ours(self.form.get("back"))
 
+    def cookie(self, name: str) -> str | None:
+        """Return the value of a cookie of ours."""
+        return self.request.cookies.get(cookie_name(self.request, name))
+
+    def drop(self, answer: Response, name: str) -> None:
+        """Let the browser forget a cookie of ours."""
+        answer.delete_cookie(cookie_name(self.request, name), path=self.cookie_path)
+
     def keep(self, answer: Response, name: str, value: str, max_age_s: int, *, httponly: bool = True) -> None:
         """Let the browser keep a cookie of ours."""
         secure = self.request.url.scheme == "https"
-        answer.set_cookie(name, value, max_age=max_age_s, path=self.cookie_path, httponly=httponly, samesite="strict", secure=secure)
+        own = cookie_name(self.request, name)
+        answer.set_cookie(own, value, max_age=max_age_s, path=self.cookie_path, httponly=httponly, samesite="strict", secure=secure)
 
     def sure(self, question: str, verb: str) -> None:
         """Go on only if the person was asked and said yes."""
@@ -231,12 +241,6 @@ def ours(address: str | None) -> str | None:
     if not address or not address.startswith("/") or address.startswith("//") or "\\" in address or not address.isprintable():
         return None
     return address
-
-
-def root_of(request: Request) -> str:
-    """Return the path below which the app is mounted, or which a proxy takes off; empty if there is none."""
-    root = request.scope.get("root_path", "").strip("/")
-    return f"/{quote(root)}" if root else ""
 
 
 def path_of(request: Request) -> str:

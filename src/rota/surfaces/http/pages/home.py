@@ -37,4 +37,3 @@ def home(visit: Visit) -> Response:
         throughput=charts.throughput(trend),
         latency=charts.latency(trend),
     )
-

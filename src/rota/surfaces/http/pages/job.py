@@ -180,7 +180,7 @@ def _changed(visit: Visit, job: Job, params: ParamsInput) -> Response:
         if form.get("seen") not in {None, digest_of(job.params)}:
             raise Unread(
                 f"The params of {job.number} were changed after this page was opened. "
-                "Open the page again to see them, or press Change to overwrite them.",
+                "Open the page again to see them, or press Save to overwrite them.",
                 HTTPStatus.PRECONDITION_FAILED,
             )
         options["params"] = typed

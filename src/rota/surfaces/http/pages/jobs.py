@@ -29,6 +29,7 @@ LONG = 1024
 """Characters of one filter, at most."""
 STATUSES = frozenset(Status)
 
+
 class Filters:
     """What a list is narrowed to."""
 
@@ -120,7 +121,7 @@ def moment(text: str) -> datetime:
 
 
 def _cancel(visit: Visit, options: dict[str, Any], _found: list[Job]) -> str:
-    done = visit.rota.jobs.cancel_all(**options)
+    done = visit.rota.jobs.cancel_all(**options, all=True)
     return f"Cancelled {plural(done.done, 'job')}."
 
 

@@ -17,7 +17,7 @@ YEAR_S = 365 * 86_400
 @page("GET /login", is_open=True)
 def ask(visit: Visit, next: str = "/") -> Response:  # noqa: A002 - the word in the address
     """Show the door; who has come in already goes on."""
-    session = visit.request.cookies.get(COOKIE)
+    session = visit.cookie(COOKIE)
     if session is not None:
         try:
             _door(visit).admission.session(session)
@@ -48,16 +48,16 @@ def enter(visit: Visit) -> Response:
 @page("POST /logout")
 def leave(visit: Visit) -> Response:
     """End the session."""
-    _door(visit).admission.close_session(visit.request.cookies.get(COOKIE, ""))
+    _door(visit).admission.close_session(visit.cookie(COOKIE) or "")
     answer = visit.go("/login")
-    answer.delete_cookie(COOKIE, path=visit.cookie_path)
+    visit.drop(answer, COOKIE)
     return answer
 
 
 @page("POST /theme", is_open=True)
 def dress(visit: Visit) -> Response:
     """Take the other of dark and light: for browsers without JavaScript. It changes nothing but this browser's own cookie."""
-    other = THEMES[visit.request.cookies.get(THEME) == THEMES[0]]
+    other = THEMES[visit.cookie(THEME) == THEMES[0]]
     answer = visit.go(ours(visit.form.get("back")) or "/")
     visit.keep(answer, THEME, other, YEAR_S, httponly=False)
     return answer

@@ -42,7 +42,7 @@ def _limits(visit: Visit) -> dict[str, int | None]:
 
 def _create_organization(visit: Visit, name: str) -> str:
     made = visit.rota.organizations.create(name, display_name=visit.form.text("display_name"), **_limits(visit))
-    return f"Organization {made.name} is made."
+    return f"Organization {made.name} is created."
 
 
 def _change_organization(visit: Visit, name: str) -> str:

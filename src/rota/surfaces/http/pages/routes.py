@@ -196,7 +196,7 @@ def _to_the_door(request: Request) -> Response:
     to = f"/login?next={quote(visit.here)}" if request.method == "GET" and visit.here != "/" else "/login"
     answer = visit.go(to)
     # A session that is over is not shown again: each showing would count as a wrong token.
-    answer.delete_cookie(COOKIE, path=visit.cookie_path)
+    visit.drop(answer, COOKIE)
     return answer
 
 

@@ -15,15 +15,14 @@ from starlette.responses import Response
 from rota import wire
 from rota.errors import InvalidOption
 from rota.lab.forecasts import ForecastItem
-from rota.model.definitions import TemplateState
 from rota.model.gate import Right
 from rota.model.schedules import Fate, ScheduleState
 from rota.ports.schedules import LedgerCursor
 from rota.schedule_views import OccurrenceView, ScheduleView
-from rota.surfaces.http.pages.context import Visit, link, pretty, word
-from rota.surfaces.http.pages.jobs import moment
+from rota.surfaces.http.pages.context import Visit, word
 from rota.surfaces.http.pages.params_input import params_of
 from rota.surfaces.http.pages.routes import Act, Name, Verb, chosen, page
+from rota.surfaces.http.pages.schedule_form import page_of
 from rota.surfaces.http.pages.selection import SCHEDULE_ACTS
 
 PAGE = 50
@@ -38,8 +37,6 @@ DAY_MAX = 6
 """Lines of one day of the calendar; the rest are counted."""
 LEDGER_MAX = 5000
 """Rows of the ledger that one month looks at."""
-GIVEN = ("cron", "every", "timezone", "catch_up", "overlap", "description", "priority", "calendar")
-EDITED = ("cron", "every", "timezone", "catch_up", "overlap", "jitter", "description", "priority", "calendar")
 
 
 class Line(msgspec.Struct):
@@ -75,11 +72,9 @@ class Outcome(msgspec.Struct):
 @page("GET /schedules")
 def show(visit: Visit) -> Response:
     """Show all schedules."""
-    templates = visit.rota.templates.list() if visit.may(Right.SCHEDULE) else []
-    names = [each.name for each in templates if each.state is TemplateState.ENABLED]
     found = visit.rota.schedules.list()
     outcomes = {each.id: _outcomes(visit, each) for each in found[:MARKED_MAX]}
-    return visit.page("schedules.html", acts=SCHEDULE_ACTS, schedules=found, outcomes=outcomes, templates=names)
+    return visit.page("schedules.html", acts=SCHEDULE_ACTS, schedules=found, outcomes=outcomes)
 
 
 def _outcomes(visit: Visit, schedule: ScheduleView) -> list[Outcome]:
@@ -97,20 +92,6 @@ def _outcome(became: str, row: OccurrenceView) -> Outcome:
             return Outcome(row.last_due_at, words, "✗", "trouble")
         case _:
             return Outcome(row.last_due_at, words, "–", "watch")
-
-
-@page("POST /schedules")
-def create(visit: Visit) -> Response:
-    """Make a schedule."""
-    form = visit.form
-    options: dict[str, Any] = {name: form.text(name) for name in GIVEN if form.text(name)}
-    if form.text("at"):
-        options["at"] = moment(form.need("at"))
-    if form.text("params"):
-        options["params"] = params_of(form.text("params"))
-    made = visit.rota.schedules.create(form.need("name"), form.need("template"), organization=form.text("organization"), **options)
-    to = link("/schedules/one", name=made.name, organization=made.organization)
-    return visit.done(f"Schedule {made.name} is made: {made.words}.", to)
 
 
 @page("GET /schedules/month")
@@ -207,7 +188,6 @@ def show_one(
     return visit.page(
         "schedule.html",
         it=found,
-        params=pretty(found.params),
         coming=coming,
         rows=rows,
         next=None if rows.next is None else wire.seal(rows.next),
@@ -219,12 +199,12 @@ def show_one(
 
 @page("POST /schedules/one/{verb}")
 def act(visit: Visit, verb: Verb) -> Response:
-    """Fire, pause, enable, disable, change or remove a schedule."""
+    """Fire, pause, enable, disable or remove a schedule."""
     do = chosen(ACTS, verb, "a schedule")
     name, organization = visit.form.need("name"), visit.form.text("organization")
     if isinstance(do, Act):
         said = do(visit, name, organization=organization)
-        return visit.done(said, "/schedules" if verb == "delete" else _page(name, organization))
+        return visit.done(said, "/schedules" if verb == "delete" else page_of(name, organization))
     return visit.done(*do(visit, name, organization))
 
 
@@ -232,32 +212,6 @@ def _fire(visit: Visit, name: str, organization: str | None) -> tuple[str, str]:
     params = params_of(visit.form.text("params")) if visit.form.text("params") else None
     job = visit.rota.schedules.fire(name, params, organization=organization)
     return f"{name} is fired: {job.number}.", f"/jobs/{job.id}"
-
-
-def _change(visit: Visit, name: str, organization: str | None) -> tuple[str, str]:
-    found = visit.rota.schedules.get(name, organization=organization)
-    options: dict[str, Any] = {}
-    for field in EDITED:
-        if field in visit.form and visit.form.text(field) != _shown(getattr(found, field)):
-            options[field] = visit.form.text(field)
-    if "params" in visit.form and (params := params_of(visit.form.text("params"))) != found.params:
-        options["params"] = params
-    if visit.form.text("new_name") not in {None, name}:
-        options["new_name"] = visit.form.need("new_name")
-    if not options:
-        return "Nothing is changed.", _page(name, organization)
-    version = visit.form.number("version")
-    changed = visit.rota.schedules.if_match(version).update(name, organization=organization, **options)
-    return f"{changed.name} is changed: {changed.words}.", _page(changed.name, organization)
-
-
-def _shown(value: object) -> str | None:
-    """Return a value as the form shows it."""
-    return None if value in (None, 0.0) else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _page(name: str, organization: str | None) -> str:
-    return link("/schedules/one", name=name, organization=organization)
 
 
 ACTS: dict[str, Act | Callable[[Visit, str, str | None], tuple[str, str]]] = {
@@ -272,7 +226,6 @@ ACTS: dict[str, Act | Callable[[Visit, str, str | None], tuple[str, str]]] = {
         "Disable it",
         Right.SCHEDULE,
     ),
-    "change": _change,
     "delete": Act(
         "schedules",
         "delete",

@@ -36,7 +36,7 @@ def create(visit: Visit) -> Response:
         description=form.text("description"),
         organization=form.text("organization"),
     )
-    return _page(visit, None, secret=made.secret, about=f"The webhook to {made.webhook.url} is made")
+    return _page(visit, None, secret=made.secret, about=f"The webhook to {made.webhook.url} is created")
 
 
 @page("POST /webhooks/{webhook_id}/rotate")

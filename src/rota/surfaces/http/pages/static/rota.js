@@ -33,7 +33,7 @@ document.addEventListener("submit", (event) => {
   const dark = page.dataset.theme ? page.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   page.dataset.theme = dark ? "light" : "dark";
   const root = new URL(event.target.action).pathname.slice(0, -"/theme".length) || "/";
-  document.cookie = `rota_theme=${page.dataset.theme}; path=${root}; max-age=31536000; samesite=strict`;
+  document.cookie = `${event.target.dataset.themeSwitch}=${page.dataset.theme}; path=${root}; max-age=31536000; samesite=strict`;
 });
 
 // ---- the door: a link from the terminal carries the token behind the #, which no server sees ----------------------------
