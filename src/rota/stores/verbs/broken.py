@@ -19,14 +19,13 @@ from rota.model.states import ErrorType, Status
 from rota.model.values import BROKEN_ROW, Claimed, Instant, broken_word
 from rota.ports.turns import Ending, Turn
 from rota.stores.verbs import edges, schedules
-from rota.stores.verbs.db import Db, numbers_json
+from rota.stores.verbs.db import Db
 from rota.stores.verbs.definitions import lanes_of_types
 from rota.stores.verbs.endings import EXPIRED_REASON, end_waiting
 from rota.stores.verbs.queue import promote, queue_due
 from rota.stores.verbs.turn import active_reservation, whole
 
 log = logging.getLogger("rota.store")
-_encode = msgspec.json.Encoder().encode
 _numbers = msgspec.json.Decoder(list[int]).decode
 
 SPOILT: tuple[type[Exception], ...] = (RotaError, ValueError, TypeError, KeyError, AttributeError)
@@ -102,9 +101,9 @@ def _set_children_aside(db: Db, turn: Turn) -> dict[int, str]:
     parked: dict[int, str] = {}
     for ended in edges.some_ended(db, turn.limit):
         told = edges.to_tell(db, ended, turn.limit)
-        stuck = _culprits(db, told.satisfied, lambda some: db.change("unblock", children=numbers_json(some)))
+        stuck = _culprits(db, told.satisfied, lambda some: db.change("unblock", children=some))
         # It still waits for one more than it has open edges, and needs no other word.
-        db.change("satisfy", root_id=ended.root_id, children=numbers_json(stuck), now=turn.now)
+        db.change("satisfy", root_id=ended.root_id, children=list(stuck), now=turn.now)
         for number, reason in stuck.items():
             log.error("job %d can't be released and stays PENDING: %s. `rota repair` counts what it waits for", number, reason)
         parked |= stuck
@@ -167,7 +166,7 @@ def _start(db: Db, numbers: list[int], turn: Turn) -> None:
 
 
 def _queue(db: Db, numbers: list[int], due: dict[int, int], now: Instant) -> None:
-    db.change("queue_jobs", now=now, positions=_encode({number: due[number] for number in numbers}).decode())
+    db.change("queue_jobs", now=now, positions={number: due[number] for number in numbers})
 
 
 def _park(db: Db, statement: str, number: int, why: str, /, **values: str) -> dict[int, str]:

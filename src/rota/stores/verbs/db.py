@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from importlib.resources import files
 from typing import Any, Protocol
@@ -26,7 +26,6 @@ _CLAIMED = {
     "held_rows",
     "failed_without_successor",
 }
-_encode = msgspec.json.Encoder().encode
 
 MOVED = "this store was moved to"
 """How the refusal of every write begins once a store was moved."""
@@ -93,11 +92,11 @@ class Db(Protocol):
     def start(self, jobs: Sequence[Claimed], clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
         """Start these jobs, each with the run whose id it bears; move the clocks of their priorities on."""
 
-    def adopt(self, rows: str, adopter_id: str) -> None:
-        """Start jobs as another system has; `rows` is a JSON array of [number, run id, started_at, failures before it]."""
+    def adopt(self, rows: Sequence[tuple[Any, ...]], adopter_id: str) -> None:
+        """Start jobs as another system has; a row is the job's number, the run's id, started_at, and the failures before it."""
 
-    def tally(self, numbers: str) -> None:
-        """Count these jobs, a JSON array of the numbers of some that have just ended, into the figures: the hour's and the total."""
+    def tally(self, numbers: Sequence[int]) -> None:
+        """Count these jobs, which have just ended, into the figures: the hour's and the total."""
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Undo what is written in the block, and only that, if it raises."""
@@ -137,11 +136,6 @@ def audit(
 def blob(hex_id: str | None) -> bytes | None:
     """Return an id as the store keeps it."""
     return None if hex_id is None else bytes.fromhex(hex_id)
-
-
-def numbers_json(numbers: Iterable[int]) -> str:
-    """Return numbers as the JSON array that statements take."""
-    return _encode(list(numbers)).decode()
 
 
 def load(package: str) -> dict[str, str]:

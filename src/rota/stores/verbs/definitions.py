@@ -33,7 +33,6 @@ STRAY_TYPES_MAX = 100
 LINES_MAX = 5000
 """Lanes, by priority, whose ready jobs are counted."""
 _names = msgspec.json.Decoder(ParamNames)
-_encode = msgspec.json.Encoder().encode
 
 
 def news(db: Db, present: Sequence[Template]) -> list[Template]:
@@ -356,7 +355,7 @@ def has_strays(db: Db) -> bool:
 
 def lanes_of_types(db: Db, types: Sequence[str]) -> dict[int, str]:
     """Return every lane of these types."""
-    return dict(db.rows("lanes_of_types", types=_encode(list(types)).decode())) if types else {}
+    return dict(db.rows("lanes_of_types", types=types)) if types else {}
 
 
 def lanes(db: Db) -> list[JobLane]:

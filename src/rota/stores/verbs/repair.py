@@ -25,7 +25,7 @@ from rota.stores.verbs.broken import (
     unfireable_schedules,
     unreadable_schedules,
 )
-from rota.stores.verbs.db import Db, is_moved, numbers_json
+from rota.stores.verbs.db import Db, is_moved
 from rota.stores.verbs.definitions import templates
 from rota.stores.verbs.endings import end_waiting
 from rota.stores.verbs.turn import whole
@@ -154,7 +154,7 @@ def _remove_orphans(db: Db, now: Instant) -> Iterator[Finding]:
     del now
     for kind, (table, what, remove) in _ORPHANS.items():
         if orphans := db.rows(kind, limit=ROWS_MAX):
-            numbers = numbers_json(number for number, _ in orphans)
+            numbers = [number for number, _ in orphans]
             if kind == "orphan_runs":
                 db.change("end_orphan_runs", numbers=numbers)
             db.change(remove, numbers=numbers)
@@ -293,7 +293,7 @@ def _disable_endpoints(db: Db, now: Instant) -> Iterator[Finding]:
 
 def _is_readable(db: Db, number: int) -> bool:
     try:
-        return bool(msgspec.json.decode(db.value("candidates_among", numbers=numbers_json([number]), want=1), type=list[Claimed]))
+        return bool(msgspec.json.decode(db.value("candidates_among", numbers=[number], want=1), type=list[Claimed]))
     except (*db.unwritable, *db.refused):
         return False
 

@@ -82,9 +82,7 @@ def write(
     return verb
 
 
-def read(
-    work: Callable[Concatenate[Db, P], T], *, long: bool = False, snapshot: bool = False
-) -> Callable[Concatenate[VerbStore, P], T]:
+def read(work: Callable[Concatenate[Db, P], T], *, long: bool = False, snapshot: bool = False) -> Callable[Concatenate[VerbStore, P], T]:
     """Return the method that reads. Long: its work grows with the store. Snapshot: all it reads is of one moment."""
 
     @wraps(work)
