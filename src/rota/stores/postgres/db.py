@@ -18,7 +18,7 @@ from psycopg.adapt import AdaptersMap, Buffer, Dumper
 from psycopg.types.numeric import Int8Dumper
 
 from rota.model.values import Claimed, Instant
-from rota.stores.verbs.db import load
+from rota.stores.verbs.db import About, load
 
 ARMS_MAX = 200
 """Of more types than this only the first that are ready are asked for, and without an arm for each: a plan grows with its arms."""
@@ -203,8 +203,9 @@ class Db:
         self.change("tally", numbers=numbers)
 
     @contextmanager
-    def savepoint(self) -> Iterator[None]:
+    def savepoint(self, about: About = ()) -> Iterator[None]:
         """Undo what is written in the block, and only that, if it raises."""
+        del about
         self.execute("SAVEPOINT rota_part")
         try:
             yield

@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from rota.model.values import Claimed, Instant
-from rota.stores.verbs.db import load
+from rota.stores.verbs.db import About, load
 
 ARMS_MAX = 100
 """A claim of more lanes than this is another query. The driver keeps no statement prepared that has over 16,384 characters: 115 arms."""
@@ -167,13 +167,14 @@ class Db:
         self.change("tally_hourly", ends=figures)
         self.change("tally_total", ends=figures)
 
-    def savepoint(self) -> AbstractContextManager[None]:
+    def savepoint(self, about: About = ()) -> AbstractContextManager[None]:
         """Undo what is written in the block, and only that, if it raises."""
+        del about
         return self._savepoint
 
     def snapshot(self) -> AbstractContextManager[object]:
         """Let all reads of the block see one moment."""
-        return self.savepoint()
+        return self._savepoint
 
 
 class _Savepoint:

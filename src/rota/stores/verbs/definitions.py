@@ -46,7 +46,7 @@ def put_templates(db: Db, templates: Sequence[Template], actor: Actor, now: Inst
     changed = [template.name for template in templates if _put(db, "put_template", template, actor, now)]
     for name in changed:
         try:
-            with db.savepoint():
+            with db.savepoint(("template", name)):
                 _apply(db, name)
         except (*db.unwritable, *db.refused) as error:
             # What people said can't be read: other templates don't wait for it, and its own jobs do.

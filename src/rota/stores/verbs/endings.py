@@ -81,7 +81,7 @@ def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, w
     """
     late, as_written = list(turned.late), dict(turned.as_written)
     try:
-        with db.savepoint():
+        with db.savepoint(("endings", *(ending.number for ending in endings))):
             _finish_batch(db, endings, now, turned, worker_id, tell=tell)
     except (*db.unwritable, *db.refused):
         turned.late, turned.as_written = late, as_written
@@ -91,7 +91,7 @@ def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, w
 
 def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_id: bytes, *, tell: bool) -> None:
     try:
-        with db.savepoint():
+        with db.savepoint(("ending", ending.number)):
             _finish_batch(db, [ending], now, turned, worker_id, tell=tell)
     except (*db.unwritable, *db.refused) as error:
         text = f"result could not be stored: {type(error).__name__}".encode(errors="replace").decode()
@@ -99,7 +99,7 @@ def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_i
         turned.as_written[ending.number] = Status.DEAD_LETTER
         end = Transition(Status.DEAD_LETTER, error=text, error_type=ErrorType.PERMANENT)
         try:
-            with db.savepoint():
+            with db.savepoint(("dead letter", ending.number)):
                 _finish_batch(db, [Ending(ending.number, ending.at, end, end, ending.successor_id)], now, turned, worker_id, tell=tell)
         except db.refused as refusal:
             if is_moved(refusal):

@@ -134,7 +134,7 @@ class _Intake:
     def _plain(self, rows: list[NewRow]) -> list[Enqueued]:
         """Write rows at once; if one of them turns out to be there already, look at each."""
         try:
-            with self._db.savepoint():
+            with self._db.savepoint(("jobs", *(row.job_id for row in rows))):
                 added = queue.add_plain(self._db, rows, self._now, self._number, base=self._base)
         except self._db.conflict:
             return self._each(rows)
@@ -158,7 +158,7 @@ class _Intake:
     def _siblings(self, rows: list[NewRow]) -> list[Enqueued]:
         waits = self._waits(rows)
         try:
-            with self._db.savepoint():
+            with self._db.savepoint(("children", *(row.job_id for row in rows))):
                 return self._add(rows, waits)
         except self._db.conflict:
             return self._each(rows)

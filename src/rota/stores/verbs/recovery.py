@@ -244,7 +244,7 @@ def _as_held(job: Claimed, run_missing: int, run_ended: str | None, run_id: str,
 def _close_alone(db: Db, ending: Ending, held: Held, now: Instant) -> Status | None:
     """Close one job on its own: one that can't be closed keeps no other from being recovered."""
     try:
-        with db.savepoint():
+        with db.savepoint(("close", ending.number)):
             return _close(db, ending, held, now)
     except db.refused as error:
         if is_moved(error):

@@ -140,8 +140,8 @@ def repair(db: Db, now: Instant) -> list[Finding]:
     found: list[Finding] = []
     for step in steps:
         try:
-            with db.savepoint():
-                found += step(db, now)
+            with db.savepoint(("repair", step.__name__)):
+                found += list(step(db, now))
         except db.refused as error:
             if is_moved(error):
                 raise
@@ -216,7 +216,7 @@ def _remove_stray_runs(db: Db, now: Instant) -> Iterator[Finding]:
 def _end_owed(db: Db, now: Instant) -> Iterator[Finding]:
     """End jobs that should have ended when something refused it."""
     for number, word in _owed(db).items():
-        if trouble(db, lambda number=number, word=word: end_owed(db, [number], word, now)) is None:  # type: ignore[misc]
+        if trouble(db, ("end", number), lambda number=number, word=word: end_owed(db, [number], word, now)) is None:  # type: ignore[misc]
             end_owed(db, [number], word, now)
             yield repaired(NAME, f"ended job {number}, which was {word.removesuffix(', and ')} and was refused that")
 

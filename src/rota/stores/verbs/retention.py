@@ -88,7 +88,7 @@ def discard(db: Db, job_id: str, *, actor: Actor, now: Instant) -> Purged:
     if needs:
         raise StillNeeded(f"the chain of {dashed(job_id)} can't be discarded yet: it is needed by {', '.join(needs)}")
     try:
-        with db.savepoint():
+        with db.savepoint(("chain", number)):
             _remove(db, plan.numbers)
     except db.refused as error:
         if is_moved(error):
@@ -151,7 +151,7 @@ def _add_chains(db: Db, plan: Plan, tails: list[int]) -> None:
 def _remove_all(db: Db, plan: Plan) -> None:
     """Remove what is planned. If one chain can't be removed they are removed one by one, and that one is kept and named."""
     try:
-        with db.savepoint():
+        with db.savepoint(("chains", *plan.tails)):
             _remove(db, plan.numbers)
             return
     except db.refused as error:
@@ -161,7 +161,7 @@ def _remove_all(db: Db, plan: Plan) -> None:
     for tail in tails:
         alone = Plan()
         try:
-            with db.savepoint():
+            with db.savepoint(("chain", tail)):
                 _add_chains(db, alone, [tail])
                 _remove(db, alone.numbers)
         except db.refused as error:

@@ -158,15 +158,15 @@ def _earliest(one: Instant | None, other: Instant | None) -> Instant | None:
 
 def keep(db: Db, reports: Sequence[Report], turned: Turned) -> None:
     """Write what running handlers reported. A run that has ended meanwhile keeps what it has."""
-    for report in reports:
-        receipt = _keep_one(db, report)
+    for place, report in enumerate(reports):
+        receipt = _keep_one(db, report, place)
         if report.checkpoint is not None and receipt is not Receipt.WRITTEN:
             turned.unkept[report.number] = receipt
 
 
-def _keep_one(db: Db, report: Report) -> Receipt:
+def _keep_one(db: Db, report: Report, place: int) -> Receipt:
     try:
-        with db.savepoint():
+        with db.savepoint(("report", report.number, place)):
             return _keep(db, report)
     except db.unwritable:
         # It is dropped: the wheel must not stand still for it.
