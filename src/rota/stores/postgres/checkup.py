@@ -108,7 +108,7 @@ def _state(db: Db) -> State:
 
 def settings_of(db: Db, names: str) -> dict[str, tuple[str, str]]:
     """Return settings of the server: as they are in this session, and as they would be without what Rota sets."""
-    rows = db.rows("server_settings", names=msgspec.json.encode(names.split()).decode())
+    rows = db.rows("server_settings", names=names.split())
     return {name: (value, reset) for name, value, reset in rows}
 
 
@@ -377,6 +377,6 @@ def _rights(db: Db, where: Address) -> Iterator[Finding]:
 
 
 def _missing(db: Db, where: Address, kind: str) -> list[str]:
-    rows = db.rows("rights_missing", rows=msgspec.json.encode(wanted(kind)).decode(), schema=where.schema)
+    rows = db.rows("rights_missing", rows=wanted(kind), schema=where.schema)
     found = [msgspec.json.decode(row[0]) for row in rows]
     return [f"{right} on {name}{f' ({column})' if column else ''}" for _, name, right, column in found]

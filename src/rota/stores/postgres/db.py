@@ -18,7 +18,7 @@ from psycopg.adapt import AdaptersMap, Buffer, Dumper
 from psycopg.types.numeric import Int8Dumper
 
 from rota.model.values import Claimed, Instant
-from rota.stores.verbs.db import load
+from rota.stores.verbs.db import About, load
 
 ARMS_MAX = 200
 """Of more types than this only the first that are ready are asked for, and without an arm for each: a plan grows with its arms."""
@@ -100,7 +100,7 @@ class Db:
         """Add jobs by one statement."""
         bodies = Bodies([row.pop("params") for row in rows])
         plain = [{name: value.hex() if type(value) is bytes else value for name, value in row.items() if value is not None} for row in rows]
-        return self.added("insert_jobs_each", len(rows), rows=_encode(plain).decode(), bodies=bodies)
+        return self.added("insert_jobs_each", len(rows), rows=plain, bodies=bodies)
 
     def candidates(self, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
         """Return ready jobs, by another query if the lanes are very many."""
@@ -131,8 +131,8 @@ class Db:
             few = FEW * (1 + most // len(lanes))
             limits = {lane: max(few, limits.get(lane, 0)) for lane in lanes}
             values = {
-                "lanes": _encode(lanes).decode(),
-                "limits": _encode(list(limits.values())).decode(),
+                "lanes": lanes,
+                "limits": list(limits.values()),
                 "want": want,
                 "spare": self._spare,
             }
@@ -177,11 +177,8 @@ class Db:
 
     def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
         """Complete jobs with their runs in one statement, which also says what there is to count."""
-        numbers = list(done)
-        moments = _encode(list(done.values())).decode()
-        ((fresh, figures),) = self.rows(
-            "end_plain", numbers=_encode(numbers).decode(), moments=moments, count=len(done), worker_id=worker_id
-        )
+        numbers, moments = list(done), list(done.values())
+        ((fresh, figures),) = self.rows("end_plain", numbers=numbers, moments=moments, count=len(done), worker_id=worker_id)
         return numbers if fresh is None else _numbers.decode(fresh), figures
 
     def count(self, figures: str) -> None:
@@ -190,24 +187,25 @@ class Db:
 
     def start(self, jobs: Sequence[Claimed], clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
         """Start jobs and move the clocks on, in one statement; another if retries carry checkpoints on."""
-        numbers = _encode([job.number for job in jobs]).decode()
+        numbers = [job.number for job in jobs]
         ids = f"{{{','.join([job.run_id for job in jobs])}}}"
-        self.change("start", numbers=numbers, ids=ids, clocks=_encode(clocks).decode(), now=now, worker_id=worker_id)
+        self.change("start", numbers=numbers, ids=ids, clocks=clocks, now=now, worker_id=worker_id)
         checkpoints = {job.number: job.checkpoint for job in jobs if job.checkpoint is not None}
         if checkpoints:
-            self.change("carry_checkpoints", checkpoints=_encode(checkpoints).decode())
+            self.change("carry_checkpoints", checkpoints=checkpoints)
 
-    def adopt(self, rows: str, adopter_id: str) -> None:
+    def adopt(self, rows: Sequence[tuple[Any, ...]], adopter_id: str) -> None:
         """Start jobs with their runs, in one statement."""
         self.change("adopt_starts", rows=rows, adopter_id=adopter_id)
 
-    def tally(self, numbers: str) -> None:
+    def tally(self, numbers: Sequence[int]) -> None:
         """Count ended jobs, in one statement."""
         self.change("tally", numbers=numbers)
 
     @contextmanager
-    def savepoint(self) -> Iterator[None]:
+    def savepoint(self, about: About = ()) -> Iterator[None]:
         """Undo what is written in the block, and only that, if it raises."""
+        del about
         self.execute("SAVEPOINT rota_part")
         try:
             yield
@@ -380,6 +378,16 @@ class HexDumper(Dumper):
         return obj.hex().encode()
 
 
+class ListDumper(Dumper):
+    """Lists as JSON text, which the statements turn into what they are: see `PARAMETERS`."""
+
+    oid = 0
+
+    def dump(self, obj: list[Any] | tuple[Any, ...] | dict[Any, Any]) -> Buffer:
+        """Return the text."""
+        return _encode(obj)
+
+
 class Ids:
     """Many ids of 16 bytes each, one behind the other."""
 
@@ -430,5 +438,7 @@ def register(adapters: AdaptersMap) -> None:
     """Let values go as the statements expect them."""
     adapters.register_dumper(int, Int8Dumper)
     adapters.register_dumper(bytes, HexDumper)
+    for kind in (list, tuple, dict):
+        adapters.register_dumper(kind, ListDumper)
     adapters.register_dumper(Ids, IdsDumper)
     adapters.register_dumper(Bodies, BodiesDumper)

@@ -37,7 +37,7 @@ from rota.stores.postgres.errors import Unanswered, is_lost, translate, translat
 from rota.stores.postgres.user_connection import Borrowed, Lending, Lent, Transaction
 from rota.stores.verbs import copying, intake, queue, recovery, repair
 from rota.stores.verbs import definitions as definition_verbs
-from rota.stores.verbs.store import Hold, RelationalStore
+from rota.stores.verbs.store import Hold, VerbStore
 
 T = TypeVar("T")
 Handle: TypeAlias = Transaction | Borrowed
@@ -55,7 +55,7 @@ ASK_S = (0.05, 1.0)
 """Shortest and longest pause between two questions whether something was written after all."""
 
 
-class PostgresStore(RelationalStore):
+class PostgresStore(VerbStore):
     """Implements `rota.ports.store.Store` on one schema of one database."""
 
     beside = True

@@ -13,12 +13,13 @@ import apsw
 import msgspec
 
 from rota.model.values import Claimed, Instant
-from rota.stores.verbs.db import load
+from rota.stores.verbs.db import About, load
 
 ARMS_MAX = 100
 """A claim of more lanes than this is another query. The driver keeps no statement prepared that has over 16,384 characters: 115 arms."""
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
+_LIST = re.compile(r"\bjson_(?:each|array_length)\(:([a-z]\w*)")
 _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE)\b")
 _encode = msgspec.json.Encoder().encode
 _claimed = msgspec.json.Decoder(list[Claimed])
@@ -152,12 +153,12 @@ class Db:
         for priority, position in clocks.items():
             self.change("clock_advance", priority=priority, position=position)
 
-    def adopt(self, rows: str, adopter_id: str) -> None:
+    def adopt(self, rows: Sequence[tuple[Any, ...]], adopter_id: str) -> None:
         """Make runs, then start their jobs."""
         self.change("adopt_runs", rows=rows)
         self.change("adopt_starts", rows=rows, adopter_id=adopter_id)
 
-    def tally(self, numbers: str) -> None:
+    def tally(self, numbers: Sequence[int]) -> None:
         """Count ended jobs: they are looked at once, and written into two tables."""
         self.count(self.value("ends", numbers=numbers))
 
@@ -166,13 +167,14 @@ class Db:
         self.change("tally_hourly", ends=figures)
         self.change("tally_total", ends=figures)
 
-    def savepoint(self) -> AbstractContextManager[None]:
+    def savepoint(self, about: About = ()) -> AbstractContextManager[None]:
         """Undo what is written in the block, and only that, if it raises."""
+        del about
         return self._savepoint
 
     def snapshot(self) -> AbstractContextManager[object]:
         """Let all reads of the block see one moment."""
-        return self.savepoint()
+        return self._savepoint
 
 
 class _Savepoint:
@@ -204,7 +206,7 @@ class Statement(msgspec.Struct, frozen=True):
     text: str
     names: tuple[str, ...]
     values: Callable[[dict[str, Any]], Sequence[Any]]
-    """Puts values that are given by name into the parameters' order."""
+    """Puts values that are given by name into the parameters' order, lists as the JSON text that `json_each` reads."""
 
 
 @cache
@@ -218,9 +220,27 @@ def compiled(text: str) -> Statement:
     text = "\n".join(line.strip() for line in text.splitlines())
     names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
     numbered = _PARAMETER.sub(lambda match: f"?{names.index(match[1]) + 1}", text)
+    lists = tuple(dict.fromkeys(_LIST.findall(text)))
+    if lists:
+        return Statement(numbered, names, _with_lists(names, lists))
     if len(names) > 1:
         return Statement(numbered, names, itemgetter(*names))
     return Statement(numbered, names, lambda values: [values[name] for name in names])
+
+
+def _with_lists(names: tuple[str, ...], lists: tuple[str, ...]) -> Callable[[dict[str, Any]], Sequence[Any]]:
+    """Return what encodes the lists of a call, unless they are text or NULL already, and puts its values into the parameters' order."""
+    ordered = itemgetter(*names)
+    only = names[0] if len(names) == 1 else None
+
+    def values(given: dict[str, Any]) -> Sequence[Any]:
+        for name in lists:
+            value = given[name]
+            if value is not None and value.__class__ is not str:
+                given[name] = _encode(value).decode()
+        return (given[only],) if only is not None else ordered(given)
+
+    return values
 
 
 @cache

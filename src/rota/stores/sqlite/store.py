@@ -28,7 +28,7 @@ from rota.stores.sqlite.connection import Identity, Readers, check_path, check_s
 from rota.stores.sqlite.db import Db, statement
 from rota.stores.sqlite.writer import Writer
 from rota.stores.verbs import copying, queue
-from rota.stores.verbs.store import Hold, RelationalStore
+from rota.stores.verbs.store import Hold, VerbStore
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class Transaction:
         return cursor
 
 
-class SqliteStore(RelationalStore):
+class SqliteStore(VerbStore):
     """Implements `rota.ports.store.Store` on one file: a writer, readers, and a watcher of what others commit."""
 
     def __init__(self, path: str | Path, settings: Settings, *, vfs: str | None = None) -> None:

@@ -1,1 +1,1 @@
-"""What every store on a relational database shares: the verbs, over statements that each dialect has under the same names."""
+"""The verbs that all stores share, over statements that each dialect has under the same names."""

@@ -185,7 +185,7 @@ def session(db: Db, digest: bytes, *, now: Instant) -> Token | None:
 
 def tokens_behind(db: Db, digests: Collection[bytes], *, now: Instant) -> dict[bytes, Token]:
     """Return the token of each of these digests."""
-    hashes = msgspec.json.encode([digest.hex() for digest in digests]).decode()
+    hashes = [digest.hex() for digest in digests]
     return {bytes.fromhex(hash_): _token(row) for hash_, *row in db.rows("tokens_behind", hashes=hashes, now=now)}
 
 

@@ -19,14 +19,13 @@ from rota.model.states import ErrorType, Status
 from rota.model.values import BROKEN_ROW, Claimed, Instant, broken_word
 from rota.ports.turns import Ending, Turn
 from rota.stores.verbs import edges, schedules
-from rota.stores.verbs.db import Db, numbers_json
+from rota.stores.verbs.db import About, Db
 from rota.stores.verbs.definitions import lanes_of_types
 from rota.stores.verbs.endings import EXPIRED_REASON, end_waiting
 from rota.stores.verbs.queue import promote, queue_due
 from rota.stores.verbs.turn import active_reservation, whole
 
 log = logging.getLogger("rota.store")
-_encode = msgspec.json.Encoder().encode
 _numbers = msgspec.json.Decoder(list[int]).decode
 
 SPOILT: tuple[type[Exception], ...] = (RotaError, ValueError, TypeError, KeyError, AttributeError)
@@ -77,13 +76,13 @@ def set_aside(db: Db, turn: Turn) -> dict[int, str]:
     for priority, earliest in db.rows("due_priorities"):
         if earliest <= turn.now:
             due = queue_due(db, priority, turn.now, turn.limit)
-            for number, reason in _culprits(db, list(due), lambda some, due=due: _queue(db, some, due, turn.now)).items():  # type: ignore[misc]
+            for number, reason in _culprits(db, ("queue",), list(due), lambda some, due=due: _queue(db, some, due, turn.now)).items():  # type: ignore[misc]
                 parked |= _park(db, "park_pending", number, reason, reason=f"{BROKEN_ROW}{reason}")
     # What was queued and claimed in the turn that failed is to be tried as well.
     promote(db, turn.now, turn.limit)
     for lane in lanes_of_types(db, turn.types) if turn.lanes is None else turn.lanes:
         ready = [number for (number,) in db.rows("ready_of_lane", lane=lane, limit=turn.limit)]
-        for number, reason in _culprits(db, ready, lambda some: _start(db, some, turn)).items():
+        for number, reason in _culprits(db, ("start",), ready, lambda some: _start(db, some, turn)).items():
             parked |= _park(db, "park_broken", number, reason, held=broken_word(reason))
     return parked | _set_direct_aside(db, turn)
 
@@ -92,7 +91,7 @@ def _set_expired_aside(db: Db, turn: Turn) -> dict[int, str]:
     """Park jobs that have expired and can't be ended. They keep no time to expire at, or each turn would come upon them."""
     parked: dict[int, str] = {}
     expired = _numbers(db.value("expired_jobs", now=turn.now, limit=turn.limit))
-    for number, reason in _culprits(db, expired, lambda some: end_owed(db, some, EXPIRED, turn.now)).items():
+    for number, reason in _culprits(db, ("expire",), expired, lambda some: end_owed(db, some, EXPIRED, turn.now)).items():
         parked |= _park_waiting(db, number, f"{EXPIRED}{reason}", lambda number=number: db.change("unset_expiry", number=number))  # type: ignore[misc]
     return parked
 
@@ -102,15 +101,16 @@ def _set_children_aside(db: Db, turn: Turn) -> dict[int, str]:
     parked: dict[int, str] = {}
     for ended in edges.some_ended(db, turn.limit):
         told = edges.to_tell(db, ended, turn.limit)
-        stuck = _culprits(db, told.satisfied, lambda some: db.change("unblock", children=numbers_json(some)))
+        stuck = _culprits(db, ("release", ended.root_id), told.satisfied, lambda some: db.change("unblock", children=some))
         # It still waits for one more than it has open edges, and needs no other word.
-        db.change("satisfy", root_id=ended.root_id, children=numbers_json(stuck), now=turn.now)
+        db.change("satisfy", root_id=ended.root_id, children=list(stuck), now=turn.now)
         for number, reason in stuck.items():
             log.error("job %d can't be released and stays PENDING: %s. `rota repair` counts what it waits for", number, reason)
         parked |= stuck
         for status, numbers in told.by_end():
             word = WITH_PARENT[status]
-            for number, reason in _culprits(db, numbers, lambda some, word=word: end_owed(db, some, word, turn.now)).items():  # type: ignore[misc]
+            about = ("end", word, ended.root_id)
+            for number, reason in _culprits(db, about, numbers, lambda some, word=word: end_owed(db, some, word, turn.now)).items():  # type: ignore[misc]
                 values = {"number": number, "root_id": ended.root_id}
                 parked |= _park_waiting(db, number, f"{word}{reason}", lambda values=values: db.change("let_wait", **values))  # type: ignore[misc]
     return parked
@@ -134,7 +134,7 @@ def owed_of(text: str) -> str | None:
 def _park_waiting(db: Db, number: int, why: str, also: Callable[[], object]) -> dict[int, str]:
     """Park a job that waits in either state and can't be ended."""
     try:
-        with db.savepoint():
+        with db.savepoint(("park waiting", number)):
             db.change("park_broken", number=number, held=broken_word(why))
             db.change("park_pending", number=number, reason=f"{BROKEN_ROW}{why}")
             also()
@@ -150,7 +150,7 @@ def _set_direct_aside(db: Db, turn: Turn) -> dict[int, str]:
     if active is None or db.value("is_waiting", number=active.job_number) is None:
         return {}
     parked: dict[int, str] = {}
-    for number, reason in _culprits(db, [active.job_number], lambda some: _start(db, some, turn)).items():
+    for number, reason in _culprits(db, ("start directly",), [active.job_number], lambda some: _start(db, some, turn)).items():
         parked |= _park(db, "park_broken", number, reason, held=broken_word(reason))
         # It would keep the next slot for a job that can't start.
         db.change("end_reservation", reservation_id=active.id, status="EXPIRED", now=turn.now)
@@ -167,12 +167,12 @@ def _start(db: Db, numbers: list[int], turn: Turn) -> None:
 
 
 def _queue(db: Db, numbers: list[int], due: dict[int, int], now: Instant) -> None:
-    db.change("queue_jobs", now=now, positions=_encode({number: due[number] for number in numbers}).decode())
+    db.change("queue_jobs", now=now, positions={number: due[number] for number in numbers})
 
 
 def _park(db: Db, statement: str, number: int, why: str, /, **values: str) -> dict[int, str]:
     try:
-        with db.savepoint():
+        with db.savepoint((statement, number)):
             db.change(statement, number=number, **values)
     except db.refused as error:
         log.error("job %d can't be started (%s) and can't be parked either (%s): remove what refuses it", number, why, words_of(error))  # noqa: TRY400 - it says all
@@ -188,7 +188,7 @@ def unreadable_schedules(db: Db) -> list[tuple[str, str, str]]:
     """Return schedules that can't be read: their id, a name for people, and why."""
     found = []
     for schedule_id, organization, name in db.rows("enabled_schedules", limit=LOOKED_AT_MAX):
-        why = trouble(db, lambda schedule_id=schedule_id: schedules.schedule(db, schedule_id))  # type: ignore[misc]
+        why = trouble(db, ("read schedule", schedule_id), lambda schedule_id=schedule_id: schedules.schedule(db, schedule_id))  # type: ignore[misc]
         if why is not None:
             found.append((schedule_id, f"{name} of {organization}", why))
     return found
@@ -210,7 +210,7 @@ def set_schedules_aside(db: Db, now: Instant) -> int:
     disabled = 0
     for schedule_id, name, why in unreadable_schedules(db):
         try:
-            with db.savepoint():
+            with db.savepoint(("disable schedule", schedule_id)):
                 params, depends_on, declared = raw = db.rows("schedule_raw", schedule_id=schedule_id)[0]
                 db.change(
                     "disable_schedule",
@@ -250,10 +250,10 @@ class _Undo(Exception):  # noqa: N818 - a signal to undo a try, not an error of 
     pass
 
 
-def trouble(db: Db, work: Callable[[], object]) -> str | None:
+def trouble(db: Db, about: About, work: Callable[[], object]) -> str | None:
     """Do something and undo it; return why it could not be done."""
     try:
-        with db.savepoint():
+        with db.savepoint(about):
             work()
             raise _Undo
     except _Undo:
@@ -266,20 +266,20 @@ def trouble(db: Db, work: Callable[[], object]) -> str | None:
 
 def culprits_among(db: Db, numbers: Sequence[int], now: Instant) -> dict[int, str]:
     """Return those of some QUEUED jobs that can't be started, with the reasons."""
-    return _culprits(db, numbers, lambda some: _start(db, some, Turn(now=now, worker_id=NOBODY)))
+    return _culprits(db, ("start",), numbers, lambda some: _start(db, some, Turn(now=now, worker_id=NOBODY)))
 
 
-def _culprits(db: Db, numbers: Sequence[int], attempt: Callable[[list[int]], object]) -> dict[int, str]:
+def _culprits(db: Db, what: About, numbers: Sequence[int], attempt: Callable[[list[int]], object]) -> dict[int, str]:
     """Return the numbers that can't be done, with the reasons: halves are tried until the culprits are alone."""
     if not numbers:
         return {}
-    why = trouble(db, lambda: attempt(list(numbers)))
+    why = trouble(db, (*what, *numbers), lambda: attempt(list(numbers)))
     if why is None:
         return {}
     if len(numbers) == 1:
         return {numbers[0]: why}
     half = len(numbers) // 2
-    return _culprits(db, numbers[:half], attempt) | _culprits(db, numbers[half:], attempt)
+    return _culprits(db, what, numbers[:half], attempt) | _culprits(db, what, numbers[half:], attempt)
 
 
 def words_of(error: Exception) -> str:

@@ -16,7 +16,7 @@ from rota.model.states import RETRYABLE_ENDS, ErrorType, Status
 from rota.model.values import Instant, Job, NewRow, dashed, moment, number_text
 from rota.ports.store import Check
 from rota.stores.verbs import edges, limits, reads
-from rota.stores.verbs.db import Db, audit, numbers_json
+from rota.stores.verbs.db import Db, audit
 from rota.stores.verbs.edges import PARENT_RULE_ENDS, Chain, Edge
 from rota.stores.verbs.endings import end_waiting
 from rota.stores.verbs.queue import position_after
@@ -147,7 +147,7 @@ def retry(db: Db, job_id: str, *, new_id: str, actor: Actor, now: Instant) -> Jo
     sides = {"before": {"status": status}, "after": {"successor": dashed(new_id)}}
     # Who has not yet been told of the end waits for the new one.
     edges.forget_ended(db, bytes.fromhex(root_id))
-    for (group_id,) in db.rows("groups_of", numbers=numbers_json([number])):
+    for (group_id,) in db.rows("groups_of", numbers=[number]):
         edges.forget_ended(db, bytes.fromhex(group_id))
     audit(db, actor, now, "job.retry", ("job", tail_id), **sides, organization=organization_id)
     return job_there(db, new_id)

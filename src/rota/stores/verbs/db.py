@@ -1,12 +1,12 @@
-"""What the shared verbs ask of a connection, and how dialects keep their statements: under the same names, in `.sql` files."""
+"""What the shared verbs ask of a connection, and how dialects in SQL keep their statements: under the same names, in `.sql` files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -26,7 +26,6 @@ _CLAIMED = {
     "held_rows",
     "failed_without_successor",
 }
-_encode = msgspec.json.Encoder().encode
 
 MOVED = "this store was moved to"
 """How the refusal of every write begins once a store was moved."""
@@ -37,8 +36,28 @@ def is_moved(error: Exception) -> bool:
     return MOVED in str(error)
 
 
+About: TypeAlias = tuple[str | int | bytes, ...]
+"""A word for a part of the work, then the numbers, ids or names of what it writes."""
+
+
+class Function(Protocol):
+    """A statement in Python: what a dialect without SQL has under a name."""
+
+    def __call__(self, **values: Any) -> list[tuple[Any, ...]] | int:
+        """Return the rows that the statement reads or returns, or how many it changed, as the statement's callers expect."""
+
+
 class Db(Protocol):
-    """One connection and the named statements on it."""
+    """One connection, and what the dialect has under each name: the text of a statement, or a `Function`.
+
+    The verbs pass a name and values, and do not know which of the two answers. A dialect in SQL gives all of them as texts;
+    a store without SQL gives functions. Names, values and columns are the same in every dialect.
+
+    - An id is hexadecimal text or 16 bytes; ids of many jobs may come as one value, 16 bytes each, one behind the other.
+    - What a statement walks over is a list, a tuple or a dict, and the dialect encodes it as it needs.
+    - What a column keeps as JSON (params, results, the events of a webhook) is text, written and read.
+    - A moment is a number of microseconds, a flag is 0 or 1.
+    """
 
     conflict: tuple[type[Exception], ...]
     """What a broken constraint raises: the row is there already, most likely."""
@@ -93,14 +112,19 @@ class Db(Protocol):
     def start(self, jobs: Sequence[Claimed], clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:
         """Start these jobs, each with the run whose id it bears; move the clocks of their priorities on."""
 
-    def adopt(self, rows: str, adopter_id: str) -> None:
-        """Start jobs as another system has; `rows` is a JSON array of [number, run id, started_at, failures before it]."""
+    def adopt(self, rows: Sequence[tuple[Any, ...]], adopter_id: str) -> None:
+        """Start jobs as another system has; a row is the job's number, the run's id, started_at, and the failures before it."""
 
-    def tally(self, numbers: str) -> None:
-        """Count these jobs, a JSON array of the numbers of some that have just ended, into the figures: the hour's and the total."""
+    def tally(self, numbers: Sequence[int]) -> None:
+        """Count these jobs, which have just ended, into the figures: the hour's and the total."""
 
-    def savepoint(self) -> AbstractContextManager[None]:
-        """Undo what is written in the block, and only that, if it raises."""
+    def savepoint(self, about: About) -> AbstractContextManager[None]:
+        """Undo what is written in the block, and only that, if it raises.
+
+        `about` names the part by what it writes: no other part of the same work has the same name, unless it would fare the same, and
+        the part has it again if the work is begun again. A store without savepoints can undo the whole transaction if a part raises,
+        begin the work again, and let the part of that name raise the same error before it has done anything.
+        """
 
     def snapshot(self) -> AbstractContextManager[object]:
         """Let all reads of the block see the store at one moment, whoever writes meanwhile."""
@@ -137,11 +161,6 @@ def audit(
 def blob(hex_id: str | None) -> bytes | None:
     """Return an id as the store keeps it."""
     return None if hex_id is None else bytes.fromhex(hex_id)
-
-
-def numbers_json(numbers: Iterable[int]) -> str:
-    """Return numbers as the JSON array that statements take."""
-    return _encode(list(numbers)).decode()
 
 
 def load(package: str) -> dict[str, str]:

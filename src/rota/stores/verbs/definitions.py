@@ -33,7 +33,6 @@ STRAY_TYPES_MAX = 100
 LINES_MAX = 5000
 """Lanes, by priority, whose ready jobs are counted."""
 _names = msgspec.json.Decoder(ParamNames)
-_encode = msgspec.json.Encoder().encode
 
 
 def news(db: Db, present: Sequence[Template]) -> list[Template]:
@@ -47,7 +46,7 @@ def put_templates(db: Db, templates: Sequence[Template], actor: Actor, now: Inst
     changed = [template.name for template in templates if _put(db, "put_template", template, actor, now)]
     for name in changed:
         try:
-            with db.savepoint():
+            with db.savepoint(("template", name)):
                 _apply(db, name)
         except (*db.unwritable, *db.refused) as error:
             # What people said can't be read: other templates don't wait for it, and its own jobs do.
@@ -356,7 +355,7 @@ def has_strays(db: Db) -> bool:
 
 def lanes_of_types(db: Db, types: Sequence[str]) -> dict[int, str]:
     """Return every lane of these types."""
-    return dict(db.rows("lanes_of_types", types=_encode(list(types)).decode())) if types else {}
+    return dict(db.rows("lanes_of_types", types=types)) if types else {}
 
 
 def lanes(db: Db) -> list[JobLane]:

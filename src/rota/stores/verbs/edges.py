@@ -14,9 +14,8 @@ from rota.model.dependencies import circle, find_circle, group_ended, parent_end
 from rota.model.groups import ended_as
 from rota.model.states import CHAIN_ENDS, Status
 from rota.model.values import Instant, dashed, number_text
-from rota.stores.verbs.db import Db, numbers_json
+from rota.stores.verbs.db import Db
 
-_encode = msgspec.json.Encoder().encode
 _numbers = msgspec.json.Decoder(list[int])
 _doomed = msgspec.json.Decoder(list[tuple[int, str]])
 
@@ -62,24 +61,23 @@ class Edge(msgspec.Struct, array_like=True):
 
 def chains(db: Db, ids: Sequence[str], organization_id: str) -> dict[str, Chain]:
     """Return the chains that these ids belong to, by id; those of other organizations are not there."""
-    rows = db.rows("chains", ids=_encode(ids).decode(), organization_id=organization_id)
+    rows = db.rows("chains", ids=ids, organization_id=organization_id)
     return {given: Chain(root, number_text(root, number, 1), Status(status)) for given, root, number, status in rows}
 
 
 def add(db: Db, children: Iterable[int], edges: Sequence[Edge], now: Instant) -> None:
     """Let each of these jobs wait for each of these chains; their blockers are the caller's to count."""
-    db.change("add_edges", children=numbers_json(children), parents=_encode(edges).decode(), now=now)
+    db.change("add_edges", children=children, parents=edges, now=now)
 
 
 def close(db: Db, numbers: list[int], now: Instant) -> None:
     """Close what jobs that ended while they waited still had open; whose turn came after theirs waits for those before them."""
     if numbers and db.value("any_open_edges"):
-        text = numbers_json(numbers)
-        _hand_turns_on(db, text)
-        db.change("close_edges", children=text, now=now)
+        _hand_turns_on(db, numbers)
+        db.change("close_edges", children=numbers, now=now)
 
 
-def _hand_turns_on(db: Db, numbers: str) -> None:
+def _hand_turns_on(db: Db, numbers: list[int]) -> None:
     """Let those who follow jobs that ended before their turn follow who was before these: a line that loses one stays a line."""
     waiting = db.rows("next_in_turn", numbers=numbers)
     if not waiting:
@@ -90,7 +88,7 @@ def _hand_turns_on(db: Db, numbers: str) -> None:
     for child, root, source in waiting:
         live = _live_before(before, root, source)
         if live:
-            added = db.change("wait_in_turn", child=child, source=source, roots=_encode(live).decode())
+            added = db.change("wait_in_turn", child=child, source=source, roots=live)
             db.change("block", number=child, count=added)
 
 
@@ -111,7 +109,7 @@ def refuse_circle(db: Db, root_id: str) -> None:
     found = find_circle(db.rows("waits_above", root_id=root_id), root_id)
     if found is None:
         return
-    numbers = dict(db.rows("numbers_of_roots", roots=_encode(found).decode()))
+    numbers = dict(db.rows("numbers_of_roots", roots=found))
     raise circle([number_text(root, numbers[root], 1) if root in numbers else f"group {dashed(root)}" for root in found])
 
 
@@ -148,12 +146,11 @@ class Told(msgspec.Struct, kw_only=True):
 def note_ended(db: Db, numbers: list[int]) -> None:
     """Note chains that ended, by the numbers of their tails, as far as anybody waits for them."""
     if numbers and db.value("any_open_edges"):
-        text = numbers_json(numbers)
-        db.change("note_ended", numbers=text)
+        db.change("note_ended", numbers=numbers)
         # Who waits for a schedule rather than for one of its chains.
-        db.change("let_any_do", numbers=text)
-        db.change("note_schedules_completed", numbers=text)
-        for (group_id,) in db.rows("groups_waited_for", numbers=text):
+        db.change("let_any_do", numbers=numbers)
+        db.change("note_schedules_completed", numbers=numbers)
+        for (group_id,) in db.rows("groups_waited_for", numbers=numbers):
             _note_group(db, group_id)
 
 
@@ -200,9 +197,9 @@ def satisfy(db: Db, told: Told, now: Instant) -> None:
     """Resolve the edges of those who are told; a job with none left may be promoted."""
     children = told.satisfied + [number for number, _ in told.doomed]
     if children:
-        db.change("satisfy", root_id=told.ended.root_id, children=numbers_json(children), now=now)
+        db.change("satisfy", root_id=told.ended.root_id, children=children, now=now)
     if told.satisfied:
-        db.change("unblock", children=numbers_json(told.satisfied))
+        db.change("unblock", children=told.satisfied)
 
 
 def why_doomed(db: Db, ended: Ended) -> str:

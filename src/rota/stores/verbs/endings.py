@@ -15,11 +15,10 @@ from rota.model.states import RUN_END, ErrorType, Status
 from rota.model.values import Instant
 from rota.ports.turns import Ending, Turn, Turned
 from rota.stores.verbs import definitions, edges, limits, webhooks
-from rota.stores.verbs.db import Db, is_moved, numbers_json
+from rota.stores.verbs.db import Db, is_moved
 
 log = logging.getLogger("rota.store")
 
-_encode = msgspec.json.Encoder().encode
 _still_open = msgspec.json.Decoder(list[tuple[int, int, str, str | None]])
 _numbers = msgspec.json.Decoder(list[int])
 
@@ -59,7 +58,7 @@ class Finished(msgspec.Struct):
 
 def release(db: Db, numbers: Sequence[int], now: Instant) -> None:
     """End the reservation of a direct execution that is among these and has ended."""
-    db.change("end_reservation_of", numbers=numbers_json(numbers), status="RELEASED", now=now)
+    db.change("end_reservation_of", numbers=numbers, status="RELEASED", now=now)
 
 
 def finish_plain(db: Db, request: Turn, turned: Turned) -> Finished:
@@ -82,7 +81,7 @@ def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, w
     """
     late, as_written = list(turned.late), dict(turned.as_written)
     try:
-        with db.savepoint():
+        with db.savepoint(("endings", *(ending.number for ending in endings))):
             _finish_batch(db, endings, now, turned, worker_id, tell=tell)
     except (*db.unwritable, *db.refused):
         turned.late, turned.as_written = late, as_written
@@ -92,7 +91,7 @@ def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, w
 
 def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_id: bytes, *, tell: bool) -> None:
     try:
-        with db.savepoint():
+        with db.savepoint(("ending", ending.number)):
             _finish_batch(db, [ending], now, turned, worker_id, tell=tell)
     except (*db.unwritable, *db.refused) as error:
         text = f"result could not be stored: {type(error).__name__}".encode(errors="replace").decode()
@@ -100,7 +99,7 @@ def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_i
         turned.as_written[ending.number] = Status.DEAD_LETTER
         end = Transition(Status.DEAD_LETTER, error=text, error_type=ErrorType.PERMANENT)
         try:
-            with db.savepoint():
+            with db.savepoint(("dead letter", ending.number)):
                 _finish_batch(db, [Ending(ending.number, ending.at, end, end, ending.successor_id)], now, turned, worker_id, tell=tell)
         except db.refused as refusal:
             if is_moved(refusal):
@@ -118,7 +117,7 @@ def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turne
     found.write(db, now, turned)
     if found.over_limit:
         limits.freed(db, found.numbers)
-    db.tally(numbers_json(found.numbers))
+    db.tally(found.numbers)
     if tell and found.hooked:
         turned.told |= webhooks.tell_of(db, found.numbers, now, hooked=True)
     if found.chain_ends:
@@ -179,7 +178,7 @@ class _Found(msgspec.Struct):
     @classmethod
     def of(cls, db: Db, endings: Sequence[Ending], worker_id: bytes) -> _Found:
         """Look, and take what still runs."""
-        numbers = numbers_json(ending.number for ending in endings)
+        numbers = [ending.number for ending in endings]
         still_open = {row[0]: row for row in _still_open.decode(db.value("open_endings", numbers=numbers, worker_id=worker_id))}
         found = cls(*db.rows("ends_look")[0])
         for ending in endings:
@@ -211,13 +210,13 @@ class _Found(msgspec.Struct):
             self.bad_groups.append(group_id)
 
     def write(self, db: Db, now: Instant, turned: Turned) -> None:
-        db.change("finish_runs", rows=_encode(self.runs).decode())
-        db.change("finish_jobs", rows=_encode(self.jobs).decode())
+        db.change("finish_runs", rows=self.runs)
+        db.change("finish_jobs", rows=self.jobs)
         if self.moved:
             lanes = {number: definitions.lane_for(db, number, takes, now) for number, takes in self.moved.items()}
             self.successors = [(*row, lanes.get(row[0])) for row in self.successors]
         if self.successors:
-            db.change("insert_successors", rows=_encode(self.successors).decode(), now=now)
+            db.change("insert_successors", rows=self.successors, now=now)
         if self.unstarted:
             limits.forget_unstarted(db, self.unstarted)
         turned.as_written |= dict.fromkeys(self.cancelled, Status.CANCELLED)
@@ -243,7 +242,7 @@ def _successor_row(ending: Ending, end: Transition) -> tuple[Any, ...]:
 
 def _note_late(db: Db, wanted: dict[int, Instant], worker_id: bytes, turned: Turned) -> list[int]:
     """Tell a repeated ending (of this worker, of the same moment) from a late one; return and count the late."""
-    found = {row[0]: row for row in db.rows("ended_as", numbers=numbers_json(wanted), worker_id=worker_id)}
+    found = {row[0]: row for row in db.rows("ended_as", numbers=list(wanted), worker_id=worker_id)}
     late = []
     for number, at in wanted.items():
         row = found.get(number)
@@ -266,7 +265,7 @@ def _is_repeat(row: tuple[Any, ...], at: Instant) -> bool:
 def tally(db: Db, numbers: Sequence[int]) -> None:
     """Count jobs that have just ended: in the hour of their end, and among all that are here."""
     if numbers:
-        db.tally(numbers_json(numbers))
+        db.tally(numbers)
 
 
 def after_runs(db: Db, numbers: list[int]) -> None:
@@ -278,7 +277,7 @@ def after_runs(db: Db, numbers: list[int]) -> None:
 def after_chain_ends(db: Db, bad_groups: list[str], numbers: list[int], now: Instant) -> None:
     """Do what the end of these chains, by the numbers of their tails, sets off: group's rule, edges, reservation."""
     for group_id in dict.fromkeys(bad_groups):
-        ((rule, after),) = db.rows("group_rule", group_id=group_id, numbers=numbers_json(numbers))
+        ((rule, after),) = db.rows("group_rule", group_id=group_id, numbers=numbers)
         rest = REST_ENDS.get(OnFailure(rule))
         if rest is not None:
             ended = db.rows("end_rest_of_group", group_id=group_id, after=after, status=rest, now=now, reason=PREDECESSOR_FAILED)
@@ -342,7 +341,7 @@ def end_waiting(
     requested = status is Status.CANCELLED and error_type is None
     ended = db.rows(
         "end_waiting",
-        numbers=numbers_json(numbers),
+        numbers=numbers,
         status=status,
         now=now,
         reason=reason,

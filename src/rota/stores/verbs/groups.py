@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import msgspec
-
 from rota.errors import GroupRefused, NotFound
 from rota.model.dependencies import RUN
 from rota.model.gate import EVERYTHING, Actor, Scope
@@ -16,7 +14,7 @@ from rota.model.values import Instant, NewRow, ResultsPage, dashed, moment, numb
 from rota.ports.store import NewGroup
 from rota.stores.verbs import edges, reads
 from rota.stores.verbs.chains import Doom, end_doomed
-from rota.stores.verbs.db import Db, audit, numbers_json
+from rota.stores.verbs.db import Db, audit
 from rota.stores.verbs.endings import end_waiting
 from rota.stores.verbs.intake import Taken, take_in
 
@@ -24,7 +22,6 @@ RESULTS_MAX = 4 * MIB
 """Bytes of results in one page, unless the first one alone is larger."""
 Place: TypeAlias = tuple[tuple[int, int], str]
 """Which of the parents it is, and of a group which member; and the root of the chain there."""
-_encode = msgspec.json.Encoder().encode
 
 
 def add_group(db: Db, group: NewGroup, *, actor: Actor, now: Instant) -> None:
@@ -121,7 +118,7 @@ def _follower(db: Db, group_id: str) -> Follower | None:
     if row is None:
         return None
     root_id, needs, on_failure = row
-    job = reads.job_from(db.rows("tails_of", roots=_encode([root_id]).decode())[0])
+    job = reads.job_from(db.rows("tails_of", roots=[root_id])[0])
     rule = RUN if needs == "end" else on_failure
     return Follower(root_id=job.root_id, number=job.number, job_type=job.job_type, status=job.status, on_parent_failure=rule)
 
@@ -141,7 +138,7 @@ def results_before(
         raise NotFound(f"there is no job {dashed(job_id)} in this store")
     places = _places(db, located[0], after or (0, 0), limit + 1)
     page = _selected(db, places[:limit], template, parent)
-    sizes = {root: (number, size) for root, number, size in db.rows("result_sizes", roots=_encode([root for _, root in page]).decode())}
+    sizes = {root: (number, size) for root, number, size in db.rows("result_sizes", roots=[root for _, root in page])}
     taken, left = 0, RESULTS_MAX
     for _, root in page:
         left -= sizes.get(root, (0, 0))[1]
@@ -149,7 +146,7 @@ def results_before(
             break
         taken += 1
     numbers = [sizes[root][0] for _, root in page[:taken] if root in sizes]
-    texts = dict(db.rows("results_of", numbers=numbers_json(numbers))) if numbers else {}
+    texts = dict(db.rows("results_of", numbers=numbers)) if numbers else {}
     results = [texts.get(sizes[root][0]) if root in sizes else None for _, root in page[:taken]]
     if taken < len(page):
         return ResultsPage(results, page[taken - 1][0])
@@ -162,14 +159,14 @@ def _selected(db: Db, places: list[Place], template: str | None, parent: str | N
         return [each for each in places if each[1] == parent]
     if template is None:
         return places
-    templates = dict(db.rows("types_of_roots", roots=_encode([root for _, root in places]).decode()))
+    templates = dict(db.rows("types_of_roots", roots=[root for _, root in places]))
     return [each for each in places if templates.get(each[1]) == template]
 
 
 def _places(db: Db, root_id: str, after: tuple[int, int], limit: int) -> list[Place]:
     """Return the roots of chains that a chain waited for, behind a place: which parent, and of a group which member."""
     found: list[Place] = []
-    for place, (parent, is_group) in enumerate(db.rows("named_parents", roots=_encode([root_id]).decode()), 1):
+    for place, (parent, is_group) in enumerate(db.rows("named_parents", roots=[root_id]), 1):
         if place < after[0] or len(found) == limit:
             continue
         if is_group:

@@ -17,14 +17,13 @@ from rota.ports.store import Adopted, DefinitionsChanged
 from rota.ports.turns import Ending, Turned
 from rota.stores.verbs import edges, queue, webhooks
 from rota.stores.verbs.chains import Doom, Waits, end_doomed, waits_of
-from rota.stores.verbs.db import Db, audit, blob, numbers_json
+from rota.stores.verbs.db import Db, audit, blob
 from rota.stores.verbs.definitions import same_definitions
 from rota.stores.verbs.endings import end_waiting, finish
 
 AHEAD_MAX = 60 * SECOND
 """How much later than this caller's the clock of one may be that was before it: it has waited for the store, or their machines differ."""
 CANCELLED_THERE = "cancelled before it was imported"
-_encode = msgspec.json.Encoder().encode
 
 
 class Taken(msgspec.Struct):
@@ -46,7 +45,7 @@ def enqueue(
     if taken.doomed:
         end_doomed(db, taken.doomed, now)
         # One that ended may have taken others of this call with it.
-        states = dict(db.rows("states_of", numbers=numbers_json(each.number for each in taken.enqueued)))
+        states = dict(db.rows("states_of", numbers=[each.number for each in taken.enqueued]))
         for each in taken.enqueued:
             each.status = states[each.number]
     return taken.enqueued
@@ -135,7 +134,7 @@ class _Intake:
     def _plain(self, rows: list[NewRow]) -> list[Enqueued]:
         """Write rows at once; if one of them turns out to be there already, look at each."""
         try:
-            with self._db.savepoint():
+            with self._db.savepoint(("jobs", *(row.job_id for row in rows))):
                 added = queue.add_plain(self._db, rows, self._now, self._number, base=self._base)
         except self._db.conflict:
             return self._each(rows)
@@ -159,7 +158,7 @@ class _Intake:
     def _siblings(self, rows: list[NewRow]) -> list[Enqueued]:
         waits = self._waits(rows)
         try:
-            with self._db.savepoint():
+            with self._db.savepoint(("children", *(row.job_id for row in rows))):
                 return self._add(rows, waits)
         except self._db.conflict:
             return self._each(rows)
@@ -372,6 +371,6 @@ def _live_through(db: Db, begun: list[tuple[int, Adopted]], adopter_id: str, now
         assert past is not None  # noqa: S101 - the caller looked
         rows.append((number, past.run_id, past.started_at, past.failures))
         endings.append(Ending(number, past.ended_at, past.transition, past.transition, past.successor_id))
-    db.adopt(_encode(rows).decode(), adopter_id)
+    db.adopt(rows, adopter_id)
     # What another system has done is no news.
     finish(db, endings, now, Turned(), worker_id=bytes.fromhex(adopter_id), tell=False)

@@ -19,12 +19,10 @@ from rota.model.webhooks import WAIT_MAX
 from rota.ports.schedules import Awaited, Change, Decide, DueJob, DueSchedule, Fired, Firing, Ledger, LedgerCursor, Occurrence, Settled
 from rota.ports.store import DefinitionsChanged
 from rota.stores.verbs import edges, queue, reports, schedules
-from rota.stores.verbs.db import Db, numbers_json
+from rota.stores.verbs.db import Db
 from rota.stores.verbs.definitions import same_definitions
 from rota.stores.verbs.edges import Edge
 from rota.stores.verbs.endings import SETTLE_MAX, end_waiting, settle
-
-_encode = msgspec.json.Encoder().encode
 
 DEPENDENTS_MAX = 10_000
 """Schedules that depend on others and are due at once: they are put in order together."""
@@ -49,8 +47,7 @@ def fire(db: Db, decide: Decide, now: Instant, *, limit: int, ahead: Instant, de
     # What others depend on has fired: those who depend follow, each after what it depends on.
     dependents = schedules.due_of(db.value("schedules_due_now", depends=1, now=now, limit=DEPENDENTS_MAX))
     for each in _in_order(dependents)[: limit - len(found)]:
-        names = _encode(each.schedule.depends_on).decode()
-        if db.rows("due_before_it", names=names, organization_id=each.schedule.organization, now=now):
+        if db.rows("due_before_it", names=each.schedule.depends_on, organization_id=each.schedule.organization, now=now):
             fired.unfinished = True
             continue
         fired.settled += _fire_all(db, [each], decide, now, rooms)
@@ -162,9 +159,9 @@ def _advance(db: Db, rowids: list[int], firings: list[Firing], now: Instant) -> 
         if len(some) < ALIKE_LEAST or state is not None or drop or last_at is None:
             single += [(rowid, cursor_at, next_at, last_at, state, int(drop)) for rowid in some]
         else:
-            db.change("advance_alike", rowids=numbers_json(some), cursor_at=cursor_at, next_at=next_at, last_at=last_at)
+            db.change("advance_alike", rowids=some, cursor_at=cursor_at, next_at=next_at, last_at=last_at)
     if single:
-        db.change("advance_schedules", rows=_encode(single).decode(), now=now)
+        db.change("advance_schedules", rows=single, now=now)
 
 
 def _in_order(found: list[schedules.Due]) -> list[schedules.Due]:
@@ -198,7 +195,7 @@ def _note_spread(db: Db, jobs: list[DueJob]) -> None:
     if spread:
         db.change("forget_spread")
         db.change("note_spread", at=max(job.spread_to for job in jobs if job.spread_to is not None))
-        db.change("note_reasons", rows=_encode(spread).decode())
+        db.change("note_reasons", rows=spread)
 
 
 def _shape(job: DueJob) -> tuple[Any, ...]:
@@ -295,7 +292,7 @@ def record(db: Db, firings: Iterable[tuple[Schedule, Firing]], now: Instant) -> 
                 continue
             new.append((schedule.id, row.due_at, row.last_due_at, row.count, row.fate, row.reason, None))
     if new:
-        db.change("insert_occurrences", rows=_encode(new).decode(), now=now)
+        db.change("insert_occurrences", rows=new, now=now)
     return grown
 
 
@@ -375,7 +372,7 @@ def occurrences(db: Db, ledger: Ledger, /, *, limit: int, before: LedgerCursor |
     values = {
         "organization_id": scope.organization or organization,
         "owner": scope.owner,
-        "fates": _encode(ledger.fates).decode(),
+        "fates": ledger.fates,
         "not_ran": int(ledger.not_ran),
         "before_at": at,
         "before_schedule": schedule_id,

@@ -17,7 +17,7 @@ import msgspec
 from rota.model.templates import Rate
 from rota.model.values import SECOND, Claimed, Held, Instant
 from rota.ports.turns import Counting, Starts, Usage
-from rota.stores.verbs.db import Db, numbers_json
+from rota.stores.verbs.db import Db
 
 OFFER_MAX = 500
 """How many rows of a lane are offered again at once where no count bounds them; the rest follows turn by turn."""
@@ -27,7 +27,6 @@ STEPS_MAX = 1000
 """Moments kept of one window: a rate of more than so many is counted in steps of the window, each start a little late."""
 
 _BROKEN = f"{Held.BROKEN}:"
-_encode = msgspec.json.Encoder().encode
 _kinds = msgspec.json.Decoder(list[tuple[str, str, int]])
 _starts = msgspec.json.Decoder(list[tuple[str, int, Instant | None]])
 _lanes = msgspec.json.Decoder(list[tuple[str, str]])
@@ -38,7 +37,7 @@ def usage(db: Db, counting: Counting, *, now: Instant) -> Usage:
     """Count what is in use."""
     running = _kinds.decode(db.value("running_by_kind")) if counting.running else []
     limited = {word.partition(":")[2] for word in counting.limits if word.startswith(f"{Held.TEMPLATE_LIMIT}:")} | counting.rates.keys()
-    waiting = _names.decode(db.value("types_waiting", types=_encode(list(limited)).decode())) if limited else []
+    waiting = _names.decode(db.value("types_waiting", types=list(limited))) if limited else []
     return Usage(
         running={(organization, job_type): count for organization, job_type, count in running},
         starts=_started(db, counting.rates, now),
@@ -50,10 +49,10 @@ def freed(db: Db, numbers: list[int]) -> None:
     """Offer parked rows again, one for each of these that no longer runs or stands ready."""
     if not numbers or not db.value("any_over_limit"):
         return
-    lanes = _kinds.decode(db.value("lanes_of_gone", numbers=numbers_json(numbers)))
+    lanes = _kinds.decode(db.value("lanes_of_gone", numbers=numbers))
     single = [(held, job_type) for held, job_type, count in lanes if count == 1]
     if single:
-        db.change("offer_first", lanes=_encode(single).decode())
+        db.change("offer_first", lanes=single)
     for held, job_type, count in lanes:
         if count > 1:
             _offer(db, held, job_type, count)
@@ -80,7 +79,7 @@ def log_starts(db: Db, jobs: Sequence[Claimed], counting: Counting, now: Instant
             counts[job.job_type, job.counted_at] += 1
     if not counts:
         return
-    db.change("log_starts", starts=_encode([(*key, count) for key, count in counts.items()]).decode())
+    db.change("log_starts", starts=[(*key, count) for key, count in counts.items()])
     for name, _ in counts:
         db.change("forget_starts", job_type=name, now=now, span=rates[name].window, ahead=AHEAD_MAX)
 
@@ -161,7 +160,7 @@ class Rooms:
 
     def _waiting(self) -> list[str]:
         rates = self._counting.rates
-        return _names.decode(self._db.value("rates_waiting", types=_encode(list(rates)).decode())) if rates else []
+        return _names.decode(self._db.value("rates_waiting", types=list(rates))) if rates else []
 
     def _offer_rate(self, name: str, count: int) -> None:
         # No more than may run, too: they would only be parked anew.
@@ -196,7 +195,7 @@ def _started(db: Db, rates: dict[str, Rate], now: Instant) -> dict[str, Starts]:
     if not rates:
         return {}
     rows = [(name, rate.count, rate.window) for name, rate in rates.items()]
-    found = _starts.decode(db.value("starts_inside", rates=_encode(rows).decode(), now=now, ahead=AHEAD_MAX))
+    found = _starts.decode(db.value("starts_inside", rates=rows, now=now, ahead=AHEAD_MAX))
     return {name: Starts(count, next_at) for name, count, next_at in found}
 
 

@@ -86,7 +86,7 @@ def _values(where: Where) -> dict[str, Any] | None:
     if scope.owner is not None and where.owner not in {None, scope.owner}:
         return None
     return {
-        "statuses": msgspec.json.encode(where.status).decode() if where.status else None,
+        "statuses": where.status or None,
         "job_type": where.job_type,
         "queue": where.queue,
         "tag": where.tag,

@@ -17,7 +17,7 @@ from rota.model.states import Status
 from rota.model.values import LATEST, Instant, dashed, number_text
 from rota.ports.events import DefinitionChange, Marks, NumberedReport, ProgressNow, Span
 from rota.ports.overseeing import Dead, Figure, Lane, Paused, RunningSuspect, Seen, Shown, UnderWay, Unfired
-from rota.stores.verbs.db import Db, numbers_json
+from rota.stores.verbs.db import Db
 from rota.stores.verbs.reads import job_from, lines
 
 LANES_MAX = 500
@@ -46,7 +46,7 @@ def shown(db: Db, numbers: list[int]) -> dict[int, Shown]:
     """Return how jobs are named."""
     return {
         row[0]: Shown(id=dashed(row[1]), root_id=row[2], root_number=row[3], attempt=row[4], job_type=row[5])
-        for row in db.rows("shown", numbers=numbers_json(numbers))
+        for row in db.rows("shown", numbers=numbers)
     }
 
 
@@ -120,7 +120,7 @@ def errors(db: Db, numbers: list[int]) -> dict[int, str]:
 
 def metas(db: Db, numbers: list[int]) -> dict[int, str]:
     """Return what is kept with jobs."""
-    return dict(db.rows("metas", numbers=numbers_json(numbers)))
+    return dict(db.rows("metas", numbers=numbers))
 
 
 def paused(db: Db) -> list[Paused]:
@@ -268,7 +268,7 @@ def marks(db: Db) -> Marks:
 
 def made_in(db: Db, spans: Sequence[Span], *, limit: int) -> list[JobNow]:
     """Return the jobs with these numbers."""
-    ordered = msgspec.json.encode(sorted(spans, key=lambda span: span.first)).decode()
+    ordered = sorted(spans, key=lambda span: span.first)
     return [JobNow(*row) for row in db.rows("made_in", spans=ordered, limit=limit)]
 
 
@@ -285,7 +285,7 @@ def ended_since(db: Db, since: Instant, *, limit: int) -> list[list[int]]:
 
 def jobs_now(db: Db, numbers: Sequence[int]) -> list[JobNow]:
     """Return jobs as they stand."""
-    return [JobNow(*row) for row in db.rows("jobs_now", numbers=numbers_json(sorted(numbers)))]
+    return [JobNow(*row) for row in db.rows("jobs_now", numbers=sorted(numbers))]
 
 
 def definition_changes(db: Db, *, after: int, limit: int) -> list[DefinitionChange]:

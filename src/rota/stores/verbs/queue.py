@@ -20,8 +20,6 @@ STRETCH = 8
 BODIES_MAX = 64 * 1024 * 1024
 """Params, in characters, that one statement writes: a store takes so much in one value and no more (SQLite 1,000,000,000 bytes)."""
 
-_encode = msgspec.json.Encoder().encode
-
 
 def at_once(row: NewRow, now: Instant, definitions: int) -> dict[str, Any] | None:
     """Return the values of `insert_job_at_once` for one job; None for one that needs a second look.
@@ -61,7 +59,7 @@ def promote(db: Db, now: Instant, limit: int) -> None:
     for priority, earliest in db.rows("due_priorities"):
         if earliest <= now and moved < limit:
             positions = queue_due(db, priority, now, limit - moved)
-            db.change("queue_jobs", now=now, positions=_encode(positions).decode())
+            db.change("queue_jobs", now=now, positions=positions)
             moved += len(positions)
 
 
@@ -147,7 +145,7 @@ def standing(db: Db, rows: Sequence[NewRow]) -> dict[int, Enqueued | None]:
         if job_id in seen or key in seen:
             there[at] = None
         seen |= {job_id} if key[2] is None else {job_id, key}
-    for at, by_key, *same in sorted(db.rows("standing", ids=bytes.fromhex("".join(ids)), keys=_encode(keys).decode())):
+    for at, by_key, *same in sorted(db.rows("standing", ids=bytes.fromhex("".join(ids)), keys=keys)):
         if not by_key:
             _refuse_other(rows[at], same)
         if there.get(at) is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -29,7 +29,6 @@ from rota.model.values import (
 from rota.ports.store import Tail
 from rota.stores.verbs.db import Db
 
-_encode = msgspec.json.Encoder().encode
 _strings = msgspec.json.Decoder(list[str])
 _types = msgspec.json.Decoder(tuple[str, ...])
 _digests = msgspec.json.Decoder(dict[str, str])
@@ -233,11 +232,11 @@ def ahead(db: Db, job_id: str, *, scope: Scope = EVERYTHING) -> int:
 
 def tails(db: Db, job_ids: Sequence[str]) -> dict[str, Tail]:
     """Return the last jobs of the chains that these ids belong to; those that have finished with their runs."""
-    found = {asked: _tail_from(columns) for asked, *columns in db.rows("tails", ids=_id_list(job_ids))}
+    found = {asked: _tail_from(columns) for asked, *columns in db.rows("tails", ids=list(job_ids))}
     ended = {tail.job_id for tail in found.values() if tail.status.ended}
     if not ended:
         return found
-    runs = {job_id: run_from(job_id, tuple(columns)) for job_id, *columns in db.rows("runs", ids=_id_list(ended))}
+    runs = {job_id: run_from(job_id, tuple(columns)) for job_id, *columns in db.rows("runs", ids=list(ended))}
     return {asked: msgspec.structs.replace(tail, run=runs.get(tail.job_id)) for asked, tail in found.items()}
 
 
@@ -248,10 +247,6 @@ def _tail_from(columns: Sequence[Any]) -> Tail:
     if status in _STATUSES:
         return Tail(job_id, number, Status(status))
     return Tail(job_id, number, Status.DEAD_LETTER if ended else Status.PENDING)
-
-
-def _id_list(job_ids: Iterable[str]) -> str:
-    return msgspec.json.encode(list(job_ids)).decode()
 
 
 def queue(db: Db, *, limit: int, scope: Scope = EVERYTHING) -> list[Job]:
@@ -380,9 +375,9 @@ def graph(db: Db, job_id: str, *, limit: int) -> Graph | None:
     roots = {root_id: None}
     cut = _walk(db, "parents_of", root_id, roots, limit)
     cut = _walk(db, "children_of", root_id, roots, limit) or cut
-    text, most = _encode(list(roots)).decode(), limit * EDGES_PER_JOB
-    jobs = _tails(db, text)
-    rows = db.rows("edges_among", roots=text, limit=most + 1)
+    most = limit * EDGES_PER_JOB
+    jobs = _tails(db, list(roots))
+    rows = db.rows("edges_among", roots=list(roots), limit=most + 1)
     return Graph(
         root_id=dashed(root_id),
         jobs={dashed(root): jobs[dashed(root)] for root in roots if dashed(root) in jobs},
@@ -395,7 +390,7 @@ def _walk(db: Db, name: str, root_id: str, roots: dict[str, None], limit: int) -
     """Go from chain to chain, level by level, until there are no more or there are enough; say whether there are more."""
     level, known, most = [root_id], {root_id}, limit * EDGES_PER_JOB
     while level:
-        rows = db.rows(name, roots=_encode(level).decode(), limit=most + 1)
+        rows = db.rows(name, roots=level, limit=most + 1)
         level = [root for (root,) in dict.fromkeys(rows) if root not in known]
         known.update(level)
         for root in level:
@@ -407,7 +402,7 @@ def _walk(db: Db, name: str, root_id: str, roots: dict[str, None], limit: int) -
     return False
 
 
-def _tails(db: Db, roots: str) -> dict[str, Job]:
+def _tails(db: Db, roots: list[str]) -> dict[str, Job]:
     jobs = (job_from(row) for row in db.rows("tails_of", roots=roots))
     return {job.root_id: job for job in jobs}
 

@@ -14,7 +14,7 @@ from rota.model.states import ErrorType, RunStatus, Status
 from rota.model.values import Claimed, Instant, NewRow
 from rota.ports.store import Held
 from rota.ports.turns import Ending, Reservation, Turned
-from rota.stores.verbs.db import Db, is_moved, numbers_json
+from rota.stores.verbs.db import Db, is_moved
 from rota.stores.verbs.endings import SETTLE_MAX, after_chain_ends, after_runs, end_waiting, finish, settle
 from rota.stores.verbs.intake import enqueue
 from rota.stores.verbs.turn import active_reservation
@@ -40,7 +40,7 @@ def held_by(db: Db, worker_id: str, *, limit: int) -> list[Held]:
 
 def _held_alone(db: Db, number: int) -> Held:
     try:
-        ((row,),) = (_held.decode(db.value("held_rows", numbers=numbers_json([number]))),)
+        ((row,),) = (_held.decode(db.value("held_rows", numbers=[number])),)
         return _as_held(*row)
     except ValueError:
         job_id, root_id, attempt, run_missing, run_ended, run_id, started_at = db.rows("held_bare", number=number)[0]
@@ -106,7 +106,7 @@ def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], *, now: Ins
     turned = Turned()
     if plain:
         # First: the end of a direct execution would release its reservation as if nothing had happened.
-        db.change("end_reservation_of", numbers=numbers_json(ending.number for ending in plain), status="EXPIRED", now=now)
+        db.change("end_reservation_of", numbers=[ending.number for ending in plain], status="EXPIRED", now=now)
         finish(db, plain, now, turned, worker_id=b"")
     settle(db, now, SETTLE_MAX)
     late = set(turned.late)
@@ -121,7 +121,7 @@ def add_successors(db: Db, endings: Sequence[Ending], *, now: Instant) -> int:
         for e in endings
         if (s := e.transition.successor) is not None
     ]
-    return db.change("insert_successors", rows=msgspec.json.encode(rows).decode(), now=now) if rows else 0
+    return db.change("insert_successors", rows=rows, now=now) if rows else 0
 
 
 def register(
@@ -244,7 +244,7 @@ def _as_held(job: Claimed, run_missing: int, run_ended: str | None, run_id: str,
 def _close_alone(db: Db, ending: Ending, held: Held, now: Instant) -> Status | None:
     """Close one job on its own: one that can't be closed keeps no other from being recovered."""
     try:
-        with db.savepoint():
+        with db.savepoint(("close", ending.number)):
             return _close(db, ending, held, now)
     except db.refused as error:
         if is_moved(error):

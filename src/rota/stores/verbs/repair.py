@@ -25,7 +25,7 @@ from rota.stores.verbs.broken import (
     unfireable_schedules,
     unreadable_schedules,
 )
-from rota.stores.verbs.db import Db, is_moved, numbers_json
+from rota.stores.verbs.db import Db, is_moved
 from rota.stores.verbs.definitions import templates
 from rota.stores.verbs.endings import end_waiting
 from rota.stores.verbs.turn import whole
@@ -140,8 +140,8 @@ def repair(db: Db, now: Instant) -> list[Finding]:
     found: list[Finding] = []
     for step in steps:
         try:
-            with db.savepoint():
-                found += step(db, now)
+            with db.savepoint(("repair", step.__name__)):
+                found += list(step(db, now))
         except db.refused as error:
             if is_moved(error):
                 raise
@@ -154,7 +154,7 @@ def _remove_orphans(db: Db, now: Instant) -> Iterator[Finding]:
     del now
     for kind, (table, what, remove) in _ORPHANS.items():
         if orphans := db.rows(kind, limit=ROWS_MAX):
-            numbers = numbers_json(number for number, _ in orphans)
+            numbers = [number for number, _ in orphans]
             if kind == "orphan_runs":
                 db.change("end_orphan_runs", numbers=numbers)
             db.change(remove, numbers=numbers)
@@ -216,7 +216,7 @@ def _remove_stray_runs(db: Db, now: Instant) -> Iterator[Finding]:
 def _end_owed(db: Db, now: Instant) -> Iterator[Finding]:
     """End jobs that should have ended when something refused it."""
     for number, word in _owed(db).items():
-        if trouble(db, lambda number=number, word=word: end_owed(db, [number], word, now)) is None:  # type: ignore[misc]
+        if trouble(db, ("end", number), lambda number=number, word=word: end_owed(db, [number], word, now)) is None:  # type: ignore[misc]
             end_owed(db, [number], word, now)
             yield repaired(NAME, f"ended job {number}, which was {word.removesuffix(', and ')} and was refused that")
 
@@ -293,7 +293,7 @@ def _disable_endpoints(db: Db, now: Instant) -> Iterator[Finding]:
 
 def _is_readable(db: Db, number: int) -> bool:
     try:
-        return bool(msgspec.json.decode(db.value("candidates_among", numbers=numbers_json([number]), want=1), type=list[Claimed]))
+        return bool(msgspec.json.decode(db.value("candidates_among", numbers=[number], want=1), type=list[Claimed]))
     except (*db.unwritable, *db.refused):
         return False
 

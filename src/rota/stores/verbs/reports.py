@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from rota.errors import NotFound
 from rota.model.fates import Fated
 from rota.model.reports import EVENT_OF, Phase, ScheduleReport, key_of, payload_of
@@ -21,8 +19,6 @@ from rota.ports.schedules import Firing
 from rota.stores.verbs.db import Db
 from rota.stores.verbs.schedules import Due, live
 from rota.stores.verbs.webhooks import lane_for
-
-_encode = msgspec.json.Encoder().encode
 
 
 def of_firings(db: Db, firings: Iterable[tuple[Due, Schedule, Firing]], grown: dict[str, Instant], now: Instant) -> None:
@@ -37,7 +33,7 @@ def of_firings(db: Db, firings: Iterable[tuple[Due, Schedule, Firing]], grown: d
         if after != before:
             marks.append((schedule.id, *(after or (None, None))))
     if marks:
-        db.change("mark_spans", rows=_encode(marks).decode())
+        db.change("mark_spans", rows=marks)
     _write(db, reports, now)
 
 
@@ -68,7 +64,7 @@ def close(db: Db, schedule: Schedule, now: Instant) -> None:
     due_at, fate = db.row("open_span", schedule_id=schedule.id) or (None, None)
     if due_at is None:
         return
-    db.change("mark_spans", rows=_encode([(schedule.id, None, None)]).decode())
+    db.change("mark_spans", rows=[(schedule.id, None, None)])
     row = _read(db, schedule.id, (due_at, Fate(fate)))
     if row is not None:
         _write(db, [_report(schedule, row, Phase.CLOSED, now)], now)
@@ -101,7 +97,7 @@ def _write(db: Db, reports: Sequence[ScheduleReport], now: Instant) -> int:
         (each.event, each.schedule_id, each.organization, each.due_at, each.last_due_at, each.count, each.outcome, each.phase, each.reason)
         for each in reports
     ]
-    keys = {key_of(*row) for row in db.rows("add_reports", rows=_encode(rows).decode(), now=now)}
+    keys = {key_of(*row) for row in db.rows("add_reports", rows=rows, now=now)}
     new = [each for each in reports if each.key in keys]
     if new and db.value("any_endpoints"):
         _add_messages(db, new, now)
@@ -118,7 +114,7 @@ def _add_messages(db: Db, reports: Sequence[ScheduleReport], now: Instant) -> No
             if lane is not None:
                 messages.append((each.event, each.schedule_id, each.key, url, payload, endpoint_id, each.organization, lane))
     if messages:
-        db.change("add_report_mail", rows=_encode(messages).decode(), now=now)
+        db.change("add_report_mail", rows=messages, now=now)
 
 
 def _read(db: Db, schedule_id: str, span: _Span) -> Fated | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from rota.errors import IllegalMove, NotFound, StillLive, StillNeeded
@@ -11,7 +9,7 @@ from rota.model.gate import Actor
 from rota.model.states import CHAIN_ENDS, Status
 from rota.model.values import Instant, PurgeCursor, Purged, dashed, number_text
 from rota.stores.verbs.broken import words_of
-from rota.stores.verbs.db import Db, audit, is_moved, numbers_json
+from rota.stores.verbs.db import Db, audit, is_moved
 
 START: PurgeCursor = (0, 0, 0)
 NAMED_MAX = 5
@@ -90,7 +88,7 @@ def discard(db: Db, job_id: str, *, actor: Actor, now: Instant) -> Purged:
     if needs:
         raise StillNeeded(f"the chain of {dashed(job_id)} can't be discarded yet: it is needed by {', '.join(needs)}")
     try:
-        with db.savepoint():
+        with db.savepoint(("chain", number)):
             _remove(db, plan.numbers)
     except db.refused as error:
         if is_moved(error):
@@ -106,7 +104,7 @@ def discard(db: Db, job_id: str, *, actor: Actor, now: Instant) -> Purged:
 def _who_needs(db: Db, root_id: str, number: int) -> list[str]:
     children = db.rows("live_children", root_id=root_id, limit=NAMED_MAX)
     group_id = db.value("group_lives", number=number)
-    for (followed,) in db.rows("groups_of", numbers=numbers_json([number])):
+    for (followed,) in db.rows("groups_of", numbers=[number]):
         children += db.rows("live_children", root_id=followed, limit=NAMED_MAX)
     named = [f"{number_text(root, first, attempt)} ({status})" for root, first, attempt, status in children]
     return named + ([f"group {dashed(group_id)}, which has not ended"] if group_id else [])
@@ -138,7 +136,7 @@ def _add_chains(db: Db, plan: Plan, tails: list[int]) -> None:
     """Add the jobs of chains that can go; those that a webhook or a reservation holds stay."""
     chains: dict[int, list[tuple[int, str | None]]] = {}
     held: set[int] = set()
-    for tail, number, run_id, undelivered, reserved in db.rows("chains_of", tails=numbers_json(tails)) if tails else ():
+    for tail, number, run_id, undelivered, reserved in db.rows("chains_of", tails=tails) if tails else ():
         chains.setdefault(tail, []).append((number, run_id))
         if undelivered or reserved:
             held.add(tail)
@@ -153,7 +151,7 @@ def _add_chains(db: Db, plan: Plan, tails: list[int]) -> None:
 def _remove_all(db: Db, plan: Plan) -> None:
     """Remove what is planned. If one chain can't be removed they are removed one by one, and that one is kept and named."""
     try:
-        with db.savepoint():
+        with db.savepoint(("chains", *plan.tails)):
             _remove(db, plan.numbers)
             return
     except db.refused as error:
@@ -163,7 +161,7 @@ def _remove_all(db: Db, plan: Plan) -> None:
     for tail in tails:
         alone = Plan()
         try:
-            with db.savepoint():
+            with db.savepoint(("chain", tail)):
                 _add_chains(db, alone, [tail])
                 _remove(db, alone.numbers)
         except db.refused as error:
@@ -178,16 +176,15 @@ def _remove_all(db: Db, plan: Plan) -> None:
 def _remove(db: Db, numbers: list[int]) -> None:
     if not numbers:
         return
-    text: dict[str, Any] = {"numbers": numbers_json(numbers)}
-    groups = [group_id for (group_id,) in db.rows("groups_of", **text)]
+    groups = [group_id for (group_id,) in db.rows("groups_of", numbers=numbers)]
     # Their hours keep them; they are no longer counted as being here.
-    if db.change("untally", **text):
+    if db.change("untally", numbers=numbers):
         db.change("forget_zeros")
-    db.change("remove_outbox", **text)
-    db.change("remove_endpoints", **text)
-    db.change("remove_jobs", **text)
+    db.change("remove_outbox", numbers=numbers)
+    db.change("remove_endpoints", numbers=numbers)
+    db.change("remove_jobs", numbers=numbers)
     if groups:
-        db.change("remove_groups", groups=msgspec.json.encode(groups).decode())
+        db.change("remove_groups", groups=groups)
 
 
 def _tidy(db: Db, before: Instant, limit: int, now: Instant, *, first: bool, figures_before: Instant | None) -> bool:

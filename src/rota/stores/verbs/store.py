@@ -1,4 +1,4 @@
-"""The store on a relational database: every verb of the port, over the modules beside this one."""
+"""The store as far as dialects share it: every verb of the port, over the modules beside this one."""
 
 from __future__ import annotations
 
@@ -72,23 +72,21 @@ class Hold(Enum):
 
 def write(
     work: Callable[Concatenate[Db, P], T], *, hold: Hold = Hold.ALL, patient: bool = False, long: bool = False
-) -> Callable[Concatenate[RelationalStore, P], T]:
-    """Return the method that does a piece of work in a transaction of its own. For the options see `RelationalStore._write`."""
+) -> Callable[Concatenate[VerbStore, P], T]:
+    """Return the method that does a piece of work in a transaction of its own. For the options see `VerbStore._write`."""
 
     @wraps(work)
-    def verb(self: RelationalStore, /, *args: P.args, **options: P.kwargs) -> T:
+    def verb(self: VerbStore, /, *args: P.args, **options: P.kwargs) -> T:
         return self._write(lambda db: work(db, *args, **options), hold=hold, patient=patient, long=long)
 
     return verb
 
 
-def read(
-    work: Callable[Concatenate[Db, P], T], *, long: bool = False, snapshot: bool = False
-) -> Callable[Concatenate[RelationalStore, P], T]:
+def read(work: Callable[Concatenate[Db, P], T], *, long: bool = False, snapshot: bool = False) -> Callable[Concatenate[VerbStore, P], T]:
     """Return the method that reads. Long: its work grows with the store. Snapshot: all it reads is of one moment."""
 
     @wraps(work)
-    def verb(self: RelationalStore, /, *args: P.args, **options: P.kwargs) -> T:
+    def verb(self: VerbStore, /, *args: P.args, **options: P.kwargs) -> T:
         with self._reading(long=long) as db:
             if not snapshot:
                 return work(db, *args, **options)
@@ -99,7 +97,7 @@ def read(
     return verb
 
 
-class RelationalStore(ABC):
+class VerbStore(ABC):
     """Implements `rota.ports.store.Store`, but for how a dialect opens, writes, reads and hears of others."""
 
     beside = False

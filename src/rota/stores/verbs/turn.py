@@ -13,11 +13,10 @@ from rota.model.values import Claimed, Held, Instant
 from rota.ports.executor import Receipt, Report
 from rota.ports.turns import Choice, Peek, Reservation, Turn, Turned, Usage
 from rota.stores.verbs import definitions, limits
-from rota.stores.verbs.db import Db, numbers_json
+from rota.stores.verbs.db import Db
 from rota.stores.verbs.endings import Finished, NotLight, expire, finish, finish_lightly, finish_plain, is_light, release, settle, tally
 from rota.stores.verbs.queue import promote
 
-_encode = msgspec.json.Encoder().encode
 _claimed = msgspec.json.Decoder(list[Claimed])
 _numbers = msgspec.json.Decoder(tuple[int, ...])
 
@@ -159,15 +158,15 @@ def _earliest(one: Instant | None, other: Instant | None) -> Instant | None:
 
 def keep(db: Db, reports: Sequence[Report], turned: Turned) -> None:
     """Write what running handlers reported. A run that has ended meanwhile keeps what it has."""
-    for report in reports:
-        receipt = _keep_one(db, report)
+    for place, report in enumerate(reports):
+        receipt = _keep_one(db, report, place)
         if report.checkpoint is not None and receipt is not Receipt.WRITTEN:
             turned.unkept[report.number] = receipt
 
 
-def _keep_one(db: Db, report: Report) -> Receipt:
+def _keep_one(db: Db, report: Report, place: int) -> Receipt:
     try:
-        with db.savepoint():
+        with db.savepoint(("report", report.number, place)):
             return _keep(db, report)
     except db.unwritable:
         # It is dropped: the wheel must not stand still for it.
@@ -206,7 +205,7 @@ def _pick(db: Db, request: Turn, turned: Turned, rooms: limits.Rooms | None, res
     if reservation is not None and (direct := _direct_candidate(db, reservation, lanes)):
         _start(db, request.choose(direct, reservation, usage).take, request, turned, rooms, in_line=False)
     if request.numbers and not request.direct_only:
-        named = _claimed.decode(db.value("candidates_named", numbers=numbers_json(request.numbers)))
+        named = _claimed.decode(db.value("candidates_named", numbers=request.numbers))
         _start(db, request.choose(named[: request.want - len(turned.claimed)], None, usage).take, request, turned, rooms)
     want = request.want - len(turned.claimed)
     if want <= 0 or request.direct_only:
@@ -232,7 +231,7 @@ def _pick(db: Db, request: Turn, turned: Turned, rooms: limits.Rooms | None, res
 
 def _park(db: Db, offered: list[Claimed], choice: Choice, rooms: limits.Rooms | None) -> None:
     words = dict(choice.park)
-    db.change("park_jobs", parked=_encode(words).decode())
+    db.change("park_jobs", parked=words)
     own = (f"{Held.TEMPLATE_LIMIT}:", f"{Held.RATE_LIMIT}:")
     kinds = Counter(
         (job.job_type, job.lane, job.organization_id, words[job.number])
@@ -250,7 +249,7 @@ def _park(db: Db, offered: list[Claimed], choice: Choice, rooms: limits.Rooms | 
 
 def whole(db: Db, numbers: list[int]) -> list[Claimed]:
     """Return jobs by their numbers with all that a worker needs."""
-    return _claimed.decode(db.value("candidates_among", numbers=numbers_json(numbers), want=len(numbers))) if numbers else []
+    return _claimed.decode(db.value("candidates_among", numbers=numbers, want=len(numbers))) if numbers else []
 
 
 def _read_whole(db: Db, chosen: list[Claimed]) -> list[Claimed]:
@@ -290,7 +289,7 @@ def peek(db: Db, *, types: tuple[str, ...], worker_id: str, lanes: Collection[in
     """Look whether a turn is worth its commit."""
     asked = list(definitions.lanes_of_types(db, types) if lanes is None else lanes)
     ((version, ready, direct_ready, parked, ended, expires_at, due_at, cancelling),) = db.rows(
-        "peek", lanes=numbers_json(asked), worker_id=bytes.fromhex(worker_id)
+        "peek", lanes=asked, worker_id=bytes.fromhex(worker_id)
     )
     # Where some wait to be told that a chain has ended, a turn tells them.
     due = [0] if ended else [at for at in (expires_at, due_at) if at is not None]

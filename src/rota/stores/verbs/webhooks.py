@@ -36,7 +36,7 @@ from rota.model.webhooks import (
     payload_of,
 )
 from rota.ports.hooks import EndpointChange, Mail, Parcel, Settled, Taken
-from rota.stores.verbs.db import Db, audit, numbers_json
+from rota.stores.verbs.db import Db, audit
 
 LANES_MAX = 200
 """Lanes that are looked at in one round; the next goes on behind them."""
@@ -323,7 +323,7 @@ def _take(db: Db, now: Instant, until: Instant, *, limit: int, each: int, busy: 
             break
     else:
         after = lanes[-1][0] if len(lanes) >= LANES_MAX else ""
-    return Taken([_parcel(row) for row in db.rows("parcels", rowids=numbers_json(taken), now=now)] if taken else [], after)
+    return Taken([_parcel(row) for row in db.rows("parcels", rowids=taken, now=now)] if taken else [], after)
 
 
 def _parcel(row: tuple[Any, ...]) -> Parcel:
@@ -394,9 +394,9 @@ def tell_of(db: Db, numbers: Sequence[int], now: Instant, *, hooked: bool | None
     """
     if not numbers or not (db.value("any_endpoints") if hooked is None else hooked):
         return False
-    rows = [row for found in db.rows("hooked_ends", numbers=numbers_json(numbers), most=ERROR_MAX + 1) if (row := _message(found))]
+    rows = [row for found in db.rows("hooked_ends", numbers=numbers, most=ERROR_MAX + 1) if (row := _message(found))]
     if rows:
-        db.change("add_mail", rows=_encode(rows).decode(), now=now)
+        db.change("add_mail", rows=rows, now=now)
     return bool(rows)
 
 
