@@ -149,10 +149,8 @@ def make_caller(settings: Settings) -> Caller | None:
     return HttpSender(settings, trusted=True)
 
 
-def make_tracing(settings: Settings) -> Tracing | None:
-    """Return how jobs are traced, None where the settings don't ask for it."""
-    if settings.traces == "off":
-        return None
+def make_tracing() -> Tracing:
+    """Return how jobs are traced where the settings ask for it."""
     try:
         from rota.executors.traces import OpenTelemetry  # noqa: PLC0415 - which few programs use
     except ImportError as error:
@@ -172,13 +170,12 @@ def import_named(registry: Registry, store: Store, settings: Settings, clock: Cl
 
 def sqlite_path(url: str) -> Path:
     """Return the file that a URL or path names; refuse the URL of another kind of store."""
-    if url.startswith("sqlite:///"):
-        return Path(url.removeprefix("sqlite:///"))
-    scheme, found, _ = url.partition("://")
-    if found:
+    path = url.removeprefix("sqlite:///")
+    scheme, found, _ = path.partition("://")
+    if found and path == url:
         raise InvalidOption(
             f"{scheme}:// is not a store this Rota can open: give a path, sqlite:///path or postgresql://user@host/database"
         )
     if not url:
         raise InvalidOption("the store's path is empty: give a path such as rota.db")
-    return Path(url)
+    return Path(path)

@@ -13,8 +13,9 @@ from rota.model.shapes import Limit, Shape
 from rota.model.states import ErrorType, Status
 from rota.model.values import Job, Purged, undashed
 from rota.operation import Ask, Resource, operation
+from rota.ports.pages import each_job
 from rota.ports.store import Where
-from rota.resources.filters import each_job, error_word, named_by, page_of, refuse_empty, refuse_unfiltered
+from rota.resources.filters import error_word, named_by, page_of, refuse_empty, refuse_unfiltered
 from rota.resources.jobs import MANY_MAX, Cursor, Error, JobType, OfOrganization, Text
 from rota.results import Page
 
@@ -124,7 +125,7 @@ def _where(ask: Ask, job_type: str | None, error_type: ErrorType | str | None, t
         job_type=job_type,
         organization=organization,
         text=text,
-        named=named_by(ask, text),
-        error_type=error_word(error_type),
+        named=None if text is None else named_by(ask, text),
+        error_type=None if error_type is None else error_word(error_type),
         tails=True,
     )

@@ -122,12 +122,15 @@ class Readers:
         ticket, db = object(), None
         try:
             db = self._lend(ticket)
-            with translated(check=self._check):
-                if db is None:
-                    db = Db(self._open())
-                else:
-                    self._check()
-                yield db
+            if db is None:
+                db = Db(self._open())
+            else:
+                self._check()
+            yield db
+        except apsw.Error as error:
+            # A file that is lost explains whatever the driver met in it.
+            self._check()
+            raise translate(error) from error
         finally:
             try:
                 self._take_back(ticket, db)
@@ -138,7 +141,8 @@ class Readers:
 
     def _lend(self, ticket: object) -> Db | None:
         with self._change:
-            self._change.wait_for(lambda: not self._still)
+            while self._still:
+                self._change.wait()
             if self._closed:
                 raise StoreError("the store is closed")
             self._lent.add(ticket)
