@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ from rota.engine.registry import Registry
 from rota.errors import InvalidOption, StoreMoved
 from rota.executors import check_handler
 from rota.model.settings import Settings
-from rota.model.urls import StoreUrl
 from rota.model.values import Instant
 from rota.ports.clock import Clock
 from rota.ports.store import Store
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from rota.ports.liveness import Liveness
     from rota.ports.sender import Caller, Sender
     from rota.ports.wakeup import Wakeup
-
-DEFAULT_STORE = "rota.db"
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -41,11 +37,6 @@ class Opened(msgspec.Struct, frozen=True):
     """The store's own clock, where it has one that all of its machines can see."""
     trust: ClockTrust | None = None
     """This process's trust in its clock."""
-
-
-def store_url(given: str | os.PathLike[str] | None, environment: Mapping[str, str]) -> StoreUrl:
-    """Return which store is meant: what was given, else $ROTA_STORE, else ./rota.db."""
-    return StoreUrl(os.fspath(given) if given is not None else environment.get("ROTA_STORE") or DEFAULT_STORE)
 
 
 def open_store(url: str, settings: Settings, clock: Clock, *, moved: bool = False) -> Opened:

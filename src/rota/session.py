@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from rota.compose import Opened, is_postgres, make_tracing, open_store, store_url
+from rota.compose import Opened, is_postgres, make_tracing, open_store
 from rota.engine.call_pool import CallPool
 from rota.engine.fleet import Beats
 from rota.engine.meter import Meter
@@ -27,8 +27,9 @@ from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Right, Ro
 from rota.model.groups import Group
 from rota.model.lanes import Names, Serving, serving_of
 from rota.model.settings import Settings, unknown_variables
+from rota.model.urls import StoreUrl
 from rota.model.values import Job, JobRef, dashed, undashed
-from rota.ports.clock import Clock, Ids, StoreClock, UuidV7
+from rota.ports.clock import Clock, Ids, StoreClock, SystemClock, UuidV7
 
 if TYPE_CHECKING:
     from rota.engine.driver import Driver
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("rota.settings")
+DEFAULT_STORE = "rota.db"
 _warned: set[str] = set()
 T = TypeVar("T")
 
@@ -79,11 +81,8 @@ class Session:
         """Take the Rota whose session it is, and the name of the store: see there."""
         self.app = app
         self.settings = settings or _settings_of_environment()
-        self.where = store_url(store, os.environ)
-        follows = StoreClock(begin=self.open if is_postgres(self.where) else None)
-        self.clock: Clock = clock or follows
-        self.follows = follows if clock is None else None
-        """The clock, where nobody gave one: it follows the store's own, if that has one."""
+        self._given_clock = clock
+        self.name_store(store)
         self.rng = Random(seed)  # noqa: S311 - jitter, not secrets
         self.ids: Ids = ids or UuidV7(None if seed is None else self.rng)
         self.tracing = None if self.settings.traces == "off" else make_tracing()
@@ -132,9 +131,13 @@ class Session:
         """Figures of what the workers of this process do."""
         return Meter()
 
-    def name_store(self, store: str | os.PathLike[str]) -> None:
-        """Mean another store from now on."""
-        self.where = store_url(store, os.environ)
+    def name_store(self, store: str | os.PathLike[str] | None) -> None:
+        """Mean this store from now on: None is $ROTA_STORE, else ./rota.db. The time is that of the given clock, else of the store."""
+        self.where = StoreUrl(os.fspath(store) if store is not None else os.environ.get("ROTA_STORE") or DEFAULT_STORE)
+        self.follows = StoreClock(begin=self.open) if self._given_clock is None and is_postgres(self.where) else None
+        """The clock, where it follows the store's own."""
+        self.clock: Clock = self._given_clock or self.follows or SystemClock()
+        vars(self).pop("submitter", None)  # it has the clock of the store before
 
     def close(self) -> None:
         """Stop local workers and let go of the store. It opens again when it is used again."""
@@ -177,7 +180,7 @@ class Session:
                 if self.opened is None:
                     self.opened = self.open_on_time()
                 opened = self.opened
-        if opened.time is not None and self.follows is not None:
+        if self.follows is not None:
             self.follows.check()
         return opened
 
@@ -281,7 +284,7 @@ class Session:
         """Return who asks, as acting in an organization; refuse what it may not do there."""
         if actor is None and organization is None:
             return LOCAL
-        who = act_in(self.actor(actor), operation, organization)
+        who = act_in(actor if isinstance(actor, Actor) else self.actor(actor), operation, organization)
         if who.role is not Role.MANAGER:
             self.refuse_closed(who, operation)
         return who
@@ -290,7 +293,7 @@ class Session:
         """Return the rows that the actor may do this to."""
         if actor is None:
             return EVERYTHING
-        who = self.actor(actor)
+        who = actor if isinstance(actor, Actor) else self.actor(actor)
         scope = scope_of(who, operation)
         if who.role is not Role.MANAGER:
             self.refuse_closed(who, operation)

@@ -65,7 +65,7 @@ def open_connection(
     path: Path, *, synchronous: str, wal_pages: int, vfs: str | None = None, check: Callable[[Db], object] | None = None
 ) -> apsw.Connection:
     """Open the file with the settings that every connection of this store has. `check` may refuse it before it is changed."""
-    with translated(path):
+    try:
         # The file is there already, with the permissions it shall have: SQLite would make it readable by everybody.
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
         connection.set_busy_timeout(round(OPEN_TIMEOUT_S * 1000))
@@ -79,7 +79,9 @@ def open_connection(
         connection.pragma("cache_size", -32_000)
         connection.pragma("temp_store", "memory")
         connection.wal_autocheckpoint(wal_pages)
-        return connection
+    except apsw.Error as error:
+        raise translate(error, path) from error
+    return connection
 
 
 def _switch_to_wal(connection: apsw.Connection) -> None:

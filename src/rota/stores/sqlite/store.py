@@ -27,7 +27,6 @@ from rota.stores.sqlite.checkup import checkup
 from rota.stores.sqlite.connection import Identity, Readers, check_path, check_sqlite_version, open_connection, translated
 from rota.stores.sqlite.db import Db, statement
 from rota.stores.sqlite.writer import Writer
-from rota.stores.verbs import queue
 from rota.stores.verbs.db import refuse_moved
 from rota.stores.verbs.store import Hold, RelationalStore
 
@@ -255,7 +254,7 @@ class SqliteStore(RelationalStore):
 
 def at_once_values(row: NewRow, now: Instant, definitions: int) -> tuple[Any, ...] | None:
     """Return what the statement takes for one job; None for one that needs a second look."""
-    if row.run_at > now or not row.lane or row.tags is not None or not queue.is_single(row):
+    if row.run_at > now or not row.lane or row.tags is not None or row.webhook is not None or row.depends_on or row.is_tied:
         return None
     policy, template_id = row.policy, row.template_id
     return (
