@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from contextlib import suppress
+from datetime import datetime
 
 import msgspec
 
 from rota.errors import PermissionDenied, Refused, StoreError, Unauthenticated
 from rota.model.access import PERMITS, SECRET_BYTES, Permit, Token, csrf_of, digest, is_token
 from rota.model.gate import LOCAL, Actor, Right, Role
-from rota.model.values import SECOND, Instant, instant, moment_of
+from rota.model.values import SECOND, moment_of
 from rota.operation import View
 from rota.resources.tokens import NewToken, Tokens
 
@@ -116,7 +117,7 @@ class Admission:
         actors: dict[bytes, Actor] = {}
         for key, token in tokens.items():
             with suppress(Unauthenticated, PermissionDenied):
-                actor = self._actor_of(token, now)
+                actor = self._actor_of(token, moment_of(now))
                 if actor.role is not Role.MANAGER:
                     session.refuse_known_closed(actor, Right.READ)
                 actors[key] = actor
@@ -129,8 +130,9 @@ class Admission:
         now = session.clock.now()
         if token.user is not None:
             session.registry.sync(session.open().store, now)
-        actor = self._actor_of(token, now)
-        if token.last_used_at is None or now - instant(token.last_used_at) >= NOTED_S * SECOND:
+        at = moment_of(now)
+        actor = self._actor_of(token, at)
+        if token.last_used_at is None or (at - token.last_used_at).total_seconds() >= NOTED_S:
             try:
                 session.open().store.note_use(token.id, now=now)
             except StoreError as error:
@@ -138,9 +140,9 @@ class Admission:
                 log.warning("could not record the use of token %s: %s", token.id, error)
         return actor
 
-    def _actor_of(self, token: Token, now: Instant) -> Actor:
+    def _actor_of(self, token: Token, now: datetime) -> Actor:
         """Return the actor of a token, by the users as last read."""
-        if not token.is_open(moment_of(now)):
+        if not token.is_open(now):
             raise Unauthenticated(NOBODY)
         try:
             user = LOCAL if token.user is None else self._seat.session.known_user(token.user)

@@ -476,8 +476,9 @@ class Rota(View):
 
     def close(self) -> None:
         """Stop local workers and close the store. It opens again when it is used again."""
-        if self is self._session.app:
-            self._session.close()
+        session = self._seat.session
+        if self is session.app:
+            session.close()
 
     @property
     def settings(self) -> Settings:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ from rota.engine.registry import Registry
 from rota.errors import InvalidOption, StoreMoved
 from rota.executors import check_handler
 from rota.model.settings import Settings
-from rota.model.urls import StoreUrl
 from rota.model.values import Instant
 from rota.ports.clock import Clock
 from rota.ports.store import Store
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from rota.ports.liveness import Liveness
     from rota.ports.sender import Caller, Sender
     from rota.ports.wakeup import Wakeup
-
-DEFAULT_STORE = "rota.db"
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -41,11 +37,6 @@ class Opened(msgspec.Struct, frozen=True):
     """The store's own clock, where it has one that all of its machines can see."""
     trust: ClockTrust | None = None
     """This process's trust in its clock."""
-
-
-def store_url(given: str | os.PathLike[str] | None, environment: Mapping[str, str]) -> StoreUrl:
-    """Return which store is meant: what was given, else $ROTA_STORE, else ./rota.db."""
-    return StoreUrl(os.fspath(given) if given is not None else environment.get("ROTA_STORE") or DEFAULT_STORE)
 
 
 def open_store(url: str, settings: Settings, clock: Clock, *, moved: bool = False) -> Opened:
@@ -149,10 +140,8 @@ def make_caller(settings: Settings) -> Caller | None:
     return HttpSender(settings, trusted=True)
 
 
-def make_tracing(settings: Settings) -> Tracing | None:
-    """Return how jobs are traced, None where the settings don't ask for it."""
-    if settings.traces == "off":
-        return None
+def make_tracing() -> Tracing:
+    """Return how jobs are traced where the settings ask for it."""
     try:
         from rota.executors.traces import OpenTelemetry  # noqa: PLC0415 - which few programs use
     except ImportError as error:
@@ -172,13 +161,12 @@ def import_named(registry: Registry, store: Store, settings: Settings, clock: Cl
 
 def sqlite_path(url: str) -> Path:
     """Return the file that a URL or path names; refuse the URL of another kind of store."""
-    if url.startswith("sqlite:///"):
-        return Path(url.removeprefix("sqlite:///"))
-    scheme, found, _ = url.partition("://")
-    if found:
+    path = url.removeprefix("sqlite:///")
+    scheme, found, _ = path.partition("://")
+    if found and path == url:
         raise InvalidOption(
             f"{scheme}:// is not a store this Rota can open: give a path, sqlite:///path or postgresql://user@host/database"
         )
     if not url:
         raise InvalidOption("the store's path is empty: give a path such as rota.db")
-    return Path(url)
+    return Path(path)

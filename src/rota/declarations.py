@@ -19,7 +19,7 @@ log = logging.getLogger("rota.schedules")
 
 
 def declare_scheduled(session: Session) -> None:
-    """Declare the schedules that the store does not know yet. One that the store refuses is logged and stops nothing else."""
+    """Declare the schedules that the store does not know yet, if any. One that the store refuses is logged and stops nothing else."""
     if not session.registry.undeclared:
         return
     store = session.open().store
@@ -40,7 +40,8 @@ def declare_scheduled(session: Session) -> None:
 
 def synced(session: Session) -> Store:
     """Return the store, once it has the schedules that decorators declare and the registry has its definitions."""
-    declare_scheduled(session)
+    if session.registry.undeclared:
+        declare_scheduled(session)
     store = session.open().store
     session.registry.sync(store, session.clock.now())
     return store

@@ -8,9 +8,9 @@ import re
 import threading
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from rota.compose import Opened, is_postgres, make_tracing, open_store, store_url
+from rota.compose import Opened, is_postgres, make_tracing, open_store
 from rota.engine.call_pool import CallPool
 from rota.engine.fleet import Beats
 from rota.engine.meter import Meter
@@ -27,8 +27,9 @@ from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Right, Ro
 from rota.model.groups import Group
 from rota.model.lanes import Names, Serving, serving_of
 from rota.model.settings import Settings, unknown_variables
+from rota.model.urls import StoreUrl
 from rota.model.values import Job, JobRef, dashed, undashed
-from rota.ports.clock import Clock, Ids, StoreClock, UuidV7
+from rota.ports.clock import Clock, Ids, StoreClock, SystemClock, UuidV7
 
 if TYPE_CHECKING:
     from rota.engine.driver import Driver
@@ -39,7 +40,29 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("rota.settings")
+DEFAULT_STORE = "rota.db"
 _warned: set[str] = set()
+T = TypeVar("T")
+
+
+class part(Generic[T]):  # noqa: N801 - a decorator, as `property` is
+    """A part of a session that is made when it is first used, once, whichever thread comes first; from then on a plain attribute."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        """Take the method that makes it."""
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, session: Session, owner: type | None = None) -> T:
+        session.see_fork()
+        with session.lock:
+            made: dict[str, T] = vars(session)
+            if self._name not in made:
+                made[self._name] = self._make(session)
+            return made[self._name]
 
 
 class Session:
@@ -58,20 +81,11 @@ class Session:
         """Take the Rota whose session it is, and the name of the store: see there."""
         self.app = app
         self.settings = settings or _settings_of_environment()
-        self.where = store_url(store, os.environ)
-        follows = StoreClock(begin=self.open if is_postgres(self.where) else None)
-        self.clock: Clock = clock or follows
-        self.follows = follows if clock is None else None
-        """The clock, where nobody gave one: it follows the store's own, if that has one."""
+        self._given_clock = clock
+        self.name_store(store)
         self.rng = Random(seed)  # noqa: S311 - jitter, not secrets
         self.ids: Ids = ids or UuidV7(None if seed is None else self.rng)
-        self.registry = Registry(self.settings, self.ids)
-        self.tracing = make_tracing(self.settings)
-        self.submitter = Submitter(self.registry, self.clock, self.ids, self.settings, self.parent, self.tracing, self.look)
-        self.middleware = Middleware()
-        """Registers functions that surround every handler: `@rota.middleware`."""
-        self.on = On()
-        """Registers functions that workers call: `@rota.on.failed`."""
+        self.tracing = None if self.settings.traces == "off" else make_tracing()
         self.opened: Opened | None = None
         self.pid = os.getpid()
         self.lock = threading.RLock()
@@ -81,19 +95,60 @@ class Session:
         self.lease: Lease | None = None
         self.feed: Feed | None = None
         self.watcher: Watcher | None = None
-        self.calls = CallPool()
-        self.beats = Beats()
-        self.meter = Meter()
 
-    def name_store(self, store: str | os.PathLike[str]) -> None:
-        """Mean another store from now on."""
-        self.where = store_url(store, os.environ)
+    @part
+    def registry(self) -> Registry:
+        """Handlers, templates, organizations and users."""
+        return Registry(self.settings, self.ids)
+
+    @part
+    def submitter(self) -> Submitter:
+        """Builder of rows for new jobs."""
+        return Submitter(self.registry, self.clock, self.ids, self.settings, self.parent, self.tracing, self.look)
+
+    @part
+    def middleware(self) -> Middleware:
+        """Functions that surround every handler: `@rota.middleware` registers one."""
+        return Middleware()
+
+    @part
+    def on(self) -> On:
+        """Functions that workers call: `@rota.on.failed` registers one."""
+        return On()
+
+    @part
+    def calls(self) -> CallPool:
+        """Threads for the blocking calls of async programs."""
+        return CallPool()
+
+    @part
+    def beats(self) -> Beats:
+        """When each worker's beat was last seen to move."""
+        return Beats()
+
+    @part
+    def meter(self) -> Meter:
+        """Figures of what the workers of this process do."""
+        return Meter()
+
+    def name_store(self, store: str | os.PathLike[str] | None) -> None:
+        """Mean this store from now on: None is $ROTA_STORE, else ./rota.db. The time is that of the given clock, else of the store."""
+        self.where = StoreUrl(os.fspath(store) if store is not None else os.environ.get("ROTA_STORE") or DEFAULT_STORE)
+        self.follows = StoreClock(begin=self.open) if self._given_clock is None and is_postgres(self.where) else None
+        """The clock, where it follows the store's own."""
+        self.clock: Clock = self._given_clock or self.follows or SystemClock()
+        vars(self).pop("submitter", None)  # it has the clock of the store before
 
     def close(self) -> None:
         """Stop local workers and let go of the store. It opens again when it is used again."""
         self.see_fork()
-        self.hang_up()
-        self.calls.close()
+        with self.lock:
+            feed, self.feed = self.feed, None
+            watcher, self.watcher = self.watcher, None
+            calls = vars(self).pop("calls", None)
+        for listening in (feed, watcher, calls):
+            if listening is not None:
+                listening.close()
         for driver in list(self.drivers):
             self.stop(driver)
         with self.lock:
@@ -103,21 +158,18 @@ class Session:
                 if inline is not None:
                     inline.begin_stop()
                     inline.finish()
-                if opened is not None:
-                    self.end_client(opened)
+                if opened is not None and self.client_id is not None:
+                    self._end_client(opened, self.client_id)
             finally:
                 if opened is not None:
                     opened.store.close()
 
-    def hang_up(self) -> None:
-        """End all that listens to live events or awaits jobs here. A later caller starts again."""
-        with self.lock:
-            feed, self.feed = self.feed, None
-            watcher, self.watcher = self.watcher, None
-        if feed is not None:
-            feed.close()
-        if watcher is not None:
-            watcher.close()
+    def _end_client(self, opened: Opened, client_id: str) -> None:
+        """Give back the row that showed that this process lives."""
+        opened.store.end_worker(client_id, now=self.clock.now())
+        if self.lease is not None:
+            self.lease.release(clean=True)
+        self.client_id = self.lease = None
 
     def open(self) -> Opened:
         """Return the open store; open it if that was not done in this process yet."""
@@ -128,7 +180,7 @@ class Session:
                 if self.opened is None:
                     self.opened = self.open_on_time()
                 opened = self.opened
-        if opened.time is not None and self.follows is not None:
+        if self.follows is not None:
             self.follows.check()
         return opened
 
@@ -147,13 +199,13 @@ class Session:
             return
         self.pid = os.getpid()
         self.lock = threading.RLock()
+        _inherited.append(vars(self).copy())
         self.registry = self.registry.copy()
-        self.submitter = Submitter(self.registry, self.clock, self.ids, self.settings, self.parent, self.tracing, self.look)
-        _inherited.append((self.opened, self.drivers, self.inline, self.lease, self.feed, self.watcher, self.calls))
         self.opened = self.inline = self.client_id = self.lease = self.feed = self.watcher = None
-        # A thread of the parent may have held the locks of these.
-        self.calls, self.beats, self.meter = CallPool(), Beats(), Meter()
         self.drivers = []
+        for name in ("submitter", "calls", "beats", "meter"):
+            # A thread of the parent may have held their locks: others are made when they are needed.
+            vars(self).pop(name, None)
 
     async def watching(self) -> Watcher:
         """Return what awaits jobs here. A store that is not open yet is opened on a thread."""
@@ -232,23 +284,23 @@ class Session:
         """Return who asks, as acting in an organization; refuse what it may not do there."""
         if actor is None and organization is None:
             return LOCAL
-        who = act_in(self.actor(actor), operation, organization)
-        self.refuse_closed(who, operation)
+        who = act_in(actor if isinstance(actor, Actor) else self.actor(actor), operation, organization)
+        if who.role is not Role.MANAGER:
+            self.refuse_closed(who, operation)
         return who
 
     def scope(self, actor: Actor | str | None, operation: Right) -> Scope:
         """Return the rows that the actor may do this to."""
         if actor is None:
             return EVERYTHING
-        who = self.actor(actor)
+        who = actor if isinstance(actor, Actor) else self.actor(actor)
         scope = scope_of(who, operation)
-        self.refuse_closed(who, operation)
+        if who.role is not Role.MANAGER:
+            self.refuse_closed(who, operation)
         return scope
 
     def refuse_closed(self, who: Actor, operation: Right) -> None:
         """Refuse the people of an organization that is removed, and, where it is suspended, most of what they could do."""
-        if who.role is Role.MANAGER:
-            return
         self.registry.sync(self.open().store, self.clock.now())
         self.refuse_known_closed(who, operation)
 
@@ -325,14 +377,6 @@ class Session:
         if found is None:
             raise NotFound(f"{text!r} is not the id of a group")
         return found
-
-    def end_client(self, opened: Opened) -> None:
-        """Give back the row that showed that this process lives."""
-        if self.client_id is None or self.lease is None:
-            return
-        opened.store.end_worker(self.client_id, now=self.clock.now())
-        self.lease.release(clean=True)
-        self.client_id = self.lease = None
 
 
 _NUMBER = re.compile(r"(?:JOB-([0-9]{4})-)?([0-9]{1,18})(?:\.([0-9]{1,9}))?", re.IGNORECASE)

@@ -91,7 +91,8 @@ def submit(session: Session, actor: Actor | str | None, name: str | None, params
         else:
             accepted = Accepted(row, enqueued, now, store, transaction)
             if transaction is None and not row.lane:
-                submitter.learn_lanes((row,), store, now)
+                # The next job of this type then takes the shorter way.
+                registry.sync(store, now)
             if transaction is None and session.drivers:
                 session.poke()
             if enqueued.existing:
@@ -128,7 +129,7 @@ def submit_each(session: Session, actor: Actor | str | None, jobs: Sequence[Any]
         for row in rows:
             row.run_at = now
         try:
-            place = Place() if _in_line(session, rows, store, now) else None
+            place = Place() if len(rows) > 1 and _in_line(session, rows, store, now) else None
             enqueued = iter(store.enqueue(rows, now=now, definitions=session.registry.version, place=place))
         except DefinitionsChanged:
             session.registry.sync(store, now)
@@ -139,8 +140,11 @@ def submit_each(session: Session, actor: Actor | str | None, jobs: Sequence[Any]
             pairs = zip(jobs, built, strict=True)
             return [_alone(session, job, actor) if isinstance(row, NewRow) else row for job, row in pairs]
         else:
-            session.submitter.learn_lanes(rows, store, now)
-            session.poke()
+            if not all(row.lane for row in rows):
+                # The next job of such a type then takes the shorter way.
+                session.registry.sync(store, now)
+            if session.drivers:
+                session.poke()
             return [job_of(row, next(enqueued), now) if isinstance(row, NewRow) else row for row in built]
 
 
@@ -160,7 +164,7 @@ def submit_many(
 
 def _in_line(session: Session, rows: list[NewRow], store: Store, now: Instant) -> bool:
     """Say whether nothing can refuse these rows: then they are written as a bulk call is, with fewer questions."""
-    if len(rows) < 2 or not store.side_by_side(rows, now=now):
+    if not store.side_by_side(rows, now=now):
         return False
     organization = session.registry.organizations.get(rows[0].organization_id)
     return organization is not None and organization.max_queued is None

@@ -203,4 +203,4 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
 def test_without_opentelemetry_the_setting_is_refused_with_a_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "rota.executors.traces", None)
     with pytest.raises(InvalidOption, match=r"install rota\[traces\]"):
-        compose.make_tracing(Settings(traces="on"))
+        compose.make_tracing()

@@ -112,7 +112,9 @@ class BulkCall:
                 else:
                     self._count(built, enqueued)
                     if self._transaction is None:
-                        self._submit.learn_lanes(built.rows, self._store, now)
+                        if not all(row.lane for row in built.rows):
+                            # The next job of such a type then takes the shorter way.
+                            self._submit.registry.sync(self._store, now)
                         self._poke()
                     break
         if built.error is not None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from operator import attrgetter
 
 from rota.engine.explain import explain, in_words, world_of
-from rota.engine.predicates import Waiting, first_block
+from rota.engine.predicates import Waiting, World, first_block
 from rota.engine.registry import Registry
 from rota.errors import NotFound
 from rota.model.gate import Scope
@@ -23,6 +25,7 @@ IN_TURN = "ready: they start as slots get free"
 FIRST = "a direct execution: it takes the next free slot of a worker that has its handler"
 DUE = "due: the next turn queues them"
 LATER = "their time has not come"
+_since = attrgetter("since")
 
 
 class Grouping:
@@ -35,8 +38,16 @@ class Grouping:
         self._now = now
         self._scope = scope
         self._alive = alive
-        self._world = world_of(store, list(alive), now, registry)
-        self._names: dict[int | None, ParamNames] = {lane.id: lane.names for lane in registry.lanes.values() if lane.names is not None}
+
+    @cached_property
+    def _world(self) -> World:
+        """As all live workers together see it. It is read only for jobs that one of them could start."""
+        return world_of(self._store, list(self._alive), self._now, self._registry)
+
+    @cached_property
+    def _names(self) -> dict[int | None, ParamNames]:
+        """The parameter names of each lane."""
+        return {lane.id: lane.names for lane in self._registry.lanes.values() if lane.names is not None}
 
     def stuck(self, lanes: Sequence[Lane]) -> list[Stuck]:
         """Return the groups, in the order of `Why`, the largest of each first."""
@@ -46,21 +57,32 @@ class Grouping:
             # What all types share is one group.
             shared = why in {Why.PAUSED, Why.LIMIT, Why.SUSPECT, Why.DIRECT, Why.LATER} or words in {NO_WORKER, DUE}
             groups.setdefault((why, words, None if shared else lane.job_type), []).append(lane)
+        counts = {key: sum(lane.count for lane in same) for key, same in groups.items()}
         order = list(Why)
-        chosen = sorted(groups.items(), key=lambda item: (order.index(item[0][0]), -_count(item[1])))[:GROUPS_MAX]
-        shown = self._store.shown([_oldest(lanes).number for _, lanes in chosen])
+        chosen = sorted(groups, key=lambda key: (order.index(key[0]), -counts[key]))[:GROUPS_MAX]
+        oldest = {key: min(groups[key], key=_since) for key in chosen}
+        shown = self._store.shown([lane.number for lane in oldest.values()])
         explained = 0
         found = []
-        for (why, words, job_type), same in chosen:
-            example = shown.get(_oldest(same).number)
+        for key, first in oldest.items():
+            why, words, job_type = key
+            example = shown.get(first.number)
             if example is None:
                 # It has started and ended while we looked.
                 continue
-            said = words
             if why is Why.PARENT and explained < EXPLAINED_MAX:
                 explained += 1
-                said = self._explained(example) or words
-            found.append(self._group(why, said, job_type, same, example))
+                words = self._explained(example) or words
+            stuck = Stuck(
+                why=why,
+                words=words,
+                count=counts[key],
+                more=any(lane.more for lane in groups[key]),
+                oldest_s=max(0.0, (self._now - first.since) / SECOND),
+                example=example_of(example),
+                job_type=job_type,
+            )
+            found.append(stuck)
         return found
 
     def _why(self, lane: Lane) -> tuple[Why, str]:
@@ -93,18 +115,6 @@ class Grouping:
             return None
         return next((reason.detail for reason in found.reasons if not reason.met and "ended" in reason.condition), None)
 
-    def _group(self, why: Why, words: str, job_type: str | None, lanes: list[Lane], example: Shown) -> Stuck:
-        since = _oldest(lanes).since
-        return Stuck(
-            why=why,
-            words=words,
-            count=_count(lanes),
-            more=any(lane.more for lane in lanes),
-            oldest_s=max(0.0, (self._now - since) / SECOND),
-            example=example_of(example),
-            job_type=job_type,
-        )
-
 
 def unserved_queues(lanes: Iterable[Lane], alive: Sequence[WorkerInfo]) -> tuple[str, ...]:
     """Return the queues in which ready jobs wait and that no live worker serves."""
@@ -121,11 +131,3 @@ def _organization(held: str | None) -> str | None:
     """Return the organization that rows are parked for, where the word names one."""
     kind, _, name = (held or "").partition(":")
     return name if kind in {Held.ORGANIZATION, Held.SUSPENDED, Held.ORGANIZATION_LIMIT} else None
-
-
-def _count(lanes: Sequence[Lane]) -> int:
-    return sum(lane.count for lane in lanes)
-
-
-def _oldest(lanes: Sequence[Lane]) -> Lane:
-    return min(lanes, key=lambda lane: lane.since)

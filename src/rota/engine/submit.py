@@ -59,7 +59,7 @@ class Submitter:
 
         `look` finds the function of a job without a template; without it there are none.
         """
-        self._registry = registry
+        self.registry = registry
         self._clock = clock
         self._ids = ids
         self._settings = settings
@@ -76,7 +76,7 @@ class Submitter:
         """Build the row of one job."""
         now = self._clock.now()
         known = self._known(job, store, actor, now)
-        organization = self._registry.organization(actor.organization, store, now)
+        organization = self.registry.organization(actor.organization, store, now)
         row = self._row(job, known, organization, actor, now, job_id=self.id_of(job.job_id, now), origin=origin)
         if self._tracing is not None:
             carry(self._tracing, [row])
@@ -96,10 +96,10 @@ class Submitter:
 
     def rows(self, chunk: Chunk, store: Store, actor: Actor, now: Instant) -> Rows:
         """Build a chunk's rows, under the ids it was given. A bad item ends them and comes with them."""
-        self._registry.sync(store, now)
+        self.registry.sync(store, now)
         # Before anything is read: rows that are of newer definitions than they say are only built once more.
-        definitions = self._registry.version
-        organization = self._registry.organization(actor.organization, store, now)
+        definitions = self.registry.version
+        organization = self.registry.organization(actor.organization, store, now)
         rows: list[NewRow] = []
         built = Rows(rows, definitions, bounded=organization.max_queued is not None)
         templates: dict[str, Known] = {}
@@ -109,7 +109,7 @@ class Submitter:
                 if type(pair) is tuple and len(pair) == 2:
                     name, params = pair
                     if name not in templates:
-                        templates[name] = self._registry.resolve(name, store, now)
+                        templates[name] = self.registry.resolve(name, store, now)
                     rows.append(self._plain(templates[name], organization, params, job_id, actor, now))
                 else:
                     job = as_new_job(item)
@@ -125,16 +125,11 @@ class Submitter:
             carry(self._tracing, rows)
         return built
 
-    def learn_lanes(self, rows: Iterable[NewRow], store: Store, now: Instant) -> None:
-        """Read the lanes again after jobs whose lane was not known: the next job of one takes the shorter way."""
-        if not all(row.lane for row in rows):
-            self._registry.sync(store, now)
-
     def plain(self, name: str, params: Mapping[str, Any] | None, store: Store, actor: Actor) -> NewRow:
         """Build the row of one job that has nothing of its own but its params: most jobs, and the shortest way."""
         now = self._clock.now()
-        known = self._registry.resolve(name, store, now)
-        organization = self._registry.organization(actor.organization, store, now)
+        known = self.registry.resolve(name, store, now)
+        organization = self.registry.organization(actor.organization, store, now)
         row = self._plain(known, organization, params, self._ids.take(1, now)[0], actor, now)
         if self._tracing is not None:
             carry(self._tracing, [row])
@@ -142,7 +137,7 @@ class Submitter:
 
     def _known(self, job: NewJob, store: Store, actor: Actor, now: Instant) -> Known:
         if job.handler is None:
-            return self._registry.resolve(job.name, store, now)
+            return self.registry.resolve(job.name, store, now)
         return self._adhoc(job, store, actor, now)
 
     def _adhoc(self, job: NewJob, store: Store, actor: Actor, now: Instant) -> Known:
@@ -158,7 +153,7 @@ class Submitter:
         force = in_force(job_type, self._settings, Spec() if handler is None else Spec(executor=handler.executor), Spec())
         known = Known(name=job_type, force=force, handler=handler)
         encoded(known, job.params)
-        self._registry.record_adhoc(job_type, path, store, actor, now)
+        self.registry.record_adhoc(job_type, path, store, actor, now)
         return known
 
     def _inspected(self, job_type: str, function: Callable[..., Any]) -> Handler:
@@ -237,7 +232,7 @@ class Submitter:
             webhook=None if job.webhook is None else self._target(job.webhook),
             queue=queue,
             digest=known.digest,
-            lane=known.lane if queue == force.queue and known.lane else self._registry.lane(known.name, queue, known.digest),
+            lane=known.lane if queue == force.queue and known.lane else self.registry.lane(known.name, queue, known.digest),
             tags=None if job.tags is None else tags_of(job.tags),
             chosen=job.job_id is not None,
             put_off=isinstance(job.run_at, timedelta),

@@ -64,7 +64,11 @@ def forecast(
     after, until = window(now, hours, start, end)
     shown = in_scope(ask, schedule, organization)
     most = settings.forecast_max if limit is None else whole("limit", limit, least=1, most=settings.forecast_max)
-    everything = prospects(ask.session, _with_others(ask, shown), now if after >= now else None)
+    store = synced(ask.session)
+    # All others that the actor may read follow those that are shown: they occupy slots too.
+    known = {each.id for each in shown}
+    others = [each for each in store.schedules(scope=ask.scope) if each.id not in known]
+    everything = prospects(ask.session, store, [*shown, *others], now if after >= now else None)
     mine = everything[: len(shown)]
     table = list_due(mine, after, until, most=most, skipped=skipped)
     foresight = Foresight(ask, everything, now)
@@ -104,12 +108,6 @@ def plan(ask: Ask, name: str, *, days: int = 90, organization: str | None = None
         words_before=in_words(before.timing),
         words_after=in_words(after.timing),
     )
-
-
-def _with_others(ask: Ask, shown: Sequence[Schedule]) -> list[Schedule]:
-    """Return the schedules that are shown, and after them all others that the actor may read: they occupy slots too."""
-    known = {each.id for each in shown}
-    return [*shown, *(each for each in synced(ask.session).schedules(scope=ask.scope) if each.id not in known)]
 
 
 def _check_references(ask: Ask, after: Schedule, calendars: Mapping[str, Calendar]) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from rota.declarations import synced
 from rota.engine.due import DueRows
 from rota.errors import InvalidInput, InvalidOption, PermissionDenied, Refused
 from rota.model.matching import WITH_JOB
@@ -18,13 +17,13 @@ from rota.model.schedules import Kind, Schedule, Timing, trouble_of
 from rota.model.states import Status
 from rota.model.values import LATEST, SECOND, Instant, instant, moment_of
 from rota.ports.clock import UuidV7
-from rota.ports.schedules import Ledger, Occurrence, cursor_of
+from rota.ports.pages import each_occurrence
+from rota.ports.schedules import Ledger
 from rota.ports.store import Store, Where
 
 if TYPE_CHECKING:
     from rota.session import Session
 
-PAGE = 1000
 HOURS = 24.0
 DAY_US = 86_400 * SECOND
 DAYS_MAX = 36_525
@@ -34,13 +33,12 @@ _LONG_AGO = Timing(kind=Kind.AT, at=0)
 """Replaces a timing that can't be read: nothing of it is due. `rota doctor` names the schedule."""
 
 
-def prospects(session: Session, schedules: Sequence[Schedule], now: Instant | None) -> list[Prospect]:
-    """Return schedules, and after them those they depend on, with what is known of them now.
+def prospects(session: Session, store: Store, schedules: Sequence[Schedule], now: Instant | None) -> list[Prospect]:
+    """Return schedules, and after them those they depend on, with what is known of them now. The store is one that `synced` returned.
 
     Without `now` it is about a time of which nothing is known: only definitions count. What others depend on may be outside the actor's
     scope: it counts, and is not shown.
     """
-    store = synced(session)
     needed = _needed(schedules, store.schedules()) if any(each.depends_on for each in schedules) else {}
     known = {each.id for each in schedules}
     calendars = {(organization, calendar.name): calendar for organization, calendar in store.calendars()}
@@ -65,18 +63,10 @@ def prospects(session: Session, schedules: Sequence[Schedule], now: Instant | No
     return found
 
 
-def ledger_rows(store: Store, ledger: Ledger) -> Iterator[Occurrence]:
-    """Go through all rows of a ledger, page by page."""
-    before = None
-    while page := store.occurrences(ledger, limit=PAGE, before=before):
-        yield from page
-        before = cursor_of(page[-1])
-
-
 def _already(store: Store, now: Instant) -> dict[str, list[Instant]]:
     """Return coming due times that have fired already, because the clock was ahead: nearly always none."""
     found: dict[str, list[Instant]] = {}
-    for row in ledger_rows(store, Ledger(fates=tuple(WITH_JOB), since=now + 1)):
+    for row in each_occurrence(store, Ledger(fates=tuple(WITH_JOB), since=now + 1)):
         found.setdefault(row.schedule_id, []).append(row.due_at)
     return found
 

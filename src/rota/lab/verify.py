@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rota.errors import Refused
 from rota.lab.forecasts import Problem, Verified
-from rota.lab.prospects import PAGE, instant_of, ledger_rows
+from rota.lab.prospects import instant_of
 from rota.model.checks import ago
 from rota.model.matching import Matched, match
 from rota.model.schedules import Schedule
 from rota.model.settings import Settings
-from rota.model.values import SECOND, Instant, Job, instant, moment_of
+from rota.model.values import SECOND, Instant, instant, moment_of
+from rota.ports.pages import each_job, each_occurrence
 from rota.ports.schedules import Ledger
 from rota.ports.store import Store, Where
 from rota.schedule_views import in_scope, overdue_views
@@ -71,8 +71,9 @@ def _match(store: Store, settings: Settings, schedule: Schedule, since: Instant,
     kept = settings.retention
     forgotten = now - round(kept * SECOND) if kept else 0
     for _ in range(TRIES):
-        rows = list(ledger_rows(store, Ledger(schedule_id=schedule.id, since=since + 1)))
-        matched = match(schedule, rows, _jobs(store, schedule.id), since=since, until=until, forgotten_before=forgotten)
+        rows = list(each_occurrence(store, Ledger(schedule_id=schedule.id, since=since + 1)))
+        jobs = each_job(store, Where(schedule_id=schedule.id))
+        matched = match(schedule, rows, jobs, since=since, until=until, forgotten_before=forgotten)
         again = store.schedule(schedule.id)
         if again is None or (again.version == schedule.version and again.cursor_at >= schedule.cursor_at):
             return matched.without(lambda job_id: _clock_came_back(store, settings, job_id))
@@ -88,10 +89,3 @@ def _clock_came_back(store: Store, settings: Settings, job_id: str) -> bool:
     grace = round(settings.schedule_grace * SECOND)
     earlier = store.find(Where(created_until=instant(job.created_at) - grace), limit=1)
     return bool(earlier) and earlier[0][0] > int(job.number.split("-")[2])
-
-
-def _jobs(store: Store, schedule_id: str) -> Iterator[Job]:
-    before = None
-    while page := store.find(Where(schedule_id=schedule_id), limit=PAGE, before=before):
-        for before, job in page:  # noqa: B007 - the last one is where the next page begins
-            yield job

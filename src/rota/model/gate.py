@@ -123,6 +123,11 @@ class Actor(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "role", role)
         msgspec.structs.force_setattr(self, "permissions", frozenset(self.permissions))
 
+    @property
+    def is_redacted(self) -> bool:
+        """Answers only confirm what it did: it came with a token without the permit `read`."""
+        return self.operations is not None and Right.READ not in self.operations
+
 
 SYSTEM = Actor("system", role=Role.MANAGER)
 LOCAL = Actor("local", role=Role.MANAGER)

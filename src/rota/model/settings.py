@@ -236,7 +236,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             check_url(self.pulse_url, private=True, plain_http=True, what="setting pulse_url")
         if not all(0 <= delay_s <= 7 * 86_400.0 for delay_s in self.webhook_delays_s):
             raise InvalidOption(f"setting webhook_retries={self.webhook_retries!r} is out of range: give seconds, each at most a week")
-        self.catch_up_spacing_s  # noqa: B018 - refuses what is not a rate
+        if self.catch_up_rate:
+            self.catch_up_spacing_s  # noqa: B018 - refuses what is not a rate
 
     @property
     def catch_up_spacing_s(self) -> float | None:

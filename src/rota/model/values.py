@@ -128,6 +128,12 @@ class NewRow(msgspec.Struct, kw_only=True, gc=False):
     put_off: bool = False
     """`run_at` was given as a time from now, and not as a moment: see `rota.model.ordering`."""
 
+    @property
+    def is_tied(self) -> bool:
+        """Something else than an id or a key must be looked up before it is written: a group, a schedule, a limit, another job."""
+        tied = self.after or self.group_id or self.follows or self.job_hash or self.submit_limit is not None or self.schedule_id
+        return bool(tied or self.origin == Origin.DIRECT)
+
 
 class Enqueued(msgspec.Struct, gc=False):
     """What became of one new row: `existing` when another live job holds its key (or it was enqueued before)."""

@@ -93,7 +93,8 @@ class StoreClock:
         self._ask, self._looked = ask, None
         if ask is None:
             self._set = None
-        self.check()
+        else:
+            self.check()
 
     def check(self) -> None:
         """Compare with the clock that is followed, if that is due."""

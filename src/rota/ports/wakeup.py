@@ -19,19 +19,3 @@ class Wakeup(Protocol):
 
     def close(self) -> None:
         """Let go of the descriptor."""
-
-
-class NoWakeup:
-    """No hints: polling alone."""
-
-    echoes = False
-
-    def fileno(self) -> int | None:
-        """Say that there are none."""
-        return None
-
-    def drain(self) -> None:
-        """Have nothing to take."""
-
-    def close(self) -> None:
-        """Have nothing to let go of."""

@@ -34,7 +34,8 @@ class Audit(Resource):
         `subject` narrows it to a kind of thing (`job`, `template`, …) or to one (`job:JOB-2026-00042`, `template:send_email`).
         """
         whole("limit", limit, least=1, most=LIST_MAX)
-        check_place(before)
+        if before is not None:
+            check_place(before)
         wanted = None if subject is None else _subject(ask, subject)
         rows = ask.store.audit(limit=limit + 1, before=before, scope=ask.scope, subject=wanted)
         return Page(rows[:limit], next_=rows[limit - 1].id if len(rows) > limit else None)

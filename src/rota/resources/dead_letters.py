@@ -55,7 +55,8 @@ class DeadLetters(Resource):
         if message is None:
             return page_of(ask.store, where, limit, before)
         whole("limit", limit, least=1, most=LIST_MAX)
-        check_place(before)
+        if before is not None:
+            check_place(before)
         return _page_with(ask.store, where, message_of(message), limit, before)
 
     @operation(Right.READ, http="GET /dead-letters/groups", cli="dead groups")
@@ -189,7 +190,7 @@ def _where(ask: Ask, job_type: str | None, error_type: ErrorType | str | None, t
         job_type=job_type,
         organization=organization,
         text=text,
-        named=named_by(ask, text),
-        error_type=error_word(error_type),
+        named=None if text is None else named_by(ask, text),
+        error_type=None if error_type is None else error_word(error_type),
         tails=True,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from rota.errors import InvalidOption, NotFound
@@ -18,8 +18,6 @@ from rota.results import Page
 LIST_MAX = 100_000
 LATEST_PLACE = 2**63 - 1
 """Rows of one page, at most: more are read page by page."""
-PAGE = 500
-"""Rows that are read at once where all are gone through."""
 
 
 def where_of(
@@ -53,19 +51,19 @@ def where_of(
         root_id=None if chain is None else undashed(ask.also(Right.READ).found(chain).root_id),
         schedule_id=None if schedule is None else _schedule_id(ask, schedule, organization),
         text=text,
-        named=named_by(ask, text),
-        error_type=error_word(error_type),
+        named=None if text is None else named_by(ask, text),
+        error_type=None if error_type is None else error_word(error_type),
         created_from=None if since is None else ago("since", since, now),
         created_until=None if until is None else ago("until", until, now),
     )
 
 
-def named_by(ask: Ask, text: str | None) -> str | None:
+def named_by(ask: Ask, text: str) -> str | None:
     """Return the root of the chain that a text names by a number or an id.
 
     A bare number names one in lists only: it may be anything, and an act on all that match must not reach a job by chance.
     """
-    given = (text or "").strip()
+    given = text.strip()
     if not given or (given.isdecimal() and ask.right is not Right.READ):
         return None
     try:
@@ -77,7 +75,8 @@ def named_by(ask: Ask, text: str | None) -> str | None:
 def page_of(store: Store, where: Where, limit: int, before: int | None) -> Page[Job]:
     """Return a page of jobs, newest first."""
     whole("limit", limit, least=1, most=LIST_MAX)
-    check_place(before)
+    if before is not None:
+        check_place(before)
     # One more than is shown says whether there is a next page.
     rows = store.find(where, limit=limit + 1, before=before)
     return Page([job for _, job in rows[:limit]], next_=rows[limit - 1][0] if len(rows) > limit else None)
@@ -97,19 +96,9 @@ def refuse_unfiltered(*filters: object, everything: bool) -> None:
         raise InvalidOption("no filter is given: pass one, or `all` (`--all`, `all=True`) to act on everything")
 
 
-def check_place(before: int | None) -> None:
+def check_place(before: int) -> None:
     """Refuse a place in a list that no store has."""
-    if before is not None:
-        whole("before", before, least=1, most=LATEST_PLACE)
-
-
-def each_job(store: Store, where: Where) -> Iterator[Job]:
-    """Go through all jobs that match, page by page: a change of one does not shift the next."""
-    cursor = None
-    while page := store.find(where, limit=PAGE, before=cursor):
-        cursor = page[-1][0]
-        for _, job in page:
-            yield job
+    whole("before", before, least=1, most=LATEST_PLACE)
 
 
 def statuses(given: Status | str | Sequence[str] | None) -> tuple[str, ...]:
@@ -121,11 +110,11 @@ def statuses(given: Status | str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(str(each).upper() for each in wanted)
 
 
-def error_word(given: ErrorType | str | None) -> str | None:
+def error_word(given: ErrorType | str) -> str:
     """Return an error type as the store keeps it."""
-    if given is not None and given not in set(ErrorType):
+    if given not in set(ErrorType):
         raise InvalidOption(f"error_type {given!r} is not one of {', '.join(ErrorType)}")
-    return None if given is None else str(given)
+    return str(given)
 
 
 def _schedule_id(ask: Ask, given: str, organization: str | None) -> str:

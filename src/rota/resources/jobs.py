@@ -23,8 +23,9 @@ from rota.model.shapes import NAME_MAX, TEXT_MAX, Limit, Organization, Params, P
 from rota.model.states import MOVES, ErrorType, Status
 from rota.model.values import Job, JobRef, Purged, Run, undashed
 from rota.operation import Ask, Resource, operation
+from rota.ports.pages import each_job
 from rota.ports.store import Where
-from rota.resources.filters import each_job, page_of, refuse_empty, refuse_unfiltered, statuses, where_of
+from rota.resources.filters import page_of, refuse_empty, refuse_unfiltered, statuses, where_of
 from rota.results import Acted, Log, Page, log_of
 from rota.submission import submit
 

@@ -16,7 +16,6 @@ from rota.engine.overview import Grouping, example_of, unserved_queues
 from rota.errors import PermissionDenied
 from rota.lab.agenda import agenda
 from rota.lab.prospects import prospects
-from rota.model.checks import whole
 from rota.model.figures import Fared, percentile_s
 from rota.model.gate import Actor, Right, Scope
 from rota.model.overview import (
@@ -26,6 +25,7 @@ from rota.model.overview import (
     Current,
     Facts,
     Health,
+    Hour,
     Level,
     NotRun,
     OverdueFacts,
@@ -95,7 +95,7 @@ def overview(session: Session, actor: Actor | str | None) -> Overview:
         "paused": _paused(store, scope),
         "scheduled": bool(ahead.items),
         "dead": sum(each.at >= now - HOUR_US for each in dead),
-        "overdue": _overdue_facts(backlog),
+        "overdue": _overdue_facts(backlog) if backlog.schedules else None,
         "missed": sum(_inside(row, now - HOUR_US) for row in unfired if row.fate not in PLANNED),
         "clock_ahead_s": 0.0 if furthest is None else max(0.0, (furthest - now) / SECOND),
     }
@@ -115,12 +115,15 @@ def overview(session: Session, actor: Actor | str | None) -> Overview:
 
 def _ahead(session: Session, store: Store, now: Instant, scope: Scope) -> Ahead:
     """Return what comes next: hours are counted, and only the first due times are listed."""
-    schedules = store.schedules(scope=scope)
+    schedules, until = store.schedules(scope=scope), now + AHEAD_HOURS * HOUR_US
+    if not schedules:
+        begins = range(now - now % HOUR_US, until + 1, HOUR_US)
+        hours = tuple(Hour(begins_at=moment_of(hour), count=0) for hour in begins)
+        return Ahead(start=moment_of(now), end=moment_of(until), hours=hours)
     shown = schedules[:AHEAD_SCHEDULES]
-    known = prospects(session, shown, now) if shown else []
+    known = prospects(session, store, shown, now)
     outcomes = Outcomes(known, wait=round(session.settings.dependency_wait * SECOND), most=AHEAD_LOOK)
-    until, more = now + AHEAD_HOURS * HOUR_US, len(schedules) > len(shown)
-    return agenda(known, outcomes, after=now, until=until, shown=len(shown), more=more)
+    return agenda(known, outcomes, after=now, until=until, shown=len(shown), more=len(schedules) > len(shown))
 
 
 def _may(session: Session, actor: Actor | str | None, right: Right) -> Scope | None:
@@ -341,7 +344,7 @@ def trend(ask: Ask, *, hours: int = 24) -> list[Trend]:
     """Return how attempts ended in each of the last hours, the oldest first and the current hour last. For Right.READ_STATS."""
     now = ask.now
     last = now - now % HOUR_US
-    first = last - (whole("hours", hours, least=1, most=9600) - 1) * HOUR_US
+    first = last - (hours - 1) * HOUR_US
     fared: dict[int, Fared] = defaultdict(Fared)
     for figure in ask.store.hourly(since=first):
         if ask.scope.organization in {None, figure.organization} and figure.status in ENDS:

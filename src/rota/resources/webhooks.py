@@ -225,7 +225,8 @@ class Webhooks(Resource):
     ) -> Page[Delivery]:
         """Return messages and their delivery results, newest first. They are kept for `webhook_retention`."""
         whole("limit", limit, least=1, most=LIST_MAX)
-        check_place(before)
+        if before is not None:
+            check_place(before)
         endpoint_id = None if webhook is None else undashed(webhook)
         if webhook is not None and endpoint_id is None:
             raise _no_webhook(webhook)

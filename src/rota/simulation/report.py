@@ -12,11 +12,11 @@ from rota.model.schedules import Fate, Schedule, ScheduleState
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant, Job, instant, moment_of
 from rota.model.words import in_words
-from rota.ports.schedules import Ledger, LedgerCursor, Occurrence, cursor_of
+from rota.ports.pages import each_job, each_occurrence
+from rota.ports.schedules import Ledger, Occurrence
 from rota.ports.store import Store, Where
 from rota.simulation.run import Simulation, length
 
-PAGE = 10_000
 LATE: Instant = 60 * SECOND
 """A job that starts later after its due time is told of as late."""
 
@@ -177,26 +177,14 @@ def tell(store: Store, simulation: Simulation, ids: Iterable[str], *, limit: int
 
 def rows_of(store: Store, schedule: Schedule) -> list[Occurrence]:
     """Return the ledger of a schedule, latest due time first."""
-    rows: list[Occurrence] = []
-    before: LedgerCursor | None = None
-    while page := store.occurrences(Ledger(schedule_id=schedule.id), limit=PAGE, before=before):
-        rows += page
-        before = cursor_of(page[-1])
-        if len(page) < PAGE:
-            break
-    return rows
+    return list(each_occurrence(store, Ledger(schedule_id=schedule.id)))
 
 
 def chains_of(store: Store, schedule: Schedule) -> dict[str, list[Job]]:
     """Return the jobs of a schedule by the ids of their chains, first to last."""
     chains: dict[str, list[Job]] = {}
-    before: int | None = None
-    while page := store.find(Where(schedule_id=schedule.id), limit=PAGE, before=before):
-        for _, job in page:
-            chains.setdefault(job.root_id.replace("-", ""), []).insert(0, job)
-        before = page[-1][0]
-        if len(page) < PAGE:
-            break
+    for job in each_job(store, Where(schedule_id=schedule.id)):
+        chains.setdefault(job.root_id.replace("-", ""), []).insert(0, job)
     return chains
 
 

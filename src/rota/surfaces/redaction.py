@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from rota.model.gate import Actor, Right
 from rota.model.values import Job, Run
 from rota.schedule_views import ScheduleView
 from rota.template_views import TemplateView
@@ -39,11 +38,6 @@ WITHOUT_READ: dict[type, tuple[str, ...]] = {
 
 `docs/guide/access.md` is tested against this.
 """
-
-
-def is_redacted(actor: Actor) -> bool:
-    """Say whether answers to this actor are redacted."""
-    return actor.operations is not None and Right.READ not in actor.operations
 
 
 def without_read(value: Any) -> Any:

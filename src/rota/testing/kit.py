@@ -26,8 +26,8 @@ from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.templates import FIELDS
 from rota.model.values import SECOND, Instant, Job, instant, moment, moment_of, undashed
+from rota.ports.pages import each_job
 from rota.ports.store import Where
-from rota.resources.filters import each_job
 from rota.session import Session
 from rota.testing.transactions import Recorder
 

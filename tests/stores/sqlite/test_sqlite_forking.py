@@ -88,7 +88,7 @@ class Slow:
 
 def test_threads_that_fork_at_the_same_time_each_let_go_of_what_they_held():
     slow = Slow()
-    forking.watch(slow)
+    forking.stores.add(slow)
     first_holds, second_may_end = threading.Event(), threading.Event()
 
     def first():

@@ -80,7 +80,9 @@ def test_the_file_is_closed_to_others_before_sqlite_opens_it(tmp_path, monkeypat
 
     monkeypatch.setattr(apsw, "Connection", watched)
     with masked(0):
-        SqliteStore(path, Settings()).close()
+        store = SqliteStore(path, Settings())
+        store.migrate(now=0)
+        store.close()
     assert seen[0] == 0o600
 
 

@@ -35,8 +35,9 @@ from rota.stores.postgres.connection import ASIDE, REOPEN_S, Pool, beat_silence_
 from rota.stores.postgres.db import Db
 from rota.stores.postgres.errors import Unanswered, is_lost, translate, translated, unanswered
 from rota.stores.postgres.user_connection import Borrowed, Lending, Lent, Transaction
-from rota.stores.verbs import copying, intake, queue, recovery, repair
 from rota.stores.verbs import definitions as definition_verbs
+from rota.stores.verbs import intake, queue, recovery, repair
+from rota.stores.verbs.db import refuse_moved
 from rota.stores.verbs.store import Hold, VerbStore
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ class PostgresStore(VerbStore):
         with self._pool.take() as db:
             try:
                 migrate.migrate(db, self.address)
-                copying.refuse_moved(db, self.address.shown)
+                refuse_moved(db, self.address.shown)
             except psycopg.Error as error:
                 if is_lost(error, db.raw) and time.monotonic() < end:
                     self._pool.stale()

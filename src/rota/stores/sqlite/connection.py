@@ -65,7 +65,7 @@ def open_connection(
     path: Path, *, synchronous: str, wal_pages: int, vfs: str | None = None, check: Callable[[Db], object] | None = None
 ) -> apsw.Connection:
     """Open the file with the settings that every connection of this store has. `check` may refuse it before it is changed."""
-    with translated(path):
+    try:
         # The file is there already, with the permissions it shall have: SQLite would make it readable by everybody.
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
         connection.set_busy_timeout(round(OPEN_TIMEOUT_S * 1000))
@@ -79,7 +79,9 @@ def open_connection(
         connection.pragma("cache_size", -32_000)
         connection.pragma("temp_store", "memory")
         connection.wal_autocheckpoint(wal_pages)
-        return connection
+    except apsw.Error as error:
+        raise translate(error, path) from error
+    return connection
 
 
 def _switch_to_wal(connection: apsw.Connection) -> None:
@@ -122,12 +124,15 @@ class Readers:
         ticket, db = object(), None
         try:
             db = self._lend(ticket)
-            with translated(check=self._check):
-                if db is None:
-                    db = Db(self._open())
-                else:
-                    self._check()
-                yield db
+            if db is None:
+                db = Db(self._open())
+            else:
+                self._check()
+            yield db
+        except apsw.Error as error:
+            # A file that is lost explains whatever the driver met in it.
+            self._check()
+            raise translate(error) from error
         finally:
             try:
                 self._take_back(ticket, db)
@@ -138,7 +143,8 @@ class Readers:
 
     def _lend(self, ticket: object) -> Db | None:
         with self._change:
-            self._change.wait_for(lambda: not self._still)
+            while self._still:
+                self._change.wait()
             if self._closed:
                 raise StoreError("the store is closed")
             self._lent.add(ticket)

@@ -28,18 +28,14 @@ class _During(threading.local):
         self.held = ExitStack()
 
 
-_known: WeakSet[Stillness] = WeakSet()
+stores: WeakSet[Stillness] = WeakSet()
+"""Those that are held still around every fork of this process."""
 _during = _During()
-
-
-def watch(one: Stillness) -> None:
-    """Hold this one still around every fork of this process."""
-    _known.add(one)
 
 
 def _before() -> None:
     # Always in the same order: two that fork at the same time must not wait for each other.
-    for one in sorted(_known, key=id):
+    for one in sorted(stores, key=id):
         _during.held.enter_context(one.still())
 
 

@@ -12,6 +12,7 @@ from rota.stores.sqlite.db import Db
 OURS = ("meta", "jobs", "job_runs")
 
 
+@cache
 def latest() -> int:
     """Return the schema version that this code knows."""
     return max(migrations())
@@ -35,7 +36,8 @@ def version_of(db: Db, path: Path) -> int:
     ours = tables & set(OURS)
     if not ours:
         return 0
-    found = db.value("schema_version") if "meta" in tables and _is_ours(db) else None
+    columns = {row[1] for row in db.raw.execute("PRAGMA table_info(meta)")}
+    found = db.value("schema_version") if columns == {"key", "value"} else None
     if found is None:
         raise StoreUnusable(
             f"{path} has a table {min(ours)!r} that Rota did not make, and Rota needs that name: give another path; nothing was changed"
@@ -58,8 +60,3 @@ def migrate(db: Db, path: Path) -> None:
         if number > current:
             db.raw.execute(text)
             db.change("set_schema_version", version=number)
-
-
-def _is_ours(db: Db) -> bool:
-    columns = {row[1] for row in db.raw.execute("PRAGMA table_info(meta)")}
-    return columns == {"key", "value"}

@@ -27,7 +27,7 @@ from rota.stores.sqlite.checkup import checkup
 from rota.stores.sqlite.connection import Identity, Readers, check_path, check_sqlite_version, open_connection, translated
 from rota.stores.sqlite.db import Db, statement
 from rota.stores.sqlite.writer import Writer
-from rota.stores.verbs import copying, queue
+from rota.stores.verbs.db import refuse_moved
 from rota.stores.verbs.store import Hold, VerbStore
 
 T = TypeVar("T")
@@ -99,10 +99,11 @@ class SqliteStore(VerbStore):
         self.workers_folder = self.path.with_name(f"{self.path.name}.workers")
         self.log_dir = settings.log_dir or f"{self.path}.logs"
         check_path(self.path)
-        try:
-            make_file(self.path.resolve(), mode=settings.file_mode)
-        except OSError as error:
-            raise StoreUnavailable(f"{self.path} could not be created: {error}. See disk space and permissions") from error
+        if not self.path.exists():
+            try:
+                make_file(self.path.resolve(), mode=settings.file_mode)
+            except OSError as error:
+                raise StoreUnavailable(f"{self.path} could not be created: {error}. See disk space and permissions") from error
         self._identity = Identity(self.path)
         connect = partial(
             open_connection,
@@ -119,7 +120,7 @@ class SqliteStore(VerbStore):
         self._watching = threading.Lock()
         self._seen = 0
         self._closed = False
-        forking.watch(self)
+        forking.stores.add(self)
 
     # ---- life -------------------------------------------------------------------------------------------------
 
@@ -129,7 +130,7 @@ class SqliteStore(VerbStore):
         with self._readers.take() as db:
             current = migrate.version_of(db, self.path)
             if current:
-                copying.refuse_moved(db, str(self.path))
+                refuse_moved(db, str(self.path))
         if current < migrate.latest():
             self._write(lambda db: migrate.migrate(db, self.path))
 
@@ -139,7 +140,8 @@ class SqliteStore(VerbStore):
             return
         self._closed = True
         self._readers.close()
-        self._stop_watching()
+        if self._watcher is not None:
+            self._watcher.raw.close()
         self._writer.end()
 
     @contextmanager
@@ -150,15 +152,12 @@ class SqliteStore(VerbStore):
             yield
             return
         with self._writer.still(), self._readers.still(), self._watching:
-            self._stop_watching()
+            if self._watcher is not None:
+                self._watcher.raw.close()
+                self._watcher = None
+                # Each connection counts for itself: what the next one says first is news.
+                self._seen = 0
             yield
-
-    def _stop_watching(self) -> None:
-        if self._watcher is not None:
-            self._watcher.raw.close()
-            self._watcher = None
-            # Each connection counts for itself: what the next one says first is news.
-            self._seen = 0
 
     def changed(self) -> bool:
         """Say whether another connection has committed since the last call."""
@@ -255,7 +254,7 @@ class SqliteStore(VerbStore):
 
 def at_once_values(row: NewRow, now: Instant, definitions: int) -> tuple[Any, ...] | None:
     """Return what the statement takes for one job; None for one that needs a second look."""
-    if row.run_at > now or not row.lane or row.tags is not None or not queue.is_single(row):
+    if row.run_at > now or not row.lane or row.tags is not None or row.webhook is not None or row.depends_on or row.is_tied:
         return None
     policy, template_id = row.policy, row.template_id
     return (

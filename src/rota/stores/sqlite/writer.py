@@ -62,11 +62,11 @@ class Writer:
     """Serialises writes of one process on one connection, grouping those that meet."""
 
     def __init__(self, open_one: Callable[[], apsw.Connection], *, busy_timeout_s: float, path: Path, identity: Identity) -> None:
-        """Take how to open the connection, which is opened at once, and the identity of the file that it must be to."""
+        """Take how to open the connection, which the first write does, and the identity of the file that it must be to."""
         self._open_one = open_one
         self._identity = identity
-        self._db = self._connect()
-        self._connected = True
+        self._db: Db
+        self._connected = False
         self._ended = False
         self._busy_timeout_s = busy_timeout_s
         self._path = path
@@ -150,7 +150,8 @@ class Writer:
         try:
             self._wait_for_lead(place)
             try:
-                self.close()
+                if self._connected:
+                    self.close()
                 # In a forked child nobody would ever give back what another thread has.
                 with self._mutex:
                     here = os.getpid()
@@ -178,22 +179,24 @@ class Writer:
         """Close the connection for good, after what is being written. A transaction that stays open is undone after the busy timeout."""
         self._ended = True
         me, deadline = threading.get_ident(), time.monotonic() + self._busy_timeout_s
-        while not (self.owned or self._take_lead(me)) and time.monotonic() < deadline:
+        while not (self._owner == me or self._take_lead(me)) and time.monotonic() < deadline:
             time.sleep(BUSY_PAUSE_S[True])
         try:
-            self.close()
+            if self._connected:
+                self.close()
         except apsw.Error as error:
             raise translate(error, self._path) from error
         finally:
-            if self._leader == me and not self.owned:
+            if self._leader == me and self._owner != me:
                 self._hand_over()
 
-    def _connect(self) -> Db:
+    def _connect(self) -> None:
         connection = self._open_one()
         # We pause and count ourselves, so that short waits stay short and processes take turns.
         connection.set_busy_timeout(0)
         self._moved = Moved(connection)
-        return Db(connection)
+        self._db = Db(connection)
+        self._connected = True
 
     def _own(self) -> Iterator[Db]:
         try:
@@ -335,8 +338,7 @@ class Writer:
         if self._ended:
             raise StoreError(f"{self._path} is closed")
         if not self._connected:
-            self._db = self._connect()
-            self._connected = True
+            self._connect()
         if self.crowded and patient:
             gap = self._committed_at + FAIR_PAUSE_S - time.monotonic()
             if gap > 0:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from datetime import UTC
 
-from rota.errors import StoreError, StoreMoved
-from rota.model.values import WorkerInfo, moment_of
+from rota.errors import StoreError
+from rota.model.values import WorkerInfo
 from rota.ports.copying import Moved, Row, Table
 from rota.stores.verbs import reads
 from rota.stores.verbs.db import MOVED, Db
@@ -64,17 +63,6 @@ def moved_of(db: Db) -> Moved | None:
     """Return the mark of a store that was moved."""
     found = db.row("moved")
     return None if found is None else Moved(found[0], found[1])
-
-
-def refuse_moved(db: Db, url: str) -> None:
-    """Refuse to open a store that was moved, and say where it went."""
-    moved = moved_of(db)
-    if moved is not None:
-        when = moment_of(moved.at).astimezone(UTC)
-        raise StoreMoved(
-            f"{url} was moved to {moved.to} on {when:%Y-%m-%d %H:%M}Z: give that as the store. To come back, promote it to here; "
-            f"if it is lost, `rota reopen` opens this one as it was"
-        )
 
 
 def moved_words(moved: Moved) -> str:

@@ -10,8 +10,9 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from rota.errors import StoreMoved
 from rota.model.gate import Actor
-from rota.model.values import Claimed, Instant
+from rota.model.values import Claimed, Instant, moment_of
 
 _HEADING = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _PIECE = re.compile(r"\{(\w+)\}")
@@ -161,6 +162,17 @@ def audit(
 def blob(hex_id: str | None) -> bytes | None:
     """Return an id as the store keeps it."""
     return None if hex_id is None else bytes.fromhex(hex_id)
+
+
+def refuse_moved(db: Db, url: str) -> None:
+    """Refuse to open a store that was moved, and say where it went."""
+    mark = db.row("moved")
+    if mark is not None:
+        at, to = moment_of(mark[0]), mark[1]
+        raise StoreMoved(
+            f"{url} was moved to {to} on {at:%Y-%m-%d %H:%M}Z: give that as the store. To come back, promote it to here; "
+            f"if it is lost, `rota reopen` opens this one as it was"
+        )
 
 
 def load(package: str) -> dict[str, str]:

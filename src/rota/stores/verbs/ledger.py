@@ -64,7 +64,7 @@ def due_schedules(db: Db, *, until: Instant, limit: int, scope: Scope = EVERYTHI
         found = schedules.due_of(db.value("schedules_overdue", depends=0, limit=limit, **values))
         if len(found) < limit:
             found += _in_order(schedules.due_of(db.value("schedules_overdue", depends=1, limit=limit - len(found), **values)))
-    return schedules.surroundings(db, found, {})
+    return schedules.surroundings(db, found, {}) if found else []
 
 
 def _is_due(schedule: Schedule, until: Instant) -> bool:

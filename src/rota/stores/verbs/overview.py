@@ -115,7 +115,7 @@ def kept(db: Db, status: str, *, scope: Scope = EVERYTHING) -> dict[str, int]:
 
 def errors(db: Db, numbers: list[int]) -> dict[int, str]:
     """Return what attempts died of."""
-    return dict(db.rows("errors", numbers=numbers_json(numbers)))
+    return dict(db.rows("errors", numbers=numbers))
 
 
 def metas(db: Db, numbers: list[int]) -> dict[int, str]:

@@ -94,22 +94,17 @@ def are_in_line(rows: Sequence[NewRow], now: Instant) -> bool:
 
 def is_uniform(row: NewRow) -> bool:
     """Say whether rows like this one, of one shape, can be written together."""
-    return not (row.unique_key or row.chosen or row.webhook or _is_tied(row))
+    return not (row.unique_key or row.chosen or row.webhook or row.is_tied)
 
 
 def is_single(row: NewRow) -> bool:
     """Say whether nothing but one with the same id or key can stand in a row's way, and nothing else is written with it."""
-    return row.webhook is None and not (row.depends_on or _is_tied(row))
+    return row.webhook is None and not (row.depends_on or row.is_tied)
 
 
 def stands_alone(row: NewRow) -> bool:
     """Say whether nothing but one with the same id or key can stand in a row's way."""
-    return not (row.depends_on or _is_tied(row))
-
-
-def _is_tied(row: NewRow) -> bool:
-    tied = row.after or row.group_id or row.follows or row.job_hash or row.submit_limit is not None or row.schedule_id
-    return bool(tied or row.origin == Origin.DIRECT)
+    return not (row.depends_on or row.is_tied)
 
 
 def shape(row: NewRow) -> tuple[Any, ...]:

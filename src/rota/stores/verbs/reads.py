@@ -16,7 +16,6 @@ from rota.model.states import ErrorType, RunStatus, Status
 from rota.model.values import (
     BROKEN_ROW,
     Audited,
-    Instant,
     Job,
     LogEntry,
     Run,
@@ -63,7 +62,7 @@ def _job_from(row: tuple[Any, ...]) -> Job:
         position=position,
         attempt=attempt,
         root_id=dashed(root_id),
-        created_at=_moment(created_at),
+        created_at=moment_of(created_at),
         template_id=_id(take()),
         origin=take(),
         retry_of=_id(take()),
@@ -117,7 +116,7 @@ def _run_from(job_id: str, row: tuple[Any, ...]) -> Run:
         job_id=dashed(job_id),
         status=None if row[1] is None else RunStatus(row[1]),
         template_id=_id(row[2]),
-        started_at=_moment(row[3]),
+        started_at=moment_of(row[3]),
         finished_at=moment(row[4]),
         exit_code=row[5],
         error=row[6],
@@ -281,7 +280,7 @@ def log(db: Db, job_id: str) -> list[LogEntry]:
     """Return the moves of a chain, in the order of time."""
     moves = [
         LogEntry(
-            at=_moment(at),
+            at=moment_of(at),
             attempt=attempt,
             message=message or "",
             from_status=None if before is None else Status(before),
@@ -307,7 +306,7 @@ def audit(db: Db, *, limit: int, before: int | None = None, scope: Scope = EVERY
     return [
         Audited(
             id=row[0],
-            at=_moment(row[1]),
+            at=moment_of(row[1]),
             actor=row[2],
             organization=row[3],
             action=row[4],
@@ -360,10 +359,6 @@ def _id(value: str | None) -> str | None:
 
 def _error_type(value: str | None) -> ErrorType | None:
     return None if value is None else ErrorType(value)
-
-
-def _moment(value: Instant) -> Any:
-    return moment(value)
 
 
 def graph(db: Db, job_id: str, *, limit: int) -> Graph | None:

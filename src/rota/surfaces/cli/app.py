@@ -33,7 +33,7 @@ class Commands(TyperGroup):
         for each in args:
             if any("\ud800" <= letter <= "\udfff" for letter in each):
                 raise typer.BadParameter(f"{each!r} is not UTF-8: give it in the encoding of this terminal")
-        if any(map(has_password, args)):
+        if any("://" in each and has_password(each) for each in args):
             typer.echo(
                 "warning: a password on the command line can be read by everybody on this machine (ps): "
                 "give the URL in $ROTA_STORE, and the password in ~/.pgpass",

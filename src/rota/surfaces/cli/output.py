@@ -91,7 +91,8 @@ class Table:
 
         screen = console()
         drawn = Drawn(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
-        widths = self._widths(screen.width)
+        cells = [max(map(_width, column)) for column in zip(*self._rows, strict=True)]
+        widths = self._widths(cells, screen.width)
         if widths:
             drawn.padding = (0, 1, 0, 0)
             screen.width = max(screen.width, sum(widths) + NARROW_GAP * (len(widths) - 1))
@@ -99,22 +100,24 @@ class Table:
             justify: Any = "right" if heading in self._right else "left"
             width = widths[place] if widths else None
             # An id is of use only as a whole.
-            folds = width is not None and width < self._cells[place] in ID_COLUMNS and heading not in self._gives
+            folds = width is not None and width < cells[place] in ID_COLUMNS and heading not in self._gives
             overflow: Any = "fold" if folds else "ellipsis"
             drawn.add_column(heading, justify=justify, no_wrap=not folds and heading not in self._soft, overflow=overflow, width=width)
         for place, row in enumerate(self._rows):
             drawn.add_row(*row, style=self._styles[place] or None, end_section=place in self._sections)
         screen.print(drawn)
 
-    def _widths(self, width: int) -> list[int]:
-        """Return the width of each column, together more than there is room for where what stays whole needs it; none if all fits."""
-        cells = self._cells
+    def _widths(self, cells: list[int], width: int) -> list[int]:
+        """Return the width of each column, together more than there is room for where what stays whole needs it; none if all fits.
+
+        `cells` are the widths of the widest cell of each column.
+        """
         headings = [_width(heading) for heading in self._headings]
         wanted = list(map(max, cells, headings))
         if sum(wanted) + GAP * (len(wanted) - 1) <= width:
             return []
         room = width - NARROW_GAP * (len(wanted) - 1)
-        giving = self._giving(room)
+        giving = self._giving(cells, room)
         least = sum(min(want, TEXT_LEAST) for want, gives in zip(wanted, giving, strict=True) if gives)
         if sum(want for want, gives in zip(wanted, giving, strict=True) if not gives) + least > room:
             wanted = [max(cell, min(heading, HEADING_LEAST)) for cell, heading in zip(cells, headings, strict=True)]
@@ -129,14 +132,8 @@ class Table:
             left -= widths[place]
         return widths
 
-    @property
-    def _cells(self) -> list[int]:
-        """The width of the widest cell of each column."""
-        return [max(map(_width, column)) for column in zip(*self._rows, strict=True)]
-
-    def _giving(self, room: int) -> list[bool]:
+    def _giving(self, cells: list[int], room: int) -> list[bool]:
         """Say which columns give way: those named and those longer than an id; ids as well, if it fits only then."""
-        cells = self._cells
         least = [max(cell, min(_width(heading), HEADING_LEAST)) for cell, heading in zip(cells, self._headings, strict=True)]
         choices = [
             [heading in self._gives or cell > most for cell, heading in zip(cells, self._headings, strict=True)]
@@ -240,7 +237,7 @@ def coloured(words: str, colour: str) -> Marked:
 
 def status(value: str) -> Marked:
     """Return a state in its colour."""
-    return coloured(value, COLOURS.get(value, "default"))
+    return Marked(f"[{COLOURS.get(value, 'default')}]{value}[/]")
 
 
 def escaped(value: object) -> Marked:

@@ -29,8 +29,8 @@ PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
 @contextmanager
 def session(store: str | None, *, app: str | None = None, make: bool = False) -> Iterator[Rota]:
     """Open a Rota for the time of a command. A store that is not there is refused unless `make` or an application is given."""
-    rota = load(app, store) if app is not None else rota_of(store)
-    path = path_of(rota.store.url)
+    rota = rota_of(store, app)
+    path = path_of(session_of(rota).where)
     if app is None and not make and path is not None and not path.exists():
         # A question must not make an empty store.
         raise NotFound(f"there is no store at {path.absolute()}: `rota up` makes one; --store or $ROTA_STORE names another")
@@ -40,17 +40,12 @@ def session(store: str | None, *, app: str | None = None, make: bool = False) ->
         rota.close()
 
 
-def rota_of(store: str | None) -> Rota:
-    """Return the Rota of a store. It is imported here, because a page of help needs none."""
-    from rota.app import Rota  # noqa: PLC0415 - the engine takes as long to import as all of the command line
+def rota_of(store: str | None, app: str | None = None) -> Rota:
+    """Return a Rota: that of the application `module:attr`, on another store if one is given; without an application that of the store."""
+    from rota.app import Rota  # noqa: PLC0415 - a page of help needs none, and the engine takes as long to import as all of the command line
 
-    return Rota(store)
-
-
-def load(app: str, store: str | None) -> Rota:
-    """Import the application `module:attr` and return its Rota, on another store if one is given."""
-    from rota.app import Rota  # noqa: PLC0415 - as in `rota_of`
-
+    if app is None:
+        return Rota(store)
     module, attribute = import_app(app)
     found = getattr(module, attribute, None)
     if found is None:

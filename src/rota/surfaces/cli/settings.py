@@ -10,12 +10,12 @@ import typer
 from rota.model.settings import DOCS, Settings
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption
 from rota.surfaces.cli.output import Table, coloured, escaped, show_json, show_json_lines
-from rota.surfaces.cli.session import load, path_of, rota_of, store_name
+from rota.surfaces.cli.session import path_of, rota_of, store_name
 
 
 def settings(*, app: AppOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Print every setting: its value and what it is for."""
-    rota = rota_of(store) if app is None else load(app, store)
+    rota = rota_of(store, app)
     rows = [
         {
             "name": name,

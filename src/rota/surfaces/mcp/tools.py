@@ -23,7 +23,7 @@ from rota.model.values import Run
 from rota.operation import NOUNS, Operation, noun, operations
 from rota.results import Log
 from rota.schedule_views import OccurrenceView
-from rota.surfaces.redaction import is_redacted, without_read
+from rota.surfaces.redaction import without_read
 
 ITEMS_MAX = 1000
 """Items of a list in one result; `count` says how many there are."""
@@ -154,7 +154,7 @@ def _verb(name: str, verb: str, rota: Rota) -> Callable[..., Any]:
 def document(result: Any, actor: Actor) -> dict[str, Any]:
     """Return what an operation returned as a JSON object, as far as the actor may read it. A list is `items` and `next`."""
     shown = _object(result)
-    built = msgspec.to_builtins(without_read(shown) if is_redacted(actor) else shown, str_keys=True)
+    built = msgspec.to_builtins(without_read(shown) if actor.is_redacted else shown, str_keys=True)
     return built if isinstance(built, dict) else {"result": built}
 
 

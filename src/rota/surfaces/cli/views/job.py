@@ -49,13 +49,12 @@ NO_DEAD_LETTER = "No dead letter matches."
 
 def show_list(jobs: Sequence[Job], called: Called) -> None:
     """Print jobs; of those that failed the error, of others the reason or the params."""
-    listing(
-        "No jobs.",
-        "number status type=job_type~ priority> created=created_at ran_for> error_or_params~",
-        status=lambda job: status(job.status),
-        ran_for=took,
-        error_or_params=lambda job: one_line(error_of(called.rota, job) or job.reason or "") or job.params,
-    )(jobs, called)
+    headings = ("number", "status", "type", "priority", "created", "ran for", "error or params")
+    rows = Table(*headings, right=("priority", "ran for"), gives=("type", "error or params"))
+    for job in jobs:
+        why = one_line(error_of(called.rota, job) or job.reason or "") or compact(job.params)
+        rows.add_row(job.number, status(job.status), one_line(job.job_type), job.priority, age(job.created_at), took(job), why)
+    rows.show("No jobs.")
 
 
 def runs_with_jobs(_runs: Sequence[Run], called: Called) -> list[dict[str, Any]]:
@@ -309,7 +308,9 @@ def show_dead_groups(found: DeadLetterGroups, _called: Called) -> None:
     rows = Table("dead", "type", "died of", "first", "last", "example", "error", right=("dead",), gives=("type", "error"))
     for group in found.groups:
         times = age(group.first_at), age(group.last_at)
-        rows.add_row(f"{group.count:,}", group.job_type, group.error_type or "unknown", *times, group.example.number, one_line(group.message))
+        rows.add_row(
+            f"{group.count:,}", group.job_type, group.error_type or "unknown", *times, group.example.number, one_line(group.message)
+        )
     rows.show("No dead letters.")
     if found.more:
         typer.echo(f"The newest {found.count:,} dead letters are grouped; there are more: use --limit, or filter.", err=True)

@@ -29,7 +29,7 @@ from rota.resources.webhooks import NewWebhook
 from rota.results import Page
 from rota.schedule_views import OccurrenceView, ScheduleView
 from rota.surfaces.http.access import ACTOR
-from rota.surfaces.redaction import is_redacted, without_read
+from rota.surfaces.redaction import without_read
 from rota.template_views import TemplateView
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Answer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it; without what the token may not read, and without a tag, which would tell of that."""
         actor: Actor | None = scope.get(ACTOR)
-        if actor is not None and is_redacted(actor):
+        if actor is not None and actor.is_redacted:
             self.body = _encode(without_read(self._content))
             self.headers["content-length"] = str(len(self.body))
             if isinstance(self._content, Job) and "etag" in self.headers:
