@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,6 +17,21 @@ from tests.stores.desk import ANNA, Desk, inside
 GRACE = 60 * SECOND
 WAIT = 3600 * SECOND
 """How long the last due time of a schedule waits for others."""
+
+
+class Decision:
+    """What a store is given to decide with for one call."""
+
+    def __init__(self, desk: Timekeeper, decide: Callable[[DueSchedule], Firing]) -> None:
+        self._desk = desk
+        self._decide = decide
+        self._before = len(desk.decided)
+
+    def begin(self) -> None:
+        del self._desk.decided[self._before :]
+
+    def __call__(self, due: DueSchedule, /) -> Firing:
+        return self._decide(due)
 
 
 class Timekeeper(Desk):
@@ -55,8 +71,12 @@ class Timekeeper(Desk):
 
     # ---- firing ---------------------------------------------------------------------------------------------
 
-    def decide(self, due: DueSchedule) -> Firing:
-        """Do as the engine does, without what the engine adds."""
+    @property
+    def decide(self) -> Decision:
+        """Decide as the engine does, without what the engine adds; `decided` is what was decided in the end."""
+        return Decision(self, self._decide)
+
+    def _decide(self, due: DueSchedule) -> Firing:
         self.decided.append(due)
         schedule = due.schedule
         planned = plan(schedule, self.now, calendar=due.calendar, already=frozenset(due.already))
@@ -82,7 +102,8 @@ class Timekeeper(Desk):
         return job
 
     def fire(self, decide=None, *, limit: int = 1000, definitions: int | None = None) -> Fired:
-        return self.store.fire(decide or self.decide, now=self.now, limit=limit, ahead=self.now + GRACE, definitions=definitions)
+        decide = self.decide if decide is None else Decision(self, decide)
+        return self.store.fire(decide, now=self.now, limit=limit, ahead=self.now + GRACE, definitions=definitions)
 
     def pass_time(self, seconds: float, **options: Any) -> Fired:
         self.advance(seconds)

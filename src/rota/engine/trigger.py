@@ -46,15 +46,19 @@ class Decider:
 
     def __init__(self, rows: DueRows, settings: Settings, now: Instant) -> None:
         """Take what decisions rest on."""
-        rows.begin()
         self._rows = rows
         self._settings = settings
         self._now = now
         self._grace = round(settings.schedule_grace * SECOND)
         spacing_s = settings.catch_up_spacing_s
         self._spacing = None if spacing_s is None else math.ceil(spacing_s * SECOND)
-        self._spread_until: Instant = 0
         self._plans: dict[tuple[object, ...], Plan] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was decided so far."""
+        self._rows.begin()
+        self._spread_until: Instant = 0
         self.decided: list[tuple[Schedule, Sequence[Fated]]] = []
         self.unreadable = False
         """A schedule could not be read, and was left alone."""

@@ -77,10 +77,18 @@ class Firing(msgspec.Struct, kw_only=True, gc=False):
     """An AT that is over and is not to be kept."""
 
 
-Decide: TypeAlias = Callable[[DueSchedule], Firing]
-"""Pure: it is called inside the store's transaction and asks the store for nothing."""
+class Decide(Protocol):
+    """Decides inside the store's transaction, each schedule once. It asks the store for nothing and changes nothing else."""
+
+    def begin(self) -> None:
+        """Forget what was decided so far: the transaction begins. It may have begun before, and have been undone."""
+
+    def __call__(self, due: DueSchedule, /) -> Firing:
+        """Decide for one schedule."""
+
+
 Change: TypeAlias = Callable[[Schedule], Schedule]
-"""From a schedule as it is to what it shall be. Pure, for the same reason; it may refuse by raising."""
+"""From a schedule as it is to what it shall be. Pure, for it is called inside the transaction; it may refuse by raising."""
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):

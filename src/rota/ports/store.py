@@ -35,7 +35,7 @@ from rota.ports.schedules import Schedules
 from rota.ports.turns import Counting, Ending, Peek, Reservation, Turn, Turned, Usage
 
 Check: TypeAlias = Callable[[list[Job]], None]
-"""A look at a chain, first to last, which raises if it is not what the caller has seen."""
+"""A look at a chain, first to last, which raises if it is not what the caller has seen. Pure: it may be called again."""
 
 
 class DefinitionsChanged(Exception):  # noqa: N818 - a signal to the caller, not an error of anybody

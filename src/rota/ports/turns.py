@@ -90,7 +90,10 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Chooser = Callable[[list[Claimed], "Reservation | None", Usage], Choice]
-"""Given a reservation, it is offered the job of that direct execution alone, before the queue. It is never parked."""
+"""Given a reservation, it is offered the job of that direct execution alone, before the queue. It is never parked.
+
+It counts what it takes: where a store begins a transaction again, it does not do so once a chooser was asked.
+"""
 
 
 class Turn(msgspec.Struct, kw_only=True):

@@ -1,5 +1,6 @@
 """Recovery's moves: each case of a torn state, mended once, and twice has the effect of once."""
 
+import msgspec
 import pytest
 
 from rota.model.decide import Crashed, Failed, Interrupted, TimedOut
@@ -60,6 +61,18 @@ def test_running_without_a_run_gets_a_failed_one(desk, maker):
     assert desk.recover(desk.worker, Crashed()) == 1
     run = desk.store.run(root)
     assert (run.status, run.error) == ("FAILED", "Scheduler crash recovery")
+    assert [each.status for each in desk.store.chain(root)] == ["FAILED", "QUEUED"]
+
+
+@torn_runs
+def test_recovery_leaves_the_endings_that_it_is_given_as_they_are(desk, maker):
+    root = desk.add()
+    maker.lose_run(desk.claim_one().number)
+    (held,) = desk.held()
+    ending = desk.ending(held.job, Crashed())
+    before = msgspec.structs.replace(ending)
+    desk.store.recover([ending], [held], now=desk.now)
+    assert ending == before
     assert [each.status for each in desk.store.chain(root)] == ["FAILED", "QUEUED"]
 
 

@@ -181,6 +181,11 @@ class Db:
         ((fresh, figures),) = self.rows("end_plain", numbers=numbers, moments=moments, count=len(done), worker_id=worker_id)
         return numbers if fresh is None else _numbers.decode(fresh), figures
 
+    def finish(self, runs: Sequence[tuple[Any, ...]], jobs: Sequence[tuple[Any, ...]]) -> None:
+        """End runs, then their jobs."""
+        self.change("finish_runs", rows=runs)
+        self.change("finish_jobs", rows=jobs)
+
     def count(self, figures: str) -> None:
         """Write figures into two tables, in one statement."""
         self.change("count_figures", figures=figures)

@@ -162,6 +162,11 @@ class Db:
         """Count ended jobs: they are looked at once, and written into two tables."""
         self.count(self.value("ends", numbers=numbers))
 
+    def finish(self, runs: Sequence[tuple[Any, ...]], jobs: Sequence[tuple[Any, ...]]) -> None:
+        """End runs, then their jobs."""
+        self.change("finish_runs", rows=runs)
+        self.change("finish_jobs", rows=jobs)
+
     def count(self, figures: str) -> None:
         """Write figures into two tables."""
         self.change("tally_hourly", ends=figures)

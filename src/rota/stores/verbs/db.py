@@ -107,6 +107,13 @@ class Db(Protocol):
         Return those, and what they add to the figures, for `count`.
         """
 
+    def finish(self, runs: Sequence[tuple[Any, ...]], jobs: Sequence[tuple[Any, ...]]) -> None:
+        """End runs and their jobs, in the same order.
+
+        A run is its job's number, the moment, its status, error, error_type, error_code, traceback, exit_code, result and log_path;
+        a job its number, the moment, its status, error_type and reason.
+        """
+
     def count(self, figures: str) -> None:
         """Add what `end_plain` has returned to the figures: the hour's and the total."""
 

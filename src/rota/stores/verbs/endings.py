@@ -210,8 +210,7 @@ class _Found(msgspec.Struct):
             self.bad_groups.append(group_id)
 
     def write(self, db: Db, now: Instant, turned: Turned) -> None:
-        db.change("finish_runs", rows=self.runs)
-        db.change("finish_jobs", rows=self.jobs)
+        db.finish(self.runs, self.jobs)
         if self.moved:
             lanes = {number: definitions.lane_for(db, number, takes, now) for number, takes in self.moved.items()}
             self.successors = [(*row, lanes.get(row[0])) for row in self.successors]

@@ -35,6 +35,7 @@ ALIKE_LEAST = 8
 def fire(db: Db, decide: Decide, now: Instant, *, limit: int, ahead: Instant, definitions: int | None) -> Fired:
     """Give due times their fates."""
     _check_definitions(db, definitions)
+    decide.begin()
     fired = Fired(unfinished=_pull_back(db, now, ahead, limit))
     db.change("note_clock", now=now)
     fired.settled += _give_up(db, now, limit)
@@ -102,6 +103,7 @@ def awaited(db: Db, job_id: str) -> list[str]:
 def _closing(db: Db, schedule_id: str, decide: Decide, now: Instant, definitions: int | None) -> Callable[[], object]:
     """Return the closing of a ledger: gives one schedule's due times up to now their fates, before it is changed."""
     _check_definitions(db, definitions)
+    decide.begin()
 
     def close() -> None:
         found = schedules.due_of(db.value("schedule_due", schedule_id=schedule_id))

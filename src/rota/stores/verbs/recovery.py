@@ -101,7 +101,7 @@ def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], *, now: Ins
         if each.run_missing:
             # The trigger that keeps this from being was not there when it happened; the record still says so.
             db.change("insert_missing_run", number=ending.number, run_id=ending.successor_id)
-            ending.successor_id = _another(ending.successor_id)
+            ending = msgspec.structs.replace(ending, successor_id=_another(ending.successor_id))  # noqa: PLW2901 - work may be begun again
         plain.append(ending)
     turned = Turned()
     if plain:

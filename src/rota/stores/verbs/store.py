@@ -108,7 +108,14 @@ class VerbStore(ABC):
 
     @abstractmethod
     def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False, long: bool = False) -> T:
-        """Do one piece of work in a transaction of its own. Patient: others may go first. Long: its work grows with the store."""
+        """Do one piece of work in a transaction of its own. Patient: others may go first. Long: its work grows with the store.
+
+        The work may run more than once: a store may undo the transaction, because of a conflict with another or because a part has
+        failed and there are no savepoints, and begin again. So work changes nothing outside of the store: what it returns is built
+        anew, and neither its arguments nor what it closes over are changed. A line that it logs may be logged again.
+        A turn is not begun again once `Turn.choose` was asked, for it is the chooser that counts what it has taken: such a failure is
+        the caller's, and the worker's next turn chooses anew. All savepoints of a turn come before that.
+        """
 
     @abstractmethod
     def _reading(self, *, long: bool = False) -> AbstractContextManager[Db]:
