@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, TypeVar, overload
 
 import msgspec
 
-from rota.model.params import decode_params
-from rota.model.states import Status
-from rota.model.values import Enqueued, Instant, Job, LogEntry, NewRow, Run, dashed, log_path, moment, number_text
+from rota.model.values import LogEntry, Run, log_path
 
 T = TypeVar("T")
 
@@ -133,48 +130,3 @@ def _text(run: Run | None, log_dir: str) -> str:
             return file.read()
     except OSError:
         return ""
-
-
-@lru_cache(maxsize=256)
-def _backoff(text: str) -> dict[str, float]:
-    return msgspec.json.decode(text, type=dict[str, float])
-
-
-_dashed = lru_cache(maxsize=256)(dashed)
-_STATUS = {str(status): status for status in Status}
-
-
-def job_of(row: NewRow, enqueued: Enqueued, now: Instant) -> Job:
-    """Return a job that was just made, without asking the store for it. On the path of every enqueue: no work twice."""
-    policy, created_at = row.policy, moment(now)
-    assert created_at is not None  # noqa: S101 - now is a moment
-    job_id, status = dashed(enqueued.job_id), _STATUS[enqueued.status]
-    return Job(
-        id=job_id,
-        number=number_text(enqueued.root_id, enqueued.number, 1),
-        status=status,
-        job_type=row.job_type,
-        organization=row.organization_id,
-        priority=policy.priority,
-        position=enqueued.position,
-        attempt=1,
-        root_id=job_id,
-        created_at=created_at,
-        template_id=_dashed(row.template_id) if row.template_id else None,
-        origin=row.origin,
-        run_at=created_at if row.run_at == now else moment(row.run_at),
-        expires_at=None if row.expires_at is None else moment(row.expires_at),
-        unique_key=row.unique_key,
-        params=decode_params(row.params),
-        owner=row.owner,
-        max_retries=policy.max_retries,
-        max_crashes=policy.max_crashes,
-        backoff=dict(_backoff(policy.backoff)),
-        timeout=policy.timeout,
-        executor=policy.executor,
-        queued_at=created_at if status is Status.QUEUED else None,
-        meta=None if row.meta is None else decode_params(row.meta),
-        queue=row.queue,
-        digest=row.digest or None,
-        tags=() if row.tags is None else tuple(msgspec.json.decode(row.tags)),
-    )

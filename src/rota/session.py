@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("rota.settings")
-DEFAULT_STORE = "rota.db"
 _warned: set[str] = set()
 T = TypeVar("T")
 
@@ -51,14 +50,14 @@ class part(Generic[T]):  # noqa: N801 - a decorator, as `property` is
     def __init__(self, make: Callable[[Any], T]) -> None:
         """Take the method that makes it."""
         self._make = make
-        self.__doc__ = make.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
     def __get__(self, session: Session, owner: type | None = None) -> T:
         session.see_fork()
-        with session.lock:
+        # Not the lock of the session: that one is held while a store is opened, and an event loop must not wait for it.
+        with session.making:
             made: dict[str, T] = vars(session)
             if self._name not in made:
                 made[self._name] = self._make(session)
@@ -88,7 +87,7 @@ class Session:
         self.tracing = None if self.settings.traces == "off" else make_tracing()
         self.opened: Opened | None = None
         self.pid = os.getpid()
-        self.lock = threading.RLock()
+        self.lock, self.making = threading.RLock(), threading.RLock()
         self.drivers: list[Driver] = []
         self.inline: Worker | None = None
         self.client_id: str | None = None
@@ -133,7 +132,7 @@ class Session:
 
     def name_store(self, store: str | os.PathLike[str] | None) -> None:
         """Mean this store from now on: None is $ROTA_STORE, else ./rota.db. The time is that of the given clock, else of the store."""
-        self.where = StoreUrl(os.fspath(store) if store is not None else os.environ.get("ROTA_STORE") or DEFAULT_STORE)
+        self.where = StoreUrl(os.fspath(store) if store is not None else os.environ.get("ROTA_STORE") or "rota.db")
         self.follows = StoreClock(begin=self.open) if self._given_clock is None and is_postgres(self.where) else None
         """The clock, where it follows the store's own."""
         self.clock: Clock = self._given_clock or self.follows or SystemClock()
@@ -198,14 +197,13 @@ class Session:
         if self.pid == os.getpid():
             return
         self.pid = os.getpid()
-        self.lock = threading.RLock()
+        self.lock, self.making = threading.RLock(), threading.RLock()
         _inherited.append(vars(self).copy())
         self.registry = self.registry.copy()
         self.opened = self.inline = self.client_id = self.lease = self.feed = self.watcher = None
         self.drivers = []
         for name in ("submitter", "calls", "beats", "meter"):
-            # A thread of the parent may have held their locks: others are made when they are needed.
-            vars(self).pop(name, None)
+            vars(self).pop(name, None)  # a thread of the parent may have held its lock
 
     async def watching(self) -> Watcher:
         """Return what awaits jobs here. A store that is not open yet is opened on a thread."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -26,10 +26,12 @@ from rota.errors import (
 from rota.handle import Handle
 from rota.model.call import NewJob
 from rota.model.gate import Actor, Right, scope_of
-from rota.model.values import Enqueued, Instant, Job, NewRow, undashed
+from rota.model.params import decode_params
+from rota.model.states import Status
+from rota.model.values import Enqueued, Instant, Job, NewRow, dashed, moment, moment_of, number_text, undashed
 from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged, Store
-from rota.results import Bulk, job_of
+from rota.results import Bulk
 
 if TYPE_CHECKING:
     from rota.session import Session
@@ -272,3 +274,47 @@ async def _undivided(work: Callable[[], Result], stop: Callable[[], None]) -> Re
                 await asyncio.wait({done})
         done.cancelled() or done.exception()  # read, so that asyncio does not report it as unread
         raise
+
+
+@lru_cache(maxsize=256)
+def _backoff(text: str) -> dict[str, float]:
+    return msgspec.json.decode(text, type=dict[str, float])
+
+
+_dashed = lru_cache(maxsize=256)(dashed)
+_STATUS = {str(status): status for status in Status}
+
+
+def job_of(row: NewRow, enqueued: Enqueued, now: Instant) -> Job:
+    """Return a job that was just made, without asking the store for it. On the path of every enqueue: no work twice."""
+    policy, created_at = row.policy, moment_of(now)
+    job_id, status = dashed(enqueued.job_id), _STATUS[enqueued.status]
+    return Job(
+        id=job_id,
+        number=number_text(enqueued.root_id, enqueued.number, 1),
+        status=status,
+        job_type=row.job_type,
+        organization=row.organization_id,
+        priority=policy.priority,
+        position=enqueued.position,
+        attempt=1,
+        root_id=job_id,
+        created_at=created_at,
+        template_id=_dashed(row.template_id) if row.template_id else None,
+        origin=row.origin,
+        run_at=created_at if row.run_at == now else moment(row.run_at),
+        expires_at=None if row.expires_at is None else moment(row.expires_at),
+        unique_key=row.unique_key,
+        params=decode_params(row.params),
+        owner=row.owner,
+        max_retries=policy.max_retries,
+        max_crashes=policy.max_crashes,
+        backoff=dict(_backoff(policy.backoff)),
+        timeout=policy.timeout,
+        executor=policy.executor,
+        queued_at=created_at if status is Status.QUEUED else None,
+        meta=None if row.meta is None else decode_params(row.meta),
+        queue=row.queue,
+        digest=row.digest or None,
+        tags=() if row.tags is None else tuple(msgspec.json.decode(row.tags)),
+    )

@@ -496,6 +496,31 @@ def test_the_store_is_opened_on_a_thread_and_not_on_the_event_loop(url, monkeypa
     assert opened_on == ["rota-call"] * 2
 
 
+def test_the_event_loop_turns_while_another_thread_opens_the_store(url):
+    held, go, released = threading.Event(), threading.Event(), threading.Event()
+
+    def hold(lock):
+        with lock:
+            held.set()
+            go.wait(10)
+        released.set()
+
+    async def story(rota):
+        call = asyncio.create_task(rota.enqueue_async("double", {"n": 1}))
+        await asyncio.sleep(0.05)
+        turned_meanwhile = not released.is_set()
+        go.set()
+        await call
+        return turned_meanwhile
+
+    with closing(registered(Rota(url))) as rota:
+        opening = threading.Thread(target=hold, args=(rota._session.lock,))
+        opening.start()
+        held.wait()
+        assert asyncio.run(story(rota))
+        opening.join()
+
+
 # ---- outages ---------------------------------------------------------------------------------------------------------
 
 

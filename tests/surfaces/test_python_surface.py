@@ -376,3 +376,29 @@ def test_a_reason_that_no_store_could_keep_is_refused_and_nothing_is_cancelled(e
         with pytest.raises(InvalidOption, match="reason="):
             cancel()
     assert echo.jobs.get(job.id).status == "QUEUED"
+
+
+def test_a_rota_that_only_lists_makes_nothing_else(tmp_path):
+    rota = Rota(tmp_path / "rota.db")
+    assert rota.jobs.list() == []
+    session = rota._session
+    assert not vars(session).keys() & {"registry", "submitter", "middleware", "on", "calls", "beats", "meter"}
+    rota.close()
+    assert "calls" not in vars(session)
+
+
+def test_each_part_of_a_session_is_made_once_whichever_thread_comes_first(tmp_path):
+    rota, together, found = Rota(tmp_path / "rota.db"), threading.Barrier(8), []
+
+    def take():
+        together.wait()
+        session = rota._session
+        found.append((session.submitter, session.registry, session.calls, session.on))
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+    assert found[0][0].registry is found[0][1]

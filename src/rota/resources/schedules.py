@@ -26,7 +26,7 @@ from rota.operation import Ask, Resource, operation
 from rota.ports.schedules import Ledger, LedgerCursor
 from rota.ports.store import DefinitionsChanged
 from rota.resources.filters import LIST_MAX
-from rota.results import Page, job_of
+from rota.results import Page
 from rota.schedule_edits import added, changed, deciding, declared, edited, new_schedule, refuse_unavailable, renamed, with_template_name
 from rota.schedule_views import (
     OccurrenceView,
@@ -39,6 +39,7 @@ from rota.schedule_views import (
     overdue_views,
     schedule_view,
 )
+from rota.submission import job_of
 from rota.task import Task
 
 __all__ = ["Schedules", "backlog", "deciding", "declare", "named"]
