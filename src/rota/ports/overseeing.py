@@ -11,7 +11,10 @@ import msgspec
 
 from rota.model.gate import EVERYTHING, Scope
 from rota.model.schedules import Fate
-from rota.model.values import Instant, Job
+from rota.model.values import SECOND, Instant, Job
+
+MINUTES_KEPT: Instant = 7 * 3600 * SECOND
+"""How long figures by the minute are kept at least: more than the longest range that is shown by them."""
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +109,16 @@ class Figure(msgspec.Struct, frozen=True):
     count: int
     total_us: int
     hour: Instant = 0
+    """The hour in which they ended; of a trend, when the period begins."""
     organization: str = ""
+
+
+class Trended(msgspec.Struct, frozen=True, kw_only=True):
+    """How attempts ended, period by period."""
+
+    figures: list[Figure]
+    more: bool
+    """The look stopped at its bound: the oldest periods are not whole."""
 
 
 class Paused(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,6 +159,12 @@ class Overseeing(Protocol):
 
     def hourly(self, *, since: Instant, scope: Scope = EVERYTHING) -> list[Figure]:
         """Return the figures since the hour of a moment, each with its hour and organization."""
+
+    def trend(self, *, since: Instant, step: Instant, look: int, job_type: str | None = None, scope: Scope = EVERYTHING) -> Trended:
+        """Return the figures since a moment in periods of `step`, of whole minutes or whole hours, from at most `look` rows, the newest.
+
+        What is shorter than an hour is known for the last `MINUTES_KEPT`.
+        """
 
     def kept(self, status: str, *, scope: Scope = EVERYTHING) -> dict[str, int]:
         """Return how many ended jobs of a status are in the store, by type."""

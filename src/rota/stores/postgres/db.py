@@ -185,7 +185,7 @@ class Db:
         return numbers if fresh is None else _numbers.decode(fresh), figures
 
     def count(self, figures: str) -> None:
-        """Write figures into two tables, in one statement."""
+        """Write figures into three tables, in one statement."""
         self.change("count_figures", figures=figures)
 
     def start(self, jobs: Sequence[Claimed], clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:

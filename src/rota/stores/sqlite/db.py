@@ -158,11 +158,12 @@ class Db:
         self.change("adopt_starts", rows=rows, adopter_id=adopter_id)
 
     def tally(self, numbers: str) -> None:
-        """Count ended jobs: they are looked at once, and written into two tables."""
+        """Count ended jobs: they are looked at once, and written into three tables."""
         self.count(self.value("ends", numbers=numbers))
 
     def count(self, figures: str) -> None:
-        """Write figures into two tables."""
+        """Write figures into three tables."""
+        self.change("tally_minutely", ends=figures)
         self.change("tally_hourly", ends=figures)
         self.change("tally_total", ends=figures)
 

@@ -143,6 +143,22 @@ SELECT job_type, status, bucket, sum(count)::bigint, sum(total_us)::bigint FROM 
 SELECT job_type, status, bucket, count, total_us, hour, organization_id FROM stats_hourly
  WHERE hour >= :since AND (:organization_id IS NULL OR organization_id = :organization_id);
 
+-- name: trend_minutes
+-- Figures of the last minutes, added up by :step; of the newest :look rows, and how many rows each has.
+SELECT job_type, status, bucket, sum(count)::bigint, sum(total_us)::bigint, minute - minute % :step AS period, count(*)
+  FROM (SELECT minute, job_type, status, bucket, count, total_us FROM stats_minutely
+         WHERE minute >= :since AND (:organization_id IS NULL OR organization_id = :organization_id) AND (:job_type IS NULL OR job_type = :job_type)
+         ORDER BY minute DESC LIMIT :look) AS newest
+ GROUP BY period, job_type, status, bucket;
+
+-- name: trend_hours
+-- The same by the hour.
+SELECT job_type, status, bucket, sum(count)::bigint, sum(total_us)::bigint, hour - hour % :step AS period, count(*)
+  FROM (SELECT hour, job_type, status, bucket, count, total_us FROM stats_hourly
+         WHERE hour >= :since AND (:organization_id IS NULL OR organization_id = :organization_id) AND (:job_type IS NULL OR job_type = :job_type)
+         ORDER BY hour DESC LIMIT :look) AS newest
+ GROUP BY period, job_type, status, bucket;
+
 -- name: kept
 SELECT job_type, sum(count)::bigint FROM stats_total WHERE status = :status AND (:organization_id IS NULL OR organization_id = :organization_id)
  GROUP BY job_type;

@@ -309,7 +309,9 @@ def show_dead_groups(found: DeadLetterGroups, _called: Called) -> None:
     rows = Table("dead", "type", "died of", "first", "last", "example", "error", right=("dead",), gives=("type", "error"))
     for group in found.groups:
         times = age(group.first_at), age(group.last_at)
-        rows.add_row(f"{group.count:,}", group.job_type, group.error_type or "unknown", *times, group.example.number, one_line(group.message))
+        rows.add_row(
+            f"{group.count:,}", group.job_type, group.error_type or "unknown", *times, group.example.number, one_line(group.message)
+        )
     rows.show("No dead letters.")
     if found.more:
         typer.echo(f"The newest {found.count:,} dead letters are grouped; there are more: use --limit, or filter.", err=True)

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from rota.surfaces.http.pages import dead_letters, groups, home, job, jobs, login, people, schedules, selection, templates, webhooks, workers
+from rota.surfaces.http.pages import (
+    dead_letters,
+    groups,
+    home,
+    job,
+    jobs,
+    login,
+    people,
+    schedules,
+    selection,
+    templates,
+    webhooks,
+    workers,
+)
 from rota.surfaces.http.pages.context import STATIC
 from rota.surfaces.http.pages.routes import ROUTES, install, static_file
 

@@ -29,6 +29,7 @@ LONG = 1024
 """Characters of one filter, at most."""
 STATUSES = frozenset(Status)
 
+
 class Filters:
     """What a list is narrowed to."""
 

@@ -47,9 +47,7 @@ class RowError(msgspec.Struct, frozen=True):
     why: str
 
 
-def act_on(
-    visit: Visit, acts: Mapping[str, RowAct], noun: str, named: Callable[[Visit, str], tuple[str, str]], to: str
-) -> Response:
+def act_on(visit: Visit, acts: Mapping[str, RowAct], noun: str, named: Callable[[Visit, str], tuple[str, str]], to: str) -> Response:
     """Do what a button says to each ticked row; `named` returns the name and the page of a row on which it could not be done."""
     act = chosen(acts, visit.form.need("what"), f"ticked {noun}s")
     visit.must(act.right)
