@@ -109,16 +109,28 @@ class Figure(msgspec.Struct, frozen=True):
     count: int
     total_us: int
     hour: Instant = 0
-    """The hour in which they ended; of a trend, when the period begins."""
     organization: str = ""
+
+
+class EndCount(msgspec.Struct, frozen=True):
+    """How many attempts of one type ended alike in a period. One may be told of in several parts."""
+
+    period: Instant
+    """When it begins."""
+    job_type: str
+    status: str
+    count: int
 
 
 class Trended(msgspec.Struct, frozen=True, kw_only=True):
     """How attempts ended, period by period."""
 
-    figures: list[Figure]
+    ends: list[EndCount]
+    took: dict[Instant, dict[int, int]]
+    """Completed runs by period and bucket, for which see `rota.model.figures`."""
+    since: Instant
+    """From when on they are told of: later than was asked for if there are more rows than the bound allows."""
     more: bool
-    """The look stopped at its bound: the oldest periods are not whole."""
 
 
 class Paused(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +173,7 @@ class Overseeing(Protocol):
         """Return the figures since the hour of a moment, each with its hour and organization."""
 
     def trend(self, *, since: Instant, step: Instant, look: int, job_type: str | None = None, scope: Scope = EVERYTHING) -> Trended:
-        """Return the figures since a moment in periods of `step`, of whole minutes or whole hours, from at most `look` rows, the newest.
+        """Return how attempts ended since a moment in periods of `step`, whole minutes or whole hours, from about `look` rows, the newest.
 
         What is shorter than an hour is known for the last `MINUTES_KEPT`.
         """

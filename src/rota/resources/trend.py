@@ -8,13 +8,13 @@ from datetime import datetime
 import msgspec
 
 from rota.errors import InvalidOption
-from rota.model.figures import Fared
+from rota.model.figures import percentile_s
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant, moment_of
 from rota.operation import Ask
 
-TREND_LOOK = 50_000
-"""Rows of figures that one trend reads at most, the newest."""
+TREND_LOOK = 60_000
+"""Rows of figures that one trend reads, about: the newest."""
 TYPES_SHOWN = 5
 """Types that a trend counts one by one: those with most attempts. The others are added up."""
 ENDS = frozenset({Status.COMPLETED, Status.FAILED, Status.TIMED_OUT, Status.DEAD_LETTER})
@@ -65,8 +65,8 @@ class Trend(msgspec.Struct, frozen=True, kw_only=True):
     periods: tuple[Period, ...]
     types: tuple[str, ...]
     """The types with most attempts, the most first."""
-    more: bool
-    """There are more figures than were read: the oldest periods are not whole."""
+    since: datetime | None = None
+    """From when on it is counted, where there are more figures than are read at once."""
 
 
 def trend(ask: Ask, *, range_name: str = USUAL, job_type: str | None = None) -> Trend:
@@ -78,26 +78,25 @@ def trend(ask: Ask, *, range_name: str = USUAL, job_type: str | None = None) -> 
     last = ask.now - ask.now % step
     first = last - (chosen.length_s // chosen.step_s - 1) * step
     found = ask.store.trend(since=first, step=step, look=TREND_LOOK, job_type=job_type, scope=ask.scope)
-    fared: dict[Instant, Fared] = defaultdict(Fared)
-    ended: dict[Instant, Counter[str]] = defaultdict(Counter)
+    by_type: dict[Instant, Counter[str]] = defaultdict(Counter)
+    completed: Counter[Instant] = Counter()
+    failed: Counter[Instant] = Counter()
     totals: Counter[str] = Counter()
-    for figure in found.figures:
-        if figure.status in ENDS:
-            completed = figure.status == Status.COMPLETED
-            fared[figure.hour].add(bucket=figure.bucket, completed=completed, count=figure.count, total_us=figure.total_us)
-            ended[figure.hour][figure.job_type] += figure.count
-            totals[figure.job_type] += figure.count
-    types = tuple(name for name, _ in sorted(totals.items(), key=lambda item: (-item[1], item[0]))[:TYPES_SHOWN])
-    periods = tuple(_period(at, fared[at], ended[at], types) for at in range(first, last + 1, step))
-    return Trend(range=chosen, job_type=job_type, periods=periods, types=types, more=found.more)
-
-
-def _period(at: Instant, fared: Fared, ended: Counter[str], types: tuple[str, ...]) -> Period:
-    return Period(
-        begins_at=moment_of(at),
-        completed=fared.completed,
-        failed=fared.failed,
-        p50_s=fared.p50_s,
-        p95_s=fared.p95_s,
-        by_type={name: ended[name] for name in types if ended[name]},
+    for end in found.ends:
+        if end.status in ENDS:
+            (completed if end.status == Status.COMPLETED else failed)[end.period] += end.count
+            by_type[end.period][end.job_type] += end.count
+            totals[end.job_type] += end.count
+    types = tuple(dict(totals.most_common(TYPES_SHOWN)))
+    periods = tuple(
+        Period(
+            begins_at=moment_of(at),
+            completed=completed[at],
+            failed=failed[at],
+            p50_s=percentile_s(found.took.get(at, {}), 0.5),
+            p95_s=percentile_s(found.took.get(at, {}), 0.95),
+            by_type={name: by_type[at][name] for name in types if by_type[at][name]},
+        )
+        for at in range(first, last + 1, step)
     )
+    return Trend(range=chosen, job_type=job_type, periods=periods, types=types, since=moment_of(found.since) if found.more else None)

@@ -65,7 +65,7 @@ def plan_of(raw, text, values=None):
 
 
 HARMLESS = re.compile(
-    r"SCAN (p|oldest|picked|own|busy|job_log|share"
+    r"SCAN (p|oldest|picked|own|busy|begins|job_log|share"
     r"|\(subquery-\d+\)|CONSTANT ROW|line|step|up|back|lane|word|gone|\w+ VIRTUAL TABLE .*)$"
 )
 

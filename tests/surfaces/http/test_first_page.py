@@ -28,6 +28,7 @@ BATCH = 1000
 STEPS_MAX = 400_000
 """Of SQLite's machine, for the page with any of its ranges: twice what it took when this was written."""
 PAGE_S = 0.1
+ROUNDS = size(2, prove=30)
 
 
 def fill(desk: Desk, jobs: int) -> None:
@@ -71,9 +72,9 @@ def steps(monkeypatch) -> Steps:
 
 
 def shown(root: Browser, range_name: str) -> float:
-    """Return how long the page takes, the shortest of five."""
+    """Return how long the page takes, the shortest of some: others work on this machine too."""
     took = []
-    for _ in range(5):
+    for _ in range(ROUNDS):
         begun = time.perf_counter()
         assert root.get(f"/?range={range_name}").status_code == 200
         took.append(time.perf_counter() - begun)
@@ -88,7 +89,7 @@ def test_the_first_page_costs_the_same_however_many_jobs_have_ended(many: Path, 
         for name in RANGES:
             before = steps.steps
             shown_s = shown(root, name)
-            cost = (steps.steps - before) // 5
+            cost = (steps.steps - before) // ROUNDS
             print(f"{JOBS:,} jobs, {name}: {shown_s * 1000:.1f} ms, {cost:,} steps")
             assert cost <= STEPS_MAX, name
             assert not proving() or shown_s < PAGE_S, name

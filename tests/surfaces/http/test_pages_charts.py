@@ -109,7 +109,7 @@ def test_pictures_of_nothing_are_pictures():
 
 
 def lately(*periods: Period, name: str = "24h", types: tuple[str, ...] = ()) -> Trend:
-    return Trend(range=RANGES[name], job_type=None, periods=periods, types=types, more=False)
+    return Trend(range=RANGES[name], job_type=None, periods=periods, types=types)
 
 
 def test_charts_tell_their_figures():

@@ -38,7 +38,6 @@ def home(visit: Visit, range: RangeName = USUAL, type: Name = "") -> Response:  
         pages=PAGES,
         shown=SHOWN,
         timeline=charts.timeline(seen.ahead),
-        templates=[each.name for each in visit.rota.templates.list()] if visit.may(Right.READ_STATS) else [],
         **trend_charts(visit, range, type or None),
     )
 
