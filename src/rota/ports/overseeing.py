@@ -11,7 +11,10 @@ import msgspec
 
 from rota.model.gate import EVERYTHING, Scope
 from rota.model.schedules import Fate
-from rota.model.values import Instant, Job
+from rota.model.values import SECOND, Instant, Job
+
+MINUTES_KEPT: Instant = 7 * 3600 * SECOND
+"""How long figures by the minute are kept at least: more than the longest range that is shown by them."""
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +112,27 @@ class Figure(msgspec.Struct, frozen=True):
     organization: str = ""
 
 
+class EndCount(msgspec.Struct, frozen=True):
+    """How many attempts of one type ended alike in a period. One may be told of in several parts."""
+
+    period: Instant
+    """When it begins."""
+    job_type: str
+    status: str
+    count: int
+
+
+class Trended(msgspec.Struct, frozen=True, kw_only=True):
+    """How attempts ended, period by period."""
+
+    ends: list[EndCount]
+    took: dict[Instant, dict[int, int]]
+    """Completed runs by period and bucket, for which see `rota.model.figures`."""
+    since: Instant
+    """From when on they are told of: later than was asked for if there are more rows than the bound allows."""
+    more: bool
+
+
 class Paused(msgspec.Struct, frozen=True, kw_only=True):
     """A pause: of what, since when, by whom."""
 
@@ -147,6 +171,12 @@ class Overseeing(Protocol):
 
     def hourly(self, *, since: Instant, scope: Scope = EVERYTHING) -> list[Figure]:
         """Return the figures since the hour of a moment, each with its hour and organization."""
+
+    def trend(self, *, since: Instant, step: Instant, look: int, job_type: str | None = None, scope: Scope = EVERYTHING) -> Trended:
+        """Return how attempts ended since a moment in periods of `step`, whole minutes or whole hours, from about `look` rows, the newest.
+
+        What is shorter than an hour is known for the last `MINUTES_KEPT`.
+        """
 
     def kept(self, status: str, *, scope: Scope = EVERYTHING) -> dict[str, int]:
         """Return how many ended jobs of a status are in the store, by type."""

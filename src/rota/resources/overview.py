@@ -1,13 +1,11 @@
-"""The first screen: is the store healthy, what did not run, what is stuck and why, what is running, what comes next, how did it go."""
+"""The first screen: is the store healthy, what did not run, what is stuck and why, what is running, what comes next."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-
-import msgspec
 
 from rota.declarations import synced
 from rota.engine.fleet import Fleet, fleet_of
@@ -16,7 +14,7 @@ from rota.engine.overview import Grouping, example_of, unserved_queues
 from rota.errors import PermissionDenied
 from rota.lab.agenda import agenda
 from rota.lab.prospects import prospects
-from rota.model.figures import Fared, percentile_s
+from rota.model.figures import Fared
 from rota.model.gate import Actor, Right, Scope
 from rota.model.overview import (
     PLANNED,
@@ -41,7 +39,6 @@ from rota.model.prospects import Outcomes
 from rota.model.schedules import Fate
 from rota.model.states import Status
 from rota.model.values import SECOND, Instant, moment_of
-from rota.operation import Ask
 from rota.ports.overseeing import Dead, Figure, Lane, Seen, Unfired
 from rota.ports.store import Store
 from rota.session import Session
@@ -63,7 +60,6 @@ AHEAD_LOOK = 3000
 """Due times of dependencies that are looked at for what is listed."""
 UNQUEUED_S = 60.0
 SHOULD_RUN = {Why.TURN, Why.NO_WORKER}
-ENDS = frozenset({Status.COMPLETED, Status.FAILED, Status.TIMED_OUT, Status.DEAD_LETTER})
 
 
 def overview(session: Session, actor: Actor | str | None) -> Overview:
@@ -324,39 +320,3 @@ def _current(seen: Seen, fared: Fared, now: datetime) -> Current:
         stopping=job.cancel_requested_at is not None,
         slow=long_s is not None and elapsed_s > long_s,
     )
-
-
-# ---- how did it go, hour by hour? ------------------------------------------------------------------------------------
-
-
-class Trend(msgspec.Struct, frozen=True, kw_only=True):
-    """One hour: attempts that ended in it, and how long those that completed took."""
-
-    begins_at: datetime
-    completed: int
-    failed: int
-    """Attempts that failed, timed out or were dead-lettered."""
-    p50_s: float | None
-    p95_s: float | None
-
-
-def trend(ask: Ask, *, hours: int = 24) -> list[Trend]:
-    """Return how attempts ended in each of the last hours, the oldest first and the current hour last. For Right.READ_STATS."""
-    now = ask.now
-    last = now - now % HOUR_US
-    first = last - (hours - 1) * HOUR_US
-    fared: dict[int, Fared] = defaultdict(Fared)
-    for figure in ask.store.hourly(since=first):
-        if ask.scope.organization in {None, figure.organization} and figure.status in ENDS:
-            completed = figure.status == Status.COMPLETED
-            fared[figure.hour].add(bucket=figure.bucket, completed=completed, count=figure.count, total_us=figure.total_us)
-    return [
-        Trend(
-            begins_at=moment_of(hour),
-            completed=fared[hour].completed,
-            failed=fared[hour].failed,
-            p50_s=percentile_s(fared[hour].buckets, 0.5),
-            p95_s=fared[hour].p95_s,
-        )
-        for hour in range(first, last + 1, HOUR_US)
-    ]

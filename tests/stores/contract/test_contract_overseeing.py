@@ -10,6 +10,7 @@ from rota.model.gate import EVERYTHING, Scope
 from rota.model.schedules import Fate, ScheduleState
 from rota.model.values import SECOND, dashed
 from rota.ports.executor import Report
+from rota.ports.overseeing import MINUTES_KEPT
 from rota.ports.store import Where
 from tests.stores.desk import ANNA, START, Desk
 from tests.stores.timekeeper import Timekeeper
@@ -195,6 +196,32 @@ def test_what_is_kept_with_jobs_is_told_of_those_that_have_something(desk):
     desk.put(desk.row(meta='{"a": 1}'), desk.row())
     numbers = [job.number for job in desk.claim(2)]
     assert list(desk.store.metas(numbers).values()) == ['{"a": 1}']
+
+
+def test_a_trend_adds_figures_up_by_minutes_and_by_hours_and_says_where_it_is_cut(desk):
+    for wait_s, outcome, job_type in ((0, Completed(), "t"), (70, Completed(), "u"), (30, Failed("x"), "t"), (3600, Completed(), "t")):
+        desk.advance(wait_s)
+        desk.add(job_type, max_retries=0)
+        desk.run_to(outcome, types=("t", "u"))
+
+    def seen(step_s: int, **options):
+        found = desk.store.trend(since=START, step=step_s * SECOND, **{"look": 100, **options})
+        assert sum(map(sum, map(dict.values, found.took.values()))) == sum(each.count for each in found.ends if each.status == "COMPLETED")
+        return sorted(((each.period - START) // SECOND, each.job_type, each.status, each.count) for each in found.ends), found.more
+
+    by_minute = [(0, "t", "COMPLETED", 1), (60, "t", "DEAD_LETTER", 1), (60, "u", "COMPLETED", 1), (3660, "t", "COMPLETED", 1)]
+    assert seen(60) == (by_minute, False)
+    by_hour = [(0, "t", "COMPLETED", 1), (0, "t", "DEAD_LETTER", 1), (0, "u", "COMPLETED", 1), (3600, "t", "COMPLETED", 1)]
+    assert seen(900) == seen(3600) == (by_hour, False)
+    assert desk.store.trend(since=START, step=3600 * SECOND, look=1).since == START + HOUR
+    assert seen(60, job_type="u") == ([by_minute[2]], False)
+    assert seen(60, look=1) == ([by_minute[-1]], True)
+    assert seen(60, scope=Scope("acme")) == ([], False)
+    desk.advance(MINUTES_KEPT // SECOND - 3600)
+    for _ in range(3):
+        desk.store.purge(before=0, limit=100, now=desk.now, figures_before=0, dry_run=False)
+    assert seen(60) == ([by_minute[-1]], False)
+    assert len(seen(3600)[0]) == 4
 
 
 def test_errors_of_attempts_are_told_of_those_that_have_one(desk):

@@ -65,7 +65,7 @@ def plan_of(raw, text, values=None):
 
 
 HARMLESS = re.compile(
-    r"SCAN (p|oldest|picked|own|busy|job_log|share"
+    r"SCAN (p|oldest|picked|own|busy|begins|job_log|share"
     r"|\(subquery-\d+\)|CONSTANT ROW|line|step|up|back|lane|word|gone|\w+ VIRTUAL TABLE .*)$"
 )
 
@@ -258,6 +258,8 @@ HOT = {
     "unfired": ["o USING INDEX occurrences_unfired (last_due_at>?)", "s USING INDEX sqlite_autoindex_schedules_1 (schedule_id=?)"],
     "figures": ["stats_hourly USING PRIMARY KEY (hour>?)"],
     "hourly": ["stats_hourly USING PRIMARY KEY (hour>?)"],
+    "trend_minutes": ["stats_minutely USING PRIMARY KEY (minute>?)"],
+    "trend_hours": ["stats_hourly USING PRIMARY KEY (hour>?)"],
     "errors": [f"r {BY_NUMBER}"],
     "metas": [f"j {BY_NUMBER}"],
     "any_endpoints": ["endpoints USING INDEX endpoints_open (organization_id>?)"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from datetime import timedelta
 from html import unescape
 from urllib.parse import quote
@@ -12,6 +13,7 @@ import pytest
 from rota import Backoff, PermanentError, Rota
 from rota.admission import Admission
 from rota.model.states import Status
+from tests.support.pace import patient
 from tests.surfaces.http.pages_support import ACCEPT, Browser, browsing, said
 
 
@@ -670,3 +672,54 @@ def test_the_health_box_says_each_sentence_once_and_links_to_its_remedy(store: R
     assert health.lower().count("1 job was dead-lettered in the last hour") == 1
     assert '<a href="/dead">See the dead letters</a>' in health
     assert "rota dead list" not in health
+
+
+def test_a_job_names_what_it_waits_for_and_what_waits_for_it_near_the_top(store: Rota, root: Browser):
+    parent = store.enqueue("echo", run_at=timedelta(hours=1))
+    child = store.enqueue("echo", depends_on=[parent])
+    page = root.get(f"/jobs/{child.id}").text
+    around = page.partition('id="around"')[2].partition("</section>")[0]
+    assert "<dt>Waits for</dt>" in around
+    assert f'<a href="/jobs/{parent.id}">{parent.number}</a> echo <span class="chip is-pending">' in around
+    assert page.index('id="around"') < page.index('id="chain"')
+    assert f"waits for {parent.number}" not in page.partition('id="around"')[2], "it is said once"
+    assert "<dt>Is awaited by</dt>" in root.get(f"/jobs/{parent.id}").text
+    assert 'id="around"' not in root.get(f"/jobs/{store.enqueue('echo').id}").text
+
+
+def test_the_owner_of_a_job_is_named_plainly(store: Rota, root: Browser):
+    owner = root.get(f"/jobs/{store.enqueue('echo').id}").text.partition("<dt>Owner</dt>")[2].partition("</dd>")[0]
+    assert owner == "<dd>local"
+    group = store.group([("echo", {})], name="one")
+    assert "in a group" in root.get(f"/jobs/{group.members[0].root_id}").text
+
+
+def test_the_audit_trail_says_what_changed_and_leads_to_the_job(store: Rota, root: Browser):
+    job = store.enqueue("echo", {"text": "old"}, run_at=timedelta(hours=1))
+    store.acting_as("root").jobs.update(job.id, priority="high")
+    row = unescape(root.get("/audit").text.partition("<tbody>")[2].partition("</tr>")[0])
+    assert f'<a href="/jobs/{job.id}">job {job.id}</a>' in row
+    assert re.search(r"priority:</span> <del>50</del> → <ins>75</ins>", row)
+    assert "old" not in row, "what stayed as it was is left out"
+
+
+def test_workers_show_their_last_beat_and_what_they_run(live: Rota):
+    begun, go = threading.Event(), threading.Event()
+
+    @live.job
+    def slow() -> None:
+        begun.set()
+        go.wait(patient(20))
+
+    live.users.create("root", role="system_manager")
+    job = live.enqueue("slow")
+    live.start(concurrency=3)
+    assert begun.wait(patient(20))
+    try:
+        with browsing(live) as browser:
+            row = browser("root").get("/workers").text.partition("<tbody>")[2].partition("</tr>")[0]
+    finally:
+        go.set()
+    assert re.search(r'data-name="slots used">1 of 3', row)
+    assert f'href="/jobs/{job.id}"' in row
+    assert re.search(r'data-name="last beat" class="nowrap">[^<]+ ago', row)

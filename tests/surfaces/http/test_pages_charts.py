@@ -12,7 +12,7 @@ from rota import Rota
 from rota.model.gate import Right
 from rota.model.overview import Ahead, ClockChange, Coming, Hour
 from rota.operation import ask_for
-from rota.resources.overview import Trend, trend
+from rota.resources.trend import RANGES, Period, Trend, trend
 from rota.surfaces.http.pages import charts
 from tests.surfaces.http.pages_support import HOSTILE, browsing
 
@@ -99,16 +99,32 @@ def test_hours_that_are_counted_in_part_are_drawn_otherwise_and_say_so():
 def test_pictures_of_nothing_are_pictures():
     empty = Ahead(start=NOON, end=NOON + timedelta(hours=24))
     drawn(charts.timeline(empty))
-    quiet = [Trend(begins_at=NOON + timedelta(hours=hour), completed=0, failed=0, p50_s=None, p95_s=None) for hour in range(24)]
-    for hours in (quiet, []):
-        drawn(charts.throughput(hours))
-        drawn(charts.latency(hours))
+    quiet = [Period(begins_at=NOON + timedelta(hours=hour), completed=0, failed=0, p50_s=None, p95_s=None) for hour in range(24)]
+    for name in RANGES:
+        for periods in (quiet, []):
+            nothing = lately(*periods, name=name)
+            drawn(charts.throughput(nothing))
+            drawn(charts.latency(nothing))
+            drawn(charts.by_type(nothing))
+
+
+def lately(*periods: Period, name: str = "24h", types: tuple[str, ...] = ()) -> Trend:
+    return Trend(range=RANGES[name], job_type=None, periods=periods, types=types)
 
 
 def test_charts_tell_their_figures():
-    trend = [Trend(begins_at=NOON, completed=1200, failed=3, p50_s=0.02, p95_s=12.0)]
-    assert drawn(charts.throughput(trend)).find("desc").text == "1,200 completed and 3 failed in 1 hours"
-    assert "between 20ms and 12.0s" in drawn(charts.latency(trend)).find("desc").text
+    hour = lately(Period(begins_at=NOON, completed=1200, failed=3, p50_s=0.02, p95_s=12.0))
+    assert drawn(charts.throughput(hour)).find("desc").text == "1,200 completed and 3 failed in 24 hours"
+    assert "between 20ms and 12.0s" in drawn(charts.latency(hour)).find("desc").text
+
+
+def test_types_are_stacked_and_what_is_left_is_named_others():
+    period = Period(begins_at=NOON, completed=9, failed=1, p50_s=None, p95_s=None, by_type={"mail": 6, HOSTILE: 3})
+    picture = drawn(charts.by_type(lately(period, types=("mail", HOSTILE))))
+    assert picture.find(".//script") is None
+    assert bars(picture, "fill-type-0") == ["12:00 UTC: 6 mail"]
+    assert bars(picture, "fill-type-1") == [f"12:00 UTC: 3 {HOSTILE}"]
+    assert bars(picture, "fill-soft") == ["12:00 UTC: 1 others"]
 
 
 def test_a_chain_is_drawn_attempt_by_attempt():
@@ -133,8 +149,46 @@ def test_the_trend_counts_by_the_hour_and_only_ones_own(rota: Rota, clock):
     clock.advance(hours=1)
     rota.acting_as("ada").enqueue("takes", {"seconds": 8})
     rota.turn()
-    everybody = trend(ask_for(rota, Right.READ_STATS), hours=3)
+    everybody = trend(ask_for(rota, Right.READ_STATS)).periods[-3:]
     assert [(each.completed, each.failed) for each in everybody] == [(0, 0), (1, 0), (1, 0)]
     assert 1.9 < everybody[1].p50_s < 2.2
     assert everybody[2].p95_s > 7
-    assert [each.completed for each in trend(ask_for(rota.acting_as("ada"), Right.READ_STATS), hours=3)] == [0, 0, 1]
+    assert [each.completed for each in trend(ask_for(rota.acting_as("ada"), Right.READ_STATS)).periods[-3:]] == [0, 0, 1]
+
+
+def test_a_trend_is_of_a_range_and_of_one_type_or_all(rota: Rota, clock):
+    for name in ("often", "seldom"):
+        rota.job(name=name)(lambda: None)
+    for minutes, name in ((0, "often"), (3 * 24 * 60 - 300, "often"), (250, "seldom"), (45, "often"), (5, "often")):
+        clock.advance(minutes=minutes)
+        rota.enqueue(name)
+        rota.turn()
+    ask = ask_for(rota, Right.READ_STATS)
+    ended = {name: sum(each.completed for each in trend(ask, range_name=name).periods) for name in RANGES}
+    assert ended == {"15m": 2, "1h": 3, "6h": 4, "24h": 4, "7d": 5}
+    assert {name: len(trend(ask, range_name=name).periods) for name in RANGES} == {"15m": 15, "1h": 30, "6h": 24, "24h": 24, "7d": 28}
+    found = trend(ask, range_name="1h")
+    assert found.types == ("often", "seldom")
+    assert [each.by_type for each in found.periods if each.by_type] == [{"seldom": 1}, {"often": 1}, {"often": 1}]
+    assert sum(each.completed for each in trend(ask, range_name="7d", job_type="seldom").periods) == 1
+
+
+def test_ranges_and_types_of_charts_stand_in_the_address(rota: Rota):
+    for name in ("often", "seldom"):
+        rota.job(name=name)(lambda: None)
+        rota.enqueue(name)
+    rota.turn()
+    rota.users.create("root", role="system_manager")
+    with browsing(rota) as browser:
+        root = browser("root")
+        page = root.get("/").text
+        assert 'href="/?range=15m#h-trend"' in page
+        assert "2 completed and 0 failed in 24 hours" in page
+        assert "often 1, seldom 1" in page
+        one = root.get("/?range=1h&type=seldom").text
+        assert "1 completed and 0 failed in 1 hour" in one
+        assert "By type" not in one
+        assert "range=6h" in one
+        assert "type=seldom" in one.partition('aria-label="Range of the charts"')[2].partition("</nav>")[0]
+        assert "1 completed and 0 failed in 15 minutes" in root.get("/templates/one?name=often&range=15m").text
+        assert root.get("/?range=1y").status_code == 422

@@ -187,7 +187,7 @@ class Db:
         self.change("finish_jobs", rows=jobs)
 
     def count(self, figures: str) -> None:
-        """Write figures into two tables, in one statement."""
+        """Write figures into three tables, in one statement."""
         self.change("count_figures", figures=figures)
 
     def start(self, jobs: Sequence[Claimed], clocks: dict[int, int], *, now: Instant, worker_id: bytes) -> None:

@@ -41,7 +41,8 @@ RIGHTS: dict[str, tuple[Grant, ...]] = {
         Grant("SELECT", ALL),
         Grant("INSERT, UPDATE, DELETE", "job_facts job_live run_notes job_edges job_groups ended_roots direct_reservations dedup rate_log"),
         Grant(
-            "INSERT, UPDATE, DELETE", "outbox queue_clock stats_hourly stats_total schedules occurrences occurrences_told workers endpoints"
+            "INSERT, UPDATE, DELETE",
+            "outbox queue_clock stats_minutely stats_hourly stats_total schedules occurrences occurrences_told workers endpoints",
         ),
         Grant("INSERT, UPDATE, DELETE", "schedule_reports"),
         Grant("INSERT, DELETE", "job_ends"),

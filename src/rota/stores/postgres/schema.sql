@@ -1,4 +1,4 @@
--- Schema 14, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 15, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 -- The first schema: all tables of the model. Instants are microseconds since 1970 UTC, ids are UUIDv7.
 -- A job stands in two tables: what it is (job_facts, written once), and how it fares: job_live while it has not ended, job_ends
@@ -946,5 +946,16 @@ ALTER TABLE pauses ADD CONSTRAINT pauses_kind_check CHECK (kind IN ('all', 'orga
 
 -- Live jobs without a lane, which only a program of an earlier version writes: workers put them into one.
 CREATE INDEX live_stray ON job_live (job_type) WHERE lane IS NULL;
+-- Figures by the minute, for charts of the last hours: counted as jobs end, kept for a few hours.
+CREATE TABLE stats_minutely (
+    minute          bigint NOT NULL,
+    organization_id text COLLATE "C" NOT NULL,
+    job_type        text COLLATE "C" NOT NULL,
+    status          text NOT NULL,
+    bucket          integer NOT NULL,
+    count           bigint NOT NULL,
+    total_us        bigint NOT NULL,
+    PRIMARY KEY (minute, organization_id, job_type, status, bucket)
+) WITH (fillfactor = 50);
 
-INSERT INTO meta (key, value) VALUES ('schema', 14);
+INSERT INTO meta (key, value) VALUES ('schema', 15);

@@ -159,7 +159,7 @@ class Db:
         self.change("adopt_starts", rows=rows, adopter_id=adopter_id)
 
     def tally(self, numbers: Sequence[int]) -> None:
-        """Count ended jobs: they are looked at once, and written into two tables."""
+        """Count ended jobs: they are looked at once, and written into three tables."""
         self.count(self.value("ends", numbers=numbers))
 
     def finish(self, runs: Sequence[tuple[Any, ...]], jobs: Sequence[tuple[Any, ...]]) -> None:
@@ -168,7 +168,8 @@ class Db:
         self.change("finish_jobs", rows=jobs)
 
     def count(self, figures: str) -> None:
-        """Write figures into two tables."""
+        """Write figures into three tables."""
+        self.change("tally_minutely", ends=figures)
         self.change("tally_hourly", ends=figures)
         self.change("tally_total", ends=figures)
 

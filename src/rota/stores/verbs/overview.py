@@ -16,7 +16,7 @@ from rota.model.schedules import Fate
 from rota.model.states import Status
 from rota.model.values import LATEST, Instant, dashed, number_text
 from rota.ports.events import DefinitionChange, Marks, NumberedReport, ProgressNow, Span
-from rota.ports.overseeing import Dead, Figure, Lane, Paused, RunningSuspect, Seen, Shown, UnderWay, Unfired
+from rota.ports.overseeing import Dead, EndCount, Figure, Lane, Paused, RunningSuspect, Seen, Shown, Trended, UnderWay, Unfired
 from rota.stores.verbs.db import Db
 from rota.stores.verbs.reads import job_from, lines
 
@@ -106,6 +106,26 @@ def figures(db: Db, *, since: Instant, scope: Scope = EVERYTHING) -> list[Figure
 def hourly(db: Db, *, since: Instant, scope: Scope = EVERYTHING) -> list[Figure]:
     """Return figures by the hour."""
     return [Figure(*row) for row in db.rows("hourly", since=since - since % HOUR, organization_id=scope.organization)]
+
+
+def trend(db: Db, *, since: Instant, step: Instant, look: int, job_type: str | None = None, scope: Scope = EVERYTHING) -> Trended:
+    """Return figures by periods."""
+    (begins, *_), *rows = db.rows(
+        "trend_minutes" if step < HOUR else "trend_hours",
+        since=since,
+        step=step,
+        look=look,
+        job_type=job_type,
+        organization_id=scope.organization,
+    )
+    took: dict[Instant, dict[int, int]] = {}
+    ends: list[EndCount] = []
+    for at, name, status, bucket, count in rows:
+        if bucket is None:
+            ends.append(EndCount(at - at % step, name, status, count))
+        else:
+            took.setdefault(at, {})[bucket] = count
+    return Trended(ends=ends, took=took, since=begins, more=begins > since)
 
 
 def kept(db: Db, status: str, *, scope: Scope = EVERYTHING) -> dict[str, int]:

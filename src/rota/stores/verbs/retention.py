@@ -8,6 +8,7 @@ from rota.errors import IllegalMove, NotFound, StillLive, StillNeeded
 from rota.model.gate import Actor
 from rota.model.states import CHAIN_ENDS, Status
 from rota.model.values import Instant, PurgeCursor, Purged, dashed, number_text
+from rota.ports.overseeing import MINUTES_KEPT
 from rota.stores.verbs.broken import words_of
 from rota.stores.verbs.db import Db, audit, is_moved
 
@@ -194,6 +195,7 @@ def _tidy(db: Db, before: Instant, limit: int, now: Instant, *, first: bool, fig
     full |= db.change("forget_reservations", before=before, until=until, limit=limit) == limit
     if figures_before is not None:
         full |= db.change("forget_hour", before=figures_before) > 0
+        full |= db.change("forget_minutes", before=now - MINUTES_KEPT) > 0
     if first:
         db.change("forget_workers", before=before, limit=limit)
         db.change("forget_rates", before=min(before, now - (db.value("longest_window") or 0)))

@@ -399,6 +399,7 @@ class VerbStore(ABC):
     figures = read(overview.figures, long=True)
     hourly = read(overview.hourly, long=True)
     kept = read(overview.kept, long=True)
+    trend = read(overview.trend)
     errors = read(overview.errors)
     metas = read(overview.metas)
     paused = read(overview.paused)

@@ -143,6 +143,12 @@ TABLES: tuple[Table, ...] = (
         whole="hour bucket count total_us",
         text="organization_id job_type status",
     ),
+    _table(
+        "stats_minutely",
+        "minute organization_id job_type status bucket",
+        whole="minute bucket count total_us",
+        text="organization_id job_type status",
+    ),
     _table("stats_total", "organization_id job_type status", text="organization_id job_type status", whole="count"),
     _table("pauses", "kind name", text="kind name paused_by", whole="paused_at"),
     _table("queue_clock", "priority", whole="priority position"),

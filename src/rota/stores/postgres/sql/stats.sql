@@ -4,24 +4,24 @@
 -- name: tally
 -- Jobs that have just ended, counted by what the figures tell apart.
 WITH ended AS MATERIALIZED (
-    SELECT {hour_of} AS hour, f.organization_id, e.job_type, e.status, {bucket_of} AS bucket, count(*) AS count, {spent_in} AS total_us
+    SELECT {minute_of} AS minute, f.organization_id, e.job_type, e.status, {bucket_of} AS bucket, count(*) AS count, {spent_in} AS total_us
       FROM job_ends AS e JOIN job_facts AS f ON f.number = ANY (ARRAY[e.number])
      WHERE e.number = ANY (:numbers)
-     GROUP BY bucket, e.status, e.job_type, f.organization_id, hour
+     GROUP BY bucket, e.status, e.job_type, f.organization_id, minute
 ), {counted}
 SELECT;
 
 -- name: count_figures
--- Each row: [hour, organization, job type, status, bucket, count, total_us].
+-- Each row: [minute, organization, job type, status, bucket, count, total_us].
 WITH ended AS MATERIALIZED (
-    SELECT (e.value ->> 0)::bigint AS hour, e.value ->> 1 AS organization_id, e.value ->> 2 AS job_type, e.value ->> 3 AS status,
+    SELECT (e.value ->> 0)::bigint AS minute, e.value ->> 1 AS organization_id, e.value ->> 2 AS job_type, e.value ->> 3 AS status,
            (e.value ->> 4)::integer AS bucket, (e.value ->> 5)::bigint AS count, (e.value ->> 6)::bigint AS total_us
       FROM json_array_elements(:figures::json) AS e (value)
 ), {counted}
 SELECT;
 
--- name: hour_of
-finished_at - finished_at % 3600000000
+-- name: minute_of
+finished_at - finished_at % 60000000
 
 -- name: bucket_of
 -- An eighth of an octave of the run's microseconds; a power of two begins one, which a logarithm may miss by its last digit.
@@ -33,9 +33,17 @@ sum(CASE WHEN started_at IS NULL THEN 0 ELSE greatest(finished_at - started_at, 
 
 -- name: counted
 -- What `ended` has, added to the figures, in an order that all keep: turns that count the same wait for each other, and never in a ring.
-hourly AS (
+minutely AS (
+    INSERT INTO stats_minutely AS s (minute, organization_id, job_type, status, bucket, count, total_us)
+    SELECT minute, organization_id, job_type, status, bucket, count, total_us FROM ended
+     ORDER BY minute, organization_id COLLATE "C", job_type COLLATE "C", status, bucket
+        ON CONFLICT (minute, organization_id, job_type, status, bucket)
+        DO UPDATE SET count = s.count + excluded.count, total_us = s.total_us + excluded.total_us
+), hourly AS (
     INSERT INTO stats_hourly AS s (hour, organization_id, job_type, status, bucket, count, total_us)
-    SELECT hour, organization_id, job_type, status, bucket, count, total_us FROM ended ORDER BY hour, organization_id COLLATE "C", job_type COLLATE "C", status, bucket
+    SELECT minute - minute % 3600000000 AS hour, organization_id, job_type, status, bucket, sum(count)::bigint, sum(total_us)::bigint FROM ended
+     GROUP BY hour, organization_id, job_type, status, bucket
+     ORDER BY hour, organization_id COLLATE "C", job_type COLLATE "C", status, bucket
         ON CONFLICT (hour, organization_id, job_type, status, bucket)
         DO UPDATE SET count = s.count + excluded.count, total_us = s.total_us + excluded.total_us
 ), totals AS (

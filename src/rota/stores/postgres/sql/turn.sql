@@ -163,11 +163,11 @@ WITH gone AS (
            run_id, cancel_requested_at, cancel_requested_by, 'system', NULL, NULL
       FROM gone
 ), ended AS (
-    SELECT {hour_of} AS hour, organization_id, job_type, {bucket_of} AS bucket, count(*) AS count, {spent_in} AS total_us
-      FROM gone GROUP BY bucket, job_type, organization_id, hour
+    SELECT {minute_of} AS minute, organization_id, job_type, {bucket_of} AS bucket, count(*) AS count, {spent_in} AS total_us
+      FROM gone GROUP BY bucket, job_type, organization_id, minute
 )
 SELECT CASE WHEN (SELECT count(*) FROM gone) <> :count THEN (SELECT coalesce(json_agg(number), '[]')::text FROM gone) END,
-       (SELECT coalesce(json_agg(json_build_array(hour, organization_id, job_type, 'COMPLETED', bucket, count, total_us)), '[]')::text FROM ended);
+       (SELECT coalesce(json_agg(json_build_array(minute, organization_id, job_type, 'COMPLETED', bucket, count, total_us)), '[]')::text FROM ended);
 
 -- name: open_endings
 -- What this worker still runs of these (recovery, with no id of its own: whoever does), and what the endings must know of it.

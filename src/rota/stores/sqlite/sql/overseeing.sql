@@ -138,6 +138,42 @@ SELECT job_type, status, bucket, sum(count), sum(total_us) FROM stats_hourly
 SELECT job_type, status, bucket, count, total_us, hour, organization_id FROM stats_hourly
  WHERE hour >= :since AND (:organization_id IS NULL OR organization_id = :organization_id);
 
+-- name: trend_minutes
+-- Since when there are no more than :look rows (no type and no bucket); then ends, by the minute and in the order of the key, so that nothing
+-- is sorted (a type, no bucket); then completed runs by :step (no type, a bucket).
+WITH begins AS MATERIALIZED (
+    SELECT coalesce((SELECT minute + 60000000 FROM stats_minutely WHERE minute >= :since ORDER BY minute DESC LIMIT 1 OFFSET :look), :since) AS at
+)
+SELECT at, NULL AS job_type, NULL AS status, NULL AS bucket, 0 AS count FROM begins
+UNION ALL
+SELECT minute, job_type, status, NULL, sum(count) FROM stats_minutely
+ WHERE minute >= (SELECT at FROM begins) AND (:organization_id IS NULL OR organization_id = :organization_id)
+   AND (:job_type IS NULL OR job_type = :job_type)
+ GROUP BY minute, organization_id, job_type, status
+UNION ALL
+SELECT minute - minute % :step AS period, NULL, NULL, bucket, sum(count) FROM stats_minutely
+ WHERE minute >= (SELECT at FROM begins) AND status = 'COMPLETED' AND (:organization_id IS NULL OR organization_id = :organization_id)
+   AND (:job_type IS NULL OR job_type = :job_type)
+ GROUP BY period, bucket;
+
+-- name: trend_hours
+-- Since when there are no more than :look rows (no type and no bucket); then ends, by the hour and in the order of the key, so that nothing
+-- is sorted (a type, no bucket); then completed runs by :step (no type, a bucket).
+WITH begins AS MATERIALIZED (
+    SELECT coalesce((SELECT hour + 3600000000 FROM stats_hourly WHERE hour >= :since ORDER BY hour DESC LIMIT 1 OFFSET :look), :since) AS at
+)
+SELECT at, NULL AS job_type, NULL AS status, NULL AS bucket, 0 AS count FROM begins
+UNION ALL
+SELECT hour, job_type, status, NULL, sum(count) FROM stats_hourly
+ WHERE hour >= (SELECT at FROM begins) AND (:organization_id IS NULL OR organization_id = :organization_id)
+   AND (:job_type IS NULL OR job_type = :job_type)
+ GROUP BY hour, organization_id, job_type, status
+UNION ALL
+SELECT hour - hour % :step AS period, NULL, NULL, bucket, sum(count) FROM stats_hourly
+ WHERE hour >= (SELECT at FROM begins) AND status = 'COMPLETED' AND (:organization_id IS NULL OR organization_id = :organization_id)
+   AND (:job_type IS NULL OR job_type = :job_type)
+ GROUP BY period, bucket;
+
 -- name: kept
 SELECT job_type, sum(count) FROM stats_total WHERE status = :status AND (:organization_id IS NULL OR organization_id = :organization_id)
  GROUP BY job_type;

@@ -108,6 +108,10 @@ DELETE FROM direct_reservations WHERE reservation_id IN (
 -- The oldest hour of the figures, if it is old enough.
 DELETE FROM stats_hourly WHERE hour = (SELECT min(hour) FROM stats_hourly) AND hour < :before;
 
+-- name: forget_minutes
+-- The oldest hour of the figures by the minute, as far as it is old enough.
+DELETE FROM stats_minutely WHERE minute < :before AND minute < (SELECT min(minute) FROM stats_minutely) + 3600000000;
+
 -- name: retention_clock
 -- When the clock was last trusted to delete by age; of a store in which it never was, when its newest job was made.
 SELECT coalesce(nullif(value, 0), (SELECT created_at FROM jobs WHERE number = (SELECT max(number) FROM jobs))) FROM meta WHERE key = 'retention_clock';

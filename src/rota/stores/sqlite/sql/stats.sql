@@ -2,17 +2,23 @@
 
 -- name: ends
 -- Jobs that have just ended, counted by what the figures tell apart. A bucket is an eighth of an octave of the run's microseconds.
-SELECT json_group_array(json_array(hour, organization_id, job_type, status, bucket, count, total_us)) FROM (
-    SELECT j.finished_at - j.finished_at % 3600000000 AS hour, j.organization_id, j.job_type, j.status,
+SELECT json_group_array(json_array(minute, organization_id, job_type, status, bucket, count, total_us)) FROM (
+    SELECT j.finished_at - j.finished_at % 60000000 AS minute, j.organization_id, j.job_type, j.status,
            iif(j.started_at IS NULL, -1, CAST(8 * log2(max(j.finished_at - j.started_at, 1)) AS INTEGER)) AS bucket,
            count(*) AS count, sum(iif(j.started_at IS NULL, 0, max(j.finished_at - j.started_at, 0))) AS total_us
       FROM json_each(:numbers) AS e CROSS JOIN jobs AS j ON j.number = e.value
-     GROUP BY bucket, j.status, j.job_type, j.organization_id, hour);
+     GROUP BY bucket, j.status, j.job_type, j.organization_id, minute);
+
+-- name: tally_minutely
+-- Each row: [minute, organization, job type, status, bucket, count, microseconds].
+INSERT INTO stats_minutely (minute, organization_id, job_type, status, bucket, count, total_us)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6 FROM json_each(:ends) WHERE true
+    ON CONFLICT (minute, organization_id, job_type, status, bucket)
+    DO UPDATE SET count = count + excluded.count, total_us = total_us + excluded.total_us;
 
 -- name: tally_hourly
--- Each row: [hour, organization, job type, status, bucket, count, microseconds].
 INSERT INTO stats_hourly (hour, organization_id, job_type, status, bucket, count, total_us)
-SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6 FROM json_each(:ends) WHERE true
+SELECT (value ->> 0) - (value ->> 0) % 3600000000, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6 FROM json_each(:ends) WHERE true
     ON CONFLICT (hour, organization_id, job_type, status, bucket)
     DO UPDATE SET count = count + excluded.count, total_us = total_us + excluded.total_us;
 

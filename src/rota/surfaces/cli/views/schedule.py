@@ -36,6 +36,7 @@ from rota.surfaces.cli.output import (
 )
 from rota.surfaces.cli.session import actor
 from rota.surfaces.cli.views import View, listing
+from rota.surfaces.outcomes import MARKED_MAX, Outcome, last_outcomes
 from rota.surfaces.runs import run_of
 from rota.wire import seal
 
@@ -53,17 +54,32 @@ REACHES = tuple(timedelta(days=8**power) for power in range(6))
 ENDED = "ENDED"
 AFTERWARDS = {OnCompletion.PRESERVE: "it stays, disabled", OnCompletion.DROP: "it is dropped"}
 STATES = {"ENABLED": "green", "DISABLED": "yellow", "PAUSED": "magenta", ENDED: "bright_black"}
+MARKS = {"well": "green", "trouble": "red", "watch": "yellow"}
 FATES = {Fate.FIRED: "green", Fate.COALESCED: "bright_black", Fate.MISSED: "red", Fate.REFUSED: "red", Fate.OVERDUE: "red"}
 """The others are skipped: yellow."""
 
 
-def show_list(views: Sequence[ScheduleView], _called: Called) -> None:
-    """Print schedules: when they are due, in words, and when next."""
+def show_list(views: Sequence[ScheduleView], called: Called) -> None:
+    """Print schedules: when they are due, in words, and when next; and their last outcomes, a mark for each, the latest last."""
     several = len({view.organization for view in views}) > 1
-    rows = Table("name", *(("organization",) if several else ()), "state", "next", "when", "template", soft=("when",))
-    for view in views:
-        rows.add_row(view.name, *((view.organization,) if several else ()), _state(view), _next(view), view.words, view.template)
+    rows = Table("name", *(("organization",) if several else ()), "state", "next", "last", "when", "template", soft=("when",))
+    for place, view in enumerate(views):
+        marks = _marks(last_outcomes(called.rota, view)) if place < MARKED_MAX else ""
+        rows.add_row(view.name, *((view.organization,) if several else ()), _state(view), _next(view), marks, view.words, view.template)
     rows.show("No schedules: `rota schedule create` creates one, and so does a program with `rota.schedule(…)`.")
+
+
+def _marks(outcomes: Sequence[Outcome]) -> Marked:
+    return Marked("".join(f"[{MARKS[each.level]}]{each.sign}[/]" for each in outcomes))
+
+
+def list_documents(views: Sequence[ScheduleView], called: Called) -> list[dict[str, Any]]:
+    """Return schedules with their last outcomes in words, the latest last."""
+    return [
+        msgspec.to_builtins(view)
+        | {"last_outcomes": [each.words for each in last_outcomes(called.rota, view)] if place < MARKED_MAX else None}
+        for place, view in enumerate(views)
+    ]
 
 
 def show_changed(view: ScheduleView, _called: Called) -> None:
@@ -393,7 +409,7 @@ def _today() -> date:
 
 VIEWS: dict[str | type, View] = {
     ScheduleView: View(show_changed),
-    "schedule list": View(show_list),
+    "schedule list": View(show_list, list_documents),
     "schedule get": View(show_one, one_document),
     "schedule update": View(show_changed, prepare=add_to_params),
     "schedule plan": View(show_plan, prepare=add_to_params),

@@ -1,4 +1,4 @@
-"""Pictures as SVG: bars by the hour, lines by the hour, the next 24 hours, and the attempts of a chain.
+"""Pictures as SVG: bars and lines of the last hours, the next 24 hours, and the attempts of a chain.
 
 Each has a title and a description for those who hear it; every page that shows one has its figures as a table too.
 """
@@ -14,7 +14,7 @@ import msgspec
 from markupsafe import Markup
 
 from rota.model.overview import Ahead, Coming
-from rota.resources.overview import Trend
+from rota.resources.trend import Period, Trend
 from rota.surfaces.cli.output import span
 from rota.surfaces.http.pages.context import iso
 
@@ -25,6 +25,9 @@ NAMES = 170
 """Where the hours begin in the timeline: names stand before them."""
 BASE = 78
 """On what the bars of the timeline stand."""
+DAY_S = 86_400
+LABELS_S = {"15m": 180, "1h": 600, "6h": 3600, "24h": 6 * 3600, "7d": DAY_S}
+"""How far the times below a chart are apart."""
 LANES_MAX = 8
 """Schedules with a line of their own in the timeline; the bars count all."""
 
@@ -73,26 +76,48 @@ class Drawing:
         self._parts.append(Markup(element).format(*(value if isinstance(value, str) else _n(value) for value in values)))  # noqa: S704 - of this class alone
 
 
-def throughput(trend: Sequence[Trend]) -> Markup:
-    """Draw how many attempts completed and failed in each hour."""
-    done, failed = sum(each.completed for each in trend), sum(each.failed for each in trend)
-    words = f"{done:,} completed and {failed:,} failed in {len(trend)} hours"
-    drawing = Drawing("throughput", "Attempts by the hour", words, height=190, width=HALF)
-    top = _top(max((each.completed + each.failed for each in trend), default=0))
+def throughput(trend: Trend) -> Markup:
+    """Draw how many attempts completed and failed in each period."""
+    periods = trend.periods
+    done, failed = sum(each.completed for each in periods), sum(each.failed for each in periods)
+    words = f"{done:,} completed and {failed:,} failed in {trend.range.words}"
+    drawing = Drawing("throughput", f"Attempts {trend.range.step_words}", words, height=190, width=HALF)
+    top = _top(max((each.completed + each.failed for each in periods), default=0))
     step = _axes(drawing, trend, [(top * part, _short(top * part)) for part in (0, 0.5, 1)], top)
-    for place, each in enumerate(trend):
-        x, tip = LEFT + place * step + 2, f"{each.begins_at:%H:%M} UTC: {each.completed:,} completed, {each.failed:,} failed"
+    for place, each in enumerate(periods):
+        x, tip = LEFT + place * step + 2, f"{_at(trend, each)}: {each.completed:,} completed, {each.failed:,} failed"
         good, bad = 140 * each.completed / top, 140 * each.failed / top
         drawing.bar((x, 160 - good), (step - 4, good), "fill-good", tip=tip)
         drawing.bar((x, 160 - good - bad), (step - 4, bad), "fill-bad", tip=tip)
     return drawing.done()
 
 
-def latency(trend: Sequence[Trend]) -> Markup:
-    """Draw how long runs took in each hour, on a scale where each line is ten times the one below."""
-    known = [value for each in trend for value in (each.p50_s, each.p95_s) if value]
+def by_type(trend: Trend) -> Markup:
+    """Draw how many attempts of each type ended in each period: the types with most of them, and all others together."""
+    periods = trend.periods
+    totals = {name: sum(each.by_type.get(name, 0) for each in periods) for name in trend.types}
+    words = ", ".join(f"{name} {count:,}" for name, count in totals.items()) or "no attempt has ended"
+    drawing = Drawing("by-type", f"Attempts by type, {trend.range.step_words}", words, height=190, width=WIDTH)
+    top = _top(max((each.completed + each.failed for each in periods), default=0))
+    step = _axes(drawing, trend, [(top * part, _short(top * part)) for part in (0, 0.5, 1)], top, width=WIDTH)
+    for place, each in enumerate(periods):
+        others = each.completed + each.failed - sum(each.by_type.values())
+        at, y = _at(trend, each), 160.0
+        for kind, name, count in [
+            *((f"fill-type-{rank}", name, each.by_type.get(name, 0)) for rank, name in enumerate(trend.types)),
+            ("fill-soft", "others", others),
+        ]:
+            y -= 140 * count / top
+            drawing.bar((LEFT + place * step + 2, y), (step - 4, 140 * count / top), kind, tip=f"{at}: {count:,} {name}")
+    return drawing.done()
+
+
+def latency(trend: Trend) -> Markup:
+    """Draw how long runs took in each period, on a scale where each line is ten times the one below."""
+    periods = trend.periods
+    known = [value for each in periods for value in (each.p50_s, each.p95_s) if value]
     words = f"between {span(min(known))} and {span(max(known))}" if known else "no run has completed"
-    drawing = Drawing("latency", "How long runs took, by the hour", words, height=190, width=HALF)
+    drawing = Drawing("latency", f"How long runs took, {trend.range.step_words}", words, height=190, width=HALF)
     low = math.floor(math.log10(max(1e-5, min(known, default=0.01))))
     high = max(low + 1, math.ceil(math.log10(max(1e-5, max(known, default=1.0)))))
     step = _axes(drawing, trend, [(power - low, span(10.0**power)) for power in range(low, high + 1)], high - low)
@@ -101,16 +126,16 @@ def latency(trend: Sequence[Trend]) -> Markup:
         return 160 - 140 * (math.log10(max(1e-5, value)) - low) / (high - low)
 
     for kind, words, values in (
-        (" second", "95 % within", [each.p95_s for each in trend]),
-        ("", "half within", [each.p50_s for each in trend]),
+        (" second", "95 % within", [each.p95_s for each in periods]),
+        ("", "half within", [each.p50_s for each in periods]),
     ):
         points = [None if value is None else (LEFT + (place + 0.5) * step, y(value)) for place, value in enumerate(values)]
         for one, other in pairwise(points):
             if one is not None and other is not None:
                 drawing.path([one, other], f"line{kind}")
-        for each, point, value in zip(trend, points, values, strict=True):
+        for each, point, value in zip(periods, points, values, strict=True):
             if point is not None:
-                drawing.dot(point, f"dot{kind}", tip=f"{each.begins_at:%H:%M} UTC: {words} {span(value)}")
+                drawing.dot(point, f"dot{kind}", tip=f"{_at(trend, each)}: {words} {span(value)}")
     return drawing.done()
 
 
@@ -222,18 +247,24 @@ def chain(attempts: Sequence[Attempt], now: datetime) -> Markup:
     return drawing.done()
 
 
-def _axes(drawing: Drawing, trend: Sequence[Trend], marks: Sequence[tuple[float, str]], top: float) -> float:
-    """Draw a scale with these marks, and the hours below it; return the width of an hour."""
+def _axes(drawing: Drawing, trend: Trend, marks: Sequence[tuple[float, str]], top: float, *, width: float = HALF) -> float:
+    """Draw a scale with these marks, and times below it; return the width of a period."""
     for value, words in marks:
         y = 160 - 140 * value / top
-        drawing.line((LEFT, y), (HALF, y), "base" if value == 0 else "grid")
+        drawing.line((LEFT, y), (width, y), "base" if value == 0 else "grid")
         drawing.text((LEFT - 6, y + 4), words, anchor="end")
-    step = (HALF - LEFT) / max(1, len(trend))
-    for place, each in enumerate(trend):
-        if each.begins_at.hour % 6 == 0:
-            at = LEFT + (place + 0.5) * step, 176
-            drawing.text(at, f"{each.begins_at:%H:%M}", anchor="middle", moment=each.begins_at)
+    step = (width - LEFT) / max(1, len(trend.periods))
+    every_s = LABELS_S[trend.range.name]
+    for place, each in enumerate(trend.periods):
+        if each.begins_at.timestamp() % every_s == 0:
+            at, days = (LEFT + (place + 0.5) * step, 176), every_s >= DAY_S
+            words = f"{each.begins_at:%m-%d}" if days else f"{each.begins_at:%H:%M}"
+            drawing.text(at, words, anchor="middle", moment=None if days else each.begins_at)
     return step
+
+
+def _at(trend: Trend, period: Period) -> str:
+    return f"{period.begins_at:%m-%d %H:%M}" + " UTC" if trend.range.length_s > DAY_S else f"{period.begins_at:%H:%M} UTC"
 
 
 def _top(value: float) -> float:

@@ -24,6 +24,7 @@ from rota.app import Rota
 from rota.errors import InvalidOption, PermissionDenied
 from rota.model.access import csrf_of
 from rota.model.gate import Actor, Right, Role, scope_of
+from rota.model.values import dashed
 from rota.surfaces.cli.output import one_line, span
 from rota.surfaces.http.access import COOKIE, cookie_name, root_of
 
@@ -351,6 +352,7 @@ _environment.filters |= {
     "plural": plural,
     "line": one_line,
     "ticked": ticked,
+    "dashed": dashed,
     "twice": lambda value: (str(value), str(value)),
 }
 _environment.globals |= {"static": ADDRESSES, "Op": Right, "nav": nav, "link": link}

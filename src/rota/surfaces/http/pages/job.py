@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from rota.errors import InvalidInput, InvalidParams, NotFound, Refused, UnknownTemplate
 from rota.model.gate import Right
 from rota.model.states import RETRYABLE_ENDS, Status
-from rota.model.values import Job
+from rota.model.values import Job, Origin
 from rota.operation import tag_of
 from rota.surfaces.http.pages import charts
 from rota.surfaces.http.pages.context import Visit, link
@@ -27,6 +27,10 @@ LINES_MAX = 1000
 """Lines of a log that the page shows: the last ones. All of it is a link away."""
 ATTEMPTS_MAX = 40
 """Attempts that the picture of a chain shows: the last ones."""
+
+NEAR_MAX = 20
+"""Jobs that it waits for, or that wait for it, that the page lists."""
+ORIGINS = {Origin.DIRECT: "by direct execution", Origin.SCHEDULE: "by a schedule", Origin.GROUP: "in a group"}
 
 OPTIONS = ("priority", "run_at", "unique_key", "organization")
 
@@ -121,6 +125,8 @@ def show(visit: Visit, job_id: JobId) -> Response:
         picture=_picture(chain),
         why=None if live.status.ended else visit.rota.explain(job.id),
         around=_around(visit, job),
+        near=NEAR_MAX,
+        origins=ORIGINS,
         retryable=live.status in RETRYABLE_ENDS,
     )
 
@@ -256,12 +262,12 @@ def _picture(chain: list[Job]) -> Any:
     )
 
 
-def _around(visit: Visit, job: Job) -> list[tuple[str, Job]]:
-    """Return the chains that this one waits for, or that wait for it, nearest only."""
+def _around(visit: Visit, job: Job) -> dict[str, list[Job]]:
+    """Return the chains that this one waits for, and those that wait for it, nearest only."""
     graph = visit.rota.jobs.graph(job.id)
-    found = []
+    found: dict[str, list[Job]] = {}
     for edge in graph.edges:
-        for way, mine, other in (("waits for", edge.child, edge.parent), ("is awaited by", edge.parent, edge.child)):
+        for way, mine, other in (("Waits for", edge.child, edge.parent), ("Is awaited by", edge.parent, edge.child)):
             if mine == graph.root_id and other in graph.jobs:
-                found.append((way, graph.jobs[other]))
+                found.setdefault(way, []).append(graph.jobs[other])
     return found

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
@@ -13,10 +14,19 @@ from rota.model.access import Permit
 from rota.model.gate import Right, Role
 from rota.model.templates import span_of
 from rota.resources.tokens import NewToken
-from rota.surfaces.http.pages.context import Visit
+from rota.surfaces.cli.output import one_line
+from rota.surfaces.http.pages.context import Visit, compact
 from rota.surfaces.http.pages.routes import Act, Before, Name, Verb, chosen, page
 
 AUDIT_PAGE = 50
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One value before and after a change; empty if there was none, or is none."""
+
+    name: str
+    before: str
+    after: str
 
 
 @page("GET /organizations")
@@ -170,4 +180,17 @@ def _tokens_page(visit: Visit, made: NewToken | None) -> Response:
 def find_audit(visit: Visit, subject: Annotated[str, Meta(max_length=512)] = "", before: Before = None) -> Response:
     """Show a page of the audit trail, newest first."""
     found = visit.rota.audit.list(subject=subject.strip() or None, limit=AUDIT_PAGE, before=before)
-    return visit.page("audit.html", found=found, next=found.next, first=before is not None, subject=subject)
+    changes = {each.id: changes_of(each.before, each.after) for each in found}
+    return visit.page("audit.html", found=found, changes=changes, next=found.next, first=before is not None, subject=subject)
+
+
+def changes_of(before: Any, after: Any) -> list[Change]:
+    """Return what an entry of the audit trail changed, name by name; what stayed as it was is left out."""
+    if not isinstance(before or {}, dict) or not isinstance(after or {}, dict):
+        return [Change("", compact(before), compact(after))]
+    old, new = before or {}, after or {}
+    return [Change(name, _side(old, name), _side(new, name)) for name in {**old, **new} if old.get(name) != new.get(name)]
+
+
+def _side(values: dict[str, Any], name: str) -> str:
+    return "" if values.get(name) is None else one_line(values[name], 120) if isinstance(values[name], str) else compact(values[name])

@@ -18,19 +18,15 @@ from rota.lab.forecasts import ForecastItem
 from rota.model.gate import Right
 from rota.model.schedules import Fate, ScheduleState
 from rota.ports.schedules import LedgerCursor
-from rota.schedule_views import OccurrenceView, ScheduleView
-from rota.surfaces.http.pages.context import Visit, word
+from rota.surfaces.http.pages.context import Visit
 from rota.surfaces.http.pages.params_input import params_of
 from rota.surfaces.http.pages.routes import Act, Name, Verb, chosen, page
 from rota.surfaces.http.pages.schedule_form import page_of
 from rota.surfaces.http.pages.selection import SCHEDULE_ACTS
+from rota.surfaces.outcomes import MARKED_MAX, became, last_outcomes
 
 PAGE = 50
 NEXT = 10
-OUTCOMES = 10
-"""Last outcomes of each schedule in the list."""
-MARKED_MAX = 100
-"""Schedules of the list that show their last outcomes: each takes a read."""
 YEAR_H = 24 * 366
 """How far the next due times are looked for."""
 DAY_MAX = 6
@@ -60,38 +56,12 @@ class Day(msgspec.Struct):
     today: bool
 
 
-class Outcome(msgspec.Struct):
-    """The outcome of a due time, or of several in a row, as a mark and in words."""
-
-    at: datetime
-    words: str
-    sign: str
-    level: str
-
-
 @page("GET /schedules")
 def show(visit: Visit) -> Response:
     """Show all schedules."""
     found = visit.rota.schedules.list()
-    outcomes = {each.id: _outcomes(visit, each) for each in found[:MARKED_MAX]}
+    outcomes = {each.id: last_outcomes(visit.rota, each) for each in found[:MARKED_MAX]}
     return visit.page("schedules.html", acts=SCHEDULE_ACTS, schedules=found, outcomes=outcomes)
-
-
-def _outcomes(visit: Visit, schedule: ScheduleView) -> list[Outcome]:
-    """Return the last outcomes of a schedule, oldest first."""
-    rows = visit.rota.schedules.occurrences(schedule.name, organization=schedule.organization, limit=OUTCOMES)
-    return [_outcome(_became(row.fate, ran=row.ran), row) for row in reversed(rows)]
-
-
-def _outcome(became: str, row: OccurrenceView) -> Outcome:
-    words = word(became) if row.count == 1 else f"{word(became)} {row.count:,} times"
-    match became:
-        case "COMPLETED":
-            return Outcome(row.last_due_at, words, "✓", "well")
-        case "FAILED" | Fate.MISSED | Fate.REFUSED | Fate.OVERDUE:
-            return Outcome(row.last_due_at, words, "✗", "trouble")
-        case _:
-            return Outcome(row.last_due_at, words, "–", "watch")
 
 
 @page("GET /schedules/month")
@@ -121,7 +91,7 @@ def _lines(
     counts: Counter[tuple[date, str, str, str, bool]] = Counter()
     if start < now:
         for each in visit.rota.schedules.occurrences(since=start, until=min(end, now), limit=LEDGER_MAX, **which):
-            counts[each.due_at.date(), each.organization, each.schedule, _became(each.fate, ran=each.ran), False] += each.count
+            counts[each.due_at.date(), each.organization, each.schedule, became(each.fate, ran=each.ran), False] += each.count
     for item in ahead:
         counts[item.due_at.date(), item.organization, item.schedule, str(item.fate), True] += 1
     lines: dict[date, list[Line]] = {}
@@ -136,12 +106,6 @@ def _lines(
 def _day(at: date, lines: list[Line], first: date, today: date) -> Day:
     left = sum(each.count for each in lines[DAY_MAX:])
     return Day(at, lines[:DAY_MAX], left, inside=at.month == first.month, today=at == today)
-
-
-def _became(fate: Fate, *, ran: bool | None) -> str:
-    if fate is not Fate.FIRED:
-        return str(fate)
-    return "FIRED" if ran is None else "COMPLETED" if ran else "FAILED"
 
 
 def _first_of(text: str, today: date) -> date:

@@ -12,7 +12,9 @@ from starlette.responses import Response
 from rota.errors import InvalidOption
 from rota.model.gate import Right
 from rota.model.templates import NULLABLE, Rate, from_text
+from rota.resources.trend import USUAL
 from rota.surfaces.http.pages.context import Visit, link
+from rota.surfaces.http.pages.home import RangeName, trend_charts
 from rota.surfaces.http.pages.routes import Act, Name, Verb, page
 from rota.template_views import TemplateView
 
@@ -44,12 +46,13 @@ def find(visit: Visit, archived: Annotated[str, Meta(max_length=5)] = "") -> Res
 
 
 @page("GET /templates/one")
-def show(visit: Visit, name: Name) -> Response:
+def show(visit: Visit, name: Name, range: RangeName = USUAL) -> Response:  # noqa: A002 - as the address has it
     """Show one template."""
     found = visit.rota.templates.get(name)
     values = {field: shown(found, field) for field in FIELDS}
     paused = ("template", name) in visit.rota.store.pauses()
-    return visit.page("template.html", it=found, fields=FIELDS, values=values, nullable=NULLABLE, paused=paused)
+    charts = trend_charts(visit, range, name)
+    return visit.page("template.html", it=found, fields=FIELDS, values=values, nullable=NULLABLE, paused=paused, **charts)
 
 
 @page("POST /templates/one/{verb}")

@@ -7,16 +7,29 @@ from starlette.responses import Response
 from rota.app import Rota
 from rota.errors import InvalidOption
 from rota.model.gate import Right
+from rota.model.values import Job
+from rota.operation import ask_for
 from rota.surfaces.http.pages.context import Visit
 from rota.surfaces.http.pages.routes import page
+
+RUNS_MAX = 500
+"""Running jobs that are looked at for their workers."""
+FEW = 5
+"""Running jobs of a worker that are named."""
 
 
 @page("GET /workers")
 def show(visit: Visit) -> Response:
     """Show the workers that live, and the pauses."""
     found = visit.rota.workers.list()
+    runs: dict[str, list[Job]] = {}
+    for job in visit.rota.workers.jobs(limit=RUNS_MAX):
+        runs.setdefault(str(job.worker_id), []).append(job)
+    ask = ask_for(visit.rota, Right.OPERATE)
+    beats = ask.session.beats.ages(worker for worker in found if worker.kind == "worker")
     templates = [each.name for each in visit.rota.templates.list()]
-    return visit.page("workers.html", workers=found, pauses=visit.rota.store.pauses(), templates=templates)
+    shown = {"runs": runs, "beats": beats, "few": FEW}
+    return visit.page("workers.html", workers=found, **shown, pauses=visit.rota.store.pauses(), templates=templates)
 
 
 @page("POST /pauses")
