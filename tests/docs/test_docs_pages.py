@@ -138,5 +138,6 @@ def test_no_page_and_no_message_names_a_package_that_is_not_published():
 
 
 def test_the_readme_lists_every_extra():
-    named = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text().partition("## Install")[2].partition("\n## ")[0], re.MULTILINE))
+    install = page("README.md").partition("## Install")[2].partition("\n## ")[0]
+    named = set(re.findall(r"^\| `(\w+)` \|", install, re.MULTILINE))
     assert named == set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])

@@ -244,7 +244,7 @@ def test_a_store_takes_no_more_queues_than_the_setting_says(again):
     rota.enqueue("act")
     rota.enqueue("act", queue="mail")
     # In one call, the queues that its own items are the first to name count, too.
-    with pytest.raises(InvalidOption, match=r"queue='slow2' is new, and this store has 3 queues already: .* raise the setting queues_max=3"):
+    with pytest.raises(InvalidOption, match=r"queue='slow2' is new, and this store has 3 queues already: .* queues_max=3"):
         rota.enqueue_many([NewJob(name="act", queue=f"slow{number}") for number in range(1, 4)])
     assert {queue.name for queue in rota.queues.list()} == {"default", "mail", "slow1"}, "the items before it are enqueued"
     for queue in ("mail", "slow1", "default"):

@@ -126,5 +126,5 @@ def when(run_at: datetime | timedelta, now: Instant) -> Instant:
 
 
 def extra(name: str) -> str:
-    """Return how a part of Rota is installed that is missing here. Rota is not on a package index: a package of that name is a stranger's."""
+    """Return how a missing part of Rota is installed. It is not on a package index: a package of its name there is a stranger's."""
     return f"install Rota with its extra {name}, in a checkout of Rota: pip install '.[{name}]'"

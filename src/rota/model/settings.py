@@ -176,7 +176,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     events_replay_max: Annotated[int, Doc("live events told again to a listener who comes back, at most", 1, 100_000)] = 1000
     events_beat: Annotated[float, Doc("how often a stream of events over HTTP shows that it lives", 0.1)] = 15.0
     traces: Annotated[
-        str, Doc("whether jobs are traced from enqueue to run, with the program's OpenTelemetry: needs the extra traces", words=("off", "on"))
+        str,
+        Doc("whether jobs are traced from enqueue to run, with the program's OpenTelemetry: needs extra traces", words=("off", "on")),
     ] = "off"
     log_format: Annotated[
         str, Doc("how log lines of `rota up`, `worker` and `serve` look: for people, or one JSON document each", words=("text", "json"))

@@ -37,7 +37,7 @@ def built(words: str, place: str, panel: str | None = None) -> Any:
         from rota.surfaces.cli.examples import EXAMPLES, examples  # noqa: PLC0415 - the page of all commands needs none
 
         callback = getattr(import_module(f"{__package__}.{module}"), function)
-        info = CommandInfo(name=words.split()[-1], callback=callback, epilog=examples(*EXAMPLES[words]), rich_help_panel=panel)
+        info = CommandInfo(name=words.rsplit(maxsplit=1)[-1], callback=callback, epilog=examples(*EXAMPLES[words]), rich_help_panel=panel)
     else:
         from rota.surfaces.cli.commands import info_of  # noqa: PLC0415 - as above
 
