@@ -13,6 +13,7 @@ from rota.engine.clock_trust import ClockTrust
 from rota.engine.registry import Registry
 from rota.errors import InvalidOption, StoreMoved
 from rota.executors import check_handler
+from rota.model.checks import extra
 from rota.model.settings import Settings
 from rota.model.values import Instant
 from rota.ports.clock import Clock
@@ -97,7 +98,7 @@ def import_postgres() -> None:
     try:
         import rota.stores.postgres  # noqa: F401, PLC0415 - a store is imported when it is used
     except ImportError as error:
-        raise InvalidOption(f"a PostgreSQL store needs the driver ({error}): install rota[postgres]") from error
+        raise InvalidOption(f"a PostgreSQL store needs the driver ({error}): {extra('postgres')}") from error
 
 
 def grants_for(url: str, settings: Settings, role: str, *, kind: str) -> list[str]:
@@ -136,7 +137,7 @@ def make_caller(settings: Settings) -> Caller | None:
     try:
         from rota.senders.http import HttpSender  # noqa: PLC0415 - which few programs use
     except ImportError as error:
-        raise InvalidOption(f"setting pulse_url needs an HTTP client ({error}): install rota[webhooks]") from error
+        raise InvalidOption(f"setting pulse_url needs an HTTP client ({error}): {extra('webhooks')}") from error
     return HttpSender(settings, trusted=True)
 
 
@@ -145,7 +146,7 @@ def make_tracing() -> Tracing:
     try:
         from rota.executors.traces import OpenTelemetry  # noqa: PLC0415 - which few programs use
     except ImportError as error:
-        raise InvalidOption(f"setting traces='on' needs OpenTelemetry ({error}): install rota[traces]") from error
+        raise InvalidOption(f"setting traces='on' needs OpenTelemetry ({error}): {extra('traces')}") from error
     return OpenTelemetry()
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,14 @@ def _family_rows():
 def test_paths_named_in_the_docs_are_there(path):
     named = re.findall(r"`((?:tests|src|bench|examples|docs)/[\w./-]+\.\w+)`", path.read_text())
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_no_page_and_no_message_names_a_package_that_is_not_published():
+    for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/rota/**/*.py"), *ROOT.glob("src/rota/**/*.html")]:
+        assert not re.search(r"pip install '?rota\b|\brota\[", path.read_text()), path
+
+
+def test_the_readme_lists_every_extra():
+    install = page("README.md").partition("## Install")[2].partition("\n## ")[0]
+    named = set(re.findall(r"^\| `(\w+)` \|", install, re.MULTILINE))
+    assert named == set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])

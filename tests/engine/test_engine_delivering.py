@@ -204,10 +204,10 @@ def test_where_nothing_can_be_sent_messages_wait_and_doctor_says_so(shop, receiv
     shop.webhooks.create(receiver.url())
     with caplog.at_level(logging.WARNING), shop.running():
         shop.wait(shop.enqueue("greet").id)
-        eventually(lambda: "install rota[webhooks]" in caplog.text, what="the warning")
+        eventually(lambda: "pip install '.[webhooks]'" in caplog.text, what="the warning")
     assert states(shop) == [DeliveryState.WAITING]
     (found,) = [each for each in shop.store.doctor() if each.name == "sending"]
-    assert "install rota[webhooks]" in found.remedy
+    assert "pip install '.[webhooks]'" in found.remedy
 
 
 def test_old_messages_are_forgotten_by_a_worker(tmp_path, receiver):

@@ -236,3 +236,23 @@ def test_a_schedule_is_fired_by_hand_although_the_definitions_have_just_changed(
 
     rota._session.registry.organization = changed
     assert rota.schedules.fire("s").job_type == "act"
+
+
+def test_a_store_takes_no_more_queues_than_the_setting_says(again):
+    rota = again(queues_max=3)
+    works(rota, "act", "other")
+    rota.enqueue("act")
+    rota.enqueue("act", queue="mail")
+    # In one call, the queues that its own items are the first to name count, too.
+    with pytest.raises(InvalidOption, match=r"queue='slow2' is new, and this store has 3 queues already: .* queues_max=3"):
+        rota.enqueue_many([NewJob(name="act", queue=f"slow{number}") for number in range(1, 4)])
+    assert {queue.name for queue in rota.queues.list()} == {"default", "mail", "slow1"}, "the items before it are enqueued"
+    for queue in ("mail", "slow1", "default"):
+        rota.enqueue("other", queue=queue)
+    with pytest.raises(InvalidOption, match="queues_max=3"):
+        rota.enqueue("other", queue="fourth")
+    assert len(rota.queues.list()) == 3
+    wider = again(queues_max=4)
+    works(wider, "act")
+    wider.enqueue("act", queue="fourth")
+    assert len(wider.queues.list()) == 4

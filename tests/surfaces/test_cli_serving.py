@@ -122,7 +122,7 @@ def test_without_the_extra_a_worker_goes_on_and_serving_is_refused(cli, tmp_path
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "starlette" else found(name, *more))
     result = cli("serve", "--port", "0")
     assert result.exit_code == 1
-    assert "pip install 'rota[server]'" in result.stderr
+    assert "pip install '.[server]'" in result.stderr
     rota = Rota(tmp_path / "rota.db")
     with opened(rota, Where(), as_json=False, needed=False) as server:
         assert server is None

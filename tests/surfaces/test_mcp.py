@@ -441,7 +441,7 @@ def test_without_the_package_the_command_names_the_extra(cli, monkeypatch):
     monkeypatch.setattr("rota.surfaces.cli.mcp.find_spec", lambda _name: None)
     result = cli("mcp")
     assert result.exit_code == 1
-    assert "pip install 'rota[mcp]'" in result.stderr
+    assert "pip install '.[mcp]'" in result.stderr
 
 
 def test_the_package_is_imported_only_when_it_is_used(tmp_path):

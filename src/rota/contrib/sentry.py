@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
+from rota.model.checks import extra
+
 try:
     import sentry_sdk
     from sentry_sdk.integrations.logging import ignore_logger
     from sentry_sdk.scope import use_isolation_scope
     from sentry_sdk.utils import event_from_exception
 except ImportError as error:
-    raise ImportError("rota.contrib.sentry needs sentry-sdk: install rota[sentry]") from error
+    raise ImportError(f"rota.contrib.sentry needs sentry-sdk: {extra('sentry')}") from error
 
 from rota.app import Rota
 from rota.engine.outcome_log import JOBS

@@ -10,6 +10,7 @@ from rota.engine.overdue import overdue
 from rota.engine.predicates import PARAMS_TAKEN, Waiting, World
 from rota.engine.registry import Registry
 from rota.errors import RotaError
+from rota.model.checks import extra
 from rota.model.definitions import TemplateState
 from rota.model.figures import Stats
 from rota.model.findings import Finding, advice, look_at, ok, problem
@@ -227,7 +228,7 @@ class Doctor:
         if self._store.mail().next_at is None and not self._store.endpoints():
             yield ok("sending", "there are no webhooks")
         elif self._make_sender is None or self._make_sender() is None:
-            yield advice("sending", "messages to webhooks can't be sent by a worker that is installed as this is", "install rota[webhooks]")
+            yield advice("sending", "messages to webhooks can't be sent by a worker that is installed as this is", extra("webhooks"))
         else:
             yield ok("sending", "what it takes to send messages to webhooks is installed")
 

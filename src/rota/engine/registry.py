@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from rota.errors import InvalidHandler, OrganizationUnavailable, TemplateUnavailable, UnknownOrganization, UnknownTemplate
+from rota.errors import InvalidHandler, InvalidOption, OrganizationUnavailable, TemplateUnavailable, UnknownOrganization, UnknownTemplate
 from rota.model.checks import check_name, guess, whole
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import SYSTEM, Actor, refuse_unfit
@@ -100,6 +100,7 @@ class Registry:
         self.organizations: dict[str, Organization] = {}
         self.users: dict[str, User] = {}
         self.lanes: dict[tuple[str, str, str], JobLane] = {}
+        self._queues: set[str] | None = None
         """By job type, queue and digest, as of `version`."""
         self._lock = threading.Lock()
         self._unsynced = True
@@ -261,6 +262,7 @@ class Registry:
                 return
             self._unsynced = False
             self.lanes = {(lane.job_type, lane.queue, lane.digest): lane for lane in store.lanes()}
+            self._queues = None
             self._take_all(store.templates())
             self.organizations = {each.name: each for each in store.organizations()}
             self.users = {each.name: each for each in store.users()}
@@ -324,6 +326,20 @@ class Registry:
         """Return the lane of these; 0 if the store had none when it was last read."""
         found = self.lanes.get((job_type, queue, digest))
         return 0 if found is None else found.id
+
+    def refuse_further_queue(self, queue: str) -> None:
+        """Refuse a queue that is new, once there are `queues_max`: each is a row that stays. Those that were let in lately count, too."""
+        queues, most = self._queues, self._settings.queues_max
+        if queues is None:
+            queues = self._queues = {lane.queue for lane in self.lanes.values()}
+        if queue not in queues and len(queues) >= most:
+            # Some of them may have been let in for a call that is now refused.
+            self._queues = None
+            raise InvalidOption(
+                f"queue={queue!r} is new, and this store has {len(queues):,} queues already: "
+                f"use one of them (`rota queue list`), or raise the setting queues_max={most}"
+            )
+        queues.add(queue)
 
     # ---- handlers that templates name -------------------------------------------------------------------------
 

@@ -214,6 +214,9 @@ class Submitter:
         queue_ttl = force.queue_ttl if job.queue_ttl is None else span_of("queue_ttl", job.queue_ttl)
         run_at = now if job.run_at is None else max(now, when(job.run_at, now))
         queue = force.queue if job.queue is None else queue_of("queue", job.queue)
+        lane = known.lane if queue == force.queue and known.lane else self.registry.lane(known.name, queue, known.digest)
+        if not lane and queue != force.queue:
+            self.registry.refuse_further_queue(queue)
         row = NewRow(
             job_id=job_id,
             job_type=known.name,
@@ -232,7 +235,7 @@ class Submitter:
             webhook=None if job.webhook is None else self._target(job.webhook),
             queue=queue,
             digest=known.digest,
-            lane=known.lane if queue == force.queue and known.lane else self.registry.lane(known.name, queue, known.digest),
+            lane=lane,
             tags=None if job.tags is None else tags_of(job.tags),
             chosen=job.job_id is not None,
             put_off=isinstance(job.run_at, timedelta),

@@ -16,6 +16,7 @@ from queue import SimpleQueue
 
 from rota.engine.clock_trust import ClockTrust
 from rota.errors import RotaError
+from rota.model.checks import extra
 from rota.model.settings import Settings
 from rota.model.values import SECOND, moment_of
 from rota.model.webhooks import Sent, Verdict, organization_of, verdict
@@ -137,7 +138,7 @@ class Postman:
         # Here, and not where the wheel turns: what it needs is imported now, which takes a while.
         self._sender = self._make_sender()
         if self._sender is None:
-            log.warning("webhook messages are waiting and this worker cannot send them; install rota[webhooks]")
+            log.warning("webhook messages are waiting and this worker cannot send them; %s", extra("webhooks"))
             return
         while not (self._closing and not self._under_way and not self._unsettled):
             try:

@@ -123,3 +123,8 @@ def when(run_at: datetime | timedelta, now: Instant) -> Instant:
     if at > LATEST:
         raise InvalidOption(f"run_at={run_at.isoformat()} is out of range: give a moment between the years 1970 and 9999, in UTC")
     return at
+
+
+def extra(name: str) -> str:
+    """Return how a missing part of Rota is installed. It is not on a package index: a package of its name there is a stranger's."""
+    return f"install Rota with its extra {name}, in a checkout of Rota: pip install '.[{name}]'"

@@ -104,6 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     name_max: Annotated[int, Doc("longest name, in characters", 1, 255)] = 255
     key_max: Annotated[int, Doc("longest unique key, in characters", 1, 1024)] = 1024
     group_max: Annotated[int, Doc("members of one group, at most", 1, 1_000_000)] = 10_000
+    queues_max: Annotated[int, Doc("queues of one store, about: a job is refused that names a further one", 1, 1_000_000)] = 1000
     parents_max: Annotated[int, Doc("jobs that one job may depend on, at most", 1, 1_000_000)] = 1000
     graph_max: Annotated[int, Doc("jobs that `graph` shows, at most", 1, 1_000_000)] = 1000
     bulk_chunk: Annotated[int, Doc("jobs per commit in enqueue_many", 1, 100_000)] = 3000
@@ -175,7 +176,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     events_replay_max: Annotated[int, Doc("live events told again to a listener who comes back, at most", 1, 100_000)] = 1000
     events_beat: Annotated[float, Doc("how often a stream of events over HTTP shows that it lives", 0.1)] = 15.0
     traces: Annotated[
-        str, Doc("whether jobs are traced from enqueue to run, with the program's OpenTelemetry: needs rota[traces]", words=("off", "on"))
+        str,
+        Doc("whether jobs are traced from enqueue to run, with the program's OpenTelemetry: needs extra traces", words=("off", "on")),
     ] = "off"
     log_format: Annotated[
         str, Doc("how log lines of `rota up`, `worker` and `serve` look: for people, or one JSON document each", words=("text", "json"))

@@ -12,7 +12,7 @@ import msgspec
 
 from rota.compose import make_sender
 from rota.errors import InvalidOption, NotFound, Refused
-from rota.model.checks import text, whole, word_of
+from rota.model.checks import extra, text, whole, word_of
 from rota.model.gate import Right
 from rota.model.shapes import NAME_MAX, Limit, Organization, Shape
 from rota.model.targets import target_of
@@ -193,7 +193,7 @@ class Webhooks(Resource):
         present = _known(ask, webhook)
         sender = make_sender(ask.settings)
         if sender is None:
-            raise InvalidOption("nothing can be sent from here: install rota[webhooks]")
+            raise InvalidOption(f"nothing can be sent from here: {extra('webhooks')}")
         now = ask.now
         owner = owner_of(_id(present)) if present.job is None else organization_owner(present.organization)
         message = Message(

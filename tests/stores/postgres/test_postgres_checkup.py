@@ -9,6 +9,7 @@ import pytest
 from rota.model.findings import State
 from rota.model.settings import Settings
 from rota.stores.postgres import PostgresStore, checkup
+from rota.stores.postgres.grants import statements
 from rota.stores.postgres.migrate import expected, latest
 from tests.stores.desk import Desk
 from tests.support.postgres import make_server
@@ -329,6 +330,27 @@ def test_what_a_role_may_do_is_said(look, raw):
         one(look("rights", user="nurse"), State.PROBLEM, "can neither submit nor read")
     finally:
         raw.execute("DROP OWNED BY nurse; DROP ROLE nurse")
+
+
+def test_a_role_whose_grants_are_older_than_the_schema_is_named_to_the_owner(look, raw):
+    raw.execute("DROP ROLE IF EXISTS nurse; DROP ROLE IF EXISTS clerk")
+    raw.execute("CREATE ROLE nurse LOGIN; CREATE ROLE clerk LOGIN; GRANT SELECT ON rota.jobs TO clerk")
+    for statement in statements("worker", "nurse", "rota"):
+        raw.execute(statement)
+    try:
+        one(look("rights"), State.OK, "work, submit and read")
+        # As after an upgrade that has added a table, and another that workers write to.
+        raw.execute("REVOKE ALL ON rota.schedule_reports FROM nurse; REVOKE INSERT ON rota.lanes FROM nurse")
+        one(
+            look("rights"),
+            State.ADVICE,
+            "role 'nurse' has the grants of a worker, but lacks",
+            "SELECT on schedule_reports",
+            "INSERT on lanes",
+            "`rota grants nurse --kind worker`",
+        )
+    finally:
+        raw.execute("DROP OWNED BY nurse; DROP ROLE nurse; DROP OWNED BY clerk; DROP ROLE clerk")
 
 
 def test_a_role_that_may_see_little_gets_the_rest(look, raw):

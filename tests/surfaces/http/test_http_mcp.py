@@ -182,7 +182,7 @@ def test_without_the_package_the_answer_names_the_extra(server, live, monkeypatc
     monkeypatch.setattr("rota.surfaces.mcp.http.find_spec", lambda _name: None)
     status, _, body = post(server, PING, Authorization=f"Bearer {token(live)}")
     assert status == 501
-    assert "pip install 'rota[mcp]'" in json.loads(body)["detail"]
+    assert "pip install '.[mcp]'" in json.loads(body)["detail"]
 
 
 # ---- calls ------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -17,7 +17,7 @@ from rota.stores.postgres import paths
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.connection import ASIDE
 from rota.stores.postgres.db import Db
-from rota.stores.postgres.grants import KINDS, wanted
+from rota.stores.postgres.grants import KINDS, MARKS, Right, wanted
 from rota.stores.postgres.migrate import expected, latest
 from rota.stores.verbs import repair
 
@@ -47,6 +47,7 @@ DEAD_MIN, DEAD_SHARE = 50_000, 0.5
 LOOSE_MIN_BYTES, ROW_BYTES, LOOSE_TIMES = 64 * 1024 * 1024, 400, 20
 """A table this large, and this many times what its rows take, is mostly air."""
 MISSING_SHOWN = 5
+ROLES_MAX = 50
 
 
 def checkup(db: Db, where: Address, settings: Settings, now: Instant, *, machine: Callable[[], Instant], full: bool) -> list[Finding]:
@@ -363,10 +364,13 @@ def _sizes(db: Db, where: Address) -> Iterator[Finding]:
 def _rights(db: Db, where: Address) -> Iterator[Finding]:
     """Look what this role is able to be."""
     role = str(db.rows("schema_rights", schema=where.schema)[0][0])
-    lacks = {kind: _missing(db, where, kind) for kind in KINDS}
+    lacks = {kind: _missing(db, where, kind, role) for kind in KINDS}
     able = [kind for kind, missing in lacks.items() if not missing]
     if "worker" in able:
-        yield ok("rights", f"role {role!r} can {'serve, ' if 'server' in able else ''}work, submit and read")
+        outdated = list(_outdated(db, where))
+        yield from outdated
+        if not outdated:
+            yield ok("rights", f"role {role!r} can {'serve, ' if 'server' in able else ''}work, submit and read")
         return
     first = ", ".join(lacks["worker"][:MISSING_SHOWN]) + (", …" if len(lacks["worker"]) > MISSING_SHOWN else "")
     text = (
@@ -376,7 +380,23 @@ def _rights(db: Db, where: Address) -> Iterator[Finding]:
     yield (advice if able else problem)("rights", f"{text}; a worker would lack {first}", remedy)
 
 
-def _missing(db: Db, where: Address, kind: str) -> list[str]:
-    rows = db.rows("rights_missing", rows=wanted(kind), schema=where.schema)
+def _outdated(db: Db, where: Address) -> Iterator[Finding]:
+    """Look for other roles that lack a part of what their kind needs: an upgrade adds tables, and grants have to be given again."""
+    for (role,) in db.rows("roles_with_grants", schema=where.schema, limit=ROLES_MAX):
+        kind = next((kind for kind, right in MARKS.items() if not _without(db, where, [right], role)), "reader")
+        lacks = _missing(db, where, kind, role)
+        # A role that lacks most of it was never meant to be one of that kind.
+        if lacks and 2 * len(lacks) < len(wanted(kind)):
+            first = ", ".join(lacks[:MISSING_SHOWN]) + (", …" if len(lacks) > MISSING_SHOWN else "")
+            remedy = f"as the owner, after each upgrade: `rota grants {role} --kind {kind}`, piped into psql"
+            yield advice("rights", f"role {role!r} has the grants of a {kind}, but lacks {first}", remedy)
+
+
+def _missing(db: Db, where: Address, kind: str, role: str) -> list[str]:
+    return _without(db, where, wanted(kind), role)
+
+
+def _without(db: Db, where: Address, rights: Sequence[Right], role: str) -> list[str]:
+    rows = db.rows("rights_missing", rows=rights, schema=where.schema, role=role)
     found = [msgspec.json.decode(row[0]) for row in rows]
     return [f"{right} on {name}{f' ({column})' if column else ''}" for _, name, right, column in found]

@@ -7,6 +7,7 @@ programs apart; users and organizations keep people apart, and are Rota's own.
 from __future__ import annotations
 
 import re
+from typing import TypeAlias
 
 import msgspec
 
@@ -89,6 +90,16 @@ RIGHTS["server"] = (
 )
 
 
+Right: TypeAlias = tuple[str, str, str, str | None]
+"""A single right: the kind of thing, its name, the right, and the column, if it is one of a column."""
+MARKS: dict[str, Right] = {
+    "server": ("table", "tokens", "UPDATE", None),
+    "worker": ("table", "job_live", "DELETE", None),
+    "submitter": ("table", "job_live", "INSERT", None),
+}
+"""The right by which a role of each kind is known, the widest kind first; a role that has none of them reads."""
+
+
 def statements(kind: str, role: str, schema: str) -> list[str]:
     """Return the GRANTs that let a role be a worker, a submitter or a reader. Given twice they change nothing more."""
     if kind not in KINDS:
@@ -105,8 +116,8 @@ def _statement(grant: Grant, role: str, schema: str) -> str:
     return f'GRANT {grant.rights}{columns} ON {what}{places} TO "{role}";'
 
 
-def wanted(kind: str) -> list[tuple[str, str, str, str | None]]:
-    """Return every single right as (kind of thing, its name, right, column): what a role is asked for."""
+def wanted(kind: str) -> list[Right]:
+    """Return every single right that a role is asked for."""
     return [
         (grant.kind, name, right, column)
         for grant in RIGHTS[kind]

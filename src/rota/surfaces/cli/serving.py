@@ -22,6 +22,7 @@ import typer
 from rota.admission import Admission
 from rota.engine.driver import Driver
 from rota.errors import Refused, StoreError
+from rota.model.checks import extra
 from rota.model.gate import Actor
 from rota.surfaces.cli.journal import Summary, set_up
 from rota.surfaces.cli.output import console, show_json
@@ -41,7 +42,7 @@ LAST_LOOK_S = 0.1
 DEMO_S = 3.0
 DEMO_WAITING_MAX = 30
 """A demo adds nothing while so many jobs wait: a paused store must not fill up."""
-MISSING = "the HTTP API and the dashboard are not installed here: `pip install 'rota[server]'` adds them"
+MISSING = f"the HTTP API and the dashboard are not installed here: {extra('server')}"
 
 
 class Screen(Protocol):

@@ -47,10 +47,19 @@ SELECT t.tgname::text, t.tgenabled::text
   FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
  WHERE n.nspname = :schema AND NOT t.tgisinternal;
 
+-- name: roles_with_grants
+-- Roles, but owners and superusers, that were granted something on a table of the schema.
+SELECT DISTINCT r.rolname::text FROM pg_catalog.pg_class AS c
+  CROSS JOIN LATERAL aclexplode(c.relacl) AS acl
+  JOIN pg_catalog.pg_roles AS r ON r.oid = acl.grantee
+ WHERE c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace AS n WHERE n.nspname = :schema) AND c.relkind IN ('r', 'v')
+   AND NOT r.rolsuper AND NOT pg_has_role(r.oid, c.relowner, 'USAGE')
+ ORDER BY 1 LIMIT :limit;
+
 -- name: rights_missing
--- Of [kind, name, right, column or null], those that this role has not.
+-- Of [kind, name, right, column or null], those that a role has not.
 SELECT e.value::text FROM json_array_elements(:rows::json) AS e (value)
  WHERE NOT coalesce(CASE
-           WHEN e.value ->> 0 = 'sequence' THEN has_sequence_privilege(to_regclass(format('%I.%I', :schema, e.value ->> 1)), e.value ->> 2)
-           WHEN e.value ->> 3 IS NULL THEN has_table_privilege(to_regclass(format('%I.%I', :schema, e.value ->> 1)), e.value ->> 2)
-           ELSE has_column_privilege(to_regclass(format('%I.%I', :schema, e.value ->> 1)), e.value ->> 3, e.value ->> 2) END, false);
+           WHEN e.value ->> 0 = 'sequence' THEN has_sequence_privilege(:role::name, to_regclass(format('%I.%I', :schema, e.value ->> 1)), e.value ->> 2)
+           WHEN e.value ->> 3 IS NULL THEN has_table_privilege(:role::name, to_regclass(format('%I.%I', :schema, e.value ->> 1)), e.value ->> 2)
+           ELSE has_column_privilege(:role::name, to_regclass(format('%I.%I', :schema, e.value ->> 1)), e.value ->> 3, e.value ->> 2) END, false);
