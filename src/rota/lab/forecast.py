@@ -58,26 +58,32 @@ def forecast(
     skipped: bool = False,
     organization: str | None = None,
     limit: int | None = None,
+    simulated: bool = True,
 ) -> Forecast:
-    """Return what will run in the next hours, or between two moments: see `Rota.forecast`."""
+    """Return what will run in the next hours, or between two moments: see `Rota.forecast`.
+
+    Without `simulated` no jobs meet: neither overlaps nor waits for a slot or a limit are worked out, which takes most of the time.
+    """
     now, settings = ask.now, ask.settings
     after, until = window(now, hours, start, end)
     shown = in_scope(ask, schedule, organization)
     most = settings.forecast_max if limit is None else whole("limit", limit, least=1, most=settings.forecast_max)
-    everything = prospects(ask.session, _with_others(ask, shown), now if after >= now else None)
+    everything = prospects(ask.session, _with_others(ask, shown) if simulated else shown, now if after >= now else None)
     mine = everything[: len(shown)]
     table = list_due(mine, after, until, most=most, skipped=skipped)
-    foresight = Foresight(ask, everything, now)
-    foresight.look(now, after, table.end(until))
+    foresight = Foresight(ask, everything, now) if simulated else None
+    if foresight is not None:
+        foresight.look(now, after, table.end(until))
     outcomes = Outcomes(everything, wait=round(settings.dependency_wait * SECOND), most=most)
-    ahead = look_ahead(mine, table, outcomes=outcomes, foresee=foresight.of, skipped=skipped)
+    ahead = look_ahead(mine, table, outcomes=outcomes, foresee=_unforeseen if foresight is None else foresight.of, skipped=skipped)
     jumps = Jumps(mine, after, until)
+    exact_until = after if foresight is None else foresight.end
     return Forecast(
         (_item(item, jumps) for item in ahead.items),
         start=moment_of(after),
         end=moment_of(until),
         cut=ahead.cut,
-        exact_until=None if foresight.end is None else moment_of(max(after, foresight.end)),
+        exact_until=None if exact_until is None else moment_of(max(after, exact_until)),
         changes=tuple(_changes(ahead, mine, jumps)),
     )
 
@@ -104,6 +110,10 @@ def plan(ask: Ask, name: str, *, days: int = 90, organization: str | None = None
         words_before=in_words(before.timing),
         words_after=in_words(after.timing),
     )
+
+
+def _unforeseen(_schedule_id: str, _due_at: Instant) -> None:
+    """Say nothing of a due time: it is as the definitions say."""
 
 
 def _with_others(ask: Ask, shown: Sequence[Schedule]) -> list[Schedule]:

@@ -9,13 +9,15 @@ import hashlib
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cached_property
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -24,8 +26,13 @@ from rota.app import Rota
 from rota.errors import InvalidOption, PermissionDenied
 from rota.model.access import csrf_of
 from rota.model.gate import Actor, Right, Role, scope_of
+from rota.model.local_time import Reading, in_zone, localized, read_moment, shown
+from rota.model.zones import known_zone, zone_of
 from rota.surfaces.cli.output import one_line, span
 from rota.surfaces.http.access import COOKIE
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 FIELDS_MAX = 1000
 """Fields of one form, at most."""
@@ -36,6 +43,13 @@ SAID = "rota_said"
 SAID_S = 60
 SAID_MAX = 1000
 THEME = "rota_theme"
+ZONE = "rota_zone"
+"""The cookie with the time zone that somebody chose for the pages."""
+BROWSER_ZONE = "rota_browser_zone"
+"""The cookie with the time zone of the browser, which the script of the pages writes."""
+ZONE_FIELD = "zone"
+"""The field of a form with the zone of its times."""
+ZONE_MAX = 100
 SURE = "sure"
 EVENTS = "/api/v1/events"
 THEMES = ("dark", "light")
@@ -163,6 +177,34 @@ class Visit:
         query = urlencode(kept + new)
         return f"{self.path}?{query}" if query else self.path
 
+    # ---- times -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def chosen_zone(self) -> ZoneInfo | None:
+        """The zone that this browser was told to show times in."""
+        return self._zone_kept(ZONE)
+
+    @cached_property
+    def browser_zone(self) -> ZoneInfo | None:
+        """The zone of this browser, if its script has told it."""
+        return self._zone_kept(BROWSER_ZONE)
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone of every time on this page, and of those that its forms take.
+
+        A form carries the zone that it was shown in: another may have been chosen since.
+        """
+        return known_zone(self.form.get(ZONE_FIELD, "")[:ZONE_MAX]) or self.chosen_zone or self.browser_zone or zone_of("UTC")
+
+    def moment(self, name: str) -> Reading:
+        """Return the moment of a field: a time of the zone that the form was shown in, unless it has an offset."""
+        return read_moment(self.form.need(name), zone_of(self.form.text(ZONE_FIELD) or self.zone.key))
+
+    def _zone_kept(self, cookie: str) -> ZoneInfo | None:
+        name = unquote(self.request.cookies.get(cookie, ""))
+        return known_zone(name) if len(name) <= ZONE_MAX else None
+
     # ---- answers ----------------------------------------------------------------------------------------------
 
     def page(self, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **context: Any) -> Response:
@@ -256,9 +298,22 @@ def link(path: str, **query: object) -> str:
     return f"{path}?{given}" if given else path
 
 
-def clock(at: datetime | None) -> str:
-    """Return a moment in UTC, to the second."""
-    return "" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+@pass_context
+def clock(context: Context, at: datetime | None) -> str:
+    """Return a moment in the zone of the page, to the second."""
+    return "" if at is None else shown(at, context["visit"].zone)
+
+
+@pass_context
+def hour(context: Context, at: datetime) -> str:
+    """Return the time of day of a moment, where the zone is said beside it."""
+    return f"{in_zone(at, context['visit'].zone):%H:%M}"
+
+
+@pass_context
+def local(context: Context, text: str) -> str:
+    """Return a sentence of Rota's with its moments in the zone of the page."""
+    return localized(text, context["visit"].zone)
 
 
 def iso(at: datetime) -> str:
@@ -287,9 +342,9 @@ def pretty(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode()
 
 
-def compact(value: object) -> str:
+def compact(value: object, limit: int = 120) -> str:
     """Return a value as JSON on one short line; nothing for nothing."""
-    return "" if value in (None, {}, []) else one_line(msgspec.json.encode(value, enc_hook=str).decode(), 120)
+    return "" if value in (None, {}, []) else one_line(msgspec.json.encode(value, enc_hook=str).decode(), limit)
 
 
 def cut(text: str) -> str:
@@ -308,6 +363,11 @@ def ticked(text: str) -> Markup:
     return Markup("").join(parts)
 
 
+def sentences(*said: str) -> str:
+    """Return sentences one after the other, each with a capital letter and a full stop, without empty ones."""
+    return " ".join(f"{each[:1].upper()}{each[1:].rstrip('.')}." for each in said if each)
+
+
 def plural(number: int, noun: str) -> str:
     """Return a count with its noun: 1 job, 2,000 jobs."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
@@ -323,6 +383,8 @@ _environment = Environment(
 _environment.filters |= {
     "count": "{:,}".format,
     "clock": clock,
+    "hour": hour,
+    "local": local,
     "iso": iso,
     "ago": ago,
     "span": span,
@@ -335,4 +397,4 @@ _environment.filters |= {
     "ticked": ticked,
     "twice": lambda value: (str(value), str(value)),
 }
-_environment.globals |= {"static": ADDRESSES, "Op": Right, "nav": nav, "link": link}
+_environment.globals |= {"static": ADDRESSES, "Op": Right, "nav": nav, "link": link, "TEXT_MAX": TEXT_MAX}

@@ -35,9 +35,9 @@ def home(visit: Visit) -> Response:
         pages=PAGES,
         shown=SHOWN,
         trend=trend,
-        timeline=charts.timeline(seen.ahead),
-        throughput=charts.throughput(trend),
-        latency=charts.latency(trend),
+        timeline=charts.timeline(seen.ahead, visit.zone),
+        throughput=charts.throughput(trend, visit.zone),
+        latency=charts.latency(trend, visit.zone),
     )
 
 
