@@ -23,6 +23,9 @@ from tests.support.prepared import prepare
 hypothesis.settings.register_profile("usual", derandomize=not proof.proving())
 hypothesis.settings.load_profile("usual")
 
+# Commands show times in the zone of the machine: tests are the same on every machine.
+os.environ["TZ"] = "UTC"
+
 if threading.current_thread() is threading.main_thread():
     # Who is started in the background by a shell ignores Ctrl-C, and so would the programs that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)

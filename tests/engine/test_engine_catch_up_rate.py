@@ -111,7 +111,7 @@ def test_the_ledger_says_how_late_a_firing_was_and_when_it_may_run(make_fleet):
     fleet.clock.advance(hours=1, minutes=10)
     rota.turn()
     reasons = sorted(row.reason for number in range(2) for row in rota.schedules.occurrences(f"late-{number}"))
-    assert [reason.partition(" lets it run at ")[0] for reason in reasons] == ["600 s late; catch_up_rate"] * 2
+    assert [reason.partition(" lets it run at ")[0] for reason in reasons] == ["10 m 00 s late; catch_up_rate"] * 2
     pending = list(rota.jobs.list(status="PENDING"))
     assert [(job.run_at - job.due_at) for job in pending] == [timedelta(minutes=11)]
 

@@ -38,7 +38,7 @@ def unmet(explanation):
 
 def test_a_job_due_later_says_when(rota, act):
     explanation = rota.explain(rota.enqueue("act", run_at=timedelta(minutes=5)).id)
-    assert explanation.summary == "due in 5 min (2026-03-01T12:05:00Z)"
+    assert explanation.summary == "due in 5 m 00 s, at 2026-03-01T12:05:00Z"
     assert unmet(explanation) == ["its time has come"]
 
 
@@ -50,7 +50,7 @@ def test_a_job_waiting_for_its_backoff_says_after_which_attempt(rota, clock):
     job = rota.enqueue("fails")
     rota.turn()
     clock.advance(seconds=10)
-    assert rota.explain(job.id).summary == "due in 50 s (2026-03-01T12:01:00Z), after attempt 1 failed"
+    assert rota.explain(job.id).summary == "due in 50 s, at 2026-03-01T12:01:00Z, after attempt 1 failed"
     assert str(rota.explain(job.id)).count("due in") == 1
 
 

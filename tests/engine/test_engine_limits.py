@@ -233,7 +233,7 @@ def test_starts_beyond_the_rate_wait_and_explain_says_until_when(rota, clock):
     jobs = [rota.enqueue("mail") for _ in range(5)]
     rota.turn()
     clock.advance(seconds=48)
-    assert rota.explain(jobs[2].id).summary == "2 started in the last 60 s; the next may start in 12 s (at 2026-03-01T12:01:00Z)"
+    assert rota.explain(jobs[2].id).summary == "2 started in the last 60 s; the next may start in 12 s, at 2026-03-01T12:01:00Z"
     rota.turn()
     assert rota.store.stats().by_status["COMPLETED"] == 2
     clock.advance(seconds=12.1)  # a start is counted a little later than its claim

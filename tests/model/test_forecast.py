@@ -175,8 +175,8 @@ def test_jumps_of_the_zones_that_are_followed_are_told():
     every = prospect(kind=Kind.EVERY, cron=None, interval=HOUR, starts_at=START, timezone="America/New_York")
     jumps = Jumps([berlin, kolkata, odd, every], START, START + 10 * DAY)
     assert [jump.words() for jump in jumps.inside()] == [
-        "the clock of Europe/Berlin goes from UTC+1 to UTC+2 at 2026-03-29 01:00 UTC",
-        "the clock of Australia/Lord_Howe goes from UTC+11 to UTC+10:30 at 2026-04-04 15:00 UTC",
+        "the clock of Europe/Berlin goes from UTC+1 to UTC+2 at 2026-03-29T01:00:00Z",
+        "the clock of Australia/Lord_Howe goes from UTC+11 to UTC+10:30 at 2026-04-04T15:00:00Z",
     ]
     assert [jumps.near(berlin, START + at * HOUR) is not None for at in (0, 24, 60, 72)] == [False, True, True, False]
     assert jumps.near(every, START + DAY) is None

@@ -43,5 +43,5 @@ def test_an_interval_in_words(seconds, words):
 
 
 def test_a_moment_and_an_end_in_words():
-    assert in_words(Timing(kind=Kind.AT, at=0)) == "once, at 1970-01-01 00:00:00 UTC"
-    assert in_words(Timing(kind=Kind.EVERY, interval=60 * SECOND, ends_at=0)) == "every minute, until 1970-01-01 00:00 UTC"
+    assert in_words(Timing(kind=Kind.AT, at=0)) == "once, at 1970-01-01T00:00:00Z"
+    assert in_words(Timing(kind=Kind.EVERY, interval=60 * SECOND, ends_at=0)) == "every minute, until 1970-01-01T00:00:00Z"

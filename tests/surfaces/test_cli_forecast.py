@@ -157,7 +157,7 @@ def test_a_forecast_that_holds_no_more_says_so(cli, monkeypatch):
         (("forecast", "--hours", "0"), 2, "hours=0"),
         (("forecast", "--hours", "3", "--end", "2036-01-01T00:00:00Z"), 2, "both given"),
         (("forecast", "--start", "2036-01-02T00:00:00Z", "--end", "2036-01-01T00:00:00Z"), 2, "not after its start"),
-        (("forecast", "--start", "noon"), 2, "not an ISO-8601 time"),
+        (("forecast", "--start", "noon"), 2, "is not a moment"),
         (("forecast", "--schedule", "nope"), 3, "there is no schedule 'nope'"),
         (("schedule", "verify", "nope"), 3, "not_found"),
         (("schedule", "plan", "nope", "--every", "1h"), 3, "not_found"),

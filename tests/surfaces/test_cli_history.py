@@ -46,7 +46,7 @@ def test_lists_filter_by_owner_organization_time_and_error(graves: Cli):
     assert len(graves.lines("job", "list", "--text", "no such thing")) == 2
 
 
-@pytest.mark.parametrize("given", ["soon", "2026-13-01", "2026-01-01T00:00:00", "99999999999d"])
+@pytest.mark.parametrize("given", ["soon", "2026-13-01", "99999999999d"])
 def test_a_time_that_is_none_is_refused_with_its_text(graves: Cli, given):
     result = graves("job", "list", "--since", given)
     assert result.exit_code == 2

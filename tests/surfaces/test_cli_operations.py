@@ -19,7 +19,7 @@ OPERATIONS: dict[str, Operation] = {
     str(each.cli): each for owner in (Rota, *map(noun, NOUNS)) for each in operations(owner).values() if each.cli
 }
 MADE = sorted(OPERATIONS.keys() - BY_HAND.keys())
-COMMON = {"store", "as_json", "acts_as", "help"}
+COMMON = {"store", "as_json", "acts_as", "zone", "help"}
 WITHOUT_COMMAND = {
     "group": "`rota group create` is written by hand",
     "schedule": "declares the schedule of a program",
@@ -65,7 +65,7 @@ def test_every_option_is_a_parameter_of_the_operation(words):
     further |= {"yes"} if operation.confirm else set()
     assert wanted <= found
     assert found - wanted - further - set(EXTRAS.get(words, ())) <= COMMON | {"app"}
-    assert {"store", "as_json", "acts_as"} <= found
+    assert {"store", "as_json", "acts_as", "zone"} <= found
 
 
 @pytest.mark.parametrize("words", MADE)

@@ -143,7 +143,7 @@ def test_an_application_brings_its_templates_along(tmp_path, monkeypatch):
         (("--every", "soon"), "every: 'soon' is not a length of time"),
         (("--every", "0s"), "every=0"),
         (("--at", "tomorrow"), "at='tomorrow' is not a moment"),
-        (("--at", "2036-01-01T00:00:00"), "has no time zone"),
+        (("--at", "2036-01-01"), "is a day without a time"),
         (("--at", "2001-01-01T00:00:00Z"), "has passed"),
         (("--every", "1h", "--starts", "noon"), "starts='noon' is not a moment"),
         (("--every", "1h", "--starts", "2031-01-01T00:00:00Z", "--ends", "2030-01-01T00:00:00Z"), "ends"),

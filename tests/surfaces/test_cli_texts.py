@@ -116,8 +116,8 @@ def test_a_stream_that_was_closed_is_no_reason_to_fail(texts, closed, monkeypatc
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("2026-08-01", "give for example 2026-08-01T09:00:00Z"),
-        ("2026-08-01T09:00", "add Z for UTC"),
+        ("2026-08-01", "is a day without a time: use for example 2026-08-01T09:00"),
+        ("nine", "use 2026-08-01T09:00 for a time of"),
         ("0001-01-01T00:00:00+14:00", "is beyond the years 1 to 9999 in UTC"),
         ("9999-12-31T23:59:59-14:00", "is beyond the years 1 to 9999 in UTC"),
     ],

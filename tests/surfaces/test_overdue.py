@@ -23,7 +23,7 @@ from tests.surfaces.http.pages_support import browsing
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ADA, BOB, EVE = Actor("ada", "acme", Role.ADMIN), Actor("bob", "acme", Role.USER), Actor("eve", "beta", Role.ADMIN)
 WORDS = "no outcome is recorded: start a worker, which records 17 COALESCED and 1 FIRED"
-CONCERN = "18 due times of schedule beat have no outcome since 2026-03-01 12:00:05 UTC"
+CONCERN = "18 due times of schedule beat have no outcome since 2026-03-01T12:00:05Z"
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_verify_does_not_say_that_all_is_well(late: Rota):
 def test_the_doctor_has_a_problem_with_it(late: Rota):
     found = doctor(late)
     assert found.state is State.PROBLEM
-    assert found.text == "18 due times have no outcome, the first since 2026-03-01 12:00:05 UTC: beat (18)"
+    assert found.text == "18 due times have no outcome, the first since 2026-03-01T12:00:05Z: beat (18)"
     assert "start a worker" in found.remedy
 
 

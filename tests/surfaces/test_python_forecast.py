@@ -99,7 +99,7 @@ def test_changes_of_zones_are_told_with_whom_they_concern(kit: Kit):
     assert [(each.at, each.timezone, each.before, each.after, each.schedules) for each in found.changes] == [
         (datetime(2026, 3, 29, 1, tzinfo=UTC), "Europe/Berlin", "UTC+1", "UTC+2", ("day", "night"))
     ]
-    assert [item.note for item in found] == ["the clock of Europe/Berlin goes from UTC+1 to UTC+2 at 2026-03-29 01:00 UTC", None]
+    assert [item.note for item in found] == ["the clock of Europe/Berlin goes from UTC+1 to UTC+2 at 2026-03-29T01:00:00Z", None]
     assert next((item.schedule, item.fate, item.note) for item in kit.app.forecast(skipped=True)) == (
         "night",
         Fate.SKIPPED_DST_GAP,
@@ -130,7 +130,7 @@ def test_one_that_waits_for_another_says_so(kit: Kit):
     kit.app.schedule("load", "work", cron="30 13 * * *")
     kit.app.schedule("report", "work", cron="0 13 * * *", depends_on=["load"])
     item = kit.app.forecast(2, schedule="report")[0]
-    assert (item.note, item.wait_s) == ("waits for load until 2026-03-28 13:30 UTC", 1800.999)
+    assert (item.note, item.wait_s) == ("waits for load until 2026-03-28T13:30:00Z", 1800.999)
 
 
 def test_limits_make_jobs_wait_by_how_long_they_took_lately():

@@ -11,6 +11,7 @@ import threading
 import msgspec
 
 from rota.errors import ClockInDoubt
+from rota.model.local_time import written
 from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant, moment_of
 from rota.ports.clock import Clock
@@ -135,4 +136,4 @@ class ClockTrust:
 
 
 def _shown(at: Instant) -> str:
-    return f"{moment_of(at):%Y-%m-%d %H:%M:%S} UTC"
+    return written(moment_of(at))

@@ -14,6 +14,7 @@ from rota.model.checks import extra
 from rota.model.definitions import TemplateState
 from rota.model.figures import Stats
 from rota.model.findings import Finding, advice, look_at, ok, problem
+from rota.model.local_time import written
 from rota.model.schedules import ScheduleState
 from rota.model.settings import Settings
 from rota.model.states import Status
@@ -131,7 +132,7 @@ class Doctor:
             named = ", ".join(f"{each.schedule} ({each.expected:,})" for each in late[:SHOWN])
             least = "at least " if backlog.more else ""
             text = (
-                f"{least}{backlog.expected:,} due times have no outcome, the first since {moment_of(late[0].due_at):%Y-%m-%d %H:%M:%S} UTC:"
+                f"{least}{backlog.expected:,} due times have no outcome, the first since {written(moment_of(late[0].due_at))}:"
                 f" {named}{', …' if len(late) > SHOWN else ''}"
             )
             yield problem("schedules", text, "start a worker: `rota worker --app MODULE:ATTR`; if one runs, see its log")

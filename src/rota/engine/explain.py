@@ -11,13 +11,13 @@ from rota.engine.predicates import PREDICATES, Suspect, Waiting, World, first_bl
 from rota.engine.registry import Registry
 from rota.errors import NotFound
 from rota.model.dependencies import RUN
-from rota.model.findings import span_text
 from rota.model.gate import EVERYTHING, Scope
 from rota.model.groups import Group
 from rota.model.handler import Place
 from rota.model.lanes import ParamNames
+from rota.model.local_time import length_text, written
 from rota.model.states import CHAIN_ENDS, GroupStatus, Status
-from rota.model.values import Held, Instant, Job, WorkerInfo, broken_reason, dashed, instant, moment, undashed
+from rota.model.values import Held, Instant, Job, WorkerInfo, broken_reason, dashed, instant, moment_of, undashed
 from rota.ports.store import Store
 
 RULES_MAX = 1000
@@ -86,7 +86,7 @@ def _own_conditions(store: Store, job: Job, now: Instant, scope: Scope) -> list[
     why = f", after attempt {job.attempt - 1} failed" if job.attempt > 1 else ""
     due = "it is due" if job.blockers else "it is due; the next turn queues it"
     if left_s > 0:
-        due = f"due in {span_text(left_s)} ({job.run_at:%Y-%m-%dT%H:%M:%SZ}){why}"
+        due = f"due in {length_text(left_s)}, at {written(job.run_at)}{why}"
     return [Reason("its time has come", left_s <= 0, due), edges]
 
 
@@ -235,7 +235,8 @@ def _running(job: Job) -> str:
     asked = f"; {job.cancel_requested_by} asked it to stop" if job.cancel_requested_at else ""
     apart = "in a process of its own" if job.executor == Place.PROCESS else "alone: its worker starts nothing else until it finishes"
     suspect = f"; {_crashed(job)}, so it runs {apart}" if job.crashes else ""
-    return f"it runs on worker {job.worker_id} since {job.started_at:%Y-%m-%dT%H:%M:%SZ}, attempt {job.attempt}{suspect}{asked}"
+    since = "an unknown time" if job.started_at is None else written(job.started_at)
+    return f"it runs on worker {job.worker_id} since {since}, attempt {job.attempt}{suspect}{asked}"
 
 
 def _crashed(job: Job) -> str:
@@ -245,7 +246,8 @@ def _crashed(job: Job) -> str:
 def _ended(store: Store, job: Job) -> str:
     run = store.run(_hex(job))
     why = job.reason or (run.error if run else None)
-    return f"it ended at {job.finished_at:%Y-%m-%dT%H:%M:%SZ}, attempt {job.attempt}" + (f": {why}" if why else "")
+    at = "an unknown time" if job.finished_at is None else written(job.finished_at)
+    return f"it ended at {at}, attempt {job.attempt}" + (f": {why}" if why else "")
 
 
 def _hex(job: Job) -> str:
@@ -302,4 +304,4 @@ def _until(name: str, world: World, now: Instant) -> str:
     next_at = world.in_use.starts[name].next_at
     if next_at is None:
         return ""
-    return f"; the next may start in {max(0.0, (next_at - now) / 1e6):.0f} s (at {moment(next_at):%Y-%m-%dT%H:%M:%SZ})"
+    return f"; the next may start in {length_text((next_at - now) / 1e6)}, at {written(moment_of(next_at))}"

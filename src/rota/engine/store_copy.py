@@ -16,6 +16,7 @@ from typing import TypeAlias
 import msgspec
 
 from rota.errors import CopyRefused, StoreError
+from rota.model.local_time import written
 from rota.model.settings import Settings
 from rota.model.values import WorkerInfo, moment_of
 from rota.ports.clock import Clock
@@ -174,7 +175,7 @@ class Promotion:
             return same
         if moved is not None:
             raise CopyRefused(
-                f"{source.url} was moved to {moved.to} on {moment_of(moved.at):%Y-%m-%d %H:%M}Z, and {target.url} does not hold the same "
+                f"{source.url} was moved to {moved.to} on {written(moment_of(moved.at))}, and {target.url} does not hold the same "
                 "(any more): promote the store that is worked on, or `rota reopen` this one first if that is lost; nothing was changed"
             )
         if held and not self._replace and was_moved is None:

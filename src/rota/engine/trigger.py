@@ -15,6 +15,7 @@ from rota.engine.registry import Registry
 from rota.errors import InvalidInput, InvalidSchedule, PermissionDenied, Refused, StoreBusy, StoreUnavailable
 from rota.hooks import NotRun
 from rota.model.fates import Fated, Plan, plan, previous_due
+from rota.model.local_time import length_text, written
 from rota.model.schedules import CatchUp, Fate, Kind, OnCompletion, Overlap, Schedule, ScheduleState, next_due
 from rota.model.settings import Settings
 from rota.model.states import Status
@@ -170,7 +171,7 @@ class Decider:
             row.run_at = place
         self._spread_until = job.spread_to = place
         late_s = (self._now - (row.due_at or 0)) // SECOND
-        job.reason = f"{late_s} s late; catch_up_rate lets it run at {moment_of(place):%Y-%m-%dT%H:%M:%SZ}"
+        job.reason = f"{length_text(late_s)} late; catch_up_rate lets it run at {written(moment_of(place))}"
 
     def _job(self, each: DueSchedule, due_at: Instant) -> DueJob:
         schedule = each.schedule

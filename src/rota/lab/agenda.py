@@ -7,6 +7,7 @@ from heapq import nsmallest
 from itertools import islice
 
 from rota.model.forecast import Foreseen, Hours, Jump, Jumps, Timetable, count_by_hour, look_ahead
+from rota.model.local_time import written
 from rota.model.overview import Ahead, ClockChange, Coming, Hour
 from rota.model.prospects import Outcomes, Prospect, dues
 from rota.model.schedules import Fate
@@ -98,6 +99,6 @@ def note_of(item: Foreseen, jumps: Jumps) -> str | None:
         return WORDS.get(item.fate) or item.reason
     waits = None
     if schedule.depends_on and item.starts_at is not None and item.starts_at > item.due_at:
-        waits = f"waits for {', '.join(schedule.depends_on)} until {moment_of(item.starts_at):%Y-%m-%d %H:%M} UTC"
+        waits = f"waits for {', '.join(schedule.depends_on)} until {written(moment_of(item.starts_at))}"
     jump = jumps.near(item.prospect, item.due_at)
     return "; ".join(word for word in (waits, None if jump is None else jump.words()) if word) or None

@@ -30,7 +30,7 @@ from rota.model.schedules import Calendar, Schedule, ScheduleState
 from rota.model.states import Status
 from rota.model.values import LATEST, SECOND, Instant, Job, instant, moment_of, undashed
 from rota.model.words import in_words
-from rota.ports.store import Where
+from rota.ports.store import Store, Where
 from rota.schedule_edits import changed, with_template_name
 from rota.schedule_views import in_scope, named
 
@@ -58,30 +58,33 @@ def forecast(
     skipped: bool = False,
     organization: str | None = None,
     limit: int | None = None,
+    simulated: bool = True,
 ) -> Forecast:
-    """Return what will run in the next hours, or between two moments: see `Rota.forecast`."""
+    """Return what will run in the next hours, or between two moments: see `Rota.forecast`.
+
+    Without `simulated` no jobs meet: neither overlaps nor waits for a slot or a limit are worked out, which takes most of the time.
+    """
     now, settings = ask.now, ask.settings
     after, until = window(now, hours, start, end)
     shown = in_scope(ask, schedule, organization)
     most = settings.forecast_max if limit is None else whole("limit", limit, least=1, most=settings.forecast_max)
     store = synced(ask.session)
-    # All others that the actor may read follow those that are shown: they occupy slots too.
-    known = {each.id for each in shown}
-    others = [each for each in store.schedules(scope=ask.scope) if each.id not in known]
-    everything = prospects(ask.session, store, [*shown, *others], now if after >= now else None)
+    everything = prospects(ask.session, store, _with_others(ask, store, shown) if simulated else shown, now if after >= now else None)
     mine = everything[: len(shown)]
     table = list_due(mine, after, until, most=most, skipped=skipped)
-    foresight = Foresight(ask, everything, now)
-    foresight.look(now, after, table.end(until))
+    foresight = Foresight(ask, everything, now) if simulated else None
+    if foresight is not None:
+        foresight.look(now, after, table.end(until))
     outcomes = Outcomes(everything, wait=round(settings.dependency_wait * SECOND), most=most)
-    ahead = look_ahead(mine, table, outcomes=outcomes, foresee=foresight.of, skipped=skipped)
+    ahead = look_ahead(mine, table, outcomes=outcomes, foresee=_unforeseen if foresight is None else foresight.of, skipped=skipped)
     jumps = Jumps(mine, after, until)
+    exact_until = after if foresight is None else foresight.end
     return Forecast(
         (_item(item, jumps) for item in ahead.items),
         start=moment_of(after),
         end=moment_of(until),
         cut=ahead.cut,
-        exact_until=None if foresight.end is None else moment_of(max(after, foresight.end)),
+        exact_until=None if exact_until is None else moment_of(max(after, exact_until)),
         changes=tuple(_changes(ahead, mine, jumps)),
     )
 
@@ -108,6 +111,16 @@ def plan(ask: Ask, name: str, *, days: int = 90, organization: str | None = None
         words_before=in_words(before.timing),
         words_after=in_words(after.timing),
     )
+
+
+def _unforeseen(_schedule_id: str, _due_at: Instant) -> None:
+    """Say nothing of a due time: it is as the definitions say."""
+
+
+def _with_others(ask: Ask, store: Store, shown: Sequence[Schedule]) -> list[Schedule]:
+    """Return the schedules that are shown, and after them all others that the actor may read: they occupy slots too."""
+    known = {each.id for each in shown}
+    return [*shown, *(each for each in store.schedules(scope=ask.scope) if each.id not in known)]
 
 
 def _check_references(ask: Ask, after: Schedule, calendars: Mapping[str, Calendar]) -> None:

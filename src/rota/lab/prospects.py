@@ -11,6 +11,7 @@ import msgspec
 
 from rota.engine.due import DueRows
 from rota.errors import InvalidInput, InvalidOption, PermissionDenied, Refused
+from rota.model.local_time import written
 from rota.model.matching import WITH_JOB
 from rota.model.prospects import Prospect
 from rota.model.schedules import Kind, Schedule, Timing, trouble_of
@@ -124,9 +125,7 @@ def window(now: Instant, hours: float | None, start: datetime | None, end: datet
             raise InvalidOption(f"hours={hours!r} is not allowed: use more than 0, at most a hundred years")
         until = min(FURTHEST, after + round(length * 3600 * SECOND))
     if until <= after:
-        raise InvalidOption(
-            f"the window ends at {moment_of(until).isoformat()}, which is not after its start, {moment_of(after).isoformat()}"
-        )
+        raise InvalidOption(f"the window ends at {written(moment_of(until))}, which is not after its start, {written(moment_of(after))}")
     return after, until
 
 

@@ -10,9 +10,10 @@ from typing import TypeAlias
 
 import msgspec
 
+from rota.model.local_time import written
 from rota.model.prospects import Outcomes, Prospect, TooFar, counts, dues
 from rota.model.schedules import Fate, Kind, Schedule, ScheduleState, Timing
-from rota.model.values import SECOND, Instant, moment
+from rota.model.values import SECOND, Instant, moment_of
 from rota.model.zones import offset_at, spans, zone_of
 
 HOUR = 3600 * SECOND
@@ -130,7 +131,7 @@ class Jump(msgspec.Struct, frozen=True):
 
     def words(self) -> str:
         """Say it."""
-        return f"the clock of {self.timezone} goes from {self.before} to {self.after} at {moment(self.at):%Y-%m-%d %H:%M} UTC"
+        return f"the clock of {self.timezone} goes from {self.before} to {self.after} at {written(moment_of(self.at))}"
 
 
 class Jumps:

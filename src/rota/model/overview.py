@@ -13,6 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from rota.model.findings import span_text
+from rota.model.local_time import written
 from rota.model.schedules import Fate
 from rota.model.values import Instant, moment_of
 
@@ -381,7 +382,7 @@ def _of_overdue(facts: Facts) -> Iterator[Concern]:
     has = "has" if late.count == 1 and not late.more else "have"
     yield Concern(
         level=Level.TROUBLE,
-        what=f"{times} of {whose} {has} no outcome since {moment_of(late.since):%Y-%m-%d %H:%M:%S} UTC",
+        what=f"{times} of {whose} {has} no outcome since {written(moment_of(late.since))}",
         remedy="see the workers' logs: none of them records it" if facts.alive else "start a worker with `rota up` or `rota worker`",
     )
 
@@ -406,7 +407,7 @@ def _of_waiting(facts: Facts, patience: Patience) -> Iterator[Concern]:
         yield Concern(level=Level.WATCH, what=f"{waits}: {words}", remedy="`rota job explain` of the job that runs says more")
     for words, since, by in facts.paused:
         who = f" (by {by})" if by else ""
-        what = f"{words} is paused since {moment_of(since):%Y-%m-%d %H:%M} UTC{who}"
+        what = f"{words} is paused since {written(moment_of(since))}{who}"
         yield Concern(level=Level.WATCH, what=what, remedy="`rota resume` ends it")
     if facts.unqueued_s > patience.unqueued_s and facts.alive:
         yield Concern(

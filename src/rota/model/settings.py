@@ -13,6 +13,7 @@ import msgspec
 
 from rota.errors import InvalidOption
 from rota.model.checks import guess
+from rota.model.zones import zone_of
 
 MIB = 1024 * 1024
 
@@ -189,6 +190,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             words=("debug", "info", "warning", "error"),
         ),
     ] = "info"
+    zone: Annotated[
+        str, Doc("IANA time zone in which the command line shows times, and reads those without an offset; empty: the machine's")
+    ] = ""
     http_log: Annotated[str, Doc("whether each HTTP request is a log line; its query never is", words=("no", "yes"))] = "no"
     metrics_access: Annotated[
         str,
@@ -238,6 +242,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             check_url(self.pulse_url, private=True, plain_http=True, what="setting pulse_url")
         if not all(0 <= delay_s <= 7 * 86_400.0 for delay_s in self.webhook_delays_s):
             raise InvalidOption(f"setting webhook_retries={self.webhook_retries!r} is out of range: give seconds, each at most a week")
+        if self.zone:
+            zone_of(self.zone)
         if self.catch_up_rate:
             self.catch_up_spacing_s  # noqa: B018 - refuses what is not a rate
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rota.errors import InvalidSchedule
 from rota.model.cron import Cron, read_cron
+from rota.model.local_time import written
 from rota.model.schedules import Kind, Timing
 from rota.model.values import SECOND, Instant, moment
 
@@ -18,7 +19,7 @@ def in_words(timing: Timing) -> str:
     """Return when a schedule is due: "every weekday at 09:00 Europe/Berlin"."""
     if timing.kind is Kind.AT:
         at = moment(timing.at)
-        return f"once, at {at:%Y-%m-%d %H:%M:%S} UTC" if at else "once"
+        return f"once, at {written(at)}" if at else "once"
     if timing.kind is Kind.EVERY:
         return f"every {span(timing.interval or 0)}" + _bounds(timing)
     try:
@@ -125,9 +126,9 @@ def _bounds(timing: Timing) -> str:
     words = ""
     starts, ends = moment(timing.starts_at), moment(timing.ends_at)
     if starts is not None and timing.kind is Kind.CRON:
-        words += f", from {starts:%Y-%m-%d %H:%M} UTC"
+        words += f", from {written(starts)}"
     if ends is not None:
-        words += f", until {ends:%Y-%m-%d %H:%M} UTC"
+        words += f", until {written(ends)}"
     return words
 
 

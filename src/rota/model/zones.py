@@ -35,13 +35,19 @@ class Span(msgspec.Struct, frozen=True):
 
 def zone_of(name: str) -> ZoneInfo:
     """Return a zone by its IANA name, or refuse it saying what is near."""
+    found = known_zone(name)
+    if found is not None:
+        return found
+    raise InvalidSchedule(f"timezone {name!r} is not an IANA name: give for example UTC, Europe/Berlin or America/New_York{_near(name)}")
+
+
+def known_zone(name: str) -> ZoneInfo | None:
+    """Return a zone by its IANA name, None if there is none."""
     try:
-        if name:
-            return _zone(name)
+        return _zone(name) if name else None
     except (KeyError, ValueError, OSError):
         # A zone that is not there is a KeyError.
-        pass
-    raise InvalidSchedule(f"timezone {name!r} is not an IANA name: give for example UTC, Europe/Berlin or America/New_York{_near(name)}")
+        return None
 
 
 def spans(zone: ZoneInfo, start: int, end: int) -> Iterator[Span]:

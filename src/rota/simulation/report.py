@@ -7,6 +7,7 @@ from datetime import datetime
 
 import msgspec
 
+from rota.model.local_time import written
 from rota.model.matching import match
 from rota.model.schedules import Fate, Schedule, ScheduleState
 from rota.model.states import Status
@@ -227,7 +228,7 @@ def _tell_row(story: Story, row: Occurrence, chains: dict[str, list[Job]], end: 
     if row.fate is Fate.FIRED:
         words, plain = _fired(row, chains.get(row.job_id or "", []), end)
     else:
-        several = f"{row.count:,} due times up to {moment_of(row.last_due_at):%Y-%m-%d %H:%M:%S}Z: " if row.count > 1 else ""
+        several = f"{row.count:,} due times up to {written(moment_of(row.last_due_at))}: " if row.count > 1 else ""
         words, plain = f"{several}{row.reason or 'no reason was given'}", False
     line = Line(
         at=moment_of(row.due_at),

@@ -324,7 +324,7 @@ def test_nothing_of_one_organization_is_shown_to_another(people):
 def test_a_token_that_may_only_read_is_offered_nothing_else(people):
     for path, text in links_of(people("ada", "read"), "/").items():
         acts = {form["action"] for form in Reader(text).forms if form.get("method") == "post"}
-        assert acts <= {"/theme", "/logout"}, path
+        assert acts <= {"/theme", "/zone", "/logout"}, path
 
 
 def test_the_first_page_with_all_its_parts_is_small(store: Rota, root: Browser, monkeypatch):

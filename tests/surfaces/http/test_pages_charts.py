@@ -73,16 +73,19 @@ def test_a_busy_day_has_a_bar_for_every_hour_and_its_count_on_the_first_page(rot
     assert all(tip.endswith("10,800 due") for tip in shown[1:])
 
 
-def test_a_month_says_up_to_when_overlaps_are_worked_out(rota: Rota):
+def test_a_month_works_out_overlaps_only_when_asked_and_says_up_to_when(rota: Rota):
     @rota.job
     def work() -> None: ...
 
     rota.users.create("root", role="system_manager")
     rota.schedule("first", "work", cron="0 9 * * *")
     rota.schedule("second", "work", cron="30 9 * * *", depends_on=["first"])
-    address, words = "/schedules/month?month=2099-05", "Overlaps, dependencies and waits are worked out up to"
+    plain = "/schedules/month?month=2099-05"
+    address, words = f"{plain}&exact=yes", "Overlaps, dependencies and waits are worked out up to"
     with browsing(rota) as browser:
         root = browser("root")
+        assert "Due times to come are shown as if their jobs did not meet" in root.get(plain).text
+        assert "exact=yes" in root.get(plain).text
         assert words not in root.get(address).text
         rota.settings = msgspec.structs.replace(rota.settings, forecast_simulated_max=4)
         assert words in root.get(address).text

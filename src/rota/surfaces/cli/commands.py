@@ -23,7 +23,7 @@ from rota.errors import InvalidOption, Refused, RotaError
 from rota.operation import Field, Operation, noun, operations
 from rota.surfaces.cli.examples import EXAMPLES, examples, generated
 from rota.surfaces.cli.exits import report
-from rota.surfaces.cli.options import AppOption, JsonOption, PairsOption, StoreOption, object_of, params_of
+from rota.surfaces.cli.options import AppOption, JsonOption, PairsOption, StoreOption, object_of, params_of, point_in_time
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ MAKES_STORE = frozenset({"grants", "organization create", "template load", "toke
 """Commands for which the store need not be there: they create it or, as grants, do not open it."""
 LOOK_MAX = 10_000
 """How many are counted for a question, at most."""
+MOMENT = re.compile(r"\d{4}-")
+"""How a time begins; other texts where a time is taken are lengths of time."""
+DAYS = frozenset({"since", "until"})
+"""Parameters for which a day is enough: they mean its midnight."""
 NAMES = {"run_at": ("--run-at", "--in")}
 """Further names of an option, by the parameter."""
 
@@ -190,9 +194,10 @@ def _words(field: Field) -> str:
     shape = field.shape
     if shape.metavar == "CURSOR":
         return "Continue after the cursor printed below the previous page."
-    if shape.metavar not in {"CRON", "RATE", "SPAN", "TIME", "ZONE"} or not shape.help.endswith(".") or "such as" in shape.help:
-        return shape.help
-    return shape.help if shape.example is None else f"{shape.help} Example: {shape.example}."
+    words = f"{shape.help} A time without an offset is in the zone of --zone." if shape.metavar == "TIME" else shape.help
+    if shape.metavar not in {"CRON", "RATE", "SPAN", "TIME", "ZONE"} or not words.endswith(".") or "such as" in words:
+        return words
+    return words if shape.example is None else f"{words} Example: {shape.example}."
 
 
 def _default(operation: Operation, field: Field) -> str | None:
@@ -241,6 +246,8 @@ def _value(field: Field, value: Any) -> Any:
         if len(value) > 1:
             raise typer.BadParameter(f"use one of {' and '.join(NAMES[field.name])}, once")
         value = value[0]
+    if field.shape.metavar == "TIME" and isinstance(value, str) and MOMENT.match(value):
+        return point_in_time(value, day=field.name in DAYS).isoformat()
     if isinstance(value, list):
         if value == [NONE] and not field.positional:
             return None if reader.null and field.default is UNSET else []

@@ -31,7 +31,7 @@ from rota.surfaces.cli.options import (
     params_of,
     when,
 )
-from rota.surfaces.cli.output import clock_time, compact, console, one_line, show_error, show_json, took, with_run
+from rota.surfaces.cli.output import clock_time, compact, console, one_line, sentence, show_error, show_json, took, with_run
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _wait(rota: Rota, job: Job, timeout: timedelta | None) -> Run | None:
 def _end(tail: Job, run: Run | None, *, as_json: bool, quiet: bool) -> None:
     if as_json and not quiet:
         show_json(with_run(tail, run))
-    why = tail.reason or (run.error if run else None) or "no reason was recorded"
+    why = sentence(tail.reason or "") or (run.error if run else None) or "no reason was recorded"
     if tail.status not in ENDED_WELL:
         show_error(f"{tail.number} ended {tail.status}: {one_line(why, 400)}", (run and run.error_type) or tail.status.lower())
         raise typer.Exit(FAILED)

@@ -8,7 +8,7 @@ import typer
 
 from rota.model.events import WORDS, Event, EventType
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption
-from rota.surfaces.cli.output import clock_time, one_line, show_json
+from rota.surfaces.cli.output import clock_time, one_line, sentence, show_json
 from rota.surfaces.cli.session import actor, session
 
 
@@ -49,13 +49,15 @@ def _about(event: Event) -> str:
     job = event.job
     if job is not None:
         progress = None if job.progress is None else f"{job.progress}%"
-        words = (job.number, job.job_type, progress or str(job.status), job.message or job.reason)
+        words = (job.number, job.job_type, progress or str(job.status), job.message or sentence(job.reason or ""))
         return "  ".join(word for word in words if word)
     schedule = event.schedule
     if schedule is not None:
         due = clock_time(schedule.due_at) if schedule.count == 1 else f"{clock_time(schedule.due_at)} to {clock_time(schedule.last_due_at)}"
         counted = f"{schedule.count} due, {due}"
-        return "  ".join(word for word in (schedule.name, str(schedule.outcome), str(schedule.phase), counted, schedule.reason) if word)
+        return "  ".join(
+            word for word in (schedule.name, str(schedule.outcome), str(schedule.phase), counted, sentence(schedule.reason or "")) if word
+        )
     if event.counts is not None:
         return ", ".join(f"{count} {state}" for state, count in event.counts.items() if count) or "no jobs"
     if event.count is not None:

@@ -12,11 +12,13 @@ from zoneinfo import ZoneInfo
 import msgspec
 import typer
 
-from rota.model.schedules import Fate
+from rota.model.local_time import in_zone
+from rota.model.schedules import Fate, Kind
 from rota.model.zones import zone_of
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, point_in_time
-from rota.surfaces.cli.output import Table, clock_time, coloured, console, counted, escaped, one_line, show_json, span
+from rota.surfaces.cli.output import Table, clock_time, coloured, console, counted, escaped, one_line, sentence, show_json, span
 from rota.surfaces.cli.session import actor, session
+from rota.surfaces.cli.zone import current
 
 if TYPE_CHECKING:
     from rota.lab.forecasts import Forecast, ForecastItem, ZoneChange
@@ -100,8 +102,9 @@ def local_time(at: datetime, timezone: str) -> str:
 
 
 def short_time(at: datetime) -> str:
-    """Return a moment in UTC, without seconds where it has none."""
-    return clock_time(at).replace(":00Z", "Z") if at.second == 0 else clock_time(at)
+    """Return a moment in the zone of the command, without seconds where it has none."""
+    whole = clock_time(at)
+    return whole[:16] + whole[19:] if at.second == 0 else whole
 
 
 def show_timetable(found: Forecast, beside: Forecast | None, views: Views, *, apart: bool, limit: int) -> None:
@@ -153,7 +156,7 @@ def _marks(items: Iterable[ForecastItem], views: Views) -> Iterator[Line]:
     same: dict[tuple[str, str, Fate, date], list[ForecastItem]] = defaultdict(list)
     for item in items:
         view = views.get((item.organization, item.schedule))
-        same[item.organization, item.schedule, item.fate, item.due_at.astimezone(_zone(view)).date()].append(item)
+        same[item.organization, item.schedule, item.fate, item.due_at.astimezone(own_zone(view)).date()].append(item)
     for (organization, schedule, *_), group in same.items():
         more = f"{len(group):,} times, the last {short_time(group[-1].due_at)}" if len(group) > 1 else ""
         yield _line(group[0], views.get((organization, schedule)), more)
@@ -162,20 +165,21 @@ def _marks(items: Iterable[ForecastItem], views: Views) -> Iterator[Line]:
 def _line(item: ForecastItem, view: ScheduleView | None, more: str = "") -> Line:
     fate = "" if item.fate is Fate.FIRED else f"{item.fate}: " if item.note else str(item.fate)
     waits = f"waits about {span(item.wait_s)}" if item.wait_s >= 1 else ""
-    note = "; ".join(words for words in (more, f"{fate}{item.note or ''}", waits) if words)
+    note = "; ".join(words for words in (more, f"{fate}{sentence(item.note or '')}", waits) if words)
     colour = "yellow" if item.fate is not Fate.FIRED or waits else "default"
-    return Line(item.due_at, item.schedule, item.template, _zone(view).key, note, colour)
+    return Line(item.due_at, item.schedule, item.template, own_zone(view).key, note, colour)
 
 
 def _joined(group: Sequence[ForecastItem], view: ScheduleView | None) -> Line:
-    words = f": {view.words}" if view else ""
+    words = f": {sentence(view.words)}" if view else ""
     longest = max(group, key=lambda item: item.wait_s)
     first = _line(longest, view, f"{len(group):,} times, the last {short_time(group[-1].due_at)}{words}")
     return msgspec.structs.replace(first, at=group[0].due_at)
 
 
-def _zone(view: ScheduleView | None) -> ZoneInfo:
-    return zone_of(view.timezone if view else "UTC")
+def own_zone(view: ScheduleView | None) -> ZoneInfo:
+    """Return the zone whose clock a schedule follows; that of the command, if it follows none."""
+    return zone_of(view.timezone) if view is not None and view.kind is Kind.CRON else current()
 
 
 def _change(change: ZoneChange) -> Line:
@@ -184,11 +188,12 @@ def _change(change: ZoneChange) -> Line:
 
 
 def _show_lines(lines: Sequence[Line]) -> None:
-    local = any(line.zone != "UTC" for line in lines)
+    here = current().key
+    local = any(line.zone != here for line in lines)
     wide = console().width >= WIDE
-    made = Table("due (UTC)", *(("there",) if local else ()), "schedule", *(("template",) if wide else ()), "", soft=("", "schedule"))
+    made = Table(f"due ({here})", *(("there",) if local else ()), "schedule", *(("template",) if wide else ()), "", soft=("", "schedule"))
     for line in lines:
-        there = (f"{line.at.astimezone(zone_of(line.zone)):%a %H:%M %Z}" if line.zone != "UTC" else "",) if local else ()
+        there = (f"{line.at.astimezone(zone_of(line.zone)):%a %H:%M %Z}" if line.zone != here else "",) if local else ()
         texts = (short_time(line.at), *there, line.schedule, *((line.template,) if wide else ()), one_line(line.note))
         made.add_row(*texts, style=line.colour)
     made.show("Nothing is due.")
@@ -227,6 +232,7 @@ def _skips(left_out: Sequence[ForecastItem], *, partly: bool) -> Iterator[str]:
 def _show_density(found: Forecast) -> None:
     """Print how many jobs each hour has: a bar each or, for many hours, a mark each and a line for each day."""
     counts = {at.astimezone(UTC): count for at, count in found.density}
+    # Hours are counted from one full hour of UTC to the next: in some zones they begin at half past.
     first = min([*counts, found.start.astimezone(UTC).replace(minute=0, second=0, microsecond=0)])
     hours = [first + HOUR * step for step in range(math.ceil((found.end - first) / HOUR))]
     peak = max(counts.values(), default=0) or 1
@@ -235,18 +241,27 @@ def _show_density(found: Forecast) -> None:
 
 
 def _by_hour(hours: Sequence[datetime], counts: Mapping[datetime, int], peak: int) -> Table:
-    made = Table("hour (UTC)", "jobs", "", right=("jobs",))
+    made = Table(f"hour ({current().key})", "jobs", "", right=("jobs",))
     for at in hours:
         count = counts.get(at, 0)
         bar = "█" * max(1 if count else 0, round(count / peak * BAR))
-        made.add_row(f"{at:%a %Y-%m-%d %H}h", f"{count:,}" if count else "", coloured(bar, "cyan"))
+        made.add_row(_hour(at), f"{count:,}" if count else "", coloured(bar, "cyan"))
     return made
 
 
+def _hour(at: datetime) -> str:
+    local = in_zone(at, current())
+    return f"{local:%a %Y-%m-%d %H}h" if local.minute == 0 else f"{local:%a %Y-%m-%d %H:%M}"
+
+
 def _by_day(hours: Sequence[datetime], counts: Mapping[datetime, int], peak: int) -> Table:
-    made = Table("day (UTC)", "jobs", "0h    6h    12h   18h", right=("jobs",))
-    for day in sorted({at.date() for at in hours}):
-        own = [counts.get(datetime(day.year, day.month, day.day, hour, tzinfo=UTC), 0) for hour in range(24)]
+    made = Table(f"day ({current().key})", "jobs", "0h    6h    12h   18h", right=("jobs",))
+    by_day: dict[date, list[int]] = {}
+    for at in hours:
+        local = in_zone(at, current())
+        # Both hours of a clock that is set back are one mark.
+        by_day.setdefault(local.date(), [0] * 24)[local.hour] += counts.get(at, 0)
+    for day, own in by_day.items():
         marks = "".join(MARKS[math.ceil(count / peak * len(MARKS)) - 1] if count else " " for count in own)
         made.add_row(f"{day:%a %Y-%m-%d}", f"{sum(own):,}" if any(own) else "", coloured(marks, "cyan"))
     return made

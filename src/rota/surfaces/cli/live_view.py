@@ -13,12 +13,14 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from rota.model.local_time import in_zone
 from rota.model.overview import Ahead, Level, NotRun, Overview, Running, Stuck, Why
 from rota.model.overview import Current as RunningJob
 from rota.model.schedules import Fate
 from rota.model.states import Status
-from rota.surfaces.cli.output import COLOURS, compact, counted, one_line, pause_text, span, took
+from rota.surfaces.cli.output import COLOURS, compact, counted, one_line, pause_text, sentence, span, took
 from rota.surfaces.cli.watch import Current, Ended, Snapshot, Waiter
+from rota.surfaces.cli.zone import current
 
 SPARKS = "▁▂▃▄▅▆▇█"
 ROOMY, WIDE = 100, 120
@@ -270,13 +272,13 @@ def _top_header(overview: Overview, shown: Shown, width: int) -> RenderableType:
         if counts.workers is not None:
             words.insert(0, counted(counts.workers, "worker"))
     whose = f" · {overview.organization}" if overview.organization else ""
-    return _header("rota top", one_line(shown.store), whose, " · ".join([*words, f"{overview.at:%H:%M:%S} UTC"]))
+    return _header("rota top", one_line(shown.store), whose, " · ".join([*words, f"{in_zone(overview.at, current()):%H:%M:%S %Z}"]))
 
 
 def _concern(what: str, remedy: str | None, level: Level) -> Text:
     line = _line("  ")
     if what:
-        line.append(f"{one_line(what)}  ", LEVELS[level].removeprefix("bold "))
+        line.append(f"{one_line(sentence(what))}  ", LEVELS[level].removeprefix("bold "))
     return line.append(f"→ {one_line(remedy)}" if remedy else "", "bright_black")
 
 
@@ -289,7 +291,7 @@ def _not_run(row: NotRun, now: datetime) -> tuple[RenderableType, ...]:
         Text(one_line(row.name)),
         Text(row.fate.lower().replace("_", " "), "bright_black" if row.planned else "red" if row.kind == "job" or overdue else "yellow"),
         _faint(f"for {length}" if overdue else f"{length} ago"),
-        _faint(one_line(row.reason or (row.example.number if row.example else ""))),
+        _faint(one_line(sentence(row.reason or "") or (row.example.number if row.example else ""))),
     )
 
 
@@ -299,7 +301,7 @@ def _stuck(row: Stuck, *, wide: bool) -> tuple[RenderableType, ...]:
         Text(WORDS.get(row.why, row.why.replace("_", " ")), WHY_COLOURS.get(row.why, "bright_black")),
         Text(one_line(row.job_type or "")),
         _faint(f"oldest {span(row.oldest_s)}"),
-        Text(one_line(row.words)),
+        Text(one_line(sentence(row.words))),
         *([_faint(row.example.number)] if wide else []),
     )
 
@@ -327,25 +329,30 @@ def _ahead(ahead: Ahead, room: int, width: int) -> list[RenderableType]:
     changes = ahead.changes[: max(0, room - 1)]
     for change in changes:
         words = f"the clock of {change.timezone} goes from {change.before} to {change.after}: {', '.join(change.schedules)}"
-        parts.append(_line(f"{change.at:%a %H:%M}  {one_line(words)}", "bold yellow"))
+        parts.append(_line(f"{in_zone(change.at, current()):%a %H:%M}  {one_line(words)}", "bold yellow"))
     rows = []
     for item in ahead.items[: room - len(changes)]:
-        notes = (f"in {span((item.due_at - ahead.start).total_seconds())}", f"and {item.more:,} more" if item.more else "", item.note or "")
+        notes = (
+            f"in {span((item.due_at - ahead.start).total_seconds())}",
+            f"and {item.more:,} more" if item.more else "",
+            sentence(item.note or ""),
+        )
         texts = (_faint(one_line(item.template)), _faint(one_line("; ".join(filter(None, notes)))))
-        rows.append((Text(f"{item.due_at:%H:%M:%S}", "cyan"), Text(one_line(item.schedule)), *texts))
+        rows.append((Text(f"{in_zone(item.due_at, current()):%H:%M:%S}", "cyan"), Text(one_line(item.schedule)), *texts))
     return [*parts, _grid((PLAIN, {"max_width": width // 3}, {"max_width": width // 4}, REST), rows)]
 
 
 def _density(ahead: Ahead, width: int) -> list[Text]:
-    """Return a bar for each hour, and an axis of the clock, in UTC, under it."""
+    """Return a bar for each hour, and an axis of the clock, in the zone that the header names, under it."""
     cell = max(1, min(8, (width - 1) // max(1, len(ahead.hours))))
     top = max((hour.count for hour in ahead.hours), default=0)
     bars, axis = Text(no_wrap=True, overflow="crop"), ""
     for index, hour in enumerate(ahead.hours):
         height = SPARKS[round(hour.count / top * (len(SPARKS) - 1))] if hour.count and top else " "
         bars.append(height * (cell - 1 if cell > 1 else 1) + (" " if cell > 1 else ""), "cyan")
-        if hour.begins_at.hour % AXIS_HOURS == 0 or index == 0:
-            axis = axis.ljust(index * cell) + (f"{hour.begins_at:%H:%M}" if len(axis) <= index * cell else "")
+        begins = in_zone(hour.begins_at, current())
+        if begins.hour % AXIS_HOURS == 0 or index == 0:
+            axis = axis.ljust(index * cell) + (f"{begins:%H:%M}" if len(axis) <= index * cell else "")
     return [bars, Text(axis, "bright_black", no_wrap=True, overflow="crop")]
 
 

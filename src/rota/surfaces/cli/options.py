@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
+
+from rota.errors import InvalidOption
+from rota.model.local_time import read_moment
+from rota.surfaces.cli.zone import current
 
 UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
@@ -28,20 +32,15 @@ def duration(text: str) -> timedelta:
     raise typer.BadParameter(f"{text!r} is not a duration: give 90s, 5m, 1h30m or 2d")
 
 
-def point_in_time(text: str) -> datetime:
-    """Read an ISO-8601 moment that says its time zone."""
+def point_in_time(text: str, *, day: bool = False) -> datetime:
+    """Read an ISO 8601 moment: a time of the command's zone, unless it has an offset; with `day` a date is its midnight."""
     try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is not an ISO-8601 time: give for example 2026-08-01T09:00:00Z") from None
-    if at.tzinfo is None and len(text) <= len("2026-08-01"):
-        raise typer.BadParameter(f"{text!r} is a day without a time and a time zone: give for example {at:%Y-%m-%d}T09:00:00Z")
-    if at.tzinfo is None:
-        raise typer.BadParameter(f"{text!r} has no time zone: add Z for UTC, or an offset such as +02:00")
-    try:
-        return at.astimezone(UTC)
-    except OverflowError:
-        raise typer.BadParameter(f"{text!r} is beyond the years 1 to 9999 in UTC") from None
+        reading = read_moment(text, current(), day=day)
+    except InvalidOption as error:
+        raise typer.BadParameter(str(error)) from None
+    if reading.note:
+        typer.echo(f"note: {reading.note}", err=True)
+    return reading.at
 
 
 def when(run_at: datetime | None, delay: timedelta | None) -> datetime | timedelta | None:
@@ -134,7 +133,12 @@ PairsOption = Annotated[
 ]
 RunAtOption = Annotated[
     datetime | None,
-    typer.Option("--run-at", parser=point_in_time, metavar="ISO", help="Not before this time, e.g. 2026-08-01T09:00:00Z."),
+    typer.Option(
+        "--run-at",
+        parser=point_in_time,
+        metavar="ISO",
+        help="Not before this time, such as 2026-08-01T09:00 (of --zone) or 2026-08-01T09:00Z.",
+    ),
 ]
 InOption = Annotated[
     timedelta | None,

@@ -6,15 +6,17 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
 
+from rota.model.local_time import localized, shown
 from rota.model.states import Status
 from rota.model.urls import hide
 from rota.model.values import Job, Run
+from rota.surfaces.cli.zone import current
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -161,7 +163,8 @@ def show_pairs(pairs: Iterable[tuple[str, Any]]) -> None:
     grid.add_column(overflow="fold")
     for name, value in pairs:
         if value not in (None, "", [], {}):
-            grid.add_row(name, escaped(compact(value) if isinstance(value, dict | list) else value))
+            shown_as = clock_time(value) if isinstance(value, datetime) else compact(value) if isinstance(value, dict | list) else value
+            grid.add_row(name, escaped(shown_as))
     console().print(grid)
 
 
@@ -215,7 +218,7 @@ def show_json_lines(values: Iterable[Any]) -> None:
 
 def show_error(message: str, code: str) -> None:
     """Say on stderr, in one line, what was refused or failed, with its stable code."""
-    typer.echo(f"error: {plain(hide(' '.join(message.split())))} ({code})", err=True)
+    typer.echo(f"error: {plain(hide(sentence(' '.join(message.split()))))} ({code})", err=True)
 
 
 def with_run(job: Job, run: Run | None) -> dict[str, Any]:
@@ -268,8 +271,22 @@ def compact(value: object) -> str:
 
 
 def clock_time(at: datetime | None) -> str:
-    """Return a moment for people: in UTC, to the second."""
-    return "" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+    """Return a moment for people: in the zone of the command, to the second."""
+    return "" if at is None else _clock_time(at, current())
+
+
+def exact_time(at: datetime) -> str:
+    """Return a moment for people: in the zone of the command, to the millisecond."""
+    return shown(at, current(), milliseconds=True).replace(" UTC", "Z")
+
+
+def _clock_time(at: datetime, zone: tzinfo) -> str:
+    return shown(at, zone).replace(" UTC", "Z")
+
+
+def sentence(text: str) -> str:
+    """Return a sentence of Rota's with its moments in the zone of the command."""
+    return localized(text, current(), _clock_time)
 
 
 def span(seconds: float | None) -> str:

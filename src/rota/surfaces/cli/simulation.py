@@ -10,8 +10,9 @@ import typer
 
 from rota.surfaces.cli.exits import FAILED
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption, point_in_time
-from rota.surfaces.cli.output import Table, clock_time, coloured, console, counted, escaped, one_line, progress, show_json
+from rota.surfaces.cli.output import Table, clock_time, coloured, console, counted, escaped, one_line, progress, sentence, show_json
 from rota.surfaces.cli.session import actor, session
+from rota.surfaces.cli.zone import current
 
 if TYPE_CHECKING:
     from rota.simulation import Simulated, Tally
@@ -85,23 +86,25 @@ def _show(told: Simulated) -> None:
     screen = console()
     several = len({each.organization for each in told.schedules}) > 1
     if told.story:
-        made = Table("time (UTC)", "schedule", "what", "how", soft=("how",))
+        made = Table(f"time ({current().key})", "schedule", "what", "how", soft=("how",))
         for line in told.story:
             what = coloured(line.what, "magenta" if line.schedule is None else COLOURS.get(line.what, "yellow"))
-            made.add_row(clock_time(line.at), _name(line.schedule, line.organization, several=several), what, one_line(line.words))
+            made.add_row(
+                clock_time(line.at), _name(line.schedule, line.organization, several=several), what, one_line(sentence(line.words))
+            )
         made.show()
     if told.left_out:
         screen.print(f"… and {counted(told.left_out, 'line')} more: --limit makes room for them\n")
     _show_summary(told, several=several)
-    for sentence in _conclusion(told):
-        screen.print(sentence)
+    for words in _conclusion(told):
+        screen.print(words)
 
 
 def _show_summary(told: Simulated, *, several: bool) -> None:
     numbers = ("due", "fired", "completed", "failed", "unfinished", "did not run")
     made = Table("schedule", "when", *numbers, "of these", right=numbers, soft=("when", "of these"))
     for each in told.schedules:
-        made.add_row(_name(each.schedule, each.organization, several=several), one_line(each.words, 60), *_numbers(each.tally))
+        made.add_row(_name(each.schedule, each.organization, several=several), one_line(sentence(each.words), 60), *_numbers(each.tally))
     made.add_section()
     made.add_row("all", "", *_numbers(told.totals), style="bold")
     made.show()
@@ -124,7 +127,7 @@ def _conclusion(told: Simulated) -> Iterator[str]:
     yield "[red]Not every due time has its one fate:[/]"
     for each in told.problems:
         name = "" if each.schedule is None else f"{escaped(each.schedule)}  {clock_time(each.due_at)}  "
-        yield f"  {name}{escaped(one_line(each.what))}"
+        yield f"  {name}{escaped(one_line(sentence(each.what)))}"
 
 
 def _name(schedule: str | None, organization: str | None, *, several: bool) -> str:

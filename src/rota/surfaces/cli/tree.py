@@ -18,6 +18,9 @@ from typer.models import CommandInfo
 named: ContextVar[str | None] = ContextVar("named", default=None)
 """What --as says, while a command lasts."""
 
+asked_zone: ContextVar[str | None] = ContextVar("asked_zone", default=None)
+"""What --zone says, while a command lasts."""
+
 WITHOUT = frozenset({"settings", "version"})
 """Commands that ask nothing of a store."""
 
@@ -29,9 +32,38 @@ AsOption = Annotated[
 ]
 
 
+def _take_zone(name: str | None) -> str | None:
+    """Take the zone before other options are read: their times are of this zone."""
+    asked_zone.set(None)
+    if name is not None:
+        from rota.errors import InvalidSchedule  # noqa: PLC0415 - a page of help needs none
+        from rota.model.zones import zone_of  # noqa: PLC0415 - as above
+
+        try:
+            asked_zone.set(zone_of(name).key)
+        except InvalidSchedule as error:
+            raise typer.BadParameter(str(error).removeprefix("timezone ")) from None
+    return name
+
+
+ZoneOption = Annotated[
+    str | None,
+    typer.Option(
+        "--zone",
+        metavar="ZONE",
+        is_eager=True,
+        callback=_take_zone,
+        help="Show times in this time zone, and read those without an offset in it. Else $ROTA_ZONE, else the machine's.",
+    ),
+]
+
+
 @cache
 def built(words: str, place: str, panel: str | None = None) -> Any:
-    """Build a command, once: `module:function` is written by hand, `noun.verb` is that of an operation. All that act get --as."""
+    """Build a command, once: `module:function` is written by hand, `noun.verb` is that of an operation.
+
+    All that act get --as and --zone.
+    """
     module, colon, function = place.partition(":")
     if colon:
         from rota.surfaces.cli.examples import EXAMPLES, examples  # noqa: PLC0415 - the page of all commands needs none
@@ -48,19 +80,24 @@ def built(words: str, place: str, panel: str | None = None) -> Any:
 
 
 def _acting(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the command with one more option, which `session.actor` reads."""
+    """Return the command with two more options, which `session.actor` and `zone.current` read."""
 
     @wraps(command)
-    def acting(*args: Any, acts_as: str | None = None, **options: Any) -> Any:
+    def acting(*args: Any, acts_as: str | None = None, zone: str | None = None, **options: Any) -> Any:
+        del zone  # taken when it was read
         before = named.set(acts_as)
         try:
             return command(*args, **options)
         finally:
             named.reset(before)
+            asked_zone.set(None)
 
     own = inspect.signature(command, eval_str=True)
-    added = inspect.Parameter("acts_as", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=AsOption)
-    acting.__signature__ = own.replace(parameters=[*own.parameters.values(), added])  # type: ignore[attr-defined] # how a signature is told
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in (("acts_as", AsOption), ("zone", ZoneOption))
+    ]
+    acting.__signature__ = own.replace(parameters=[*own.parameters.values(), *added])  # type: ignore[attr-defined] # how a signature is told
     acting.__annotations__ = {name: each.annotation for name, each in acting.__signature__.parameters.items()}  # type: ignore[attr-defined]
     return acting
 

@@ -10,6 +10,7 @@ import typer
 
 from rota.model.access import Token
 from rota.model.definitions import Organization, User
+from rota.model.zones import EPOCH
 from rota.resources.tokens import NewToken
 from rota.surfaces.cli.output import age, clock_time, show_pairs
 from rota.surfaces.cli.views import View, listing
@@ -28,7 +29,7 @@ def show_organization(organization: Organization, called: Called) -> None:
             ("display name", organization.display_name),
             ("state", organization.state),
             *((name.replace("_", " "), _limit(getattr(organization, name))) for name in LIMITS),
-            ("created", clock_time(organization.created_at)),
+            ("created", "with the store" if organization.created_at == EPOCH else clock_time(organization.created_at)),
             ("users", ", ".join(f"{user.name} ({user.role})" for user in _users(organization, called))),
         ]
     )

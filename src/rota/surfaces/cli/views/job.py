@@ -23,7 +23,9 @@ from rota.surfaces.cli.output import (
     console,
     counted,
     escaped,
+    exact_time,
     one_line,
+    sentence,
     show_pairs,
     status,
     took,
@@ -52,7 +54,7 @@ def show_list(jobs: Sequence[Job], called: Called) -> None:
     headings = ("number", "status", "type", "priority", "created", "ran for", "error or params")
     rows = Table(*headings, right=("priority", "ran for"), gives=("type", "error or params"))
     for job in jobs:
-        why = one_line(error_of(called.rota, job) or job.reason or "") or compact(job.params)
+        why = one_line(error_of(called.rota, job) or sentence(job.reason or "")) or compact(job.params)
         rows.add_row(job.number, status(job.status), one_line(job.job_type), job.priority, age(job.created_at), took(job), why)
     rows.show("No jobs.")
 
@@ -73,12 +75,12 @@ def show_runs(runs: Sequence[Run], called: Called) -> None:
 
 def _outcome(job: Job, run: Run | None) -> str:
     if run is None:
-        return one_line(job.reason or "")
+        return one_line(sentence(job.reason or ""))
     if run.error:
         return one_line(run.error)
     if run.progress is not None and not job.status.ended:
         return one_line(f"{run.progress} % {run.progress_message or ''}")
-    return compact(run.result) or one_line(job.reason or "")
+    return compact(run.result) or one_line(sentence(job.reason or ""))
 
 
 # ---- one job --------------------------------------------------------------------------------------------------------
@@ -144,7 +146,7 @@ def _about(job: Job, chain: list[Job]) -> list[tuple[str, object]]:
         ("ran for", took(job)),
         ("cancel asked", f"by {job.cancel_requested_by}, {clock_time(job.cancel_requested_at)}" if job.cancel_requested_at else None),
         ("ended by", job.ended_by),
-        ("reason", job.reason),
+        ("reason", job.reason and sentence(job.reason)),
         ("timeout", f"{job.timeout:g} s" if job.timeout else "none"),
         ("executor", job.executor),
         ("worker", job.worker_id),
@@ -170,10 +172,10 @@ def about_run(run: Run | None) -> list[tuple[str, object]]:
 def show_explanation(explanation: Explanation, _called: Called) -> None:
     """Print why a job does not run yet, condition by condition."""
     screen = console()
-    screen.print(f"{explanation.job.number} is {status(explanation.job.status)}: {escaped(one_line(explanation.summary, 1000))}")
+    screen.print(f"{explanation.job.number} is {status(explanation.job.status)}: {escaped(one_line(sentence(explanation.summary), 1000))}")
     for reason in explanation.reasons:
         mark = "[green]✓[/]" if reason.met else "[red]✗[/]"
-        screen.print(f"  {mark} {escaped(one_line(explanation.words(reason), 1000))}")
+        screen.print(f"  {mark} {escaped(one_line(sentence(explanation.words(reason)), 1000))}")
 
 
 # ---- the log --------------------------------------------------------------------------------------------------------
@@ -186,13 +188,13 @@ def show_log(log: Log, called: Called) -> None:
         return
     screen = console()
     for entry in log:
-        stamp = f"[bright_black]{entry.at:%Y-%m-%d %H:%M:%S}.{entry.at.microsecond // 1000:03d}Z[/]"
+        stamp = f"[bright_black]{exact_time(entry.at)}[/]"
         attempt = f"  [bold]#{entry.attempt}[/]" if called.asked.get("chain") else ""
         if entry.to_status is None:
             words = f"{escaped(entry.level or '')}  {escaped(entry.message)}"
         else:
             by = f" by {escaped(entry.actor)}" if entry.actor else ""
-            words = f"{status(entry.to_status)}{by}" + (f": {escaped(entry.message)}" if entry.message else "")
+            words = f"{status(entry.to_status)}{by}" + (f": {escaped(sentence(entry.message))}" if entry.message else "")
         screen.print(f"{stamp}{attempt}  {words}", soft_wrap=True)
 
 
@@ -298,7 +300,7 @@ def show_dead(jobs: Sequence[Job], called: Called) -> None:
     rows = Table(*columns, right=("attempts",), gives=("type", "last error"))
     for job in jobs:
         run = run_of(called.rota, job.id)
-        error = one_line((run.error if run else None) or job.reason or "")
+        error = one_line((run.error if run else None) or sentence(job.reason or ""))
         rows.add_row(job.number, job.job_type, job.error_type or "unknown", age(job.finished_at), job.attempt, error)
     rows.show("No dead letters.")
 

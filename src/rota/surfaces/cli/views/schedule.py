@@ -18,7 +18,7 @@ from rota.model.values import Job
 from rota.operation import session_of
 from rota.schedule_views import OccurrenceView, OverdueView, ScheduleView
 from rota.surfaces.cli.exits import FAILED
-from rota.surfaces.cli.forecast import local_time
+from rota.surfaces.cli.forecast import local_time, own_zone
 from rota.surfaces.cli.output import (
     Marked,
     Table,
@@ -30,12 +30,14 @@ from rota.surfaces.cli.output import (
     counted,
     escaped,
     one_line,
+    sentence,
     show_pairs,
     span,
     status,
 )
 from rota.surfaces.cli.session import actor
 from rota.surfaces.cli.views import View, listing
+from rota.surfaces.cli.zone import current
 from rota.surfaces.outcomes import MARKED_MAX, Outcome, last_outcomes
 from rota.surfaces.runs import run_of
 from rota.wire import seal
@@ -65,7 +67,9 @@ def show_list(views: Sequence[ScheduleView], called: Called) -> None:
     rows = Table("name", *(("organization",) if several else ()), "state", "next", "last", "when", "template", soft=("when",))
     for place, view in enumerate(views):
         marks = _marks(last_outcomes(called.rota, view)) if place < MARKED_MAX else ""
-        rows.add_row(view.name, *((view.organization,) if several else ()), _state(view), _next(view), marks, view.words, view.template)
+        rows.add_row(
+            view.name, *((view.organization,) if several else ()), _state(view), _next(view), marks, sentence(view.words), view.template
+        )
     rows.show("No schedules: `rota schedule create` creates one, and so does a program with `rota.schedule(…)`.")
 
 
@@ -85,7 +89,7 @@ def list_documents(views: Sequence[ScheduleView], called: Called) -> list[dict[s
 def show_changed(view: ScheduleView, _called: Called) -> None:
     """Print the state of a schedule that was changed, and when it is due."""
     coming = f"; {_next(view)}" if view.next_at else ""
-    typer.echo(f"schedule {view.name} is {state_of(view)}: {view.words}{coming}")
+    typer.echo(f"schedule {view.name} is {state_of(view)}: {sentence(view.words)}{coming}")
 
 
 def state_of(view: ScheduleView) -> str:
@@ -161,7 +165,7 @@ def _about(view: ScheduleView) -> list[tuple[str, object]]:
         ("organization", None if view.organization == "default" else view.organization),
         ("what for", view.description),
         ("state", _state(view)),
-        ("when", f"{view.words}{cron}"),
+        ("when", f"{sentence(view.words)}{cron}"),
         ("counts from", clock_time(view.starts) if view.kind is Kind.EVERY else None),
         ("not on", f"days of calendar {view.calendar}" if view.calendar else None),
         ("jitter", f"up to {span(view.jitter)}" if view.jitter else None),
@@ -201,12 +205,13 @@ def _coming(me: Rota, view: ScheduleView) -> list[Coming]:
 
 
 def _show_coming(view: ScheduleView, coming: Sequence[Coming]) -> None:
-    local = view.timezone != "UTC"
-    rows = Table(*((view.timezone,) if local else ()), "UTC", "when", "", soft=("",))
+    zone = current().key
+    local = own_zone(view).key != zone
+    rows = Table(*((view.timezone,) if local else ()), zone, "when", "", soft=("",))
     for each in coming:
         there = (local_time(each.due_at, view.timezone),) if local else ()
         fate = "" if each.fate is Fate.FIRED else fate_in_colour(each.fate)
-        note = escaped(one_line(each.note or ""))
+        note = escaped(one_line(sentence(each.note or "")))
         rows.add_row(*there, clock_time(each.due_at), age(each.due_at), Marked(f"{fate}: {note}" if fate and note else fate or note))
     rows.show()
 
@@ -244,15 +249,16 @@ def _jobs_of(me: Rota, rows: Sequence[OccurrenceView]) -> dict[str, str]:
 
 def _told(me: Rota, tail: Job) -> str:
     run = None if tail.reason or tail.status is Status.COMPLETED or not tail.status.ended else run_of(me, tail.id)
-    why = tail.reason or (run.error if run else None)
+    why = sentence(tail.reason or "") or (run.error if run else None)
     return f"{tail.number}: {why}" if why else tail.number
 
 
 def _show_rows(ledger: Sequence[OccurrenceView], jobs: Mapping[str, str], *, named: bool) -> None:
-    rows = Table("due (UTC)", *(("schedule",) if named else ()), "fate", "job", "which, and why", soft=("due (UTC)", "which, and why"))
+    due = f"due ({current().key})"
+    rows = Table(due, *(("schedule",) if named else ()), "fate", "job", "which, and why", soft=(due, "which, and why"))
     for each in ledger:
         schedule = (each.schedule,) if named else ()
-        reason = one_line(each.reason or jobs.get(each.job_id or "", ""))
+        reason = one_line(sentence(each.reason or "") or jobs.get(each.job_id or "", ""))
         rows.add_row(_due(each), *schedule, fate_in_colour(each.fate, each.count), status(each.status) if each.status else "", reason)
     rows.show("No due times.")
 
@@ -266,9 +272,8 @@ def _due(each: OccurrenceView) -> str:
     """Return the due time or, of several, the first and the last; the day is said once if it is one."""
     if each.count == 1:
         return clock_time(each.due_at)
-    one_day = each.due_at.date() == each.last_due_at.date()
-    last = f"{each.last_due_at:%H:%M:%S}Z" if one_day else clock_time(each.last_due_at)
-    return f"{clock_time(each.due_at)} – {last}"
+    first, last = clock_time(each.due_at), clock_time(each.last_due_at)
+    return f"{first} – {last.removeprefix(first[: len('2026-01-01 ')])}"
 
 
 def show_overdue(views: Sequence[OverdueView], _called: Called) -> None:
@@ -286,11 +291,11 @@ def show_verified(found: Verified, _called: Called) -> None:
 
 
 def _wrong(overdue: Sequence[OverdueView], problems: Sequence[Problem] = ()) -> Table:
-    rows = Table("schedule", "due (UTC)", "what is wrong")
+    rows = Table("schedule", f"due ({current().key})", "what is wrong")
     for each in problems:
-        rows.add_row(each.schedule, clock_time(each.due_at), one_line(each.what))
+        rows.add_row(each.schedule, clock_time(each.due_at), one_line(sentence(each.what)))
     for late in overdue:
-        words = f"{fate_in_colour(Fate.OVERDUE, late.count)} until {clock_time(late.last_due_at)}: {escaped(late.reason)}"
+        words = f"{fate_in_colour(Fate.OVERDUE, late.count)} until {clock_time(late.last_due_at)}: {escaped(sentence(late.reason))}"
         rows.add_row(late.schedule, clock_time(late.due_at), Marked(words))
     return rows
 
@@ -314,18 +319,19 @@ def add_to_params(called: Called) -> int | None:
 
 
 def show_plan(found: SchedulePlan, called: Called) -> None:
-    """Print the due times that a change would add and remove, where the schedule is and in UTC."""
-    zone = called.rota.schedules.get(called.asked["name"], organization=called.asked.get("organization")).timezone
-    zones = {"−": zone, "+": called.asked.get("timezone", zone) or "UTC"}
+    """Print the due times that a change would add and remove, in the zone of the command and where the schedule is."""
+    view = called.rota.schedules.get(called.asked["name"], organization=called.asked.get("organization"))
+    zone = own_zone(view).key
+    zones = {"−": zone, "+": called.asked.get("timezone", view.timezone) or "UTC" if called.asked.get("cron", view.cron) else zone}
     screen = console()
     screen.print(f"schedule [bold]{escaped(found.schedule)}[/]")
-    screen.print(f"  is due    {escaped(found.words_before)}", soft_wrap=True)
-    screen.print(f"  would be  {escaped(found.words_after)}", soft_wrap=True)
+    screen.print(f"  is due    {escaped(sentence(found.words_before))}", soft_wrap=True)
+    screen.print(f"  would be  {escaped(sentence(found.words_after))}", soft_wrap=True)
     screen.print(f"until {clock_time(found.end)}: {len(found.added):,} added, {len(found.removed):,} removed, {found.kept:,} stay")
     both = sorted([(at, "+") for at in found.added] + [(at, "−") for at in found.removed])
     for at, sign in both[:PLANNED_SHOWN]:
         colour = "green" if sign == "+" else "red"
-        local = f"  {local_time(at, zones[sign])}" if zones[sign] != "UTC" else ""
+        local = f"  {local_time(at, zones[sign])}" if zones[sign] != current().key else ""
         screen.print(f"  [{colour}]{sign}[/] {clock_time(at)}{local}")
     if len(both) > PLANNED_SHOWN:
         screen.print(f"  and {len(both) - PLANNED_SHOWN:,} more: --json has them all")

@@ -28,6 +28,7 @@ from rota.surfaces.cli.output import (
     one_line,
     pause_text,
     progress_bar,
+    sentence,
     show_pairs,
     span,
     status,
@@ -109,7 +110,7 @@ def show_findings(findings: Sequence[Finding], _called: Called) -> None:
     """Print findings, each with its remedy."""
     screen = console()
     for each in findings:
-        screen.print(f"[{FINDINGS[each.state]}]{each.state:<8}[/]  [bold]{each.name}[/]: {escaped(each.text)}", soft_wrap=True)
+        screen.print(f"[{FINDINGS[each.state]}]{each.state:<8}[/]  [bold]{each.name}[/]: {escaped(sentence(each.text))}", soft_wrap=True)
         if each.remedy:
             screen.print(f"          → {escaped(each.remedy)}", soft_wrap=True)
 

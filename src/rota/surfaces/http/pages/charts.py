@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 
 import msgspec
 from markupsafe import Markup
 
+from rota.model.local_time import in_zone
 from rota.model.overview import Ahead, Coming
 from rota.resources.trend import Period, Trend
 from rota.surfaces.cli.output import span
-from rota.surfaces.http.pages.context import iso
 
 WIDTH = 960
 HALF = 560
@@ -63,10 +63,9 @@ class Drawing:
         """Draw a line through points."""
         self._add('<polyline class="{}" points="{}"/>', kind, " ".join(f"{_n(x)},{_n(y)}" for x, y in points))
 
-    def text(self, at: tuple[float, float], words: str, *, anchor: str = "start", kind: str = "", moment: datetime | None = None) -> None:
-        """Write; a moment is written in UTC, and turned into local time by the page's script."""
-        data = Markup(' data-at="{}"').format(iso(moment)) if moment else ""
-        self._add('<text x="{}" y="{}" text-anchor="{}" class="{}"{}>{}</text>', *at, anchor, kind, data, words)
+    def text(self, at: tuple[float, float], words: str, *, anchor: str = "start", kind: str = "") -> None:
+        """Write."""
+        self._add('<text x="{}" y="{}" text-anchor="{}" class="{}">{}</text>', *at, anchor, kind, words)
 
     def done(self) -> Markup:
         """Return the picture."""
@@ -76,33 +75,33 @@ class Drawing:
         self._parts.append(Markup(element).format(*(value if isinstance(value, str) else _n(value) for value in values)))  # noqa: S704 - of this class alone
 
 
-def throughput(trend: Trend) -> Markup:
+def throughput(trend: Trend, zone: tzinfo = UTC) -> Markup:
     """Draw how many attempts completed and failed in each period."""
     periods = trend.periods
     done, failed = sum(each.completed for each in periods), sum(each.failed for each in periods)
     words = f"{done:,} completed and {failed:,} failed in {trend.range.words}"
     drawing = Drawing("throughput", f"Attempts {trend.range.step_words}", words, height=190, width=HALF)
     top = _top(max((each.completed + each.failed for each in periods), default=0))
-    step = _axes(drawing, trend, [(top * part, _short(top * part)) for part in (0, 0.5, 1)], top)
+    step = _axes(drawing, trend, zone, [(top * part, _short(top * part)) for part in (0, 0.5, 1)], top)
     for place, each in enumerate(periods):
-        x, tip = LEFT + place * step + 2, f"{_at(trend, each)}: {each.completed:,} completed, {each.failed:,} failed"
+        x, tip = LEFT + place * step + 2, f"{_at(trend, each, zone)}: {each.completed:,} completed, {each.failed:,} failed"
         good, bad = 140 * each.completed / top, 140 * each.failed / top
         drawing.bar((x, 160 - good), (step - 4, good), "fill-good", tip=tip)
         drawing.bar((x, 160 - good - bad), (step - 4, bad), "fill-bad", tip=tip)
     return drawing.done()
 
 
-def by_type(trend: Trend) -> Markup:
+def by_type(trend: Trend, zone: tzinfo = UTC) -> Markup:
     """Draw how many attempts of each type ended in each period: the types with most of them, and all others together."""
     periods = trend.periods
     totals = {name: sum(each.by_type.get(name, 0) for each in periods) for name in trend.types}
     words = ", ".join(f"{name} {count:,}" for name, count in totals.items()) or "no attempt has ended"
     drawing = Drawing("by-type", f"Attempts by type, {trend.range.step_words}", words, height=190, width=WIDTH)
     top = _top(max((each.completed + each.failed for each in periods), default=0))
-    step = _axes(drawing, trend, [(top * part, _short(top * part)) for part in (0, 0.5, 1)], top, width=WIDTH)
+    step = _axes(drawing, trend, zone, [(top * part, _short(top * part)) for part in (0, 0.5, 1)], top, width=WIDTH)
     for place, each in enumerate(periods):
         others = each.completed + each.failed - sum(each.by_type.values())
-        at, y = _at(trend, each), 160.0
+        at, y = _at(trend, each, zone), 160.0
         for kind, name, count in [
             *((f"fill-type-{rank}", name, each.by_type.get(name, 0)) for rank, name in enumerate(trend.types)),
             ("fill-soft", "others", others),
@@ -112,7 +111,7 @@ def by_type(trend: Trend) -> Markup:
     return drawing.done()
 
 
-def latency(trend: Trend) -> Markup:
+def latency(trend: Trend, zone: tzinfo = UTC) -> Markup:
     """Draw how long runs took in each period, on a scale where each line is ten times the one below."""
     periods = trend.periods
     known = [value for each in periods for value in (each.p50_s, each.p95_s) if value]
@@ -120,7 +119,7 @@ def latency(trend: Trend) -> Markup:
     drawing = Drawing("latency", f"How long runs took, {trend.range.step_words}", words, height=190, width=HALF)
     low = math.floor(math.log10(max(1e-5, min(known, default=0.01))))
     high = max(low + 1, math.ceil(math.log10(max(1e-5, max(known, default=1.0)))))
-    step = _axes(drawing, trend, [(power - low, span(10.0**power)) for power in range(low, high + 1)], high - low)
+    step = _axes(drawing, trend, zone, [(power - low, span(10.0**power)) for power in range(low, high + 1)], high - low)
 
     def y(value: float) -> float:
         return 160 - 140 * (math.log10(max(1e-5, value)) - low) / (high - low)
@@ -135,11 +134,11 @@ def latency(trend: Trend) -> Markup:
                 drawing.path([one, other], f"line{kind}")
         for each, point, value in zip(periods, points, values, strict=True):
             if point is not None:
-                drawing.dot(point, f"dot{kind}", tip=f"{_at(trend, each)}: {words} {span(value)}")
+                drawing.dot(point, f"dot{kind}", tip=f"{_at(trend, each, zone)}: {words} {span(value)}")
     return drawing.done()
 
 
-def timeline(ahead: Ahead) -> Markup:
+def timeline(ahead: Ahead, zone: tzinfo = UTC) -> Markup:
     """Draw the hours to come: how many due times each has, when the first schedules are due, and where clocks change."""
     lanes: dict[tuple[str, str], list[Coming]] = {}
     for each in ahead.items:
@@ -147,7 +146,7 @@ def timeline(ahead: Ahead) -> Markup:
     shown = list(lanes.values())[:LANES_MAX]
     height = BASE + 26 + 22 * len(shown) + (16 if ahead.changes else 0)
     words = f"{ahead.count:,} due times{' or more' if ahead.more else ''}; the first: " + ", ".join(
-        f"{each.schedule} {each.due_at:%H:%M}" for each in ahead.items[:5]
+        f"{each.schedule} {_hour(each.due_at, zone)}" for each in ahead.items[:5]
     )
     drawing = Drawing("timeline", "The next 24 hours", words, height=height)
     whole = (ahead.end - ahead.start).total_seconds() or 1.0
@@ -155,9 +154,9 @@ def timeline(ahead: Ahead) -> Markup:
     def x(at: datetime) -> float:
         return NAMES + (WIDTH - NAMES - 6) * (at - ahead.start).total_seconds() / whole
 
-    _density(drawing, ahead, x, height)
+    _density(drawing, ahead, x, height, zone)
     for place, due in enumerate(shown):
-        _lane(drawing, due, x, BASE + 12 + 22 * place)
+        _lane(drawing, due, x, BASE + 12 + 22 * place, zone)
     for change in ahead.changes:
         at = x(change.at)
         near_end = at > WIDTH - 200
@@ -167,25 +166,27 @@ def timeline(ahead: Ahead) -> Markup:
     return drawing.done()
 
 
-def _density(drawing: Drawing, ahead: Ahead, x: Callable[[datetime], float], height: float) -> None:
+def _density(drawing: Drawing, ahead: Ahead, x: Callable[[datetime], float], height: float, zone: tzinfo) -> None:
     """Draw how many due times each hour has, and the hours themselves."""
     top = max((each.count for each in ahead.hours), default=1) or 1
+    drawing.text((0, 10), str(zone), kind="hours-of")
     drawing.text((0, BASE - 34), "due times", kind="name")
     drawing.text((0, BASE - 19), f"up to {top:,} an hour{', or more' if ahead.more else ''}")
     for hour in ahead.hours:
         begins, ends = max(hour.begins_at, ahead.start), min(hour.begins_at + timedelta(hours=1), ahead.end)
         tall = 54 * hour.count / top
-        tip = f"{hour.begins_at:%H:%M} UTC: {hour.count:,} due{' or more' if ahead.more else ''}"
+        tip = f"{_hour(hour.begins_at, zone)}: {hour.count:,} due{' or more' if ahead.more else ''}"
         kind = "hour partial" if ahead.more else "hour"
         drawing.bar((x(begins) + 1, BASE - tall), (x(ends) - x(begins) - 2, tall), kind, tip=tip)
-        if hour.begins_at >= ahead.start and hour.begins_at.hour % 3 == 0:
+        local = in_zone(hour.begins_at, zone)
+        if hour.begins_at >= ahead.start and local.hour % 3 == 0:
             drawing.line((x(begins), 14), (x(begins), height - 4), "grid")
             anchor = "end" if x(begins) > WIDTH - 24 else "middle"
-            drawing.text((x(begins), 10), f"{hour.begins_at:%H:%M}", anchor=anchor, moment=hour.begins_at)
+            drawing.text((x(begins), 10), f"{local:%H:%M}", anchor=anchor)
     drawing.line((NAMES, BASE), (WIDTH, BASE), "base")
 
 
-def _lane(drawing: Drawing, due: Sequence[Coming], x: Callable[[datetime], float], y: float) -> None:
+def _lane(drawing: Drawing, due: Sequence[Coming], x: Callable[[datetime], float], y: float, zone: tzinfo) -> None:
     """Draw the first due times of one schedule, and that more follow."""
     name, last = due[0].schedule, due[-1]
     drawing.text((0, y + 11), _cut(name), kind="name")
@@ -193,8 +194,8 @@ def _lane(drawing: Drawing, due: Sequence[Coming], x: Callable[[datetime], float
     if last.more:
         drawing.bar((x(last.due_at), y + 1), (WIDTH - 6 - x(last.due_at), 12), "rest", tip=f"{name}: {last.more:,} more follow")
         drawing.text((WIDTH - 12, y + 11), f"{last.more:,} more", anchor="end", kind="name")
-    times = ", ".join(f"{each.due_at:%H:%M}" for each in due[:12])
-    drawing.ticks([x(each.due_at) for each in due], y + 1, 12, tip=f"{name}: {times} UTC")
+    times = ", ".join(_hour(each.due_at, zone) for each in due[:12])
+    drawing.ticks([x(each.due_at) for each in due], y + 1, 12, tip=f"{name}: {times}")
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -218,7 +219,7 @@ COLOURS = {
 }
 
 
-def chain(attempts: Sequence[Attempt], now: datetime) -> Markup:
+def chain(attempts: Sequence[Attempt], now: datetime, zone: tzinfo = UTC) -> Markup:
     """Draw the attempts of a chain one below the other: how long each waited, how long it ran."""
     start = min(each.made for each in attempts)
     end = max([each.ended or now for each in attempts] + [start + timedelta(milliseconds=1)])
@@ -243,11 +244,11 @@ def chain(attempts: Sequence[Attempt], now: datetime) -> Markup:
     for part in range(5):
         at = start + (end - start) * part / 4
         anchor = "start" if part == 0 else "end" if part == 4 else "middle"
-        drawing.text((x(at), height - 3), f"+{span(whole * part / 4)}" if part else f"{start:%H:%M:%S} UTC", anchor=anchor)
+        drawing.text((x(at), height - 3), f"+{span(whole * part / 4)}" if part else f"{in_zone(start, zone):%H:%M:%S %Z}", anchor=anchor)
     return drawing.done()
 
 
-def _axes(drawing: Drawing, trend: Trend, marks: Sequence[tuple[float, str]], top: float, *, width: float = HALF) -> float:
+def _axes(drawing: Drawing, trend: Trend, zone: tzinfo, marks: Sequence[tuple[float, str]], top: float, *, width: float = HALF) -> float:
     """Draw a scale with these marks, and times below it; return the width of a period."""
     for value, words in marks:
         y = 160 - 140 * value / top
@@ -256,15 +257,22 @@ def _axes(drawing: Drawing, trend: Trend, marks: Sequence[tuple[float, str]], to
     step = (width - LEFT) / max(1, len(trend.periods))
     every_s = LABELS_S[trend.range.name]
     for place, each in enumerate(trend.periods):
-        if each.begins_at.timestamp() % every_s == 0:
-            at, days = (LEFT + (place + 0.5) * step, 176), every_s >= DAY_S
-            words = f"{each.begins_at:%m-%d}" if days else f"{each.begins_at:%H:%M}"
-            drawing.text(at, words, anchor="middle", moment=None if days else each.begins_at)
+        local = in_zone(each.begins_at, zone)
+        if (local.replace(tzinfo=UTC).timestamp()) % every_s == 0:
+            words = f"{local:%m-%d}" if every_s >= DAY_S else f"{local:%H:%M}"
+            drawing.text((min(LEFT + (place + 0.5) * step, width - 18), 176), words, anchor="middle")
+    drawing.text((0, 176), "/".join(dict.fromkeys(f"{in_zone(each.begins_at, zone):%Z}" for each in trend.periods)), kind="hours-of")
     return step
 
 
-def _at(trend: Trend, period: Period) -> str:
-    return f"{period.begins_at:%m-%d %H:%M}" + " UTC" if trend.range.length_s > DAY_S else f"{period.begins_at:%H:%M} UTC"
+def _at(trend: Trend, period: Period, zone: tzinfo) -> str:
+    at = period.begins_at
+    return f"{in_zone(at, zone):%m-%d %H:%M %Z}" if trend.range.length_s > DAY_S else _hour(at, zone)
+
+
+def _hour(at: datetime, zone: tzinfo) -> str:
+    """Return the time of day of a moment."""
+    return f"{in_zone(at, zone):%H:%M %Z}"
 
 
 def _top(value: float) -> float:

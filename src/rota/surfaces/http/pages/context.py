@@ -9,13 +9,15 @@ import hashlib
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cached_property
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -24,9 +26,14 @@ from rota.app import Rota
 from rota.errors import InvalidOption, PermissionDenied
 from rota.model.access import csrf_of
 from rota.model.gate import Actor, Right, Role, scope_of
+from rota.model.local_time import Reading, in_zone, localized, read_moment, shown
 from rota.model.values import dashed
+from rota.model.zones import known_zone, zone_of
 from rota.surfaces.cli.output import one_line, span
 from rota.surfaces.http.access import COOKIE, cookie_name, root_of
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 FIELDS_MAX = 1000
 """Fields of one form, at most."""
@@ -37,6 +44,13 @@ SAID = "rota_said"
 SAID_S = 60
 SAID_MAX = 1000
 THEME = "rota_theme"
+ZONE = "rota_zone"
+"""The cookie with the time zone that somebody chose for the pages."""
+BROWSER_ZONE = "rota_browser_zone"
+"""The cookie with the time zone of the browser, which the script of the pages writes."""
+ZONE_FIELD = "zone"
+"""The field of a form with the zone of its times."""
+ZONE_MAX = 100
 SURE = "sure"
 EVENTS = "/api/v1/events"
 THEMES = ("dark", "light")
@@ -173,6 +187,30 @@ class Visit:
         query = urlencode(kept + new)
         return f"{self.path}?{query}" if query else self.path
 
+    # ---- times -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def chosen_zone(self) -> ZoneInfo | None:
+        """The zone that this browser was told to show times in."""
+        return _zone_in(self.cookie(ZONE))
+
+    @cached_property
+    def browser_zone(self) -> ZoneInfo | None:
+        """The zone of this browser, if its script has told it."""
+        return _zone_in(self.request.cookies.get(BROWSER_ZONE))
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone of every time on this page, and of those that its forms take.
+
+        A form carries the zone that it was shown in: another may have been chosen since.
+        """
+        return known_zone(self.form.get(ZONE_FIELD, "")[:ZONE_MAX]) or self.chosen_zone or self.browser_zone or zone_of("UTC")
+
+    def moment(self, name: str) -> Reading:
+        """Return the moment of a field: a time of the zone that the form was shown in, unless it has an offset."""
+        return read_moment(self.form.need(name), zone_of(self.form.text(ZONE_FIELD) or self.zone.key))
+
     # ---- answers ----------------------------------------------------------------------------------------------
 
     def page(self, template: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **context: Any) -> Response:
@@ -269,15 +307,33 @@ def nav(visit: Visit) -> list[tuple[str, str, bool]]:
     return [(href, name, path == href or (href != "/" and path.startswith(f"{href}/"))) for href, name in offered]
 
 
+def _zone_in(cookie: str | None) -> ZoneInfo | None:
+    name = unquote(cookie or "")
+    return known_zone(name) if len(name) <= ZONE_MAX else None
+
+
 def link(path: str, **query: object) -> str:
     """Return an address with what it is about behind the question mark: names may have any characters."""
     given = urlencode([(name, str(value)) for name, value in query.items() if value not in (None, "")])
     return f"{path}?{given}" if given else path
 
 
-def clock(at: datetime | None) -> str:
-    """Return a moment in UTC, to the second."""
-    return "" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+@pass_context
+def clock(context: Context, at: datetime | None) -> str:
+    """Return a moment in the zone of the page, to the second."""
+    return "" if at is None else shown(at, context["visit"].zone)
+
+
+@pass_context
+def hour(context: Context, at: datetime) -> str:
+    """Return the time of day of a moment, where the zone is said beside it."""
+    return f"{in_zone(at, context['visit'].zone):%H:%M}"
+
+
+@pass_context
+def local(context: Context, text: str) -> str:
+    """Return a sentence of Rota's with its moments in the zone of the page."""
+    return localized(text, context["visit"].zone)
 
 
 def iso(at: datetime) -> str:
@@ -306,9 +362,9 @@ def pretty(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode()
 
 
-def compact(value: object) -> str:
+def compact(value: object, limit: int = 120) -> str:
     """Return a value as JSON on one short line; nothing for nothing."""
-    return "" if value in (None, {}, []) else one_line(msgspec.json.encode(value, enc_hook=str).decode(), 120)
+    return "" if value in (None, {}, []) else one_line(msgspec.json.encode(value, enc_hook=str).decode(), limit)
 
 
 def cut(text: str) -> str:
@@ -327,6 +383,11 @@ def ticked(text: str) -> Markup:
     return Markup("").join(parts)
 
 
+def sentences(*said: str) -> str:
+    """Return sentences one after the other, each with a capital letter and a full stop, without empty ones."""
+    return " ".join(f"{each[:1].upper()}{each[1:].rstrip('.')}." for each in said if each)
+
+
 def plural(number: int, noun: str) -> str:
     """Return a count with its noun: 1 job, 2,000 jobs."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
@@ -342,6 +403,8 @@ _environment = Environment(
 _environment.filters |= {
     "count": "{:,}".format,
     "clock": clock,
+    "hour": hour,
+    "local": local,
     "iso": iso,
     "ago": ago,
     "span": span,
@@ -355,4 +418,4 @@ _environment.filters |= {
     "dashed": dashed,
     "twice": lambda value: (str(value), str(value)),
 }
-_environment.globals |= {"static": ADDRESSES, "Op": Right, "nav": nav, "link": link}
+_environment.globals |= {"static": ADDRESSES, "Op": Right, "nav": nav, "link": link, "TEXT_MAX": TEXT_MAX}

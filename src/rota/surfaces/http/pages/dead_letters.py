@@ -22,7 +22,7 @@ By = Literal["", "error", "row"]
 @page("GET /dead")
 def find_dead(visit: Visit, before: Before = None, by: By = "") -> Response:
     """Show dead letters: by error if there are several errors, else a page of them, newest first."""
-    filters = Filters(visit.request.query_params.multi_items(), DEAD_NAMES)
+    filters = Filters(visit.request.query_params.multi_items(), visit.zone, DEAD_NAMES)
     if not by and before is None and not filters["message"]:
         groups = visit.rota.dead_letters.groups(**filters.options())
         by = "error" if len(groups.groups) > 1 else "row"
@@ -63,7 +63,7 @@ def discard_dead(visit: Visit) -> Response:
 
 def _matching(visit: Visit) -> tuple[dict[str, Any], str, str]:
     """Return the filters, how many they match (as far as one press goes), and both in words."""
-    filters = Filters(visit.form.pairs, DEAD_NAMES)
+    filters = Filters(visit.form.pairs, visit.zone, DEAD_NAMES)
     found = visit.rota.dead_letters.list(**filters.options(), limit=AT_ONCE)
     first = "the newest " if found.next is not None else ""
     return filters.options(), f"{first}{plural(len(found), 'dead letter')}", filters.words()

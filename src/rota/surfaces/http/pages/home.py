@@ -37,7 +37,7 @@ def home(visit: Visit, range: RangeName = USUAL, type: Name = "") -> Response:  
         seen=seen,
         pages=PAGES,
         shown=SHOWN,
-        timeline=charts.timeline(seen.ahead),
+        timeline=charts.timeline(seen.ahead, visit.zone),
         **trend_charts(visit, range, type or None),
     )
 
@@ -50,7 +50,7 @@ def trend_charts(visit: Visit, range_name: str, job_type: str | None) -> dict[st
     return {
         "trend": trend,
         "ranges": RANGES.values(),
-        "throughput": charts.throughput(trend),
-        "latency": charts.latency(trend),
-        "by_type": charts.by_type(trend) if job_type is None and len(trend.types) > 1 else None,
+        "throughput": charts.throughput(trend, visit.zone),
+        "latency": charts.latency(trend, visit.zone),
+        "by_type": charts.by_type(trend, visit.zone) if job_type is None and len(trend.types) > 1 else None,
     }

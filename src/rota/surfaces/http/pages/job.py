@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -11,12 +11,13 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from rota.errors import InvalidInput, InvalidParams, NotFound, Refused, UnknownTemplate
 from rota.model.gate import Right
+from rota.model.local_time import field_text
 from rota.model.states import RETRYABLE_ENDS, Status
 from rota.model.values import Job, Origin
 from rota.operation import tag_of
 from rota.surfaces.http.pages import charts
-from rota.surfaces.http.pages.context import Visit, link
-from rota.surfaces.http.pages.jobs import choices, moment
+from rota.surfaces.http.pages.context import Visit, link, sentences
+from rota.surfaces.http.pages.jobs import choices
 from rota.surfaces.http.pages.params_form import digest_of, is_same
 from rota.surfaces.http.pages.params_input import UNSENT, ParamsInput, Unread
 from rota.surfaces.http.pages.routes import Name, page
@@ -45,7 +46,7 @@ def show_enqueue(visit: Visit, name: Name = "", params_as: ParamsAs = "") -> Res
     if not name:
         return visit.page("enqueue.html", it=None, params=None, wrong="", **choices(visit))
     view = visit.rota.templates.get(name)
-    return _enqueue_page(visit, view, _input(view, as_json=params_as == "json"))
+    return _enqueue_page(visit, view, _input(visit, view, as_json=params_as == "json"))
 
 
 @page("POST /jobs")
@@ -57,7 +58,7 @@ def enqueue(visit: Visit) -> Response:
         view = visit.rota.templates.get(name)
     except UnknownTemplate:
         view = None  # enqueueing says what is wrong with the name
-    params = _input(view)
+    params = _input(visit, view)
     try:
         return _enqueued(visit, name, params)
     except (InvalidInput, Refused) as error:
@@ -73,17 +74,20 @@ def enqueue(visit: Visit) -> Response:
 def _enqueued(visit: Visit, name: str, params: ParamsInput) -> Response:
     options: dict[str, Any] = {option: visit.form.text(option) for option in OPTIONS if visit.form.text(option)}
     typed = params.read(visit.form)
+    remarks = params.remarks
     if "run_at" in options:
-        options["run_at"] = moment(options["run_at"])
+        reading = visit.moment("run_at")
+        options["run_at"] = reading.at
+        remarks.append(reading.note)
     job = visit.rota.enqueue(name, typed or {}, **options)
     said = f"{job.number} already exists: it holds this unique key." if job.existing else f"{job.number} is enqueued."
-    return visit.done(said, f"/jobs/{job.id}")
+    return visit.done(sentences(said, *remarks), f"/jobs/{job.id}")
 
 
-def _input(view: TemplateView | None, *, as_json: bool = False) -> ParamsInput:
+def _input(visit: Visit, view: TemplateView | None, *, as_json: bool = False) -> ParamsInput:
     if view is None:
         return ParamsInput(None)
-    return ParamsInput(view.params_schema, defaults=view.default_params, as_json=as_json)
+    return ParamsInput(view.params_schema, defaults=view.default_params, as_json=as_json, zone=visit.zone)
 
 
 def _enqueue_page(visit: Visit, view: TemplateView, params: ParamsInput, unread: Unread = UNSENT) -> Response:
@@ -122,7 +126,7 @@ def show(visit: Visit, job_id: JobId) -> Response:
         run=run_of(visit.rota, job.id),
         log=None if log is None else log[-LINES_MAX:],
         cut=0 if log is None else max(0, len(log) - LINES_MAX),
-        picture=_picture(chain),
+        picture=_picture(chain, visit.zone),
         why=None if live.status.ended else visit.rota.explain(job.id),
         around=_around(visit, job),
         near=NEAR_MAX,
@@ -190,14 +194,22 @@ def _changed(visit: Visit, job: Job, params: ParamsInput) -> Response:
                 HTTPStatus.PRECONDITION_FAILED,
             )
         options["params"] = typed
-    if form.text("run_at") and (run_at := moment(form.need("run_at"))) != (job.run_at and job.run_at.replace(microsecond=0)):
-        options["run_at"] = run_at
+    remarks = params.remarks
+    if form.text("run_at") and not _is_shown(form.need("run_at"), job.run_at, visit.zone):
+        reading = visit.moment("run_at")
+        options["run_at"] = reading.at
+        remarks.append(reading.note)
     if not options:
         return visit.done("Nothing is changed.", f"/jobs/{job.id}")
     # What was compared is what is written over: another change in between is refused.
     unchanged = tag_of(job, job) if "params" in options else None
     done = visit.rota.jobs.if_match(unchanged).update(job.id, **options)
-    return visit.done(f"{done.number} is changed.", f"/jobs/{done.id}")
+    return visit.done(sentences(f"{done.number} is changed.", *remarks), f"/jobs/{done.id}")
+
+
+def _is_shown(typed: str, at: datetime | None, zone: tzinfo) -> bool:
+    """Say whether a field holds the time that it showed; a browser may leave out seconds that are zero."""
+    return at is not None and field_text(at, zone) in {typed, f"{typed}:00"}
 
 
 def _params_of(visit: Visit, job: Job, *, as_json: bool = False) -> ParamsInput:
@@ -205,7 +217,7 @@ def _params_of(visit: Visit, job: Job, *, as_json: bool = False) -> ParamsInput:
         schema = visit.rota.templates.get(job.job_type).params_schema
     except UnknownTemplate:
         schema = None  # it was removed, and its jobs are left
-    return ParamsInput(schema, job.params, as_json=as_json)
+    return ParamsInput(schema, job.params, as_json=as_json, zone=visit.zone)
 
 
 def _change_page(visit: Visit, job: Job, params: ParamsInput, unread: Unread = UNSENT) -> Response:
@@ -213,7 +225,8 @@ def _change_page(visit: Visit, job: Job, params: ParamsInput, unread: Unread = U
     if unread is not UNSENT and unread.status != HTTPStatus.PRECONDITION_FAILED:
         # What is typed was typed over the params that the form was opened with.
         seen = visit.form.get("seen") or seen
-    return visit.page("change.html", status=unread.status, job=job, params=params, seen=seen, wrong=unread.detail)
+    run_at = field_text(job.run_at, visit.zone) if job.run_at else ""
+    return visit.page("change.html", status=unread.status, job=job, run_at=run_at, params=params, seen=seen, wrong=unread.detail)
 
 
 @page("POST /jobs/{job_id}/now")
@@ -245,7 +258,7 @@ def _seen(visit: Visit, job_id: str, operation: Right) -> Job:
     return visit.rota.jobs.get(job_id)
 
 
-def _picture(chain: list[Job]) -> Any:
+def _picture(chain: list[Job], zone: tzinfo) -> Any:
     shown = chain[-ATTEMPTS_MAX:]
     return charts.chain(
         [
@@ -259,6 +272,7 @@ def _picture(chain: list[Job]) -> Any:
             for each in shown
         ],
         datetime.now(UTC),
+        zone,
     )
 
 

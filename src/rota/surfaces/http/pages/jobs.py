@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.responses import Response
 
 from rota.errors import InvalidOption, NotFound, Refused
 from rota.model.gate import Right
+from rota.model.local_time import field_text, read_moment
 from rota.model.states import MOVES, RETRYABLE_ENDS, ErrorType, Status
 from rota.model.templates import span_of
 from rota.model.values import Job
+from rota.model.zones import zone_of
 from rota.results import Page
-from rota.surfaces.http.pages.context import Visit, plural
+from rota.surfaces.http.pages.context import ZONE_FIELD, Visit, plural
 from rota.surfaces.http.pages.routes import Before, page
 from rota.surfaces.http.pages.selection import JOB_ACTS
 from rota.surfaces.runs import error_of
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 PAGE = 50
 AT_ONCE = 1000
 """Most jobs that one press of a button acts on; pressing it again continues."""
 NAMES = ("job_type", "queue", "organization", "owner", "group", "schedule", "text", "error_type", "since", "until")
+WHEN = ("since", "until")
+MOMENT = re.compile(r"\d{4}-")
+"""How a time begins; anything else is a length of time."""
 QUEUE_SHOWN = 100
 LONG = 1024
 """Characters of one filter, at most."""
@@ -33,9 +42,17 @@ STATUSES = frozenset(Status)
 class Filters:
     """What a list is narrowed to."""
 
-    def __init__(self, pairs: Sequence[tuple[str, str]], names: Sequence[str] = (*NAMES, "status")) -> None:
-        """Take pairs of name and value; what is empty, or not one of the names, is left out."""
+    def __init__(self, pairs: Sequence[tuple[str, str]], zone: ZoneInfo, names: Sequence[str] = (*NAMES, "status")) -> None:
+        """Take pairs of name and value, and the zone of the page; what is empty, or not one of the names, is left out.
+
+        Times without an offset are of the zone that the filters carry, which may be another: an address can be sent to somebody elsewhere.
+        """
+        named = next((value for name, value in pairs if name == ZONE_FIELD and value), zone.key)
+        self._zone = zone_of(named[:LONG])
         self.pairs = [(name, value.strip()[:LONG]) for name, value in pairs if name in names and value.strip()]
+        if named != zone.key:
+            self.pairs = [(name, self._in(zone, value) if name in WHEN else value) for name, value in self.pairs]
+            self._zone = zone
         self._by_name = {name: value for name, value in self.pairs if name != "status"}
         self.status: list[Status] = []
         for status in (value for name, value in self.pairs if name == "status"):
@@ -53,31 +70,38 @@ class Filters:
 
     def options(self) -> dict[str, Any]:
         """Return them as `jobs.list` takes them."""
-        found: dict[str, Any] = {name: value for name, value in self._by_name.items() if name not in {"since", "until"}}
+        found: dict[str, Any] = {name: value for name, value in self._by_name.items() if name not in WHEN}
         if self["error_type"] and self["error_type"] not in set(ErrorType):
             raise InvalidOption(f"error_type={self['error_type']!r} is not one of {', '.join(ErrorType)}")
-        for name in ("since", "until"):
+        for name in WHEN:
             if self[name]:
-                found[name] = _when(name, self[name])
+                found[name] = self._when(name, self[name])
         return found | ({"status": self.status} if self.status else {})
 
     def words(self) -> str:
         """Say what is left, for a question."""
         return " and ".join(f"{name} {value}" for name, value in self.pairs) or "of every type"
 
+    @property
+    def sent(self) -> list[tuple[str, str]]:
+        """The fields of a form that acts on what is left."""
+        return [*self.pairs, (ZONE_FIELD, self._zone.key)]
 
-def _when(name: str, given: str) -> datetime | timedelta:
-    """Return a moment given as people write one (2026-11-15 or 2026-11-15T08:00Z, UTC if no zone is said), or how long ago (2h)."""
-    try:
-        return moment(given)
-    except InvalidOption:
+    def _when(self, name: str, given: str) -> datetime | timedelta:
+        """Return a moment as people write one (2026-11-15 or 2026-11-15T08:00, of the zone if no offset is said), or how long ago (2h)."""
+        if MOMENT.match(given):
+            return read_moment(given, self._zone, day=True).at
         return timedelta(seconds=span_of(name, given))
+
+    def _in(self, zone: ZoneInfo, given: str) -> str:
+        """Return a time as the page's own zone writes it; a length of time, or what is neither, as it is."""
+        return field_text(read_moment(given, self._zone, day=True).at, zone) if MOMENT.match(given) else given
 
 
 @page("GET /jobs")
 def find(visit: Visit, before: Before = None) -> Response:
     """Show a page of jobs, newest first."""
-    filters = Filters(visit.request.query_params.multi_items())
+    filters = Filters(visit.request.query_params.multi_items(), visit.zone)
     found = visit.rota.jobs.list(**filters.options(), limit=PAGE, before=before)
     errors = {job.id: error_of(visit.rota, job) for job in found}
     shown = {"jobs": found, "why": errors, "next": found.next, "first": before is not None, "filters": filters}
@@ -94,7 +118,7 @@ def choices(visit: Visit) -> dict[str, Any]:
 @page("POST /jobs/act")
 def act(visit: Visit) -> Response:
     """Cancel, or retry, all that match."""
-    filters, what = Filters(visit.form.pairs), visit.form.need("what")
+    filters, what = Filters(visit.form.pairs, visit.zone), visit.form.need("what")
     if what not in ACTS:
         raise InvalidOption(f"what={what!r} is not one of {', '.join(ACTS)}")
     states, do, right, noun = ACTS[what]
@@ -109,15 +133,6 @@ def act(visit: Visit) -> Response:
     which = f"({filters.words()})" if filters else filters.words()
     visit.sure(f"{what.capitalize()} {count} {which}?", f"{what.capitalize()} {count}")
     return visit.done(do(visit, options, found), "/jobs")
-
-
-def moment(text: str) -> datetime:
-    """Return a moment that a form gives, in UTC if it says no zone."""
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidOption(f"{text[:40]!r} is not a moment: use 2026-11-15T08:00, in UTC") from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _cancel(visit: Visit, options: dict[str, Any], _found: list[Job]) -> str:

@@ -1,17 +1,21 @@
-"""Logging in with a token, logging out, and the choice between dark and light."""
+"""Logging in with a token, logging out, the choice between dark and light, and the time zone of the pages."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
+from urllib.parse import quote
 
 from starlette.responses import Response
 
 from rota.errors import PermissionDenied, Unauthenticated
+from rota.model.zones import zone_of
 from rota.surfaces.http.access import COOKIE, Door, place_of
-from rota.surfaces.http.pages.context import THEME, THEMES, Visit, ours
+from rota.surfaces.http.pages.context import THEME, THEMES, ZONE, Visit, ours
 from rota.surfaces.http.pages.routes import page
 
 YEAR_S = 365 * 86_400
+BROWSER = "browser"
+"""The word for the zone of the browser."""
 
 
 @page("GET /login", is_open=True)
@@ -60,6 +64,18 @@ def dress(visit: Visit) -> Response:
     other = THEMES[visit.cookie(THEME) == THEMES[0]]
     answer = visit.go(ours(visit.form.get("back")) or "/")
     visit.keep(answer, THEME, other, YEAR_S, httponly=False)
+    return answer
+
+
+@page("POST /zone")
+def set_zone(visit: Visit) -> Response:
+    """Show times in another zone, or again in that of the browser. It changes nothing but this browser's own cookie."""
+    answer = visit.go(ours(visit.form.get("back")) or "/")
+    name = visit.form.text("zone")
+    if name is None or name.casefold() == BROWSER:
+        visit.drop(answer, ZONE)
+    else:
+        visit.keep(answer, ZONE, quote(zone_of(name).key, safe=""), YEAR_S, httponly=False)
     return answer
 
 

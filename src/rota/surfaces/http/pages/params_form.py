@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import StrEnum
 from hashlib import blake2b
@@ -17,6 +17,9 @@ from uuid import UUID
 
 import msgspec
 from msgspec import UNSET
+
+from rota.errors import InvalidOption
+from rota.model.local_time import field_text, read_moment
 
 PREFIX = "p"
 """The first step of the names of all fields, so that a parameter may be called `csrf` or `priority`."""
@@ -83,6 +86,10 @@ class Field(msgspec.Struct, kw_only=True):
     text: str = ""
     """The content of the field: the shown value at first, then the typed one."""
     error: str = ""
+    zone: tzinfo = UTC
+    """The zone of a moment."""
+    remark: str = ""
+    """What has to be said about the value that was typed."""
 
     @property
     def name(self) -> str:
@@ -246,15 +253,18 @@ class ParamsForm:
 
 
 def form_for(
-    schema: Mapping[str, Any] | None, params: Mapping[str, Any] | None = None, defaults: Mapping[str, Any] | None = None
+    schema: Mapping[str, Any] | None,
+    params: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    zone: tzinfo = UTC,
 ) -> ParamsForm | None:
     """Return the form for params, filled with those that are there; None for a handler whose params are edited as JSON.
 
-    `defaults` are a template's own, which come before those of the handler.
+    `defaults` are a template's own, which come before those of the handler. Moments are shown and typed as times of the zone.
     """
     if not schema or not isinstance(schema.get("properties"), dict) or schema.get("additionalProperties") is not False:
         return None
-    builder = _Builder(schema.get("$defs") or {})
+    builder = _Builder(schema.get("$defs") or {}, zone)
     root = Field(path=(), kind=Kind.OBJECT, schema=schema, required=True, nullable=False, must_fill=True, id="p0", base=dict(params or {}))
     # Params that the handler does not have stay: whether they are refused is not the form's to decide.
     root.children = builder.children(root, frozenset(), defaults or {})
@@ -276,8 +286,9 @@ def digest_of(params: object) -> str:
 class _Builder:
     """Builds the fields of one schema."""
 
-    def __init__(self, definitions: Mapping[str, Any]) -> None:
+    def __init__(self, definitions: Mapping[str, Any], zone: tzinfo) -> None:
         self._definitions = definitions
+        self._zone = zone
         self.count = 0
 
     def children(self, parent: Field, above: frozenset[str], defaults: Mapping[str, Any]) -> list[Field]:
@@ -300,6 +311,7 @@ class _Builder:
                 must_fill=parent.must_fill and name in required and not nullable,
                 base=present.get(name, UNSET),
                 default=defaults[name] if name in defaults else flat.get("default", UNSET),
+                zone=self._zone,
             )
             self._fill(field, references)
             found.append(field)
@@ -415,12 +427,12 @@ def _one_or_more_lines(field: Field) -> Kind:
 
 
 def _moment_text(field: Field, value: str) -> str | None:
-    """Return a date, or a moment in UTC to the second, as browsers show it; None if it is none."""
+    """Return a date, or a moment in the field's zone to the second, as browsers show it; None if it is none."""
     try:
         if field.kind is Kind.DATE:
             return date.fromisoformat(value).isoformat()
         at = datetime.fromisoformat(value)
-        return f"{at.astimezone(UTC) if at.tzinfo else at:%Y-%m-%dT%H:%M:%S}"
+        return field_text(at, field.zone) if at.tzinfo else f"{at:%Y-%m-%dT%H:%M:%S}"
     except (ValueError, OverflowError):
         return None
 
@@ -464,7 +476,7 @@ def _parsed(field: Field) -> Any:
     if field.kind is Kind.DATE:
         return _formatted(field.text.strip(), "date")
     if field.kind is Kind.MOMENT:
-        return _moment(field.text.strip())
+        return _moment(field)
     length, least, most = len(field.text), field.schema.get("minLength"), field.schema.get("maxLength")
     if (isinstance(least, int) and length < least) or (isinstance(most, int) and length > most):
         raise ValueError(f"expected {_bounds(field.schema)}, got {length}")
@@ -508,13 +520,21 @@ def _in_bounds(value: float, schema: Mapping[str, Any]) -> float:
     return value
 
 
-def _moment(text: str) -> str:
-    """Return a moment as it is stored: in UTC, unless a zone was typed."""
+def _moment(field: Field) -> str:
+    """Return a moment as it is stored: in UTC, unless an offset was typed."""
+    text = field.text.strip()
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f"expected {FORMATS['date-time'][1]}, got {_typed(text)}") from None
-    return at.isoformat() if at.tzinfo and at.utcoffset() != timedelta(0) else f"{at.replace(tzinfo=None).isoformat()}Z"
+    if at.tzinfo is not None and at.utcoffset() != timedelta(0):
+        return at.isoformat()
+    try:
+        reading = read_moment(text, field.zone, day=True)
+    except InvalidOption as error:
+        raise ValueError(str(error)) from None
+    field.remark = reading.note
+    return f"{reading.at.replace(tzinfo=None).isoformat()}Z"
 
 
 def _formatted(text: str, form: str) -> str:
@@ -562,7 +582,7 @@ def _range(least: object, most: object, unit: str) -> str:
 
 def _format_words(field: Field) -> str:
     if field.kind is Kind.MOMENT:
-        return "UTC"
+        return str(field.zone)
     if field.kind is Kind.JSON:
         words = {"array": "JSON array", "object": "JSON object"}
         return words.get(str(field.schema.get("type")), "JSON")

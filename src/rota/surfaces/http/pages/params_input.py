@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, tzinfo
 from http import HTTPStatus
 from typing import Any
 
@@ -45,9 +46,10 @@ class ParamsInput:
         *,
         defaults: Mapping[str, Any] | None = None,
         as_json: bool = False,
+        zone: tzinfo = UTC,
     ) -> None:
         """Show params that are there, or those of a new job; `defaults` are the template's own."""
-        self.form: ParamsForm | None = form_for(schema, params, defaults)
+        self.form: ParamsForm | None = form_for(schema, params, defaults, zone)
         self.as_json = as_json or self.form is None
         self.text = pretty(dict(params or {}))
 
@@ -60,6 +62,11 @@ class ParamsInput:
     def errors(self) -> list[Field]:
         """The fields that were refused."""
         return [] if self.form is None or self.as_json else self.form.errors
+
+    @property
+    def remarks(self) -> list[str]:
+        """What has to be said about the values that were typed."""
+        return [] if self.form is None or self.as_json else [field.remark for field in self.form.root.walk() if field.remark]
 
     @property
     def rows(self) -> int:

@@ -11,8 +11,7 @@ from rota.errors import InvalidInput, Refused, UnknownTemplate
 from rota.model.definitions import TemplateState
 from rota.model.gate import Right
 from rota.schedule_views import ScheduleView
-from rota.surfaces.http.pages.context import Visit, link
-from rota.surfaces.http.pages.jobs import moment
+from rota.surfaces.http.pages.context import Visit, link, sentences
 from rota.surfaces.http.pages.params_form import is_same
 from rota.surfaces.http.pages.params_input import UNSENT, ParamsInput, Unread
 from rota.surfaces.http.pages.routes import Name, page
@@ -50,12 +49,14 @@ def create(visit: Visit) -> Response:
 def _created(visit: Visit, template: str, params: ParamsInput) -> Response:
     form = visit.form
     options: dict[str, Any] = {name: form.text(name) for name in GIVEN if form.text(name)}
+    note = ""
     if form.text("at"):
-        options["at"] = moment(form.need("at"))
+        reading = visit.moment("at")
+        options["at"], note = reading.at, reading.note
     if typed := params.read(form):
         options["params"] = typed
     new = visit.rota.schedules.create(form.need("name"), template, organization=form.text("organization"), **options)
-    return visit.done(f"Schedule {new.name} is created: {new.words}.", page_of(new.name, new.organization))
+    return visit.done(sentences(f"Schedule {new.name} is created: {new.words}", note), page_of(new.name, new.organization))
 
 
 @page("GET /schedules/one/change")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import calendar
-from collections import Counter
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Annotated, Any
 
 import msgspec
@@ -14,9 +13,12 @@ from starlette.responses import Response
 
 from rota import wire
 from rota.errors import InvalidOption
-from rota.lab.forecasts import ForecastItem
+from rota.lab.forecast import forecast
+from rota.lab.forecasts import Forecast, ForecastItem
 from rota.model.gate import Right
+from rota.model.local_time import in_zone, start_of
 from rota.model.schedules import Fate, ScheduleState
+from rota.operation import ask_for
 from rota.ports.schedules import LedgerCursor
 from rota.surfaces.http.pages.context import Visit
 from rota.surfaces.http.pages.params_input import params_of
@@ -41,8 +43,10 @@ class Line(msgspec.Struct):
     organization: str
     schedule: str
     fate: str
-    count: int
-    ahead: bool
+    first_at: datetime
+    last_at: datetime
+    count: int = 1
+    ahead: bool = False
 
 
 class Day(msgspec.Struct):
@@ -70,37 +74,57 @@ def month(
     month: Annotated[str, Meta(max_length=10)] = "",
     name: Name | None = None,
     organization: Name | None = None,
+    exact: Annotated[str, Meta(max_length=10)] = "",
 ) -> Response:
-    """Show a month of due times: what became of those that have passed, and those to come. Days are UTC."""
+    """Show a month of due times: what became of those that have passed, and those to come. Days are those of the page's zone.
+
+    `exact` works out which jobs would overlap or wait for each other. That takes long where much is due.
+    """
     now = datetime.now(UTC)
-    first = _first_of(month, now.date())
+    today = in_zone(now, visit.zone).date()
+    first = _first_of(month, today)
     weeks = calendar.Calendar().monthdatescalendar(first.year, first.month)
-    start, end = _midnight(weeks[0][0]), _midnight(weeks[-1][-1] + timedelta(days=1))
+    start, end = start_of(weeks[0][0], visit.zone), start_of(weeks[-1][-1] + timedelta(days=1), visit.zone)
     which: dict[str, Any] = {"schedule": name or None, "organization": organization or None}
-    ahead = visit.rota.forecast(start=max(start, now), end=end, skipped=True, **which) if end > now else None
+    ahead = _ahead(visit, max(start, now), end, which, exact=bool(exact)) if end > now else None
     lines = _lines(visit, start, end, now=now, ahead=ahead or (), which=which)
-    days = [[_day(each, lines.get(each, []), first, now.date()) for each in week] for week in weeks]
+    days = [[_day(each, lines.get(each, []), first, today) for each in week] for week in weeks]
     near: dict[str, Any] = {"before": first - timedelta(days=1), "after": first + timedelta(days=31)}
-    exact_until = None if ahead is None else ahead.exact_until
-    return visit.page("month.html", weeks=days, first=first, name=name, organization=organization, exact_until=exact_until, **near)
+    return visit.page("month.html", weeks=days, first=first, name=name, organization=organization, ahead=ahead, exact=exact, **near)
+
+
+def _ahead(visit: Visit, start: datetime, end: datetime, which: dict[str, Any], *, exact: bool) -> Forecast:
+    if exact:
+        return visit.rota.forecast(start=start, end=end, skipped=True, **which)
+    return forecast(ask_for(visit.rota, Right.READ), start=start, end=end, skipped=True, simulated=False, **which)
 
 
 def _lines(
     visit: Visit, start: datetime, end: datetime, *, now: datetime, ahead: Iterable[ForecastItem], which: dict[str, Any]
 ) -> dict[date, list[Line]]:
-    counts: Counter[tuple[date, str, str, str, bool]] = Counter()
+    found: dict[tuple[date, str, str, str, bool], Line] = {}
     if start < now:
         for each in visit.rota.schedules.occurrences(since=start, until=min(end, now), limit=LEDGER_MAX, **which):
-            counts[each.due_at.date(), each.organization, each.schedule, became(each.fate, ran=each.ran), False] += each.count
+            fate = became(each.fate, ran=each.ran)
+            _count(found, Line(each.organization, each.schedule, fate, each.due_at, each.last_due_at, count=each.count), visit.zone)
     for item in ahead:
-        counts[item.due_at.date(), item.organization, item.schedule, str(item.fate), True] += 1
+        _count(found, Line(item.organization, item.schedule, str(item.fate), item.due_at, item.due_at, ahead=True), visit.zone)
     lines: dict[date, list[Line]] = {}
-    for (day, owner, schedule, fate, is_ahead), count in counts.items():
-        lines.setdefault(day, []).append(Line(owner, schedule, fate, count, is_ahead))
+    for (day, *_), line in found.items():
+        lines.setdefault(day, []).append(line)
     for some in lines.values():
         # What did not run comes first, then what is rare: the nightly run matters more than the minute's.
-        some.sort(key=lambda line: (line.fate in {Fate.FIRED, "COMPLETED"}, line.count, line.schedule))
+        some.sort(key=lambda line: (line.fate in {Fate.FIRED, "COMPLETED"}, line.count, line.first_at, line.schedule))
     return lines
+
+
+def _count(lines: dict[tuple[date, str, str, str, bool], Line], due: Line, zone: tzinfo) -> None:
+    """Add due times to those of the same schedule, day and outcome."""
+    day = in_zone(due.first_at, zone).date()
+    line = lines.setdefault((day, due.organization, due.schedule, due.fate, due.ahead), due)
+    if line is not due:
+        line.count += due.count
+        line.first_at, line.last_at = min(line.first_at, due.first_at), max(line.last_at, due.last_at)
 
 
 def _day(at: date, lines: list[Line], first: date, today: date) -> Day:
@@ -118,10 +142,6 @@ def _first_of(text: str, today: date) -> date:
     if not 1970 < found.year < 2200:
         raise InvalidOption(f"month={text!r} is out of sight: give a month from 1971 to 2199")
     return found
-
-
-def _midnight(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 # ---- one schedule ----------------------------------------------------------------------------------------------------

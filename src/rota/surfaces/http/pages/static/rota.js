@@ -2,28 +2,31 @@
 "use strict";
 
 const page = document.documentElement;
+const about = document.body.dataset;
 const SOON_MS = 400; // events that come together are one look
 const POLL_MS = 4000; // how often a page looks where there are no events
 const AT_LEAST_MS = 15000; // and where there are, for what no event tells
 
-// ---- times: the server writes UTC, a reader sees local time ----------------------------------------------------------
+// ---- times: the server writes them in the zone of this browser, which it learns here, or in one that was chosen --------
 
-const two = (n) => String(n).padStart(2, "0");
-const day = (d) => `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}`;
-const clock = (d) => `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+const keep = (name, value) => {
+  document.cookie = `${name}=${encodeURIComponent(value)}; path=${about.root}; max-age=31536000; samesite=strict`;
+};
+const kept = (name) => decodeURIComponent(document.cookie.match(`(?:^|; )${name}=([^;]*)`)?.[1] ?? "");
 
-function localTimes(root) {
-  for (const each of root.querySelectorAll("time[data-local]")) {
-    const at = new Date(each.dateTime);
-    if (Number.isNaN(at.getTime())) continue;
-    if (!each.title) each.title = each.textContent;
-    each.textContent = each.dataset.local === "hour" ? clock(at).slice(0, 5) : `${day(at)} ${clock(at)}`;
-  }
-  for (const each of root.querySelectorAll("text[data-at]")) each.textContent = clock(new Date(each.dataset.at)).slice(0, 5);
-  for (const each of root.querySelectorAll("[data-zone]")) {
-    each.textContent = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
-  }
+function learnZone() {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+  if (kept("rota_browser_zone") === zone) return;
+  keep("rota_browser_zone", zone);
+  // Only where the cookie was taken, so that a page is never loaded again and again.
+  if (about.zoneOf === "browser" && about.zone !== zone && kept("rota_browser_zone") === zone) location.reload();
 }
+
+document.getElementById("zone")?.addEventListener("focus", (event) => {
+  const offered = document.getElementById("zones");
+  if (offered.options.length < 3) offered.append(...Intl.supportedValuesOf("timeZone").map((each) => new Option("", each)));
+  event.target.select();
+});
 
 // ---- dark and light --------------------------------------------------------------------------------------------------
 
@@ -32,8 +35,7 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   const dark = page.dataset.theme ? page.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   page.dataset.theme = dark ? "light" : "dark";
-  const root = new URL(event.target.action).pathname.slice(0, -"/theme".length) || "/";
-  document.cookie = `${event.target.dataset.themeSwitch}=${page.dataset.theme}; path=${root}; max-age=31536000; samesite=strict`;
+  keep(event.target.dataset.themeSwitch, page.dataset.theme);
 });
 
 // ---- the door: a link from the terminal carries the token behind the #, which no server sees ----------------------------
@@ -143,6 +145,11 @@ async function look() {
     if (answer.status === 401) location.reload();
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    // Another zone was chosen in another window: no page has two.
+    if (fresh.querySelector("main").dataset.zone !== about.zone) {
+      if (![...live()].some(busy)) location.reload();
+      return;
+    }
     for (const old of live()) put(old, fresh.getElementById(old.id));
   } catch {
     // The server is away: the next look will tell.
@@ -170,7 +177,6 @@ function put(old, fresh) {
     if (each.value === focusedRow) each.focus();
   }
   countTicked();
-  localTimes(old);
   const after = old.querySelector(".log");
   if (after) after.scrollTop = followed ? after.scrollHeight : at;
   if (focused) document.getElementById(focused)?.focus();
@@ -251,8 +257,8 @@ if (here) {
   const menu = here.closest("nav");
   menu.scrollLeft = here.offsetLeft - (menu.clientWidth - here.offsetWidth) / 2;
 }
-localTimes(document);
 countTicked();
+learnZone();
 for (const log of document.querySelectorAll(".log")) log.scrollTop = log.scrollHeight;
 listen();
 setInterval(look, document.body.dataset.events ? AT_LEAST_MS : POLL_MS);
