@@ -75,7 +75,8 @@ def trend(ask: Ask, *, range_name: str = USUAL, job_type: str | None = None) -> 
         raise InvalidOption(f"range={range_name!r} is not one of {', '.join(RANGES)}")
     chosen = RANGES[range_name]
     step: Instant = chosen.step_s * SECOND
-    last = ask.now - ask.now % step
+    now = ask.now
+    last = now - now % step
     first = last - (chosen.length_s // chosen.step_s - 1) * step
     found = ask.store.trend(since=first, step=step, look=TREND_LOOK, job_type=job_type, scope=ask.scope)
     by_type: dict[Instant, Counter[str]] = defaultdict(Counter)

@@ -28,8 +28,7 @@ def show(visit: Visit) -> Response:
     ask = ask_for(visit.rota, Right.OPERATE)
     beats = ask.session.beats.ages(worker for worker in found if worker.kind == "worker")
     templates = [each.name for each in visit.rota.templates.list()]
-    shown = {"runs": runs, "beats": beats, "few": FEW}
-    return visit.page("workers.html", workers=found, **shown, pauses=visit.rota.store.pauses(), templates=templates)
+    return visit.page("workers.html", workers=found, runs=runs, beats=beats, few=FEW, pauses=visit.rota.store.pauses(), templates=templates)
 
 
 @page("POST /pauses")
