@@ -519,3 +519,18 @@ def test_the_health_box_says_each_sentence_once_and_links_to_its_remedy(store: R
     assert health.lower().count("1 job was dead-lettered in the last hour") == 1
     assert '<a href="/dead">See the dead letters</a>' in health
     assert "rota dead list" not in health
+
+
+def test_the_organization_that_came_with_the_store_has_no_made_up_date(root: Browser):
+    listed = root.get("/organizations").text
+    assert "1970" not in listed
+    assert "with the store" in listed
+
+
+@pytest.mark.parametrize(
+    "path", ["/organizations", "/users", "/tokens", "/webhooks", "/schedules/new?template=echo", "/templates/one?name=echo"]
+)
+def test_forms_have_the_words_that_people_search_for(root: Browser, path):
+    shown = root.get(path).text
+    assert ">Create<" in shown or ">Save<" in shown
+    assert not re.search(r"Make it|Make one|Change it|Whose word|Name for people", shown)
