@@ -723,3 +723,18 @@ def test_workers_show_their_last_beat_and_what_they_run(live: Rota):
     assert re.search(r'data-name="slots used">1 of 3', row)
     assert f'href="/jobs/{job.id}"' in row
     assert re.search(r'data-name="last beat" class="nowrap">[^<]+ ago', row)
+
+
+def test_the_organization_that_came_with_the_store_has_no_made_up_date(root: Browser):
+    listed = root.get("/organizations").text
+    assert "1970" not in listed
+    assert "with the store" in listed
+
+
+@pytest.mark.parametrize(
+    "path", ["/organizations", "/users", "/tokens", "/webhooks", "/schedules/new?template=echo", "/templates/one?name=echo"]
+)
+def test_forms_have_the_words_that_people_search_for(root: Browser, path):
+    shown = root.get(path).text
+    assert ">Create<" in shown or ">Save<" in shown
+    assert not re.search(r"Make it|Make one|Change it|Whose word|Name for people", shown)

@@ -121,6 +121,27 @@ def test_the_menu_of_a_phone_shows_where_one_is(window: Window):
         assert box["x"] + box["width"] <= PHONE["width"], name
 
 
+ROWS = "[...document.querySelectorAll('table.stack tbody tr')].map((row) => row.getBoundingClientRect().height)"
+LINE_PX = 24
+
+
+@pytest.mark.parametrize("window", [{"viewport": PHONE, "has_touch": True}], indirect=True, ids=["phone"])
+def test_a_row_of_a_list_takes_few_lines_of_a_phone(window: Window):
+    for path, lines in {"/jobs": 2, "/queue": 4, "/dead": 5, "/schedules": 5}.items():
+        heights = window.go(path).evaluate(ROWS)
+        assert sum(heights) / len(heights) < (lines + 1) * LINE_PX, path
+
+
+FIELDS = """[...document.querySelectorAll('.field')].map((field) => [field.getBoundingClientRect(),
+  field.querySelector('input, select, textarea').getBoundingClientRect()]).filter(([around, one]) => one.right > around.right + 1).length"""
+
+
+@pytest.mark.parametrize("window", [{"viewport": PHONE}, {"viewport": WIDE}], indirect=True, ids=["phone", "wide"])
+def test_no_field_of_a_form_reaches_into_its_neighbour(window: Window):
+    for path in ("/schedules/new?template=send_report", "/schedules/one/change?name=hourly+load", "/jobs/new?name=send_report", "/tokens"):
+        assert window.go(path).evaluate(FIELDS) == 0, path
+
+
 OUT_OF_REACH = (Path(__file__).parent / "reach.js").read_text()
 """A function that returns the buttons and links of a page that can be neither seen nor scrolled to."""
 
