@@ -227,24 +227,18 @@ def compiled(text: str) -> Statement:
     names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
     numbered = _PARAMETER.sub(lambda match: f"?{names.index(match[1]) + 1}", text)
     lists = tuple(dict.fromkeys(_LIST.findall(text)))
-    if lists:
-        return Statement(numbered, names, _with_lists(names, lists))
-    if len(names) > 1:
-        return Statement(numbered, names, itemgetter(*names))
-    return Statement(numbered, names, lambda values: [values[name] for name in names])
+    return Statement(numbered, names, itemgetter(*names) if len(names) > 1 and not lists else _ordered(names, lists))
 
 
-def _with_lists(names: tuple[str, ...], lists: tuple[str, ...]) -> Callable[[dict[str, Any]], Sequence[Any]]:
+def _ordered(names: tuple[str, ...], lists: tuple[str, ...]) -> Callable[[dict[str, Any]], Sequence[Any]]:
     """Return what encodes the lists of a call, unless they are text or NULL already, and puts its values into the parameters' order."""
-    ordered = itemgetter(*names)
-    only = names[0] if len(names) == 1 else None
 
     def values(given: dict[str, Any]) -> Sequence[Any]:
         for name in lists:
             value = given[name]
             if value is not None and value.__class__ is not str:
                 given[name] = _encode(value).decode()
-        return (given[only],) if only is not None else ordered(given)
+        return [given[name] for name in names]
 
     return values
 
