@@ -18,7 +18,7 @@ ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 @pytest.fixture
-def office(callers: Callers, monkeypatch: pytest.MonkeyPatch) -> Callers:  # noqa: F811 - the fixture above
+def office(callers: Callers, monkeypatch: pytest.MonkeyPatch) -> Callers:
     """A store that has all kinds of moments in it, on a machine and for a reader that are elsewhere."""
     monkeypatch.setenv("TZ", "America/St_Johns")
     callers.client.cookies.set("rota_zone", "Europe%2FBerlin")
