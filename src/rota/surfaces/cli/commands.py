@@ -23,7 +23,7 @@ from rota.errors import InvalidOption, Refused, RotaError
 from rota.operation import Field, Operation, noun, operations
 from rota.surfaces.cli.examples import EXAMPLES, examples, generated
 from rota.surfaces.cli.exits import report
-from rota.surfaces.cli.options import AppOption, JsonOption, PairsOption, StoreOption, object_of, params_of, point_in_time
+from rota.surfaces.cli.options import AppOption, JsonOption, PairsOption, StoreOption, object_of, params_of, zoned
 from rota.surfaces.cli.session import actor, session
 
 if TYPE_CHECKING:
@@ -247,7 +247,10 @@ def _value(field: Field, value: Any) -> Any:
             raise typer.BadParameter(f"use one of {' and '.join(NAMES[field.name])}, once")
         value = value[0]
     if field.shape.metavar == "TIME" and isinstance(value, str) and MOMENT.match(value):
-        return point_in_time(value, day=field.name in DAYS).isoformat()
+        try:
+            return zoned(value, day=field.name in DAYS).isoformat()
+        except InvalidOption as error:
+            raise InvalidOption(f"{field.name}: {error}") from None
     if isinstance(value, list):
         if value == [NONE] and not field.positional:
             return None if reader.null and field.default is UNSET else []

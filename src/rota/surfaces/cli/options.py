@@ -32,12 +32,17 @@ def duration(text: str) -> timedelta:
     raise typer.BadParameter(f"{text!r} is not a duration: give 90s, 5m, 1h30m or 2d")
 
 
-def point_in_time(text: str, *, day: bool = False) -> datetime:
-    """Read an ISO 8601 moment: a time of the command's zone, unless it has an offset; with `day` a date is its midnight."""
+def point_in_time(text: str) -> datetime:
+    """Read an ISO 8601 moment, as an option of typer's own."""
     try:
-        reading = read_moment(text, current(), day=day)
+        return zoned(text)
     except InvalidOption as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def zoned(text: str, *, day: bool = False) -> datetime:
+    """Read an ISO 8601 moment: a time of the command's zone, unless it has an offset; with `day` a date is its midnight."""
+    reading = read_moment(text, current(), day=day)
     if reading.note:
         typer.echo(f"note: {reading.note}", err=True)
     return reading.at
