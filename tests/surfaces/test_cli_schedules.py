@@ -280,6 +280,23 @@ def test_list_says_when_in_words_and_when_next(cli, earlier):
     assert [each["name"] for each in cli.lines("schedule", "list", "--template", "skips")] == ["paused"]
 
 
+def test_the_list_shows_the_last_ten_outcomes_as_marks_and_in_words(cli, earlier):
+    earlier.job(name="greet")(lambda name="you": name)
+    earlier.job(name="gives_up", max_retries=0)(_give_up)
+    earlier.schedule("good", "greet", every="1h")
+    earlier.schedule("bad", "gives_up", every="1h")
+    clock = earlier._session.clock
+    for _ in range(11):
+        clock.advance(hours=1)
+        earlier.turn()
+        earlier.turn()
+    lines = {line.split()[0]: line for line in cli.ok("schedule", "list").splitlines()}
+    assert "✓" * 10 in lines["good"]
+    assert "✗" * 10 in lines["bad"]
+    words = {each["name"]: each["last_outcomes"] for each in cli.lines("schedule", "list")}
+    assert words == {"good": ["completed"] * 10, "bad": ["failed"] * 10}
+
+
 def test_list_keeps_its_words_whole_where_the_line_is_short(cli):
     cli.env["COLUMNS"] = "80"
     cli.ok("schedule", "create", "quarter", "greet", "--cron", "0 18 L 3,6,9,12 *", "--timezone", "Asia/Kolkata")

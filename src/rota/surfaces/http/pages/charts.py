@@ -96,9 +96,9 @@ def by_type(trend: Trend, zone: tzinfo = UTC) -> Markup:
     periods = trend.periods
     totals = {name: sum(each.by_type.get(name, 0) for each in periods) for name in trend.types}
     words = ", ".join(f"{name} {count:,}" for name, count in totals.items()) or "no attempt has ended"
-    drawing = Drawing("by-type", f"Attempts by type, {trend.range.step_words}", words, height=190, width=WIDTH)
+    drawing = Drawing("by-type", f"Attempts by type, {trend.range.step_words}", words, height=190, width=HALF)
     top = _top(max((each.completed + each.failed for each in periods), default=0))
-    step = _axes(drawing, trend, zone, [(top * part, _short(top * part)) for part in (0, 0.5, 1)], top, width=WIDTH)
+    step = _axes(drawing, trend, zone, [(top * part, _short(top * part)) for part in (0, 0.5, 1)], top)
     for place, each in enumerate(periods):
         others = each.completed + each.failed - sum(each.by_type.values())
         at, y = _at(trend, each, zone), 160.0
@@ -248,19 +248,19 @@ def chain(attempts: Sequence[Attempt], now: datetime, zone: tzinfo = UTC) -> Mar
     return drawing.done()
 
 
-def _axes(drawing: Drawing, trend: Trend, zone: tzinfo, marks: Sequence[tuple[float, str]], top: float, *, width: float = HALF) -> float:
+def _axes(drawing: Drawing, trend: Trend, zone: tzinfo, marks: Sequence[tuple[float, str]], top: float) -> float:
     """Draw a scale with these marks, and times below it; return the width of a period."""
     for value, words in marks:
         y = 160 - 140 * value / top
-        drawing.line((LEFT, y), (width, y), "base" if value == 0 else "grid")
+        drawing.line((LEFT, y), (HALF, y), "base" if value == 0 else "grid")
         drawing.text((LEFT - 6, y + 4), words, anchor="end")
-    step = (width - LEFT) / max(1, len(trend.periods))
+    step = (HALF - LEFT) / max(1, len(trend.periods))
     every_s = LABELS_S[trend.range.name]
     for place, each in enumerate(trend.periods):
         local = in_zone(each.begins_at, zone)
-        if (local.replace(tzinfo=UTC).timestamp()) % every_s == 0:
+        if local.replace(tzinfo=UTC).timestamp() % every_s == 0:
             words = f"{local:%m-%d}" if every_s >= DAY_S else f"{local:%H:%M}"
-            drawing.text((min(LEFT + (place + 0.5) * step, width - 18), 176), words, anchor="middle")
+            drawing.text((min(LEFT + (place + 0.5) * step, HALF - 18), 176), words, anchor="middle")
     drawing.text((0, 176), "/".join(dict.fromkeys(f"{in_zone(each.begins_at, zone):%Z}" for each in trend.periods)), kind="hours-of")
     return step
 
