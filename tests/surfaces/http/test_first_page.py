@@ -27,7 +27,7 @@ TYPES = [f"type{number}" for number in range(20)]
 DAYS = 7
 BATCH = 1000
 STEPS_MAX = size(80_000, prove=5_400_000)
-"""Of SQLite's machine, for the page with any of its ranges and as many figures as are read at once: twice what it took when this was written."""
+"""Of SQLite's machine, for the page with any of its ranges and as many figures as are read at once: twice what was counted."""
 PAGE_S = 0.1
 ROUNDS = size(2, prove=30)
 
