@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from rota.errors import RotaError
 from rota.model.urls import has_password, hide
 from rota.surfaces.cli.help_page import show_plain_values
-from rota.surfaces.cli.tree import Leaf, branch
+from rota.surfaces.cli.tree import Branch, Leaf, branch
 
 show_plain_values()
 
@@ -43,7 +43,10 @@ class Commands(TyperGroup):
         if TRACEBACK in named:
             # It may be given anywhere: people add it to a line that failed.
             args = [TRACEBACK, *(each for each in named if each != TRACEBACK), *args[len(named) :]]
-        return super().parse_args(ctx, args or ["--help"])
+        if not args or (len(args) == 1 and isinstance(self.commands.get(args[0]), Branch)):
+            # Whoever names no command wants to see which there are: that is no mistake.
+            args = [*args, "--help"]
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""

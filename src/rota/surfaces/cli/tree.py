@@ -123,10 +123,6 @@ class Branch(TyperGroup):
     places: tuple[str, ...] = ()
     _grown: Built | None = None
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Show the page of help where no command is given: that is no mistake."""
-        return super().parse_args(ctx, args or ["--help"])
-
     @property
     def commands(self) -> Built:
         """Its commands by name."""
