@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.responses import Response
 
 from rota.app import Rota
@@ -11,7 +13,6 @@ from rota.model.values import Job
 from rota.operation import ask_for
 from rota.surfaces.http.pages.context import Visit
 from rota.surfaces.http.pages.routes import page
-
 
 RUNS_MAX = 500
 """Running jobs that are looked at for their workers."""
@@ -29,7 +30,7 @@ def show(visit: Visit) -> Response:
     ask = ask_for(visit.rota, Right.OPERATE)
     beats = ask.session.beats.ages(worker for worker in found if worker.kind == "worker")
     templates = [each.name for each in visit.rota.templates.list()]
-    shown = {"runs": runs, "beats": beats, "few": FEW}
+    shown: dict[str, Any] = {"runs": runs, "beats": beats, "few": FEW}
     return visit.page("workers.html", workers=found, **shown, pauses=visit.rota.store.pauses(), templates=templates)
 
 
