@@ -290,6 +290,8 @@ def test_the_list_shows_the_last_ten_outcomes_as_marks_and_in_words(cli, earlier
         clock.advance(hours=1)
         earlier.turn()
         earlier.turn()
+    for name in ("good", "bad"):
+        earlier.schedules.disable(name)  # else the two days since then are overdue
     lines = {line.split()[0]: line for line in cli.ok("schedule", "list").splitlines()}
     assert "✓" * 10 in lines["good"]
     assert "✗" * 10 in lines["bad"]

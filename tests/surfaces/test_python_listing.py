@@ -287,7 +287,7 @@ def test_dead_letters_are_grouped_by_error_whatever_its_values(shop: Rota, clock
     assert (largest.error, (largest.last_at - largest.first_at).total_seconds()) == ("LookupError: order 4 not found", 240)
     assert shop.jobs.get(largest.example.id).params == {"number": 4}
     assert (found.count, found.more) == (6, False)
-    cut = shop.dead_letters.groups(job_type="orders", limit=2)
+    cut = shop.dead_letters.groups(job_type="orders", look=2)
     assert ([each.count for each in cut.groups], cut.more) == ([2], True)
 
     same = {"job_type": "orders", "message": largest.message}

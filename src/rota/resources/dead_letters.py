@@ -68,12 +68,12 @@ class DeadLetters(Resource):
         error_type: Error = None,
         text: Text = None,
         organization: OfOrganization = None,
-        limit: Look = 5000,
+        look: Look = 5000,
     ) -> DeadLetterGroups:
         """Return the newest dead letters by type and error, the largest group first. Errors that differ in values only are one group."""
-        whole("limit", limit, least=1, most=LIST_MAX)
-        rows = ask.store.find(_where(ask, job_type, error_type, text, organization), limit=limit + 1)
-        return grouped(_with_errors(ask.store, rows[:limit]), more=len(rows) > limit)
+        whole("look", look, least=1, most=LIST_MAX)
+        rows = ask.store.find(_where(ask, job_type, error_type, text, organization), limit=look + 1)
+        return grouped(_with_errors(ask.store, rows[:look]), more=len(rows) > look)
 
     @operation(Right.STEER, http="POST /dead-letters/retry", cli="dead retry", confirm="Retry every dead letter that matches?")
     def retry(

@@ -26,10 +26,10 @@ JOBS = size(10_000, prove=1_000_000)
 TYPES = [f"type{number}" for number in range(20)]
 DAYS = 7
 BATCH = 1000
-STEPS_MAX = size(80_000, prove=5_400_000)
-"""Of SQLite's machine, for the page with any of its ranges and as many figures as are read at once: twice what was counted."""
+STEPS_MAX = 5_400_000 if proving() else 80_000
+"""Of SQLite's machine, for the page with any of its ranges: twice what it took when this was written."""
 PAGE_S = 0.1
-ROUNDS = size(2, prove=30)
+ROUNDS = 30 if proving() else 2
 
 
 def fill(desk: Desk, jobs: int) -> None:

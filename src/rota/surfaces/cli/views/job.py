@@ -315,7 +315,7 @@ def show_dead_groups(found: DeadLetterGroups, _called: Called) -> None:
         )
     rows.show("No dead letters.")
     if found.more:
-        typer.echo(f"The newest {found.count:,} dead letters are grouped; there are more: use --limit, or filter.", err=True)
+        typer.echo(f"The newest {found.count:,} dead letters are grouped; there are more: use --look, or filter.", err=True)
 
 
 def show_retried(jobs: Sequence[Job], _called: Called) -> None:

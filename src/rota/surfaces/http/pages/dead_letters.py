@@ -23,14 +23,13 @@ By = Literal["", "error", "row"]
 def find_dead(visit: Visit, before: Before = None, by: By = "") -> Response:
     """Show dead letters: by error if there are several errors, else a page of them, newest first."""
     filters = Filters(visit.request.query_params.multi_items(), visit.zone, DEAD_NAMES)
-    undecided = not by and before is None and not filters["message"]
-    if undecided or by == "error":
+    if by == "error" or not (by or before or filters["message"]):
         groups = visit.rota.dead_letters.groups(**_without_message(filters))
-        if by == "error" or len(groups.groups) > 1:
+        if by or len(groups.groups) > 1:
             return visit.page("dead_groups.html", found=groups, filters=filters, **choices(visit))
     found = visit.rota.dead_letters.list(**filters.options(), limit=PAGE, before=before)
     runs = {job.id: run_of(visit.rota, job.id) for job in found}
-    shown = {"jobs": found, "runs": runs, "next": found.next, "first": before is not None, "filters": filters}
+    shown: dict[str, Any] = {"jobs": found, "runs": runs, "next": found.next, "first": before is not None, "filters": filters}
     return visit.page("dead.html", acts=DEAD_ACTS, **shown, **choices(visit))
 
 
