@@ -289,7 +289,7 @@ def _clock_time(at: datetime, zone: tzinfo) -> str:
 
 def sentence(text: str) -> str:
     """Return a sentence of Rota's with its moments in the zone of the command."""
-    return localized(text, current(), _clock_time)
+    return localized(text, current(), _clock_time) if "Z" in text else text
 
 
 def span(seconds: float | None) -> str:

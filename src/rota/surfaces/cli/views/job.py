@@ -55,7 +55,7 @@ def show_list(jobs: Sequence[Job], called: Called) -> None:
         "number status type=job_type~ priority> created=created_at ran_for> error_or_params~",
         status=lambda job: status(job.status),
         ran_for=took,
-        error_or_params=lambda job: one_line(error_of(called.rota, job) or sentence(job.reason or "")) or job.params,
+        error_or_params=lambda job: one_line(error_of(called.rota, job) or (sentence(job.reason) if job.reason else "")) or job.params,
     )(jobs, called)
 
 

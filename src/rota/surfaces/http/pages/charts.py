@@ -13,7 +13,6 @@ from itertools import pairwise
 import msgspec
 from markupsafe import Markup
 
-from rota.model.local_time import in_zone
 from rota.model.overview import Ahead, Coming
 from rota.resources.overview import Trend
 from rota.surfaces.cli.output import span
@@ -80,7 +79,10 @@ def throughput(trend: Sequence[Trend], zone: tzinfo = UTC) -> Markup:
     top = _top(max((each.completed + each.failed for each in trend), default=0))
     step = _axes(drawing, trend, zone, [(top * part, _short(top * part)) for part in (0, 0.5, 1)], top)
     for place, each in enumerate(trend):
-        x, tip = LEFT + place * step + 2, f"{_hour(each.begins_at, zone)}: {each.completed:,} completed, {each.failed:,} failed"
+        x, tip = (
+            LEFT + place * step + 2,
+            f"{each.begins_at.astimezone(zone):%H:%M %Z}: {each.completed:,} completed, {each.failed:,} failed",
+        )
         good, bad = 140 * each.completed / top, 140 * each.failed / top
         drawing.bar((x, 160 - good), (step - 4, good), "fill-good", tip=tip)
         drawing.bar((x, 160 - good - bad), (step - 4, bad), "fill-bad", tip=tip)
@@ -109,7 +111,7 @@ def latency(trend: Sequence[Trend], zone: tzinfo = UTC) -> Markup:
                 drawing.path([one, other], f"line{kind}")
         for each, point, value in zip(trend, points, values, strict=True):
             if point is not None:
-                drawing.dot(point, f"dot{kind}", tip=f"{_hour(each.begins_at, zone)}: {words} {span(value)}")
+                drawing.dot(point, f"dot{kind}", tip=f"{each.begins_at.astimezone(zone):%H:%M %Z}: {words} {span(value)}")
     return drawing.done()
 
 
@@ -153,7 +155,7 @@ def _density(drawing: Drawing, ahead: Ahead, x: Callable[[datetime], float], hei
         tip = f"{_hour(hour.begins_at, zone)}: {hour.count:,} due{' or more' if ahead.more else ''}"
         kind = "hour partial" if ahead.more else "hour"
         drawing.bar((x(begins) + 1, BASE - tall), (x(ends) - x(begins) - 2, tall), kind, tip=tip)
-        local = in_zone(hour.begins_at, zone)
+        local = hour.begins_at.astimezone(zone)
         if hour.begins_at >= ahead.start and local.hour % 3 == 0:
             drawing.line((x(begins), 14), (x(begins), height - 4), "grid")
             anchor = "end" if x(begins) > WIDTH - 24 else "middle"
@@ -219,7 +221,7 @@ def chain(attempts: Sequence[Attempt], now: datetime, zone: tzinfo = UTC) -> Mar
     for part in range(5):
         at = start + (end - start) * part / 4
         anchor = "start" if part == 0 else "end" if part == 4 else "middle"
-        drawing.text((x(at), height - 3), f"+{span(whole * part / 4)}" if part else f"{in_zone(start, zone):%H:%M:%S %Z}", anchor=anchor)
+        drawing.text((x(at), height - 3), f"+{span(whole * part / 4)}" if part else f"{start.astimezone(zone):%H:%M:%S %Z}", anchor=anchor)
     return drawing.done()
 
 
@@ -231,17 +233,19 @@ def _axes(drawing: Drawing, trend: Sequence[Trend], zone: tzinfo, marks: Sequenc
         drawing.text((LEFT - 6, y + 4), words, anchor="end")
     step = (HALF - LEFT) / max(1, len(trend))
     for place, each in enumerate(trend):
-        local = in_zone(each.begins_at, zone)
+        local = each.begins_at.astimezone(zone)
         if local.hour % 6 == 0:
             at = LEFT + (place + 0.5) * step
             drawing.text((min(at, HALF - 18), 176), f"{local:%H:%M}", anchor="middle")
-    drawing.text((0, 176), "/".join(dict.fromkeys(f"{in_zone(each.begins_at, zone):%Z}" for each in trend)), kind="hours-of")
+    if trend:
+        first, last = (f"{trend[0].begins_at.astimezone(zone):%Z}", f"{trend[-1].begins_at.astimezone(zone):%Z}")
+        drawing.text((0, 176), first if first == last else f"{first}/{last}", kind="hours-of")
     return step
 
 
 def _hour(at: datetime, zone: tzinfo) -> str:
     """Return the time of day of a moment."""
-    return f"{in_zone(at, zone):%H:%M %Z}"
+    return f"{at.astimezone(zone):%H:%M %Z}"
 
 
 def _top(value: float) -> float:

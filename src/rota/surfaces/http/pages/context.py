@@ -9,10 +9,9 @@ import hashlib
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cached_property
 from http import HTTPStatus
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import msgspec
@@ -31,9 +30,6 @@ from rota.model.zones import known_zone, zone_of
 from rota.surfaces.cli.output import one_line, span
 from rota.surfaces.http.access import COOKIE
 
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
 FIELDS_MAX = 1000
 """Fields of one form, at most."""
 PART = "x-rota-part"
@@ -50,6 +46,7 @@ BROWSER_ZONE = "rota_browser_zone"
 ZONE_FIELD = "zone"
 """The field of a form with the zone of its times."""
 ZONE_MAX = 100
+UTC_ZONE = zone_of("UTC")
 SURE = "sure"
 EVENTS = "/api/v1/events"
 THEMES = ("dark", "light")
@@ -137,6 +134,15 @@ class Visit:
         self.form = form or Form([])
         self.actor = actor
         self.root = root_of(request)
+        self.cookie_path = self.root or "/"
+        """The path of our cookies: they are not sent to other apps of the same server."""
+        chosen, own = request.cookies.get(ZONE), request.cookies.get(BROWSER_ZONE)
+        self.chosen_zone = known_zone(unquote(chosen)[:ZONE_MAX]) if chosen else None
+        self.browser_zone = known_zone(unquote(own)[:ZONE_MAX]) if own else None
+        """The zone that this browser was told to show times in, and its own, if its script has told it."""
+        sent = known_zone(self.form[ZONE_FIELD][:ZONE_MAX]) if ZONE_FIELD in self.form else None
+        self.zone = sent or self.chosen_zone or self.browser_zone or UTC_ZONE
+        """The zone of every time on this page, and of those that its forms take: of a form that was sent, the one that it was shown in."""
 
     def may(self, operation: Right) -> bool:
         """Say whether the actor's right reaches anything: what it may not do is not offered."""
@@ -179,31 +185,9 @@ class Visit:
 
     # ---- times -----------------------------------------------------------------------------------------------
 
-    @cached_property
-    def chosen_zone(self) -> ZoneInfo | None:
-        """The zone that this browser was told to show times in."""
-        return self._zone_kept(ZONE)
-
-    @cached_property
-    def browser_zone(self) -> ZoneInfo | None:
-        """The zone of this browser, if its script has told it."""
-        return self._zone_kept(BROWSER_ZONE)
-
-    @property
-    def zone(self) -> ZoneInfo:
-        """The zone of every time on this page, and of those that its forms take.
-
-        A form carries the zone that it was shown in: another may have been chosen since.
-        """
-        return known_zone(self.form.get(ZONE_FIELD, "")[:ZONE_MAX]) or self.chosen_zone or self.browser_zone or zone_of("UTC")
-
     def moment(self, name: str) -> Reading:
         """Return the moment of a field: a time of the zone that the form was shown in, unless it has an offset."""
         return read_moment(self.form.need(name), zone_of(self.form.text(ZONE_FIELD) or self.zone.key))
-
-    def _zone_kept(self, cookie: str) -> ZoneInfo | None:
-        name = unquote(self.request.cookies.get(cookie, ""))
-        return known_zone(name) if len(name) <= ZONE_MAX else None
 
     # ---- answers ----------------------------------------------------------------------------------------------
 
@@ -231,11 +215,6 @@ class Visit:
     def go(self, to: str) -> Response:
         """Return a redirect to a page of ours."""
         return RedirectResponse(self.root + to, status_code=HTTPStatus.SEE_OTHER)
-
-    @property
-    def cookie_path(self) -> str:
-        """The path of our cookies: they are not sent to other apps of the same server."""
-        return self.root or "/"
 
     def done(self, said: str, to: str | None = None) -> Response:
         """Go on to a page (the one that the form names, if it is ours), which says what was done."""
@@ -313,7 +292,7 @@ def hour(context: Context, at: datetime) -> str:
 @pass_context
 def local(context: Context, text: str) -> str:
     """Return a sentence of Rota's with its moments in the zone of the page."""
-    return localized(text, context["visit"].zone)
+    return localized(text, context["visit"].zone) if "Z" in text else text
 
 
 def iso(at: datetime) -> str:
@@ -357,8 +336,11 @@ def word(value: object) -> str:
     return str(value).replace("_", " ").lower()
 
 
-def ticked(text: str) -> Markup:
-    """Return a sentence with what it has between backticks as code."""
+@pass_context
+def ticked(context: Context, text: str) -> Markup:
+    """Return a sentence of Rota's with its moments in the zone of the page, and with what it has between backticks as code."""
+    if "Z" in text:
+        text = localized(text, context["visit"].zone)
     parts = [Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(text.split("`"))]
     return Markup("").join(parts)
 
