@@ -134,8 +134,8 @@ def test_the_first_page_of_the_dashboard(walk, store):
         assert client.get("/").status_code == 200
         functions, files = walk.of(lambda: client.get("/"))
     assert len(walk.selects) <= 19
-    assert functions <= 140
-    assert files <= 39
+    assert functions <= 152
+    assert files <= 42
 
 
 def test_listing_jobs_on_the_command_line(walk, store, tmp_path, monkeypatch, capsys):
@@ -149,5 +149,5 @@ def test_listing_jobs_on_the_command_line(walk, store, tmp_path, monkeypatch, ca
 
     functions, files = walk.of(listed)
     assert "greet" in capsys.readouterr().out
-    assert functions <= 145
-    assert files <= 35
+    assert functions <= 150
+    assert files <= 38
