@@ -1,0 +1,44 @@
+-- Relations that queries over sys.* read: see verbs/relations.py. What is not asked for costs nothing: SQLite leaves out columns and joins.
+
+-- name: scan_jobs
+SELECT j.number, j.job_id, j.organization_id, j.owner, j.schedule_id, s.name AS schedule_name, j.template_id, t.name AS template_name,
+       j.job_type, coalesce(n.queue, 'default') AS queue, j.origin, j.root_id, j.retry_of, j.attempt, j.failures, j.crashes, j.snoozes,
+       j.status, j.held, j.blockers, j.priority, j.position, j.run_at, j.due_at,
+       iif(j.attempt = 1, coalesce(j.due_at, j.run_at), j.run_at) AS scheduled_at, j.expires_at, j.created_at, j.queued_at, j.started_at,
+       j.finished_at, j.worker_id, j.cancel_requested_at, j.unique_key, j.group_id, j.sequence_number, j.max_retries, j.timeout, j.executor,
+       j.target_node, j.shard, j.ended_by, j.error_type, j.reason, j.params, j.meta, j.tags, r.run_id, r.exit_code, r.error, r.error_code,
+       r.result, coalesce(r.result_message, r.error, j.reason) AS message, r.rows_affected, r.progress, r.progress_message
+  FROM (SELECT j.* FROM jobs AS j {source}) AS j
+  LEFT JOIN job_runs AS r ON r.job_number = j.number
+  LEFT JOIN schedules AS s ON s.schedule_id = j.schedule_id
+  LEFT JOIN templates AS t ON t.template_id = j.template_id
+  LEFT JOIN lanes AS n ON n.lane = j.lane
+
+-- name: source_key
+WHERE true
+
+-- name: source_of_schedule
+-- The index has the numbers: rows are read in the order of these, and no more of them than are asked for.
+NOT INDEXED WHERE j.number IN (SELECT k.number FROM jobs AS k INDEXED BY jobs_occurrence
+                                WHERE k.schedule_id IS NOT NULL AND k.schedule_id = unhex(:schedule_id))
+
+-- name: source_numbers_of_type
+NOT INDEXED WHERE j.number IN (SELECT k.number FROM jobs AS k INDEXED BY jobs_finished WHERE k.finished_at IS NOT NULL AND k.job_type = :job_type)
+
+-- name: scan_schedules_named
+SELECT lower(hex(schedule_id)) FROM schedules INDEXED BY schedules_called WHERE dropped_at IS NULL AND name = :name
+UNION ALL
+SELECT lower(hex(schedule_id)) FROM schedules INDEXED BY schedules_dropped WHERE dropped_at IS NOT NULL AND name = :name;
+
+-- name: scan_ended_types
+-- The types of ended jobs, with their first and last end: a hop from type to type, not a scan.
+WITH RECURSIVE type (job_type) AS (
+    SELECT (SELECT min(j.job_type) FROM jobs AS j INDEXED BY jobs_finished WHERE j.finished_at IS NOT NULL)
+    UNION ALL
+    SELECT (SELECT min(j.job_type) FROM jobs AS j INDEXED BY jobs_finished WHERE j.finished_at IS NOT NULL AND j.job_type > type.job_type)
+      FROM type WHERE type.job_type IS NOT NULL
+)
+SELECT job_type,
+       (SELECT min(j.finished_at) FROM jobs AS j INDEXED BY jobs_finished WHERE j.finished_at IS NOT NULL AND j.job_type = type.job_type),
+       (SELECT max(j.finished_at) FROM jobs AS j INDEXED BY jobs_finished WHERE j.finished_at IS NOT NULL AND j.job_type = type.job_type)
+  FROM type WHERE job_type IS NOT NULL;

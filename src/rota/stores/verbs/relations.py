@@ -1,0 +1,112 @@
+"""The relations that can be scanned: their columns, whose rows they are, and the text of a scan in a dialect's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, StrEnum
+
+import msgspec
+
+from rota.model.gate import Scope
+from rota.ports.scan import Bound, Compares, Order
+
+
+class Kind(StrEnum):
+    """What a column holds."""
+
+    TEXT = "text"
+    WHOLE = "whole"
+    REAL = "real"
+    ID = "id"
+
+
+class Belongs(Enum):
+    """Whose a row is: which parts of a scope restrict a scan."""
+
+    OWNER = "owner"
+    """An owner's in an organization: columns `organization_id` and `owner`."""
+    ORGANIZATION = "organization"
+    SHARED = "shared"
+    """An organization's, or everybody's if it names none."""
+    STORE = "store"
+    """Nobody's: only an unrestricted scope sees it."""
+
+
+class Relation(msgspec.Struct, frozen=True):
+    """One relation. Its rows are the statement `scan_` and its name."""
+
+    columns: dict[str, Kind]
+    belongs: Belongs
+    orders: frozenset[Order] = frozenset()
+    """Orders that an index has."""
+
+
+class Words(msgspec.Struct, frozen=True):
+    """How a dialect writes a column and a value."""
+
+    shown: dict[Kind, str]
+    given: dict[Kind, str]
+    among: str
+
+
+def _columns(whole: str = "", *, ids: str = "", text: str = "", real: str = "") -> dict[str, Kind]:
+    kinds = {Kind.WHOLE: whole, Kind.ID: ids, Kind.TEXT: text, Kind.REAL: real}
+    return {name: kind for kind, names in kinds.items() for name in names.split()}
+
+
+def _both_ways(*columns: str) -> frozenset[Order]:
+    return frozenset(Order(column, descending) for column in columns for descending in (False, True))
+
+
+RELATIONS: dict[str, Relation] = {
+    "jobs": Relation(
+        _columns(
+            "number attempt failures crashes snoozes blockers priority position run_at due_at scheduled_at expires_at created_at queued_at"
+            " started_at finished_at cancel_requested_at sequence_number max_retries exit_code rows_affected progress",
+            ids="job_id schedule_id template_id root_id retry_of worker_id group_id run_id",
+            text="organization_id owner schedule_name template_name job_type queue origin status held unique_key executor target_node shard"
+            " ended_by error_type reason params meta tags error error_code result message progress_message",
+            real="timeout",
+        ),
+        Belongs.OWNER,
+        _both_ways("number", "finished_at"),
+    ),
+}
+
+
+def scoped(relation: Relation, scope: Scope) -> list[Bound] | None:
+    """Return the bounds that a scope adds to a scan; None: it has no rows."""
+    if scope.organization is None and scope.owner is None:
+        return []
+    match relation.belongs:
+        case Belongs.STORE:
+            return None
+        case Belongs.SHARED:
+            return [Bound("organization_id", Compares.OWN_OR_SHARED, scope.organization)]
+        case Belongs.ORGANIZATION:
+            return [Bound("organization_id", Compares.EQUAL, scope.organization)]
+        case Belongs.OWNER:
+            whose = (("organization_id", scope.organization), ("owner", scope.owner))
+            return [Bound(column, Compares.EQUAL, value) for column, value in whose if value is not None]
+
+
+def scan_text(text: str, relation: Relation, words: Words, columns: Sequence[str], bounds: Sequence[Bound], order: Order | None) -> str:
+    """Return a scan over the text of a relation. Values are parameters: `b0` is that of the first bound, and so on."""
+    shown = ", ".join(words.shown[relation.columns[column]].format(f"r.{column}") for column in columns)
+    conditions = "".join(f"\n AND {_condition(relation, words, bound, place)}" for place, bound in enumerate(bounds))
+    sorting = "" if order is None else f"\n ORDER BY r.{order.column}{' DESC' if order.descending else ''}"
+    return f"SELECT {shown} FROM (\n{text}\n) AS r WHERE true{conditions}{sorting}"  # noqa: S608 - names of ours, values are parameters
+
+
+def _condition(relation: Relation, words: Words, bound: Bound, place: int) -> str:
+    column, kind = f"r.{bound.column}", relation.columns[bound.column]
+    value = words.given[kind].format(f":b{place}")
+    match bound.compares:
+        case Compares.GIVEN:
+            return f"{column} IS NOT NULL"
+        case Compares.AMONG:
+            return f"{column} {words.among.format(f':b{place}')}"
+        case Compares.OWN_OR_SHARED:
+            return f"({column} IS NULL OR {column} = {value})"
+        case _:
+            return f"{column} {bound.compares.value} {value}"
