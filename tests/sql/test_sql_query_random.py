@@ -37,7 +37,7 @@ class World:
         return select(Ask(self.rota._session, actor, Right.READ), text).rows
 
 
-@pytest.fixture(scope="module", params=[SqliteMaker], ids=lambda maker: maker.name)
+@pytest.fixture(scope="module", params=[SqliteMaker, PostgresMaker], ids=lambda maker: maker.name)
 def world(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
     maker = request.param(folder)

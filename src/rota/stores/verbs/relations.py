@@ -71,6 +71,47 @@ RELATIONS: dict[str, Relation] = {
         Belongs.OWNER,
         _both_ways("number", "finished_at"),
     ),
+    "schedules": Relation(
+        _columns(
+            "interval_us starts_at ends_at next_at last_at created_at updated_at priority version",
+            ids="schedule_id",
+            text="organization_id owner name description kind body job_class job_type template_name schedule_kind cron_expression timezone"
+            " on_completion partition_strategy partition_shard partition_expression defaults overrides run_as state held_by catch_up overlap"
+            " calendar params",
+        ),
+        Belongs.OWNER,
+    ),
+    "dependencies": Relation(_columns(ids="schedule_id parent_id", text="organization_id owner name parent_name"), Belongs.OWNER),
+    "occurrences": Relation(
+        _columns("due_at last_due_at count recorded_at", ids="schedule_id job_id", text="name organization_id owner fate reason"),
+        Belongs.OWNER,
+        _both_ways("due_at"),
+    ),
+    "workers": Relation(
+        _columns("beat slots started_at stopping_at ended_at", ids="worker_id", text="host kind job_types queues"), Belongs.STORE
+    ),
+    "users": Relation(
+        _columns("created_at updated_at", text="name organization_id role permissions state created_by"), Belongs.ORGANIZATION
+    ),
+    "organizations": Relation(
+        _columns("max_running max_queued max_priority created_at", text="organization_id display_name state"), Belongs.ORGANIZATION
+    ),
+    "templates": Relation(
+        _columns(
+            "max_running concurrency rate_limit rate_window submit_limit submit_window queue_ttl payload_max dedup_window version created_at"
+            " updated_at",
+            ids="template_id",
+            text="organization_id name display_name description kind job_type state requires_permission job_class partition_strategy defaults"
+            " overrides created_by",
+        ),
+        Belongs.SHARED,
+    ),
+    "calendars": Relation(_columns("created_at updated_at", text="organization_id name description days created_by"), Belongs.ORGANIZATION),
+    "audit": Relation(
+        _columns("audit_id at", text="actor organization_id action subject subject_id before after"),
+        Belongs.ORGANIZATION,
+        _both_ways("audit_id"),
+    ),
 }
 
 
