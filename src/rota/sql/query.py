@@ -18,9 +18,10 @@ import apsw
 from rota.errors import PermissionDenied, RotaError
 from rota.model.gate import Right
 from rota.ports.scan import Bound, Order, Snapshot
-from rota.sql.catalog import TABLES, Table
+from rota.sql.catalog import TABLES, Column, Table
 from rota.sql.errors import SqlDeniedError, SqlError, SqlForbiddenError, SqlLimitError, SqlQueryError, SqlReadOnlyError, SqlSyntaxError
 from rota.sql.query_errors import only_sys, query_error
+from rota.sql.reports import report
 from rota.sql.result import Notice, Result
 from rota.sql.virtual import Module
 
@@ -92,6 +93,8 @@ class ScopedRows:
 
     def scan(self, table: Table, sources: tuple[str, ...], bounds: tuple[Bound, ...], order: Order | None) -> Iterator[tuple[Any, ...]]:
         """Return the rows of a table."""
+        if not table.relation:
+            return report(self._ask.also(table.right), table.name, sources) if self._scope(table) else iter(())
         return self._snapshot.scan(table.relation, sources, bounds=bounds, order=order, scope=self._scope(table))
 
     def orders(self, table: Table) -> frozenset[Order]:
@@ -102,6 +105,10 @@ class ScopedRows:
         """Say whether guarded columns are shown: where the actor may change all that it may read here."""
         reach = may_change(self._ask)
         return reach is not None and reach in {self._scope(table), type(reach)()}
+
+    def setting(self, column: Column) -> Any:
+        """Return what holds where the value of a column is NULL."""
+        return int(getattr(self._ask.settings, column.setting)) if column.setting else None
 
     def _scope(self, table: Table) -> Scope:
         """Ask the gate, once for each right."""

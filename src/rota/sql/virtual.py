@@ -42,6 +42,9 @@ class Rows(Protocol):
     def shows(self, table: Table) -> bool:
         """Say whether guarded columns are shown to the actor."""
 
+    def setting(self, column: Column) -> Any:
+        """Return what holds where the value of a column is NULL; None: that."""
+
 
 class ScanPlan(msgspec.Struct, frozen=True):
     """One way to scan a table, as SQLite keeps it: a text."""
@@ -156,7 +159,7 @@ class VirtualCursor:
         keys = (table.number,) if table.number else ()
         sources = tuple(dict.fromkeys([*keys, *(source for _, column in used for source in column.sources)])) or _first(table)
         shows = not any(column.guarded for _, column in used) or rows.shows(table)
-        self._getters = {place: _getter(column, sources, shows=shows) for place, column in used}
+        self._getters = {place: _getter(column, sources, rows.setting(column), shows=shows) for place, column in used}
         order = None if plan.order is None else Order(table.columns[plan.order[0]].sources[0], plan.order[1])
         self._rows = rows.scan(table, sources, tuple(bounds), order)
         self._row = next(self._rows, None)
@@ -191,7 +194,7 @@ def _first(table: Table) -> tuple[str, ...]:
     return table.columns[0].sources[:1]
 
 
-def _getter(column: Column, sources: tuple[str, ...], *, shows: bool) -> Any:
+def _getter(column: Column, sources: tuple[str, ...], usual: Any, *, shows: bool) -> Any:
     """Return what takes the value of a column from a row."""
     if column.guarded and not shows:
         return lambda _row: None
@@ -201,4 +204,6 @@ def _getter(column: Column, sources: tuple[str, ...], *, shows: bool) -> Any:
         return lambda row: row[first]
     if len(places) == 1:
         return lambda row: shown(row[first])
-    return lambda row: shown(*[row[place] for place in places])
+    if usual is None:
+        return lambda row: shown(*[row[place] for place in places])
+    return lambda row: usual if (value := shown(*[row[place] for place in places])) is None else value
