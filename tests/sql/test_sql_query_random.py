@@ -11,11 +11,12 @@ import pytest
 from rota import Rota, Settings
 from rota.model.gate import Right
 from rota.operation import Ask
+from rota.sql.catalog import TABLES
 from rota.sql.errors import SqlError
 from rota.sql.query import select
 from rota.sql.virtual import VirtualCursor
 from tests.sql.generated_queries import Generator
-from tests.sql.world import ADMIN, MANAGER, READERS, USER, build, reference
+from tests.sql.world import ADMIN, MANAGER, READERS, REFUSED, USER, build, reference
 from tests.stores.makers import PostgresMaker, SqliteMaker
 from tests.support.clock import ManualClock
 from tests.support.prepared import prepare
@@ -24,7 +25,6 @@ from tests.support.proof import size
 pytestmark = pytest.mark.prove
 import os
 QUERIES = size(int(os.environ.get("Q","60")), prove=10_000)
-KEYS = {"job_runs": "number"}
 SETTINGS = Settings(synchronous="NORMAL", sql_timeout=60, sql_rows_max=1_000_000)
 
 
@@ -52,7 +52,8 @@ def world(request, tmp_path_factory):
 def differences(world, actor, seed, queries):
     """Go through queries whose answer is not that of the reference."""
     plain = reference(world.maker, actor)
-    generator = Generator(plain, KEYS, seed)
+    keys = {name: TABLES[name].key or (TABLES[name].number,) for name in READERS if name not in REFUSED[actor.role]}
+    generator = Generator(plain, keys, seed)
     answered = 0
     for _ in range(queries):
         text, ordered = generator.query()
@@ -61,7 +62,7 @@ def differences(world, actor, seed, queries):
         answered += bool(expected)
         if (found if ordered else Counter(found)) != (expected if ordered else Counter(expected)):
             yield text, expected, found
-    assert answered > queries / 4, "too few of the queries have rows to tell anything"
+    assert answered > queries / 5, "too few of the queries have rows to tell anything"
 
 
 def outcome(answer):
