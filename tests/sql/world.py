@@ -88,6 +88,13 @@ def build(rota: Rota, clock: ManualClock, seed: int = 3) -> None:
         rota.acting_as(Actor(owner, organization, Role.ADMIN)).schedules.fire("it's")
     desk = Desk(rota._session.open().store)
     desk.now = clock.now()
+    # A clock that is set back lets some end before they have started.
+    began = desk.claim(6, types=("good", "bad"))
+    desk.advance(-5000)
+    desk.done(*began)
+    desk.advance(5000.5)
+    for organization, owner in whose:
+        rota.acting_as(Actor(owner, organization, Role.ADMIN)).schedules.fire("nightly")
     desk.claim(7, types=("good", "bad"))
 
 

@@ -38,7 +38,10 @@ SCANS_MAX = 1000
 SCAN_WORDS = Words(
     shown=dict.fromkeys(Kind, "{}") | {Kind.ID: "hex({})"},
     given={Kind.TEXT: "{}::text", Kind.WHOLE: "{}::bigint", Kind.REAL: "{}::double precision", Kind.ID: "{}::uuid"},
-    among="= ANY (ARRAY(SELECT json_array_elements_text({}::json)))",
+    among={
+        Kind.TEXT: "= ANY (ARRAY(SELECT json_array_elements_text({}::json)))",
+        Kind.WHOLE: "= ANY (translate({}::text, '[]', '{{}}')::bigint[])",
+    },
 )
 _scans = count(1)
 _encode = msgspec.json.Encoder().encode

@@ -28,7 +28,7 @@ SCANS_MAX = 1000
 WORDS = Words(
     shown=dict.fromkeys(Kind, "{}") | {Kind.ID: "lower(hex({}))"},
     given=dict.fromkeys(Kind, "{}") | {Kind.ID: "unhex({})"},
-    among="IN (SELECT value FROM json_each({}))",
+    among=dict.fromkeys(Kind, "IN (SELECT value FROM json_each({}))"),
 )
 _ANY_TIME = {"created_from": None, "created_until": None}
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")

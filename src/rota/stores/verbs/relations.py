@@ -38,7 +38,9 @@ class Relation(msgspec.Struct, frozen=True):
     columns: dict[str, Kind]
     belongs: Belongs
     orders: frozenset[Order] = frozenset()
-    """Orders that an index has."""
+    """Orders that a scan has without a look at every row."""
+    nullable: frozenset[str] = frozenset()
+    """Columns of these orders that can be NULL."""
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -46,7 +48,7 @@ class Words(msgspec.Struct, frozen=True):
 
     shown: dict[Kind, str]
     given: dict[Kind, str]
-    among: str
+    among: dict[Kind, str]
 
 
 def _columns(whole: str = "", *, ids: str = "", text: str = "", real: str = "") -> dict[str, Kind]:
@@ -69,8 +71,10 @@ RELATIONS: dict[str, Relation] = {
             real="timeout",
         ),
         Belongs.OWNER,
-        _both_ways("number", "finished_at"),
+        _both_ways("number", "finished_at", "started_at"),
+        frozenset({"started_at"}),
     ),
+    "ends": Relation(_columns("number finished_at", text="job_type"), Belongs.STORE, _both_ways("finished_at")),
     "schedules": Relation(
         _columns(
             "interval_us starts_at ends_at next_at last_at created_at updated_at priority version",
@@ -135,8 +139,14 @@ def scan_text(text: str, relation: Relation, words: Words, columns: Sequence[str
     """Return a scan over the text of a relation. Values are parameters: `b0` is that of the first bound, and so on."""
     shown = ", ".join(words.shown[relation.columns[column]].format(f"r.{column}") for column in columns)
     conditions = "".join(f"\n AND {_condition(relation, words, bound, place)}" for place, bound in enumerate(bounds))
-    sorting = "" if order is None else f"\n ORDER BY r.{order.column}{' DESC' if order.descending else ''}"
+    sorting = "" if order is None else f"\n ORDER BY r.{order.column}{_way(relation, order)}"
     return f"SELECT {shown} FROM (\n{text}\n) AS r WHERE true{conditions}{sorting}"  # noqa: S608 - names of ours, values are parameters
+
+
+def _way(relation: Relation, order: Order) -> str:
+    """Return the direction of an order. NULL is named only where there can be one: an index of the other way round would not be used."""
+    way = " DESC" if order.descending else ""
+    return f"{way} NULLS {'LAST' if order.descending else 'FIRST'}" if order.column in relation.nullable else way
 
 
 def _condition(relation: Relation, words: Words, bound: Bound, place: int) -> str:
@@ -146,7 +156,7 @@ def _condition(relation: Relation, words: Words, bound: Bound, place: int) -> st
         case Compares.GIVEN:
             return f"{column} IS NOT NULL"
         case Compares.AMONG:
-            return f"{column} {words.among.format(f':b{place}')}"
+            return f"{column} {words.among[kind].format(f':b{place}')}"
         case Compares.OWN_OR_SHARED:
             return f"({column} IS NULL OR {column} = {value})"
         case _:

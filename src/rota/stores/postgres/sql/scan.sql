@@ -29,15 +29,24 @@ SELECT {scan_jobs_facts}, l.status, l.held, l.blockers, l.priority, l.position, 
 -- name: scan_schedules_named
 SELECT hex(schedule_id) FROM schedules WHERE name = :name;
 
+-- name: scan_jobs_clock_back
+{scan_jobs_ended}
+ WHERE e.started_at > e.finished_at
+
+-- name: scan_ends
+SELECT number, finished_at, job_type FROM job_ends
+
 -- name: scan_ended_types
--- The types of ended jobs, with their first and last end: a hop from type to type, not a scan.
+-- The types of ended jobs, each with its last end, or its first: a hop from type to type, not a scan.
 WITH RECURSIVE type (job_type) AS (
     (SELECT job_type FROM job_ends ORDER BY job_type LIMIT 1)
     UNION ALL
     SELECT (SELECT e.job_type FROM job_ends AS e WHERE e.job_type > type.job_type ORDER BY e.job_type LIMIT 1) FROM type WHERE type.job_type IS NOT NULL
 )
-SELECT job_type, (SELECT e.finished_at FROM job_ends AS e WHERE e.job_type = type.job_type ORDER BY e.finished_at LIMIT 1),
-       (SELECT e.finished_at FROM job_ends AS e WHERE e.job_type = type.job_type ORDER BY e.finished_at DESC LIMIT 1)
+SELECT job_type,
+       CASE WHEN :descending::bigint = 1
+            THEN (SELECT e.finished_at FROM job_ends AS e WHERE e.job_type = type.job_type ORDER BY e.finished_at DESC LIMIT 1)
+            ELSE (SELECT e.finished_at FROM job_ends AS e WHERE e.job_type = type.job_type ORDER BY e.finished_at LIMIT 1) END
   FROM type WHERE job_type IS NOT NULL;
 
 -- name: scan_schedules

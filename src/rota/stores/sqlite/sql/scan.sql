@@ -30,8 +30,14 @@ SELECT lower(hex(schedule_id)) FROM schedules INDEXED BY schedules_called WHERE 
 UNION ALL
 SELECT lower(hex(schedule_id)) FROM schedules INDEXED BY schedules_dropped WHERE dropped_at IS NOT NULL AND name = :name;
 
+-- name: source_clock_back
+INDEXED BY jobs_clock_back WHERE j.started_at > j.finished_at
+
+-- name: scan_ends
+SELECT j.number, j.finished_at, j.job_type FROM jobs AS j INDEXED BY jobs_finished WHERE j.finished_at IS NOT NULL
+
 -- name: scan_ended_types
--- The types of ended jobs, with their first and last end: a hop from type to type, not a scan.
+-- The types of ended jobs, each with its last end, or its first: a hop from type to type, not a scan.
 WITH RECURSIVE type (job_type) AS (
     SELECT (SELECT min(j.job_type) FROM jobs AS j INDEXED BY jobs_finished WHERE j.finished_at IS NOT NULL)
     UNION ALL
@@ -39,8 +45,9 @@ WITH RECURSIVE type (job_type) AS (
       FROM type WHERE type.job_type IS NOT NULL
 )
 SELECT job_type,
-       (SELECT min(j.finished_at) FROM jobs AS j INDEXED BY jobs_finished WHERE j.finished_at IS NOT NULL AND j.job_type = type.job_type),
-       (SELECT max(j.finished_at) FROM jobs AS j INDEXED BY jobs_finished WHERE j.finished_at IS NOT NULL AND j.job_type = type.job_type)
+       iif(:descending = 1,
+           (SELECT max(j.finished_at) FROM jobs AS j INDEXED BY jobs_finished WHERE j.finished_at IS NOT NULL AND j.job_type = type.job_type),
+           (SELECT min(j.finished_at) FROM jobs AS j INDEXED BY jobs_finished WHERE j.finished_at IS NOT NULL AND j.job_type = type.job_type))
   FROM type WHERE job_type IS NOT NULL;
 
 -- name: scan_schedules
