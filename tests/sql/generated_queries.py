@@ -8,7 +8,21 @@ from typing import Any
 import apsw
 
 COMPARES = ("=", "=", "=", "<", ">", "<=", ">=", "<>", "IS", "IS NOT")
-ODD = ("NULL", "''", "'5'", "5", "-1", "0", "x'00'", "1760000500000.5", "9e999", "-9223372036854775808", "9223372036854775807", "'a' || 'b'", "1e15")
+ODD = (
+    "NULL",
+    "''",
+    "'5'",
+    "5",
+    "-1",
+    "0",
+    "x'00'",
+    "1760000500000.5",
+    "9e999",
+    "-9223372036854775808",
+    "9223372036854775807",
+    "'a' || 'b'",
+    "1e15",
+)
 JOINS = (
     ("job_runs", "jobs", "job_uuid"),
     ("jobs", "job_runs", "job_uuid"),
@@ -59,7 +73,11 @@ class Generator:
 
     def _single_order(self) -> tuple[str, bool]:
         table = self._table()
-        ordered = [name for name in ("completed_at", "completed_at_ts", "finished_at", "number", "started_at", "due_at", "audit_id") if name in self.columns[table]]
+        ordered = [
+            name
+            for name in ("completed_at", "completed_at_ts", "finished_at", "number", "started_at", "due_at", "audit_id")
+            if name in self.columns[table]
+        ]
         column = self.rng.choice([*ordered, *ordered, self._column(table)])
         return f"SELECT {column} FROM sys.{table}{self._where(table)} ORDER BY {column} {self._way()}{self._limit()}", True
 
@@ -67,7 +85,10 @@ class Generator:
         table, rng = self._table(), self.rng
         column, counted = self._column(table), self._column(table)
         having = f" HAVING count(*) > {rng.randrange(4)}" if rng.random() < 0.3 else ""
-        return f"SELECT {column}, count(*), count({counted}), min({counted}), max({counted}) FROM sys.{table}{self._where(table)} GROUP BY 1{having}", False
+        return (
+            f"SELECT {column}, count(*), count({counted}), min({counted}), max({counted}) FROM sys.{table}{self._where(table)} GROUP BY 1{having}",
+            False,
+        )
 
     def _joined(self) -> tuple[str, bool]:
         rng = self.rng
@@ -92,7 +113,14 @@ class Generator:
         table, other = self._table(), self._table()
         column = self._column(table)
         inner = f"SELECT {self._column(other)} FROM sys.{other}{self._where(other)}"
-        form = self.rng.choice([f"{column} IN ({inner})", f"{column} NOT IN ({inner})", f"EXISTS ({inner} LIMIT 1)", f"{column} = ({inner} ORDER BY 1 LIMIT 1)"])
+        form = self.rng.choice(
+            [
+                f"{column} IN ({inner})",
+                f"{column} NOT IN ({inner})",
+                f"EXISTS ({inner} LIMIT 1)",
+                f"{column} = ({inner} ORDER BY 1 LIMIT 1)",
+            ]
+        )
         return f"SELECT {', '.join(self.keys[table])} FROM sys.{table} WHERE {form}", False
 
     def _union(self) -> tuple[str, bool]:
@@ -112,7 +140,9 @@ class Generator:
 
     def _table(self) -> str:
         # Half of the queries are about jobs, whose scans are put together from several.
-        return self.rng.choice([*self.keys, *(name for name in ("job_runs", "history", "job_runs", "history", "queue") if name in self.keys)])
+        return self.rng.choice(
+            [*self.keys, *(name for name in ("job_runs", "history", "job_runs", "history", "queue") if name in self.keys)]
+        )
 
     def _column(self, table: str) -> str:
         return self.rng.choice(self.columns[table])
@@ -125,7 +155,9 @@ class Generator:
 
     def _limit(self) -> str:
         rng = self.rng
-        return "" if rng.random() < 0.3 else f" LIMIT {rng.randrange(1, 40)}" + (f" OFFSET {rng.randrange(5)}" if rng.random() < 0.3 else "")
+        return (
+            "" if rng.random() < 0.3 else f" LIMIT {rng.randrange(1, 40)}" + (f" OFFSET {rng.randrange(5)}" if rng.random() < 0.3 else "")
+        )
 
     def _where(self, table: str) -> str:
         rng = self.rng

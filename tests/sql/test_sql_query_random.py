@@ -42,7 +42,9 @@ def world(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
     maker = request.param(folder)
     clock = ManualClock()
-    rota = Rota(maker.server.url() if isinstance(maker, PostgresMaker) else prepare(folder / "rota.db"), clock=clock, settings=SETTINGS, seed=7)
+    rota = Rota(
+        maker.server.url() if isinstance(maker, PostgresMaker) else prepare(folder / "rota.db"), clock=clock, settings=SETTINGS, seed=7
+    )
     build(rota, clock)
     yield World(maker, rota)
     rota.close()

@@ -16,7 +16,7 @@ import apsw
 from rota import Rota
 from rota.model.gate import Actor, Role
 from rota.sql.catalog import TABLES
-from rota.sql.query import _compare_ids
+from rota.sql.private_database import compare_ids
 from tests.stores.desk import Desk
 from tests.support.clock import ManualClock
 
@@ -61,7 +61,12 @@ def build(rota: Rota, clock: ManualClock, seed: int = 3) -> None:
     rota.acting_as(Actor("uma", "acme", Role.ADMIN)).schedules.create("own", "good", every=1800, priority=70, params={"n": 3})
     rota.templates.update("bad", max_running=3, rate_limit="5/60s")
     rota.schedules.disable("a.b", organization="beta")
-    for name, organization, role in (("mia", "default", "system_manager"), ("ada", "acme", "admin"), ("uma", "acme", "user"), ("ben", "beta", "admin")):
+    for name, organization, role in (
+        ("mia", "default", "system_manager"),
+        ("ada", "acme", "admin"),
+        ("uma", "acme", "user"),
+        ("ben", "beta", "admin"),
+    ):
         rota.users.create(name, organization=organization, role=role)
     for step in range(10):
         for organization, owner in whose:
@@ -155,7 +160,9 @@ def job_runs(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
     for job in raw.rows(JOBS):
         if job["schedule_id"] is None or not visible(job, actor):
             continue
-        run = runs.get(job["number"], dict.fromkeys(["run_id", "result", "result_message", "error", "error_code", "exit_code", "rows_affected"]))
+        run = runs.get(
+            job["number"], dict.fromkeys(["run_id", "result", "result_message", "error", "error_code", "exit_code", "rows_affected"])
+        )
         due = job["due_at"] if job["attempt"] == 1 and job["due_at"] is not None else job["run_at"]
         found.append({
             "job_run_uuid": dashed(job["job_id"]), "job_uuid": dashed(job["schedule_id"]), "job_name": schedules[job["schedule_id"]],
@@ -228,7 +235,9 @@ def job_rows(raw: Raw, actor: Actor) -> Iterator[tuple[dict[str, Any], dict[str,
     queues = {row["lane"]: row["queue"] for row in raw.rows("SELECT lane, queue FROM lanes")}
     for job in raw.rows(JOBS):
         if visible(job, actor):
-            run = runs.get(job["number"], dict.fromkeys(["run_id", "result", "error", "error_code", "exit_code", "progress", "progress_message"]))
+            run = runs.get(
+                job["number"], dict.fromkeys(["run_id", "result", "error", "error_code", "exit_code", "progress", "progress_message"])
+            )
             ids = {name: dashed(job[name]) for name in ("job_id", "schedule_id", "group_id", "root_id", "retry_of", "worker_id")}
             moments = times(job, **{name: name for name in ("due_at", "run_at", "created_at", "queued_at", "started_at")})
             shown = same(job, "number job_type status priority owner origin attempt max_retries unique_key params tags")
@@ -251,7 +260,12 @@ def queue(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
 
 def history(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
     return [
-        {**both, **same(job, "reason ended_by error_type"), **times(job, finished_at="finished_at"), **same(run, "error error_code exit_code result")}
+        {
+            **both,
+            **same(job, "reason ended_by error_type"),
+            **times(job, finished_at="finished_at"),
+            **same(run, "error error_code exit_code result"),
+        }
         for job, run, both in job_rows(raw, actor)
         if job["finished_at"] is not None
     ]
@@ -321,7 +335,11 @@ def calendars(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
 def audit(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
     text = "SELECT audit_id, at, actor, organization_id, action, subject, subject_id, before, after FROM audit"
     return [
-        {**same(row, "audit_id actor action subject subject_id before after"), **times(row, at="at"), "organization": row["organization_id"]}
+        {
+            **same(row, "audit_id actor action subject subject_id before after"),
+            **times(row, at="at"),
+            "organization": row["organization_id"],
+        }
         for row in of_organization(raw, actor, text)
     ]
 
@@ -343,7 +361,11 @@ def users(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
 def organizations(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
     text = "SELECT organization_id, display_name, state, max_running, max_queued, max_priority, created_at FROM organizations"
     return [
-        {"organization": row["organization_id"], **same(row, "display_name state max_running max_queued max_priority"), **times(row, created_at="created_at")}
+        {
+            "organization": row["organization_id"],
+            **same(row, "display_name state max_running max_queued max_priority"),
+            **times(row, created_at="created_at"),
+        }
         for row in of_organization(raw, actor, text)
     ]
 
@@ -372,7 +394,7 @@ REFUSED = {Role.MANAGER: (), Role.ADMIN: ("workers",), Role.USER: ("workers", "a
 def reference(maker: Any, actor: Actor) -> apsw.Connection:
     """Return a database with plain tables that hold what the actor may read."""
     plain = apsw.Connection(":memory:")
-    plain.create_collation("uuid", _compare_ids)
+    plain.create_collation("uuid", compare_ids)
     plain.execute("ATTACH ':memory:' AS sys")
     raw = Raw(maker)
     for name, reader in READERS.items():

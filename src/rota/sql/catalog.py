@@ -1,4 +1,4 @@
-"""The tables of sys as data: their columns, types, origins and descriptions. Queries, the reference page and `\\d` read it."""
+"""The tables of sys as data: their columns, types, origins and descriptions. Queries and the reference page read it."""
 
 from __future__ import annotations
 
@@ -554,7 +554,9 @@ TEMPLATES = Table(
         a_number("max_running", "Jobs that may run at once"),
         a_number("concurrency", "Jobs that one worker may run at once"),
         a_number("rate_limit", "Starts in a window"),
-        Column("rate_window_seconds", Type.DOUBLE, "That window", ("rate_window",), lambda length: None if length is None else length / 1e6),
+        Column(
+            "rate_window_seconds", Type.DOUBLE, "That window", ("rate_window",), lambda length: None if length is None else length / 1e6
+        ),
         Column("max_retries", Type.INTEGER, "Retries after a failed attempt", POLICY, said("max_retries"), setting="max_retries"),
         Column("timeout_seconds", Type.INTEGER, "How long a run may take; 0: no limit", POLICY, said("timeout"), setting="timeout"),
         a_number("version", "Counts its changes"),

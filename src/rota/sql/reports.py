@@ -46,7 +46,14 @@ def performance_rows(ask: Ask) -> Iterator[Row]:
     values = [*_of_jobs(look), *_of_attempts(ask, look), *_of_workers(look)]
     for metric, labels, value, unit in values:
         text = msgspec.json.encode(labels, order="sorted").decode()
-        yield {"metric": metric, "labels": text, "value": float(value), "unit": unit, "at": ms_shown(look.at), "at_ts": moment_shown(look.at)}
+        yield {
+            "metric": metric,
+            "labels": text,
+            "value": float(value),
+            "unit": unit,
+            "at": ms_shown(look.at),
+            "at_ts": moment_shown(look.at),
+        }
 
 
 Value = tuple[str, dict[str, str], float, str]

@@ -16,6 +16,8 @@ import msgspec
 
 from rota.ports.scan import Bound, Compares, Order
 from rota.sql.catalog import Column, Table, Type
+from rota.sql.errors import SqlQueryError
+from rota.sql.query_errors import only_sys
 
 COMPARES = {
     apsw.SQLITE_INDEX_CONSTRAINT_EQ: Compares.EQUAL,
@@ -57,13 +59,13 @@ class ScanPlan(msgspec.Struct, frozen=True):
 class Module:
     """Makes the tables."""
 
-    def __init__(self, engine: Any) -> None:
-        """Take what holds the query that is running: its attribute `rows`."""
-        self.engine = engine
+    def __init__(self, database: Any) -> None:
+        """Take the database: `tables` are what is made, `rows` those of the query that is running."""
+        self.database = database
 
     def Create(self, _db: apsw.Connection, _module: str, _schema: str, name: str, *_: Any) -> tuple[str, VirtualTable]:  # noqa: N802
         """Declare a table."""
-        table = self.engine.tables[name]
+        table = self.database.tables[name]
         columns = [f"{column.name} {column.type.declared}" for column in table.columns]
         if not table.number:
             return f"CREATE TABLE x ({', '.join(columns)}, PRIMARY KEY ({', '.join(table.key)})) WITHOUT ROWID", VirtualTable(self, table)
@@ -72,11 +74,37 @@ class Module:
     Connect = Create
 
 
+class Elsewhere:
+    """Makes tables of the names of sys in the main schema, which refuse every query with the name that is meant."""
+
+    def __init__(self, database: Any, name: str = "") -> None:
+        """Take the database; a table has a name."""
+        self._database = database
+        self._name = name
+
+    def Create(self, _db: apsw.Connection, _module: str, _schema: str, name: str, *_: Any) -> tuple[str, Elsewhere]:  # noqa: N802
+        """Declare a table."""
+        columns = ", ".join(column.name for column in self._database.tables[name].columns)
+        return f"CREATE TABLE x ({columns})", Elsewhere(self._database, name)
+
+    Connect = Create
+
+    def BestIndexObject(self, _info: apsw.IndexInfo) -> bool:  # noqa: N802 - apsw's own name
+        """Refuse the query."""
+        raise SqlQueryError(only_sys(self._name, self._database.tables), sqlstate="42P01")
+
+    def Disconnect(self) -> None:  # noqa: N802 - apsw's own name
+        """Hold nothing."""
+
+    Destroy = Disconnect
+
+
 class VirtualTable:
     """One table."""
 
     def __init__(self, module: Module, table: Table) -> None:
-        self.engine = module.engine
+        """Take its description."""
+        self.database = module.database
         self.table = table
 
     def BestIndexObject(self, info: apsw.IndexInfo) -> bool:  # noqa: N802 - apsw's own name
@@ -107,7 +135,7 @@ class VirtualTable:
             return None
         place, descending = info.get_aOrderBy_iColumn(0), bool(info.get_aOrderBy_desc(0))
         column = self.table.columns[place] if place >= 0 else None
-        if column is None or not column.ordered or Order(column.sources[0], descending) not in self.engine.rows.orders(self.table):
+        if column is None or not column.ordered or Order(column.sources[0], descending) not in self.database.rows.orders(self.table):
             return None
         return place, descending
 
@@ -139,6 +167,7 @@ class VirtualCursor:
     __slots__ = ("_getters", "_number", "_row", "_rows", "_table")
 
     def __init__(self, table: VirtualTable) -> None:
+        """Take the table; `Filter` begins."""
         self._table = table
         self._rows: Iterator[tuple[Any, ...]] = iter(())
         self._row: tuple[Any, ...] | None = None
@@ -148,7 +177,7 @@ class VirtualCursor:
     def Filter(self, _number: int, text: str, values: tuple[Any, ...]) -> None:  # noqa: N802 - apsw's own name
         """Begin, with the values of what is passed on."""
         self.Close()
-        table, rows, plan = self._table.table, self._table.engine.rows, _plan(text)
+        table, rows, plan = self._table.table, self._table.database.rows, _plan(text)
         bounds = list(table.fixed)
         for (place, compares), value in zip(plan.compared, values, strict=True):
             column = table.columns[place]

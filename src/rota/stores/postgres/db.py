@@ -345,7 +345,7 @@ def scan_of(
     """Return the scan of a relation, along one of its sources if it has several, from the pieces in scan.sql."""
     text = texts()[f"scan_{relation}" if source is None else f"scan_{relation}_{source}"]
     bounds = [Bound(column, compares) for column, compares in shapes]
-    return compiled(scan_text(text, RELATIONS[relation], SCAN_WORDS, columns, bounds, order))
+    return compiled(scan_text(text, RELATIONS[relation], SCAN_WORDS, columns=columns, bounds=bounds, order=order))
 
 
 @cache

@@ -284,7 +284,7 @@ def scan_of(
     if source is not None:
         text = text.replace("{source}", statements()[f"source_{source}"])
     bounds = [Bound(column, compares) for column, compares in shapes]
-    return compiled(scan_text(text, RELATIONS[relation], WORDS, columns, bounds, order))
+    return compiled(scan_text(text, RELATIONS[relation], WORDS, columns=columns, bounds=bounds, order=order))
 
 
 @cache

@@ -80,8 +80,8 @@ RELATIONS: dict[str, Relation] = {
             "interval_us starts_at ends_at next_at last_at created_at updated_at priority version",
             ids="schedule_id",
             text="organization_id owner name description kind body job_class job_type template_name schedule_kind cron_expression timezone"
-            " on_completion partition_strategy partition_shard partition_expression defaults overrides run_as state held_by catch_up overlap"
-            " calendar params",
+            " on_completion partition_strategy partition_shard partition_expression defaults overrides run_as state held_by catch_up"
+            " overlap calendar params",
         ),
         Belongs.OWNER,
     ),
@@ -102,11 +102,11 @@ RELATIONS: dict[str, Relation] = {
     ),
     "templates": Relation(
         _columns(
-            "max_running concurrency rate_limit rate_window submit_limit submit_window queue_ttl payload_max dedup_window version created_at"
-            " updated_at",
+            "max_running concurrency rate_limit rate_window submit_limit submit_window queue_ttl payload_max dedup_window version"
+            " created_at updated_at",
             ids="template_id",
-            text="organization_id name display_name description kind job_type state requires_permission job_class partition_strategy defaults"
-            " overrides created_by",
+            text="organization_id name display_name description kind job_type state requires_permission job_class partition_strategy"
+            " defaults overrides created_by",
         ),
         Belongs.SHARED,
     ),
@@ -135,7 +135,7 @@ def scoped(relation: Relation, scope: Scope) -> list[Bound] | None:
             return [Bound(column, Compares.EQUAL, value) for column, value in whose if value is not None]
 
 
-def scan_text(text: str, relation: Relation, words: Words, columns: Sequence[str], bounds: Sequence[Bound], order: Order | None) -> str:
+def scan_text(text: str, relation: Relation, words: Words, *, columns: Sequence[str], bounds: Sequence[Bound], order: Order | None) -> str:
     """Return a scan over the text of a relation. Values are parameters: `b0` is that of the first bound, and so on."""
     shown = ", ".join(words.shown[relation.columns[column]].format(f"r.{column}") for column in columns)
     conditions = "".join(f"\n AND {_condition(relation, words, bound, place)}" for place, bound in enumerate(bounds))

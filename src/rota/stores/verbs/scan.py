@@ -234,6 +234,7 @@ class JobScan:
     def _never_started(self) -> Iterator[Row]:
         waiting = self._statuses & {Status.PENDING, Status.QUEUED}
         ended = self._statuses & {Status.SKIPPED, Status.CANCELLED}
+        sources: list[tuple[str, frozenset[Status], dict[str, Any]]]
         if self._db.ends_apart:
             sources = [("ended", ended, {}), ("live", waiting, {})]
         else:
